@@ -1,0 +1,69 @@
+# `make demo` and `make test` are the two to remember; each sets up .venv on its first use.
+# PYTHON=python3.12 make demo   takes another interpreter (3.11 or newer) for a fresh .venv.
+
+PYTHON ?= python3
+JOBS ?= 2
+BIN := .venv/bin
+
+# Tests and benchmarks run one thread per process: BLAS threads on top only take turns.
+OMP_NUM_THREADS ?= 1
+OPENBLAS_NUM_THREADS ?= 1
+export PYTHON OMP_NUM_THREADS OPENBLAS_NUM_THREADS
+
+DEMO := examples/mnist_votes.npz --mechanism confident --sigma 40 --threshold 200 --sigma-threshold 150 \
+	--classes 10 --delta 1e-5
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint quick coverage bench docs fresh clean clean-all
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+demo: .venv/.base ## price the votes of 250 MNIST teachers on 9,000 images
+	@echo
+	@echo "250 teachers voted on 9,000 handwritten digits. What does releasing the outcomes cost?"
+	@echo '$$ tellers account $(DEMO) --show-private'
+	@$(BIN)/tellers account $(DEMO) --show-private
+
+test: .venv/.dev ## lint, types, import contracts, dependencies and all tests
+	@$(MAKE) --no-print-directory lint
+	$(BIN)/python -m pytest -n $(JOBS)
+
+lint: .venv/.dev ## format, lint, types, import contracts, dependencies
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/deptry src
+
+quick: .venv/.dev ## the tests that are not slow
+	$(BIN)/python -m pytest -n $(JOBS) -m "not slow"
+
+coverage: .venv/.dev ## all tests, with branch coverage
+	$(BIN)/python -m pytest -n $(JOBS) --cov --cov-report=term
+
+bench: .venv/.base ## CPU time per question, as ratios to a plain reference
+	$(BIN)/python benchmarks/run.py
+
+docs: .venv/.dev ## build the documentation into docs/_build
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	@echo "Open docs/_build/html/index.html"
+
+fresh: .venv/.base ## install the package into an empty environment and run the README there
+	@sh scripts/fresh_install.sh
+
+clean: ## remove what building and testing left behind
+	rm -rf build dist docs/_build docs/reference/generated .coverage .coverage.* .pytest_cache .mypy_cache \
+		.ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
+
+clean-all: clean ## the same, and .venv
+	rm -rf .venv
+
+.venv/.base: pyproject.toml constraints/ci.txt scripts/setup.sh
+	@sh scripts/setup.sh base
+	@touch $@
+
+.venv/.dev: .venv/.base
+	@sh scripts/setup.sh dev
+	@touch $@

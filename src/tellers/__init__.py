@@ -1,0 +1,42 @@
+"""Private aggregation of teacher ensembles, with exact accounting.
+
+Public names are loaded when first used, so `import tellers` costs nothing.
+"""
+
+from importlib import import_module
+from typing import Any
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "Accountant": "budget",
+    "Budget": "budget",
+    "ConfidentGNMax": "mechanisms",
+    "Cost": "release",
+    "GNMax": "mechanisms",
+    "InteractiveGNMax": "mechanisms",
+    "LNMax": "mechanisms",
+    "MemoryLedger": "ledger",
+    "RdpCurve": "rdp",
+    "Release": "release",
+    "SILENT": "release",
+    "Sealed": "sealed",
+    "Unit": "votes",
+    "Votes": "votes",
+    "describe": "release",
+    "exact_cost": "exact",
+    "noise": "",
+}
+
+__all__ = sorted(_HOME)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'tellers' has no attribute {name!r}")
+    home = _HOME[name]
+    return getattr(import_module(f".{home}", __name__), name) if home else import_module(f".{name}", __name__)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

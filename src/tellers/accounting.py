@@ -1,0 +1,320 @@
+"""What a batch of votes cost: the numbers anyone may know, and those that stay with the operator.
+
+The public number is the smallest of several that hold whatever the votes were. The private ones, the
+exact cost and the published data-dependent bound, look at the votes and come out sealed.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, cast
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from . import bounds
+from .errors import require_count, require_fraction
+from .exact import Progress, exact_cost
+from .gaussian_dp import (
+    discrete_gaussian_pld_epsilon,
+    gaussian_dp_epsilon,
+    gaussian_dp_mu,
+    has_pld,
+    pure_dp_epsilon,
+)
+from .mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, Mechanism
+from .mechanisms.interactive import student_probabilities
+from .mechanisms.suprema import argmax_supremum, check_supremum
+from .rdp import Floats, RdpCurve, check_orders
+from .sealed import Sealed
+from .votes import Votes
+
+Known = LNMax | GNMax | ConfidentGNMax | InteractiveGNMax
+Method = Literal[
+    "argmax-rdp", "histogram-rdp", "histogram-pld", "histogram-gdp", "pure-dp-rdp", "pure-dp-exact"
+]
+Kind = Literal["realised", "expected", "bound"]
+
+
+@dataclass(frozen=True)
+class PublicCost:
+    """An epsilon that does not depend on the votes, how it was added up, and the Rényi order, if any.
+
+    `holds` says whether it covers the noise that is drawn. Gaussian DP is for continuous noise: it is
+    there to compare with.
+    """
+
+    method: Method
+    epsilon: float
+    order: float | None = None
+    holds: bool = True
+
+
+@dataclass(frozen=True)
+class PrivateCost:
+    """The data-dependent epsilons of a run. Private: for the operator's eyes, and sealed in an `Account`.
+
+    `per` says whether the exact cost follows each teacher or adds up each query's worst ballot. `kind` says
+    what the published number is: along the path that was taken, in expectation, or of a run without checks.
+    """
+
+    exact_epsilon: float
+    exact_order: float
+    per: Literal["teacher", "query"]
+    published_epsilon: float
+    published_order: float
+    published_classic: float
+    kind: Kind
+
+
+@dataclass(frozen=True, eq=False)
+class Account:
+    """The books of one run: `public` may be shown, `private` is sealed and absent unless asked for.
+
+    `candidates` holds every data-independent epsilon that was computed, smallest first, `public` among
+    them; `n_answered` is None where every query is charged an answer.
+    """
+
+    n_queries: int
+    n_teachers: int
+    n_answered: int | None
+    delta: float
+    public: PublicCost
+    candidates: tuple[PublicCost, ...]
+    private: Sealed[PrivateCost] | None
+    notes: tuple[str, ...] = ()
+
+
+def account(
+    mechanism: Known,
+    votes: Votes,
+    *,
+    delta: float,
+    orders: ArrayLike | None = None,
+    student: ArrayLike | None = None,
+    answered: ArrayLike | None = None,
+    private: bool = True,
+    progress: Progress | None = None,
+) -> Account:
+    """Return what releasing these votes through this mechanism costs.
+
+    Guarantee: `public` holds for any votes. The exact cost covers the whole outcome space, answers and
+               silence, whatever `answered` says.
+    Assumes:   with `answered`, that a cap on the answers, or a budget, was fixed before the run; the list
+               of queries was fixed too, as far as the private costs are concerned.
+    Reference: see `public_costs`, `exact.exact_cost` and `bounds`.
+
+    >>> from tellers import GNMax, Votes
+    >>> votes = Votes.from_counts([[240, 10], [130, 120]], n_teachers=250)
+    >>> books = account(GNMax(sigma=40.0), votes, delta=1e-5)
+    >>> books.public.method, round(books.public.epsilon, 2), books.private
+    ('argmax-rdp', 0.15, Sealed(<private>))
+    """
+    grid = check_orders(orders)
+    notes: list[str] = []
+    beliefs = _student(mechanism, votes, student, notes)
+    mask = _answered(mechanism, votes, answered, notes)
+    n_answered = None if mask is None else int(mask.sum())
+    costs = public_costs(mechanism, len(votes), delta=delta, orders=grid, n_answered=n_answered)
+    best = smallest(costs)
+    notes += _missed(costs, best)
+    sealed = None
+    if private:
+        exact = exact_cost(cast(Mechanism, mechanism), votes, orders=grid, student=beliefs, progress=progress)
+        exact_epsilon, exact_order = exact.cost.reveal().epsilon_and_order(delta)
+        bound = published_cost(mechanism, votes, orders=grid, student=beliefs, answered=mask)
+        published = RdpCurve(grid, bound)
+        published_epsilon, published_order = published.epsilon_and_order(delta)
+        sealed = Sealed(
+            PrivateCost(
+                exact_epsilon=exact_epsilon,
+                exact_order=exact_order,
+                per=exact.per,
+                published_epsilon=published_epsilon,
+                published_order=published_order,
+                published_classic=published.epsilon(delta, conversion="classic"),
+                kind=_kind(mechanism, mask),
+            )
+        )
+    return Account(len(votes), votes.n_teachers, n_answered, delta, best, costs, sealed, tuple(notes))
+
+
+def public_costs(
+    mechanism: Known,
+    n_queries: int,
+    *,
+    delta: float,
+    orders: ArrayLike | None = None,
+    n_answered: int | None = None,
+) -> tuple[PublicCost, ...]:
+    """Return every data-independent epsilon of a run, smallest first.
+
+    Every query is charged its check, where there is one, and an answer; with `n_answered` only so many
+    answers.
+
+    Guarantee: each one that `holds` is an epsilon at this delta for any votes, also for adaptive queries.
+    Assumes:   one ballot changes per unit; `n_answered` is a cap fixed before the run.
+    Reference: arg max and check: see "The price of an arg max"; histogram and pure privacy: `gaussian_dp`.
+
+    >>> from tellers import GNMax
+    >>> costs = public_costs(GNMax(sigma=40.0), 461, delta=1e-5)
+    >>> [(c.method, round(c.epsilon, 2)) for c in costs if c.method != "histogram-pld"]
+    [('argmax-rdp', 2.69), ('histogram-gdp', 3.19), ('histogram-rdp', 3.46)]
+    """
+    require_count(0, n_queries=n_queries)
+    require_fraction(delta=delta)
+    grid = check_orders(orders)
+    if isinstance(mechanism, LNMax):
+        costs = _laplace_costs(mechanism, n_queries, delta, grid)
+    elif isinstance(mechanism, (GNMax, ConfidentGNMax, InteractiveGNMax)):
+        answers = n_queries if n_answered is None else n_answered
+        require_count(0, n_answered=answers)
+        costs = _gaussian_costs(mechanism, n_queries, answers, delta, grid)
+    else:
+        raise _unknown(mechanism)
+    return tuple(sorted(costs, key=lambda cost: cost.epsilon))
+
+
+def smallest(costs: tuple[PublicCost, ...]) -> PublicCost:
+    """Return the smallest epsilon that holds for the noise that is drawn.
+
+    >>> smallest((PublicCost("histogram-gdp", 1.0, holds=False), PublicCost("argmax-rdp", 1.1, 8.0))).method
+    'argmax-rdp'
+    """
+    return min((cost for cost in costs if cost.holds), key=lambda cost: cost.epsilon)
+
+
+def published_cost(
+    mechanism: Known,
+    votes: Votes,
+    *,
+    orders: ArrayLike | None = None,
+    student: ArrayLike | None = None,
+    answered: ArrayLike | None = None,
+) -> Floats:
+    """Return the papers' data-dependent bound of a run, one Rényi value per order: private.
+
+    With `answered` the checks of all queries and the answers that were given, along the path that was taken;
+    without it answers are weighted by their probability, an expectation.
+
+    Guarantee: as `bounds`, for the forward direction and for the continuous noise of the papers.
+    Assumes:   as `bounds`.
+    Reference: Papernot et al. 2017, Theorem 3; Papernot et al. 2018, Theorem 6.
+
+    >>> from tellers import GNMax, Votes
+    >>> votes = Votes.from_counts([[250, 0], [130, 120]], n_teachers=250)
+    >>> published_cost(GNMax(sigma=40.0), votes, orders=[8]).round(6)
+    array([0.005003])
+    """
+    if isinstance(mechanism, LNMax):
+        return bounds.published_lnmax(votes, mechanism.gamma, orders=orders, total=True)
+    if isinstance(mechanism, GNMax):
+        return bounds.published_gnmax(votes, mechanism.sigma, orders=orders, total=True)
+    if isinstance(mechanism, (ConfidentGNMax, InteractiveGNMax)):
+        return bounds.published_confident(
+            votes,
+            mechanism.sigma,
+            threshold=mechanism.threshold,
+            sigma_threshold=mechanism.sigma_threshold,
+            student=student,
+            answered=answered,
+            orders=orders,
+            total=True,
+        )
+    raise _unknown(mechanism)
+
+
+def _laplace_costs(mechanism: LNMax, n_queries: int, delta: float, grid: Floats) -> list[PublicCost]:
+    rdp = RdpCurve.pure(2 * mechanism.gamma, grid) * n_queries
+    # A ballot moves two counts by one, each with Laplace noise of its own: two gamma-private releases.
+    exact = pure_dp_epsilon(mechanism.gamma, 2 * n_queries, delta=delta)
+    return [PublicCost("pure-dp-exact", exact), PublicCost("pure-dp-rdp", *rdp.epsilon_and_order(delta))]
+
+
+def _gaussian_costs(
+    mechanism: GNMax | ConfidentGNMax | InteractiveGNMax,
+    n_queries: int,
+    n_answers: int,
+    delta: float,
+    grid: Floats,
+) -> list[PublicCost]:
+    sigma, sigma_threshold, n_checks = mechanism.sigma, 1.0, 0
+    argmax = argmax_supremum(sigma, grid) * n_answers
+    histogram = RdpCurve.zcdp(1 / sigma**2, grid) * n_answers
+    if not isinstance(mechanism, GNMax):
+        sigma_threshold, n_checks = mechanism.sigma_threshold, n_queries
+        argmax = argmax + check_supremum(sigma_threshold, grid) * n_checks
+        histogram = histogram + RdpCurve.zcdp(1 / (2 * sigma_threshold**2), grid) * n_checks
+    mu = gaussian_dp_mu(sigma, n_answers, sigma_threshold=sigma_threshold, n_checks=n_checks)
+    costs = [
+        PublicCost("argmax-rdp", *argmax.epsilon_and_order(delta)),
+        PublicCost("histogram-rdp", *histogram.epsilon_and_order(delta)),
+        PublicCost("histogram-gdp", gaussian_dp_epsilon(mu, delta), holds=False),
+    ]
+    if has_pld():
+        epsilon = discrete_gaussian_pld_epsilon(
+            sigma, n_answers, delta=delta, sigma_threshold=sigma_threshold, n_checks=n_checks
+        )
+        if np.isfinite(epsilon):
+            costs.append(PublicCost("histogram-pld", epsilon))
+    return costs
+
+
+def _missed(costs: tuple[PublicCost, ...], best: PublicCost) -> list[str]:
+    """Say when the optional library is absent and could have given a smaller number."""
+    hinted = [cost.epsilon for cost in costs if cost.method == "histogram-gdp"]
+    if has_pld() or not hinted or hinted[0] >= best.epsilon:
+        return []
+    return [
+        f"Exact composition of the discrete noise could give about {hinted[0]:.4g} instead of "
+        f"{best.epsilon:.4g}. It needs the library dp-accounting: pip install 'tellers[accounting]'."
+    ]
+
+
+def _kind(mechanism: Known, mask: NDArray[np.bool_] | None) -> Kind:
+    if isinstance(mechanism, (LNMax, GNMax)):
+        return "bound"
+    return "expected" if mask is None else "realised"
+
+
+def _student(
+    mechanism: Known, votes: Votes, student: ArrayLike | None, notes: list[str]
+) -> NDArray[np.float64] | None:
+    if isinstance(mechanism, InteractiveGNMax):
+        if student is None:
+            raise ValueError(
+                "Expected the student's probabilities (queries x classes) for the interactive check, got "
+                "none. Save them in the vote file as 'student'."
+            )
+        return student_probabilities(student, votes)
+    if student is not None:
+        name = type(mechanism).__name__
+        notes.append(f"The student's probabilities were not used: {name} does not look at them.")
+    return None
+
+
+def _answered(
+    mechanism: Known, votes: Votes, answered: ArrayLike | None, notes: list[str]
+) -> NDArray[np.bool_] | None:
+    if answered is None:
+        return None
+    if isinstance(mechanism, (LNMax, GNMax)):
+        notes.append(f"The mask 'answered' was not used: {type(mechanism).__name__} answers every query.")
+        return None
+    mask = np.asarray(answered)
+    if mask.dtype != np.bool_ or mask.shape != (len(votes),):
+        raise ValueError(
+            f"Expected answered with one True or False for each of {len(votes)} queries, "
+            f"got shape {mask.shape} of {mask.dtype}."
+        )
+    notes.append(
+        f"{int(mask.sum())} answers are charged, as the mask 'answered' says. The public epsilon is then a "
+        "guarantee only if a cap on the answers, or a budget, was fixed before the run. Without one, price "
+        "the votes without the mask."
+    )
+    return mask
+
+
+def _unknown(mechanism: object) -> TypeError:
+    return TypeError(
+        "Expected LNMax, GNMax, ConfidentGNMax or InteractiveGNMax, "
+        f"got {type(mechanism).__name__}. Other mechanisms are charged mechanism.price(unit) per query."
+    )

@@ -1,0 +1,7 @@
+"""The planner: what a setting will give and cost, computed on public votes before private ones are asked."""
+
+from .consensus import Consensus
+from .labels import LabelPlan, plan_labels, sigma_for_labels
+from .publication import plan_publication
+
+__all__ = ["Consensus", "LabelPlan", "plan_labels", "plan_publication", "sigma_for_labels"]

@@ -1,0 +1,101 @@
+"""Planning a publication: order, smoothness and noise, chosen on public votes."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import require_count, require_fraction
+from ..mechanisms import ConfidentGNMax, Mechanism
+from ..publishable import Method, available_methods, cost_and_sensitivities, independent_cost, require_method
+from ..rdp import RdpCurve
+from ..smooth import PublishPlan, release_prices
+from ..votes import Votes
+
+_ORDERS = (3.0, 5.0, 8.0, 12.0, 18.0, 27.0, 40.0, 60.0)
+
+
+def plan_publication(
+    mechanism: Mechanism,
+    proxy: Votes,
+    *,
+    n_queries: int,
+    delta: float,
+    confidence: float = 0.95,
+    method: Method | None = None,
+) -> list[PublishPlan]:
+    """Return the best plan of each method on a public proxy, the one to take first.
+
+    Guarantee: looks at the proxy only, so the plan is as public as the proxy.
+    Assumes:   the proxy has the ensemble's number of teachers and classes, and resembles its votes; if it
+               does not, the published value is larger, not wrong.
+    Reference: see "Publishing a cost close to the exact one". Unless asked for by name, the papers' form
+               comes last: it covers the forward direction of the divergence only.
+
+    >>> from tellers import GNMax, Votes
+    >>> proxy = Votes.from_counts([[240, 10], [200, 50]] * 20, n_teachers=250)
+    >>> plan_publication(GNMax(sigma=40.0), proxy, n_queries=400, delta=1e-5)[0].method
+    'envelope'
+    """
+    require_fraction(delta=delta, confidence=confidence)
+    require_count(n_queries=n_queries)
+    if method is not None:
+        require_method(mechanism, method)
+    methods = available_methods(mechanism) if method is None else (method,)
+    if isinstance(mechanism, ConfidentGNMax):
+        # What the check would most likely let through.
+        answered = proxy.top >= mechanism.threshold
+    else:
+        answered = np.ones(len(proxy), dtype=bool)
+    plans = []
+    for each in methods:
+        if each == "independent":
+            n_answers = int(np.ceil(answered.mean() * n_queries))
+            epsilon, order = independent_cost(mechanism, n_queries, n_answers=n_answers).epsilon_and_order(
+                delta
+            )
+            plans.append(PublishPlan("independent", order, 0.0, 0.0, 1.0, epsilon))
+            continue
+        tried = {
+            order: _best_at(mechanism, proxy, order, each, answered, n_queries, delta, confidence)
+            for order in _ORDERS
+        }
+        best = min(tried.values(), key=_expected)
+        for near in _between(best.order):
+            tried[near] = _best_at(mechanism, proxy, near, each, answered, n_queries, delta, confidence)
+        plans.append(min(tried.values(), key=_expected))
+    return sorted(plans, key=lambda plan: (plan.method == "gnss", plan.expected_epsilon))
+
+
+def _expected(plan: PublishPlan) -> float:
+    return plan.expected_epsilon
+
+
+def _between(order: float) -> list[float]:
+    at = _ORDERS.index(order)
+    low, high = _ORDERS[max(0, at - 1)], _ORDERS[min(len(_ORDERS) - 1, at + 1)]
+    return sorted({float(round(x)) for x in np.geomspace(low, high, 7)} - set(_ORDERS))
+
+
+def _best_at(
+    mechanism: Mechanism,
+    proxy: Votes,
+    order: float,
+    method: Method,
+    answered: NDArray[np.bool_],
+    n_queries: int,
+    delta: float,
+    confidence: float,
+) -> PublishPlan:
+    """Return the plan with the smallest median epsilon at one order."""
+    total, local = cost_and_sensitivities(mechanism, proxy, order=order, method=method, answered=answered)
+    scale = n_queries / len(proxy)
+    # Beyond log(order / (order - 1)) / 2 the price is infinite.
+    largest = 0.5 * np.log(order / (order - 1))
+    betas, sigmas = np.geomspace(largest / 200, 0.9 * largest, 30), np.geomspace(0.5, 1000, 60)
+    discount = np.exp(-betas[:, None] * np.arange(local.size))
+    smooth = (discount * local).max(axis=1)
+    z = PublishPlan(method, order, 1.0, 1.0, confidence, 0.0).z
+    value = scale * (total + z * smooth[:, None] * sigmas[None, :])
+    value = value + release_prices(order, betas=betas, sigmas=sigmas, z=z)
+    i, j = np.unravel_index(int(np.argmin(value)), value.shape)
+    epsilon = RdpCurve(np.array([order]), np.array([value[i, j]])).epsilon(delta)
+    return PublishPlan(method, order, float(betas[i]), float(sigmas[j]), confidence, epsilon)

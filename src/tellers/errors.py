@@ -1,0 +1,107 @@
+"""The exception tree and the checks that raise it.
+
+    TellersError
+      BudgetExhausted    a query was refused before any noise was drawn
+      SealedValue        a private number was about to become public
+      InsecureNoise      seeded noise where only secure noise may be used
+      LedgerConflict     a key was used for two different questions
+      MissingExtra       an optional library is needed and not installed
+
+Bad arguments stay ValueError and TypeError. A message says what was expected, what came and
+what to do; it never carries a tally.
+"""
+
+import math
+from typing import NoReturn
+
+
+class TellersError(Exception):
+    """Root of every error that is about privacy rather than about an argument."""
+
+
+class BudgetExhausted(TellersError):
+    """A query would have passed the budget; nothing was charged and no noise was drawn."""
+
+
+class SealedValue(TellersError, TypeError):
+    """A private number was printed, formatted, compared or stored as if it were public."""
+
+
+class InsecureNoise(TellersError):
+    """Reproducible noise was offered where a guarantee depends on its secrecy."""
+
+
+class LedgerConflict(TellersError):
+    """A key was reserved for two different questions, or settled twice."""
+
+
+class MissingExtra(TellersError, ImportError):
+    """An optional library is needed; the message names the extra that brings it."""
+
+
+def require_positive(**values: float) -> None:
+    """Refuse numbers that are not finite and positive, naming the argument.
+
+    >>> require_positive(sigma=40.0)
+    >>> require_positive(sigma=-1.0)
+    Traceback (most recent call last):
+        ...
+    ValueError: Expected sigma > 0 and finite, got sigma=-1.0.
+    """
+    for name, value in values.items():
+        if not _is_finite_number(value) or not value > 0:
+            _refuse(f"{name} > 0 and finite", name, value)
+
+
+def require_finite(**values: float) -> None:
+    """Refuse NaN, infinities and things that are not numbers, naming the argument.
+
+    >>> require_finite(threshold=float("nan"))
+    Traceback (most recent call last):
+        ...
+    ValueError: Expected a finite number for threshold, got threshold=nan.
+    """
+    for name, value in values.items():
+        if not _is_finite_number(value):
+            _refuse(f"a finite number for {name}", name, value)
+
+
+def require_fraction(**values: float) -> None:
+    """Refuse numbers outside the open interval (0, 1), naming the argument.
+
+    >>> require_fraction(delta=1.5)
+    Traceback (most recent call last):
+        ...
+    ValueError: Expected 0 < delta < 1, got delta=1.5.
+    """
+    for name, value in values.items():
+        if not _is_finite_number(value) or not 0 < value < 1:
+            _refuse(f"0 < {name} < 1", name, value)
+
+
+def require_count(minimum: int = 1, /, **values: int) -> None:
+    """Refuse anything but whole numbers of at least `minimum`, naming the argument.
+
+    >>> require_count(n_teachers=0)
+    Traceback (most recent call last):
+        ...
+    ValueError: Expected a whole number n_teachers >= 1, got n_teachers=0.
+    """
+    for name, value in values.items():
+        whole = _is_finite_number(value) and float(value).is_integer()
+        if not whole or value < minimum:
+            _refuse(f"a whole number {name} >= {minimum}", name, value)
+
+
+def _is_finite_number(value: object) -> bool:
+    if isinstance(value, bool) or not hasattr(value, "__float__"):
+        return False
+    try:
+        return math.isfinite(float(value))
+    except (TypeError, ValueError, OverflowError):
+        return False
+
+
+def _refuse(expected: str, name: str, value: object) -> NoReturn:
+    shown = float(value) if isinstance(value, float) else value
+    raise ValueError(f"Expected {expected}, got {name}={shown!r}.")

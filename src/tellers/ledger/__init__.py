@@ -1,0 +1,6 @@
+"""Durable memory of what was spent."""
+
+from .base import Ledger, Ticket
+from .memory import MemoryLedger
+
+__all__ = ["Ledger", "MemoryLedger", "Ticket"]

@@ -1,0 +1,19 @@
+"""The mechanisms: how votes become outcomes.
+
+`MECHANISMS` maps the names used in files and on command lines to classes; code passes objects.
+"""
+
+from .base import Mechanism
+from .confident import ConfidentGNMax
+from .gnmax import GNMax
+from .interactive import InteractiveGNMax
+from .lnmax import LNMax
+
+MECHANISMS: dict[str, type] = {
+    "confident": ConfidentGNMax,
+    "gnmax": GNMax,
+    "interactive": InteractiveGNMax,
+    "lnmax": LNMax,
+}
+
+__all__ = ["MECHANISMS", "ConfidentGNMax", "GNMax", "InteractiveGNMax", "LNMax", "Mechanism"]

@@ -1,0 +1,174 @@
+"""Who wins a noisy vote, and with what probability, here and after every single change of a ballot.
+
+Class j wins with P_j = sum over x of p(x - n_j) prod_{l != j} F(x - n_l). When a vote moves from a to
+b only two factors change, so with r-(x) = F(x - n_a + 1) / F(x - n_a) and r+(x) = F(x - n_b - 1) /
+F(x - n_b) all neighbours of a query come out of one contraction of the base integrand with r- and r+;
+for the winners a and b themselves the density moves instead.
+
+Classes with equal counts are exchangeable, because ties are broken at random. They form a group with
+a multiplicity, and the work depends on the number of distinct counts, not on the number of classes.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .laws import Floats, Law
+
+# Ratios of distribution functions up to e^200 are multiplied in linear space; beyond that, logs.
+_LINEAR_RANGE = 200.0
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """The classes of each query, gathered by equal counts (and equal thresholds, where they differ).
+
+    `value`, `offset` and `size` are (queries, groups); a size of 0 is padding. `of_class` is
+    (queries, classes) and says which group a class is in.
+    """
+
+    value: Floats
+    offset: Floats
+    size: NDArray[np.int64]
+    of_class: NDArray[np.int64]
+
+    @property
+    def moves(self) -> NDArray[np.bool_]:
+        """Return which moves exist, (queries, from, to): somebody voted there, and another class is there.
+
+        >>> group_classes(np.array([[3, 0, 0]])).moves[0].astype(int)
+        array([[0, 1],
+               [0, 0]])
+        """
+        somebody = (self.size > 0) & (self.value > 0)
+        # Inside one group a vote can move only to another class of that group.
+        other = (self.size[:, None, :] - np.eye(self.size.shape[1], dtype=np.int64)) > 0
+        return np.asarray(somebody[:, :, None] & other)
+
+    @property
+    def remaining(self) -> NDArray[np.int64]:
+        """Return the group sizes without the two classes a vote moves between, (queries, from, to, groups).
+
+        >>> group_classes(np.array([[3, 0, 0]])).remaining[0, 0, 1]
+        array([0, 1])
+        """
+        one = np.eye(self.size.shape[1], dtype=np.int64)
+        left: NDArray[np.int64] = self.size[:, None, None, :] - one[:, None, :] - one[None, :, :]
+        return np.maximum(left, 0)
+
+
+def group_classes(counts: NDArray[np.int64], offsets: NDArray[np.int64] | None = None) -> Groups:
+    """Gather the classes of each query by (count, offset), largest count first.
+
+    >>> groups = group_classes(np.array([[0, 5, 0, 2], [3, 4, 0, 0]]))
+    >>> groups.value
+    array([[5., 2., 0.],
+           [4., 3., 0.]])
+    >>> groups.size
+    array([[1, 1, 2],
+           [1, 1, 2]])
+    """
+    n_queries, n_classes = counts.shape
+    extra = np.zeros_like(counts) if offsets is None else np.broadcast_to(offsets, counts.shape)
+    order = np.lexsort((extra, -counts), axis=1)
+    sorted_counts = np.take_along_axis(counts, order, axis=1)
+    sorted_extra = np.take_along_axis(extra, order, axis=1)
+    new = np.ones((n_queries, n_classes), dtype=bool)
+    new[:, 1:] = (np.diff(sorted_counts, axis=1) != 0) | (np.diff(sorted_extra, axis=1) != 0)
+    index = np.cumsum(new, axis=1) - 1
+    n_groups = int(index[:, -1].max()) + 1
+    rows = np.repeat(np.arange(n_queries), n_classes)
+    size = np.zeros((n_queries, n_groups), dtype=np.int64)
+    np.add.at(size, (rows, index.ravel()), 1)
+    # Padding repeats the top count: it has size 0 and only has to be a harmless number.
+    value = np.repeat(sorted_counts[:, :1], n_groups, axis=1).astype(np.float64)
+    offset = np.repeat(sorted_extra[:, :1], n_groups, axis=1).astype(np.float64)
+    value[rows, index.ravel()] = sorted_counts.ravel()
+    offset[rows, index.ravel()] = sorted_extra.ravel()
+    of_class = np.empty((n_queries, n_classes), dtype=np.int64)
+    np.put_along_axis(of_class, order, index, axis=1)
+    return Groups(value, offset, size, of_class)
+
+
+@dataclass(frozen=True, eq=False)
+class Wins:
+    """Log-probabilities of winning, for one class of each group.
+
+    `base` (queries, groups) at the votes; after a move from a to b, `other` (queries, a, b, groups)
+    for a class that was not touched, `source` and `target` (queries, a, b) for a and b themselves.
+    """
+
+    base: Floats
+    other: Floats
+    source: Floats
+    target: Floats
+
+
+def win_probabilities(groups: Groups, law: Law) -> Wins:
+    """Return who wins how often, at the votes and after every move of one vote.
+
+    Guarantee: relative accuracy about 1e-12 also for outcomes of probability 1e-300.
+    Assumes:   independent noise of the given law on every count.
+    Reference: Papernot et al. 2018, Proposition 7, evaluated instead of bounded.
+
+    >>> from .laws import DiscreteGaussian
+    >>> wins = win_probabilities(group_classes(np.array([[6, 4]])), DiscreteGaussian(2.0))
+    >>> np.exp(wins.base).sum().round(9), np.exp(wins.base[0, 0]).round(4)
+    (1.0, 0.7579)
+    """
+    n_classes = groups.of_class.shape[1]
+    value, inverse = np.unique(groups.value, return_inverse=True)
+    inverse = inverse.reshape(groups.value.shape)
+    grid = law.grid(value[0] - 1, value[-1] + 1, n_classes=n_classes)
+
+    def shifted(by: float) -> tuple[Floats, Floats]:
+        x = grid.x[None, :] - (value[:, None] + by)
+        return law.log_density(x), law.log_cdf(x, grid.u[None, :])
+
+    density, cdf = shifted(0)
+    density_less, cdf_less = shifted(-1)
+    density_more, cdf_more = shifted(1)
+    log_less, log_more = cdf_less - cdf, cdf_more - cdf
+
+    everyone = np.einsum("qk,qkx->qx", groups.size.astype(np.float64), cdf[inverse]) + grid.log_weight
+    integrand = density[inverse] + everyone[:, None, :] - cdf[inverse]
+    scale = integrand.max(axis=2)
+    linear = np.exp(integrand - scale[:, :, None])
+    base = np.log(linear.sum(axis=2)) + scale
+
+    ratios = (log_less, log_more, density_less - density, density_more - density)
+    if max(float(np.abs(r).max()) for r in ratios) > _LINEAR_RANGE:
+        return _moved_in_logs(integrand, base, [r[inverse] for r in ratios])
+
+    less, more, lose, gain = (np.exp(r)[inverse] for r in ratios)
+    n_queries, n_groups, n_points = linear.shape
+    touched = (linear[:, :, None, :] * less[:, None, :, :]).reshape(n_queries, n_groups**2, n_points)
+    to_more = np.ascontiguousarray(more.transpose(0, 2, 1))
+    with np.errstate(divide="ignore"):
+        other = np.log(touched @ to_more).reshape((n_queries,) + (n_groups,) * 3) + scale[:, :, None, None]
+        source = np.log((linear * lose) @ to_more) + scale[:, :, None]
+        target = np.log((linear * gain) @ less.transpose(0, 2, 1)) + scale[:, :, None]
+    return Wins(base, other.transpose(0, 2, 3, 1), source, target.transpose(0, 2, 1))
+
+
+def _moved_in_logs(integrand: Floats, base: Floats, ratios: list[Floats]) -> Wins:
+    """The same sums without ever leaving logs: for tiny noise, where ratios overflow."""
+    less, more, lose, gain = ratios
+    n_queries, n_groups, _ = integrand.shape
+    other = np.empty((n_queries, n_groups, n_groups, n_groups))
+    source = np.empty((n_queries, n_groups, n_groups))
+    target = np.empty((n_queries, n_groups, n_groups))
+    for a in range(n_groups):
+        for b in range(n_groups):
+            change = (less[:, a] + more[:, b])[:, None, :]
+            other[:, a, b, :] = _log_sum(integrand + change)
+            source[:, a, b] = _log_sum(integrand[:, a] + lose[:, a] + more[:, b])
+            target[:, a, b] = _log_sum(integrand[:, b] + gain[:, b] + less[:, a])
+    return Wins(base, other, source, target)
+
+
+def _log_sum(values: Floats) -> Floats:
+    top = values.max(axis=-1)
+    total: Floats = np.log(np.exp(values - top[..., None]).sum(axis=-1)) + top
+    return total

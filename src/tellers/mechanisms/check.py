@@ -1,0 +1,58 @@
+"""The noisy check that decides whether a query is answered at all.
+
+A query passes iff max_j (n_j - t_j) + Z >= 0 with Z a discrete Gaussian and whole thresholds t_j. A
+real threshold T becomes ceil(T), since whole counts reach T exactly when they reach ceil(T); for an
+interactive check the student's expected votes are added before rounding, class by class. The margin
+is then a whole number that one changed ballot moves by at most 1.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .argmax import Groups
+from .laws import DiscreteGaussian, Floats
+from .outcomes import Check
+
+
+def log_pass_and_fail(margin: Floats, sigma: float) -> tuple[Floats, Floats]:
+    """Return log P[margin + Z >= 0] and the log of its complement, both accurate in their tails.
+
+    >>> p, q = log_pass_and_fail(np.array([-1.0, 0.0]), 2.0)
+    >>> (np.exp(p) + np.exp(q)).round(12)
+    array([1., 1.])
+    """
+    law = DiscreteGaussian(sigma)
+    # P[Z >= -m] = P[Z <= m] by symmetry, and P[Z < -m] = P[Z <= -m - 1].
+    return law.log_cdf(margin), law.log_cdf(-margin - 1)
+
+
+def check_outcomes(groups: Groups, sigma: float) -> Check:
+    """Return how likely the check passes, at the votes and after every move of one vote.
+
+    `groups.offset` holds the thresholds t_j.
+
+    >>> from .argmax import group_classes
+    >>> check = check_outcomes(group_classes(np.array([[6, 4]]), np.array([[5, 5]])), 2.0)
+    >>> bool(check.log_pass_moved[0, 0, 1] < check.log_pass[0] < check.log_pass_moved[0, 1, 0])
+    True
+    """
+    score = groups.value - groups.offset
+    margin = np.where(groups.size > 0, score, -np.inf).max(axis=1)
+    left = np.where(groups.remaining > 0, score[:, None, None, :], -np.inf).max(axis=3)
+    moved = np.maximum(left, np.maximum((score - 1)[:, :, None], (score + 1)[:, None, :]))
+    log_pass, log_fail = log_pass_and_fail(margin, sigma)
+    log_pass_moved, log_fail_moved = log_pass_and_fail(moved, sigma)
+    return Check(log_pass, log_fail, log_pass_moved, log_fail_moved)
+
+
+def whole_thresholds(threshold: float, student_votes: NDArray[np.float64] | None = None) -> NDArray[np.int64]:
+    """Return the whole thresholds t_j = ceil(T + the student's expected votes for j).
+
+    >>> whole_thresholds(199.5)
+    array([[200]])
+    >>> whole_thresholds(100.0, np.array([[250 * 0.9, 250 * 0.1]]))
+    array([[325, 125]])
+    """
+    expected = np.zeros((1, 1)) if student_votes is None else student_votes
+    whole: NDArray[np.int64] = np.ceil(threshold + expected).astype(np.int64)
+    return whole

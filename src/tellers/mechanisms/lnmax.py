@@ -1,0 +1,67 @@
+"""LNMax: the class with the most votes after Laplace noise, PATE's first aggregator."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+from ..errors import require_positive
+from ..noise import Noise
+from ..rdp import RdpCurve
+from ..release import Cost, Release
+from ..votes import Unit, Votes
+from .argmax import group_classes, win_probabilities
+from .laws import DiscreteLaplace
+from .outcomes import Outcomes, assemble
+
+
+@dataclass(frozen=True)
+class LNMax:
+    """Report the class that leads after Laplace noise of scale 1/gamma on every count.
+
+    Guarantee: one query is (gamma * l1, 0)-differentially private, l1 = 2 for one changed ballot; its
+               Rényi price is that of randomised response at this epsilon, never above 2 gamma^2 order.
+    Assumes:   one unit moves the counts by at most unit.l1 in total; noise from a secure source.
+    Reference: Papernot et al. 2017, Theorem 2.
+
+    >>> from tellers import Votes, noise
+    >>> votes = Votes.from_counts([[200, 50], [30, 220]], n_teachers=250)
+    >>> LNMax(gamma=0.5).release(votes, noise.seeded(7)).labels
+    array([0, 1])
+    """
+
+    gamma: float
+    symmetric: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        require_positive(gamma=self.gamma)
+
+    def price(self, unit: Unit) -> RdpCurve:
+        """Return the most one query can cost, whatever the votes.
+
+        >>> from tellers import Unit
+        >>> bool(LNMax(gamma=0.05).price(Unit()).values.max() <= 0.1)
+        True
+        """
+        return RdpCurve.pure(self.gamma * unit.l1)
+
+    def release(self, votes: Votes, noise: Noise) -> Release:
+        """Draw the noise and return the winners.
+
+        >>> from tellers import Votes, noise
+        >>> len(LNMax(gamma=0.05).release(Votes.from_counts([[2, 1]], n_teachers=3), noise.secure()))
+        1
+        """
+        noisy = votes.counts + noise.discrete_laplace(1 / Fraction(self.gamma), votes.counts.shape)
+        return Release(noise.break_ties(noisy), Cost(self.price(votes.unit) * len(votes)))
+
+    def outcomes(self, votes: Votes) -> Outcomes:
+        """Return how likely each class is to win, at these votes and at every neighbour.
+
+        >>> import math
+        >>> from tellers import Votes
+        >>> outcomes = LNMax(gamma=0.5).outcomes(Votes.from_counts([[20, 5]], n_teachers=25))
+        >>> round(sum(math.exp(p) for p in outcomes.log_labels[0]), 9)
+        1.0
+        """
+        groups = group_classes(votes.counts)
+        return assemble(groups, win_probabilities(groups, DiscreteLaplace(1 / self.gamma)))

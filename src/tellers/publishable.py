@@ -1,0 +1,141 @@
+"""Which costs of a run can be published, and how fast each one moves when a ballot changes."""
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from . import bounds, sensitivity
+from .envelope import confident_envelope, gap_cost, gap_envelope, top_and_gap_cost
+from .mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, Mechanism
+from .rdp import RdpCurve
+from .votes import Unit, Votes
+
+Floats = NDArray[np.float64]
+Method = Literal["envelope", "gnss", "independent"]
+"""`envelope`: the gap envelope of the exact cost; `gnss`: the papers' bound, forward direction only;
+`independent`: the data-independent price, which needs no release."""
+
+
+def available_methods(mechanism: Mechanism) -> tuple[Method, ...]:
+    """Return how the cost of this mechanism can be published.
+
+    >>> available_methods(LNMax(gamma=0.05))
+    ('gnss', 'independent')
+    """
+    if isinstance(mechanism, (GNMax, ConfidentGNMax)):
+        return ("envelope", "gnss", "independent")
+    if isinstance(mechanism, LNMax):
+        return ("gnss", "independent")
+    return ("independent",)
+
+
+def require_method(mechanism: Mechanism, method: str) -> None:
+    """Refuse a method that this mechanism does not have.
+
+    >>> require_method(LNMax(gamma=0.05), "envelope")
+    Traceback (most recent call last):
+        ...
+    ValueError: Expected one of gnss, independent to publish the cost of LNMax, got 'envelope'.
+    """
+    possible = available_methods(mechanism)
+    if method not in possible:
+        raise ValueError(
+            f"Expected one of {', '.join(possible)} to publish the cost of {type(mechanism).__name__}, "
+            f"got {method!r}."
+        )
+
+
+def independent_cost(mechanism: Mechanism, n_queries: int, *, n_answers: int | None = None) -> RdpCurve:
+    """Return the public cost of a run: every check, and the answers that were given (all, if not said).
+
+    Guarantee: holds for all votes; composes adaptively, since silence is public.
+    Assumes:   one unit changes one ballot.
+    Reference: Feldman and Zrnic 2021 (Rényi filters) for returning what a silent query did not use.
+
+    >>> from tellers import GNMax
+    >>> round(independent_cost(GNMax(sigma=40.0), 461).epsilon(1e-5), 2)
+    2.69
+    """
+    if isinstance(mechanism, (ConfidentGNMax, InteractiveGNMax)):
+        answers = n_queries if n_answers is None else n_answers
+        return mechanism.check_price(Unit()) * n_queries + GNMax(mechanism.sigma).price(Unit()) * answers
+    return mechanism.price(Unit()) * n_queries
+
+
+def cost_and_sensitivities(
+    mechanism: Mechanism,
+    votes: Votes,
+    *,
+    order: float,
+    method: Method,
+    answered: ArrayLike | None = None,
+) -> tuple[float, Floats]:
+    """Return a cost of the run at one order and its local sensitivity at distance 0, 1, 2, ...; private.
+
+    Guarantee: `envelope` bounds both directions over the whole outcome space of every query; `gnss` is the
+               2018 (LNMax: 2017) bound of the forward direction, with `answered` along the path taken.
+    Assumes:   the order was fixed before voting.
+    Reference: "Publishing a cost close to the exact one"; Papernot et al. 2018, appendix B.
+
+    >>> from tellers import GNMax, Votes
+    >>> votes = Votes.from_counts([[240, 10]], n_teachers=250)
+    >>> total, local = cost_and_sensitivities(GNMax(sigma=40.0), votes, order=12.0, method="envelope")
+    >>> total > 0, bool(np.all(np.diff(local) >= 0))
+    (True, True)
+    """
+    require_method(mechanism, method)
+    if method == "envelope":
+        return _envelope(mechanism, votes, order)
+    if isinstance(mechanism, LNMax):
+        counts, n, gamma = votes.counts, votes.n_teachers, mechanism.gamma
+        return (
+            sensitivity.lnmax_cost(counts, n, gamma=gamma, order=order, drawn=True),
+            sensitivity.lnmax_local_sensitivities(counts, n, gamma=gamma, order=order, drawn=True),
+        )
+    return _published(mechanism, votes, order, answered)
+
+
+def _envelope(mechanism: Mechanism, votes: Votes, order: float) -> tuple[float, Floats]:
+    if isinstance(mechanism, ConfidentGNMax):
+        table = confident_envelope(
+            votes.n_teachers,
+            votes.n_classes,
+            sigma=mechanism.sigma,
+            order=order,
+            threshold=mechanism.threshold,
+            sigma_threshold=mechanism.sigma_threshold,
+        )
+        cost = top_and_gap_cost(table, votes.top, votes.gap)
+    else:
+        assert isinstance(mechanism, GNMax)
+        cost = gap_cost(
+            gap_envelope(votes.n_teachers, votes.n_classes, sigma=mechanism.sigma, order=order), votes.gap
+        )
+    return cost.total, cost.local
+
+
+def _published(
+    mechanism: Mechanism, votes: Votes, order: float, answered: ArrayLike | None
+) -> tuple[float, Floats]:
+    assert isinstance(mechanism, (GNMax, ConfidentGNMax))
+    n = votes.n_teachers
+    mask = np.ones(len(votes), bool) if answered is None else np.asarray(answered, dtype=bool)
+    total, local = 0.0, np.zeros(n + 1)
+    if isinstance(mechanism, ConfidentGNMax):
+        sigma = mechanism.sigma_threshold
+        margins = bounds.check_margins(votes, mechanism.threshold)
+        logs = bounds.log_accept(margins, sigma, drawn=True)
+        total += float(bounds.threshold_bound(*logs, sigma_threshold=sigma, orders=[order]).sum())
+        local += sensitivity.threshold_local_sensitivities(
+            margins, n, sigma_threshold=sigma, order=order, drawn=True
+        )
+    else:
+        mask = np.ones(len(votes), bool)
+    if mask.any():
+        counts = votes.counts[mask]
+        total += sensitivity.gnmax_cost(counts, n, sigma=mechanism.sigma, order=order, drawn=True)
+        local += sensitivity.gnmax_local_sensitivities(
+            counts, n, sigma=mechanism.sigma, order=order, drawn=True
+        )
+    return total, local

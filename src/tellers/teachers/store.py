@@ -1,0 +1,198 @@
+"""Votes on disk: one NumPy file with the ballots, or the counts, of a batch of queries.
+
+A vote file is an `.npy` with ballots (teachers x queries), or an `.npz` with either `ballots` or `counts`
+(queries x classes) and, where they apply,
+
+    student     the student's probabilities, queries x classes, public
+    answered    which queries the teachers answered, one True or False per query, public
+    truth       the true labels, one per query, for those who measure accuracy
+
+Python objects are never unpickled: opening a stranger's file runs no code of theirs.
+"""
+
+import math
+import zipfile
+import zlib
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import require_count
+from ..votes import Votes
+
+Arrays = dict[str, NDArray[Any]]
+
+_KEYS = ("answered", "ballots", "counts", "student", "truth")
+# What reading a broken file, or a broken member of an archive, may raise.
+_DAMAGE = (ValueError, EOFError, OSError, KeyError, NotImplementedError, zipfile.BadZipFile, zlib.error)
+# Larger ids are record numbers or hashes, not classes; a table of counts over them would fill the memory.
+_MOST_INFERRED = 10_000
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class VoteFile:
+    """What a vote file holds, checked; `notes` says what was not declared and had to be taken from it."""
+
+    votes: Votes
+    student: NDArray[np.float64] | None = None
+    answered: NDArray[np.bool_] | None = None
+    truth: NDArray[np.int64] | None = None
+    notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        there = [name for name in ("student", "answered", "truth") if getattr(self, name) is not None]
+        return f"VoteFile({', '.join([repr(self.votes), *there])})"
+
+
+def read_votes(path: str | PathLike[str], *, n_classes: int | None = None) -> VoteFile:
+    """Read a vote file and check that its parts fit together.
+
+    Without `n_classes` ballots are taken to use every class up to their largest id, and `notes` says so:
+    that looks at private votes, so declare the classes wherever they are known.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "votes.npz"
+    ...     np.savez(path, ballots=[[0, 1], [0, 1], [2, 1]], answered=[True, False])
+    ...     read_votes(path, n_classes=3)
+    VoteFile(Votes(<private>, n_queries=2, n_teachers=3, n_classes=3), answered)
+    """
+    place = Path(path)
+    if n_classes is not None:
+        require_count(2, n_classes=n_classes)
+    arrays, names = _load(place)
+    given = [key for key in ("ballots", "counts") if key in arrays]
+    if len(given) != 1:
+        found = "both" if given else f"neither (its arrays: {', '.join(names) or 'none'})"
+        raise ValueError(f"Expected either 'ballots' or 'counts' in {place.name}, got {found}. Keep one.")
+    try:
+        if "ballots" in arrays:
+            votes, notes = _from_ballots(arrays["ballots"], n_classes)
+        else:
+            votes, notes = _from_counts(arrays["counts"], n_classes), ()
+        return VoteFile(
+            votes,
+            student=_student(arrays.get("student"), votes),
+            answered=_answered(arrays.get("answered"), votes),
+            truth=_truth(arrays.get("truth"), votes),
+            notes=notes,
+        )
+    except (TypeError, ValueError) as error:
+        # A file is input whatever is wrong with it: one kind of error, and it names the file.
+        raise ValueError(f"{place.name}: {error}") from error
+
+
+def _load(place: Path) -> tuple[Arrays, list[str]]:
+    """Return the arrays we know, and the names of all there are."""
+    if place.is_dir():
+        raise ValueError(f"Expected a vote file, got the directory {place}.")
+    try:
+        with place.open("rb") as file:
+            start = file.read(6)
+    except FileNotFoundError:
+        raise ValueError(f"Expected a vote file, found nothing at {place}. Check the path.") from None
+    except OSError as error:
+        raise ValueError(f"Expected a readable file at {place}, got: {error.strerror or error}.") from error
+    if start != b"\x93NUMPY" and start[:4] not in (b"PK\x03\x04", b"PK\x05\x06"):
+        raise ValueError(
+            f"Expected a NumPy file (.npy or .npz), got something else in {place.name}. "
+            "Write it with numpy.save(path, ballots) or numpy.savez(path, ballots=ballots)."
+        )
+    try:
+        loaded = np.load(place, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            return {"ballots": loaded}, ["ballots"]
+        with loaded:
+            names = sorted(loaded.files)
+            return {key: loaded[key] for key in names if key in _KEYS}, names
+    except _DAMAGE as error:
+        if "pickle" in str(error).lower():
+            raise ValueError(
+                f"Expected arrays of plain numbers in {place.name}, got Python objects, which are never "
+                "loaded: unpickling runs code. Convert them with numpy.asarray(ballots, dtype=int)."
+            ) from None
+        raise ValueError(f"Expected a whole NumPy file, {place.name} is damaged. Write it again.") from error
+
+
+def _from_ballots(ballots: NDArray[Any], n_classes: int | None) -> tuple[Votes, tuple[str, ...]]:
+    if n_classes is not None:
+        return Votes.from_ballots(ballots, n_classes=n_classes), ()
+    sensible = ballots.ndim == 2 and ballots.size > 0 and ballots.dtype.kind in "iuf"
+    largest = float(ballots.max()) if sensible else 0.0
+    if math.isfinite(largest) and largest >= _MOST_INFERRED:
+        raise ValueError(
+            f"Expected class ids below {_MOST_INFERRED} in ballots without declared classes, got a larger one. "
+            "If these are class ids, declare the number of classes (--classes)."
+        )
+    # Whatever else is wrong with the ballots (NaN, fractions, shape) is found and named by Votes.
+    inferred = max(2, int(largest) + 1) if math.isfinite(largest) else 2
+    note = (
+        f"The number of classes was not declared: {inferred} were taken, the largest class id in the ballots "
+        "plus one. That reads a number off private votes; declare it (--classes)."
+    )
+    return Votes.from_ballots(ballots, n_classes=inferred), (note,)
+
+
+def _from_counts(counts: NDArray[Any], n_classes: int | None) -> Votes:
+    if n_classes is not None and counts.ndim == 2 and counts.shape[1] != n_classes:
+        raise ValueError(
+            f"Expected counts with one column for each of {n_classes} classes, got shape {counts.shape} "
+            "(queries, classes)."
+        )
+    n_teachers = 1
+    if counts.ndim == 2 and counts.size and counts.dtype.kind in "iuf":
+        first = float(counts[0].sum())
+        if first == 0:
+            raise ValueError("Expected counts of at least one teacher, got none in query 0.")
+        if np.isfinite(first) and first >= 1:
+            n_teachers = int(first)
+    try:
+        return Votes.from_counts(counts, n_teachers=n_teachers)
+    except ValueError as error:
+        if "sum to n_teachers" not in str(error):
+            raise
+        raise ValueError(f"{error} The number of teachers is that of query 0.") from None
+
+
+def _student(student: NDArray[Any] | None, votes: Votes) -> NDArray[np.float64] | None:
+    if student is None:
+        return None
+    if student.shape != votes.counts.shape:
+        raise ValueError(
+            f"Expected student probabilities of shape (queries, classes) = {votes.counts.shape}, "
+            f"got shape {student.shape}."
+        )
+    if student.dtype.kind not in "iuf":
+        raise ValueError(f"Expected student probabilities as numbers, got dtype {student.dtype}.")
+    return student.astype(np.float64)
+
+
+def _answered(answered: NDArray[Any] | None, votes: Votes) -> NDArray[np.bool_] | None:
+    if answered is None:
+        return None
+    if answered.shape != (len(votes),):
+        raise ValueError(
+            f"Expected answered with one True or False for each of {len(votes)} queries, "
+            f"got shape {answered.shape}."
+        )
+    if answered.dtype != np.bool_:
+        raise ValueError(
+            f"Expected answered as a mask of True and False, got dtype {answered.dtype}. "
+            "Convert it with answered.astype(bool)."
+        )
+    return np.asarray(answered)
+
+
+def _truth(truth: NDArray[Any] | None, votes: Votes) -> NDArray[np.int64] | None:
+    if truth is None:
+        return None
+    if truth.shape != (len(votes),) or truth.dtype.kind not in "iu":
+        raise ValueError(
+            f"Expected truth with one class id for each of {len(votes)} queries, "
+            f"got shape {truth.shape} of {truth.dtype}."
+        )
+    return truth.astype(np.int64)
