@@ -5,7 +5,7 @@ exact cost and the published data-dependent bound, look at the votes and come ou
 """
 
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,7 +20,7 @@ from .gaussian_dp import (
     has_pld,
     pure_dp_epsilon,
 )
-from .mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, Mechanism
+from .mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax
 from .mechanisms.interactive import student_probabilities
 from .mechanisms.suprema import argmax_supremum, check_supremum
 from .rdp import Floats, RdpCurve, check_orders
@@ -118,7 +118,7 @@ def account(
     notes += _missed(costs, best)
     sealed = None
     if private:
-        exact = exact_cost(cast(Mechanism, mechanism), votes, orders=grid, student=beliefs, progress=progress)
+        exact = exact_cost(mechanism, votes, orders=grid, student=beliefs, progress=progress)
         exact_epsilon, exact_order = exact.cost.reveal().epsilon_and_order(delta)
         bound = published_cost(mechanism, votes, orders=grid, student=beliefs, answered=mask)
         published = RdpCurve(grid, bound)

@@ -10,7 +10,6 @@ Everything here works on votes made up from a seed, so messages may show them.
 
 import dataclasses
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -30,7 +29,7 @@ FALSE_ALARM = 1e-6
 
 # Sums of probabilities, and prices, are compared to within rounding and the accuracy of the quadrature.
 _ROUNDING = 1e-9
-# Every second tie of orders: few enough for a direct computation, far enough apart to see any mistake.
+# Few enough for a computation straight from the definition, far enough apart to see any mistake.
 _FEW_ORDERS = np.array([1.25, 2.0, 8.0, 64.0, 512.0])
 
 
@@ -72,10 +71,10 @@ def check_mechanism(
     beliefs = None if student is None else _in_turn(student, n_random, n_classes)
     described = _check_description(mechanism)
     price = _check_price(mechanism, votes)
-    _check_release(mechanism, votes, price, _context(beliefs), seed)
+    _check_release(mechanism, votes, price, beliefs, seed=seed)
     if callable(getattr(mechanism, "outcomes", None)):
         _check_outcomes(mechanism, votes, price, beliefs)
-        _check_neighbours(mechanism, votes, beliefs)
+        _check_neighbours(mechanism, votes, beliefs, rng=rng)
         _check_sealed(mechanism, votes, beliefs)
         if getattr(mechanism, "symmetric", False) and beliefs is None:
             _check_symmetry(mechanism, votes, rng)
@@ -185,17 +184,16 @@ def _check_price(mechanism: Any, votes: Votes) -> RdpCurve:
 
 
 def _check_release(
-    mechanism: Any, votes: Votes, price: RdpCurve, context: dict[str, Any], seed: int
+    mechanism: Any, votes: Votes, price: RdpCurve, beliefs: Floats | None, *, seed: int
 ) -> None:
-    release = mechanism.release(votes, noise.seeded(seed), **context)
-    outcomes = _drawn_outcomes(release, votes)
-    again = _drawn_outcomes(mechanism.release(votes, noise.seeded(seed), **context), votes)
-    _require(
-        np.array_equal(outcomes, again),
-        "Expected the same labels from the same noise; draw all randomness from the `noise` argument.",
-    )
-    for n, paid in ((len(votes), release), (1, mechanism.release(votes[0], noise.seeded(seed), **_first(context)))):
-        cost = paid.cost.worst
+    for batch in (votes[:1], votes):
+        n, context = len(batch), _context(beliefs, slice(len(batch)))
+        release, again = (mechanism.release(batch, noise.seeded(seed), **context) for _ in range(2))
+        _require(
+            np.array_equal(_drawn_outcomes(release, batch), _drawn_outcomes(again, batch)),
+            "Expected the same labels from the same noise; draw all randomness from the `noise` argument.",
+        )
+        cost = release.cost.worst
         _require(np.array_equal(cost.orders, price.orders), "Expected the cost on the orders of the price.")
         over = cost.values > n * price.values * (1 + _ROUNDING)
         _require(
@@ -205,17 +203,13 @@ def _check_release(
         )
 
 
-def _first(context: dict[str, Any]) -> dict[str, Any]:
-    return {name: rows[:1] for name, rows in context.items()}
-
-
 def _drawn_outcomes(release: Any, votes: Votes) -> NDArray[np.int64]:
     """Return the outcome of each query, 0 for no answer and 1 + label for an answer, after checking it."""
     _require(isinstance(release, Release), f"Expected a Release, got {type(release).__name__}.")
     labels, answered = np.asarray(release.labels), np.asarray(release.answered)
     _require(
         labels.shape == (len(votes),) and labels.dtype.kind in "iu",
-        f"Expected one whole label per query, {len(votes)} of them, got shape {labels.shape} of {labels.dtype}.",
+        f"Expected {len(votes)} whole labels, one per query, got shape {labels.shape} of {labels.dtype}.",
     )
     _require(
         answered.shape == labels.shape and answered.dtype == np.bool_,
@@ -230,13 +224,9 @@ def _drawn_outcomes(release: Any, votes: Votes) -> NDArray[np.int64]:
     return np.asarray(np.where(answered, labels + 1, 0))
 
 
-def _batches(votes: Votes) -> Iterator[NDArray[np.int64]]:
-    yield from chunks(np.full(len(votes), votes.n_classes))
-
-
 def _check_outcomes(mechanism: Any, votes: Votes, price: RdpCurve, beliefs: Floats | None) -> None:
     """Require normalised distributions and divergences below the price, for every vote and order."""
-    for rows in _batches(votes):
+    for rows in chunks(np.full(len(votes), votes.n_classes)):
         outcomes = mechanism.outcomes(votes[rows], **_context(beliefs, rows))
         counts = votes.counts[rows]
         _require(isinstance(outcomes, Outcomes), f"Expected Outcomes, got {type(outcomes).__name__}.")
@@ -247,17 +237,15 @@ def _check_outcomes(mechanism: Any, votes: Votes, price: RdpCurve, beliefs: Floa
         )
         total = np.exp(outcomes.log_labels).sum(axis=1)
         _require_all(np.abs(total - 1) < 1e-6, counts, "Expected probabilities that sum to 1 at the votes")
+        # Where there is no move, or no outcome, the entry is padding and may hold anything.
+        alive = (outcomes.multiplicity > 0) & outcomes.moves[..., None]
         for name in ("log_here", "log_there"):
-            # Where there is no move, or no outcome, the entry is padding and may hold anything.
-            alive = (outcomes.multiplicity > 0) & outcomes.moves[..., None]
-            weight = np.exp(np.where(alive, getattr(outcomes, name), -np.inf)) * outcomes.multiplicity
-            total = np.where(outcomes.moves, weight.sum(axis=3), 1.0)
+            logs = np.where(alive, getattr(outcomes, name), -np.inf)
+            total = (np.exp(logs) * outcomes.multiplicity).sum(axis=3)
+            sums = np.where(outcomes.moves, np.abs(total - 1) < 1e-6, True).all(axis=(1, 2))
+            _require_all(sums, counts, f"Expected `{name}` to sum to 1 for every move")
             _require_all(
-                (np.abs(total - 1) < 1e-6).all(axis=(1, 2)), counts, f"Expected `{name}` to sum to 1 for every move"
-            )
-            alive &= np.isneginf(getattr(outcomes, name))
-            _require_all(
-                ~alive.any(axis=(1, 2, 3)), counts,
+                ~(alive & np.isneginf(logs)).any(axis=(1, 2, 3)), counts,
                 f"Expected outcomes that are possible at every neighbour (`{name}` above -inf); an outcome "
                 "that only one of two neighbours can have gives it away",
             )  # fmt: skip
@@ -269,9 +257,9 @@ def _check_outcomes(mechanism: Any, votes: Votes, price: RdpCurve, beliefs: Floa
             direction, query, _, at = np.unravel_index(int(excess.argmax()), excess.shape)
             way = ("at the votes against a neighbour", "at a neighbour against the votes")[int(direction)]
             raise AssertionError(
-                f"Expected no divergence above the price, got {cost[direction, query, :, at].max():.6g} above "
-                f"{price.values[at]:.6g} at order {price.orders[at]:g}, {way}, for votes {counts[query].tolist()}. "
-                "Raise the price, or find the mistake in `outcomes`."
+                f"Expected no divergence above the price, got {cost[direction, query, :, at].max():.6g} "
+                f"above {price.values[at]:.6g} at order {price.orders[at]:g}, {way}, for votes "
+                f"{counts[query].tolist()}. Raise the price, or find the mistake in `outcomes`."
             )
 
 
@@ -279,28 +267,30 @@ def _require_all(holds: NDArray[np.bool_], counts: NDArray[np.int64], what: str)
     _require(holds.all(), f"{what}; not so for votes {counts[np.argmin(holds)].tolist()}.")
 
 
-def _check_neighbours(mechanism: Any, votes: Votes, beliefs: Floats | None, *, n_votes: int = 60) -> None:
+def _check_neighbours(
+    mechanism: Any, votes: Votes, beliefs: Floats | None, *, rng: np.random.Generator
+) -> None:
     """Require that what is announced for a move is what the neighbour's own votes give."""
-    some = np.unique(np.linspace(0, len(votes) - 1, n_votes).astype(int))
-    for rows in _batches(votes[some]):
-        here = votes[some[rows]]
-        outcomes = mechanism.outcomes(here, **_context(beliefs, some[rows]))
-        can_move = (here.counts > 0)[:, :, None] & ~np.eye(votes.n_classes, dtype=bool)
-        query, source, target = np.nonzero(can_move)
-        moved = here.counts[query]
-        moved[np.arange(len(query)), source] -= 1
-        moved[np.arange(len(query)), target] += 1
-        context = _context(beliefs, some[rows][query])
-        there = mechanism.outcomes(Votes.from_counts(moved, n_teachers=votes.n_teachers), **context)
-        place = query, outcomes.of_class[query, source], outcomes.of_class[query, target]
-        _require_all(outcomes.moves[place], moved, "Expected `moves` to know every neighbour")
-        direct = _plain_divergences(outcomes.log_labels[query], there.log_labels, 1)
-        announced = _plain_divergences(outcomes.log_here[place], outcomes.log_there[place], outcomes.multiplicity[place])
+    can_move = (votes.counts[:100] > 0)[:, :, None] & ~np.eye(votes.n_classes, dtype=bool)
+    moves = np.argwhere(can_move)
+    moves = moves[rng.permutation(len(moves))[:600]]
+    for rows in chunks(np.full(len(moves), votes.n_classes)):
+        query, source, target = moves[rows].T
+        moved, each = votes.counts[query], np.arange(len(rows))
+        moved[each, source] -= 1
+        moved[each, target] += 1
+        here = mechanism.outcomes(votes[query], **_context(beliefs, query))
+        neighbours = Votes.from_counts(moved, n_teachers=votes.n_teachers)
+        there = mechanism.outcomes(neighbours, **_context(beliefs, query))
+        place = each, here.of_class[each, source], here.of_class[each, target]
+        _require_all(here.moves[place], moved, "Expected `moves` to know every neighbour")
+        direct = _plain_divergences(here.log_labels, there.log_labels, 1)
+        announced = _plain_divergences(here.log_here[place], here.log_there[place], here.multiplicity[place])
         close = np.abs(direct - announced) <= 1e-9 + 1e-5 * np.maximum(direct, announced)
         _require_all(
             close.all(axis=(0, 1)), moved,
-            "Expected `log_here` and `log_there` to tell a neighbour from the votes exactly as the outcomes of "
-            "its own votes do",
+            "Expected `log_here` and `log_there` to tell a neighbour from the votes exactly as the outcomes "
+            "of its own votes do",
         )  # fmt: skip
 
 
@@ -316,14 +306,14 @@ def _plain_divergences(log_p: Floats, log_q: Floats, multiplicity: Any) -> Float
 
 
 def _check_sealed(mechanism: Any, votes: Votes, beliefs: Floats | None) -> None:
-    first = repr(mechanism.outcomes(votes[0], **_context(beliefs, slice(1))))
-    others = {repr(mechanism.outcomes(votes[i], **_context(beliefs, slice(1)))) for i in range(min(5, len(votes)))}
-    _require(others == {first}, "Expected outcomes whose repr does not depend on the votes: they are private.")
+    context = _context(beliefs, slice(1))
+    shown = {repr(mechanism.outcomes(votes[i], **context)) for i in range(min(5, len(votes)))}
+    _require(len(shown) == 1, "Expected outcomes whose repr does not depend on the votes: they are private.")
 
 
 def _check_symmetry(mechanism: Any, votes: Votes, rng: np.random.Generator) -> None:
     """Require that permuting the classes permutes the outcomes and changes no cost."""
-    for rows in _batches(votes[: min(300, len(votes))]):
+    for rows in chunks(np.full(min(300, len(votes)), votes.n_classes)):
         here = votes[rows]
         order = rng.permuted(np.tile(np.arange(votes.n_classes), (len(rows), 1)), axis=1)
         counts = np.take_along_axis(here.counts, order, axis=1)
@@ -333,10 +323,9 @@ def _check_symmetry(mechanism: Any, votes: Votes, rng: np.random.Generator) -> N
         same = np.isclose(permuted.log_labels[:, 1:], log_labels, rtol=1e-6, atol=1e-9).all(axis=1)
         same &= np.isclose(permuted.log_labels[:, 0], plain.log_labels[:, 0], rtol=1e-6, atol=1e-9)
         _require_all(same, here.counts, "Expected permuted classes to give permuted outcomes")
-        costs = [divergences(outcomes, orders=_FEW_ORDERS) for outcomes in (plain, permuted)]
         by_class = [
-            np.take_along_axis(cost, outcomes.of_class[None, :, :, None], axis=2)
-            for cost, outcomes in zip(costs, (plain, permuted), strict=True)
+            np.take_along_axis(divergences(one, orders=_FEW_ORDERS), one.of_class[None, :, :, None], axis=2)
+            for one in (plain, permuted)
         ]
         expected = np.take_along_axis(by_class[0], order[None, :, :, None], axis=2)
         same = np.isclose(by_class[1], expected, rtol=1e-6, atol=1e-9).all(axis=(0, 2, 3))
@@ -347,7 +336,9 @@ def _repeated(votes: Votes, row: int, n: int) -> Votes:
     return Votes.from_counts(np.repeat(votes.counts[row : row + 1], n, axis=0), n_teachers=votes.n_teachers)
 
 
-def _check_frequencies(mechanism: Any, votes: Votes, beliefs: Floats | None, *, n_draws: int, seed: int) -> None:
+def _check_frequencies(
+    mechanism: Any, votes: Votes, beliefs: Floats | None, *, n_draws: int, seed: int
+) -> None:
     """Require that draws follow the distribution: exact binomial tests, FALSE_ALARM shared among them."""
     rows = range(min(8, len(votes)))
     limit = FALSE_ALARM / (len(rows) * (1 + votes.n_classes))
@@ -360,11 +351,12 @@ def _check_frequencies(mechanism: Any, votes: Votes, beliefs: Floats | None, *, 
         expected = np.minimum(np.exp(outcomes.log_labels[0]), 1.0)
         tail = 2 * np.minimum(binom.cdf(times, n_draws, expected), binom.sf(times - 1, n_draws, expected))
         worst = int(tail.argmin())
+        what = f"class {worst - 1}" if worst else "silence"
         _require(
             tail[worst] >= limit,
-            f"Expected draws of `release` to follow `outcomes`; {'silence' if not worst else f'class {worst - 1}'} "
-            f"came {times[worst]} times in {n_draws} at a probability of {expected[worst]:.4g}, for votes "
-            f"{votes.counts[row].tolist()}. Are ties broken as the outcomes say, and is the noise the stated one?",
+            f"Expected draws of `release` to follow `outcomes`; {what} came {times[worst]} times in {n_draws} "
+            f"at a probability of {expected[worst]:.4g}, for votes {votes.counts[row].tolist()}. Are ties "
+            "broken as the outcomes say, and is the noise the stated one?",
         )
 
 
@@ -383,21 +375,23 @@ def _check_by_draws(
         first, second = np.argsort(-counts, kind="stable")[:2]
         moved = counts.copy()
         moved[first], moved[second] = moved[first] - 1, moved[second] + 1
-        intervals = []
+        limits: list[tuple[Floats, Floats]] = []
         for side, table in enumerate((counts, moved)):
             batch = _repeated(Votes.from_counts(table[None, :], n_teachers=votes.n_teachers), 0, n_draws)
             context = _context(beliefs, np.full(n_draws, row))
             source = noise.seeded(2 * (seed + row) + side)
             drawn = _drawn_outcomes(mechanism.release(batch, source, **context), batch)
             times = np.bincount(drawn, minlength=1 + votes.n_classes)
-            intervals.append(_clopper_pearson(times, n_draws, FALSE_ALARM / n_intervals))
-        proved = np.maximum(_coin(*intervals, price.orders), _coin(*intervals[::-1], price.orders))
+            limits.append(_clopper_pearson(times, n_draws, FALSE_ALARM / n_intervals))
+        proved = np.maximum(
+            _coin(limits[0], limits[1], orders=price.orders), _coin(limits[1], limits[0], orders=price.orders)
+        )
         over = proved > price.values * (1 + _ROUNDING) + _ROUNDING
         at = int(np.argmax(np.where(over, proved / np.maximum(price.values, 1e-300), 0.0)))
         _require(
             not over.any(),
-            f"Expected a price above every divergence; draws show at least {proved[at]:.4g} where the price is "
-            f"{price.values[at]:.4g}, at order {price.orders[at]:g}, between votes {counts.tolist()} and "
+            f"Expected a price above every divergence; draws show at least {proved[at]:.4g} where the price "
+            f"is {price.values[at]:.4g}, at order {price.orders[at]:g}, between votes {counts.tolist()} and "
             f"{moved.tolist()}. Raise the price, or look for noise that is not drawn.",
         )
 
@@ -409,7 +403,7 @@ def _clopper_pearson(times: NDArray[np.int64], n: int, error: float) -> tuple[Fl
     return low, high
 
 
-def _coin(p: tuple[Floats, Floats], q: tuple[Floats, Floats], orders: Floats) -> Floats:
+def _coin(p: tuple[Floats, Floats], q: tuple[Floats, Floats], *, orders: Floats) -> Floats:
     """Return, per order, the largest divergence D(p || q) that the intervals of the coins prove."""
     # The pair of heads probabilities nearest to each other; equal where the intervals meet.
     heads_p = np.where(p[0] > q[1], p[0], np.where(p[1] < q[0], p[1], 0.5))

@@ -74,8 +74,10 @@ class Votes:
                 f"got a class id outside at {place}. Declare every class the teachers may vote for."
             )
         n_teachers, n_queries = table.shape
-        flat = np.arange(n_queries)[None, :] * n_classes + table
-        counts = np.bincount(flat.ravel(), minlength=n_queries * n_classes).reshape(n_queries, n_classes)
+        counts = np.zeros((n_queries, n_classes), dtype=np.int64)
+        columns = np.arange(n_queries)
+        for ballot in table:  # row by row: no second array of the size of all ballots
+            counts[columns, ballot] += 1
         return cls(_frozen(counts), n_teachers, _frozen(table))
 
     @classmethod

@@ -55,6 +55,9 @@ class Consensus:
         chances[rows, rival] = (1 - right) * (self.focus if n_classes > 2 else 1.0)
         chances[rows, truth] = right
         chances /= chances.sum(axis=1, keepdims=True)
-        draws = rng.random((n_teachers, n_queries, 1))
-        ballots = (draws > np.cumsum(chances, axis=1)[None, :, :-1]).sum(axis=2)
+        edges = np.cumsum(chances, axis=1)[:, :-1]
+        ballots = np.zeros((n_teachers, n_queries), dtype=np.int64)
+        for teacher in range(n_teachers):
+            draws = rng.random((n_queries, 1))
+            ballots[teacher] = (draws > edges).sum(axis=1)
         return Votes.from_ballots(ballots, n_classes=n_classes), truth

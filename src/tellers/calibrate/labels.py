@@ -48,10 +48,10 @@ def settings(n_teachers: int) -> list[Mechanism]:
     >>> len(settings(250)) > 50
     True
     """
-    sigmas = [share * n_teachers for share in (0.08, 0.12, 0.16, 0.2)]
+    sigmas = [share * n_teachers for share in (0.06, 0.1, 0.16, 0.24, 0.34)]
     plans: list[Mechanism] = [GNMax(sigma=round(sigma, 2)) for sigma in sigmas]
     for sigma in sigmas:
-        for threshold in (0.5, 0.6, 0.7, 0.8, 0.9):
+        for threshold in (0.5, 0.65, 0.8, 0.9):
             for check in (0.2, 0.4, 0.6):
                 made = (round(sigma, 2), round(threshold * n_teachers, 1), round(check * n_teachers, 2))
                 plans.append(ConfidentGNMax(*made))
@@ -64,7 +64,7 @@ def plan_labels(
     *,
     budget: Budget,
     n_public: int,
-    against: Against = "exact",
+    against: Against = "public",
     mechanisms: list[Mechanism] | None = None,
     progress: Progress | None = None,
 ) -> list[LabelPlan]:
@@ -103,7 +103,7 @@ def sigma_for_labels(
     truth: ArrayLike,
     *,
     budget: Budget,
-    against: Against = "exact",
+    against: Against = "public",
     make: Callable[[float], Mechanism] = GNMax,
 ) -> LabelPlan:
     """Return the plan with the least noise that still gives this many labels within the budget.
@@ -114,7 +114,7 @@ def sigma_for_labels(
     >>> from tellers.calibrate import Consensus
     >>> proxy, truth = Consensus().votes(100, 5, n_queries=60, seed=7)
     >>> plan = sigma_for_labels(200, proxy, truth, budget=Budget(1.0, 1e-5))
-    >>> plan.n_labels >= 200 and plan.epsilon_exact <= 1.0
+    >>> plan.n_labels >= 200 and plan.epsilon_public <= 1.0
     True
     """
     require_count(n_labels=n_labels)

@@ -1,11 +1,11 @@
 """What every mechanism answers: three questions."""
 
+from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
-from ..noise import Noise
 from ..rdp import RdpCurve
 from ..release import Release
-from ..votes import Unit, Votes
+from ..votes import Unit
 from .outcomes import Outcomes
 
 
@@ -13,18 +13,23 @@ from .outcomes import Outcomes
 class Mechanism(Protocol):
     """A frozen description of one way to answer queries.
 
-    Its fields are public and may be logged; votes arrive as arguments only. `price` and `release`
-    are required; a mechanism without `outcomes` is charged its price.
+    Its fields are public and may be logged; votes arrive as arguments only. `price` and `release` are
+    required; a mechanism without `outcomes` is charged its price.
     """
 
     def price(self, unit: Unit) -> RdpCurve:
         """Return the most one query can cost, whatever the votes."""
         ...
 
-    def release(self, votes: Votes, noise: Noise) -> Release:
-        """Draw noise and return what comes out, with its publishable cost."""
+    @property
+    def release(self) -> Callable[..., Release]:
+        """`release(votes, noise)`: draw noise and return what comes out, with its publishable cost.
+
+        A mechanism that listens to the student takes its probabilities as `student=`, here and below.
+        """
         ...
 
-    def outcomes(self, votes: Votes) -> Outcomes:
-        """Return how likely each outcome is, at these votes and at every neighbour."""
+    @property
+    def outcomes(self) -> Callable[..., Outcomes]:
+        """`outcomes(votes)`: how likely each outcome is, at these votes and at every neighbour."""
         ...

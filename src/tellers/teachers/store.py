@@ -125,7 +125,7 @@ def _from_ballots(ballots: NDArray[Any], n_classes: int | None) -> tuple[Votes, 
     largest = float(ballots.max()) if sensible else 0.0
     if math.isfinite(largest) and largest >= _MOST_INFERRED:
         raise ValueError(
-            f"Expected class ids below {_MOST_INFERRED} in ballots without declared classes, got a larger one. "
+            f"Expected class ids below {_MOST_INFERRED} where classes are not declared, got a larger one. "
             "If these are class ids, declare the number of classes (--classes)."
         )
     # Whatever else is wrong with the ballots (NaN, fractions, shape) is found and named by Votes.

@@ -1,0 +1,103 @@
+"""The command line: one file per verb, no maths inside, heavy imports only where a verb runs.
+
+Exit codes: 0 done, 1 something unexpected, 2 the input was wrong. Errors go to stderr in one paragraph,
+as `{"error": ...}` with `--json`; a traceback appears only where TELLERS_DEBUG is set.
+"""
+
+import inspect
+import json
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+from .. import __version__
+from ..errors import TellersError
+
+if TYPE_CHECKING:
+    from typer import Typer
+
+# One module each, with a function `command`. The order is that of the help.
+VERBS = ("account", "publish", "plan")
+
+_HELP = """What votes cost: price them, publish the price, plan ahead.
+
+Teachers vote in secret, only a noisy outcome leaves the room, and what it cost is written down first.
+Every verb speaks --json and explains itself with --help.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line and exit."""
+    words = list(sys.argv[1:] if argv is None else argv) or ["--help"]
+    as_json = "--json" in words
+    try:
+        done = build()(args=words, prog_name="tellers", standalone_mode=False)
+    except (KeyboardInterrupt, typer.Abort):
+        _fail("Stopped.", 130, as_json=as_json)
+    except Exception as error:
+        if os.environ.get("TELLERS_DEBUG"):
+            raise
+        _fail(*_explain(error), as_json=as_json)
+    sys.exit(done if isinstance(done, int) else 0)
+
+
+def build() -> "Typer":
+    """Return the application with all its verbs."""
+    app = typer.Typer(
+        help=_joined(_HELP),
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode="rich",
+        no_args_is_help=True,
+    )
+    app.callback()(_options)
+    for verb in VERBS:
+        command = import_module(f".{verb}", __name__).command
+        app.command(verb, help=_joined(command.__doc__))(command)
+    return app
+
+
+def _joined(text: str) -> str:
+    """Return help whose paragraphs are one line each, to be wrapped where they are shown."""
+    paragraphs = inspect.cleandoc(text).split("\n\n")
+    return "\n\n".join(p if p.startswith("\b") else " ".join(p.split()) for p in paragraphs)
+
+
+def _options(
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=lambda value: _show_version(value), is_eager=True, help="Show the version."
+        ),
+    ] = False,
+) -> None:
+    pass
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"tellers {__version__}")
+        raise typer.Exit
+
+
+def _explain(error: Exception) -> tuple[str, int]:
+    """Return a message and an exit code: 2 where the input was wrong, 1 where we were."""
+    # Newer versions of typer carry their own copy of click, so its errors are known by what they can do.
+    usage = getattr(error, "format_message", None)
+    if callable(usage):
+        path = getattr(getattr(error, "ctx", None), "command_path", "tellers")
+        return f"{usage().rstrip('.')}. See: {path} --help", int(getattr(error, "exit_code", 2))
+    if isinstance(error, (ValueError, TellersError)):
+        return str(error), 2
+    # What went wrong inside may quote private votes: only its kind is shown.
+    return f"Unexpected {type(error).__name__}. Set TELLERS_DEBUG=1 to see where, and please report it.", 1
+
+
+def _fail(message: str, code: int, *, as_json: bool) -> NoReturn:
+    paragraph = " ".join(message.split())
+    print(json.dumps({"error": paragraph}) if as_json else f"tellers: {paragraph}", file=sys.stderr)
+    sys.exit(code)

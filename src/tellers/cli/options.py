@@ -1,0 +1,161 @@
+"""Options that several verbs share, and what turns them into objects. No maths and no heavy imports."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+import typer
+
+if TYPE_CHECKING:
+    from ..accounting import Known
+
+_NOISE = "Mechanism"
+_MOST_ORDERS = 5000
+
+
+class MechanismName(StrEnum):
+    """The names of the mechanisms, as files and command lines write them."""
+
+    lnmax = "lnmax"
+    gnmax = "gnmax"
+    confident = "confident"
+    interactive = "interactive"
+
+
+# Which parameters a mechanism has, with a value that makes sense for 250 teachers.
+PARAMETERS: dict[str, dict[str, float]] = {
+    "lnmax": {"gamma": 0.05},
+    "gnmax": {"sigma": 40},
+    "confident": {"sigma": 40, "threshold": 200, "sigma_threshold": 150},
+    "interactive": {"sigma": 40, "threshold": 100, "sigma_threshold": 150, "student_confidence": 0.8},
+}
+
+VotesFile: TypeAlias = Annotated[
+    Path,
+    typer.Argument(
+        metavar="FILE",
+        help="An .npy of ballots (teachers x queries), or an .npz with 'ballots' or 'counts' (queries x "
+        "classes) and, where they apply, 'student' (queries x classes) and 'answered' (a mask).",
+        show_default=False,
+    ),
+]
+Mechanism: TypeAlias = Annotated[
+    MechanismName,
+    typer.Option(
+        "--mechanism",
+        metavar="NAME",
+        help="How the votes become outcomes: lnmax, gnmax, confident or interactive.",
+        rich_help_panel=_NOISE,
+        show_default=False,
+    ),
+]
+Gamma: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        "--gamma", help="lnmax: Laplace noise of scale 1/gamma on every count.", rich_help_panel=_NOISE
+    ),
+]
+Sigma: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        "--sigma", help="All others: Gaussian noise on every count, in votes.", rich_help_panel=_NOISE
+    ),
+]
+Threshold: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        "--threshold",
+        help="confident, interactive: votes the noisy top count must reach (beyond the student's).",
+        rich_help_panel=_NOISE,
+    ),
+]
+SigmaThreshold: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        "--sigma-threshold", help="confident, interactive: noise of that check.", rich_help_panel=_NOISE
+    ),
+]
+StudentConfidence: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        "--student-confidence",
+        help="interactive: a student surer than this keeps its own label.",
+        rich_help_panel=_NOISE,
+    ),
+]
+Classes: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        "--classes",
+        help="Number of classes. Without it: the largest id in the ballots plus one.",
+        show_default=False,
+    ),
+]
+Delta: TypeAlias = Annotated[
+    float,
+    typer.Option("--delta", help="Failure probability, well below 1 / private records.", show_default=False),
+]
+Orders: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--orders",
+        help="Rényi orders: 2:50 for the integers from 2 to 50, or a list such as 1.5,2,8. "
+        "Without it: a dense grid from 1.25 to 512.",
+        show_default=False,
+    ),
+]
+ShowPrivate: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--show-private", help="Also show data-dependent numbers. They are private: do not publish them."
+    ),
+]
+Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, errors included.")]
+
+
+def flag(parameter: str) -> str:
+    """Return how a parameter is written on the command line."""
+    return "--" + parameter.replace("_", "-")
+
+
+def build_mechanism(name: str, **given: float | None) -> "Known":
+    """Return the mechanism, refusing parameters that are missing or belong to another one."""
+    needed = PARAMETERS[name]
+    missing = [p for p in needed if given.get(p) is None]
+    if missing:
+        flags = " and ".join(flag(p) for p in missing)
+        example = " ".join(f"{flag(p)} {needed[p]:g}" for p in missing)
+        raise ValueError(f"Expected {flags} for --mechanism {name}, got none. For example: {example}")
+    foreign = [p for p, value in given.items() if value is not None and p not in needed]
+    if foreign:
+        own = ", ".join(flag(p) for p in needed)
+        raise ValueError(
+            f"Expected only {own} for --mechanism {name}, got {' and '.join(flag(p) for p in foreign)} too. "
+            "Drop it, or choose the mechanism it belongs to."
+        )
+    from ..mechanisms import MECHANISMS
+
+    mechanism: Any = MECHANISMS[name](**{p: given[p] for p in needed})
+    return mechanism  # type: ignore[no-any-return]
+
+
+def parse_orders(text: str | None) -> list[float] | None:
+    """Return the Rényi orders of `a:b` (integers, both included) or of a comma-separated list."""
+    if text is None:
+        return None
+    advice = "Write 2:50 for the integers from 2 to 50, or a list such as 1.5,2,8; orders are larger than 1."
+    try:
+        if ":" in text:
+            first, last = (int(part) for part in text.split(":"))
+            if last - first >= _MOST_ORDERS:
+                raise ValueError(f"Expected at most {_MOST_ORDERS} orders, got --orders {text}.")
+            orders = [float(order) for order in range(first, last + 1)]
+        else:
+            orders = sorted({float(part) for part in text.split(",")})
+    except ValueError as error:
+        if str(error).startswith("Expected"):
+            raise
+        raise ValueError(f"Expected Rényi orders, got --orders {text}. {advice}") from None
+    if not orders or not 1 < orders[0] <= orders[-1] < float("inf"):
+        raise ValueError(f"Expected Rényi orders, got --orders {text}. {advice}")
+    return orders
