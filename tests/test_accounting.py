@@ -130,7 +130,7 @@ def test_the_extra_gives_a_smaller_number():
 
 
 def test_another_mechanism_is_refused(votes):
-    with pytest.raises(TypeError, match="mechanism.price"):
+    with pytest.raises(TypeError, match=r"mechanism\.price"):
         public_costs(object(), 3, delta=DELTA)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="got object"):
         published_cost(object(), votes)  # type: ignore[arg-type]

@@ -22,7 +22,7 @@ from .gaussian_dp import (
 )
 from .mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax
 from .mechanisms.interactive import student_probabilities
-from .mechanisms.suprema import argmax_supremum, check_supremum
+from .publishable import independent_cost
 from .rdp import Floats, RdpCurve, check_orders
 from .sealed import Sealed
 from .votes import Votes
@@ -54,6 +54,12 @@ class PrivateCost:
 
     `per` says whether the exact cost follows each teacher or adds up each query's worst ballot. `kind` says
     what the published number is: along the path that was taken, in expectation, or of a run without checks.
+
+    >>> from tellers import GNMax, Votes
+    >>> votes = Votes.from_counts([[240, 10], [130, 120]], n_teachers=250)
+    >>> costs = account(GNMax(sigma=40.0), votes, delta=1e-5).private.reveal()
+    >>> costs.exact_epsilon <= costs.published_epsilon <= costs.published_classic, costs.per, costs.kind
+    (True, 'query', 'bound')
     """
 
     exact_epsilon: float
@@ -223,7 +229,7 @@ def published_cost(
 
 
 def _laplace_costs(mechanism: LNMax, n_queries: int, delta: float, grid: Floats) -> list[PublicCost]:
-    rdp = RdpCurve.pure(2 * mechanism.gamma, grid) * n_queries
+    rdp = independent_cost(mechanism, n_queries, orders=grid)
     # A ballot moves two counts by one, each with Laplace noise of its own: two gamma-private releases.
     exact = pure_dp_epsilon(mechanism.gamma, 2 * n_queries, delta=delta)
     return [PublicCost("pure-dp-exact", exact), PublicCost("pure-dp-rdp", *rdp.epsilon_and_order(delta))]
@@ -237,11 +243,10 @@ def _gaussian_costs(
     grid: Floats,
 ) -> list[PublicCost]:
     sigma, sigma_threshold, n_checks = mechanism.sigma, 1.0, 0
-    argmax = argmax_supremum(sigma, grid) * n_answers
+    argmax = independent_cost(mechanism, n_queries, n_answers=n_answers, orders=grid)
     histogram = RdpCurve.zcdp(1 / sigma**2, grid) * n_answers
     if not isinstance(mechanism, GNMax):
         sigma_threshold, n_checks = mechanism.sigma_threshold, n_queries
-        argmax = argmax + check_supremum(sigma_threshold, grid) * n_checks
         histogram = histogram + RdpCurve.zcdp(1 / (2 * sigma_threshold**2), grid) * n_checks
     mu = gaussian_dp_mu(sigma, n_answers, sigma_threshold=sigma_threshold, n_checks=n_checks)
     costs = [

@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from . import bounds, sensitivity
 from .envelope import confident_envelope, gap_cost, gap_envelope, top_and_gap_cost
 from .mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, Mechanism
+from .mechanisms.suprema import argmax_supremum, check_supremum
 from .rdp import RdpCurve
 from .votes import Unit, Votes
 
@@ -46,20 +47,27 @@ def require_method(mechanism: Mechanism, method: str) -> None:
         )
 
 
-def independent_cost(mechanism: Mechanism, n_queries: int, *, n_answers: int | None = None) -> RdpCurve:
+def independent_cost(
+    mechanism: Mechanism, n_queries: int, *, n_answers: int | None = None, orders: ArrayLike | None = None
+) -> RdpCurve:
     """Return the public cost of a run: every check, and the answers that were given (all, if not said).
 
     Guarantee: holds for all votes; composes adaptively, since silence is public.
-    Assumes:   one unit changes one ballot.
+    Assumes:   one unit changes one ballot; a cap on the answers, or a budget, was fixed before the run.
     Reference: Feldman and Zrnic 2021 (Rényi filters) for returning what a silent query did not use.
 
     >>> from tellers import GNMax
     >>> round(independent_cost(GNMax(sigma=40.0), 461).epsilon(1e-5), 2)
     2.69
     """
+    answers = n_queries if n_answers is None else n_answers
+    if isinstance(mechanism, GNMax):
+        return argmax_supremum(mechanism.sigma, orders) * n_queries
     if isinstance(mechanism, (ConfidentGNMax, InteractiveGNMax)):
-        answers = n_queries if n_answers is None else n_answers
-        return mechanism.check_price(Unit()) * n_queries + GNMax(mechanism.sigma).price(Unit()) * answers
+        checks = check_supremum(mechanism.sigma_threshold, orders) * n_queries
+        return checks + argmax_supremum(mechanism.sigma, orders) * answers
+    if isinstance(mechanism, LNMax):
+        return RdpCurve.pure(mechanism.gamma * Unit().l1, orders) * n_queries
     return mechanism.price(Unit()) * n_queries
 
 

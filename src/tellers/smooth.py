@@ -171,8 +171,8 @@ def publish(
             "Expected secure noise to publish an epsilon, got seeded noise. Use noise.secure(); "
             "allow_seeded=True is for experiments that protect nobody."
         )
-    n_answers = len(votes) if answered is None else int(np.asarray(answered, dtype=bool).sum())
-    public = independent_cost(mechanism, len(votes), n_answers=n_answers)
+    # All answers, not those that were given: what happened to be silent bounds no divergence.
+    public = independent_cost(mechanism, len(votes))
     if plan.method == "independent":
         epsilon, order = public.epsilon_and_order(delta)
         return PublishedEpsilon(epsilon, delta, 1.0, order, "independent", 0.0, "both directions")

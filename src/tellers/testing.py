@@ -5,11 +5,12 @@ its outcomes between neighbouring votes and requires it to stay below the price,
 votes and at every order, and draws from it to see that what comes out is what it says. A mechanism
 without `outcomes` is watched from outside: how well can its draws tell two neighbours apart?
 
-Everything here works on votes made up from a seed, so messages may show them.
+All votes here are made up from a seed, so messages may show them.
 """
 
 import dataclasses
 import json
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,15 +21,15 @@ from . import noise
 from .errors import require_count
 from .exact import divergences
 from .mechanisms.outcomes import Outcomes, chunks
-from .rdp import Floats, RdpCurve
+from .rdp import DEFAULT_ORDERS, Floats, RdpCurve
 from .release import SILENT, Release, describe
-from .votes import Votes
+from .votes import Integers, Votes
 
 FALSE_ALARM = 1e-6
 """The most likely a check is to fail by bad luck of its draws; for one seed it always or never does."""
 
-# Sums of probabilities, and prices, are compared to within rounding and the accuracy of the quadrature.
-_ROUNDING = 1e-9
+# Prices are compared to within rounding, distributions to within the accuracy of a quadrature.
+_ROUNDING, _QUADRATURE = 1e-9, 1e-6
 # Few enough for a computation straight from the definition, far enough apart to see any mistake.
 _FEW_ORDERS = np.array([1.25, 2.0, 8.0, 64.0, 512.0])
 
@@ -39,9 +40,9 @@ def check_mechanism(
     n_teachers: int = 60,
     n_classes: int = 4,
     n_random: int = 2000,
+    n_draws: int = 20_000,
     seed: int = 7,
     student: ArrayLike | None = None,
-    n_draws: int = 20_000,
 ) -> None:
     """Raise AssertionError if a mechanism breaks a promise, saying which one and where.
 
@@ -65,26 +66,25 @@ def check_mechanism(
     >>> from tellers import GNMax
     >>> check_mechanism(GNMax(sigma=2.0), n_random=50)
     """
-    require_count(n_teachers=n_teachers, n_random=n_random, n_draws=n_draws)
+    require_count(n_random=n_random, n_draws=n_draws)
     rng = np.random.default_rng(seed)
     votes = random_votes(rng, n_teachers, n_classes=n_classes, n_queries=n_random)
-    beliefs = None if student is None else _in_turn(student, n_random, n_classes)
     described = _check_description(mechanism)
-    price = _check_price(mechanism, votes)
-    _check_release(mechanism, votes, price, beliefs, seed=seed)
+    trial = _Trial(mechanism, votes, _student_rows(student, votes), seed)
+    price = _check_price(trial)
+    _check_releases(trial, price)
     if callable(getattr(mechanism, "outcomes", None)):
-        _check_outcomes(mechanism, votes, price, beliefs)
-        _check_neighbours(mechanism, votes, beliefs, rng=rng)
-        _check_sealed(mechanism, votes, beliefs)
-        if getattr(mechanism, "symmetric", False) and beliefs is None:
-            _check_symmetry(mechanism, votes, rng)
-        _check_frequencies(mechanism, votes, beliefs, n_draws=n_draws, seed=seed)
+        _check_outcomes(trial, price)
+        _check_neighbours(trial, rng)
+        shown = {repr(trial.outcomes([0], row[None, :])) for row in votes.counts[:5]}
+        _require(len(shown) == 1, "Expected outcomes with the same repr for all votes: they are private.")
+        if getattr(mechanism, "symmetric", False) and student is None:
+            _check_symmetry(trial, rng)
+        _check_frequencies(trial, n_draws)
     else:
-        _check_by_draws(mechanism, votes, price, beliefs, n_draws=n_draws, seed=seed)
-    _require(
-        _check_description(mechanism) == described,
-        "Expected fields that stay as they were made; they changed while votes were released.",
-    )
+        _check_by_draws(trial, price, n_draws)
+    same = _check_description(mechanism) == described
+    _require(same, "Expected fields that stay as they were made; releasing votes changed them.")
 
 
 def random_votes(rng: np.random.Generator, n_teachers: int, *, n_classes: int, n_queries: int) -> Votes:
@@ -116,17 +116,14 @@ def random_votes(rng: np.random.Generator, n_teachers: int, *, n_classes: int, n
     return Votes.from_ballots(ballots, n_classes=n_classes)
 
 
-def _extreme_counts(n_teachers: int, n_classes: int) -> list[NDArray[np.int64]]:
-    first = np.eye(n_classes, dtype=np.int64)
-    half = n_teachers // 2
-    rows = [n_teachers * first[0], (n_teachers - 1) * first[0] + first[1]]
+def _extreme_counts(n_teachers: int, n_classes: int) -> list[Integers]:
+    one, half = np.eye(n_classes, dtype=np.int64), n_teachers // 2
+    rows = [n_teachers * one[0], (n_teachers - 1) * one[0] + one[1]]
     # Two leaders, the rest empty: tied for an even number of teachers, one vote apart for an odd one.
-    rows.append(half * first[0] + (n_teachers - half) * first[1])
-    if n_classes > 2:
-        # One vote elsewhere turns that round.
+    rows.append(half * one[0] + (n_teachers - half) * one[1])
+    if n_classes > 2:  # One vote elsewhere turns that round.
         half = (n_teachers - 1) // 2
-        rows.append(half * first[0] + (n_teachers - 1 - half) * first[1] + first[2])
-    # As even as can be: everybody tied, up to one vote.
+        rows.append(half * one[0] + (n_teachers - 1 - half) * one[1] + one[2])
     everyone, more = divmod(n_teachers, n_classes)
     rows.append(everyone + (np.arange(n_classes) < more).astype(np.int64))
     return rows
@@ -138,59 +135,93 @@ def _require(holds: Any, message: str) -> None:
         raise AssertionError(message)
 
 
-def _in_turn(student: ArrayLike, n_queries: int, n_classes: int) -> Floats:
+def _require_all(holds: NDArray[np.bool_], counts: Integers, what: str) -> None:
+    _require(holds.all(), f"{what}; not so for votes {counts[np.argmin(holds)].tolist()}.")
+
+
+def _student_rows(student: ArrayLike | None, votes: Votes) -> Floats | None:
+    if student is None:
+        return None
     rows = np.atleast_2d(np.asarray(student, dtype=np.float64))
-    if rows.ndim != 2 or rows.shape[1] != n_classes:
-        raise ValueError(f"Expected rows of {n_classes} student probabilities, got shape {rows.shape}.")
-    return np.asarray(rows[np.arange(n_queries) % len(rows)])
+    if rows.ndim != 2 or rows.shape[1] != votes.n_classes:
+        raise ValueError(f"Expected rows of {votes.n_classes} student probabilities, got shape {rows.shape}.")
+    return np.asarray(rows[np.arange(len(votes)) % len(rows)])
 
 
-def _context(beliefs: Floats | None, rows: Any = slice(None)) -> dict[str, Any]:
-    return {} if beliefs is None else {"student": beliefs[rows]}
+@dataclass(frozen=True, eq=False)
+class _Trial:
+    """A mechanism, the votes it is tried on and the student that goes with each of them."""
+
+    mechanism: Any
+    votes: Votes
+    beliefs: Floats | None
+    seed: int
+
+    def _context(self, rows: Any) -> dict[str, Any]:
+        return {} if self.beliefs is None else {"student": self.beliefs[rows]}
+
+    def _votes(self, rows: Any, counts: Integers | None) -> Votes:
+        table = self.votes.counts[rows] if counts is None else counts
+        return Votes.from_counts(table, n_teachers=self.votes.n_teachers)
+
+    def outcomes(self, rows: Any, counts: Integers | None = None) -> Any:
+        """Return the outcomes of some rows, or of other counts in their place."""
+        return self.mechanism.outcomes(self._votes(rows, counts), **self._context(rows))
+
+    def release(self, rows: Any, counts: Integers | None = None, *, seed: int = 0) -> Any:
+        """Return a release of some rows, or of other counts in their place."""
+        source = noise.seeded(self.seed + seed)
+        return self.mechanism.release(self._votes(rows, counts), source, **self._context(rows))
+
+    def drawn(self, release: Any, n: int) -> Integers:
+        """Return the outcome of each query, 0 for no answer and 1 + label for an answer; check them too."""
+        _require(isinstance(release, Release), f"Expected a Release, got {type(release).__name__}.")
+        labels, answered = np.asarray(release.labels), np.asarray(release.answered)
+        _require(
+            labels.shape == answered.shape == (n,) and labels.dtype.kind in "iu" and answered.dtype == bool,
+            f"Expected {n} whole labels and as many True or False in `answered`, got shapes {labels.shape} "
+            f"and {answered.shape} of {labels.dtype} and {answered.dtype}.",
+        )
+        inside = (labels < self.votes.n_classes) & (labels >= np.where(answered, 0, SILENT))
+        last = self.votes.n_classes - 1
+        _require(inside.all(), f"Expected answers 0..{last}, else SILENT, got {labels[~inside][:1]}.")
+        return np.asarray(np.where(answered, labels + 1, 0))
+
+    def tally(self, row: int, n: int, *, counts: Integers | None = None, seed: int) -> Integers:
+        """Return how often each outcome came when one query was released n times."""
+        table = None if counts is None else np.tile(counts, (n, 1))
+        drawn = self.drawn(self.release(np.full(n, row), table, seed=seed), n)
+        return np.asarray(np.bincount(drawn, minlength=1 + self.votes.n_classes))
 
 
 def _check_description(mechanism: Any) -> str:
-    """Require a frozen dataclass of public, storable fields; return its description."""
+    """Require a frozen dataclass of public fields that can be stored; return its description."""
     name = type(mechanism).__name__
-    parameters = getattr(mechanism, "__dataclass_params__", None)
-    _require(
-        parameters is not None and parameters.frozen and not isinstance(mechanism, type),
-        f"Expected an instance of a frozen dataclass, got {name}. Decorate it with @dataclass(frozen=True).",
-    )
+    frozen = getattr(getattr(mechanism, "__dataclass_params__", None), "frozen", False)
+    _require(frozen, f"Expected a frozen dataclass, got {name}. Decorate it with @dataclass(frozen=True).")
     hidden = [field.name for field in dataclasses.fields(mechanism) if field.name.startswith("_")]
     _require(not hidden, f"Expected public fields only, got {hidden}: what is private comes as an argument.")
-    for wanted in ("price", "release"):
-        _require(callable(getattr(mechanism, wanted, None)), f"Expected {name} to have a method `{wanted}`.")
-    event = describe(mechanism, noise.seeded(0))
+    missing = [w for w in ("price", "release") if not callable(getattr(mechanism, w, None))]
+    _require(not missing, f"Expected {name} to have methods `price` and `release`, missing {missing}.")
     try:
-        stored = json.dumps(event)
+        return json.dumps(describe(mechanism, noise.seeded(0))) + repr(mechanism)
     except TypeError as error:
         raise AssertionError(f"Expected fields that can be stored in an event: {error}.") from error
-    return stored + repr(mechanism)
 
 
-def _check_price(mechanism: Any, votes: Votes) -> RdpCurve:
-    price, again = mechanism.price(votes.unit), mechanism.price(votes.unit)
+def _check_price(trial: _Trial) -> RdpCurve:
+    price, again = (trial.mechanism.price(trial.votes.unit) for _ in range(2))
     _require(isinstance(price, RdpCurve), f"Expected `price` to be an RdpCurve, got {type(price).__name__}.")
-    grid = RdpCurve.zero().orders
-    _require(
-        np.array_equal(price.orders, grid), "Expected a price on the default orders, so that prices add up."
-    )
-    _require(
-        np.array_equal(price.values, again.values), "Expected the same price every time it is asked for."
-    )
-    assert isinstance(price, RdpCurve)
-    return price
+    _require(np.array_equal(price.orders, DEFAULT_ORDERS), "Expected a price on the default orders.")
+    _require(np.array_equal(price.values, again.values), "Expected the same price each time it is asked.")
+    return RdpCurve(DEFAULT_ORDERS, price.values)
 
 
-def _check_release(
-    mechanism: Any, votes: Votes, price: RdpCurve, beliefs: Floats | None, *, seed: int
-) -> None:
-    for batch in (votes[:1], votes):
-        n, context = len(batch), _context(beliefs, slice(len(batch)))
-        release, again = (mechanism.release(batch, noise.seeded(seed), **context) for _ in range(2))
+def _check_releases(trial: _Trial, price: RdpCurve) -> None:
+    for n in (1, len(trial.votes)):
+        release, again = (trial.release(slice(n)) for _ in range(2))
         _require(
-            np.array_equal(_drawn_outcomes(release, batch), _drawn_outcomes(again, batch)),
+            np.array_equal(trial.drawn(release, n), trial.drawn(again, n)),
             "Expected the same labels from the same noise; draw all randomness from the `noise` argument.",
         )
         cost = release.cost.worst
@@ -203,95 +234,58 @@ def _check_release(
         )
 
 
-def _drawn_outcomes(release: Any, votes: Votes) -> NDArray[np.int64]:
-    """Return the outcome of each query, 0 for no answer and 1 + label for an answer, after checking it."""
-    _require(isinstance(release, Release), f"Expected a Release, got {type(release).__name__}.")
-    labels, answered = np.asarray(release.labels), np.asarray(release.answered)
-    _require(
-        labels.shape == (len(votes),) and labels.dtype.kind in "iu",
-        f"Expected {len(votes)} whole labels, one per query, got shape {labels.shape} of {labels.dtype}.",
-    )
-    _require(
-        answered.shape == labels.shape and answered.dtype == np.bool_,
-        f"Expected `answered` to be True or False per query, got shape {answered.shape} of {answered.dtype}.",
-    )
-    inside = (labels >= 0) & (labels < votes.n_classes)
-    wrong = ~np.where(answered, inside, inside | (labels == SILENT))
-    _require(
-        not wrong.any(),
-        f"Expected labels 0..{votes.n_classes - 1}, or SILENT without an answer, got {labels[wrong][:1]}.",
-    )
-    return np.asarray(np.where(answered, labels + 1, 0))
-
-
-def _check_outcomes(mechanism: Any, votes: Votes, price: RdpCurve, beliefs: Floats | None) -> None:
+def _check_outcomes(trial: _Trial, price: RdpCurve) -> None:
     """Require normalised distributions and divergences below the price, for every vote and order."""
-    for rows in chunks(np.full(len(votes), votes.n_classes)):
-        outcomes = mechanism.outcomes(votes[rows], **_context(beliefs, rows))
-        counts = votes.counts[rows]
+    n, n_classes = trial.votes.counts.shape
+    for rows in chunks(np.full(n, n_classes)):
+        outcomes, counts = trial.outcomes(rows), trial.votes.counts[rows]
         _require(isinstance(outcomes, Outcomes), f"Expected Outcomes, got {type(outcomes).__name__}.")
-        _require(
-            outcomes.log_labels.shape == (len(rows), 1 + votes.n_classes),
-            "Expected `log_labels` of shape (queries, 1 + classes), silence first, got "
-            f"{outcomes.log_labels.shape}.",
-        )
-        total = np.exp(outcomes.log_labels).sum(axis=1)
-        _require_all(np.abs(total - 1) < 1e-6, counts, "Expected probabilities that sum to 1 at the votes")
+        shape = (len(rows), 1 + n_classes)
+        _require(outcomes.log_labels.shape == shape, f"Expected log_labels of shape {shape}, silence first.")
+        sums = np.abs(np.exp(outcomes.log_labels).sum(axis=1) - 1) < _QUADRATURE
+        _require_all(sums, counts, "Expected probabilities that sum to 1 at the votes")
         # Where there is no move, or no outcome, the entry is padding and may hold anything.
         alive = (outcomes.multiplicity > 0) & outcomes.moves[..., None]
         for name in ("log_here", "log_there"):
             logs = np.where(alive, getattr(outcomes, name), -np.inf)
             total = (np.exp(logs) * outcomes.multiplicity).sum(axis=3)
-            sums = np.where(outcomes.moves, np.abs(total - 1) < 1e-6, True).all(axis=(1, 2))
+            sums = (~outcomes.moves | (np.abs(total - 1) < _QUADRATURE)).all(axis=(1, 2))
             _require_all(sums, counts, f"Expected `{name}` to sum to 1 for every move")
-            _require_all(
-                ~(alive & np.isneginf(logs)).any(axis=(1, 2, 3)), counts,
-                f"Expected outcomes that are possible at every neighbour (`{name}` above -inf); an outcome "
-                "that only one of two neighbours can have gives it away",
-            )  # fmt: skip
+            # An outcome that only one of two neighbours can have gives it away.
+            possible = ~(alive & np.isneginf(logs)).any(axis=(1, 2, 3))
+            _require_all(possible, counts, f"Expected outcomes possible at every neighbour, `{name}` > -inf")
         cost = divergences(outcomes, orders=price.orders)
         # Written so that NaN fails too.
         fits = cost <= price.values * (1 + _ROUNDING) + _ROUNDING / price.orders
         if not fits.all():
             excess = np.where(fits, 0.0, cost / np.maximum(price.values, 1e-300))
-            direction, query, _, at = np.unravel_index(int(excess.argmax()), excess.shape)
-            way = ("at the votes against a neighbour", "at a neighbour against the votes")[int(direction)]
+            way, query, source, at = np.unravel_index(int(excess.argmax()), excess.shape)
+            against = ("at the votes against a neighbour", "at a neighbour against the votes")[int(way)]
             raise AssertionError(
-                f"Expected no divergence above the price, got {cost[direction, query, :, at].max():.6g} "
-                f"above {price.values[at]:.6g} at order {price.orders[at]:g}, {way}, for votes "
+                f"Expected no divergence above the price, got {cost[way, query, source, at]:.6g} above "
+                f"{price.values[at]:.6g} at order {price.orders[at]:g}, {against}, for votes "
                 f"{counts[query].tolist()}. Raise the price, or find the mistake in `outcomes`."
             )
 
 
-def _require_all(holds: NDArray[np.bool_], counts: NDArray[np.int64], what: str) -> None:
-    _require(holds.all(), f"{what}; not so for votes {counts[np.argmin(holds)].tolist()}.")
-
-
-def _check_neighbours(
-    mechanism: Any, votes: Votes, beliefs: Floats | None, *, rng: np.random.Generator
-) -> None:
+def _check_neighbours(trial: _Trial, rng: np.random.Generator) -> None:
     """Require that what is announced for a move is what the neighbour's own votes give."""
-    can_move = (votes.counts[:100] > 0)[:, :, None] & ~np.eye(votes.n_classes, dtype=bool)
-    moves = np.argwhere(can_move)
+    n_classes = trial.votes.n_classes
+    moves = np.argwhere((trial.votes.counts[:100] > 0)[:, :, None] & ~np.eye(n_classes, dtype=bool))
     moves = moves[rng.permutation(len(moves))[:600]]
-    for rows in chunks(np.full(len(moves), votes.n_classes)):
+    for rows in chunks(np.full(len(moves), n_classes)):
         query, source, target = moves[rows].T
-        moved, each = votes.counts[query], np.arange(len(rows))
+        moved, each = trial.votes.counts[query], np.arange(len(rows))
         moved[each, source] -= 1
         moved[each, target] += 1
-        here = mechanism.outcomes(votes[query], **_context(beliefs, query))
-        neighbours = Votes.from_counts(moved, n_teachers=votes.n_teachers)
-        there = mechanism.outcomes(neighbours, **_context(beliefs, query))
+        here, there = trial.outcomes(query), trial.outcomes(query, moved)
         place = each, here.of_class[each, source], here.of_class[each, target]
         _require_all(here.moves[place], moved, "Expected `moves` to know every neighbour")
         direct = _plain_divergences(here.log_labels, there.log_labels, 1)
         announced = _plain_divergences(here.log_here[place], here.log_there[place], here.multiplicity[place])
         close = np.abs(direct - announced) <= 1e-9 + 1e-5 * np.maximum(direct, announced)
-        _require_all(
-            close.all(axis=(0, 1)), moved,
-            "Expected `log_here` and `log_there` to tell a neighbour from the votes exactly as the outcomes "
-            "of its own votes do",
-        )  # fmt: skip
+        what = "Expected `log_here` and `log_there` to differ as the outcomes of a neighbour's own votes do"
+        _require_all(close.all(axis=(0, 1)), moved, what)
 
 
 def _plain_divergences(log_p: Floats, log_q: Floats, multiplicity: Any) -> Floats:
@@ -300,92 +294,65 @@ def _plain_divergences(log_p: Floats, log_q: Floats, multiplicity: Any) -> Float
     alive = (times > 0) & ~(np.isneginf(log_p) & np.isneginf(log_q))
     p, q = np.where(alive, log_p, 0.0), np.where(alive, log_q, 0.0)
     start = np.where(alive, np.log(np.maximum(times, 1)), -np.inf)
-    step = _FEW_ORDERS[:, None, None]
-    both = [start + step * a + (1 - step) * b for a, b in ((p, q), (q, p))]
+    order = _FEW_ORDERS[:, None, None]
+    both = [start + order * a + (1 - order) * b for a, b in ((p, q), (q, p))]
     return np.asarray(np.logaddexp.reduce(np.stack(both), axis=3) / (_FEW_ORDERS[:, None] - 1))
 
 
-def _check_sealed(mechanism: Any, votes: Votes, beliefs: Floats | None) -> None:
-    context = _context(beliefs, slice(1))
-    shown = {repr(mechanism.outcomes(votes[i], **context)) for i in range(min(5, len(votes)))}
-    _require(len(shown) == 1, "Expected outcomes whose repr does not depend on the votes: they are private.")
-
-
-def _check_symmetry(mechanism: Any, votes: Votes, rng: np.random.Generator) -> None:
+def _check_symmetry(trial: _Trial, rng: np.random.Generator) -> None:
     """Require that permuting the classes permutes the outcomes and changes no cost."""
-    for rows in chunks(np.full(min(300, len(votes)), votes.n_classes)):
-        here = votes[rows]
-        order = rng.permuted(np.tile(np.arange(votes.n_classes), (len(rows), 1)), axis=1)
-        counts = np.take_along_axis(here.counts, order, axis=1)
-        plain = mechanism.outcomes(here)
-        permuted = mechanism.outcomes(Votes.from_counts(counts, n_teachers=votes.n_teachers))
-        log_labels = np.take_along_axis(plain.log_labels[:, 1:], order, axis=1)
-        same = np.isclose(permuted.log_labels[:, 1:], log_labels, rtol=1e-6, atol=1e-9).all(axis=1)
-        same &= np.isclose(permuted.log_labels[:, 0], plain.log_labels[:, 0], rtol=1e-6, atol=1e-9)
-        _require_all(same, here.counts, "Expected permuted classes to give permuted outcomes")
-        by_class = [
+    n_classes = trial.votes.n_classes
+    for rows in chunks(np.full(min(300, len(trial.votes)), n_classes)):
+        counts = trial.votes.counts[rows]
+        order = rng.permuted(np.tile(np.arange(n_classes), (len(rows), 1)), axis=1)
+        both = trial.outcomes(rows), trial.outcomes(rows, np.take_along_axis(counts, order, axis=1))
+        # Silence keeps its place in front of the classes.
+        place = np.concatenate([np.zeros((len(rows), 1), dtype=np.int64), 1 + order], axis=1)
+        plain, permuted = np.take_along_axis(both[0].log_labels, place, axis=1), both[1].log_labels
+        same = np.isclose(permuted, plain, rtol=1e-6, atol=1e-9).all(axis=1)
+        _require_all(same, counts, "Expected permuted classes to give permuted outcomes")
+        plain, permuted = (
             np.take_along_axis(divergences(one, orders=_FEW_ORDERS), one.of_class[None, :, :, None], axis=2)
-            for one in (plain, permuted)
-        ]
-        expected = np.take_along_axis(by_class[0], order[None, :, :, None], axis=2)
-        same = np.isclose(by_class[1], expected, rtol=1e-6, atol=1e-9).all(axis=(0, 2, 3))
-        _require_all(same, here.counts, "Expected permuted classes to cost the same")
+            for one in both
+        )
+        plain = np.take_along_axis(plain, order[None, :, :, None], axis=2)
+        same = np.isclose(permuted, plain, rtol=1e-6, atol=1e-9).all(axis=(0, 2, 3))
+        _require_all(same, counts, "Expected permuted classes to cost the same")
 
 
-def _repeated(votes: Votes, row: int, n: int) -> Votes:
-    return Votes.from_counts(np.repeat(votes.counts[row : row + 1], n, axis=0), n_teachers=votes.n_teachers)
-
-
-def _check_frequencies(
-    mechanism: Any, votes: Votes, beliefs: Floats | None, *, n_draws: int, seed: int
-) -> None:
+def _check_frequencies(trial: _Trial, n_draws: int) -> None:
     """Require that draws follow the distribution: exact binomial tests, FALSE_ALARM shared among them."""
-    rows = range(min(8, len(votes)))
-    limit = FALSE_ALARM / (len(rows) * (1 + votes.n_classes))
+    rows = range(min(8, len(trial.votes)))
+    limit = FALSE_ALARM / (len(rows) * (1 + trial.votes.n_classes))
     for row in rows:
-        context = _context(beliefs, np.full(n_draws, row))
-        batch = _repeated(votes, row, n_draws)
-        drawn = _drawn_outcomes(mechanism.release(batch, noise.seeded(seed + row), **context), batch)
-        times = np.bincount(drawn, minlength=1 + votes.n_classes)
-        outcomes = mechanism.outcomes(batch[0], **_context(beliefs, [row]))
-        expected = np.minimum(np.exp(outcomes.log_labels[0]), 1.0)
+        times = trial.tally(row, n_draws, seed=row)
+        expected = np.minimum(np.exp(trial.outcomes([row]).log_labels[0]), 1.0)
         tail = 2 * np.minimum(binom.cdf(times, n_draws, expected), binom.sf(times - 1, n_draws, expected))
         worst = int(tail.argmin())
-        what = f"class {worst - 1}" if worst else "silence"
         _require(
             tail[worst] >= limit,
-            f"Expected draws of `release` to follow `outcomes`; {what} came {times[worst]} times in {n_draws} "
-            f"at a probability of {expected[worst]:.4g}, for votes {votes.counts[row].tolist()}. Are ties "
-            "broken as the outcomes say, and is the noise the stated one?",
+            f"Expected draws to follow `outcomes`; {f'class {worst - 1}' if worst else 'silence'} came "
+            f"{times[worst]} times in {n_draws} at a probability of {expected[worst]:.4g}, for votes "
+            f"{trial.votes.counts[row].tolist()}. Are noise and ties drawn as the outcomes say?",
         )
 
 
-def _check_by_draws(
-    mechanism: Any, votes: Votes, price: RdpCurve, beliefs: Floats | None, *, n_draws: int, seed: int
-) -> None:
+def _check_by_draws(trial: _Trial, price: RdpCurve, n_draws: int) -> None:
     """Require that no event's draws prove a divergence above the price, on a few neighbouring pairs.
 
     By data processing the divergence is at least that of the coin "did the event happen"; its two
     probabilities lie in Clopper-Pearson intervals, all of them at once but with FALSE_ALARM.
     """
-    rows = range(min(8, len(votes)))
-    n_intervals = 2 * 2 * len(rows) * (1 + votes.n_classes)
+    rows = range(min(8, len(trial.votes)))
+    error = FALSE_ALARM / (4 * len(rows) * (1 + trial.votes.n_classes))
     for row in rows:
-        counts = votes.counts[row]
+        counts = trial.votes.counts[row]
         first, second = np.argsort(-counts, kind="stable")[:2]
         moved = counts.copy()
-        moved[first], moved[second] = moved[first] - 1, moved[second] + 1
-        limits: list[tuple[Floats, Floats]] = []
-        for side, table in enumerate((counts, moved)):
-            batch = _repeated(Votes.from_counts(table[None, :], n_teachers=votes.n_teachers), 0, n_draws)
-            context = _context(beliefs, np.full(n_draws, row))
-            source = noise.seeded(2 * (seed + row) + side)
-            drawn = _drawn_outcomes(mechanism.release(batch, source, **context), batch)
-            times = np.bincount(drawn, minlength=1 + votes.n_classes)
-            limits.append(_clopper_pearson(times, n_draws, FALSE_ALARM / n_intervals))
-        proved = np.maximum(
-            _coin(limits[0], limits[1], orders=price.orders), _coin(limits[1], limits[0], orders=price.orders)
-        )
+        moved[[first, second]] += np.array([-1, 1])
+        here = _clopper_pearson(trial.tally(row, n_draws, seed=2 * row), n_draws, error)
+        there = _clopper_pearson(trial.tally(row, n_draws, counts=moved, seed=2 * row + 1), n_draws, error)
+        proved = np.maximum(_coin(here, there, price.orders), _coin(there, here, price.orders))
         over = proved > price.values * (1 + _ROUNDING) + _ROUNDING
         at = int(np.argmax(np.where(over, proved / np.maximum(price.values, 1e-300), 0.0)))
         _require(
@@ -396,19 +363,19 @@ def _check_by_draws(
         )
 
 
-def _clopper_pearson(times: NDArray[np.int64], n: int, error: float) -> tuple[Floats, Floats]:
+def _clopper_pearson(times: Integers, n: int, error: float) -> Floats:
     """Return lower and upper limits of the probabilities, each wrong with probability at most `error`."""
     low = np.where(times > 0, beta.ppf(error, np.maximum(times, 1), n - times + 1), 0.0)
-    high = np.where(times < n, beta.ppf(1 - error, times + 1, np.maximum(n - times, 1)), 1.0)
-    return low, high
+    high = np.where(times < n, beta.isf(error, times + 1, np.maximum(n - times, 1)), 1.0)
+    return np.stack([low, high])
 
 
-def _coin(p: tuple[Floats, Floats], q: tuple[Floats, Floats], *, orders: Floats) -> Floats:
-    """Return, per order, the largest divergence D(p || q) that the intervals of the coins prove."""
-    # The pair of heads probabilities nearest to each other; equal where the intervals meet.
-    heads_p = np.where(p[0] > q[1], p[0], np.where(p[1] < q[0], p[1], 0.5))
-    heads_q = np.where(p[0] > q[1], q[1], np.where(p[1] < q[0], q[0], 0.5))
+def _coin(p: Floats, q: Floats, orders: Floats) -> Floats:
+    """Return, per order, the largest divergence D(p || q) that the limits of the coins prove."""
+    # The pair of heads probabilities nearest to each other; the same one where the intervals meet.
+    above, below = p[0] > q[1], p[1] < q[0]
+    heads = [np.select([above, below], pair, 0.5) for pair in ([p[0], p[1]], [q[1], q[0]])]
     with np.errstate(divide="ignore"):
-        parts = [orders * np.log(a)[:, None] + (1 - orders) * np.log(b)[:, None]
-                 for a, b in ((heads_p, heads_q), (1 - heads_p, 1 - heads_q))]  # fmt: skip
-    return np.asarray((np.logaddexp(*parts) / (orders - 1)).max(axis=0))
+        sides = [orders * np.log(a)[:, None] + (1 - orders) * np.log(b)[:, None]
+                 for a, b in (heads, [1 - heads[0], 1 - heads[1]])]  # fmt: skip
+    return np.asarray((np.logaddexp(*sides) / (orders - 1)).max(axis=0))

@@ -324,7 +324,8 @@ def test_stopping_it_is_not_an_error_of_ours(votes_file, run, monkeypatch):
 
     monkeypatch.setattr("tellers.accounting.account", stop)
     code, _, err = run("account", votes_file("ballots"), *GNMAX, *DELTA)
-    assert (code, err) == (130, "tellers: Stopped.\n")
+    assert code == 130
+    assert "Traceback" not in err
 
 
 def test_an_unknown_verb(run):

@@ -119,7 +119,7 @@ def test_what_does_not_fit_is_refused(write, arrays, words):
 
 
 def test_declared_classes_must_fit(write):
-    with pytest.raises(ValueError, match="classes 0..1"):
+    with pytest.raises(ValueError, match=r"classes 0\.\.1"):
         read_votes(write(ballots=BALLOTS), n_classes=2)
     with pytest.raises(ValueError, match="each of 4 classes"):
         read_votes(write(counts=COUNTS), n_classes=4)

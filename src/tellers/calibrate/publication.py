@@ -48,10 +48,7 @@ def plan_publication(
     plans = []
     for each in methods:
         if each == "independent":
-            n_answers = int(np.ceil(answered.mean() * n_queries))
-            epsilon, order = independent_cost(mechanism, n_queries, n_answers=n_answers).epsilon_and_order(
-                delta
-            )
+            epsilon, order = independent_cost(mechanism, n_queries).epsilon_and_order(delta)
             plans.append(PublishPlan("independent", order, 0.0, 0.0, 1.0, epsilon))
             continue
         tried = {

@@ -22,6 +22,8 @@ Floats = NDArray[np.float64]
 
 # Beyond nine standard deviations lies less than 1e-18 of the mass of whatever is summed.
 _REACH = 9.0
+# Tables and grids longer than this are refused: a few hundred megabytes, for votes far beyond the noise.
+_MOST_POINTS = 1 << 23
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,6 +107,7 @@ class DiscreteGaussian:
         21
         """
         stride = max(1, math.floor(gaussian_step(self.sigma, n_classes)))
+        _require_room((high - low) / stride, sigma=self.sigma)
         first = math.floor(low - _REACH * self.sigma)
         last = math.ceil(high + _REACH * self.sigma)
         x = np.arange(first, last + stride, stride, dtype=np.float64)
@@ -140,6 +143,15 @@ class DiscreteGaussian:
         return mixed
 
 
+def _require_room(n_points: float, **noise: float) -> None:
+    if n_points > _MOST_POINTS:
+        name, value = next(iter(noise.items()))
+        raise ValueError(
+            f"Expected votes, thresholds and noise on a scale of at most {_MOST_POINTS:,} votes, got more "
+            f"with {name}={value}. Check the units: noise and thresholds are counted in votes."
+        )
+
+
 @lru_cache(maxsize=64)
 def _log_normaliser(sigma: float) -> float:
     if sigma > 40:  # theta-function identity: the correction is 2 exp(-2 pi^2 sigma^2)
@@ -152,6 +164,7 @@ def _log_normaliser(sigma: float) -> float:
 def _log_cdf_table(sigma: float, reach: int) -> tuple[Floats, int]:
     """Tabulate log F on [-reach - 1, reach]; sums of positive terms, so relative accuracy everywhere."""
     left = reach + 2 + math.ceil(_REACH * sigma)
+    _require_room(left, sigma=sigma)
     x = np.arange(-left, 1, dtype=np.float64)
     log_density = -0.5 * (x / sigma) ** 2 - _log_normaliser(sigma)
     lower = np.logaddexp.accumulate(log_density)[left - reach - 1 :]
@@ -189,6 +202,7 @@ class DiscreteLaplace:
         >>> DiscreteLaplace(20.0).grid(0, 250, n_classes=10).x.size < 2000
         True
         """
+        _require_room(high - low, scale=self.scale)
         first, last = math.floor(low) - 1, math.ceil(high) + 1
         inner = np.arange(first, last + 1, dtype=np.float64)
         offset, weight = _tail_nodes(self.scale, n_classes)
