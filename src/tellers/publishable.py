@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from . import bounds, sensitivity
 from .envelope import confident_envelope, gap_cost, gap_envelope, top_and_gap_cost
 from .mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, Mechanism
+from .mechanisms.lnmax import laplace_price
 from .mechanisms.suprema import argmax_supremum, check_supremum
 from .rdp import RdpCurve
 from .votes import Unit, Votes
@@ -67,7 +68,7 @@ def independent_cost(
         checks = check_supremum(mechanism.sigma_threshold, orders) * n_queries
         return checks + argmax_supremum(mechanism.sigma, orders) * answers
     if isinstance(mechanism, LNMax):
-        return RdpCurve.pure(mechanism.gamma * Unit().l1, orders) * n_queries
+        return laplace_price(mechanism.gamma, orders) * n_queries
     return mechanism.price(Unit()) * n_queries
 
 

@@ -24,7 +24,9 @@ DELTA = 1e-5
 def mnist() -> Votes:
     """The votes of 250 teachers in a fixed random order."""
     ballots = np.load(BALLOTS)["ballots"].astype(np.int64)
-    return Votes.from_ballots(ballots[:, np.random.default_rng(0).permutation(ballots.shape[1])], n_classes=10)
+    return Votes.from_ballots(
+        ballots[:, np.random.default_rng(0).permutation(ballots.shape[1])], n_classes=10
+    )
 
 
 @pytest.mark.parametrize("name", ["advanced composition, MNIST", "advanced composition, SVHN"])

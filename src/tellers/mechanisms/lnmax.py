@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
+from numpy.typing import ArrayLike
+
 from ..errors import require_positive
 from ..noise import Noise
 from ..rdp import RdpCurve
@@ -18,10 +20,12 @@ from .outcomes import Outcomes, assemble
 class LNMax:
     """Report the class that leads after Laplace noise of scale 1/gamma on every count.
 
-    Guarantee: one query is (gamma * l1, 0)-differentially private, l1 = 2 for one changed ballot; its
-               Rényi price is that of randomised response at this epsilon, never above 2 gamma^2 order.
-    Assumes:   one unit moves the counts by at most unit.l1 in total; noise from a secure source.
-    Reference: Papernot et al. 2017, Theorem 2.
+    Guarantee: one query is (2 gamma, 0)-differentially private for one changed ballot. Its Rényi price is
+               that of two releases of randomised response at gamma each, about gamma^2 order.
+    Assumes:   one unit moves one vote from one class to another; noise from a secure source.
+    Reference: Papernot et al. 2017, Theorem 2, charge 2 gamma^2 order for one release at 2 gamma. A moved
+               vote shifts two counts by one, each under noise of its own: the privacy loss of a shifted
+               discrete Laplace is +-gamma, exactly that of randomised response, and the two add up.
 
     >>> from tellers import Votes, noise
     >>> votes = Votes.from_counts([[200, 50], [30, 220]], n_teachers=250)
@@ -42,7 +46,7 @@ class LNMax:
         >>> bool(LNMax(gamma=0.05).price(Unit()).values.max() <= 0.1)
         True
         """
-        return RdpCurve.pure(self.gamma * unit.l1)
+        return laplace_price(self.gamma) if unit == Unit() else RdpCurve.pure(self.gamma * unit.l1)
 
     def release(self, votes: Votes, noise: Noise) -> Release:
         """Draw the noise and return the winners.
@@ -65,3 +69,16 @@ class LNMax:
         """
         groups = group_classes(votes.counts)
         return assemble(groups, win_probabilities(groups, DiscreteLaplace(1 / self.gamma)))
+
+
+def laplace_price(gamma: float, orders: ArrayLike | None = None) -> RdpCurve:
+    """Return what moving one vote costs under Laplace noise of scale 1/gamma on every count.
+
+    Guarantee: the divergence of the noisy histogram, both directions; it bounds that of its arg max.
+    Assumes:   one vote leaves a class and enters another; discrete Laplace noise.
+    Reference: see `LNMax`.
+
+    >>> bool(laplace_price(0.05, orders=[8.0]).values[0] <= 0.05**2 * 8.0)
+    True
+    """
+    return 2 * RdpCurve.pure(gamma, orders)

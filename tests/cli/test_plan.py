@@ -1,0 +1,83 @@
+"""`tellers plan`, as a person and as a script would call it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+SMALL = ["--teachers", "40", "--classes", "3", "--epsilon", "2", "--delta", "1e-5", "--queries", "500"]
+
+
+def tellers(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tellers", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+
+
+def test_the_best_plan_comes_first_and_keeps_the_budget() -> None:
+    done = tellers("plan", *SMALL, "--json")
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    information = [plan["information_bits"] for plan in result["plans"]]
+    assert information == sorted(information, reverse=True)
+    assert information[0] > 0
+    assert all(plan["epsilon_public"] <= 2 + 1e-9 for plan in result["plans"])
+    assert all(plan["labels"] <= plan["queries"] <= 500 for plan in result["plans"])
+    assert any("made-up" in note for note in result["notes"])
+
+
+def test_people_get_a_table_and_a_picture_in_the_terminal() -> None:
+    done = tellers("plan", *SMALL, "--against", "exact", "--top", "3")
+    assert done.returncode == 0, done.stderr
+    assert "Best:" in done.stdout
+    assert "┤" in done.stdout
+    assert "would leak" in " ".join(done.stdout.split())
+
+
+def test_the_inverse_finds_the_noise() -> None:
+    done = tellers("plan", *SMALL, "--labels", "50", "--json")
+    (plan,) = json.loads(done.stdout)["plans"]
+    assert plan["labels"] >= 50
+    assert plan["epsilon_public"] <= 2
+    assert plan["parameters"]["sigma"] > 0
+
+
+def test_a_proxy_stands_in_for_the_assumption(tmp_path: Path) -> None:
+    rng = np.random.default_rng(7)
+    proxy = tmp_path / "proxy.npz"
+    np.savez(proxy, ballots=rng.choice(3, size=(40, 30), p=[0.9, 0.08, 0.02]), truth=np.zeros(30, dtype=int))
+    done = tellers("plan", "--proxy", proxy, "--classes", "3", "--epsilon", "2", "--delta", "1e-5", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["plans"][0]["accuracy"] > 0.9
+    done = tellers("plan", "--proxy", proxy, "--teachers", "41", "--epsilon", "2", "--delta", "1e-5")
+    assert done.returncode == 2
+    assert "41 teachers" in done.stderr
+
+
+def test_a_picture_for_a_report(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    path = tmp_path / "plan.svg"
+    done = tellers("plan", *SMALL, "--plot", path)
+    assert done.returncode == 0, done.stderr
+    assert path.read_text().lstrip().startswith("<?xml")
+    done = tellers("plan", *SMALL, "--labels", "20", "--plot", tmp_path / "plan.nothing")
+    assert done.returncode == 2
+    assert "plan.svg" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--epsilon", "2", "--delta", "1e-5"], "--teachers and --classes"),
+        (["--teachers", "40", "--classes", "3", "--epsilon", "-1", "--delta", "1e-5"], "epsilon"),
+        (["--teachers", "0", "--classes", "3", "--epsilon", "1", "--delta", "1e-5"], "n_teachers"),
+        ([*SMALL, "--labels", "100000000"], "fewer labels"),
+    ],
+)
+def test_bad_input_is_explained(words: list[str], expected: str) -> None:
+    done = tellers("plan", *words)
+    assert done.returncode == 2
+    assert expected in done.stderr
+    assert "Traceback" not in done.stderr
