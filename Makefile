@@ -12,6 +12,7 @@ export PYTHON OMP_NUM_THREADS OPENBLAS_NUM_THREADS
 
 DEMO := examples/mnist_votes.npz --mechanism confident --sigma 40 --threshold 200 --sigma-threshold 150 \
 	--classes 10 --delta 1e-5
+DEMO_RECORD := .venv/demo.publications.jsonl
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint quick coverage bench docs fresh clean clean-all
@@ -19,11 +20,15 @@ DEMO := examples/mnist_votes.npz --mechanism confident --sigma 40 --threshold 20
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
-demo: .venv/.base ## price the votes of 250 MNIST teachers on 9,000 images
+demo: .venv/.base ## what the votes of 250 MNIST teachers cost, and what may be said of it
 	@echo
 	@echo "250 teachers voted on 9,000 handwritten digits. What does releasing the outcomes cost?"
 	@echo '$$ tellers account $(DEMO) --show-private'
 	@$(BIN)/tellers account $(DEMO) --show-private
+	@echo "The private number cannot be shown to anyone. This one can:"
+	@echo '$$ tellers publish $(DEMO) --yes'
+	@rm -f $(DEMO_RECORD)
+	@$(BIN)/tellers publish $(DEMO) --yes --record $(DEMO_RECORD)
 
 test: .venv/.dev ## lint, types, import contracts, dependencies and all tests
 	@$(MAKE) --no-print-directory lint

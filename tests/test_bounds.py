@@ -328,7 +328,7 @@ def test_check_margins_round_thresholds_up():
     np.testing.assert_array_equal(bounds.check_margins(votes, 1.0, student=student), [6, -1])
     with pytest.raises(ValueError, match="shape"):
         bounds.check_margins(votes, 1.0, student=[0.1, 0.9])
-    with pytest.raises(ValueError, match="between 0 and 1"):
+    with pytest.raises(ValueError, match=r"in \[0, 1\]"):
         bounds.check_margins(votes, 1.0, student=[[0.0, 1.0, 0.0], [0.3, np.nan, 0.36]])
 
 

@@ -31,7 +31,7 @@ def test_positive_numbers_pass(good):
     errors.require_positive(sigma=good)
 
 
-@pytest.mark.parametrize("bad", [0, -1, 0.0, -0.0, math.nan, math.inf, -math.inf, None, "40", True, [1.0], 1j])
+@pytest.mark.parametrize("bad", [0, -1, 0.0, -0.0, math.nan, math.inf, -math.inf, None, "40", True, [1.0]])
 def test_what_is_not_positive_is_refused(bad):
     with pytest.raises(ValueError, match=r"Expected sigma > 0 and finite, got sigma="):
         errors.require_positive(sigma=bad)

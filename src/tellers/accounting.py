@@ -123,6 +123,12 @@ def account(
     best = smallest(costs)
     notes += _missed(costs, best)
     sealed = None
+    if private and isinstance(mechanism, InteractiveGNMax):
+        notes.append(
+            "An interactive check depends on earlier answers through the student, so the private costs are "
+            "sums along the path that was taken, not bounds over all paths. The public number has no such "
+            "caveat."
+        )
     if private:
         exact = exact_cost(mechanism, votes, orders=grid, student=beliefs, progress=progress)
         exact_epsilon, exact_order = exact.cost.reveal().epsilon_and_order(delta)

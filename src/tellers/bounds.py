@@ -19,6 +19,7 @@ from scipy.special import log_ndtr
 
 from .errors import require_count, require_finite, require_fraction, require_positive
 from .mechanisms.check import log_pass_and_fail, whole_thresholds
+from .mechanisms.interactive import student_probabilities
 from .rdp import Floats, RdpCurve, check_orders
 from .upset import log_q_drawn_gnmax, log_q_drawn_lnmax, log_q_gnmax, log_q_lnmax, whole_votes
 from .votes import Votes
@@ -149,14 +150,7 @@ def check_margins(votes: Votes, threshold: float, *, student: ArrayLike | None =
     require_finite(threshold=threshold)
     if student is None:
         return np.asarray((votes.counts - whole_thresholds(threshold)).max(axis=1))
-    share = np.asarray(student, dtype=np.float64)
-    if share.shape != votes.counts.shape:
-        raise ValueError(
-            f"Expected student probabilities of shape {votes.counts.shape}, one row per query and one column "
-            f"per class, got shape {share.shape}."
-        )
-    if not np.all((share >= 0) & (share <= 1)):
-        raise ValueError("Expected student probabilities between 0 and 1, got one outside (or NaN).")
+    share = student_probabilities(student, votes)
     return np.asarray((votes.counts - whole_thresholds(threshold, votes.n_teachers * share)).max(axis=1))
 
 

@@ -28,13 +28,14 @@ from scipy.ndimage import maximum_filter, maximum_filter1d
 from .errors import require_count, require_positive
 from .mechanisms.check import log_pass_and_fail, whole_thresholds
 from .mechanisms.laws import DiscreteGaussian
-from .mechanisms.suprema import ThreeWays, argmax_supremum
+from .mechanisms.suprema import ThreeWays, argmax_supremum, both_directions
 
 Floats = NDArray[np.float64]
 
 # Expectations over R are trapezoid sums at sigma/32 or finer, distances are stepped by sigma/16: both
 # errors are of second order and below 1e-3 of the result. The tables are raised by twice that.
 _MARGIN = 1 + 2e-3
+_FLOAT_RANGE = 600.0
 
 
 @lru_cache(maxsize=64)
@@ -63,7 +64,7 @@ def gap_envelope(n_teachers: int, n_classes: int, *, sigma: float, order: float)
     y = np.arange(low, race.spread + reach + 1, stride / 2)
     away, towards = (np.empty((leads.size, y.size)) for _ in range(2))
     for i, lead in enumerate(leads):
-        values = _larger_direction(*race(int(lead)), order)
+        values = (order - 1) * np.maximum(both_directions(*race(int(lead)), order).max(axis=0), 0.0)
         # Thresholds below those of the race change nothing any more: repeat the first value.
         away[i] = np.interp(y, race.thresholds(int(lead)), values)
         # The move towards the leader is the way back from a lead of two more, seen from one vote higher.
@@ -177,15 +178,6 @@ def top_and_gap_cost(table: Floats, tops: NDArray[np.int64], gaps: NDArray[np.in
     return EnvelopeCost(total, np.maximum.accumulate(local))
 
 
-def _larger_direction(here: Floats, there: Floats, order: float) -> Floats:
-    """Return H = (order - 1) times the larger direction, per threshold."""
-    ratio = (order - 1) * (here - there)
-    exponent = np.stack([here + ratio, there - ratio])
-    top = exponent.max(axis=1)
-    value: Floats = (np.log(np.exp(exponent - top[:, None]).sum(axis=1)) + top).max(axis=0)
-    return np.maximum(value, 0.0)
-
-
 def _expected_growing(
     law: DiscreteGaussian, values: Floats, y: Floats, gaps: NDArray[np.int64], *, n_rivals: int
 ) -> Floats:
@@ -193,7 +185,7 @@ def _expected_growing(
     if n_rivals == 0:
         return np.repeat(values[:, :1], gaps.size, axis=1)
     growing = np.maximum.accumulate(values, axis=1)
-    highest = growing.max()
+    highest = growing[:, -1:]
     # P[R < y] for whole and half y, relative to the top; beyond the grid everything counts as its end.
     x = y[None, :] + gaps[:, None]
     cdf = np.exp(n_rivals * law.log_cdf(np.floor(x), x - np.floor(x)))
@@ -202,15 +194,19 @@ def _expected_growing(
     level = np.exp(growing - highest)
     left = np.concatenate([level[:, :1], level[:, :-1]], axis=1)
     blend = level if law.sigma < 16 else (left + level) / 2
+    # Where the exponents span more than floats do, the sum may underflow: take the largest instead.
+    whole = highest[:, 0] - growing[:, 0] > _FLOAT_RANGE
     with np.errstate(divide="ignore"):
-        result: Floats = np.log(blend @ mass.T) + highest
+        result: Floats = np.where(whole[:, None], 0.0, np.log(blend @ mass.T)) + highest
     return result
 
 
 def _expected_falling(law: DiscreteGaussian, values: Floats, y: Floats, gaps: NDArray[np.int64]) -> Floats:
     """log E exp(running maximum from the right at R + gap), R the noise on the top count."""
     falling = np.maximum.accumulate(values[::-1])[::-1]
-    highest = falling.max()
+    highest = falling[0]
+    if highest - falling[-1] > _FLOAT_RANGE:
+        return np.full(gaps.size, highest)
     x = y[None, :] - gaps[:, None]
     cdf = np.exp(law.log_cdf(np.floor(x), x - np.floor(x)))
     mass = np.diff(cdf, axis=1, append=1.0)

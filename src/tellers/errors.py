@@ -11,8 +11,9 @@ Bad arguments stay ValueError and TypeError. A message says what was expected, w
 what to do; it never carries a tally.
 """
 
+import dataclasses
 import math
-from typing import NoReturn
+from typing import Any, NoReturn
 
 
 class TellersError(Exception):
@@ -91,6 +92,17 @@ def require_count(minimum: int = 1, /, **values: int) -> None:
         whole = _is_finite_number(value) and float(value).is_integer()
         if not whole or value < minimum:
             _refuse(f"a whole number {name} >= {minimum}", name, value)
+
+
+def as_floats(record: Any) -> None:
+    """Turn every field of a frozen record of numbers into a plain float, so that it can be stored.
+
+    >>> from tellers import GNMax
+    >>> GNMax(sigma=40)
+    GNMax(sigma=40.0)
+    """
+    for field in dataclasses.fields(record):
+        object.__setattr__(record, field.name, float(getattr(record, field.name)))
 
 
 def _is_finite_number(value: object) -> bool:

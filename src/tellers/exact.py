@@ -180,6 +180,11 @@ def _blocks(
 ) -> Iterator[tuple[int, Floats]]:
     """Yield (first query, costs) with costs (2, queries, classes, orders), in the order of the queries."""
     beliefs = None if student is None else np.asarray(student, dtype=np.float64)
+    if beliefs is not None and beliefs.shape != votes.counts.shape:
+        raise ValueError(
+            f"Expected student probabilities of shape (queries, classes) = {votes.counts.shape}, "
+            f"got {beliefs.shape}."
+        )
     block = max(1, min(_BLOCK, 20_000_000 // (2 * votes.n_classes * grid.size)))
     for start in range(0, len(votes), block):
         part = votes[start : start + block]

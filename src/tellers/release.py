@@ -62,6 +62,16 @@ class Release:
         """
         return self.labels != SILENT if self.by_teachers is None else self.by_teachers
 
+    def record(self) -> "Release":
+        """Return a copy to keep: without the sealed cost, and nobody can write to it.
+
+        >>> Release(np.array([3]), Cost(RdpCurve.zero())).record().labels.flags.writeable
+        False
+        """
+        labels, by_teachers = self.labels.copy(), self.answered.copy()
+        labels.flags.writeable = by_teachers.flags.writeable = False
+        return Release(labels, self.cost.without_tight(), by_teachers)
+
     def __len__(self) -> int:
         return len(self.labels)
 

@@ -177,7 +177,8 @@ def _print_plan(screen: "Console", plan: "PublishPlan", before: float, n_queries
     from . import show
 
     screen.print(f"\nTo publish an epsilon for {n_queries:,} queries at delta {delta:g}:\n")
-    rows = show.table("", "", numbers=())
+    rows = show.table("", "")
+    rows.show_header = False
     rows.add_row("method", plan.method)
     rows.add_row("Rényi order", f"{plan.order:g}")
     if plan.method != "independent":

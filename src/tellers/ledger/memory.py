@@ -34,6 +34,7 @@ class MemoryLedger:
     _debits: dict[str, RdpCurve] = field(default_factory=dict, repr=False)
     _events: dict[str, dict[str, Any]] = field(default_factory=dict, repr=False)
     _releases: dict[str, Release] = field(default_factory=dict, repr=False)
+    _closed: set[str] = field(default_factory=set, repr=False)
     _lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
 
     @property
@@ -97,22 +98,27 @@ class MemoryLedger:
         True
         """
         with self._lock:
-            if ticket.key not in self._debits:
+            reserved = self._debits.get(ticket.key)
+            if reserved is None:
                 raise LedgerConflict(f"Key {ticket.key!r} was never reserved here.")
-            if ticket.key in self._releases:
+            if ticket.key in self._closed:
                 raise LedgerConflict(f"Key {ticket.key!r} was settled before; its release is on record.")
             used = release.cost.worst
-            # More than was reserved cannot have been afforded: charge it all, and say so.
-            if np.any(used.values > ticket.price.values * (1 + 1e-9)):
-                self._debits[ticket.key] = used
+            if not np.array_equal(used.orders, reserved.orders):
+                raise LedgerConflict(
+                    f"Key {ticket.key!r} was reserved on another grid of orders than its cost; all of the "
+                    "reservation stays charged. Build both on the same grid."
+                )
+            self._closed.add(ticket.key)
+            # More than was reserved was never afforded: the larger of the two is charged, and said.
+            if np.any(used.values > reserved.values * (1 + 1e-9)):
+                self._debits[ticket.key] = RdpCurve(used.orders, np.maximum(used.values, reserved.values))
                 raise LedgerConflict(
                     f"Key {ticket.key!r} cost more than its price; all of it is charged. "
                     "Reserve one price per query."
                 )
             self._debits[ticket.key] = used
-            self._releases[ticket.key] = Release(
-                release.labels, release.cost.without_tight(), release.by_teachers
-            )
+            self._releases[ticket.key] = release.record()
 
     def __enter__(self) -> "MemoryLedger":
         return self

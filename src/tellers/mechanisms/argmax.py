@@ -18,6 +18,8 @@ from .laws import Floats, Law
 
 # Ratios of distribution functions up to e^200 are multiplied in linear space; beyond that, logs.
 _LINEAR_RANGE = 200.0
+# Cells of the largest array worked on at once: long grids come a few queries at a time.
+_CELLS = 1_500_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +34,10 @@ class Groups:
     offset: Floats
     size: NDArray[np.int64]
     of_class: NDArray[np.int64]
+
+    def __getitem__(self, rows: slice) -> "Groups":
+        """Return some of the queries."""
+        return Groups(self.value[rows], self.offset[rows], self.size[rows], self.of_class[rows])
 
     @property
     def moves(self) -> NDArray[np.bool_]:
@@ -118,9 +124,14 @@ def win_probabilities(groups: Groups, law: Law) -> Wins:
     (1.0, 0.7579)
     """
     n_classes = groups.of_class.shape[1]
+    n_queries, n_groups = groups.size.shape
+    grid = law.grid(groups.value.min() - 1, groups.value.max() + 1, n_classes=n_classes)
+    room = max(1, _CELLS // (grid.x.size * max(n_groups**2, 8)))
+    if n_queries > room:
+        parts = [win_probabilities(groups[i : i + room], law) for i in range(0, n_queries, room)]
+        return Wins(*(np.concatenate(part) for part in zip(*(vars(p).values() for p in parts), strict=True)))
     value, inverse = np.unique(groups.value, return_inverse=True)
     inverse = inverse.reshape(groups.value.shape)
-    grid = law.grid(value[0] - 1, value[-1] + 1, n_classes=n_classes)
 
     def shifted(by: float) -> tuple[Floats, Floats]:
         x = grid.x[None, :] - (value[:, None] + by)
@@ -142,7 +153,7 @@ def win_probabilities(groups: Groups, law: Law) -> Wins:
         return _moved_in_logs(integrand, base, [r[inverse] for r in ratios])
 
     less, more, lose, gain = (np.exp(r)[inverse] for r in ratios)
-    n_queries, n_groups, n_points = linear.shape
+    n_points = grid.x.size
     touched = (linear[:, :, None, :] * less[:, None, :, :]).reshape(n_queries, n_groups**2, n_points)
     to_more = np.ascontiguousarray(more.transpose(0, 2, 1))
     with np.errstate(divide="ignore"):

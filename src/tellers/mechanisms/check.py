@@ -53,6 +53,8 @@ def whole_thresholds(threshold: float, student_votes: NDArray[np.float64] | None
     >>> whole_thresholds(100.0, np.array([[250 * 0.9, 250 * 0.1]]))
     array([[325, 125]])
     """
+    if not abs(threshold) < 2**53:
+        raise ValueError(f"Expected a threshold in votes, below 2**53 in size, got {threshold}.")
     expected = np.zeros((1, 1)) if student_votes is None else student_votes
     whole: NDArray[np.int64] = np.ceil(threshold + expected).astype(np.int64)
     return whole

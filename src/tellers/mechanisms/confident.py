@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import require_finite, require_positive
+from ..errors import as_floats, require_finite, require_positive
 from ..noise import Noise
 from ..rdp import RdpCurve
 from ..release import SILENT, Cost, Release
@@ -42,6 +42,8 @@ class ConfidentGNMax:
     def __post_init__(self) -> None:
         require_positive(sigma=self.sigma, sigma_threshold=self.sigma_threshold)
         require_finite(threshold=self.threshold)
+        whole_thresholds(self.threshold)  # refuses what no count can be compared with
+        as_floats(self)
 
     def price(self, unit: Unit) -> RdpCurve:
         """Return the most one query can cost: its check and its answer.

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ..errors import require_positive
+from ..errors import as_floats, require_positive
 from ..noise import Noise
 from ..rdp import RdpCurve
 from ..release import Cost, Release
@@ -35,6 +35,7 @@ class GNMax:
 
     def __post_init__(self) -> None:
         require_positive(sigma=self.sigma)
+        as_floats(self)
 
     def price(self, unit: Unit) -> RdpCurve:
         """Return the most one query can cost, whatever the votes.

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..errors import require_finite, require_positive
+from ..errors import as_floats, require_finite, require_positive
 from ..noise import Noise
 from ..rdp import RdpCurve
 from ..release import SILENT, Release
@@ -46,6 +46,8 @@ class InteractiveGNMax:
     def __post_init__(self) -> None:
         require_positive(sigma=self.sigma, sigma_threshold=self.sigma_threshold)
         require_finite(threshold=self.threshold, student_confidence=self.student_confidence)
+        whole_thresholds(self.threshold)  # refuses what no count can be compared with
+        as_floats(self)
         if not 0 <= self.student_confidence <= 1:
             raise ValueError(f"Expected student_confidence in [0, 1], got {self.student_confidence}.")
 

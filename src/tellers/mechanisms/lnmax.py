@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from numpy.typing import ArrayLike
 
-from ..errors import require_positive
+from ..errors import as_floats, require_positive
 from ..noise import Noise
 from ..rdp import RdpCurve
 from ..release import Cost, Release
@@ -38,6 +38,7 @@ class LNMax:
 
     def __post_init__(self) -> None:
         require_positive(gamma=self.gamma)
+        as_floats(self)
 
     def price(self, unit: Unit) -> RdpCurve:
         """Return the most one query can cost, whatever the votes.

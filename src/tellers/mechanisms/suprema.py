@@ -74,7 +74,7 @@ def _check_supremum(sigma: float, orders: tuple[float, ...]) -> RdpCurve:
     here = np.stack([log_pass, log_fail])
     values = np.zeros(grid.size)
     for i, order in enumerate(grid):
-        both = _divergences(here[:, :-1], here[:, 1:], order)
+        both = both_directions(here[:, :-1], here[:, 1:], order)
         values[i] = both.max()
     # Every whole margin within reach was looked at: no search error, only rounding.
     return RdpCurve(grid, np.minimum(values * (1 + 1e-9), grid / (2 * sigma**2)))
@@ -98,12 +98,13 @@ def _argmax_supremum(sigma: float, orders: tuple[float, ...]) -> RdpCurve:
 
     def worst(which: int, order: float, stride: int) -> float:
         here, there = tables[which]
-        return float(_divergences(here[:, ::stride], there[:, ::stride], order).max())
+        return float(both_directions(here[:, ::stride], there[:, ::stride], order).max())
 
-    # The worst distance grows with the order: find it for a few orders, then walk uphill from there.
-    values, at = np.empty(searched.size), 0
+    # The worst distance moves with the order: search all of them, and for orders just above walk uphill.
+    values, at, scanned = np.empty(searched.size), 0, 0.0
     for i, order in enumerate(grid[searched]):
-        if i % 8 == 0:
+        if order > 1.2 * scanned:
+            scanned = order
             at = int(np.argmax([worst(d, order, 4 * step) for d in range(0, len(tables), 2)])) * 2
         value = worst(at, order, 1)
         for direction in (1, -1):
@@ -173,8 +174,13 @@ class ThreeWays:
         return normal
 
 
-def _divergences(here: Floats, there: Floats, order: float) -> Floats:
-    """Return both directions, (2, columns), of distributions given as columns of log-probabilities."""
+def both_directions(here: Floats, there: Floats, order: float) -> Floats:
+    """Return the divergence in both directions, (2, columns), of columns of log-probabilities.
+
+    >>> both_directions(np.log([[0.5], [0.5]]), np.log([[0.6], [0.4]]), 2.0).round(4)
+    array([[0.0408],
+           [0.0392]])
+    """
     ratio = (order - 1) * (here - there)
     exponent = np.stack([here + ratio, there - ratio])
     top = exponent.max(axis=1)

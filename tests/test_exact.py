@@ -1,0 +1,304 @@
+"""Exact costs, against the definition: every teacher, every alternative ballot, both directions."""
+
+import itertools
+import tracemalloc
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tellers import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, Sealed, Votes, exact_cost
+from tellers.exact import divergences, exact_epsilons
+from tellers.rdp import DEFAULT_ORDERS, RdpCurve
+from tellers.testing import random_votes
+
+MECHANISMS = [
+    GNMax(3.0),
+    LNMax(0.3),
+    ConfidentGNMax(sigma=3.0, threshold=7, sigma_threshold=4.0),
+    InteractiveGNMax(sigma=3.0, threshold=3, sigma_threshold=4.0, student_confidence=0.7),
+]
+ORDERS = np.array([1.25, 2.0, 3.0, 10.0, 64.0])
+
+
+def context(mechanism, n_queries, n_classes):
+    if not isinstance(mechanism, InteractiveGNMax):
+        return {}
+    return {"student": np.random.default_rng(1).dirichlet(np.ones(n_classes), size=n_queries)}
+
+
+def ballots(seed, n_teachers=11, n_queries=6, n_classes=3):
+    return np.random.default_rng(seed).integers(0, n_classes, (n_teachers, n_queries))
+
+
+def renyi(log_p, log_q, order):
+    kept = ~np.isneginf(log_p)
+    return np.logaddexp.reduce(order * log_p[kept] + (1 - order) * log_q[kept]) / (order - 1)
+
+
+def plain_cost(mechanism, table, n_classes, **extra):
+    """(directions, teachers, orders): change one ballot at a time and ask for the outcomes again."""
+    votes = Votes.from_ballots(table, n_classes=n_classes)
+    here = mechanism.outcomes(votes, **extra).log_labels
+    total = np.zeros((2, len(table), ORDERS.size))
+    for teacher, query in itertools.product(range(len(table)), range(table.shape[1])):
+        worst = np.zeros((2, ORDERS.size))
+        for other in set(range(n_classes)) - {int(table[teacher, query])}:
+            changed = table[:, [query]].copy()
+            changed[teacher] = other
+            one = {name: rows[[query]] for name, rows in extra.items()}
+            there = mechanism.outcomes(Votes.from_ballots(changed, n_classes=n_classes), **one).log_labels[0]
+            ways = [[renyi(p, q, a) for a in ORDERS] for p, q in ((here[query], there), (there, here[query]))]
+            worst = np.maximum(worst, ways)
+        total[:, teacher] += worst
+    return total
+
+
+# The definition ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda m: type(m).__name__)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_cost_is_that_of_the_worst_teacher(mechanism, seed):
+    table = ballots(seed)
+    extra = context(mechanism, 6, 3)
+    total = plain_cost(mechanism, table, 3, **extra)
+    cost = exact_cost(mechanism, Votes.from_ballots(table, n_classes=3), orders=ORDERS, **extra)
+    assert cost.per == "teacher"
+    assert cost.n_queries == 6
+    np.testing.assert_allclose(cost.forward.reveal().values, total[0].max(axis=0), rtol=1e-6)
+    np.testing.assert_allclose(cost.reverse.reveal().values, total[1].max(axis=0), rtol=1e-6)
+    # The larger direction is taken after the sum over queries, for each teacher, and then the worst teacher.
+    np.testing.assert_allclose(cost.cost.reveal().values, total.max(axis=(0, 1)), rtol=1e-6)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda m: type(m).__name__)
+def test_counts_alone_add_up_each_querys_worst_ballot(mechanism):
+    table, extra = ballots(3), context(mechanism, 6, 3)
+    votes = Votes.from_ballots(table, n_classes=3)
+    plain = Votes.from_counts(votes.counts, n_teachers=11)
+    by_query = exact_cost(mechanism, plain, orders=ORDERS, **extra)
+    assert by_query.per == "query"
+    worst = sum(
+        plain_cost(mechanism, table[:, [q]], 3, **{k: v[[q]] for k, v in extra.items()}).max(axis=1)
+        for q in range(6)
+    )
+    np.testing.assert_allclose(by_query.forward.reveal().values, worst[0], rtol=1e-6)
+    np.testing.assert_allclose(by_query.reverse.reveal().values, worst[1], rtol=1e-6)
+    np.testing.assert_allclose(by_query.cost.reveal().values, worst.max(axis=0), rtol=1e-6)
+    by_teacher = exact_cost(mechanism, votes, orders=ORDERS, **extra).cost.reveal().values
+    assert np.all(by_teacher <= by_query.cost.reveal().values * (1 + 1e-12))
+
+
+def test_the_larger_direction_stands_outside_the_sum():
+    # One query that costs more forwards and one that costs more backwards: inside the sum would be dearer.
+    votes = Votes.from_counts([[548, 452], [500, 500]], n_teachers=1000)
+    costs = divergences(GNMax(10.0).outcomes(votes), orders=[8.0]).max(axis=2)[..., 0]
+    assert costs[0, 0] < costs[1, 0]
+    rows = np.array([[540 + d, 460 - d] for d in range(0, 60, 2)])
+    each = divergences(GNMax(10.0).outcomes(Votes.from_counts(rows, n_teachers=1000)), orders=[2.0, 8.0])
+    total = exact_cost(GNMax(10.0), Votes.from_counts(rows, n_teachers=1000), orders=[2.0, 8.0]).cost.reveal()
+    outside = each.max(axis=2).sum(axis=1).max(axis=0)
+    inside = each.max(axis=2).max(axis=0).sum(axis=0)
+    np.testing.assert_allclose(total.values, outside, rtol=1e-9)
+    assert np.all(outside <= inside)
+
+
+@given(st.integers(0, 10**6), st.integers(1, 30), st.integers(1, 12), st.integers(2, 5))
+@settings(max_examples=30)
+def test_more_queries_never_cost_less(seed, n_teachers, n_queries, n_classes):
+    votes = Votes.from_ballots(ballots(seed, n_teachers, n_queries, n_classes), n_classes=n_classes)
+    for mechanism in MECHANISMS[:3]:
+        whole = exact_cost(mechanism, votes).cost.reveal().values
+        part = exact_cost(mechanism, votes[: n_queries // 2 + 1]).cost.reveal().values
+        assert np.all(part <= whole * (1 + 1e-9) + 1e-14)
+
+
+def test_queries_add_up():
+    votes = random_votes(np.random.default_rng(2), 30, n_classes=4, n_queries=40)
+    counts = Votes.from_counts(votes.counts, n_teachers=30)
+    total = exact_cost(GNMax(4.0), counts)
+    each = [exact_cost(GNMax(4.0), one) for one in counts]
+    for name in ("forward", "reverse"):
+        added = sum(getattr(one, name).reveal().values for one in each)
+        np.testing.assert_allclose(getattr(total, name).reveal().values, added, rtol=1e-9)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda m: type(m).__name__)
+def test_permuting_classes_or_teachers_changes_nothing(mechanism):
+    table = ballots(7, n_teachers=20, n_queries=15, n_classes=4)
+    extra = context(mechanism, 15, 4)
+    plain = exact_cost(mechanism, Votes.from_ballots(table, n_classes=4), **extra).cost.reveal().values
+    order = np.array([2, 3, 1, 0])
+    renamed = {name: rows[:, np.argsort(order)] for name, rows in extra.items()}
+    for other, more in ((order[table], renamed), (table[::-1], extra)):
+        cost = exact_cost(mechanism, Votes.from_ballots(other, n_classes=4), **more).cost.reveal().values
+        np.testing.assert_allclose(cost, plain, rtol=1e-9)
+
+
+def test_saying_it_is_symmetric_changes_nothing():
+    class Unsaid:
+        def outcomes(self, votes):
+            return GNMax(4.0).outcomes(votes)
+
+    for votes in (
+        random_votes(np.random.default_rng(2), 30, n_classes=5, n_queries=300),
+        Votes.from_counts(
+            random_votes(np.random.default_rng(3), 30, n_classes=5, n_queries=50).counts, n_teachers=30
+        ),
+    ):
+        said, unsaid = (exact_cost(m, votes).cost.reveal().values for m in (GNMax(4.0), Unsaid()))
+        np.testing.assert_allclose(said, unsaid, rtol=1e-9)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda m: type(m).__name__)
+def test_long_runs_are_split_without_loss(mechanism, monkeypatch):
+    votes = random_votes(np.random.default_rng(2), 30, n_classes=4, n_queries=80)
+    extra = context(mechanism, 80, 4)
+    whole = exact_cost(mechanism, votes, **extra).cost.reveal().values
+    monkeypatch.setattr("tellers.exact._BLOCK", 7)
+    seen = []
+    split = exact_cost(mechanism, votes, progress=seen.append, **extra).cost.reveal().values
+    np.testing.assert_allclose(split, whole, rtol=1e-9)
+    assert sum(seen) == 80
+    assert max(seen) <= 7
+
+
+# Orders -----------------------------------------------------------------------------------------------------
+
+
+def plain_divergences(outcomes, order):
+    alive = (outcomes.multiplicity > 0) & outcomes.moves[..., None]
+    times = np.log(np.maximum(outcomes.multiplicity, 1))
+    ways = []
+    for p, q in ((outcomes.log_here, outcomes.log_there), (outcomes.log_there, outcomes.log_here)):
+        p, q = np.where(alive, p, 0.0), np.where(alive, q, 0.0)
+        exponent = np.where(alive, times + order * p + (1 - order) * q, -np.inf)
+        value = np.logaddexp.reduce(exponent, axis=3) / (order - 1)
+        ways.append(np.where(outcomes.moves, np.maximum(value, 0.0), 0.0).max(axis=2))
+    return np.stack(ways)
+
+
+@pytest.mark.parametrize("sigma", [0.1, 0.5, 2.0, 20.0])
+@pytest.mark.parametrize(
+    "orders",
+    [
+        DEFAULT_ORDERS,
+        np.array([7.0]),
+        np.array([1.01, 1.5, 2.0, 40.0, 41.0, 42.5]),
+        np.arange(2, 51),
+        np.array([1.001, 1000.0, 5000.0]),
+    ],
+    ids=["default", "one", "uneven", "published", "far"],
+)
+def test_powers_grow_from_order_to_order_as_they_should(sigma, orders):
+    votes = random_votes(np.random.default_rng(4), 60, n_classes=4, n_queries=40)
+    outcomes = GNMax(sigma).outcomes(votes)
+    result = divergences(outcomes, orders=orders)
+    for i, order in enumerate(orders):
+        expected = plain_divergences(outcomes, float(order))
+        # A sum near 1 is known to 1e-16 times the sizes of its exponents.
+        slack = 1e-13 * max(1.0, float(order)) / (float(order) - 1)
+        np.testing.assert_allclose(result[..., i], expected, rtol=1e-8, atol=slack)
+
+
+def test_divergences_grow_with_the_order():
+    votes = random_votes(np.random.default_rng(4), 60, n_classes=4, n_queries=200)
+    for mechanism in MECHANISMS[:3]:
+        result = divergences(mechanism.outcomes(votes))
+        assert np.all(result >= 0)
+        assert np.all(np.diff(result, axis=-1) >= -1e-9 * result[..., 1:] - 1e-13)
+
+
+def test_a_class_without_a_vote_costs_nothing():
+    outcomes = GNMax(4.0).outcomes(Votes.from_counts([[10, 0, 0]], n_teachers=10))
+    cost = divergences(outcomes)
+    assert np.all(cost[:, 0, outcomes.of_class[0, 1]] == 0)
+    assert np.all(cost[:, 0, outcomes.of_class[0, 0]] > 0)
+
+
+# Epsilons, one after another --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda m: type(m).__name__)
+@pytest.mark.parametrize("with_ballots", [True, False])
+def test_the_last_epsilon_is_that_of_the_run(mechanism, with_ballots):
+    votes = random_votes(np.random.default_rng(2), 30, n_classes=4, n_queries=25)
+    votes = votes if with_ballots else Votes.from_counts(votes.counts, n_teachers=30)
+    extra = context(mechanism, 25, 4)
+    epsilons = exact_epsilons(mechanism, votes, delta=1e-5, **extra)
+    assert isinstance(epsilons, Sealed)
+    values = epsilons.reveal()
+    assert values.shape == (25,)
+    assert np.all(np.diff(values) >= -1e-9)
+    for n in (1, 10, 25):
+        part = {name: rows[:n] for name, rows in extra.items()}
+        expected = exact_cost(mechanism, votes[:n], **part).cost.reveal().epsilon(1e-5)
+        assert values[n - 1] == pytest.approx(expected, rel=1e-9)
+
+
+def test_progress_is_told_by_queries():
+    votes = random_votes(np.random.default_rng(2), 30, n_classes=4, n_queries=25)
+    seen = []
+    exact_epsilons(GNMax(3.0), votes, delta=1e-5, progress=seen.append)
+    assert sum(seen) == 25
+
+
+# Ends -------------------------------------------------------------------------------------------------------
+
+
+def test_results_are_sealed():
+    cost = exact_cost(GNMax(3.0), Votes.from_counts([[3, 2]], n_teachers=5))
+    assert all(isinstance(part, Sealed) for part in (cost.cost, cost.forward, cost.reverse))
+    assert isinstance(cost.cost.reveal(), RdpCurve)
+    assert "<private>" in repr(cost)
+
+
+def test_no_queries_cost_nothing():
+    empty = Votes.from_counts([[3, 2]], n_teachers=5)[:0]
+    assert exact_cost(GNMax(3.0), empty).cost.reveal().epsilon(1e-5) == 0.0
+    assert exact_epsilons(GNMax(3.0), empty, delta=1e-5).reveal().size == 0
+
+
+def test_one_teacher_is_enough():
+    votes = Votes.from_ballots([[0, 1, 1]], n_classes=2)
+    cost = exact_cost(GNMax(3.0), votes).cost.reveal().values
+    by_hand = exact_cost(GNMax(3.0), votes[0]).cost.reveal().values
+    np.testing.assert_allclose(cost, 3 * by_hand, rtol=1e-9)
+
+
+def test_the_student_must_fit():
+    votes = Votes.from_counts([[3, 2], [4, 1]], n_teachers=5)
+    for student in ([[0.5, 0.5]], [[0.5, 0.5]] * 3, [[0.5, 0.3, 0.2]] * 2):
+        with pytest.raises(ValueError, match=r"student|shape"):
+            exact_cost(MECHANISMS[3], votes, student=student)
+    with pytest.raises(TypeError):
+        exact_cost(MECHANISMS[3], votes)
+
+
+@pytest.mark.parametrize("sigma", [0.1, 1.0, 1e4])
+def test_mixed_extremes_in_one_batch(sigma):
+    rows = [[5000, 0, 0], [2500, 2500, 0], [1667, 1667, 1666], [4999, 1, 0], [0, 0, 5000]]
+    votes = Votes.from_counts(rows, n_teachers=5000)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        curve = exact_cost(GNMax(sigma), votes).cost.reveal()
+    assert np.all(np.isfinite(curve.values))
+    assert np.all(curve.values <= len(rows) * GNMax(sigma).price(votes.unit).values * (1 + 1e-9))
+
+
+@pytest.mark.parametrize("mechanism", [GNMax(6.0), LNMax(0.05)], ids=repr)
+def test_memory_stays_flat_for_many_teachers(mechanism):
+    # Large votes and small noise make long grids; a chunk must not multiply them by all its queries.
+    rng = np.random.default_rng(0)
+    counts = np.stack([rng.multinomial(5000, share) for share in rng.dirichlet(np.full(10, 0.5), 66)])
+    votes = Votes.from_counts(counts, n_teachers=5000)
+    tracemalloc.start()
+    try:
+        exact_cost(mechanism, votes, orders=[2.0, 8.0])
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 500 * 2**20
