@@ -56,9 +56,7 @@ def test_log_q_lnmax_is_lemma_4(gamma):
     counts = np.array([[100, 0, 0], [60, 30, 10], [40, 35, 25]])
     gaps = np.array([[100, 100], [30, 50], [5, 15]])
     plain = ((2 + gamma * gaps) / (4 * np.exp(gamma * gaps))).sum(axis=1)
-    np.testing.assert_allclose(
-        np.exp(upset.log_q_lnmax(counts, gamma)), np.minimum(plain, 2 / 3), rtol=1e-12
-    )
+    np.testing.assert_allclose(np.exp(upset.log_q_lnmax(counts, gamma)), np.minimum(plain, 2 / 3), rtol=1e-12)
 
 
 @pytest.mark.parametrize(

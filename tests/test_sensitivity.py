@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.special import log_ndtr, ndtri_exp
 
-from tellers import bounds, upset, sensitivity
+from tellers import bounds, sensitivity, upset
 from tellers.votes import Votes
 
 MNIST = Path(__file__).parents[1] / "examples" / "mnist_votes.npz"

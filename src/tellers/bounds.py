@@ -65,14 +65,16 @@ def gaussian_bound(log_q: ArrayLike, sigma: float, *, orders: ArrayLike | None =
     bound[:] = grid / variance
     bound[np.isneginf(logs)] = 0.0
     mu = sigma * np.sqrt(-logs)  # the paper's mu2; mu1 = mu2 + 1
-    live = np.isfinite(logs) & (mu > 1) & (mu + 1 >= grid[0])
+    # Theorem 6 needs mu2 > 1; a mu2 of 1 up to rounding, as tiny noise makes it, does not count as larger.
+    live = np.isfinite(logs) & (mu > 1 + 1e-7) & (mu + 1 >= grid[0])
     logs, mu = logs[live], mu[live]
     # The write-up prints this condition the wrong way round: Theorem 6 needs q small.
     limit = (mu - 1) * (mu / variance) - mu * (np.log1p(1 / mu) - np.log1p(-1 / mu))
     live[live] = holds = logs <= limit
     logs, mu = logs[holds], mu[holds]
     log_not_q = _log1mexp(logs)
-    log_a = log_not_q - _log1mexp((logs + mu / variance) * (1 - 1 / mu))
+    # (log q + mu2 / sigma^2) (1 - 1 / mu2) without its cancellation, as log q = -mu2^2 / sigma^2.
+    log_a = log_not_q - _log1mexp(-((mu - 1) ** 2) / variance)
     log_b = (2 * mu + 1) / variance  # epsilon1 - log q / (mu1 - 1), since -log q = mu2^2 / sigma^2
     _mix(bound, np.flatnonzero(live), (log_not_q, log_a), (logs, log_b), steps=grid - 1, last=mu)
     return bound

@@ -5,8 +5,7 @@ printing, formatting, comparing, pickling or serialising it raises instead of le
 to the value is the word `reveal()`, which is easy to find in a review.
 """
 
-from dataclasses import dataclass
-from typing import Generic, NoReturn, TypeVar
+from typing import Generic, NoReturn, TypeVar, final
 
 from .errors import SealedValue
 
@@ -22,12 +21,12 @@ def _sealed(*_args: object, **_kwargs: object) -> NoReturn:
     raise SealedValue(_ADVICE)
 
 
-@dataclass(frozen=True, repr=False, eq=False)
+@final
 class Sealed(Generic[T]):
     """A private value that does not print, format, convert, compare or serialise.
 
     Guarantee: the value reaches text or bytes only through an explicit `reveal()`.
-    Assumes:   callers do not read the underscored attribute.
+    Assumes:   callers do not dig for the private attribute.
     Reference: Papernot et al. 2018, section 3.2: data-dependent costs are themselves private.
 
     >>> secret = Sealed(0.67)
@@ -41,11 +40,22 @@ class Sealed(Generic[T]):
     0.67
     """
 
-    _value: T
+    # Not a dataclass and without __dict__: asdict(), vars() and serialisers would take it apart.
+    __slots__ = ("__value",)
+
+    def __init__(self, value: T) -> None:
+        object.__setattr__(self, "_Sealed__value", value)
 
     def reveal(self) -> T:
         """Return the private value; whoever calls this takes charge of it."""
-        return self._value
+        value: T = object.__getattribute__(self, "_Sealed__value")
+        return value
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError("A sealed value does not change. Seal the new value instead.")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError("A sealed value does not change.")
 
     def __repr__(self) -> str:
         # Debuggers and test runners call repr on everything, so this one must not raise.

@@ -38,7 +38,7 @@ def release_price(order: float, *, beta: float, sigma_release: float, z: float =
     Guarantee: the largest divergence of N(mu, s^2) from N(mu', s'^2) over log(s'/s) in [-beta, beta] and
                means that differ by at most the local sensitivity plus the shift: with r = s'/s and
                v = 1 - order + order r^2,
-               order (min(1, r) + z sigma |1 - r|)^2 / (2 sigma^2 v) + (order log r - log(v)/2) / (order - 1).
+               order (min(1, r) + |z| sigma |1 - r|)^2 / (2 sigma^2 v) + (order log r - log(v)/2) / (order - 1).
     Assumes:   S is beta-smooth and bounds the local sensitivity at both neighbours.
     Reference: Papernot et al. 2018, Theorem 23, print a lower value that does not hold; see `price_2018`.
 
@@ -62,7 +62,9 @@ def release_prices(order: float, *, betas: Floats, sigmas: Floats, z: float = 0.
     v = 1 - order + order * ratio**2
     with np.errstate(invalid="ignore", divide="ignore"):
         spread = (order * np.log(ratio) - 0.5 * np.log(v)) / (order - 1)
-        move = np.minimum(1, ratio)[:, None, :] + z * sigmas[None, :, None] * np.abs(1 - ratio)[:, None, :]
+        move = (
+            np.minimum(1, ratio)[:, None, :] + abs(z) * sigmas[None, :, None] * np.abs(1 - ratio)[:, None, :]
+        )
         value = order * move**2 / (2 * sigmas[None, :, None] ** 2 * v[:, None, :]) + spread[:, None, :]
     value = np.where((v > 0)[:, None, :], value, np.inf)
     # 801 points miss less than 1e-5 of a smooth maximum.
@@ -172,9 +174,8 @@ def publish(
             "allow_seeded=True is for experiments that protect nobody."
         )
     # All answers, not those that were given: what happened to be silent bounds no divergence.
-    public = independent_cost(mechanism, len(votes))
     if plan.method == "independent":
-        epsilon, order = public.epsilon_and_order(delta)
+        epsilon, order = independent_cost(mechanism, len(votes)).epsilon_and_order(delta)
         return PublishedEpsilon(epsilon, delta, 1.0, order, "independent", 0.0, "both directions")
     total, local = cost_and_sensitivities(
         mechanism, votes, order=plan.order, method=plan.method, answered=answered
@@ -183,7 +184,7 @@ def publish(
     value = total + spread * (plan.z + float(noise.gaussian(())))
     value = math.ceil(max(value, 0.0) / _GRAIN) * _GRAIN
     # Post-processing: the public price bounds the labels' part too, whatever the noise did.
-    value = min(value, float(public.values[np.searchsorted(public.orders, plan.order)]))
+    value = min(value, float(independent_cost(mechanism, len(votes), orders=[plan.order]).values[0]))
     curve = RdpCurve(np.array([plan.order]), np.array([value + plan.price + charged_before]))
     return PublishedEpsilon(
         curve.epsilon(delta),

@@ -66,6 +66,7 @@ class Votes:
         ValueError: Expected classes 0..1 (n_classes=2), got a class id outside at teacher 1, query 1. ...
         """
         require_count(2, n_classes=n_classes)
+        n_classes = int(n_classes)
         table = _whole_numbers(ballots, name="ballots", axes=("teacher", "query"))
         place = _first_place((table < 0) | (table >= n_classes), ("teacher", "query"))
         if place:
@@ -153,11 +154,16 @@ class Votes:
         )
 
 
+_PLURAL = {"teacher": "teachers", "query": "queries", "class": "classes"}
+
+
 def _whole_numbers(values: ArrayLike, *, name: str, axes: tuple[str, str]) -> Integers:
     table = np.asarray(values)
     if table.ndim != 2:
         hint = " A one-dimensional array looks like labels, not votes." if table.ndim == 1 else ""
-        raise ValueError(f"Expected {name} of shape ({axes[0]}s, {axes[1]}s), got shape {table.shape}.{hint}")
+        raise ValueError(
+            f"Expected {name} of shape ({_PLURAL[axes[0]]}, {_PLURAL[axes[1]]}), got shape {table.shape}.{hint}"
+        )
     if table.size == 0:
         raise ValueError(
             f"Expected {name} with at least one {axes[0]} and one {axes[1]}, got shape {table.shape}."
@@ -169,9 +175,9 @@ def _whole_numbers(values: ArrayLike, *, name: str, axes: tuple[str, str]) -> In
             place = _first_place(bad, axes)
             if place:
                 raise ValueError(f"Expected whole numbers in {name}, got {what} at {place}.")
-    place = _first_place(table > 2**53, axes)
-    if place:
-        raise ValueError(f"Expected counts below 2**53 in {name}, got a larger one at {place}.")
+    if table.max() > 2**53 or table.min() < -(2**53):
+        place = _first_place((table > 2**53) | (table < -(2**53)), axes)
+        raise ValueError(f"Expected entries below 2**53 in size in {name}, got a larger one at {place}.")
     return table.astype(np.int64)
 
 

@@ -132,3 +132,10 @@ def test_discrete_and_continuous_agree_for_wide_noise():
 def test_bad_scales_are_refused(law, bad):
     with pytest.raises(ValueError, match="> 0 and finite"):
         law(bad)
+
+
+def test_what_is_not_counted_in_votes_is_refused_before_it_fills_the_memory():
+    with pytest.raises(ValueError, match="counted in votes"):
+        DiscreteGaussian(3.0).log_cdf(np.array([1e11]))
+    with pytest.raises(ValueError, match="counted in votes"):
+        DiscreteGaussian(3.0).grid(0.0, 1e11, n_classes=2)

@@ -114,7 +114,8 @@ class Wins:
 def win_probabilities(groups: Groups, law: Law) -> Wins:
     """Return who wins how often, at the votes and after every move of one vote.
 
-    Guarantee: relative accuracy about 1e-12 also for outcomes of probability 1e-300.
+    Guarantee: relative accuracy 1e-6 or better before normalising, also for outcomes of probability 1e-300;
+               the error is common to both sides of a move, and costs are accurate to about 1e-9.
     Assumes:   independent noise of the given law on every count.
     Reference: Papernot et al. 2018, Proposition 7, evaluated instead of bounded.
 
