@@ -38,7 +38,7 @@ def release_price(order: float, *, beta: float, sigma_release: float, z: float =
     Guarantee: the largest divergence of N(mu, s^2) from N(mu', s'^2) over log(s'/s) in [-beta, beta] and
                means that differ by at most the local sensitivity plus the shift: with r = s'/s and
                v = 1 - order + order r^2,
-               order (min(1, r) + |z| sigma |1 - r|)^2 / (2 sigma^2 v) + (order log r - log(v)/2) / (order - 1).
+               order (min(1, r) + |z| sigma |1 - r|)^2 / (2 sigma^2 v) + (order log r - log(v)/2) / (order-1).
     Assumes:   S is beta-smooth and bounds the local sensitivity at both neighbours.
     Reference: Papernot et al. 2018, Theorem 23, print a lower value that does not hold; see `price_2018`.
 

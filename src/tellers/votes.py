@@ -161,9 +161,8 @@ def _whole_numbers(values: ArrayLike, *, name: str, axes: tuple[str, str]) -> In
     table = np.asarray(values)
     if table.ndim != 2:
         hint = " A one-dimensional array looks like labels, not votes." if table.ndim == 1 else ""
-        raise ValueError(
-            f"Expected {name} of shape ({_PLURAL[axes[0]]}, {_PLURAL[axes[1]]}), got shape {table.shape}.{hint}"
-        )
+        wanted = ", ".join(_PLURAL[axis] for axis in axes)
+        raise ValueError(f"Expected {name} of shape ({wanted}), got shape {table.shape}.{hint}")
     if table.size == 0:
         raise ValueError(
             f"Expected {name} with at least one {axes[0]} and one {axes[1]}, got shape {table.shape}."

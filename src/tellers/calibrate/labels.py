@@ -144,7 +144,7 @@ def _plan(
     exact = exact_cost(mechanism, proxy, orders=_ORDERS).cost.reveal() * (1 / len(proxy))
 
     def public(n_queries: int) -> RdpCurve:
-        return independent_cost(mechanism, n_queries, n_answers=math.ceil(share * n_queries))
+        return independent_cost(mechanism, n_queries, n_answers=math.ceil(share * n_queries), orders=_ORDERS)
 
     def cost(n_queries: int) -> RdpCurve:
         return exact * n_queries if against == "exact" else public(n_queries)

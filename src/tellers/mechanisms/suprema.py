@@ -94,10 +94,10 @@ def _argmax_supremum(sigma: float, orders: tuple[float, ...]) -> RdpCurve:
     # The rarer winner is at best 2 (order - 1) votes behind, plus the noise.
     behind = np.arange(1, math.ceil(2 * largest + 9 * sigma) + step, step)
     race = ThreeWays(DiscreteGaussian(sigma), deepest=int(behind[-1]), reach=math.ceil(largest))
-    tables = [race(int(d)) for d in behind]
+    table = lru_cache(maxsize=None)(lambda which: race(int(behind[which])))
 
     def worst(which: int, order: float, stride: int) -> float:
-        here, there = tables[which]
+        here, there = table(which)
         return float(both_directions(here[:, ::stride], there[:, ::stride], order).max())
 
     # The worst distance moves with the order: search all of them, and for orders just above walk uphill.
@@ -105,12 +105,12 @@ def _argmax_supremum(sigma: float, orders: tuple[float, ...]) -> RdpCurve:
     for i, order in enumerate(grid[searched]):
         if order > 1.2 * scanned:
             scanned = order
-            at = int(np.argmax([worst(d, order, 4 * step) for d in range(0, len(tables), 2)])) * 2
+            at = int(np.argmax([worst(d, order, 4 * step) for d in range(0, behind.size, 4)])) * 4
         value = worst(at, order, 1)
         for direction in (1, -1):
-            while 0 <= at + direction < len(tables) and (near := worst(at + direction, order, 1)) > value:
+            while 0 <= at + direction < behind.size and (near := worst(at + direction, order, 1)) > value:
                 at, value = at + direction, near
-        if step > 1 and 0 < at < len(tables) - 1:
+        if step > 1 and 0 < at < behind.size - 1:
             value = _peak(worst(at - 1, order, 1), value, worst(at + 1, order, 1))
         values[i] = value
     price = histogram.copy()
