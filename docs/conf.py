@@ -49,7 +49,8 @@ def write_reference(_app: object) -> None:
         if stale.stem not in names:
             stale.unlink()
     for name in names:
-        text = f"# {name}\n\n```{{eval-rst}}\n.. automodule:: {name}\n```\n"
+        # A name is documented where it is written, not again where a package hands it on.
+        text = f"# {name}\n\n```{{eval-rst}}\n.. automodule:: {name}\n   :ignore-module-all:\n```\n"
         page = folder / f"{name}.md"
         if not page.exists() or page.read_text() != text:
             page.write_text(text)

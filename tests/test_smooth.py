@@ -78,7 +78,6 @@ def test_the_price_is_the_worst_integral(order, share, sigma, z):
     assert searched >= price * (1 - 2e-3)
 
 
-@pytest.mark.xfail(strict=True, reason="release_prices lets a negative z lower the price")
 def test_a_shift_down_costs_as_much_as_a_shift_up():
     # A confidence below one half lowers the value; the shift moves with the scale all the same.
     for order, beta, sigma in itertools.product((3.0, 12.0), (0.005, 0.02), (5.0, 60.0)):
@@ -201,14 +200,7 @@ def test_the_public_price_caps_the_value_and_is_there_without_noise(votes):
     assert (free.epsilon_upper, free.charged, free.confidence) == (public.epsilon(DELTA), 0.0, 1.0)
 
 
-@pytest.mark.parametrize(
-    "order",
-    [
-        7.3,
-        511.0,
-        pytest.param(600.0, marks=pytest.mark.xfail(strict=True, reason="past the last order of the grid")),
-    ],
-)
+@pytest.mark.parametrize("order", [7.3, 511.0, 600.0])
 def test_the_order_of_a_plan_need_not_be_on_the_grid(votes, order):
     chosen = plan(order=order, beta=0.2 * math.log(order / (order - 1)))
     published = publish(GNMax(200.0), votes, noise.seeded(1), plan=chosen, delta=DELTA, allow_seeded=True)

@@ -243,7 +243,7 @@ def plot(run: Run, path: Path) -> None:
     for base in PAPER:
         axes.axvline(math.log(base), color="#dddddd", linewidth=1, zorder=0)
         look = {"color": "#888888", "fontsize": 8, "rotation": 90, "transform": axes.get_xaxis_transform()}
-        axes.text(math.log(base), 0.5, f"log {base}", **look)
+        axes.text(math.log(base), 0.68, f"log {base}", **look)
     axes.set(xlabel="epsilon (delta = 1e-5)", ylabel="labels released", xlim=(0, 3))
     axes.set_ylim(bottom=0)
     axes.set_title("The same votes, the same noise: labels per epsilon (250 MNIST teachers)", fontsize=10)
