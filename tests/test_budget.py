@@ -83,3 +83,43 @@ def test_whoever_spent_more_affords_less(price, spent, more):
     one, two = RdpCurve.zcdp(spent), RdpCurve.zcdp(spent + more)
     if ACCOUNTANT.affords(two, RdpCurve.zcdp(price)):
         assert ACCOUNTANT.affords(one, RdpCurve.zcdp(price))
+
+
+def coin(probability, loss):
+    """A release that says yes with this probability, and e^-loss as often at the neighbour."""
+    here = np.log([probability, 1 - probability])
+    there = np.log([probability * math.exp(-loss), 1 - probability * math.exp(-loss)])
+    order = DEFAULT_ORDERS
+    both = [
+        np.logaddexp(order * s[0] + (1 - order) * t[0], order * s[1] + (1 - order) * t[1]) / (order - 1)
+        for s, t in ((here, there), (there, here))
+    ]
+    return RdpCurve(order, np.maximum(np.maximum(*both), 0))
+
+
+def test_a_run_that_would_overdraw_a_filter_over_all_orders_is_refused():
+    # Each path converts to less than epsilon 2 at an order of its own; together they need 1.86 times delta.
+    accountant = Accountant(Budget(epsilon=2.0, delta=1e-5))
+    first, if_no, if_yes = coin(4.3e-4, 0.41), coin(7.85e-5, 2.133), coin(0.83, 1.615)
+    assert (first + if_no).epsilon(1e-5) < 2
+    assert (first + if_yes).epsilon(1e-5) < 2
+    assert not (accountant.affords(first, if_no) and accountant.affords(first, if_yes))
+
+
+def test_the_order_depends_on_the_budget_alone_and_may_be_named():
+    assert Accountant(Budget(2.0, 1e-5)).held_at == 10.0
+    named = Accountant(Budget(2.0, 1e-5), order=64.0)
+    assert named.held_at == 64.0
+    assert named.affords(RdpCurve.zero(), RdpCurve.pure(1.8))
+    assert not Accountant(Budget(2.0, 1e-5)).affords(RdpCurve.zero(), RdpCurve.pure(1.8))
+
+
+@pytest.mark.parametrize("order", [1.0, 0.5, math.nan, 1.5])
+def test_an_order_that_buys_nothing_is_refused(order):
+    with pytest.raises(ValueError, match="order"):
+        Accountant(Budget(1.0, 1e-5), order=order)
+
+
+def test_curves_without_the_order_are_refused():
+    with pytest.raises(ValueError, match="order 10"):
+        Accountant(Budget(2.0, 1e-5)).affords(*[RdpCurve.zcdp(0.1, orders=[2.0, 3.0])] * 2)

@@ -1,9 +1,12 @@
 """Budgets and the arithmetic that says whether one more release fits."""
 
+import math
 from dataclasses import dataclass
 
+import numpy as np
+
 from .errors import BudgetExhausted, require_fraction, require_positive
-from .rdp import RdpCurve
+from .rdp import DEFAULT_ORDERS, Floats, RdpCurve
 
 
 @dataclass(frozen=True)
@@ -26,11 +29,18 @@ class Budget:
 class Accountant:
     """Pure arithmetic over public curves: what has been spent, and what still fits.
 
+    The budget is held at one Rényi order, fixed before the first release: the order at which it buys most
+    of a cost that grows in proportion to the order, as Gaussian noise does. Taking the best order at each
+    moment would be cheaper and is wrong: when later questions depend on earlier answers, every path may
+    stay inside the budget at an order of its own while the whole does not. For mechanisms of one kind
+    nothing is lost; `order` may be given for others, and must not depend on private data.
+
     Guarantee: if every release was affordable when it was reserved, all of them together are
-               (budget.epsilon, budget.delta)-differentially private, also when later queries
-               depend on earlier outcomes and unused parts of a price were returned.
+               (budget.epsilon, budget.delta)-differentially private, also when later queries depend on
+               earlier outcomes and unused parts of a price were returned.
     Assumes:   prices are data-independent and each is known before its noise is drawn.
-    Reference: Feldman and Zrnic 2021 (Rényi filters); Lécuyer 2021 (over several orders at once).
+    Reference: Feldman and Zrnic 2021, Theorem 4.3 (a Rényi filter at a fixed order); see "Composition,
+               filters and conversion" for a run that breaks the filter over all orders at once.
 
     >>> accountant = Accountant(Budget(epsilon=1.0, delta=1e-5))
     >>> one = RdpCurve.zcdp(0.01)
@@ -39,9 +49,31 @@ class Accountant:
     """
 
     budget: Budget
+    order: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.order is not None:
+            require_positive(order=self.order - 1)
+            if _most(np.array([float(self.order)]), self.budget)[0] < 1e-6 * self.budget.epsilon:
+                raise ValueError(
+                    f"Expected an order at which {self.budget} can pay for anything, got order={self.order}. "
+                    f"Larger orders can; leave it out and order {_best_order(self.budget):g} is taken."
+                )
+
+    @property
+    def held_at(self) -> float:
+        """Return the Rényi order at which the budget is held.
+
+        >>> Accountant(Budget(epsilon=1.0, delta=1e-5)).held_at
+        18.0
+        """
+        return _best_order(self.budget) if self.order is None else float(self.order)
 
     def epsilon(self, spent: RdpCurve) -> float:
-        """Return the epsilon of what was spent, at the budget's delta.
+        """Return the epsilon of what was spent, at the budget's delta: the smallest over all orders.
+
+        It is exact for a list of releases that was fixed beforehand, and for any number of releases of one
+        kind. While a run goes on, what is guaranteed is the budget.
 
         >>> Accountant(Budget(epsilon=1.0, delta=1e-5)).epsilon(RdpCurve.zero())
         0.0
@@ -54,7 +86,7 @@ class Accountant:
         >>> Accountant(Budget(epsilon=1.0, delta=1e-5)).affords(RdpCurve.zero(), RdpCurve.zcdp(9.0))
         False
         """
-        return self.epsilon(spent + price) <= self.budget.epsilon
+        return self._held(spent + price).epsilon(self.budget.delta) <= self.budget.epsilon
 
     def require(self, spent: RdpCurve, price: RdpCurve, *, key: str) -> None:
         """Refuse a price that does not fit, before anything is drawn.
@@ -66,8 +98,30 @@ class Accountant:
         tellers.errors.BudgetExhausted: Query 'q17' would take epsilon to ..., past the budget of 1.0. ...
         """
         if not self.affords(spent, price):
-            after = self.epsilon(spent + price)
+            after = self._held(spent + price).epsilon(self.budget.delta)
             raise BudgetExhausted(
                 f"Query {key!r} would take epsilon to {after:.4g}, past the budget of {self.budget.epsilon}. "
                 "Raise the budget or stop here."
             )
+
+    def _held(self, curve: RdpCurve) -> RdpCurve:
+        at = np.flatnonzero(curve.orders == self.held_at)
+        if at.size == 0:
+            raise ValueError(
+                f"Expected curves that have the order {self.held_at:g} at which the budget is held. Build "
+                "them on the default grid, or name one of their orders: Accountant(budget, order=...)."
+            )
+        return RdpCurve(curve.orders[at], curve.values[at])
+
+
+def _most(orders: Floats, budget: Budget) -> Floats:
+    """Return the largest Rényi value that converts to the budget, at each order."""
+    most: Floats = (
+        budget.epsilon - np.log1p(-1 / orders) + (math.log(budget.delta) + np.log(orders)) / (orders - 1)
+    )
+    # Below this value the conversion gives epsilon 0 whatever the order.
+    return np.maximum(most, -math.log1p(-(budget.delta**2)))
+
+
+def _best_order(budget: Budget) -> float:
+    return float(DEFAULT_ORDERS[np.argmax(_most(DEFAULT_ORDERS, budget) / DEFAULT_ORDERS)])

@@ -54,9 +54,15 @@ def gap_envelope(n_teachers: int, n_classes: int, *, sigma: float, order: float)
     require_count(n_teachers=n_teachers)
     require_count(2, n_classes=n_classes)
     require_positive(sigma=sigma, order=order)
+    cap = float(argmax_supremum(sigma, [order]).values[0])
+    if order > 12 * sigma:
+        # The noise hides next to nothing at such an order, and tails below 1e-16 would decide: no table.
+        flat = np.full(n_teachers + 1, cap)
+        flat.flags.writeable = False
+        return flat
     law = DiscreteGaussian(sigma)
     stride = max(1, math.floor(sigma / 16))
-    reach = math.ceil(min(order, 12 * sigma))
+    reach = math.ceil(order)
     # One class leads the other by these many votes; two more because a vote may move towards the leader.
     leads = np.arange(0, n_teachers + 3 + stride, stride)
     race = ThreeWays(law, deepest=int(leads[-1]), reach=reach)
@@ -81,7 +87,6 @@ def gap_envelope(n_teachers: int, n_classes: int, *, sigma: float, order: float)
     table = involved.max(axis=0)
     if n_classes > 2:
         table = np.maximum(table, _expected_falling(law, moves.max(axis=0), y, gaps))
-    cap = float(argmax_supremum(sigma, [order]).values[0])
     table = np.minimum(np.maximum(table, 0.0) / (order - 1) * _MARGIN + 1e-12, cap)
     table = np.maximum.accumulate(table[::-1])[::-1]
     table.flags.writeable = False

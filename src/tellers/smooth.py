@@ -24,7 +24,7 @@ from .noise import Noise
 from .publishable import Method, cost_and_sensitivities, independent_cost
 from .rdp import RdpCurve
 from .sensitivity import smooth_sensitivity
-from .votes import Votes
+from .votes import Unit, Votes
 
 Floats = NDArray[np.float64]
 
@@ -173,6 +173,8 @@ def publish(
             "Expected secure noise to publish an epsilon, got seeded noise. Use noise.secure(); "
             "allow_seeded=True is for experiments that protect nobody."
         )
+    if votes.unit != Unit():
+        raise ValueError("Expected votes of which one unit changes one ballot: a cost is published for that.")
     # All answers, not those that were given: what happened to be silent bounds no divergence.
     if plan.method == "independent":
         epsilon, order = independent_cost(mechanism, len(votes)).epsilon_and_order(delta)

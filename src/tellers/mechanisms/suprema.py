@@ -26,7 +26,8 @@ from .laws import DiscreteGaussian, Floats
 _MARGIN = 1 + 3e-4
 # Above this order / sigma an arg max costs over 98 % of the histogram, which is charged instead.
 _NEARLY_HISTOGRAM = 12.0
-# Beyond this sigma the factor price * sigma^2 / order is a function of order / sigma to 1e-5.
+# Beyond this sigma the factor price * sigma^2 / order is a function of order / sigma to about 1e-4, which
+# the margin covers.
 _LARGE = 200.0
 
 
