@@ -174,8 +174,8 @@ def _whole_numbers(values: ArrayLike, *, name: str, axes: tuple[str, str]) -> In
             place = _first_place(bad, axes)
             if place:
                 raise ValueError(f"Expected whole numbers in {name}, got {what} at {place}.")
-    if table.max() > 2**53 or table.min() < -(2**53):
-        place = _first_place((table > 2**53) | (table < -(2**53)), axes)
+    if float(table.max()) > 2.0**53 or float(table.min()) < -(2.0**53):
+        place = _first_place(np.abs(table.astype(np.float64)) > 2.0**53, axes)
         raise ValueError(f"Expected entries below 2**53 in size in {name}, got a larger one at {place}.")
     return table.astype(np.int64)
 
