@@ -72,3 +72,22 @@ def test_the_first_bad_argument_is_named():
 def test_numpy_numbers_are_shown_as_numbers():
     with pytest.raises(ValueError, match=r"got sigma=-1\.0\."):
         errors.require_positive(sigma=np.float64(-1))
+
+
+class Unknown:
+    """A missing value that cannot be compared."""
+
+    def __ne__(self, other):
+        raise TypeError
+
+
+@pytest.mark.parametrize(
+    "bad", [None, math.nan, "", "  ", np.float32("nan"), np.datetime64("NaT"), Unknown()]
+)
+def test_missing_entries_are_refused_by_their_row(bad):
+    with pytest.raises(ValueError, match="every row of persons, got none in row 1"):
+        errors.require_present(persons=["a", bad, "b"])
+
+
+def test_zero_and_false_are_values():
+    errors.require_present(persons=[0, 0.0, False, "0"], sites=np.array([0, 1]))

@@ -13,6 +13,7 @@ what to do; it never carries a tally.
 
 import dataclasses
 import math
+from collections.abc import Iterable
 from typing import Any, NoReturn
 
 
@@ -94,6 +95,23 @@ def require_count(minimum: int = 1, /, **values: int) -> None:
             _refuse(f"a whole number {name} >= {minimum}", name, value)
 
 
+def require_present(**columns: Iterable[object]) -> None:
+    """Refuse columns with a missing entry (None, NaN, an empty string), naming the column and the row.
+
+    >>> require_present(persons=["anna", "bo", None])
+    Traceback (most recent call last):
+        ...
+    ValueError: Expected a value in every row of persons, got none in row 2. Fill it in or drop the row.
+    """
+    for name, values in columns.items():
+        for row, value in enumerate(values):
+            if _is_missing(value):
+                raise ValueError(
+                    f"Expected a value in every row of {name}, got none in row {row}. "
+                    "Fill it in or drop the row."
+                )
+
+
 def as_floats(record: Any) -> None:
     """Turn every field of a frozen record of numbers into a plain float, so that it can be stored.
 
@@ -103,6 +121,15 @@ def as_floats(record: Any) -> None:
     """
     for field in dataclasses.fields(record):
         object.__setattr__(record, field.name, float(getattr(record, field.name)))
+
+
+def _is_missing(value: object) -> bool:
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return True
+    try:
+        return bool(value != value)  # NaN and NaT differ from themselves
+    except TypeError:  # a missing value that refuses even to be compared, as pandas has one
+        return True
 
 
 def _is_finite_number(value: object) -> bool:
