@@ -4,7 +4,7 @@
       BudgetExhausted    a query was refused before any noise was drawn
       SealedValue        a private number was about to become public
       InsecureNoise      seeded noise where only secure noise may be used
-      LedgerConflict     a key was used for two different questions
+      LedgerConflict     a key was used for two different questions, or the books are not what they were
       MissingExtra       an optional library is needed and not installed
 
 Bad arguments stay ValueError and TypeError. A message says what was expected, what came and
@@ -34,7 +34,7 @@ class InsecureNoise(TellersError):
 
 
 class LedgerConflict(TellersError):
-    """A key was reserved for two different questions, or settled twice."""
+    """A key was used for two questions or settled twice, or the books are other ones, or were changed."""
 
 
 class MissingExtra(TellersError, ImportError):

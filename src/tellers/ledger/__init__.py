@@ -1,6 +1,7 @@
 """Durable memory of what was spent."""
 
-from .base import Ledger, Ticket
+from .base import Entry, Ledger, Ticket
 from .memory import MemoryLedger
+from .sqlite import SqliteLedger
 
-__all__ = ["Ledger", "MemoryLedger", "Ticket"]
+__all__ = ["Entry", "Ledger", "MemoryLedger", "SqliteLedger", "Ticket"]

@@ -1,8 +1,13 @@
-"""What a ledger promises."""
+"""What a ledger promises, and the rules that every backend keeps."""
 
+import json
 from dataclasses import dataclass
-from typing import Any, Protocol
+from types import TracebackType
+from typing import Any, NoReturn, Protocol, Self
 
+import numpy as np
+
+from ..errors import InsecureNoise, LedgerConflict
 from ..rdp import RdpCurve
 from ..release import Release
 
@@ -16,11 +21,31 @@ class Ticket:
     event: dict[str, Any]
 
 
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """One question on the books: what was reserved for it, what is charged now, and what came out.
+
+    `charged` is the whole reservation until it is settled. A question that is not settled, or that cost
+    more than its price, has no release.
+
+    >>> entry = Entry("q0", {"noise": "secure"}, RdpCurve.zcdp(0.1), charged=RdpCurve.zcdp(0.1))
+    >>> entry.is_settled, entry.release is None
+    (False, True)
+    """
+
+    key: str
+    event: dict[str, Any]
+    reserved: RdpCurve
+    charged: RdpCurve
+    is_settled: bool = False
+    release: Release | None = None
+
+
 class Ledger(Protocol):
     """Memory of what was spent: debit before noise is drawn, settle after.
 
     A key asked twice returns its recorded release and costs nothing more. A reservation that is
-    never settled stays charged.
+    never settled stays charged. `testing.check_ledger` tries all of it.
     """
 
     @property
@@ -39,3 +64,112 @@ class Ledger(Protocol):
     def settle(self, ticket: Ticket, release: Release) -> None:
         """Record the outcome and give back what was not used."""
         ...
+
+    def entries(self) -> list[Entry]:
+        """Return everything on the books, oldest first."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+        /,
+    ) -> None: ...
+
+
+def canonical(value: Any) -> str:
+    """Return the one JSON text of plain values: keys sorted, no spaces, ASCII, no NaN or infinity.
+
+    >>> canonical({"b": 1.5, "a": [True, None]})
+    '{"a":[true,null],"b":1.5}'
+    """
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def require_bookable(key: object, event: dict[str, Any], *, allow_seeded: bool) -> dict[str, Any]:
+    """Return a copy of an event that can be stored for good, or refuse key, event or noise.
+
+    >>> require_bookable("q0", {"noise": "secure", "n_queries": 3}, allow_seeded=False)
+    {'n_queries': 3, 'noise': 'secure'}
+    """
+    if not isinstance(key, str) or not key:
+        raise TypeError(f"Expected a key that is a non-empty string, got {key!r}.")
+    if event.get("noise") != "secure" and not allow_seeded:
+        raise InsecureNoise(
+            f"Expected secure noise, got {event.get('noise')!r}. Use noise.secure(), or open the ledger "
+            "with allow_seeded=True for an experiment that protects nobody."
+        )
+    try:
+        stored: dict[str, Any] = json.loads(canonical(event))
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            f"Expected an event of plain finite values, which can be stored: {error}. Use describe(...)."
+        ) from None
+    return stored
+
+
+def refuse_known(key: str, *, is_settled: bool) -> NoReturn:
+    """Refuse to reserve a key that is on the books.
+
+    >>> refuse_known("q0", is_settled=True)
+    Traceback (most recent call last):
+        ...
+    tellers.errors.LedgerConflict: Key 'q0' was reserved before. Ask find(key) for its release; ...
+    """
+    if is_settled:
+        raise LedgerConflict(
+            f"Key {key!r} was reserved before. "
+            "Ask find(key) for its release; use a new key for a new question."
+        )
+    raise LedgerConflict(
+        f"Key {key!r} was reserved before and is not settled: somebody is at it, or was interrupted. "
+        "Its price stays charged; a new key is a new question and is charged again."
+    )
+
+
+def refuse_unknown(key: str, *, is_settled: bool) -> NoReturn:
+    """Refuse to settle a key that is settled, or that nobody reserved.
+
+    >>> refuse_unknown("q0", is_settled=False)
+    Traceback (most recent call last):
+        ...
+    tellers.errors.LedgerConflict: Key 'q0' was never reserved here. Reserve before you draw.
+    """
+    if is_settled:
+        raise LedgerConflict(f"Key {key!r} was settled before; its release is on record.")
+    raise LedgerConflict(f"Key {key!r} was never reserved here. Reserve before you draw.")
+
+
+def charge(key: str, reserved: RdpCurve, *, used: RdpCurve) -> tuple[RdpCurve, bool]:
+    """Return what a settled question is charged, and whether it kept to its price.
+
+    More than was reserved was never afforded: the larger of the two is charged, at every order.
+
+    >>> charged, kept = charge("q0", RdpCurve.zcdp(0.1), used=RdpCurve.zcdp(0.05))
+    >>> bool(charged.values[0] == 1.25 * 0.05), kept
+    (True, True)
+    """
+    if not np.array_equal(used.orders, reserved.orders):
+        raise LedgerConflict(
+            f"Key {key!r} was reserved on another grid of orders than its cost; all of the "
+            "reservation stays charged. Build both on the same grid."
+        )
+    if np.any(used.values > reserved.values * (1 + 1e-9)):
+        return RdpCurve(used.orders, np.maximum(used.values, reserved.values)), False
+    return used, True
+
+
+def refuse_overrun(key: str) -> NoReturn:
+    """Say that a question cost more than its price, after it was charged.
+
+    >>> refuse_overrun("q0")
+    Traceback (most recent call last):
+        ...
+    tellers.errors.LedgerConflict: Key 'q0' cost more than its price; all of it is charged. ...
+    """
+    raise LedgerConflict(
+        f"Key {key!r} cost more than its price; all of it is charged. Reserve one price per query."
+    )

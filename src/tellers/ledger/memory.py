@@ -1,16 +1,14 @@
 """A ledger that lives as long as the process: for notebooks and tests."""
 
+import copy
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-
 from ..budget import Accountant
-from ..errors import InsecureNoise, LedgerConflict
 from ..rdp import RdpCurve
 from ..release import Release
-from .base import Ticket
+from .base import Entry, Ticket, charge, refuse_known, refuse_overrun, refuse_unknown, require_bookable
 
 
 @dataclass(eq=False)
@@ -31,11 +29,8 @@ class MemoryLedger:
 
     accountant: Accountant
     allow_seeded: bool = False
-    _debits: dict[str, RdpCurve] = field(default_factory=dict, repr=False)
-    _events: dict[str, dict[str, Any]] = field(default_factory=dict, repr=False)
-    _releases: dict[str, Release] = field(default_factory=dict, repr=False)
-    _closed: set[str] = field(default_factory=set, repr=False)
-    _lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
+    _entries: dict[str, Entry] = field(default_factory=dict, init=False, repr=False)
+    _lock: threading.RLock = field(default_factory=threading.RLock, init=False, repr=False)
 
     @property
     def spent(self) -> RdpCurve:
@@ -47,8 +42,8 @@ class MemoryLedger:
         """
         with self._lock:
             total = RdpCurve.zero()
-            for debit in self._debits.values():
-                total = total + debit
+            for entry in self._entries.values():
+                total = total + entry.charged
             return total
 
     def find(self, key: str) -> Release | None:
@@ -59,7 +54,8 @@ class MemoryLedger:
         True
         """
         with self._lock:
-            return self._releases.get(key)
+            entry = self._entries.get(key)
+            return None if entry is None else entry.release
 
     def reserve(self, key: str, price: RdpCurve, *, event: dict[str, Any]) -> Ticket:
         """Debit a price before any noise is drawn, or refuse.
@@ -71,25 +67,18 @@ class MemoryLedger:
             ...
         tellers.errors.BudgetExhausted: Query 'q0' would take epsilon to ..., past the budget of 1.0. ...
         """
-        if event.get("noise") != "secure" and not self.allow_seeded:
-            raise InsecureNoise(
-                f"Expected secure noise, got {event.get('noise')!r}. Use noise.secure(), or open the ledger "
-                "with allow_seeded=True for an experiment that protects nobody."
-            )
+        stored = require_bookable(key, event, allow_seeded=self.allow_seeded)
         with self._lock:
-            if key in self._debits:
-                raise LedgerConflict(
-                    f"Key {key!r} was reserved before. "
-                    "Ask find(key) for its release; use a new key for a new question."
-                )
+            if key in self._entries:
+                refuse_known(key, is_settled=self._entries[key].is_settled)
             self.accountant.require(self.spent, price, key=key)
-            self._debits[key] = price
-            self._events[key] = dict(event)
-            return Ticket(key, price, dict(event))
+            self._entries[key] = Entry(key, stored, price, charged=price)
+            return Ticket(key, price, copy.deepcopy(stored))
 
     def settle(self, ticket: Ticket, release: Release) -> None:
         """Record the outcome and give back what was not used.
 
+        >>> import numpy as np
         >>> from tellers import Accountant, Budget, Cost
         >>> ledger = MemoryLedger(Accountant(Budget(epsilon=9.0, delta=1e-5)))
         >>> ticket = ledger.reserve("q0", RdpCurve.zcdp(0.1), event={"noise": "secure"})
@@ -98,27 +87,27 @@ class MemoryLedger:
         True
         """
         with self._lock:
-            reserved = self._debits.get(ticket.key)
-            if reserved is None:
-                raise LedgerConflict(f"Key {ticket.key!r} was never reserved here.")
-            if ticket.key in self._closed:
-                raise LedgerConflict(f"Key {ticket.key!r} was settled before; its release is on record.")
-            used = release.cost.worst
-            if not np.array_equal(used.orders, reserved.orders):
-                raise LedgerConflict(
-                    f"Key {ticket.key!r} was reserved on another grid of orders than its cost; all of the "
-                    "reservation stays charged. Build both on the same grid."
-                )
-            self._closed.add(ticket.key)
-            # More than was reserved was never afforded: the larger of the two is charged, and said.
-            if np.any(used.values > reserved.values * (1 + 1e-9)):
-                self._debits[ticket.key] = RdpCurve(used.orders, np.maximum(used.values, reserved.values))
-                raise LedgerConflict(
-                    f"Key {ticket.key!r} cost more than its price; all of it is charged. "
-                    "Reserve one price per query."
-                )
-            self._debits[ticket.key] = used
-            self._releases[ticket.key] = release.record()
+            # The books and not the ticket say what was reserved.
+            entry = self._entries.get(ticket.key)
+            if entry is None or entry.is_settled:
+                refuse_unknown(ticket.key, is_settled=entry is not None)
+            charged, kept = charge(ticket.key, entry.reserved, used=release.cost.worst)
+            record = release.record() if kept else None
+            self._entries[ticket.key] = replace(entry, charged=charged, is_settled=True, release=record)
+            if not kept:
+                refuse_overrun(ticket.key)
+
+    def entries(self) -> list[Entry]:
+        """Return everything on the books, oldest first.
+
+        >>> from tellers import Accountant, Budget
+        >>> ledger = MemoryLedger(Accountant(Budget(epsilon=9.0, delta=1e-5)))
+        >>> ticket = ledger.reserve("q0", RdpCurve.zcdp(0.1), event={"noise": "secure"})
+        >>> [(entry.key, entry.is_settled) for entry in ledger.entries()]
+        [('q0', False)]
+        """
+        with self._lock:
+            return [replace(entry, event=copy.deepcopy(entry.event)) for entry in self._entries.values()]
 
     def __enter__(self) -> "MemoryLedger":
         return self

@@ -17,13 +17,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import beta, binom
 
-from . import noise
-from .errors import require_count
-from .exact import divergences
-from .mechanisms.outcomes import Outcomes, chunks
-from .rdp import DEFAULT_ORDERS, Floats, RdpCurve
-from .release import SILENT, Release, describe
-from .votes import Integers, Votes
+from .. import noise
+from ..errors import require_count
+from ..exact import divergences
+from ..mechanisms.outcomes import Outcomes, chunks
+from ..rdp import DEFAULT_ORDERS, Floats, RdpCurve
+from ..release import SILENT, Release, describe
+from ..votes import Integers, Votes
+from ._promise import require
 
 FALSE_ALARM = 1e-6
 """The most likely a check is to fail by bad luck of its draws; for one seed it always or never does."""
@@ -77,14 +78,14 @@ def check_mechanism(
         _check_outcomes(trial, price)
         _check_neighbours(trial, rng)
         shown = {repr(trial.outcomes([0], row[None, :])) for row in votes.counts[:5]}
-        _require(len(shown) == 1, "Expected outcomes with the same repr for all votes: they are private.")
+        require(len(shown) == 1, "Expected outcomes with the same repr for all votes: they are private.")
         if getattr(mechanism, "symmetric", False) and student is None:
             _check_symmetry(trial, rng)
         _check_frequencies(trial, n_draws)
     else:
         _check_by_draws(trial, price, n_draws)
     same = _check_description(mechanism) == described
-    _require(same, "Expected fields that stay as they were made; releasing votes changed them.")
+    require(same, "Expected fields that stay as they were made; releasing votes changed them.")
 
 
 def random_votes(rng: np.random.Generator, n_teachers: int, *, n_classes: int, n_queries: int) -> Votes:
@@ -129,14 +130,8 @@ def _extreme_counts(n_teachers: int, n_classes: int) -> list[Integers]:
     return rows
 
 
-def _require(holds: Any, message: str) -> None:
-    # Not an assert statement: this must also speak under python -O.
-    if not holds:
-        raise AssertionError(message)
-
-
 def _require_all(holds: NDArray[np.bool_], counts: Integers, what: str) -> None:
-    _require(holds.all(), f"{what}; not so for votes {counts[np.argmin(holds)].tolist()}.")
+    require(holds.all(), f"{what}; not so for votes {counts[np.argmin(holds)].tolist()}.")
 
 
 def _student_rows(student: ArrayLike | None, votes: Votes) -> Floats | None:
@@ -175,16 +170,16 @@ class _Trial:
 
     def drawn(self, release: Any, n: int) -> Integers:
         """Return the outcome of each query, 0 for no answer and 1 + label for an answer; check them too."""
-        _require(isinstance(release, Release), f"Expected a Release, got {type(release).__name__}.")
+        require(isinstance(release, Release), f"Expected a Release, got {type(release).__name__}.")
         labels, answered = np.asarray(release.labels), np.asarray(release.answered)
-        _require(
+        require(
             labels.shape == answered.shape == (n,) and labels.dtype.kind in "iu" and answered.dtype == bool,
             f"Expected {n} whole labels and as many True or False in `answered`, got shapes {labels.shape} "
             f"and {answered.shape} of {labels.dtype} and {answered.dtype}.",
         )
         inside = (labels < self.votes.n_classes) & (labels >= np.where(answered, 0, SILENT))
         last = self.votes.n_classes - 1
-        _require(inside.all(), f"Expected answers 0..{last}, else SILENT, got {labels[~inside][:1]}.")
+        require(inside.all(), f"Expected answers 0..{last}, else SILENT, got {labels[~inside][:1]}.")
         return np.asarray(np.where(answered, labels + 1, 0))
 
     def tally(self, row: int, n: int, *, counts: Integers | None = None, seed: int) -> Integers:
@@ -198,11 +193,11 @@ def _check_description(mechanism: Any) -> str:
     """Require a frozen dataclass of public fields that can be stored; return its description."""
     name = type(mechanism).__name__
     frozen = getattr(getattr(mechanism, "__dataclass_params__", None), "frozen", False)
-    _require(frozen, f"Expected a frozen dataclass, got {name}. Decorate it with @dataclass(frozen=True).")
+    require(frozen, f"Expected a frozen dataclass, got {name}. Decorate it with @dataclass(frozen=True).")
     hidden = [field.name for field in dataclasses.fields(mechanism) if field.name.startswith("_")]
-    _require(not hidden, f"Expected public fields only, got {hidden}: what is private comes as an argument.")
+    require(not hidden, f"Expected public fields only, got {hidden}: what is private comes as an argument.")
     missing = [w for w in ("price", "release") if not callable(getattr(mechanism, w, None))]
-    _require(not missing, f"Expected {name} to have methods `price` and `release`, missing {missing}.")
+    require(not missing, f"Expected {name} to have methods `price` and `release`, missing {missing}.")
     try:
         return json.dumps(describe(mechanism, noise.seeded(0))) + repr(mechanism)
     except TypeError as error:
@@ -211,24 +206,24 @@ def _check_description(mechanism: Any) -> str:
 
 def _check_price(trial: _Trial) -> RdpCurve:
     price, again = (trial.mechanism.price(trial.votes.unit) for _ in range(2))
-    _require(isinstance(price, RdpCurve), f"Expected `price` to be an RdpCurve, got {type(price).__name__}.")
-    _require(np.array_equal(price.orders, DEFAULT_ORDERS), "Expected a price on the default orders.")
-    _require(np.array_equal(price.values, again.values), "Expected the same price each time it is asked.")
+    require(isinstance(price, RdpCurve), f"Expected `price` to be an RdpCurve, got {type(price).__name__}.")
+    require(np.array_equal(price.orders, DEFAULT_ORDERS), "Expected a price on the default orders.")
+    require(np.array_equal(price.values, again.values), "Expected the same price each time it is asked.")
     return RdpCurve(DEFAULT_ORDERS, price.values)
 
 
 def _check_releases(trial: _Trial, price: RdpCurve) -> None:
     for n in (1, len(trial.votes)):
         release, again = (trial.release(slice(n)) for _ in range(2))
-        _require(
+        require(
             np.array_equal(trial.drawn(release, n), trial.drawn(again, n)),
             "Expected the same labels from the same noise; draw all randomness from the `noise` argument.",
         )
         cost = release.cost.worst
-        _require(np.array_equal(cost.orders, price.orders), "Expected the cost on the orders of the price.")
+        require(np.array_equal(cost.orders, price.orders), "Expected the cost on the orders of the price.")
         over = cost.values > n * price.values * (1 + _ROUNDING)
         where = f"at order {cost.orders[over.argmax()]:g}"
-        _require(not over.any(), f"Expected {n} queries to cost at most {n} times the price, not so {where}.")
+        require(not over.any(), f"Expected {n} queries to cost at most {n} times the price, not so {where}.")
 
 
 def _check_outcomes(trial: _Trial, price: RdpCurve) -> None:
@@ -236,9 +231,9 @@ def _check_outcomes(trial: _Trial, price: RdpCurve) -> None:
     n, n_classes = trial.votes.counts.shape
     for rows in chunks(np.full(n, n_classes)):
         outcomes, counts = trial.outcomes(rows), trial.votes.counts[rows]
-        _require(isinstance(outcomes, Outcomes), f"Expected Outcomes, got {type(outcomes).__name__}.")
+        require(isinstance(outcomes, Outcomes), f"Expected Outcomes, got {type(outcomes).__name__}.")
         shape = (len(rows), 1 + n_classes)
-        _require(outcomes.log_labels.shape == shape, f"Expected log_labels of shape {shape}, silence first.")
+        require(outcomes.log_labels.shape == shape, f"Expected log_labels of shape {shape}, silence first.")
         sums = np.abs(np.exp(outcomes.log_labels).sum(axis=1) - 1) < _QUADRATURE
         _require_all(sums, counts, "Expected probabilities that sum to 1 at the votes")
         # Where there is no move, or no outcome, the entry is padding and may hold anything.
@@ -326,7 +321,7 @@ def _check_frequencies(trial: _Trial, n_draws: int) -> None:
         expected = np.minimum(np.exp(trial.outcomes([row]).log_labels[0]), 1.0)
         tail = 2 * np.minimum(binom.cdf(times, n_draws, expected), binom.sf(times - 1, n_draws, expected))
         worst = int(tail.argmin())
-        _require(
+        require(
             tail[worst] >= limit,
             f"Expected draws to follow `outcomes`; {f'class {worst - 1}' if worst else 'silence'} came "
             f"{times[worst]} times in {n_draws} at a probability of {expected[worst]:.4g}, for votes "
@@ -352,7 +347,7 @@ def _check_by_draws(trial: _Trial, price: RdpCurve, n_draws: int) -> None:
         proved = np.maximum(_coin(here, there, price.orders), _coin(there, here, price.orders))
         over = proved > price.values * (1 + _ROUNDING) + _ROUNDING
         at = int(np.argmax(np.where(over, proved / np.maximum(price.values, 1e-300), 0.0)))
-        _require(
+        require(
             not over.any(),
             f"Expected a price above every divergence; draws show at least {proved[at]:.4g} where the price "
             f"is {price.values[at]:.4g}, at order {price.orders[at]:g}, between votes {counts.tolist()} and "

@@ -1,0 +1,147 @@
+"""The door of the room: the single way from a question to a label."""
+
+import inspect
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from numpy.typing import ArrayLike
+
+from .errors import LedgerConflict
+from .ledger import Ledger, Ticket
+from .mechanisms import Mechanism
+from .noise import Noise
+from .rdp import RdpCurve
+from .release import Release, describe
+from .votes import Unit, Votes
+
+
+class Ensemble(Protocol):
+    """Teachers that vote."""
+
+    def vote(self, X: Any, /) -> Votes:
+        """Return the votes on every row of X."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Room:
+    """Teachers, a mechanism and a ledger behind one verb.
+
+    Guarantee: whatever is asked, in whatever order and by whomever, all releases together stay within the
+               budget of the ledger. The price is on the books before the teachers are asked; a key is
+               answered and charged once.
+    Assumes:   one unit changes one ballot per query; X and `student` depend on public data and released
+               labels only.
+    Reference: Feldman and Zrnic 2021 (Rényi filters), by way of the ledger.
+
+    >>> import numpy as np
+    >>> from tellers import Accountant, Budget, GNMax, MemoryLedger, Votes, noise
+    >>> class Agreed:
+    ...     def vote(self, X):
+    ...         return Votes.from_ballots(np.tile(X, (250, 1)), n_classes=10)
+    >>> ledger = MemoryLedger(Accountant(Budget(epsilon=1.0, delta=1e-5)))
+    >>> room = Room(Agreed(), GNMax(sigma=20.0), ledger, noise.secure())
+    >>> room.ask([3, 1, 4], key="batch 0").labels
+    array([3, 1, 4])
+    """
+
+    ensemble: Ensemble
+    mechanism: Mechanism
+    ledger: Ledger
+    noise: Noise
+
+    def price(self, n_queries: int) -> RdpCurve:
+        """Return the most that a batch can cost, which is what `ask` reserves.
+
+        >>> from tellers import Accountant, Budget, GNMax, MemoryLedger, noise
+        >>> ledger = MemoryLedger(Accountant(Budget(epsilon=1.0, delta=1e-5)))
+        >>> room = Room(None, GNMax(sigma=20.0), ledger, noise.secure())
+        >>> room.price(20).epsilon(1e-5) > room.price(10).epsilon(1e-5) > 0
+        True
+        """
+        return self.mechanism.price(Unit()) * n_queries
+
+    def ask(self, X: Any, *, key: str, student: ArrayLike | None = None) -> Release:
+        """Return the labels of a batch: price, reserve, vote, draw, settle.
+
+        A key that was asked before returns what was recorded, without a vote and without a charge. If the
+        teachers fail after the price was reserved, it stays charged: that they failed may be private too.
+        `student` are the student's probabilities, for a mechanism that listens to them.
+
+        >>> import numpy as np
+        >>> from tellers import Accountant, Budget, GNMax, MemoryLedger, Votes, noise
+        >>> class Agreed:
+        ...     def vote(self, X):
+        ...         return Votes.from_ballots(np.tile(X, (250, 1)), n_classes=10)
+        >>> ledger = MemoryLedger(Accountant(Budget(epsilon=1.0, delta=1e-5)))
+        >>> room = Room(Agreed(), GNMax(sigma=20.0), ledger, noise.secure())
+        >>> first = room.ask([7], key="q0")
+        >>> spent = ledger.spent.epsilon(1e-5)
+        >>> again = room.ask([7], key="q0")
+        >>> bool(again.labels == first.labels), ledger.spent.epsilon(1e-5) == spent
+        (True, True)
+        """
+        n = _n_queries(X)
+        context = self._context(student, n)
+        held = self._find_or_reserve(key, n)
+        if isinstance(held, Release):
+            return held
+        votes = self.ensemble.vote(X)
+        _require_votes(votes, n, key)
+        release = self.mechanism.release(votes, self.noise, **context)
+        self.ledger.settle(held, release)
+        return release.record()
+
+    def _find_or_reserve(self, key: str, n: int) -> Release | Ticket:
+        recorded = self.ledger.find(key)
+        if recorded is None:
+            event = {**describe(self.mechanism, self.noise), "n_queries": n}
+            try:
+                return self.ledger.reserve(key, self.price(n), event=event)
+            except LedgerConflict:
+                # Somebody with the same key may have been faster, and be done by now.
+                recorded = self.ledger.find(key)
+                if recorded is None:
+                    raise
+        if len(recorded) != n:
+            raise LedgerConflict(
+                f"Key {key!r} was asked before, with {len(recorded)} queries, and now with {n}. "
+                "Nothing was charged. Use a new key for a new question."
+            )
+        return recorded
+
+    def _context(self, student: ArrayLike | None, n: int) -> dict[str, Any]:
+        # Asked for before anything is charged: a forgotten argument must not cost a batch.
+        listens = "student" in inspect.signature(self.mechanism.release).parameters
+        name = type(self.mechanism).__name__
+        if listens and student is None:
+            raise TypeError(f"Expected student probabilities for {name}, got none. Nothing was charged.")
+        if student is None:
+            return {}
+        if not listens:
+            raise TypeError(f"Expected no student probabilities: {name} does not use any. Leave them out.")
+        if _n_queries(student) != n:
+            raise ValueError(
+                f"Expected one row of student probabilities per query, {n} of them, got "
+                f"{_n_queries(student)}. Nothing was charged."
+            )
+        return {"student": student}
+
+
+def _n_queries(X: Any) -> int:
+    # Sparse matrices have a shape and no length.
+    shape = getattr(X, "shape", None)
+    n = int(shape[0]) if shape else len(X)
+    if n == 0:
+        raise ValueError("Expected at least one query, got none.")
+    return n
+
+
+def _require_votes(votes: Any, n: int, key: str) -> None:
+    charged = f"No noise was drawn, but the price of {key!r} stays charged."
+    if not isinstance(votes, Votes):
+        raise TypeError(f"Expected the ensemble to return Votes, got {type(votes).__name__}. {charged}")
+    if len(votes) != n:
+        raise ValueError(f"Expected votes on {n} queries, got {len(votes)}. {charged}")
+    if votes.unit != Unit():
+        raise ValueError(f"Expected votes of which one unit changes one ballot, got another unit. {charged}")

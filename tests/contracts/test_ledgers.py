@@ -1,0 +1,239 @@
+"""Every ledger keeps its promises, and broken ones are found out."""
+
+import contextlib
+import dataclasses
+import os
+import time
+
+import pytest
+
+from tellers import Cost, MemoryLedger, Release, SqliteLedger
+from tellers.errors import BudgetExhausted
+from tellers.ledger import Ticket
+from tellers.testing import check_ledger
+
+# Newer Pythons warn that a process with threads forks, as a test runner's does.
+pytestmark = pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+
+
+def in_memory(kind):
+    return lambda name, accountant: kind(accountant)
+
+
+def in_files(folder, kind=SqliteLedger):
+    return lambda name, accountant: kind(folder / f"{name}.db", accountant)
+
+
+def test_the_ledger_in_memory():
+    check_ledger(in_memory(MemoryLedger), durable=False)
+
+
+def test_the_ledger_in_a_file(tmp_path):
+    check_ledger(in_files(tmp_path), n_kills=10)
+
+
+class Generous(MemoryLedger):
+    def reserve(self, key, price, *, event):
+        with contextlib.suppress(BudgetExhausted):
+            return super().reserve(key, price, event=event)
+        return super().reserve(key, 0 * price, event=event)
+
+
+class Careless(MemoryLedger):
+    def reserve(self, key, price, *, event):
+        return super().reserve(key, price, event={**event, "noise": "secure"})
+
+
+class ChargesRefusals(MemoryLedger):
+    def reserve(self, key, price, *, event):
+        try:
+            return super().reserve(key, price, event=event)
+        except BudgetExhausted:
+            super().reserve("refused", 0.001 * price, event=event)
+            raise
+
+
+class ChargesLate(MemoryLedger):
+    def reserve(self, key, price, *, event):
+        super().reserve(key, price, event=event)
+        self._entries[key] = dataclasses.replace(self._entries[key], charged=0 * price)
+        return Ticket(key, price, event)
+
+
+class KeepsChange(MemoryLedger):
+    def settle(self, ticket, release):
+        whole = Cost(self._entries[ticket.key].reserved) if ticket.key in self._entries else release.cost
+        super().settle(ticket, Release(release.labels, whole, release.by_teachers))
+
+
+class TrustsTickets(MemoryLedger):
+    def settle(self, ticket, release):
+        entry = self._entries.get(ticket.key)
+        if entry is not None and ticket.price.values[0] > entry.reserved.values[0]:
+            self._entries[ticket.key] = dataclasses.replace(entry, reserved=ticket.price)
+        super().settle(ticket, release)
+
+
+class SettlesAgain(MemoryLedger):
+    def settle(self, ticket, release):
+        with contextlib.suppress(KeyError):
+            self._entries[ticket.key] = dataclasses.replace(self._entries[ticket.key], is_settled=False)
+        super().settle(ticket, release)
+
+
+class OneKeyManyQuestions(MemoryLedger):
+    def reserve(self, key, price, *, event):
+        if key in self._entries and self._entries[key].is_settled:
+            return Ticket(key, price, event)
+        return super().reserve(key, price, event=event)
+
+
+class SharesItsRecords(MemoryLedger):
+    def settle(self, ticket, release):
+        super().settle(ticket, release)
+        entry = self._entries[ticket.key]
+        shared = Release(release.labels, release.cost.without_tight(), release.by_teachers)
+        self._entries[ticket.key] = dataclasses.replace(entry, release=shared)
+
+
+class KeepsSecrets(MemoryLedger):
+    def settle(self, ticket, release):
+        super().settle(ticket, release)
+        entry = self._entries[ticket.key]
+        kept = dataclasses.replace(entry.release, cost=release.cost)
+        self._entries[ticket.key] = dataclasses.replace(entry, release=kept)
+
+
+class SharesItsEvents(MemoryLedger):
+    def reserve(self, key, price, *, event):
+        ticket = super().reserve(key, price, event=event)
+        self._entries[key] = dataclasses.replace(self._entries[key], event=event)
+        return ticket
+
+
+class Talkative(MemoryLedger):
+    def __repr__(self):
+        return f"Talkative({list(self._entries)})"
+
+
+class FoldsCase(MemoryLedger):
+    def reserve(self, key, price, *, event):
+        return super().reserve(key.lower().strip(), price, event=event)
+
+
+class NoLock:
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_exc):
+        return None
+
+
+class Unlocked(MemoryLedger):
+    def __init__(self, accountant):
+        super().__init__(accountant)
+        self._lock = NoLock()
+
+    def reserve(self, key, price, *, event):
+        spent = self.spent
+        time.sleep(0.001)
+        self.accountant.require(spent, price, key=key)
+        ample = dataclasses.replace(self.accountant.budget, epsilon=1e9)
+        accountant, self.accountant = self.accountant, type(self.accountant)(ample)
+        try:
+            return super().reserve(key, price, event=event)
+        finally:
+            self.accountant = accountant
+
+
+BROKEN = [
+    (Generous, "BudgetExhausted for a price past the budget"),
+    (Careless, "InsecureNoise for noise that is not secure"),
+    (ChargesRefusals, "after refused queries"),
+    (ChargesLate, "between reserve and settle"),
+    (KeepsChange, "what was not used flows back"),
+    (TrustsTickets, "a cost above the price on the books"),
+    (SettlesAgain, "a second settlement"),
+    (OneKeyManyQuestions, "a key that is settled"),
+    (SharesItsRecords, "copy of what was released"),
+    (KeepsSecrets, "sealed costs not to be kept"),
+    (SharesItsEvents, "an event to stay what it was"),
+    (Talkative, "a repr that shows no key"),
+    (FoldsCase, "two keys"),
+    (Unlocked, "racing threads|one of 4 threads|threads to share a ledger"),
+]
+
+
+@pytest.mark.parametrize(("kind", "message"), BROKEN, ids=lambda v: getattr(v, "__name__", ""))
+def test_broken_ledgers_are_found_out(kind, message):
+    with pytest.raises(AssertionError, match=message):
+        check_ledger(in_memory(kind), durable=False)
+
+
+def test_a_ledger_that_forgets_is_not_durable():
+    with pytest.raises(AssertionError, match="opened again"):
+        check_ledger(in_memory(MemoryLedger))
+
+
+class WritesLate(SqliteLedger):
+    """Hands out tickets for what is not on the disk yet."""
+
+    def reserve(self, key, price, *, event):
+        if "killed" in str(self.path):
+            return Ticket(key, price, event)
+        return super().reserve(key, price, event=event)
+
+
+def test_a_ledger_that_writes_late_is_found_by_the_kill(tmp_path):
+    with pytest.raises(AssertionError, match="after a kill between reserve and settle"):
+        check_ledger(in_files(tmp_path, WritesLate))
+
+
+class ChecksOutsideTheLock(SqliteLedger):
+    """Two writers may both pass the check before either writes."""
+
+    def reserve(self, key, price, *, event):
+        if "processes" in str(self.path):
+            self.accountant.require(self.spent, price, key=key)
+            time.sleep(0.002)
+            rest = self.accountant
+            self.accountant = type("Nodding", (), {"require": lambda *a, **k: None, "budget": rest.budget})()
+            try:
+                return super().reserve(key, price, event=event)
+            finally:
+                self.accountant = rest
+        return super().reserve(key, price, event=event)
+
+
+def test_a_ledger_that_checks_too_early_is_found_by_the_race(tmp_path):
+    def race():
+        # Which process writes between check and debit is chance; one of a few races shows it.
+        for turn in range(20):
+            (tmp_path / f"{turn}").mkdir()
+            check_ledger(in_files(tmp_path / f"{turn}", ChecksOutsideTheLock), n_kills=0)
+
+    with pytest.raises(AssertionError, match=r"racing processes to (stay within|be granted)"):
+        race()
+
+
+class FailsElsewhere(SqliteLedger):
+    """Works in the process that made it and in no other."""
+
+    def reserve(self, key, price, *, event):
+        if "killed" in str(self.path):
+            os._exit(1)
+        return super().reserve(key, price, event=event)
+
+
+def test_a_process_that_fails_is_said(tmp_path):
+    with pytest.raises(AssertionError, match="another process to reserve; it failed or hangs"):
+        check_ledger(in_files(tmp_path, FailsElsewhere))
+
+
+def test_errors_of_a_ledger_are_its_own():
+    class Refuses(MemoryLedger):
+        def reserve(self, key, price, *, event):
+            raise RuntimeError("no")
+
+    with pytest.raises(AssertionError, match=r"Expected BudgetExhausted .* got RuntimeError"):
+        check_ledger(in_memory(Refuses), durable=False)

@@ -1,0 +1,262 @@
+"""The room: price, reserve, vote, draw, settle, in this order and no other."""
+
+import threading
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pytest
+
+from tellers import (
+    SILENT,
+    Accountant,
+    Budget,
+    ConfidentGNMax,
+    Cost,
+    GNMax,
+    InteractiveGNMax,
+    MemoryLedger,
+    Release,
+    Room,
+    Sealed,
+    SqliteLedger,
+    Unit,
+    Votes,
+    noise,
+)
+from tellers.errors import BudgetExhausted, InsecureNoise, LedgerConflict
+
+N_TEACHERS = 100
+SURE = GNMax(sigma=8.0)
+
+
+@dataclass
+class Agreed:
+    """Teachers who all vote for the class that the query is; remembers how often it was asked."""
+
+    n_classes: int = 4
+    asked: list = field(default_factory=list)
+
+    def vote(self, X):
+        self.asked.append(len(X))
+        return Votes.from_ballots(np.tile(np.asarray(X), (N_TEACHERS, 1)), n_classes=self.n_classes)
+
+
+def a_ledger(epsilon=20.0, **options):
+    return MemoryLedger(Accountant(Budget(epsilon=epsilon, delta=1e-5)), **options)
+
+
+def a_room(mechanism=SURE, ensemble=None, ledger=None, source=None):
+    return Room(ensemble or Agreed(), mechanism, ledger or a_ledger(), source or noise.secure())
+
+
+def test_an_answer_is_the_vote_and_its_price_is_on_the_books():
+    room = a_room()
+    release = room.ask([3, 1, 0], key="batch")
+    # A unanimous vote of 100 against noise of 8 loses with a probability below 1e-15.
+    assert release.labels.tolist() == [3, 1, 0]
+    np.testing.assert_allclose(room.ledger.spent.values, (3 * SURE.price(Unit())).values)
+    (entry,) = room.ledger.entries()
+    assert entry.event == {
+        "mechanism": "GNMax",
+        "parameters": {"sigma": 8.0},
+        "noise": "secure",
+        "unit": "one ballot",
+        "n_queries": 3,
+    }
+
+
+def test_the_same_key_is_answered_from_the_books():
+    room = a_room()
+    first = room.ask([3, 1], key="batch")
+    spent = room.ledger.spent
+    again = room.ask([3, 1], key="batch")
+    assert again.labels.tolist() == first.labels.tolist()
+    assert room.ensemble.asked == [2]
+    np.testing.assert_array_equal(room.ledger.spent.values, spent.values)
+
+
+def test_the_same_key_is_answered_when_nothing_is_left():
+    price = SURE.price(Unit()).epsilon(1e-5)
+    room = a_room(ledger=a_ledger(epsilon=1.2 * price))
+    first = room.ask([3], key="q0")
+    with pytest.raises(BudgetExhausted, match="'q1'"):
+        room.ask([3], key="q1")
+    assert room.ask([3], key="q0").labels.tolist() == first.labels.tolist()
+
+
+def test_the_same_key_for_another_batch_is_refused():
+    room = a_room()
+    room.ask([3, 1], key="batch")
+    with pytest.raises(LedgerConflict, match="with 2 queries, and now with 1"):
+        room.ask([3], key="batch")
+
+
+def test_teachers_are_not_asked_what_cannot_be_paid():
+    room = a_room(ledger=a_ledger(epsilon=0.1))
+    with pytest.raises(BudgetExhausted):
+        room.ask([3, 1], key="batch")
+    assert room.ensemble.asked == []
+    assert room.ledger.entries() == []
+
+
+def test_the_price_is_on_the_books_before_the_teachers_vote():
+    ledger = a_ledger()
+
+    class Looks(Agreed):
+        def vote(self, X):
+            np.testing.assert_allclose(ledger.spent.values, (2 * SURE.price(Unit())).values)
+            return super().vote(X)
+
+    a_room(ensemble=Looks(), ledger=ledger).ask([1, 2], key="batch")
+
+
+def test_silence_costs_its_check_alone():
+    room = a_room(ConfidentGNMax(sigma=8.0, threshold=300.0, sigma_threshold=20.0))
+    release = room.ask([1, 2], key="batch")
+    assert release.labels.tolist() == [SILENT, SILENT]
+    check = room.mechanism.check_price(Unit())
+    np.testing.assert_allclose(room.ledger.spent.values, (2 * check).values)
+
+
+def test_seeded_noise_is_refused_before_anything_happens():
+    room = a_room(source=noise.seeded(7))
+    with pytest.raises(InsecureNoise):
+        room.ask([3], key="q0")
+    assert room.ensemble.asked == []
+    a_room(source=noise.seeded(7), ledger=a_ledger(allow_seeded=True)).ask([3], key="q0")
+
+
+def test_sealed_costs_stay_in_the_room():
+    class Tight(GNMax):
+        def release(self, votes, noise):
+            release = super().release(votes, noise)
+            return replace(release, cost=Cost(release.cost.worst, Sealed(0.5 * release.cost.worst)))
+
+    room = a_room(Tight(sigma=8.0))
+    assert room.ask([3], key="q0").cost.tight is None
+    assert room.ask([3], key="q0").cost.tight is None
+
+
+class Raises:
+    def vote(self, X):
+        raise ConnectionError("teacher 17 is away")
+
+
+class Returns:
+    def __init__(self, value):
+        self.value = value
+
+    def vote(self, X):
+        return self.value
+
+
+OTHER_UNIT = replace(Votes.from_counts([[100, 0]], n_teachers=100), unit=Unit(4.0, 2.0, 2.0))
+
+
+@pytest.mark.parametrize(
+    ("ensemble", "error", "message"),
+    [
+        (Raises(), ConnectionError, "teacher 17"),
+        (Returns(np.array([3])), TypeError, "Votes, got ndarray.* stays charged"),
+        (Returns(None), TypeError, "Votes, got NoneType.* stays charged"),
+        (Returns(Agreed().vote([1, 2])), ValueError, "votes on 1 queries, got 2.* stays charged"),
+        (Returns(OTHER_UNIT), ValueError, "another unit.* stays charged"),
+    ],
+)
+def test_teachers_that_fail_leave_the_price_charged(ensemble, error, message):
+    room = a_room(ensemble=ensemble)
+    with pytest.raises(error, match=message):
+        room.ask([3], key="q0")
+    np.testing.assert_allclose(room.ledger.spent.values, SURE.price(Unit()).values)
+    with pytest.raises(LedgerConflict, match="not settled"):
+        room.ask([3], key="q0")
+
+
+INTERACTIVE = InteractiveGNMax(sigma=8.0, threshold=30, sigma_threshold=5.0, student_confidence=0.9)
+
+
+def test_a_mechanism_that_listens_hears_the_student():
+    release = a_room(INTERACTIVE).ask([3, 2], key="batch", student=[[0.0, 0.0, 0.0, 1.0], [0.25] * 4])
+    # The student knows the first, teachers tell the second: each wrong with probability below 1e-8.
+    assert release.labels.tolist() == [3, 2]
+    assert release.answered.tolist() == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "student", "error"),
+    [
+        (INTERACTIVE, None, TypeError),
+        (INTERACTIVE, [[0.25] * 4], ValueError),
+        (SURE, [[0.25] * 4] * 2, TypeError),
+    ],
+)
+def test_a_student_that_does_not_fit_costs_nothing(mechanism, student, error):
+    room = a_room(mechanism)
+    with pytest.raises(error, match="student probabilities"):
+        room.ask([3, 2], key="batch", student=student)
+    assert room.ledger.entries() == []
+
+
+def test_no_queries_are_refused():
+    room = a_room()
+    with pytest.raises(ValueError, match="at least one query"):
+        room.ask([], key="batch")
+    assert room.ledger.entries() == []
+
+
+def test_rows_are_counted_by_shape_where_there_is_no_length():
+    class Sparse:
+        shape = (2, 7)
+
+    room = a_room(ensemble=Returns(Agreed().vote([1, 2])))
+    assert room.ask(Sparse(), key="batch").labels.tolist() == [1, 2]
+
+
+def test_a_record_is_returned_and_nobody_can_change_it():
+    room = a_room()
+    first = room.ask([3], key="q0")
+    with pytest.raises(ValueError, match="read-only"):
+        first.labels[:] = 0
+    assert isinstance(first, Release)
+
+
+def test_a_room_is_quiet():
+    room = a_room()
+    room.ask([3], key="secret-key")
+    assert "secret-key" not in repr(room)
+
+
+def test_one_key_has_one_answer_among_racing_askers(tmp_path):
+    # Much noise: answers that were drawn twice would differ.
+    mechanism, accountant = GNMax(sigma=400.0), Accountant(Budget(epsilon=20.0, delta=1e-5))
+    ledger = SqliteLedger(tmp_path / "spend.db", accountant)
+    room = Room(Agreed(n_classes=10), mechanism, ledger, noise.secure())
+    answers, start = [], threading.Barrier(6)
+
+    def ask():
+        start.wait()
+        while True:
+            try:
+                answers.append(tuple(room.ask([3] * 20, key="batch").labels.tolist()))
+                return
+            except LedgerConflict:
+                continue  # the winner is not done yet
+
+    threads = [threading.Thread(target=ask) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(answers) == 6
+    assert len(set(answers)) == 1
+    assert room.ensemble.asked == [20]
+    np.testing.assert_allclose(ledger.spent.values, (20 * mechanism.price(Unit())).values)
+
+
+def test_a_batch_outlives_the_room(tmp_path):
+    accountant = Accountant(Budget(epsilon=20.0, delta=1e-5))
+    with SqliteLedger(tmp_path / "spend.db", accountant) as ledger:
+        first = a_room(ledger=ledger).ask([3, 1], key="batch")
+    with SqliteLedger(tmp_path / "spend.db", accountant) as ledger:
+        again = a_room(ensemble=Raises(), ledger=ledger).ask([3, 1], key="batch")
+    assert again.labels.tolist() == first.labels.tolist()
