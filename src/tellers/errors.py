@@ -6,6 +6,7 @@
       InsecureNoise      seeded noise where only secure noise may be used
       LedgerConflict     a key was used for two different questions, or the books are not what they were
       MissingExtra       an optional library is needed and not installed
+      TeacherFailed      a teacher could not be trained, or could not vote
 
 Bad arguments stay ValueError and TypeError. A message says what was expected, what came and
 what to do; it never carries a tally.
@@ -35,6 +36,10 @@ class InsecureNoise(TellersError):
 
 class LedgerConflict(TellersError):
     """A key was used for two questions or settled twice, or the books are other ones, or were changed."""
+
+
+class TeacherFailed(TellersError, RuntimeError):
+    """A teacher could not be trained or could not vote; the message names its number and nothing private."""
 
 
 class MissingExtra(TellersError, ImportError):

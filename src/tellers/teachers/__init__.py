@@ -1,5 +1,6 @@
 """The teachers' side: where ballots come from, and the files that keep them."""
 
-from .store import VoteFile, read_votes
+from .ensemble import Ensemble, train_ensemble
+from .store import VoteFile, read_votes, save_votes
 
-__all__ = ["VoteFile", "read_votes"]
+__all__ = ["Ensemble", "VoteFile", "read_votes", "save_votes", "train_ensemble"]

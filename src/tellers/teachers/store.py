@@ -7,10 +7,14 @@ A vote file is an `.npy` with ballots (teachers x queries), or an `.npz` with ei
     answered    which queries the teachers answered, one True or False per query, public
     truth       the true labels, one per query, for those who measure accuracy
 
-Python objects are never unpickled: opening a stranger's file runs no code of theirs.
+Python objects are never unpickled: opening a stranger's file runs no code of theirs. Files are written whole
+or not at all.
 """
 
+import io
 import math
+import os
+import tempfile
 import zipfile
 import zlib
 from dataclasses import dataclass
@@ -19,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ..errors import require_count
 from ..votes import Votes
@@ -84,6 +88,79 @@ def read_votes(path: str | PathLike[str], *, n_classes: int | None = None) -> Vo
     except (TypeError, ValueError) as error:
         # A file is input whatever is wrong with it: one kind of error, and it names the file.
         raise ValueError(f"{place.name}: {error}") from error
+
+
+def save_votes(
+    path: str | PathLike[str],
+    votes: Votes,
+    *,
+    student: ArrayLike | None = None,
+    answered: ArrayLike | None = None,
+    truth: ArrayLike | None = None,
+) -> None:
+    """Write a vote file that `read_votes` reads: the ballots, or the counts where no ballots are known.
+
+    Ballots take one byte each for up to 256 classes. The file is private, as the votes are: only its owner
+    may read it.
+
+    >>> import tempfile
+    >>> votes = Votes.from_ballots([[0, 1], [0, 1], [2, 1]], n_classes=3)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_votes(Path(folder) / "votes.npz", votes, answered=[True, False])
+    ...     read_votes(Path(folder) / "votes.npz", n_classes=3)
+    VoteFile(Votes(<private>, n_queries=2, n_teachers=3, n_classes=3), answered)
+    """
+    beside = {
+        "student": _student(None if student is None else np.asarray(student), votes),
+        "answered": _answered(None if answered is None else np.asarray(answered), votes),
+        "truth": _truth(None if truth is None else np.asarray(truth), votes),
+    }
+    if votes.ballots is None:
+        arrays = {"counts": votes.counts.astype(np.min_scalar_type(votes.n_teachers))}
+    else:
+        # By the declared classes, not by the largest ballot: the size of the file says nothing private.
+        arrays = {"ballots": votes.ballots.astype(np.min_scalar_type(votes.n_classes - 1))}
+    arrays |= {name: values for name, values in beside.items() if values is not None}
+    written = io.BytesIO()
+    np.savez(written, **arrays)
+    write_whole(path, written.getvalue())
+
+
+def write_whole(path: str | PathLike[str], content: bytes) -> None:
+    """Write a file so that its name leads to all of the content, or to what was there before.
+
+    The content goes to a temporary file in the same folder, is flushed to the disk, and then takes the name.
+    Only the owner may read it.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_whole(Path(folder) / "note", b"all of it")
+    ...     [(file.name, file.read_bytes()) for file in Path(folder).iterdir()]
+    [('note', b'all of it')]
+    """
+    place = Path(path)
+    handle, name = tempfile.mkstemp(dir=place.parent, prefix=f".{place.name}.", suffix=".tmp")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, place)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    _sync_folder(place.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the new name durable too; Windows cannot open a folder, there the renaming has to do."""
+    if os.name != "posix":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _load(place: Path) -> tuple[Arrays, list[str]]:

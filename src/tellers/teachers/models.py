@@ -1,0 +1,209 @@
+"""Teachers on disk: a model and a manifest each, written whole or not at all, read without running code.
+
+Models are skops files: what is not on our list of types, or was not named by the caller, is not loaded,
+whatever the file says of itself. The manifest comes last and holds the checksum of the model, so a teacher
+without a fitting manifest was never finished. It also holds a fingerprint of everything the teacher was
+trained from. The folder is as private as the data: some models keep rows, and fingerprints are made of them.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .store import write_whole
+
+# Types of scikit-learn that skops does not trust by itself and that hold nothing but numbers.
+TRUSTED = (
+    "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
+    "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
+    "sklearn.neural_network._stochastic_optimizers.SGDOptimizer",
+    "sklearn.tree._tree.Tree",
+    "sklearn.utils._bunch.Bunch",
+    "tellers.teachers.models.ConstantTeacher",
+)
+_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class ConstantTeacher:
+    """A teacher whose part holds one class only: it votes for that class, whatever is asked.
+
+    Most estimators refuse to be fitted on one class; what they could have learned is this.
+
+    >>> ConstantTeacher(label=3).predict([[0.5], [0.7]])
+    array([3, 3])
+    """
+
+    label: int
+
+    def predict(self, X: Any) -> NDArray[np.int64]:
+        """Return the one class for every row."""
+        return np.full(len(X), self.label, dtype=np.int64)
+
+
+def dump_model(model: Any, *, trusted: Sequence[str] = ()) -> bytes:
+    """Return a model as the bytes of a skops file, or refuse one that could not be read again.
+
+    >>> load_model(dump_model(ConstantTeacher(label=3)))
+    ConstantTeacher(label=3)
+    """
+    from skops import io
+
+    content: bytes = io.dumps(model)
+    strange = sorted(set(io.get_untrusted_types(data=content)) - {*TRUSTED, *trusted})
+    if strange:
+        raise TypeError(
+            f"Expected a model made of known types, got {', '.join(strange)}. If you trust them, name them: "
+            f"trusted={strange!r}. Without a folder nothing is saved and any type will do."
+        )
+    return content
+
+
+def load_model(content: bytes, *, trusted: Sequence[str] = ()) -> Any:
+    """Return the model of a skops file made of our types, skops' own and those named in `trusted`.
+
+    >>> load_model(b"something else")
+    Traceback (most recent call last):
+        ...
+    ValueError: Expected a model saved with skops, of trusted types alone, got something else. ...
+    """
+    from skops import io
+
+    try:
+        return io.loads(content, trusted=[*TRUSTED, *trusted])
+    except Exception as error:  # whatever is wrong with a file, it is one kind of error
+        raise ValueError(
+            "Expected a model saved with skops, of trusted types alone, got something else. "
+            "It was not loaded. Delete it, or name the types in trusted=... if you know where it comes from."
+        ) from error
+
+
+def fingerprint(
+    estimator: Any, X: NDArray[Any], y: NDArray[Any], *, n_classes: int, seed: int
+) -> dict[str, Any]:
+    """Return what a teacher is made of, so that one made of something else is not taken for it.
+
+    The estimator is its class and its parameters, without random states, which come from the seed.
+
+    >>> X, y = np.zeros((2, 1)), np.array([0, 1])
+    >>> one, other = (fingerprint(ConstantTeacher(label), X, y, n_classes=2, seed=7) for label in (0, 1))
+    >>> [name for name in one if one[name] != other[name]]
+    ['estimator']
+    """
+    from sklearn import __version__ as sklearn
+
+    package = type(estimator).__module__.partition(".")[0]
+    versions = {"numpy": np.__version__, "scikit-learn": sklearn}
+    if package not in ("sklearn", "__main__"):
+        with suppress(PackageNotFoundError):  # a module of the user's own has no version
+            versions[package] = version(package)
+    return {
+        "estimator": hashlib.sha256(describe_estimator(estimator).encode()).hexdigest(),
+        "rows": _digest(X, y),
+        "n_classes": int(n_classes),
+        "seed": int(seed),
+        "versions": versions,
+        "format": _FORMAT,
+    }
+
+
+def describe_estimator(estimator: Any) -> str:
+    """Return the class and the parameters of an estimator as text that is the same in every process.
+
+    >>> describe_estimator(ConstantTeacher(label=3))
+    'tellers.teachers.models.ConstantTeacher(label=3)'
+    """
+    if hasattr(estimator, "get_params"):
+        parameters = estimator.get_params(deep=True)
+    else:
+        parameters = getattr(estimator, "__dict__", {})
+    shown = [
+        f"{name}={_stable(value)}"
+        for name, value in sorted(parameters.items())
+        if not name.endswith("random_state")
+    ]
+    return f"{type_name(type(estimator))}({', '.join(shown)})"
+
+
+def type_name(kind: type) -> str:
+    """Return the name by which a type is trusted.
+
+    >>> type_name(ConstantTeacher)
+    'tellers.teachers.models.ConstantTeacher'
+    """
+    return f"{kind.__module__}.{kind.__name__}"
+
+
+def save_teacher(
+    folder: Path, number: int, *, model: Any, made_of: Mapping[str, Any], trusted: Sequence[str] = ()
+) -> None:
+    """Write a finished teacher and then its manifest; killed at any moment, it is finished or it is not.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_teacher(Path(folder), 0, model=ConstantTeacher(label=3), made_of={"seed": 7})
+    ...     content, made_of = find_teacher(Path(folder), 0)
+    ...     find_teacher(Path(folder), 1)
+    >>> made_of, load_model(content)
+    ({'seed': 7}, ConstantTeacher(label=3))
+    """
+    content = dump_model(model, trusted=trusted)
+    place, manifest = _places(folder, number)
+    write_whole(place, content)
+    record = {"sha256": hashlib.sha256(content).hexdigest(), "made_of": dict(made_of)}
+    write_whole(manifest, json.dumps(record, indent=1, sort_keys=True).encode())
+
+
+def find_teacher(folder: Path, number: int) -> tuple[bytes, dict[str, Any]] | None:
+    """Return the bytes of a finished teacher and what it is made of, or None where there is none.
+
+    Without a manifest, with a damaged one, or with a model that is not the one it speaks of, a teacher was
+    not finished. See `save_teacher`.
+
+    >>> find_teacher(Path("nowhere"), 0)
+    """
+    place, manifest = _places(folder, number)
+    try:
+        record = json.loads(manifest.read_bytes())
+        content = place.read_bytes()
+        whole = hashlib.sha256(content).hexdigest() == record["sha256"]
+        made_of = record["made_of"]
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return None
+    return (content, made_of) if whole and isinstance(made_of, dict) else None
+
+
+def _places(folder: Path, number: int) -> tuple[Path, Path]:
+    return folder / f"teacher-{number:05d}.skops", folder / f"teacher-{number:05d}.json"
+
+
+def _digest(*tables: NDArray[Any]) -> str:
+    digest = hashlib.sha256()
+    for table in tables:
+        digest.update(f"{table.dtype.str} {table.shape};".encode())
+        digest.update(np.ascontiguousarray(table).data if table.size else b"")
+    return digest.hexdigest()
+
+
+def _stable(value: Any) -> str:
+    """Show a parameter without addresses, which differ from process to process, and without abbreviation."""
+    if isinstance(value, np.ndarray) and value.dtype.kind != "O":
+        return _digest(value)
+    if isinstance(value, (list, tuple)):
+        return f"{type(value).__name__}({', '.join(_stable(entry) for entry in value)})"
+    if isinstance(value, dict):
+        return f"dict({', '.join(sorted(f'{_stable(k)}: {_stable(v)}' for k, v in value.items()))})"
+    if hasattr(value, "get_params") and not isinstance(value, type):
+        return describe_estimator(value)
+    if callable(value) and hasattr(value, "__qualname__"):
+        return f"{value.__module__}.{value.__qualname__}"
+    return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value))

@@ -1,0 +1,173 @@
+"""One teacher: a copy of the estimator, fitted on one part, in this process or in one of its own.
+
+Nothing but the part, the seed and the teacher's number goes in, so it does not matter where or when a teacher
+is trained. What goes wrong in one teacher comes back as its outcome and leaves the others alone.
+"""
+
+import faulthandler
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .models import ConstantTeacher, save_teacher
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Task:
+    """All that one teacher is trained from; `parent` is the process that sent it to a worker, if one did.
+
+    >>> Task(0, None, np.zeros((2, 1)), np.array([3, 3])).alone
+    False
+    """
+
+    number: int
+    model: Any
+    X: NDArray[Any]
+    y: NDArray[np.int64]
+    folder: Path | None = None
+    made_of: dict[str, Any] | None = None
+    trusted: tuple[str, ...] = ()
+    timeout: float | None = None
+    parent: int | None = None
+
+    @property
+    def alone(self) -> bool:
+        """Say whether the process can be ended without ending anything else."""
+        return self.parent is not None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Outcome:
+    """A model (None where it went to disk), why there is none, or an error that ends the run."""
+
+    number: int
+    model: Any = None
+    failure: str | None = None
+    stop: Exception | None = None
+
+
+class _TooLong(BaseException):
+    """Not an Exception, so that a `fit` that catches those does not go on."""
+
+
+def train_teacher(task: Task) -> Outcome:
+    """Train one teacher and, where there is a folder, save it.
+
+    What an estimator says of an error may quote rows, so only its kind is passed on.
+
+    >>> task = Task(0, None, np.zeros((2, 1)), np.array([3, 3]))
+    >>> train_teacher(task).model
+    ConstantTeacher(label=3)
+    """
+    from threadpoolctl import threadpool_limits
+
+    if task.parent is not None:
+        _end_with(task.parent)
+    try:
+        # One thread each: many processes with many threads take turns, and sums change with their number.
+        with threadpool_limits(limits=1), _deadline(task.timeout, alone=task.alone):
+            model = task.model
+            if (task.y == task.y[0]).all():
+                model = ConstantTeacher(int(task.y[0]))
+            else:
+                model.fit(task.X, task.y)
+    except _TooLong:
+        return Outcome(task.number, failure=f"not finished after {task.timeout:g} seconds")
+    except Exception as error:
+        return Outcome(task.number, failure=type(error).__name__)
+    if task.folder is None:
+        return Outcome(task.number, model)
+    try:
+        save_teacher(task.folder, task.number, model=model, made_of=task.made_of or {}, trusted=task.trusted)
+    except OSError as error:
+        why = (
+            f"Expected room to write teacher {task.number} in {task.folder}, got: {error.strerror or error}. "
+            "Finished teachers are kept. Make room and call again with the same arguments."
+        )
+        return Outcome(task.number, stop=OSError(error.errno or 0, why))
+    except Exception as error:
+        stop = error if type(error) is TypeError else TypeError(f"This model cannot be saved: {error}")
+        return Outcome(task.number, stop=stop)
+    return Outcome(task.number)
+
+
+@cache
+def _end_with(parent: int) -> None:
+    """End this worker soon after its parent: a killed one cannot see to it, and idle workers wait long."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os._exit(1)  # at any moment, as files are whole or not there
+
+    if os.getppid() == parent:
+        threading.Thread(target=watch, daemon=True).start()
+
+
+def can_interrupt() -> bool:
+    """Say whether a teacher can be interrupted here: signals reach the main thread of a POSIX process.
+
+    >>> can_interrupt()
+    True
+    """
+    return hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread()
+
+
+@contextmanager
+def _deadline(seconds: float | None, *, alone: bool) -> Iterator[None]:
+    """Interrupt what takes too long; in a process of its own, end the process if it does not hear that."""
+    if seconds is None:
+        yield
+        return
+    with ExitStack() as undo:
+        if alone:
+            # Compiled code that never returns to Python hears no signal.
+            nowhere = undo.enter_context(open(os.devnull, "w"))
+            faulthandler.dump_traceback_later(2 * seconds + 1, exit=True, file=nowhere)
+            undo.callback(faulthandler.cancel_dump_traceback_later)
+        if can_interrupt():
+            undo.callback(signal.signal, signal.SIGALRM, signal.signal(signal.SIGALRM, _ring))
+            signal.setitimer(signal.ITIMER_REAL, seconds)
+            undo.callback(signal.setitimer, signal.ITIMER_REAL, 0)
+        yield
+
+
+def _ring(_signal: int, _frame: FrameType | None) -> None:
+    raise _TooLong
+
+
+def copy_estimator(estimator: Any, seed: int, number: int) -> Any:
+    """Return an unfitted copy whose random states depend on the seed and the teacher's number alone.
+
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> [copy_estimator(DecisionTreeClassifier(), 7, number).random_state for number in (0, 1, 0)]
+    [1201125462, 1471499523, 1201125462]
+    """
+    if hasattr(estimator, "get_params") and hasattr(estimator, "set_params"):
+        from sklearn.base import clone
+
+        model = clone(estimator, safe=False)
+        names = [name for name in sorted(model.get_params(deep=True)) if name.endswith("random_state")]
+        model.set_params(**dict(zip(names, _states(seed, number, len(names)))))
+        return model
+    model = deepcopy(estimator)
+    if hasattr(model, "random_state"):
+        model.random_state = _states(seed, number, 1)[0]
+    return model
+
+
+def _states(seed: int, number: int, n_states: int) -> list[int]:
+    words = np.random.SeedSequence(seed, spawn_key=(number,)).generate_state(n_states)
+    return [int(word) for word in words & np.uint32(2**31 - 1)]

@@ -1,0 +1,461 @@
+"""Ensembles: the same however they were trained, whatever was killed, failed or lay about."""
+
+import hashlib
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+from sklearn.tree import DecisionTreeClassifier
+
+from tellers.datasets import digits
+from tellers.errors import TeacherFailed
+from tellers.sealed import Sealed
+from tellers.teachers import ensemble as module
+from tellers.teachers import training
+from tellers.teachers.ensemble import Ensemble, train_ensemble
+from tellers.teachers.models import ConstantTeacher
+from tellers.teachers.partition import Partition, partition
+
+ROOT = Path(__file__).resolve().parents[2]
+DATA = digits()
+X, Y, PUBLIC = DATA.X[:600], DATA.y[:600], DATA.X[600:800]
+PARTS = partition(600, 6, seed=3)
+TREE = DecisionTreeClassifier(max_features=5)
+
+
+def train(estimator=TREE, X=X, Y=Y, parts=PARTS, **options):
+    return train_ensemble(estimator, X, Y, parts, **{"n_classes": 10, "seed": 7, "n_jobs": 1, **options})
+
+
+def ballots(ensemble):
+    return ensemble.vote(PUBLIC).ballots
+
+
+class Nearest:
+    """A teacher of nobody's library: the class with the nearest mean."""
+
+    def fit(self, X, y):
+        self.labels = np.unique(y)
+        self.means = np.array([X[y == label].mean(axis=0) for label in self.labels])
+
+    def predict(self, X):
+        return self.labels[((X[:, None] - self.means) ** 2).sum(axis=2).argmin(axis=1)]
+
+
+class Moody(Nearest):
+    """Goes wrong on the part whose first row sums to `bad`, the first `n_times`."""
+
+    n_calls = 0
+
+    def __init__(self, bad, how, n_times=99):
+        self.bad, self.how, self.n_times = bad, how, n_times
+
+    def fit(self, X, y):
+        if X[0].sum() == self.bad and Moody.n_calls < self.n_times:
+            Moody.n_calls += 1
+            self.how()
+        super().fit(X, y)
+
+
+@pytest.fixture(autouse=True)
+def _calm():
+    Moody.n_calls = 0
+
+
+def secret_error():
+    raise ValueError("the patient is called Anna")
+
+
+# --- The same ensemble, whichever way. ---
+
+
+@pytest.mark.parametrize("estimator", [TREE, make_pipeline(StandardScaler(), TREE)], ids=["tree", "pipeline"])
+def test_processes_folders_and_loops_make_the_same_teachers(estimator, tmp_path):
+    wanted = ballots(train(estimator))
+    np.testing.assert_array_equal(ballots(train(estimator)), wanted)
+    np.testing.assert_array_equal(ballots(train(estimator, n_jobs=2)), wanted)
+    np.testing.assert_array_equal(ballots(train(estimator, n_jobs=2, folder=tmp_path)), wanted)
+    np.testing.assert_array_equal(ballots(train(estimator, folder=tmp_path)), wanted)
+    assert (ballots(train(estimator, seed=8)) != wanted).any()
+
+
+def test_every_teacher_draws_for_itself():
+    rows = np.arange(100)
+    parts = Partition((rows, rows + 100), unit="one record")
+    twice = np.concatenate([X[:100], X[:100]]), np.concatenate([Y[:100], Y[:100]])
+    first, second = ballots(train(X=twice[0], Y=twice[1], parts=parts))
+    assert (first != second).any()
+
+
+def test_a_generator_is_a_seed():
+    one, same = (ballots(train(seed=np.random.default_rng(5))) for _ in range(2))
+    np.testing.assert_array_equal(one, same)
+
+
+def test_the_estimator_itself_stays_unfitted():
+    tree, nearest = DecisionTreeClassifier(random_state=3), Nearest()
+    train(tree), train(nearest)
+    assert tree.random_state == 3
+    assert not hasattr(tree, "tree_")
+    assert not hasattr(nearest, "means")
+
+
+def test_long_work_goes_to_processes_and_short_work_does_not(monkeypatch):
+    went = []
+
+    def note(run, numbers, n_workers):
+        went.append(list(numbers))
+        return (module.train_teacher(run.task(number)) for number in list(numbers))
+
+    monkeypatch.setattr(module, "_in_processes", note)
+    monkeypatch.setattr("joblib.cpu_count", lambda: 2)
+    wanted = ballots(train(n_jobs=None))
+    assert went == []
+    monkeypatch.setattr(module, "_START_SECONDS", 0.0)
+    np.testing.assert_array_equal(ballots(train(n_jobs=None)), wanted)
+    assert went == [[1, 2, 3, 4, 5]]
+
+
+# --- Votes. ---
+
+
+def test_teachers_of_some_classes_vote_for_those():
+    few = np.flatnonzero(np.isin(Y, [2, 7]))
+    one = np.flatnonzero(Y == 9)
+    parts = Partition((few, one, np.setdiff1d(np.arange(600), [*few, *one])), unit="one record")
+    for estimator in (LogisticRegression(max_iter=200), TREE, SVC(), Nearest()):
+        made = train(estimator, parts=parts)
+        votes = made.vote(PUBLIC)
+        assert set(votes.ballots[0]) == {2, 7}
+        assert set(votes.ballots[1]) == {9}
+        assert made.teachers[1] == ConstantTeacher(9)
+        assert (votes.n_teachers, votes.n_classes, len(made)) == (3, 10, 3)
+
+
+def test_accuracies_are_sealed():
+    made = train(Nearest())
+    sealed = made.accuracies(DATA.X[600:], DATA.y[600:])
+    assert isinstance(sealed, Sealed)
+    shares = sealed.reveal()
+    assert shares.shape == (6,)
+    assert (shares > 0.7).all()
+    assert "Nearest" not in repr(made)
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (lambda X: np.full(len(X), 10), "class id in 0..9"),
+        (lambda X: np.full(len(X), 0.5), "class id"),
+        (lambda X: np.full(len(X), np.nan), "class id"),
+        (lambda X: np.zeros((len(X), 10)), "class id"),
+        (lambda X: np.array(["a"] * len(X)), "class id"),
+        (lambda X: 1 / 0, "could not vote .ZeroDivisionError"),
+    ],
+)
+def test_a_teacher_that_does_not_vote_is_named(answer, words):
+    odd = Nearest()
+    odd.predict = answer
+    with pytest.raises(TeacherFailed, match=words) as caught:
+        Ensemble((ConstantTeacher(1), odd), n_classes=10).vote(PUBLIC)
+    assert "eacher 1" in str(caught.value)
+
+
+# --- Bad input, before anything is trained. ---
+
+
+def test_bad_input_is_refused_with_its_place():
+    holes = X.copy()
+    holes[17, 4] = np.nan
+    with pytest.raises(ValueError, match="row 17, feature 4"):
+        train(X=holes)
+    with pytest.raises(ValueError, match=r"row 17, feature \(0, 4\)"):
+        train(X=holes.reshape(600, 8, 8))
+    labels = Y.copy()
+    labels[5] = 10
+    with pytest.raises(ValueError, match=r"classes 0..9.*row 5"):
+        train(Y=labels)
+    with pytest.raises(ValueError, match="600 rows, got shape"):
+        train(Y=Y[:-1])
+    with pytest.raises(TypeError, match="class ids"):
+        train(Y=Y.astype(float))
+    with pytest.raises(ValueError, match="up to row 699"):
+        train(parts=partition(700, 6, seed=3))
+    with pytest.raises(TypeError, match="the class DecisionTreeClassifier"):
+        train(DecisionTreeClassifier)
+    with pytest.raises(TypeError, match="fit and predict, got StandardScaler"):
+        train(StandardScaler())
+    with pytest.raises(TypeError, match="numbers in X"):
+        train(X=X.astype(str))
+    with pytest.raises(ValueError, match="on_mismatch"):
+        train(on_mismatch="hope")
+    for option in ({"timeout": 0}, {"retries": -1}, {"n_jobs": 0}, {"n_classes": 1}, {"seed": -1}):
+        with pytest.raises(ValueError, match=next(iter(option))):
+            train(**option)
+
+
+# --- Resuming. ---
+
+
+def test_finished_teachers_are_reused(tmp_path, monkeypatch):
+    seen = []
+    wanted = ballots(train(folder=tmp_path, progress=lambda done, of: seen.append((done, of))))
+    assert seen == [(n, 6) for n in range(1, 7)]
+    (tmp_path / "teacher-00002.json").unlink()
+    (tmp_path / "teacher-00004.skops").write_bytes(b"PK half a model")
+    (tmp_path / ".teacher-00000.skops.abc.tmp").write_bytes(b"half")
+    os.utime(tmp_path / ".teacher-00000.skops.abc.tmp", (0, 0))
+    trained = []
+    real = module.train_teacher
+    monkeypatch.setattr(module, "train_teacher", lambda task: trained.append(task.number) or real(task))
+    seen.clear()
+    again = train(folder=tmp_path, progress=lambda done, of: seen.append((done, of)))
+    assert trained == [2, 4]
+    assert seen == [(4, 6), (5, 6), (6, 6)]
+    np.testing.assert_array_equal(ballots(again), wanted)
+    assert len(list(tmp_path.iterdir())) == 12
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"estimator": DecisionTreeClassifier(max_features=6)}, "estimator"),
+        ({"seed": 8}, "seed"),
+        ({"parts": partition(600, 6, seed=4)}, "rows"),
+        ({"n_classes": 11}, "n_classes"),
+    ],
+)
+def test_teachers_of_another_run_are_refused_or_trained_anew(tmp_path, change, named):
+    train(folder=tmp_path)
+    with pytest.raises(ValueError, match=f"different: {named}.*on_mismatch='retrain'"):
+        train(folder=tmp_path, **change)
+    anew = train(folder=tmp_path, on_mismatch="retrain", **change)
+    np.testing.assert_array_equal(ballots(anew), ballots(train(**change)))
+
+
+class Trap:
+    def __init__(self, place):
+        self.place = str(place)
+
+    def __reduce__(self):
+        return os.mkdir, (self.place,)
+
+
+def test_a_planted_model_is_never_run(tmp_path):
+    folder, mark = tmp_path / "teachers", tmp_path / "mark"
+    train(folder=folder)
+    model, manifest = folder / "teacher-00001.skops", folder / "teacher-00001.json"
+    model.write_bytes(pickle.dumps(Trap(mark)))
+    record = json.loads(manifest.read_text())
+    record["sha256"] = hashlib.sha256(model.read_bytes()).hexdigest()  # a forger can do that too
+    manifest.write_text(json.dumps(record))
+    with pytest.raises(ValueError, match=r"Teacher 1 in .*not loaded"):
+        train(folder=folder)
+    assert not mark.exists()
+
+
+def test_another_kind_of_model_is_no_teacher(tmp_path):
+    train(folder=tmp_path / "trees")
+    train(LogisticRegression(max_iter=50), folder=tmp_path / "lines")
+    for suffix in ("skops", "json"):
+        source, target = (tmp_path / kind / f"teacher-00001.{suffix}" for kind in ("lines", "trees"))
+        target.write_bytes(source.read_bytes())
+    record = json.loads((tmp_path / "trees" / "teacher-00000.json").read_text())["made_of"]
+    forged = json.loads((tmp_path / "trees" / "teacher-00001.json").read_text())
+    forged["made_of"]["estimator"] = record["estimator"]
+    (tmp_path / "trees" / "teacher-00001.json").write_text(json.dumps(forged))
+    with pytest.raises(ValueError, match="Expected a DecisionTreeClassifier as teacher 1"):
+        train(folder=tmp_path / "trees")
+
+
+def test_an_object_of_ones_own_is_saved_by_its_name(tmp_path):
+    wanted = ballots(train(Nearest()))
+    for _ in range(2):
+        np.testing.assert_array_equal(ballots(train(Nearest(), folder=tmp_path)), wanted)
+
+
+def test_a_model_that_cannot_be_saved_says_what_to_do(tmp_path):
+    with pytest.raises(TypeError, match=r"Nearest.*trusted="):
+        train(make_pipeline(StandardScaler(), Nearest()), folder=tmp_path)
+
+
+# --- What goes wrong in the middle. ---
+
+
+def test_a_failing_teacher_is_named_and_the_others_are_kept(tmp_path):
+    moody = Moody(X[PARTS[2][0]].sum(), secret_error)
+    with pytest.raises(TeacherFailed, match=r"Teacher 2 .*ValueError.*2 times.*5 of 6") as caught:
+        train(moody, folder=tmp_path, trusted=[f"{__name__}.secret_error"])
+    assert "Anna" not in str(caught.value)
+    assert caught.value.__cause__ is caught.value.__context__ is None
+    assert len(list(tmp_path.glob("*.json"))) == 5
+    with pytest.raises(TeacherFailed, match="give a folder"):
+        train(moody)
+
+
+def test_all_teachers_that_fail_are_named():
+    broken = Nearest()
+    broken.fit = lambda X, y: 1 / 0
+    with pytest.raises(
+        TeacherFailed, match=r"Teacher 0 .*ZeroDivisionError.* Nor could: 1, 2, 3, 4, 5\. 0 of 6"
+    ):
+        train(broken)
+
+
+def test_a_teacher_that_fails_once_is_tried_again():
+    bad = X[PARTS[2][0]].sum()
+    assert len(train(Moody(bad, secret_error, n_times=1))) == 6
+    Moody.n_calls = 0
+    with pytest.raises(TeacherFailed, match="1 times"):
+        train(Moody(bad, secret_error, n_times=1), retries=0)
+
+
+def test_a_hanging_teacher_is_interrupted(tmp_path):
+    hangs = Moody(X[PARTS[4][0]].sum(), lambda: time.sleep(60))
+    start = time.perf_counter()
+    with pytest.raises(TeacherFailed, match=r"Teacher 4 .*not finished after 0.3 seconds"):
+        train(hangs, timeout=0.3, retries=0)
+    assert time.perf_counter() - start < 30
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+def local_kind(how):
+    """Return a class that travels to worker processes by value, as those of a notebook do."""
+
+    class Local:
+        def __init__(self, bad):
+            self.bad = bad
+
+        def fit(self, X, y):
+            if X[0].sum() == self.bad:
+                how()
+            self.label = int(y[0])
+
+        def predict(self, X):
+            return [self.label] * len(X)
+
+    return Local(X[PARTS[4][0]].sum())
+
+
+@pytest.mark.parametrize(("how", "timeout"), [("dies", None), ("deaf", 0.5)])
+def test_a_dying_process_names_its_teacher(how, timeout):
+    def dies():
+        os._exit(1)
+
+    def deaf():  # hangs as compiled code does that hears no signal
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])
+        time.sleep(60)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # joblib remarks on the death
+        with pytest.raises(TeacherFailed, match=r"Teacher 4 .*its process died.*5 of 6"):
+            train(local_kind({"dies": dies, "deaf": deaf}[how]), n_jobs=2, retries=0, timeout=timeout)
+
+
+def test_a_full_disk_is_said_and_nothing_half_written_is_loaded(tmp_path, monkeypatch):
+    real = training.save_teacher
+
+    def fills(folder, number, **rest):
+        if number == 3:
+            (folder / "teacher-00003.skops").write_bytes(b"PK half")
+            raise OSError(28, "No space left on device")
+        real(folder, number, **rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(training, "save_teacher", fills)
+        with pytest.raises(OSError, match=r"teacher 3 .*No space left.*call again") as caught:
+            train(folder=tmp_path)
+    assert caught.value.errno == 28
+    np.testing.assert_array_equal(ballots(train(folder=tmp_path)), ballots(train()))
+
+
+def test_an_interrupt_keeps_what_is_finished(tmp_path):
+    def interrupt(done, _of):
+        if done == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        train(folder=tmp_path, progress=interrupt)
+    assert "3 of 6 teachers are finished and kept" in caught.value.__notes__[0]
+    assert len(list(tmp_path.glob("*.json"))) == 3
+    np.testing.assert_array_equal(ballots(train(folder=tmp_path)), ballots(train()))
+
+
+def test_a_folder_that_is_a_file_is_refused(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match="Expected a folder for teachers"):
+        train(folder=tmp_path / "file")
+
+
+SCRIPT = """
+import sys
+from sklearn.ensemble import RandomForestClassifier
+from tellers.datasets import digits
+from tellers.teachers.ensemble import train_ensemble
+from tellers.teachers.partition import partition
+
+data = digits()
+train_ensemble(
+    RandomForestClassifier(40), data.X[:600], data.y[:600], partition(600, 24, seed=3), n_classes=10, seed=7,
+    folder=sys.argv[1], n_jobs=int(sys.argv[2]), progress=lambda done, of: print(done, flush=True),
+)
+"""
+
+
+def all_gone(group):
+    """Wait for the last process of a group to end."""
+    for _ in range(100):
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.1)
+    os.killpg(group, signal.SIGKILL)
+    return False
+
+
+@pytest.mark.slow
+def test_killed_at_random_moments_it_ends_with_the_same_teachers(tmp_path):
+    generator = np.random.default_rng(11)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
+    folder, finished, n_killed = tmp_path / "teachers", 0, 0
+    for n_jobs in (1, 1, 2, 1, 1):
+        child = subprocess.Popen(
+            [sys.executable, "-c", SCRIPT, str(folder), str(n_jobs)],
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment, text=True,
+            start_new_session=True,
+        )  # fmt: skip
+        # Not before it trains, and then at any moment: within a fit, a write, or between two files.
+        watchdog = threading.Timer(60, child.kill)
+        watchdog.start()
+        while int(child.stdout.readline() or 99) <= finished:
+            pass
+        time.sleep(generator.uniform(0, 0.15))
+        child.kill()  # the process alone: its workers notice and follow
+        n_killed += child.wait() == -signal.SIGKILL
+        assert all_gone(child.pid)
+        watchdog.cancel()
+        child.stdout.close()
+        now = len(list(folder.glob("*.json")))
+        assert now > finished  # every run gets further than the one before
+        finished = now
+        if finished == 24:
+            break
+    assert n_killed >= 2
+    parts = partition(600, 24, seed=3)
+    resumed = train(RandomForestClassifier(40), parts=parts, folder=folder)
+    np.testing.assert_array_equal(ballots(resumed), ballots(train(RandomForestClassifier(40), parts=parts)))
