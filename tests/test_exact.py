@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tellers import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, Sealed, Votes, exact_cost
+from tellers import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, NoisyHistogram, Sealed, Votes, exact_cost
 from tellers.exact import divergences, exact_epsilons
 from tellers.rdp import DEFAULT_ORDERS, RdpCurve
 from tellers.testing import random_votes
@@ -302,3 +302,9 @@ def test_memory_stays_flat_for_many_teachers(mechanism):
     finally:
         tracemalloc.stop()
     assert peak < 500 * 2**20
+
+
+def test_a_mechanism_without_outcomes_is_charged_its_price():
+    votes = Votes.from_counts([[3, 2]], n_teachers=5)
+    with pytest.raises(TypeError, match="charged its price"):
+        exact_cost(NoisyHistogram(sigma=3.0), votes)

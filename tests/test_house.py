@@ -79,7 +79,7 @@ def test_public_names_are_sorted_and_there():
 
 def test_public_names_are_complete():
     nouns = {"Accountant", "Budget", "Cost", "RdpCurve", "Release", "Sealed", "Unit", "Votes"}
-    mechanisms = {"ConfidentGNMax", "GNMax", "InteractiveGNMax", "LNMax"}
+    mechanisms = {"ConfidentGNMax", "GNMax", "InteractiveGNMax", "LNMax", "NoisyHistogram"}
     verbs = {"MemoryLedger", "SILENT", "describe", "noise"}
     assert nouns | mechanisms | verbs <= set(tellers.__all__)
 

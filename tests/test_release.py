@@ -95,3 +95,15 @@ def test_only_descriptions_can_be_described():
 
 def test_seeds_are_not_stored():
     assert not re.search("12345", json.dumps(describe(GNMax(sigma=1.0), noise.seeded(12345))))
+
+
+def test_a_record_keeps_the_values_too():
+    values = np.array([[3, -1], [0, 9]])
+    release = Release(np.array([0, 1]), Cost(RdpCurve.zero()), values=values)
+    assert release.answered.tolist() == [True, True]
+    record = release.record()
+    values[:] = 7
+    assert record.values.tolist() == [[3, -1], [0, 9]]
+    with pytest.raises(ValueError, match="read-only"):
+        record.values[0, 0] = 7
+    assert Release(np.array([0]), Cost(RdpCurve.zero())).record().values is None

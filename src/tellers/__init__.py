@@ -17,6 +17,7 @@ _HOME = {
     "InteractiveGNMax": "mechanisms",
     "LNMax": "mechanisms",
     "MemoryLedger": "ledger",
+    "NoisyHistogram": "mechanisms",
     "RdpCurve": "rdp",
     "Release": "release",
     "Room": "door",

@@ -181,6 +181,11 @@ def _blocks(
     mechanism: Mechanism, votes: Votes, grid: Floats, *, student: ArrayLike | None
 ) -> Iterator[tuple[int, Floats]]:
     """Yield (first query, costs) with costs (2, queries, classes, orders), in the order of the queries."""
+    if not hasattr(mechanism, "outcomes"):
+        raise TypeError(
+            f"Expected a mechanism with outcomes, got {type(mechanism).__name__}, which is charged its "
+            "price: mechanism.price(unit) per query."
+        )
     beliefs = None if student is None else np.asarray(student, dtype=np.float64)
     if beliefs is not None and beliefs.shape != votes.counts.shape:
         raise ValueError(

@@ -42,7 +42,8 @@ class Release:
     """The outcome of a batch of queries.
 
     `labels` holds a class or SILENT per query. An interactive mechanism may hand the student its own
-    label back; `by_teachers` then says which labels the teachers gave.
+    label back; `by_teachers` then says which labels the teachers gave. Where a noisy histogram is what is
+    released, `values` holds its counts, queries x classes, and `labels` their leaders.
 
     >>> release = Release(labels=np.array([3, SILENT]), cost=Cost(RdpCurve.zero()))
     >>> release.answered
@@ -52,6 +53,7 @@ class Release:
     labels: NDArray[np.int64]
     cost: Cost
     by_teachers: NDArray[np.bool_] | None = None
+    values: NDArray[np.int64] | None = None
 
     @property
     def answered(self) -> NDArray[np.bool_]:
@@ -68,12 +70,17 @@ class Release:
         >>> Release(np.array([3]), Cost(RdpCurve.zero())).record().labels.flags.writeable
         False
         """
-        labels, by_teachers = self.labels.copy(), self.answered.copy()
-        labels.flags.writeable = by_teachers.flags.writeable = False
-        return Release(labels, self.cost.without_tight(), by_teachers)
+        values = None if self.values is None else _frozen(self.values)
+        return Release(_frozen(self.labels), self.cost.without_tight(), _frozen(self.answered), values)
 
     def __len__(self) -> int:
         return len(self.labels)
+
+
+def _frozen(array: NDArray[Any]) -> NDArray[Any]:
+    array = array.copy()
+    array.flags.writeable = False
+    return array
 
 
 def describe(mechanism: Any, noise: "Noise") -> dict[str, Any]:

@@ -12,7 +12,20 @@ import time
 import numpy as np
 import pytest
 
-from tellers import Accountant, Budget, Cost, GNMax, RdpCurve, Release, Sealed, SqliteLedger, describe, noise
+from tellers import (
+    Accountant,
+    Budget,
+    Cost,
+    GNMax,
+    NoisyHistogram,
+    RdpCurve,
+    Release,
+    Sealed,
+    SqliteLedger,
+    Votes,
+    describe,
+    noise,
+)
 from tellers.errors import BudgetExhausted, InsecureNoise, LedgerConflict
 from tellers.ledger import chain, sqlite
 from tellers.rdp import DEFAULT_ORDERS
@@ -480,3 +493,15 @@ def test_many_processes_may_make_the_same_ledger_at_once(tmp_path):
         assert [said.get(timeout=60) for _ in makers] == [0] * 5
         for maker in makers:
             maker.join(timeout=60)
+
+
+def test_a_released_histogram_is_kept(path):
+    votes = Votes.from_counts([[20, 5], [3, 22]], n_teachers=25)
+    mechanism, source = NoisyHistogram(sigma=40.0), noise.secure()
+    with open_ledger(path) as ledger:
+        price = 2 * mechanism.price(votes.unit)
+        release = mechanism.release(votes, source)
+        ledger.settle(ledger.reserve("q0", price, event=describe(mechanism, source)), release)
+    with open_ledger(path) as ledger:
+        np.testing.assert_array_equal(ledger.find("q0").values, release.values)
+        ledger.verify()

@@ -91,7 +91,7 @@ def write_curve(curve: RdpCurve) -> list[float | str]:
 
 
 def write_release(release: Release) -> dict[str, Any]:
-    """Return the labels of a release as JSON can hold them; the sealed cost stays behind.
+    """Return what a release showed, as JSON can hold it; the sealed cost stays behind.
 
     >>> write_release(Release(np.array([3, -1]), Cost(RdpCurve.zero())))
     {'labels': [3, -1], 'by_teachers': [True, False]}
@@ -102,7 +102,10 @@ def write_release(release: Release) -> dict[str, Any]:
             f"Expected whole labels to record, got {labels.dtype}. The reservation stays charged; "
             "mechanisms release class numbers or SILENT."
         )
-    return {"labels": labels.tolist(), "by_teachers": np.asarray(release.answered, dtype=bool).tolist()}
+    said = {"labels": labels.tolist(), "by_teachers": np.asarray(release.answered, dtype=bool).tolist()}
+    if release.values is not None:
+        said["values"] = np.asarray(release.values).tolist()
+    return said
 
 
 def read_release(body: dict[str, Any], charged: RdpCurve) -> Release | None:
@@ -116,7 +119,9 @@ def read_release(body: dict[str, Any], charged: RdpCurve) -> Release | None:
     if said is None:
         return None
     labels = np.array(said["labels"], dtype=np.int64)
-    return Release(labels, Cost(charged), np.array(said["by_teachers"], dtype=np.bool_)).record()
+    values = np.array(said["values"], dtype=np.int64) if "values" in said else None
+    by_teachers = np.array(said["by_teachers"], dtype=np.bool_)
+    return Release(labels, Cost(charged), by_teachers, values=values).record()
 
 
 @dataclass(eq=False)

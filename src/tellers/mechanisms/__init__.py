@@ -1,11 +1,13 @@
 """The mechanisms: how votes become outcomes.
 
-`MECHANISMS` maps the names used in files and on command lines to classes; code passes objects.
+`MECHANISMS` maps the names used in files and on command lines to classes; code passes objects. The noisy
+histogram has no name there: the command line prices labels.
 """
 
 from .base import Mechanism
 from .confident import ConfidentGNMax
 from .gnmax import GNMax
+from .histogram import NoisyHistogram
 from .interactive import InteractiveGNMax
 from .lnmax import LNMax
 
@@ -16,4 +18,12 @@ MECHANISMS: dict[str, type] = {
     "lnmax": LNMax,
 }
 
-__all__ = ["MECHANISMS", "ConfidentGNMax", "GNMax", "InteractiveGNMax", "LNMax", "Mechanism"]
+__all__ = [
+    "MECHANISMS",
+    "ConfidentGNMax",
+    "GNMax",
+    "InteractiveGNMax",
+    "LNMax",
+    "Mechanism",
+    "NoisyHistogram",
+]

@@ -33,6 +33,8 @@ FALSE_ALARM = 1e-6
 _ROUNDING, _QUADRATURE = 1e-9, 1e-6
 # Few enough for a computation straight from the definition, far enough apart to see any mistake.
 _FEW_ORDERS = np.array([1.25, 2.0, 8.0, 64.0, 512.0])
+# Where released values are cut into events: the middle shows little noise, the tails too low a price.
+_SHARES = np.array([0.01, 0.1, 0.5, 0.9, 0.99])
 
 
 def check_mechanism(
@@ -53,7 +55,7 @@ def check_mechanism(
     outcomes are those announced for the move; no divergence passes the price, in either direction at
     any order; permuted classes give permuted outcomes if it says it is `symmetric`; draws follow the
     distribution. Without: no event is so much likelier at one of two neighbours that its draws prove
-    the price wrong.
+    the price wrong; events are labels, and where noisy `values` are released also large ones.
 
     `student` are rows of probabilities, taken in turn, for mechanisms that want them.
 
@@ -180,13 +182,19 @@ class _Trial:
         inside = (labels < self.votes.n_classes) & (labels >= np.where(answered, 0, SILENT))
         last = self.votes.n_classes - 1
         require(inside.all(), f"Expected answers 0..{last}, else SILENT, got {labels[~inside][:1]}.")
+        if (values := release.values) is not None:
+            fits = values.shape == (n, self.votes.n_classes) and values.dtype.kind in "iu"
+            require(fits, f"Expected {n} rows of whole values, got {values.dtype} of shape {values.shape}.")
         return np.asarray(np.where(answered, labels + 1, 0))
 
-    def tally(self, row: int, n: int, *, counts: Integers | None = None, seed: int) -> Integers:
-        """Return how often each outcome came when one query was released n times."""
+    def repeat(self, row: int, n: int, *, counts: Integers | None = None, seed: int) -> Any:
+        """Return one query released n times."""
         table = None if counts is None else np.tile(counts, (n, 1))
-        drawn = self.drawn(self.release(np.full(n, row), table, seed=seed), n)
-        return np.asarray(np.bincount(drawn, minlength=1 + self.votes.n_classes))
+        return self.release(np.full(n, row), table, seed=seed)
+
+    def tally(self, release: Any) -> Integers:
+        """Return how often each outcome came."""
+        return np.asarray(np.bincount(self.drawn(release, len(release)), minlength=1 + self.votes.n_classes))
 
 
 def _check_description(mechanism: Any) -> str:
@@ -216,7 +224,8 @@ def _check_releases(trial: _Trial, price: RdpCurve) -> None:
     for n in (1, len(trial.votes)):
         release, again = (trial.release(slice(n)) for _ in range(2))
         require(
-            np.array_equal(trial.drawn(release, n), trial.drawn(again, n)),
+            np.array_equal(trial.drawn(release, n), trial.drawn(again, n))
+            and (release.values is None or np.array_equal(release.values, again.values)),
             "Expected the same labels from the same noise; draw all randomness from the `noise` argument.",
         )
         cost = release.cost.worst
@@ -317,7 +326,7 @@ def _check_frequencies(trial: _Trial, n_draws: int) -> None:
     rows = range(min(8, len(trial.votes)))
     limit = FALSE_ALARM / (len(rows) * (1 + trial.votes.n_classes))
     for row in rows:
-        times = trial.tally(row, n_draws, seed=row)
+        times = trial.tally(trial.repeat(row, n_draws, seed=row))
         expected = np.minimum(np.exp(trial.outcomes([row]).log_labels[0]), 1.0)
         tail = 2 * np.minimum(binom.cdf(times, n_draws, expected), binom.sf(times - 1, n_draws, expected))
         worst = int(tail.argmin())
@@ -336,14 +345,19 @@ def _check_by_draws(trial: _Trial, price: RdpCurve, n_draws: int) -> None:
     probabilities lie in Clopper-Pearson intervals, all of them at once but with FALSE_ALARM.
     """
     rows = range(min(8, len(trial.votes)))
-    error = FALSE_ALARM / (4 * len(rows) * (1 + trial.votes.n_classes))
+    error = FALSE_ALARM / (4 * len(rows) * (1 + trial.votes.n_classes + 3 * _SHARES.size))
     for row in rows:
         counts = trial.votes.counts[row]
         first, second = np.argsort(-counts, kind="stable")[:2]
         moved = counts.copy()
         moved[[first, second]] += np.array([-1, 1])
-        here = _clopper_pearson(trial.tally(row, n_draws, seed=2 * row), n_draws, error)
-        there = _clopper_pearson(trial.tally(row, n_draws, counts=moved, seed=2 * row + 1), n_draws, error)
+        # Cuts come from draws of their own: fitted to the draws they judge they would prove too much.
+        pilot = trial.repeat(row, 1000, seed=2 * len(rows) + row)
+        cuts = np.ceil(np.quantile(_falling(pilot, first, second), _SHARES, axis=1))[:, :, None]
+        pair = [trial.repeat(row, n_draws, counts=c, seed=2 * row + i) for i, c in enumerate((counts, moved))]
+        above = [(_falling(one, first, second) >= cuts).sum(axis=2) for one in pair]
+        times = [np.append(trial.tally(one), more) for one, more in zip(pair, above)]
+        here, there = (_clopper_pearson(one, n_draws, error) for one in times)
         proved = np.maximum(_coin(here, there, price.orders), _coin(there, here, price.orders))
         over = proved > price.values * (1 + _ROUNDING) + _ROUNDING
         at = int(np.argmax(np.where(over, proved / np.maximum(price.values, 1e-300), 0.0)))
@@ -353,6 +367,14 @@ def _check_by_draws(trial: _Trial, price: RdpCurve, n_draws: int) -> None:
             f"is {price.values[at]:.4g}, at order {price.orders[at]:g}, between votes {counts.tolist()} and "
             f"{moved.tolist()}. Raise the price, or look for noise that is not drawn.",
         )
+
+
+def _falling(release: Any, first: int, second: int) -> Floats:
+    """Return three numbers per draw that fall as a ballot moves from first to second; none without values."""
+    if release.values is None:
+        return np.zeros((0, len(release)))
+    one, other = np.asarray(release.values, dtype=np.float64)[:, [first, second]].T
+    return np.stack([one, -other, one - other])
 
 
 def _clopper_pearson(times: Integers, n: int, error: float) -> Floats:
