@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import require_count, require_present
+from ..rows import class_ids, numeric_rows
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -103,35 +104,14 @@ class Dataset:
 
 
 def _features(values: ArrayLike) -> NDArray[Any]:
-    table = np.asarray(values)
-    if table.ndim != 2 or table.size == 0:
+    table = numeric_rows(values)
+    if table.ndim != 2:
         raise ValueError(f"Expected X of shape (rows, features), got shape {table.shape}.")
-    if table.dtype.kind not in "iufb":
-        raise TypeError(f"Expected numbers in X, got dtype {table.dtype}. Turn categories into codes first.")
-    if table.dtype.kind == "f":
-        # A finite sum has finite terms. Only where it is not does a second look, with its mask, pay.
-        with np.errstate(over="ignore", invalid="ignore"):
-            suspicious = not np.isfinite(table.sum())
-        if suspicious and not np.isfinite(table).all():
-            row, column = np.argwhere(~np.isfinite(table))[0]
-            raise ValueError(
-                f"Expected finite numbers in X, got NaN or infinity in row {row}, feature {column}. "
-                "Fill missing values in, or drop the row."
-            )
     return table
 
 
 def _labels(values: ArrayLike, *, n_rows: int, n_classes: int) -> NDArray[np.int64]:
-    labels = _column(values, n_rows=n_rows, name="y")
-    if labels.dtype.kind not in "iu":
-        raise TypeError(f"Expected class ids (whole numbers) in y, got dtype {labels.dtype}.")
-    outside = (labels < 0) | (labels >= n_classes)
-    if outside.any():
-        raise ValueError(
-            f"Expected classes 0..{n_classes - 1} in y (n_classes={n_classes}), "
-            f"got another in row {int(np.argmax(outside))}. Declare every class."
-        )
-    return labels.astype(np.int64)
+    return class_ids(_column(values, n_rows=n_rows, name="y"), n_classes=n_classes)
 
 
 def _budgets(values: ArrayLike, *, n_rows: int) -> NDArray[np.float64]:

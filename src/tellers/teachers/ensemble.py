@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import TeacherFailed, require_count, require_positive
+from ..rows import class_ids, numeric_rows
 from ..sealed import Sealed
 from ..votes import Votes
 from .models import ConstantTeacher, find_teacher, fingerprint, load_model, type_name
@@ -60,7 +61,7 @@ class Ensemble:
         """Return every teacher's ballot on every query."""
         from threadpoolctl import threadpool_limits
 
-        queries = _features(X)
+        queries = numeric_rows(X)
         ballots = np.empty((len(self), len(queries)), dtype=np.int64)
         with threadpool_limits(limits=1):
             for number, teacher in enumerate(self.teachers):
@@ -69,7 +70,7 @@ class Ensemble:
 
     def accuracies(self, X: ArrayLike, y: ArrayLike) -> Sealed[NDArray[np.float64]]:
         """Return each teacher's share of right answers, sealed: it was learned from private rows."""
-        queries = _features(X)
+        queries = numeric_rows(X)
         labels = _labels(y, n_rows=len(queries), n_classes=self.n_classes)
         ballots = self.vote(queries).ballots
         assert ballots is not None  # vote makes its votes of ballots
@@ -124,7 +125,7 @@ def train_ensemble(
         require_positive(timeout=timeout)
     if on_mismatch not in ("refuse", "retrain"):
         raise ValueError(f"Expected on_mismatch='refuse' or 'retrain', got {on_mismatch!r}.")
-    rows = _features(X)
+    rows = numeric_rows(X)
     labels = _labels(y, n_rows=len(rows), n_classes=int(n_classes))
     last = max(int(part.max()) for part in partition)
     if last >= len(rows):
@@ -346,32 +347,8 @@ def _check_estimator(estimator: Any) -> None:
         raise TypeError(f"Expected an estimator, an object with fit and predict, got {shown}.")
 
 
-def _features(values: ArrayLike) -> NDArray[Any]:
-    table = np.asarray(values)
-    if table.ndim < 2 or table.size == 0:
-        raise ValueError(f"Expected X of shape (rows, features), got shape {table.shape}.")
-    if table.dtype.kind not in "iufb":
-        raise TypeError(f"Expected numbers in X, got dtype {table.dtype}. Turn categories into codes first.")
-    if table.dtype.kind == "f" and not np.isfinite(table).all():
-        row, *place = (int(i) for i in np.argwhere(~np.isfinite(table))[0])
-        where = place[0] if len(place) == 1 else tuple(place)
-        raise ValueError(
-            f"Expected finite numbers in X, got NaN or infinity in row {row}, feature {where}. "
-            "Fill missing values in, or drop the row."
-        )
-    return table
-
-
 def _labels(values: ArrayLike, *, n_rows: int, n_classes: int) -> NDArray[np.int64]:
     labels = np.asarray(values)
     if labels.shape != (n_rows,):
         raise ValueError(f"Expected y with one class id for each of {n_rows} rows, got shape {labels.shape}.")
-    if labels.dtype.kind not in "iu":
-        raise TypeError(f"Expected class ids (whole numbers) in y, got dtype {labels.dtype}.")
-    outside = (labels < 0) | (labels >= n_classes)
-    if outside.any():
-        raise ValueError(
-            f"Expected classes 0..{n_classes - 1} in y (n_classes={n_classes}), "
-            f"got another in row {int(np.argmax(outside))}. Declare every class."
-        )
-    return labels.astype(np.int64)
+    return class_ids(labels, n_classes=n_classes)
