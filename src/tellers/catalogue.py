@@ -58,7 +58,7 @@ def make_model(
     >>> make_model("forrest")
     Traceback (most recent call last):
         ...
-    ValueError: Expected a model: boosting, cnn, ..., tree (or scaled_...), or package.module:Name, got 'forrest'.
+    ValueError: Expected a model: boosting, ..., or package.module:Name, got 'forrest'.
     """
     given = dict(parameters or {})
     try:

@@ -165,7 +165,7 @@ def guaranteed_epsilon(ledger: Ledger, accountant: Accountant, *, most: RdpCurve
 
     Guarantee: all releases on the ledger together are (epsilon, budget.delta)-differentially private.
     Assumes:   `most`, where it is given, was fixed before the first release and covers all of the ledger.
-    Reference: Feldman and Zrnic 2021: a filter's statement is its budget; Whitehouse et al. 2023 on odometers.
+    Reference: Feldman and Zrnic 2021: what a filter states is its budget; see "Composition, filters".
 
     >>> from tellers import Accountant, Budget, GNMax, MemoryLedger, Unit, describe, noise
     >>> accountant, price = Accountant(Budget(epsilon=1.0, delta=1e-5)), GNMax(sigma=40.0).price(Unit())

@@ -137,7 +137,9 @@ def sigma_for_labels(
     return at(high)
 
 
-def expected_labels(mechanism: Mechanism, votes: Votes, truth: ArrayLike | None = None) -> tuple[float, float]:
+def expected_labels(
+    mechanism: Mechanism, votes: Votes, truth: ArrayLike | None = None
+) -> tuple[float, float]:
     """Return the expected share of answered queries and, of those, of right labels; 0 without a truth.
 
     The average is over the noise alone, so it says something about the votes: plan with made-up ones.

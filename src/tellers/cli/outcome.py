@@ -37,7 +37,14 @@ def steps_shown(*, wanted: bool) -> "Iterator[Show | None]":
 
         yield say
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        SpinnerColumn,
+        TextColumn,
+        TimeElapsedColumn,
+    )
 
     columns = (
         SpinnerColumn(finished_text="✓"),
@@ -52,7 +59,9 @@ def steps_shown(*, wanted: bool) -> "Iterator[Show | None]":
         def advance(step: str, done: int, total: int) -> None:
             for other, task in tasks.items():
                 if other != step and not bars.tasks[task].finished:
-                    bars.update(task, total=bars.tasks[task].total or 1, completed=bars.tasks[task].total or 1)
+                    bars.update(
+                        task, total=bars.tasks[task].total or 1, completed=bars.tasks[task].total or 1
+                    )
             if step not in tasks:
                 tasks[step] = bars.add_task(_WORDS[step], total=total or None)
             bars.update(tasks[step], total=total or None, completed=done)
@@ -70,7 +79,9 @@ def tell(result: dict[str, Any], folder: Path, *, public_data: bool = False) -> 
     console.print()
     console.print(_accuracies(result, folder))
     table = show.table("", "")
-    table.add_row("labels released", f"{student['n_labels']:,} of {asked['n_asked']:,} queries{_silence(asked)}")
+    table.add_row(
+        "labels released", f"{student['n_labels']:,} of {asked['n_asked']:,} queries{_silence(asked)}"
+    )
     if student["labels_right"] is not None:
         table.add_row("of them right", f"{student['labels_right']:.1%}")
     guarantee = f"epsilon {show.figure(spent['epsilon'])} at delta {spent['delta']:g}"
@@ -89,7 +100,9 @@ def tell(result: dict[str, Any], folder: Path, *, public_data: bool = False) -> 
                 f"{folder / 'private'}."
             )
         )
-    console.print(f"Open {folder / 'report.html'} in a browser. The student and its card: {folder / 'student'}")
+    console.print(
+        f"Open {folder / 'report.html'} in a browser. The student and its card: {folder / 'student'}"
+    )
 
 
 def _accuracies(result: dict[str, Any], folder: Path) -> Any:

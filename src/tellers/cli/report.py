@@ -15,14 +15,17 @@ def command(
     ],
     private: Annotated[
         bool,
-        typer.Option("--private", help="With private numbers, for the operator's eyes; in a file of its own."),
+        typer.Option(
+            "--private", help="With private numbers, for the operator's eyes; in a file of its own."
+        ),
     ] = False,
     as_json: options.Json = False,
 ) -> None:
     """Render the report of a run again, from the numbers in its folder.
 
-    The report is one HTML file that needs nothing else: no network, no JavaScript. Private numbers are left out unless
-    --private asks for them; they were kept only if the settings of the run said so ([report] private = true).
+    The report is one HTML file that needs nothing else: no network, no JavaScript. Private numbers are left
+    out unless --private asks for them; they were kept only if the settings of the run said so ([report]
+    private = true).
 
     Example: tellers report study
     """

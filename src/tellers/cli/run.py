@@ -11,11 +11,16 @@ from . import options
 
 def command(
     config: Annotated[
-        Path, typer.Argument(metavar="CONFIG", help="Settings in TOML; `tellers init` writes one.", show_default=False)
+        Path,
+        typer.Argument(
+            metavar="CONFIG", help="Settings in TOML; `tellers init` writes one.", show_default=False
+        ),
     ],
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="DIR", help="Folder of the run. Without it: named after CONFIG, beside it."),
+        typer.Option(
+            "--out", metavar="DIR", help="Folder of the run. Without it: named after CONFIG, beside it."
+        ),
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with a run that was cut short; begin it if there is none.")
@@ -24,9 +29,9 @@ def command(
 ) -> None:
     """Train teachers, let them vote, release labels within a budget, and teach a student.
 
-    Everything comes from one file of settings and goes into one folder: the ledger, the released labels, the student
-    with its model card, a report to read in a browser, and, in a folder of its own, what is private. A run that was
-    cut short goes on with --resume: nothing is trained, charged or drawn a second time.
+    Everything comes from one file of settings and goes into one folder: the ledger, the released labels, the
+    student with its model card, a report to read in a browser, and, in a folder of its own, what is private.
+    A run that was cut short goes on with --resume: nothing is trained, charged or drawn a second time.
 
     Example: tellers init tellers.toml && tellers run tellers.toml --out study
     """

@@ -18,13 +18,13 @@ _TEST_PART = ("adult", "fashion_mnist", "mnist", "svhn")
 class Tables:
     """What a run learns from, asks about, and tests on.
 
-    `public_y` are the pool's own labels where they are known: they are used to say how many released labels
+    `pool_y` are the pool's own labels where they are known: they are used to say how many released labels
     are right, and for nothing else. `test` may be missing, then nothing is said of the student's accuracy.
     """
 
     private: Dataset
-    public_X: NDArray[Any]
-    public_y: NDArray[np.int64] | None = None
+    pool: NDArray[Any]
+    pool_y: NDArray[np.int64] | None = None
     test: Dataset | None = None
     notes: tuple[str, ...] = ()
 
@@ -32,11 +32,11 @@ class Tables:
 def read_tables(config: DataConfig, *, seed: int, by_person: bool = False) -> Tables:
     """Read or make the tables that a config names.
 
-    Rows that are set aside for the pool and the test are drawn by the seed; where persons are protected, whole
-    persons are set aside, and none of them stays behind among the private rows.
+    Rows that are set aside for the pool and the test are drawn by the seed; where persons are protected,
+    whole persons are set aside, and none of them stays behind among the private rows.
 
     >>> tables = read_tables(DataConfig(name="digits", n_public=300, n_test=297), seed=7)
-    >>> len(tables.private), len(tables.public_X), len(tables.test)
+    >>> len(tables.private), len(tables.pool), len(tables.test)
     (1200, 300, 297)
     """
     if config.name == "files":
@@ -55,10 +55,10 @@ def read_tables(config: DataConfig, *, seed: int, by_person: bool = False) -> Ta
     n_test = config.n_test or len(published) - config.n_public
     _require_rows(config.n_public + n_test, len(published), f"the test part of {config.name}", keep=0)
     order = np.random.default_rng(seed).permutation(len(published))
-    pool = published.take(order[: config.n_public])
+    public = published.take(order[: config.n_public])
     test = published.take(order[config.n_public : config.n_public + n_test])
     note = f"The pool and the test rows are from the published test part of {config.name}."
-    return Tables(whole, pool.X, pool.y, test, (*whole.notes, note))
+    return Tables(whole, public.X, public.y, test, (*whole.notes, note))
 
 
 def _files(config: DataConfig, *, seed: int, by_person: bool) -> Tables:
@@ -75,7 +75,7 @@ def _files(config: DataConfig, *, seed: int, by_person: bool) -> Tables:
     if separate and undeclared:
         raise ValueError(
             f"{_required(config.private_path).name}: {undeclared[0]} With tables in several files the codes "
-            "must agree: [data.options] categories = {column = [\"a\", \"b\"]} declares them."
+            'must agree: [data.options] categories = {column = ["a", "b"]} declares them.'
         )
     if not separate:
         return _set_aside(private, config, seed=seed, by_person=by_person)
@@ -89,7 +89,7 @@ def _files(config: DataConfig, *, seed: int, by_person: bool) -> Tables:
         _require_features(test.n_features, private, config.test_path)
     if config.public_path is None:
         kept = _set_aside(private, config, seed=seed, by_person=by_person)
-        return Tables(kept.private, kept.public_X, kept.public_y, test or kept.test, kept.notes)
+        return Tables(kept.private, kept.pool, kept.pool_y, test or kept.test, kept.notes)
     pool = read_features(
         config.public_path, private.feature_names if _named(private) else None,
         categories=categories, leave_out=(config.target, config.person, config.site),
@@ -124,12 +124,14 @@ def _set_aside(
         first, second = n_public, n_public + n_test
         note = f"{second} rows were set aside as public: nothing protects them."
     if second >= len(data):
-        raise ValueError(f"Expected private rows to be left in {data.name!r}, all were set aside. Set fewer aside.")
-    pool, test = order[:first], order[first:second]
+        raise ValueError(
+            f"Expected private rows to be left in {data.name!r}, all were set aside. Set fewer aside."
+        )
+    asked, test = order[:first], order[first:second]
     return Tables(
         private=data.take(np.sort(order[second:])),
-        public_X=data.X[pool],
-        public_y=data.y[pool],
+        pool=data.X[asked],
+        pool_y=data.y[asked],
         test=data.take(test) if test.size else None,
         notes=(*data.notes, note),
     )
@@ -165,5 +167,7 @@ def _require_features(n_features: int, private: Dataset, path: Path) -> None:
 
 def _required(path: Path | None) -> Path:
     if path is None:
-        raise ValueError('Expected [data] private, the file with the private rows, for name = "files", got none.')
+        raise ValueError(
+            'Expected [data] private, the file with the private rows, for name = "files", got none.'
+        )
     return path

@@ -102,7 +102,7 @@ class RunFolder:
             os.close(handle)
 
 
-def write_public(path: Path, content: str) -> None:
+def write_public(path: Path, content: str | bytes) -> None:
     """Write a file that others may read, whole or not at all.
 
     >>> import tempfile
@@ -111,7 +111,7 @@ def write_public(path: Path, content: str) -> None:
     >>> path.read_text()
     'all of it'
     """
-    write_whole(path, content.encode())
+    write_whole(path, content.encode() if isinstance(content, str) else content)
     mask = os.umask(0)
     os.umask(mask)
     path.chmod(0o644 & ~mask)

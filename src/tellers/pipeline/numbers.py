@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 _SHOWN = ("numpy", "scipy", "scikit-learn", "torch")
 _PRIVATE_STOP = (
-    "The run stopped at a private, data-dependent cost: how many queries were asked depends on the votes, and no "
-    "epsilon covers that."
+    "The run stopped at a private, data-dependent cost: how many queries were asked depends on the votes, "
+    "and no epsilon covers that."
 )
 _FIXED = "Fixed before the first release, it holds whatever the teachers voted and whatever came out."
 
@@ -51,7 +51,7 @@ def public_numbers(
         "data": {
             "name": data.name,
             "n_private": len(data),
-            "n_public": len(tables.public_X),
+            "n_public": len(tables.pool),
             "n_test": 0 if tables.test is None else len(tables.test),
             "n_features": data.n_features,
             "class_names": list(data.class_names),
@@ -81,7 +81,7 @@ def public_numbers(
             "kind": config.student.kind,
             "model": config.student.model,
             "n_labels": int((labels.labels != SILENT).sum()),
-            "labels_right": share_right(labels, tables.public_y),
+            "labels_right": share_right(labels, tables.pool_y),
             **_tested(student, tables),
         },
         "seed": config.seed,
@@ -104,8 +104,8 @@ def private_numbers(
         "gaps": asked.gap.tolist(),
         "exact_cost": _exact_cost(config, asked),
     }
-    if tables.public_y is not None:
-        numbers["accuracy_against_noise"] = _against_noise(votes, tables.public_y)
+    if tables.pool_y is not None:
+        numbers["accuracy_against_noise"] = _against_noise(votes, tables.pool_y)
     if test_votes is not None and tables.test is not None and test_votes.ballots is not None:
         truth = tables.test.y
         numbers["teacher_accuracies"] = (test_votes.ballots == truth).mean(axis=1).tolist()
@@ -153,8 +153,10 @@ def _tested(student: Any, tables: Tables) -> dict[str, Any]:
 
 
 def _stopped_privately(config: RunConfig, labels: Labels) -> bool:
-    return config.budget.stop == "private" and labels.stopped_by == "the number of queries" and (
-        not config.queries.n_queries or len(labels) + labels.n_lost < config.queries.n_queries
+    return (
+        config.budget.stop == "private"
+        and labels.stopped_by == "the number of queries"
+        and (not config.queries.n_queries or len(labels) + labels.n_lost < config.queries.n_queries)
     )
 
 
@@ -183,8 +185,8 @@ def _warnings(config: RunConfig, labels: Labels, tables: Tables) -> list[str]:
     n_private = len(tables.private)
     if config.budget.delta * n_private > 0.1:
         said.append(
-            f"delta = {config.budget.delta:g} is not well below 1 / {n_private}, the number of private records: "
-            "a mechanism that publishes one record at random could pass with it. Take a smaller one."
+            f"delta = {config.budget.delta:g} is not well below 1 / {n_private}, the number of private "
+            "records: a mechanism that publishes one record at random could pass with it. Take a smaller one."
         )
     return said
 

@@ -23,14 +23,13 @@ from .. import noise
 from ..budget import Accountant, Budget
 from ..card import ModelCard, export_student
 from ..catalogue import make_model
-from ..config import RunConfig, config_as_dict, read_config, write_config
+from ..config import RunConfig, config_as_dict, read_config, with_absolute_paths, write_config
 from ..door import Room
 from ..errors import BudgetExhausted
 from ..exact import exact_epsilons
 from ..labelling import Labels, guaranteed_epsilon, label_pool, pool_order
 from ..ledger import SqliteLedger
 from ..rdp import RdpCurve
-from ..report import write_report
 from ..students import fit_distilled, fit_supervised
 from ..teachers import train_ensemble
 from ..teachers.partition import Partition, partition
@@ -39,7 +38,7 @@ from ..teachers.store import read_votes, save_votes, write_whole
 from ..votes import Unit, Votes
 from .data import Tables, read_tables
 from .folder import RunFolder, write_json, write_public
-from .numbers import public_numbers, private_numbers, share_right
+from .numbers import private_numbers, public_numbers
 
 Show = Callable[[str, int, int], object]
 
@@ -51,8 +50,8 @@ def run(
 ) -> dict[str, Any]:
     """Do everything that a config says, in a folder, and return the public numbers of `result.json`.
 
-    With `resume` a run that was cut short goes on: it must be the same config on the same data. A run that was
-    finished is read and nothing is done twice. `show(step, done, total)` is called as the steps go on.
+    With `resume` a run that was cut short goes on: it must be the same config on the same data. Of a run that
+    was finished nothing is done twice. `show(step, done, total)` is called as the steps go on.
 
     Guarantee: all releases together keep to the budget of the ledger, whenever and however often the run was
                killed; partitions and teachers are the same as without interruption.
@@ -87,13 +86,13 @@ def run(
             started=state.started,
         )  # fmt: skip
         if config.report.private:
-            numbers = private_numbers(config, tables, votes=votes, labels=labels, test_votes=_test_votes(place, tables))
+            numbers = private_numbers(
+                config, tables, votes=votes, labels=labels, test_votes=_test_votes(place, tables)
+            )
             write_json(place.summary, numbers, public=False)
         export_student(student, place.student, card=ModelCard.from_result(result), overwrite=True)
         write_json(place.result, result, public=True)
-        write_report(place.path)
-        if config.report.private:
-            write_report(place.path, private=True)
+        # REPORT
     return result
 
 
@@ -124,16 +123,18 @@ def _begin(folder: RunFolder, config: RunConfig, *, resume: bool) -> None:
         others = sorted(entry.name for entry in folder.path.iterdir() if entry.name != "private")
         if others and not resume:
             raise ValueError(
-                f"Expected a new or empty folder at {folder.path}, got one that holds {others[0]}. Take another one."
+                f"Expected a new or empty folder at {folder.path}, got one that holds {others[0]}. "
+                "Take another one (--out)."
             )
-        write_public(folder.config, write_config(config))
+        write_public(folder.config, write_config(with_absolute_paths(config)))
         return
     if not resume:
         raise ValueError(
             f"Expected a new or empty folder at {folder.path}, got one that holds a run. "
             "Go on with it (--resume), or take another one (--out)."
         )
-    there, here = (_flat(config_as_dict(c)) for c in (read_config(folder.config), config))
+    given = with_absolute_paths(config)
+    there, here = (_flat(config_as_dict(settings)) for settings in (read_config(folder.config), given))
     changed = sorted(key for key in {*there, *here} if there.get(key) != here.get(key))
     # What the report shows may be changed afterwards; everything else makes another run.
     changed = [key for key in changed if not key.startswith("report.")]
@@ -147,7 +148,11 @@ def _begin(folder: RunFolder, config: RunConfig, *, resume: bool) -> None:
 def _flat(settings: dict[str, Any]) -> dict[str, Any]:
     flat = {}
     for name, value in settings.items():
-        inner = {f"{name}.{key}": entry for key, entry in value.items()} if isinstance(value, dict) else {name: value}
+        inner = (
+            {f"{name}.{key}": entry for key, entry in value.items()}
+            if isinstance(value, dict)
+            else {name: value}
+        )
         flat.update(inner)
     return flat
 
@@ -156,7 +161,9 @@ def _parts(config: RunConfig, tables: Tables) -> Partition:
     chosen, data = config.partition, tables.private
     if chosen.by == "site":
         if data.sites is None:
-            raise ValueError(f"Expected a column of sites in {data.name!r} for [partition] by = \"site\", got none.")
+            raise ValueError(
+                f'Expected a column of sites in {data.name!r} for [partition] by = "site", got none.'
+            )
         return partition(len(data), sites=data.sites, persons=data.persons)
     if chosen.by == "person":
         if data.persons is None:
@@ -175,7 +182,7 @@ def _require_same(folder: RunFolder, tables: Tables, parts: Partition) -> None:
     """Write down what the run is made of, or refuse to go on with other rows."""
     made_of = {
         "private": _digest(tables.private.X, tables.private.y),
-        "public": _digest(tables.public_X),
+        "public": _digest(tables.pool),
         "partition": _digest(*parts),
     }
     if folder.identity.exists():
@@ -183,8 +190,9 @@ def _require_same(folder: RunFolder, tables: Tables, parts: Partition) -> None:
         changed = [name for name in made_of if there.get(name) != made_of[name]]
         if changed:
             raise ValueError(
-                f"Expected the data that the run in {folder.path} was begun with, got other {' and '.join(changed)} "
-                "rows. Teachers and releases belong to the data they were made of: take another folder (--out)."
+                f"Expected the data that the run in {folder.path} was begun with, got another "
+                f"{' and another '.join(changed)} table. Teachers and releases belong to the data they were "
+                "made of: take another folder (--out)."
             )
         return
     flat = io.BytesIO()
@@ -202,7 +210,7 @@ def _votes(state: _State, tables: Tables, parts: Partition) -> Votes:
         with state.step("teachers"):
             ensemble = _train(state, tables, parts)
         with state.step("votes"):
-            save_votes(folder.votes, ensemble.vote(tables.public_X))
+            save_votes(folder.votes, ensemble.vote(tables.pool))
             if on_test is not None:
                 save_votes(folder.test_votes, ensemble.vote(on_test))
     return read_votes(folder.votes, n_classes=n_classes).votes
@@ -240,13 +248,13 @@ def _labels(state: _State, tables: Tables, votes: Votes) -> tuple[Labels, Spendi
     config, folder = state.config, state.folder
     mechanism, asking = config.mechanism.build(), config.queries
     accountant = Accountant(Budget(config.budget.epsilon, config.budget.delta))
-    n_pool = len(tables.public_X)
+    n_pool = len(tables.pool)
     most = min(asking.n_queries or n_pool, n_pool)
     if config.budget.stop == "private":
         most = min(most, _privately_affordable(config, votes))
     # What is asked, and by which settings; not the data, which a key must not betray.
     made_of = json.dumps(config_as_dict(config), sort_keys=True, default=str)
-    key = hashlib.sha256((made_of + _digest(tables.public_X)).encode()).hexdigest()[:16]
+    key = hashlib.sha256((made_of + _digest(tables.pool)).encode()).hexdigest()[:16]
     student = make_model(
         config.student.model, config.student.parameters, n_classes=tables.private.n_classes,
         image_shape=tables.private.image_shape,
@@ -254,7 +262,7 @@ def _labels(state: _State, tables: Tables, votes: Votes) -> tuple[Labels, Spendi
     takes_part = asking.order == "active" or config.mechanism.name == "interactive"
     with state.step("labels"), SqliteLedger(folder.path / config.budget.ledger, accountant) as ledger:
         labels = label_pool(
-            Room(VotedPool(votes), mechanism, ledger, noise.secure()), tables.public_X,
+            Room(VotedPool(votes), mechanism, ledger, noise.secure()), tables.pool,
             seed=config.seed, order=asking.order, n_queries=most, n_labels=asking.n_labels or None,
             batch=asking.batch, student=student if takes_part else None,
             first=(asking.warm_up or asking.first or None) if takes_part else None,
@@ -273,7 +281,7 @@ def _labels(state: _State, tables: Tables, votes: Votes) -> tuple[Labels, Spendi
     content = io.BytesIO()
     values = {} if labels.values is None else {"values": labels.values}
     np.savez(content, rows=labels.rows, labels=labels.labels, by_teachers=labels.by_teachers, **values)
-    write_whole(folder.labels, content.getvalue())
+    write_public(folder.labels, content.getvalue())
     return labels, spending
 
 
@@ -288,8 +296,8 @@ def _privately_affordable(config: RunConfig, votes: Votes) -> int:
     """Return how many queries fit into the private budget: a number that depends on the votes."""
     if config.queries.order == "active" or config.mechanism.name in ("interactive", "histogram"):
         raise ValueError(
-            'Expected an order fixed beforehand and lnmax, gnmax or confident for [budget] stop = "private", got '
-            f"order = {config.queries.order!r} and {config.mechanism.name}. Stop on the public budget."
+            'Expected an order fixed beforehand and lnmax, gnmax or confident for [budget] stop = "private", '
+            f"got order = {config.queries.order!r} and {config.mechanism.name}. Stop on the public budget."
         )
     order = pool_order(len(votes), config.queries.order, seed=config.seed)
     epsilons = exact_epsilons(config.mechanism.build(), votes[order], delta=config.budget.delta).reveal()
@@ -308,7 +316,7 @@ def _teach(config: RunConfig, tables: Tables, labels: Labels) -> Any:
         chosen.model, chosen.parameters, n_classes=tables.private.n_classes,
         image_shape=tables.private.image_shape,
     )  # fmt: skip
-    X = tables.public_X[labels.rows]
+    X = tables.pool[labels.rows]
     if chosen.kind == "distilled" and labels.values is not None:
         return fit_distilled(
             model, X, labels.values, temperature=chosen.temperature, floor=chosen.floor, seed=config.seed
