@@ -5,6 +5,7 @@ from importlib import import_module
 from typing import Any
 
 _SCALED = "scaled_"
+_NETWORKS = ("cnn", "torch_mlp")
 
 
 def _sklearn(module: str, name: str, **usual: Any) -> Callable[..., Any]:
@@ -38,6 +39,15 @@ MODELS: dict[str, Callable[..., Any]] = {
 }
 
 
+def model_names() -> list[str]:
+    """Return every name that `make_model` knows.
+
+    >>> "forest" in model_names(), "scaled_svm" in model_names(), "scaled_cnn" in model_names()
+    (True, True, False)
+    """
+    return [*MODELS, *(_SCALED + name for name in MODELS if name not in _NETWORKS)]
+
+
 def make_model(
     name: str,
     parameters: Mapping[str, Any] | None = None,
@@ -65,9 +75,9 @@ def make_model(
         if ":" in name:
             module, _, attribute = name.partition(":")
             return getattr(import_module(module), attribute)(**given)
-        if name in ("cnn", "torch_mlp"):
+        if name in _NETWORKS:
             return MODELS[name](n_classes=n_classes, image_shape=image_shape, **given)
-        if name.removeprefix(_SCALED) in MODELS:
+        if name in model_names():
             model = MODELS[name.removeprefix(_SCALED)](**given)
             return _scaled(model) if name.startswith(_SCALED) else model
     except (ImportError, AttributeError) as error:

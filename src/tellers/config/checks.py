@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import Field
 from typing import Any, get_type_hints
 
+from ..catalogue import MODELS, model_names
 from ..errors import ConfigError
 from .fields import options_of
 from .lines import Key
@@ -15,7 +16,7 @@ from .problems import Problem, complain
 from .sections import SECTIONS
 from .values import toml_value
 
-_MODEL = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*|[a-z][a-z0-9_]*")
+_PLACE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 _TYPES = {
     bool: "true or false",
     int: "a whole number",
@@ -115,9 +116,10 @@ def _checked(value: Any, kind: Any, option: "Field[Any]") -> Any:
         raise ConfigError(f"Expected one of {wanted}, got {toml_value(value)}.{_meant(value, choices)}")
     if limits.get("non_empty") and not value.strip():
         raise ConfigError('Expected some text, got "".')
-    if limits.get("model") and not _MODEL.fullmatch(value):
+    if limits.get("model") and not _PLACE.fullmatch(value) and value not in model_names():
         raise ConfigError(
-            f'Expected a name such as "logistic", or "package.module:Name", got {toml_value(value)}.'
+            f"Expected one of {', '.join(MODELS)} (those of scikit-learn also as scaled_...) or "
+            f"package.module:Name, got {toml_value(value)}.{_meant(value, model_names())}"
         )
     bounds = [(word, limits[name]) for name, word in _BOUNDS.items() if name in limits]
     if base in (int, float) and not all(_WITHIN[word](value, bound) for word, bound in bounds):

@@ -64,19 +64,32 @@ def _files(name: str) -> RunConfig:
     )  # fmt: skip
 
 
+def _digits(name: str) -> RunConfig:
+    # Twenty rows each: little shrinkage makes such teachers agree more.
+    return RunConfig(
+        data=DataConfig(name=name), teachers=TeachersConfig(model="logistic", parameters={"C": 10.0})
+    )
+
+
+def _breast_cancer(name: str) -> RunConfig:
+    return RunConfig(
+        data=DataConfig(name=name),
+        partition=PartitionConfig(n_teachers=30),
+        teachers=TeachersConfig(model="forest", parameters={"n_estimators": 20}),
+        mechanism=MechanismConfig(name="confident", sigma=8.0, threshold=20.0, sigma_threshold=20.0),
+        student=StudentConfig(model="forest"),
+    )
+
+
 def _synthetic(name: str) -> RunConfig:
     return RunConfig(data=DataConfig(name=name, options={"n_rows": 5000, "difficulty": 0.5}))
 
 
-def _plain(name: str) -> RunConfig:
-    return RunConfig(data=DataConfig(name=name))
-
-
 _MADE = {
     "adult": _forests,
-    "breast_cancer": _plain,
+    "breast_cancer": _breast_cancer,
     "diabetes130": _forests,
-    "digits": _plain,
+    "digits": _digits,
     "synthetic": _synthetic,
     FILES: _files,
 }

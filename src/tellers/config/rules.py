@@ -12,7 +12,6 @@ from .fields import options_of
 from .lines import Key
 from .problems import Problem, complain
 from .sections import FILES, HAS_TEST_PART, MECHANISM_PARAMETERS, SECTIONS, RunConfig
-from .values import toml_value
 
 # What the pipeline itself hands to a loader.
 _NOT_OPTIONS = ("data_dir", "part", "path", "target", "person", "site", "classes")
@@ -62,6 +61,7 @@ def rules(run: RunConfig | SimpleNamespace) -> Iterator[Problem]:
             'It is the epsilon at which stop = "private" stops.',
             (("budget", "stop"),),
         )
+    yield from _private_stop_rules(run)
     if student.kind == "distilled" and run.mechanism.name != "histogram":
         yield Problem(
             ("student", "kind"),
@@ -99,13 +99,18 @@ def _data_rules(run: Any) -> Iterator[Problem]:
                 yield _only("data", name, 'name = "files"', name_key)
     for name, count in (("public", "n_public"), ("test", "n_test")):
         path, n_rows = getattr(data, name), getattr(data, count)
-        if is_files and bool(path) == (n_rows > 0):
-            got = f"both, {toml_value(path)} and {n_rows}" if path else "neither"
+        if is_files and path and n_rows:
+            yield Problem(
+                ("data", count),
+                f"Expected 0 where {name} names a file, got {n_rows}. Keep one of the two.",
+                (("data", name), name_key),
+            )
+        elif is_files and name == "public" and not path and not n_rows:
             yield Problem(
                 ("data", name),
-                f"Expected either {name}, a file, or {count}, rows of the private file that are set aside "
-                f"and not protected, got {got}. Keep one.",
-                (("data", count), name_key),
+                "Expected a file of public rows, or n_public rows of the private file that are set aside and "
+                'not protected, got neither. For example: public = "public.csv"',
+                (name_key,),
             )
         elif not is_files and n_rows == 0 and not (count == "n_test" and data.name in HAS_TEST_PART):
             yield Problem(
@@ -129,16 +134,6 @@ def _loader_rules(data: Any) -> Iterator[Problem]:
                 unknown(f'option of "{data.name}"', name, own),
                 (("data", "name"),),
             )
-    # The seed of the run is the loader's too unless it has one of its own.
-    needed = [name for name, p in own.items() if p.default is p.empty and name != "seed"]
-    missing = [name for name in needed if name not in data.options]
-    if missing:
-        example = "" if data.name != "synthetic" else " For example: {n_rows = 4000, difficulty = 0.5}"
-        yield Problem(
-            ("data", "options"),
-            f'Expected {" and ".join(missing)} for the data set "{data.name}", got none.{example}',
-            (("data", "name"),),
-        )
 
 
 def _partition_rules(run: Any) -> Iterator[Problem]:
@@ -237,6 +232,20 @@ def _queries_rules(run: Any) -> Iterator[Problem]:
             f"rounds, got {queries.per_round}. Drop it.",
             (("queries", "order"), mechanism),
         )
+
+
+def _private_stop_rules(run: Any) -> Iterator[Problem]:
+    """A data-dependent cost is followed along a path that was fixed beforehand, query by query."""
+    for key, value, refused in (
+        (("queries", "order"), run.queries.order, ("active",)),
+        (("mechanism", "name"), run.mechanism.name, ("interactive", "histogram")),
+    ):
+        if run.budget.stop == "private" and value in refused:
+            yield Problem(
+                ("budget", "stop"),
+                f'Expected "public" with {key[1]} = "{value}" in [{key[0]}], got "private".',
+                (key,),
+            )
 
 
 def _only(section: str, name: str, condition: str, related: Key) -> Problem:

@@ -62,7 +62,10 @@ class DataConfig(_Section):
         "files: the private rows, with the target; CSV, Parquet or npz. Paths are relative to this file.",
     )
     public: str = option("", "files: the public rows to be labelled; a target is not needed.")
-    test: str = option("", "files: the public rows the student is tested on, with the target.")
+    test: str = option(
+        "",
+        "files: public rows to test the student on, with the target; without them no accuracy is measured.",
+    )
     target: str = option("", "files: the column that says the class.")
     person: str = option("", 'files: the column that says whose row it is; "" = there is none.')
     site: str = option("", 'files: the column that says where a row was collected; "" = there is none.')
@@ -83,7 +86,7 @@ class DataConfig(_Section):
     n_test: int = option(
         _AS_USUAL,
         "Rows set aside to test the student on; nothing protects them either. 0 = the rest of the published "
-        "test part, or where test names a file.",
+        "test part; with files, none.",
         least=0,
         shown=f"what suits the data set, {SET_ASIDE['digits'][1]} for digits",
     )
@@ -196,10 +199,10 @@ class MechanismConfig(_Section):
     threshold: float | None = option(
         None,
         "confident, interactive: votes the top count must reach (interactive: beyond the student's share).",
-        example=30.0,
+        example=25.0,
     )
     sigma_threshold: float | None = option(
-        None, "confident, interactive: standard deviation of the noise of that check.", above=0, example=15.0
+        None, "confident, interactive: standard deviation of the noise of that check.", above=0, example=30.0
     )
     student_confidence: float | None = option(
         None, "interactive: a student surer than this keeps its own label.", least=0, most=1, example=0.9
@@ -311,7 +314,7 @@ class ReportConfig(_Section):
 
 
 def _default_mechanism() -> MechanismConfig:
-    return MechanismConfig(name="confident", sigma=10.0, threshold=30.0, sigma_threshold=15.0)
+    return MechanismConfig(name="confident", sigma=8.0, threshold=25.0, sigma_threshold=30.0)
 
 
 @dataclass(frozen=True, kw_only=True)
