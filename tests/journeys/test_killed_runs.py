@@ -118,7 +118,7 @@ def test_twenty_kills_change_nothing_but_the_time_it_takes(tmp_path):
 
     folder, moments = tmp_path / "killed", random.Random(7)
     before, where = {}, []
-    # Moments all over the run: among its 40 teachers, its votes, its 150 questions. Each kill comes up to 20 ms
+    # Moments all over the run: among its 40 teachers, its votes, its 150 questions. A kill comes up to 20 ms
     # after the run got that far, so it falls before, between or behind any two steps of a question.
     for target in sorted(moments.sample(range(1, 40 + N_ASKED), N_KILLS)):
         process = start(config, folder)
