@@ -45,7 +45,15 @@ def test_a_run_leaves_everything_and_says_what_is_true(tmp_path):
     assert list(dict.fromkeys(steps)) == ["data", "teachers", "votes", "labels", "student"]
     assert json.loads((folder / "result.json").read_text()) == result
     there = {path.name for path in folder.iterdir()}
-    assert there >= {"config.toml", "labels.npz", "ledger.db", "private", "report.html", "result.json", "student"}
+    assert there >= {
+        "config.toml",
+        "labels.npz",
+        "ledger.db",
+        "private",
+        "report.html",
+        "result.json",
+        "student",
+    }
     assert os.stat(folder / "private").st_mode & 0o777 == 0o700
     with np.load(folder / "labels.npz") as kept, a_ledger(folder) as ledger:
         answered = sum(int(entry.release.answered.sum()) for entry in ledger.entries())
@@ -91,10 +99,10 @@ def test_nothing_private_is_in_what_is_published(tmp_path):
 
 def test_other_settings_or_other_rows_do_not_go_on_with_a_run(tmp_path):
     run(SMALL, tmp_path / "study")
-    with pytest.raises(ValueError, match="holds a run.*--resume"):
+    with pytest.raises(ValueError, match=r"holds a run.*--resume"):
         run(SMALL, tmp_path / "study")
     other = replace(SMALL, mechanism=replace(SMALL.mechanism, sigma=6.0))
-    with pytest.raises(ValueError, match="begun with, got others for mechanism.sigma"):
+    with pytest.raises(ValueError, match=r"begun with, got others for mechanism.sigma"):
         run(other, tmp_path / "study", resume=True)
     (tmp_path / "study" / "private" / "made_of.json").write_text('{"private": "other"}')
     with pytest.raises(ValueError, match="begun with, got another private"):

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from typer import Typer
 
 # One module each, with a function `command`. The order is that of the help.
-VERBS = ("init", "account", "publish", "plan")
+VERBS = ("demo", "init", "run", "report", "plan", "account", "publish")
 
-_HELP = """What votes cost: price them, publish the price, plan ahead.
+_HELP = """Learn from data that must not leave the room, and know what it cost.
 
 Teachers vote in secret, only a noisy outcome leaves the room, and what it cost is written down first.
 Every verb speaks --json and explains itself with --help.

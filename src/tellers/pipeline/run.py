@@ -30,6 +30,7 @@ from ..exact import exact_epsilons
 from ..labelling import Labels, guaranteed_epsilon, label_pool, pool_order
 from ..ledger import SqliteLedger
 from ..rdp import RdpCurve
+from ..report import write_report
 from ..students import fit_distilled, fit_supervised
 from ..teachers import train_ensemble
 from ..teachers.partition import Partition, partition
@@ -92,7 +93,9 @@ def run(
             write_json(place.summary, numbers, public=False)
         export_student(student, place.student, card=ModelCard.from_result(result), overwrite=True)
         write_json(place.result, result, public=True)
-        # REPORT
+        write_report(place.path)
+        if config.report.private:
+            write_report(place.path, private=True)
     return result
 
 
