@@ -44,5 +44,7 @@ if __name__ == "__main__":
     before, _, rest = text.partition("<!-- options -->\n")
     after = rest.partition("<!-- end of options -->\n")[2]
     tables = "\n".join(table(title) for title in KINDS)
-    PAGE.write_text(f"{before}<!-- options -->\n\n{tables}\n<!-- end of options -->\n{after}", encoding="utf-8")
+    PAGE.write_text(
+        f"{before}<!-- options -->\n\n{tables}\n<!-- end of options -->\n{after}", encoding="utf-8"
+    )
     sys.exit(0)

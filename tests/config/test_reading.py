@@ -209,7 +209,7 @@ def test_files_that_cannot_be_read(tmp_path, write):
     path = write(b"seed = 7\n# caf\xe9\n")
     with pytest.raises(ConfigError, match=r"tellers\.toml:2: Expected text in UTF-8"):
         read_config(path)
-    if os.geteuid():
+    if getattr(os, "geteuid", lambda: 0)():  # the superuser reads everything
         path.chmod(0)
         with pytest.raises(ConfigError, match="Expected a readable file"):
             read_config(path)
