@@ -268,3 +268,9 @@ def test_settings_made_in_python_name_the_option():
         RunConfig(budget={"epsilon": 2.0})
     with pytest.raises(ConfigError, match=r"^partition\.n_teachers"):
         replace(default_config(), partition=replace(default_config().partition, n_teachers=0))
+
+
+def test_an_option_above_the_sections_that_belongs_nowhere():
+    [(line, key, words)] = problems("seed = 7\nzzz = 3\n")
+    assert (line, key) == (2, "zzz")
+    assert words.startswith("Expected a section (data, ")

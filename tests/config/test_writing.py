@@ -20,7 +20,7 @@ from tellers.config.fields import options_of
 from tellers.config.sections import SECTIONS, SET_ASIDE
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(data=st.data())
 def test_what_is_written_reads_back_the_same(data, any_run):
     config = data.draw(any_run)
