@@ -162,7 +162,7 @@ def thinned(points: tuple[tuple[int, float], ...]) -> list[tuple[int, float]]:
 def flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
     """Yield the settings of nested tables, one name and one text each; of absolute paths the last part only.
 
-    >>> list(flat({"seed": 7, "data": {"name": "files", "private": "/home/me/patients.csv", "options": {}}}))
+    >>> list(flat({"seed": 7, "data": {"name": "files", "private": "/data/patients.csv", "options": {}}}))
     [('seed', '7'), ('data.name', 'files'), ('data.private', '…/patients.csv'), ('data.options', 'none')]
     """
     for name, value in table.items():
