@@ -1,4 +1,4 @@
-"""The scikit-learn face: private rows go in, a student and what it cost come out."""
+"""The classifier: one fit from private rows to a public student, in scikit-learn's manner."""
 
 import hashlib
 import json
@@ -7,37 +7,33 @@ import secrets
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from importlib import import_module
-from numbers import Integral
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from joblib import effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.dummy import DummyClassifier
-from sklearn.utils import check_random_state, validation
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from . import noise
-from .budget import Accountant, Budget
-from .door import Room
-from .errors import BudgetExhausted, require_count
-from .labelling import ORDERS, Labels, Order, label_pool
-from .ledger import Ledger, MemoryLedger, SqliteLedger
-from .mechanisms import ConfidentGNMax, GNMax, Mechanism, NoisyHistogram
-from .release import SILENT
-from .students import fit_distilled, fit_supervised
-from .teachers import train_ensemble
-from .teachers.models import describe_estimator
-from .teachers.partition import Partition, partition
-from .teachers.pool import VotedPool
-from .teachers.store import write_whole
-from .votes import Unit
+from .. import noise
+from ..budget import Accountant, Budget
+from ..card import ModelCard, export_student
+from ..door import Room
+from ..errors import BudgetExhausted, require_count
+from ..labelling import ORDERS, Labels, Order, label_pool
+from ..ledger import Ledger, MemoryLedger, SqliteLedger
+from ..mechanisms import Mechanism, NoisyHistogram
+from ..release import SILENT
+from ..students import fit_distilled, fit_supervised
+from ..teachers.models import describe_estimator
+from ..teachers.partition import Partition, partition
+from ..teachers.pool import VotedPool
+from ..teachers.store import write_whole
+from ..votes import Unit
+from . import _inputs, _models
+from ._result import public_result
 
 _NO_LIMIT = 1e9  # without classes and pool there is no budget to keep, unless one was given
 _ADVICE = "epsilon_ is infinite. Declare classes=..., pass public=... and leave seeded_noise alone."
@@ -48,18 +44,18 @@ class NoGuaranteeWarning(UserWarning):
 
 
 def _student_has(method: str) -> Callable[[Any], bool]:
-    return lambda self: hasattr(getattr(self, "student_", _model(self.student)), method)
+    return lambda self: hasattr(getattr(self, "student_", _models.model_or_default(self.student)), method)
 
 
 class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Teachers on private rows, noisy votes on a public pool, a student of the labels that came out.
 
     What `fit` leaves behind is public: the student, the labels it learnt from and what they cost, never a
-    vote or a teacher. Classes are declared (`n_classes`, `classes`) and the pool is given (`public`). Without
-    either the fit goes through with a `NoGuaranteeWarning` and an infinite `epsilon_`. What is left at None
-    is chosen from public numbers: a teacher per 20 rows (or persons), 250 at most; ConfidentGNMax with sigma,
-    threshold and sigma_threshold at 0.2, 0.6 and 0.24 of the teachers; epsilon 8 at delta 1e-5; logistic
-    regression on standardised features. The documentation has a page on every parameter and attribute.
+    vote or a teacher. Classes are declared (`n_classes` or `classes`) and the pool is given (`public`). A fit
+    without them goes through, with a `NoGuaranteeWarning` and an infinite `epsilon_`. What is left at None
+    comes from public numbers: as teachers 1.5 times the root of the number of rows, or persons, and 250 at
+    most; ConfidentGNMax with sigma, threshold and sigma_threshold at 0.2, 0.6 and 0.24 of the teachers;
+    epsilon 8 at delta 1e-5; logistic regression on standardised features.
 
     Guarantee: with classes and pool declared, everything a fitted classifier holds and says is
                (`epsilon_`, `delta_`)-differentially private for one `unit_`, and epsilon_ <= budget.epsilon.
@@ -140,36 +136,38 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ) -> "PateClassifier":
         """Train teachers on private rows, ask them about `public` ones, and teach a student what they said.
 
-        `classes` declares the classes for this fit, where the parameters do not. `persons` and `sites` hold an
-        entry per private row: all rows of a person go to one teacher, or every site is one teacher.
+        `classes` declares the classes for this fit, where the parameters do not. `persons` and `sites` have
+        an entry per private row: all rows of a person go to one teacher, or every site is one teacher.
         """
         self._check_parameters()
         self._forget()
-        X, y = _validated(self, X, y)
-        declared = _declared(self.classes if classes is None else classes, self.n_classes)
+        X, y = _inputs.validated(self, X, y)
+        check_consistent_length(X, persons, sites)
+        declared = _inputs.declared_classes(self.classes if classes is None else classes, self.n_classes)
         is_open = declared is None or public is None
         seeded = self.seeded_noise or (is_open and self.random_state is not None)
         reasons = self._reasons(declared=declared is not None, pooled=public is not None, seeded=seeded)
         if reasons:
             warnings.warn(f"{' '.join(reasons)} {_ADVICE}", NoGuaranteeWarning, stacklevel=2)
-        self.classes_ = _read_off(y) if declared is None else declared
-        y = _class_ids(y, self.classes_)
+        self.classes_ = _inputs.classes_read_off(y) if declared is None else declared
+        y = _inputs.class_ids(y, self.classes_)
         name, seed = self._identity()
         split, teach, ask, learn, draw = (int(n) for n in np.random.SeedSequence(seed).generate_state(5))
 
         owners = {"persons": persons, "sites": sites}
         if public is None:
-            rows, kept = _halves(y, seed=split)
+            rows, kept = _inputs.halves(y, seed=split)
             pool, X, y = X[rows], X[kept], y[kept]
             owners = {n: None if o is None else np.asarray(o)[kept] for n, o in owners.items()}
         else:
-            pool = _validated(self, public, reset=False)
+            pool = _inputs.validated(self, public, reset=False)
             rows = np.arange(len(pool))
         parts = self._partition(y, seed=split, **owners)
-        self.mechanism_ = self.mechanism or _default_mechanism(len(parts), saves=not is_open)
-        self.n_teachers_, self.unit_, self.notes_ = len(parts), parts.unit, parts.notes
-        ensemble = _train(
-            _model(self.teacher), X, y, parts, n_classes=len(self.classes_), seed=teach,
+        self.mechanism_ = self.mechanism or _models.default_mechanism(len(parts), saves=not is_open)
+        self.n_private_, self.n_public_, self.n_teachers_ = len(X), len(pool), len(parts)
+        self.unit_, self.notes_ = parts.unit, parts.notes
+        ensemble = _models.train(
+            _models.model_or_default(self.teacher), X, y, parts, n_classes=len(self.classes_), seed=teach,
             folder=None if self.folder is None else Path(self.folder) / "teachers", n_jobs=self.n_jobs,
         )  # fmt: skip
         budget = self._agreed_budget(unlimited=is_open)
@@ -179,7 +177,7 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             try:
                 released = label_pool(
                     room, pool, seed=ask, order=self.order, n_queries=self.n_queries, n_labels=self.n_labels,
-                    batch=self.batch, student=_model(self.student), first=self.first,
+                    batch=self.batch, student=_models.model_or_default(self.student), first=self.first,
                     per_round=self.per_round, warm_up=self.warm_up, queries=np.arange(len(pool)),
                     key=f"{name}/{self._question(pool, seed=ask)}",
                 )  # fmt: skip
@@ -200,34 +198,58 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the student's probabilities, a column for each of `classes_`: 0 for one it never met."""
         rows = self._rows(X)
-        return self._columns(self.student_.predict_proba(rows), never_met=0.0)
+        return _models.spread_columns(
+            self.student_.predict_proba(rows), self.student_, n_classes=len(self.classes_), never_met=0.0
+        )
 
     @available_if(_student_has("decision_function"))  # type: ignore[untyped-decorator]
     def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Return the student's scores, a column for each of `classes_`; one number per row for two classes."""
+        """Return the student's scores, a column for each of `classes_`; one number a row for two classes."""
         rows = self._rows(X)
-        scores = np.asarray(self.student_.decision_function(rows), dtype=np.float64)
-        if scores.ndim == 1 and len(self.classes_) > 2:
-            scores = np.stack([-scores, scores], axis=1)
-        # As scikit-learn's cross_val_predict does: the lowest number, since infinity breaks most metrics.
-        return self._columns(scores, never_met=np.finfo(np.float64).min)
+        # The lowest number and not infinity, as scikit-learn's own cross_val_predict has it: metrics take it.
+        lowest = float(np.finfo(np.float64).min)
+        return _models.spread_columns(
+            self.student_.decision_function(rows),
+            self.student_,
+            n_classes=len(self.classes_),
+            never_met=lowest,
+        )
+
+    def export(
+        self,
+        folder: str | PathLike[str],
+        *,
+        name: str = "private rows",
+        accuracy: float | None = None,
+        trusted: Sequence[str] = (),
+        overwrite: bool = False,
+    ) -> Path:
+        """Write the student with its model card into a folder of their own, and return the folder.
+
+        `name` says what the data are and `accuracy` what was measured on public test rows; both go on the
+        card. `load_student` reads the student again: it answers with the numbers of the card's classes.
+
+        >>> import tempfile
+        >>> from tellers.card import load_student
+        >>> from tellers.datasets import breast_cancer
+        >>> X, y = breast_cancer().X, breast_cancer().y
+        >>> pate = PateClassifier(n_classes=2).fit(X[:400], y[:400], public=X[400:500])
+        >>> with tempfile.TemporaryDirectory() as room:
+        ...     place = pate.export(Path(room) / "student", name="tumours")
+        ...     bool((load_student(place).predict(X[500:]) == pate.predict(X[500:])).all())
+        True
+        """
+        check_is_fitted(self)
+        card = ModelCard.from_result(public_result(self, name, accuracy=accuracy))
+        return export_student(self.student_, folder, card=card, trusted=trusted, overwrite=overwrite)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "student_")
 
     def _rows(self, X: Any) -> NDArray[Any]:
         check_is_fitted(self)
-        rows: NDArray[Any] = _validated(self, X, reset=False)
+        rows: NDArray[Any] = _inputs.validated(self, X, reset=False)
         return rows
-
-    def _columns(self, scores: ArrayLike, *, never_met: float) -> NDArray[np.float64]:
-        table = np.asarray(scores, dtype=np.float64)
-        met = np.asarray(getattr(self.student_, "classes_", self.classes_))
-        if len(met) == len(self.classes_):
-            return table
-        spread = np.full((len(table), len(self.classes_)), never_met)
-        spread[:, met.astype(np.int64)] = table
-        return spread
 
     def _check_parameters(self) -> None:
         """Refuse what can be refused before teachers are trained."""
@@ -237,8 +259,8 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         require_count(batch=self.batch, **{name: n for name, n in given.items() if n is not None})
         if self.temperature is not None and not isinstance(self.mechanism, NoisyHistogram):
             raise TypeError(
-                "Expected mechanism=NoisyHistogram(...) with a temperature: a student is distilled from noisy "
-                f"histograms, got {type(self.mechanism).__name__}. Set one, or leave out the temperature."
+                "Expected mechanism=NoisyHistogram(...) with a temperature, which distils its noisy counts, "
+                f"got {type(self.mechanism).__name__}. Set that mechanism, or leave out the temperature."
             )
 
     def _forget(self) -> None:
@@ -262,7 +284,7 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _identity(self) -> tuple[str, int]:
         """Return a name for the questions of this fit and its seed; a folder keeps both for the next one."""
-        name, seed = f"fit-{secrets.token_hex(8)}", _seed(self.random_state)
+        name, seed = f"fit-{secrets.token_hex(8)}", _inputs.seed_number(self.random_state)
         if self.folder is None:
             return name, seed
         place = Path(self.folder) / "fit.json"
@@ -277,7 +299,7 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Return a fingerprint of all that decides which rows are asked, and how: public things alone."""
         asked = [repr(self.mechanism_), self.order, seed, pool.shape]
         if self.order == "active" or self.warm_up is not None:
-            student = describe_estimator(_model(self.student))
+            student = describe_estimator(_models.model_or_default(self.student))
             asked += [student, repr(self.warm_up), self.first, self.per_round]
         digest = hashlib.sha256(json.dumps(asked).encode())
         digest.update(np.ascontiguousarray(pool, dtype=np.float64).tobytes())
@@ -289,7 +311,7 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         n_teachers = self.n_teachers
         if n_teachers is None and sites is None:
             n_units = len(ids) if persons is None else len(set(np.asarray(persons).tolist()))
-            n_teachers = max(1, min(250, int(1.5 * math.sqrt(n_units)), n_units // 10))
+            n_teachers = _models.default_n_teachers(n_units)
         return partition(
             len(ids), n_teachers, seed=seed, labels=ids if self.stratified else None, persons=persons,
             sites=sites, balance=self.balance,
@@ -328,6 +350,7 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.answered_share_ = released.n_answered / max(1, len(released))
         self.spent_, self.delta_, self.why_ = ledger.spent, budget.delta, " ".join(reasons)
         self.epsilon_ = math.inf if reasons else self.spent_.epsilon(budget.delta)
+        self.budget_ = None if budget.epsilon == _NO_LIMIT else budget
 
     def _taught(
         self, pool: NDArray[Any], released: Labels, *, budget: Budget, seed: int, lenient: bool
@@ -339,108 +362,12 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"{self.spent_.epsilon(budget.delta):.4g} was spent before: one query of {self.mechanism_} "
                 f"takes up to {price:.4g}. Take more noise, and more teachers to bear it, or a larger budget."
             )
+        model, rows = _models.model_or_default(self.student), pool[released.rows]
         if lenient and self.n_labels_ and (self.labels_ == self.labels_[0]).all():
-            # A toy; where something is at stake, a student of one class is an error.
-            answered = released.labels != SILENT
-            toy = DummyClassifier(strategy="most_frequent")
-            return toy.fit(pool[released.rows[answered]], released.labels[answered])
-        model, rows = _model(self.student), pool[released.rows]
+            return _models.constant_student(rows, released.labels)
         if self.temperature is None:
             return fit_supervised(model, rows, released.labels, seed=seed)
         assert released.values is not None  # a noisy histogram has them
         return fit_distilled(
             model, rows, released.values, temperature=self.temperature, floor=self.floor, seed=seed
         )
-
-
-def _model(model: Any) -> Any:
-    """Return what was given, or the default: logistic regression, on features of one scale."""
-    if model is not None:
-        return model
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
-    return make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
-
-
-def _default_mechanism(n_teachers: int, *, saves: bool) -> Mechanism:
-    """Return a mechanism with noise in proportion to the teachers; silence is for those who save a budget."""
-    if not saves:
-        return GNMax(sigma=0.2 * n_teachers)
-    return ConfidentGNMax(
-        sigma=0.2 * n_teachers, threshold=0.6 * n_teachers, sigma_threshold=0.24 * n_teachers
-    )
-
-
-def _train(teacher: Any, *data: Any, n_jobs: int | None, **how: Any) -> Any:
-    """Train the ensemble with the backend that the teacher belongs to; torch is loaded for its own alone."""
-    if type(teacher).__module__.startswith("tellers.teachers.torch"):
-        train = import_module("tellers.teachers.torch").train_torch_ensemble
-    else:
-        train = train_ensemble
-    # scikit-learn's -1, for all processors, is a number like any other here.
-    return train(teacher, *data, n_jobs=None if n_jobs is None else effective_n_jobs(n_jobs), **how)
-
-
-def _validated(estimator: Any, *tables: Any, reset: bool = True) -> Any:
-    try:
-        if hasattr(validation, "validate_data"):
-            return validation.validate_data(estimator, *tables, reset=reset)
-        return estimator._validate_data(*tables, reset=reset)  # scikit-learn before 1.6
-    except ValueError as error:
-        if "convert" not in str(error):
-            raise
-    # The message of a failed conversion quotes the entry.
-    raise ValueError("Expected numbers in X, got something else. Turn text and categories into codes first.")
-
-
-def _declared(classes: Sequence[Any] | None, n_classes: int | None) -> NDArray[Any] | None:
-    """Return the declared classes, sorted as scikit-learn has them, or None where there are none."""
-    if n_classes is not None:
-        require_count(2, n_classes=n_classes)
-    if classes is None:
-        return None if n_classes is None else np.arange(int(n_classes))
-    table = np.asarray(classes)
-    found = np.unique(table)
-    if table.ndim != 1 or found.size != table.size or found.size < 2 or n_classes not in (None, found.size):
-        raise ValueError(
-            "Expected two or more classes, each named once, and n_classes of them where that is given, got "
-            f"shape {table.shape} with {found.size} different ones and n_classes={n_classes}."
-        )
-    return found
-
-
-def _read_off(y: NDArray[Any]) -> NDArray[Any]:
-    check_classification_targets(y)
-    classes = np.unique(y)
-    if classes.size < 2:
-        raise ValueError("Expected at least 2 classes in y, got one class. There is nothing to learn.")
-    return classes
-
-
-def _class_ids(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
-    numbers = {label: number for number, label in enumerate(classes.tolist())}
-    ids = np.array([numbers.get(label, -1) for label in y.tolist()], dtype=np.int64)
-    if (ids < 0).any():
-        raise ValueError(
-            f"Expected one of the {len(classes)} declared classes in every row of y, got another in row "
-            f"{int(np.argmax(ids < 0))}. Declare every class."
-        )
-    return ids
-
-
-def _halves(y: NDArray[np.int64], *, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the rows of a pool and the other rows, which have half of every class or more."""
-    shuffled = np.random.default_rng(seed).permutation(len(y))
-    dealt = shuffled[np.argsort(y[shuffled], kind="stable")]
-    return np.sort(dealt[1::2]), np.sort(dealt[::2])
-
-
-def _seed(random_state: Any) -> int:
-    if random_state is None:
-        return secrets.randbits(31)
-    if isinstance(random_state, Integral):
-        require_count(0, random_state=int(random_state))
-        return int(random_state)
-    return int(check_random_state(random_state).randint(2**31 - 1))
