@@ -100,7 +100,7 @@ class ModelCard:
 
     @classmethod
     def from_result(cls, result: Mapping[str, Any] | RunResult) -> "ModelCard":
-        """Make the card of a run from its public result: the content of `result.json`, or what was read of it.
+        """Make the card of a run from its public result: what `result.json` holds, or what was read of it.
 
         >>> ModelCard.from_result({"format": 1})
         Traceback (most recent call last):
