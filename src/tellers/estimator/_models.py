@@ -1,16 +1,15 @@
 """What a classifier is made of where its parameters leave that open, and how its teachers are trained."""
 
-from importlib import import_module
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
 from sklearn.dummy import DummyClassifier
-from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.pipeline import Pipeline
 
+from ..catalogue import make_model
 from ..mechanisms import ConfidentGNMax, GNMax, Mechanism
 from ..release import SILENT
 from ..teachers import train_ensemble
@@ -18,7 +17,7 @@ from ..teachers import train_ensemble
 
 def model_or_default(model: Any) -> Any:
     """Return what was given, or else logistic regression on features of one scale."""
-    return make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)) if model is None else model
+    return make_model("scaled_logistic") if model is None else model
 
 
 def model_name(model: Any) -> str:
@@ -42,10 +41,9 @@ def default_n_teachers(n_units: int) -> int:
 
 def train(teacher: Any, *data: Any, n_jobs: int | None, **how: Any) -> Any:
     """Train an ensemble with the backend that its teacher belongs to; torch is loaded for its own alone."""
+    make: Callable[..., Any] = train_ensemble
     if type(teacher).__module__.startswith("tellers.teachers.torch"):
-        make = import_module("tellers.teachers.torch").train_torch_ensemble
-    else:
-        make = train_ensemble
+        from ..teachers.torch import train_torch_ensemble as make
     # scikit-learn's -1 stands for every processor.
     return make(teacher, *data, n_jobs=None if n_jobs is None else effective_n_jobs(n_jobs), **how)
 
