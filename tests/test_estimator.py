@@ -35,6 +35,7 @@ from tellers import (
     NoisyHistogram,
     PateClassifier,
     SqliteLedger,
+    Unit,
 )
 from tellers.card import load_student
 from tellers.door import Room
@@ -96,7 +97,8 @@ def test_a_fit_says_what_came_out_and_what_it_cost(blobs):
     assert model.unit_ == "one record"
     assert model.notes_ == ()
     assert (model.n_teachers_, model.delta_, model.n_features_in_) == (30, 1e-4, 2)
-    assert model.epsilon_ == model.spent_.epsilon(1e-4)
+    # Silence is cheaper than an answer, so what was spent is an outcome; what is guaranteed is the budget.
+    assert model.spent_.epsilon(1e-4) < model.epsilon_ == 8
     assert model.stopped_by_ == "the budget"
     assert len(model.rows_) == len(model.labels_) == model.n_labels_
     assert model.n_labels_ <= model.n_queries_ <= len(blobs.public)
@@ -114,6 +116,20 @@ def test_what_is_left_open_comes_from_public_numbers(blobs):
     assert model.budget_ == Budget(epsilon=8.0, delta=1e-5)
     assert 0 < model.epsilon_ <= 8
     assert model.score(blobs.X_test, NAMES[blobs.y_test]) > 0.9
+
+
+def test_epsilon_is_what_was_fixed_beforehand(blobs):
+    def fit(**settings):
+        return pate(n_classes=3, n_queries=20, **settings).fit(blobs.X, blobs.y, public=blobs.public)
+
+    noise = GNMax(sigma=9.0)
+    flat = fit(mechanism=noise)  # one price, whatever comes out
+    assert flat.epsilon_ == flat.spent_.epsilon(1e-4) == (20 * noise.price(Unit())).epsilon(1e-4)
+    confident = ConfidentGNMax(sigma=9.0, threshold=18, sigma_threshold=11.0)
+    capped = fit(mechanism=confident)  # the price of all that could be asked
+    assert capped.epsilon_ == (20 * confident.price(Unit())).epsilon(1e-4) < 8
+    # On books that are kept, an earlier fit may have set another cap: the budget stands.
+    assert fit(mechanism=confident, ledger=MemoryLedger(Accountant(BUDGET))).epsilon_ == 8
 
 
 @pytest.mark.parametrize("epsilon", [2.0, 5.0])
@@ -300,7 +316,8 @@ def test_a_pool_with_other_features(blobs):
 
 
 def test_one_ledger_for_several_fits(blobs, tmp_path):
-    settings = {"n_classes": 3, "ledger": tmp_path / "spend.db", "n_queries": 15}
+    books = {"ledger": tmp_path / "spend.db", "mechanism": GNMax(sigma=9.0)}
+    settings = {"n_classes": 3, "n_queries": 15, **books}
     first = pate(**settings).fit(blobs.X, blobs.y, public=blobs.public)
     second = pate(**settings).fit(blobs.X, blobs.y, public=blobs.public)
     assert first.epsilon_ < second.epsilon_ <= 8
@@ -339,7 +356,7 @@ def test_silence_is_an_error_that_says_what_it_cost(blobs):
     model.set_params(mechanism=silent)
     with pytest.raises(ValueError, match="silence for every row") as at:
         model.fit(blobs.X, blobs.y, public=blobs.public)
-    assert f"epsilon {model.epsilon_:.4g} is spent" in at.value.__notes__[0]
+    assert f"epsilon {model.spent_.epsilon(1e-4):.4g} is spent" in at.value.__notes__[0]
     assert 0 < model.epsilon_ <= 8
     assert model.n_labels_ == 0
     with pytest.raises(NotFittedError):  # the student of the fit before is gone too
@@ -350,7 +367,8 @@ def test_silence_is_an_error_that_says_what_it_cost(blobs):
 
 
 def test_clones_share_their_books(blobs):
-    model = pate(budget=None, n_classes=3, n_queries=10, ledger=MemoryLedger(Accountant(BUDGET)))
+    settings = {"mechanism": GNMax(sigma=9.0), "ledger": MemoryLedger(Accountant(BUDGET))}
+    model = pate(budget=None, n_classes=3, n_queries=10, **settings)
     first, second = (clone(model).fit(blobs.X, blobs.y, public=blobs.public) for _ in range(2))
     assert first.ledger is second.ledger is model.ledger
     assert first.epsilon_ < second.epsilon_
@@ -469,5 +487,5 @@ def test_nothing_to_export(tmp_path: Path):
 def test_a_ledger_may_be_open_already(blobs, tmp_path):
     with SqliteLedger(tmp_path / "spend.db", Accountant(BUDGET)) as ledger:
         model = pate(n_classes=3, ledger=ledger).fit(blobs.X, blobs.y, public=blobs.public)
-        assert model.epsilon_ == ledger.spent.epsilon(1e-4)
+        assert model.spent_.epsilon(1e-4) == ledger.spent.epsilon(1e-4)
     assert pickle.loads(pickle.dumps(model)).epsilon_ == model.epsilon_

@@ -36,11 +36,12 @@ def public_result(fitted: Any, name: str, *, accuracy: float | None) -> dict[str
         "spent": {
             "epsilon": None if fitted.why_ else fitted.epsilon_,
             "delta": fitted.delta_,
+            "charged": fitted.spent_.epsilon(fitted.delta_),
             "is_guarantee": not fitted.why_,
             "why": fitted.why_,
         },
         "queries": {
-            "n_asked": fitted.n_queries_,
+            "n_asked": fitted.n_queries_ + fitted.released_.n_lost,
             "n_answered": fitted.released_.n_answered,
             "n_silent": fitted.n_queries_ - fitted.n_labels_,
             "n_by_student": fitted.n_labels_ - fitted.released_.n_answered,

@@ -22,9 +22,10 @@ from ..budget import Accountant, Budget
 from ..card import ModelCard, export_student
 from ..door import Room
 from ..errors import BudgetExhausted, require_count
-from ..labelling import ORDERS, Labels, Order, label_pool
+from ..labelling import ORDERS, Labels, Order, guaranteed_epsilon, label_pool
 from ..ledger import Ledger, MemoryLedger, SqliteLedger
 from ..mechanisms import Mechanism, NoisyHistogram
+from ..rdp import RdpCurve
 from ..release import SILENT
 from ..students import fit_distilled, fit_supervised
 from ..teachers.models import describe_estimator
@@ -349,8 +350,19 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.n_queries_, self.n_labels_ = len(released), int(answered.sum())
         self.answered_share_ = released.n_answered / max(1, len(released))
         self.spent_, self.delta_, self.why_ = ledger.spent, budget.delta, " ".join(reasons)
-        self.epsilon_ = math.inf if reasons else self.spent_.epsilon(budget.delta)
+        self.epsilon_ = math.inf
+        if not reasons:
+            # A cap counts if it was set before the first release, which only fresh books are sure of.
+            most = None if self.ledger is not None else self._most(self.n_public_)
+            self.epsilon_ = guaranteed_epsilon(ledger, Accountant(budget), most=most)
         self.budget_ = None if budget.epsilon == _NO_LIMIT else budget
+
+    def _most(self, n_pool: int) -> RdpCurve:
+        """Return the price of all that could be asked, the dearer mechanism where there are two."""
+        n_queries = n_pool if self.n_queries is None else min(n_pool, self.n_queries)
+        mechanisms = [self.mechanism_] if self.warm_up is None else [self.mechanism_, self.warm_up]
+        prices = [n_queries * mechanism.price(Unit()) for mechanism in mechanisms]
+        return RdpCurve(prices[0].orders, np.max([price.values for price in prices], axis=0))
 
     def _taught(
         self, pool: NDArray[Any], released: Labels, *, budget: Budget, seed: int, lenient: bool
