@@ -262,6 +262,8 @@ class _Run:
                 speak = {} if belief is None else {"student": belief[done : done + size]}
                 release = room.ask(take_rows(self.queries, now), key=key, **speak)
             except BudgetExhausted:
+                if size == 1 and not self.n_asked:
+                    raise  # not one query: there is nothing to go on with
                 if size == 1:
                     self.stopped_by = "the budget"
                 self.batch = max(1, size // 2)
