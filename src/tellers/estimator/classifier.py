@@ -21,18 +21,16 @@ from .. import noise
 from ..budget import Accountant, Budget
 from ..card import ModelCard, export_student
 from ..door import Room
-from ..errors import BudgetExhausted, require_count
-from ..labelling import ORDERS, Labels, Order, guaranteed_epsilon, label_pool
+from ..errors import require_count
+from ..labelling import ORDERS, Labels, Order, guaranteed_epsilon, label_pool, most_expected
 from ..ledger import Ledger, MemoryLedger, SqliteLedger
 from ..mechanisms import Mechanism, NoisyHistogram
-from ..rdp import RdpCurve
 from ..release import SILENT
 from ..students import fit_distilled, fit_supervised
 from ..teachers.models import describe_estimator
 from ..teachers.partition import Partition, partition
 from ..teachers.pool import VotedPool
 from ..teachers.store import write_whole
-from ..votes import Unit
 from . import _inputs, _models
 from ._result import public_result
 
@@ -183,7 +181,7 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                     key=f"{name}/{self._question(pool, seed=ask)}",
                 )  # fmt: skip
                 self._record(released, rows, ledger=ledger, budget=budget, reasons=reasons)
-                self.student_ = self._taught(pool, released, budget=budget, seed=learn, lenient=is_open)
+                self.student_ = self._taught(pool, released, seed=learn, lenient=is_open)
             except Exception as error:
                 spent = ledger.spent.epsilon(budget.delta)
                 error.add_note(f"On the ledger, with or without labels: epsilon {spent:.4g} is spent.")
@@ -353,27 +351,13 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.epsilon_ = math.inf
         if not reasons:
             # A cap counts if it was set before the first release, which only fresh books are sure of.
-            most = None if self.ledger is not None else self._most(self.n_public_)
+            n_most = min(self.n_public_, self.n_queries or self.n_public_)
+            worst = most_expected(n_most, self.mechanism_, self.warm_up)
+            most = None if self.ledger is not None else worst
             self.epsilon_ = guaranteed_epsilon(ledger, Accountant(budget), most=most)
         self.budget_ = None if budget.epsilon == _NO_LIMIT else budget
 
-    def _most(self, n_pool: int) -> RdpCurve:
-        """Return the price of all that could be asked, the dearer mechanism where there are two."""
-        n_queries = n_pool if self.n_queries is None else min(n_pool, self.n_queries)
-        mechanisms = [self.mechanism_] if self.warm_up is None else [self.mechanism_, self.warm_up]
-        prices = [n_queries * mechanism.price(Unit()) for mechanism in mechanisms]
-        return RdpCurve(prices[0].orders, np.max([price.values for price in prices], axis=0))
-
-    def _taught(
-        self, pool: NDArray[Any], released: Labels, *, budget: Budget, seed: int, lenient: bool
-    ) -> Any:
-        if not len(released) and released.stopped_by == "the budget":
-            price = self.mechanism_.price(Unit()).epsilon(budget.delta)
-            raise BudgetExhausted(
-                f"Expected a budget that has room for one query, got epsilon {budget.epsilon}, of which "
-                f"{self.spent_.epsilon(budget.delta):.4g} was spent before: one query of {self.mechanism_} "
-                f"takes up to {price:.4g}. Take more noise, and more teachers to bear it, or a larger budget."
-            )
+    def _taught(self, pool: NDArray[Any], released: Labels, *, seed: int, lenient: bool) -> Any:
         model, rows = _models.model_or_default(self.student), pool[released.rows]
         if lenient and self.n_labels_ and (self.labels_ == self.labels_[0]).all():
             return _models.constant_student(rows, released.labels)

@@ -14,12 +14,11 @@ from ..config import RunConfig, config_as_dict
 from ..door import Room
 from ..errors import BudgetExhausted
 from ..exact import exact_epsilons
-from ..labelling import Labels, Progress, guaranteed_epsilon, label_pool, pool_order
+from ..labelling import Labels, Progress, guaranteed_epsilon, label_pool, most_expected, pool_order
 from ..ledger import SqliteLedger
-from ..rdp import RdpCurve
 from ..teachers.pool import VotedPool
 from ..teachers.store import write_whole
-from ..votes import Unit, Votes
+from ..votes import Votes
 from .data import Tables, digest
 from .folder import RunFolder
 
@@ -86,20 +85,14 @@ def release_labels(
                 n_asked += int(entry.event["n_queries"])
                 curve.append((n_asked, accountant.epsilon(total)))
         alone = all(entry.key.startswith(f"{key}/") for entry in ledger.entries())
-        epsilon = guaranteed_epsilon(ledger, accountant, most=_most(config, most) if alone else None)
+        worst = most_expected(most, mechanism, config.warm_up())
+        epsilon = guaranteed_epsilon(ledger, accountant, most=worst if alone else None)
         spending = Spending(epsilon, accountant.epsilon(ledger.spent), tuple(curve))
     content = io.BytesIO()
     values = {} if labels.values is None else {"values": labels.values}
     np.savez(content, rows=labels.rows, labels=labels.labels, by_teachers=labels.by_teachers, **values)
     write_whole(folder.labels, content.getvalue(), shared=True)
     return labels, spending
-
-
-def _most(config: RunConfig, n_queries: int) -> RdpCurve:
-    """Return the price of all that could be asked, the dearer mechanism where there are two."""
-    mechanisms = [config.mechanism.build(), config.warm_up()]
-    prices = [n_queries * mechanism.price(Unit()) for mechanism in mechanisms if mechanism is not None]
-    return RdpCurve(prices[0].orders, np.max([price.values for price in prices], axis=0))
 
 
 def _privately_affordable(config: RunConfig, votes: Votes) -> int:
