@@ -167,12 +167,13 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.mechanism_ = self.mechanism or _models.default_mechanism(len(parts), saves=not is_open)
         self.n_private_, self.n_public_, self.n_teachers_ = len(X), len(pool), len(parts)
         self.unit_, self.notes_ = parts.unit, parts.notes
-        ensemble = _models.train(
-            _models.model_or_default(self.teacher), X, y, parts, n_classes=len(self.classes_), seed=teach,
-            folder=None if self.folder is None else Path(self.folder) / "teachers", n_jobs=self.n_jobs,
-        )  # fmt: skip
         budget = self._agreed_budget(unlimited=is_open)
+        # Opened before hours of training: books with another budget are refused now.
         with self._books(budget, allow_seeded=seeded) as ledger:
+            ensemble = _models.train(
+                _models.model_or_default(self.teacher), X, y, parts, n_classes=len(self.classes_), seed=teach,
+                folder=None if self.folder is None else Path(self.folder) / "teachers", n_jobs=self.n_jobs,
+            )  # fmt: skip
             source = noise.seeded(draw) if seeded else noise.secure()
             room = Room(VotedPool(ensemble.vote(pool)), self.mechanism_, ledger, source)
             try:
@@ -183,10 +184,12 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                     key=f"{name}/{self._question(pool, seed=ask)}",
                 )  # fmt: skip
                 self._record(released, rows, ledger=ledger, budget=budget, reasons=reasons)
-                self.student_ = self._taught(pool, released, budget=budget, seed=learn, lenient=is_open)
+                self.student_ = self._taught(pool, released, seed=learn, lenient=is_open)
             except Exception as error:
                 spent = ledger.spent.epsilon(budget.delta)
                 error.add_note(f"On the ledger, with or without labels: epsilon {spent:.4g} is spent.")
+                if isinstance(error, BudgetExhausted):
+                    error.add_note("Take more noise, and more teachers to bear it, or a larger budget.")
                 raise
         return self
 
@@ -364,16 +367,7 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         prices = [n_queries * mechanism.price(Unit()) for mechanism in mechanisms]
         return RdpCurve(prices[0].orders, np.max([price.values for price in prices], axis=0))
 
-    def _taught(
-        self, pool: NDArray[Any], released: Labels, *, budget: Budget, seed: int, lenient: bool
-    ) -> Any:
-        if not len(released) and released.stopped_by == "the budget":
-            price = self.mechanism_.price(Unit()).epsilon(budget.delta)
-            raise BudgetExhausted(
-                f"Expected a budget that has room for one query, got epsilon {budget.epsilon}, of which "
-                f"{self.spent_.epsilon(budget.delta):.4g} was spent before: one query of {self.mechanism_} "
-                f"takes up to {price:.4g}. Take more noise, and more teachers to bear it, or a larger budget."
-            )
+    def _taught(self, pool: NDArray[Any], released: Labels, *, seed: int, lenient: bool) -> Any:
         model, rows = _models.model_or_default(self.student), pool[released.rows]
         if lenient and self.n_labels_ and (self.labels_ == self.labels_[0]).all():
             return _models.constant_student(rows, released.labels)
