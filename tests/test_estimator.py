@@ -1,8 +1,8 @@
 """The classifier: scikit-learn's own checks, what it guarantees, and what it says where it does not.
 
-The noise of a guarantee has no seed. Where a test needs answers, the teachers agree, the noise upsets one in 2,000
-of them, and a student of some forty bears three wrong ones: a false alarm in 10^8 runs. That all answers of a short
-fit name one class, of three, comes once in 10^6.
+The noise of a guarantee has no seed. Where a test needs answers, the teachers agree, the noise upsets one in
+2,000 of them, and a student of some forty bears three wrong ones: a false alarm in 10^8 runs. That all
+answers of a short fit name one class, of three, comes once in 10^6.
 """
 
 import math
@@ -348,7 +348,10 @@ def test_a_budget_too_small_for_one_query(blobs):
     model = pate(n_classes=3, mechanism=GNMax(sigma=0.5))
     with pytest.raises(BudgetExhausted, match=r"past the budget of 8\.0") as at:
         model.fit(blobs.X, blobs.y, public=blobs.public)
-    assert "epsilon 0 is spent" in at.value.__notes__[0]
+    assert at.value.__notes__ == [
+        "On the ledger, with or without labels: epsilon 0 is spent.",
+        "Take more noise, and more teachers to bear it, or a larger budget.",
+    ]
     with pytest.raises(NotFittedError):
         model.predict(blobs.X_test)
 

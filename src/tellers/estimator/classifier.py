@@ -165,12 +165,13 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.mechanism_ = self.mechanism or _models.default_mechanism(len(parts), saves=not is_open)
         self.n_private_, self.n_public_, self.n_teachers_ = len(X), len(pool), len(parts)
         self.unit_, self.notes_ = parts.unit, parts.notes
-        ensemble = _models.train(
-            _models.model_or_default(self.teacher), X, y, parts, n_classes=len(self.classes_), seed=teach,
-            folder=None if self.folder is None else Path(self.folder) / "teachers", n_jobs=self.n_jobs,
-        )  # fmt: skip
         budget = self._agreed_budget(unlimited=is_open)
+        # Opened before hours of training: books with another budget are refused now.
         with self._books(budget, allow_seeded=seeded) as ledger:
+            ensemble = _models.train(
+                _models.model_or_default(self.teacher), X, y, parts, n_classes=len(self.classes_), seed=teach,
+                folder=None if self.folder is None else Path(self.folder) / "teachers", n_jobs=self.n_jobs,
+            )  # fmt: skip
             source = noise.seeded(draw) if seeded else noise.secure()
             room = Room(VotedPool(ensemble.vote(pool)), self.mechanism_, ledger, source)
             try:
@@ -185,6 +186,8 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             except Exception as error:
                 spent = ledger.spent.epsilon(budget.delta)
                 error.add_note(f"On the ledger, with or without labels: epsilon {spent:.4g} is spent.")
+                if isinstance(error, BudgetExhausted):
+                    error.add_note("Take more noise, and more teachers to bear it, or a larger budget.")
                 raise
         return self
 
