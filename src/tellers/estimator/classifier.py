@@ -21,7 +21,7 @@ from .. import noise
 from ..budget import Accountant, Budget
 from ..card import ModelCard, export_student
 from ..door import Room
-from ..errors import require_count
+from ..errors import BudgetExhausted, require_count
 from ..labelling import ORDERS, Labels, Order, guaranteed_epsilon, label_pool, most_expected
 from ..ledger import Ledger, MemoryLedger, SqliteLedger
 from ..mechanisms import Mechanism, NoisyHistogram
