@@ -208,10 +208,10 @@ def _warnings(config: RunConfig, labels: Labels, tables: Tables) -> list[str]:
             "its outcome. They are not asked again."
         )
     n_private = len(tables.private)
-    if config.budget.delta * n_private > 0.2:
+    if config.budget.delta * n_private >= 1:
         said.append(
-            f"delta = {config.budget.delta:g} is not well below 1 / {n_private}, the number of private "
-            "records: a mechanism that publishes one record at random could pass with it. Take a smaller one."
+            f"delta = {config.budget.delta:g} is not below 1 / {n_private}, the number of private records: "
+            "a mechanism that publishes one record at random could pass with it. Take a smaller one."
         )
     return said
 
