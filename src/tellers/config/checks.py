@@ -27,7 +27,7 @@ _TYPES = {
 }
 
 
-def freeze(section: Any) -> None:
+def freeze(section: Any, *, sections: Mapping[str, type] = SECTIONS) -> None:
     """Check a section's options one by one and store them in their own types.
 
     >>> from tellers.config import BudgetConfig
@@ -36,7 +36,7 @@ def freeze(section: Any) -> None:
         ...
     tellers.errors.ConfigError: budget.delta: Expected a number above 0 and below 1, got 3.
     """
-    name = next(name for name, kind in SECTIONS.items() if kind is type(section))
+    name = next(name for name, kind in sections.items() if kind is type(section))
     values = {option.name: getattr(section, option.name) for option in options_of(type(section))}
     checked, problems = check_options(type(section), values, (name,))
     complain(problems)
@@ -69,21 +69,24 @@ def check_options(
     return right, problems
 
 
-def unknown_section(name: str, value: object) -> Problem:
-    """Return what is wrong with a name at the top of a file that is neither a section nor the seed.
+def unknown_section(
+    name: str, value: object, *, sections: Mapping[str, type] = SECTIONS, beside: Iterable[str] = ("seed",)
+) -> Problem:
+    """Return what is wrong with a name at the top of a file that is neither a section nor beside them.
 
     >>> unknown_section("budgte", {}).words
     'Expected a section (data, partition, ..., report) or seed, got budgte. Did you mean budget?'
     """
-    if name not in SECTIONS and not isinstance(value, dict):
-        homes = [title for title, kind in SECTIONS.items() if name in [o.name for o in options_of(kind)]]
+    if name not in sections and not isinstance(value, dict):
+        homes = [title for title, kind in sections.items() if name in [o.name for o in options_of(kind)]]
         if homes:
             where = " or ".join(f"[{title}]" for title in homes)
             return Problem(
                 (name,), f"Expected {name} inside a section, got it above all of them. Move it below {where}."
             )
-    words = f"Expected a section ({', '.join(SECTIONS)}) or seed, got {name}."
-    return Problem((name,), words + meant(name, [*SECTIONS, "seed"]))
+    others = "".join(f" or {other}" for other in beside)
+    words = f"Expected a section ({', '.join(sections)}){others}, got {name}."
+    return Problem((name,), words + meant(name, [*sections, *beside]))
 
 
 def unknown(what: str, name: str, known: Iterable[str]) -> str:

@@ -1,15 +1,13 @@
 """From a file to settings, or to every mistake in it with its line."""
 
 import dataclasses
-import re
-import tomllib
 from os import PathLike
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from ..errors import ConfigError
 from .checks import check_options, unknown_section
+from .document import parse_document, read_text
 from .lines import Key, key_lines
 from .problems import Problem, complain
 from .rules import rules
@@ -31,7 +29,7 @@ def read_config(path: str | PathLike[str]) -> RunConfig:
     (2.0, 60)
     """
     place = Path(path)
-    return parse_config(_text(place), source=str(place), folder=place.resolve().parent)
+    return parse_config(read_text(place), source=str(place), folder=place.resolve().parent)
 
 
 def parse_config(
@@ -47,7 +45,7 @@ def parse_config(
     tellers.errors.ConfigError: settings:4: budget.epsilom: Unknown option. ... Did you mean epsilon?
     settings:5: budget.delta: Expected a number above 0 and below 1, got 2.
     """
-    document = _parse(text, source)
+    document = parse_document(text, source)
     lines = key_lines(text)
     right, problems = _sort_out(document)
     bad = {problem.key[:2] for problem in problems}
@@ -60,45 +58,6 @@ def parse_config(
     config = RunConfig(**({"seed": right["seed"]} if "seed" in right else {}), **sections)
     data = dataclasses.replace(config.data, folder="" if folder is None else str(Path(folder).absolute()))
     return dataclasses.replace(config, data=data, source=source, lines=lines)
-
-
-def _text(place: Path) -> str:
-    advice = "Write one with: tellers init"
-    if place.is_dir():
-        raise ConfigError(f"Expected a settings file, got the folder {place}. {advice}")
-    try:
-        content = place.read_bytes()
-    except FileNotFoundError:
-        raise ConfigError(f"Expected a settings file, found nothing at {place}. {advice}") from None
-    except OSError as error:
-        raise ConfigError(f"Expected a readable file at {place}, got: {error.strerror or error}.") from error
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise ConfigError(
-            f"{place}:{line}: Expected text in UTF-8, got other bytes. Save the file as UTF-8."
-        ) from None
-
-
-def _parse(text: str, source: str) -> dict[str, Any]:
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        found = re.search(
-            r"^(.*) \(at (?:line (\d+), column (\d+)|end of document)\)$", str(error), re.DOTALL
-        )
-        reason, line = (found[1], found[2]) if found else (str(error), None)
-        number = int(line) if line else max(1, len(text.splitlines()))
-        raise ConfigError(f"{source}:{number}: Expected TOML, got: {_plainly(reason)}") from None
-    except RecursionError:
-        raise ConfigError(f"{source}:1: Expected TOML, got brackets nested too deeply.") from None
-
-
-def _plainly(reason: str) -> str:
-    if re.search(r"overwrite|twice|[Dd]uplicate|redefine|already", reason):
-        return f"{reason}. A key or a section stands here for the second time: keep one."
-    return f"{reason}. Text needs quotes, lists brackets, true and false small letters."
 
 
 def _sort_out(document: dict[str, Any]) -> tuple[dict[str, Any], list[Problem]]:

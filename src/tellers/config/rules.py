@@ -50,7 +50,7 @@ def rules(run: RunConfig | SimpleNamespace) -> Iterator[Problem]:
     """
     yield from _data_rules(run)
     yield from _partition_rules(run)
-    yield from _mechanism_rules(run)
+    yield from mechanism_rules(run)
     yield from _queries_rules(run)
     budget, student = run.budget, run.student
     if (budget.stop == "private") != (budget.private_epsilon > 0):
@@ -172,7 +172,12 @@ def _partition_rules(run: Any) -> Iterator[Problem]:
             )
 
 
-def _mechanism_rules(run: Any) -> Iterator[Problem]:
+def mechanism_rules(run: Any) -> Iterator[Problem]:
+    """Return what is wrong with the parameters of a mechanism: missing, foreign, or refused by itself.
+
+    >>> list(mechanism_rules(RunConfig()))
+    []
+    """
     mechanism, name_key = run.mechanism, ("mechanism", "name")
     kind = mechanism_class(mechanism.name)
     needed = [parameter.name for parameter in fields(kind)]

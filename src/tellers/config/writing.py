@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import textwrap
+from collections.abc import Mapping
 from typing import Any
 
 from .fields import options_of
@@ -24,11 +25,27 @@ def write_config(config: RunConfig, *, name: str = "tellers.toml") -> str:
     >>> parse_config(write_config(config)) == config
     True
     """
-    parts = [_comment(_HEADING.format(name=name)), _section(RunConfig, config)]
-    for title, kind in SECTIONS.items():
-        summary = (kind.__doc__ or "").partition("\n")[0]
-        parts.append(f"{_comment(summary)}\n[{title}]\n{_section(kind, getattr(config, title))}")
-    return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
+    sections = {title: getattr(config, title) for title in SECTIONS}
+    return write_sections([_comment(_HEADING.format(name=name)), _section(RunConfig, config)], sections)
+
+
+def write_sections(parts: list[str], sections: Mapping[str, Any]) -> str:
+    """Return the parts of a file and, below them, each section with the words of its options.
+
+    >>> print(write_sections(["# What is shown."], {"report": SECTIONS["report"]()}))
+    # What is shown.
+    <BLANKLINE>
+    # What the report shows.
+    [report]
+    # Show private numbers too, ...
+    private = false
+    <BLANKLINE>
+    """
+    written = list(parts)
+    for title, section in sections.items():
+        summary = (type(section).__doc__ or "").partition("\n")[0]
+        written.append(f"{_comment(summary)}\n[{title}]\n{_section(type(section), section)}")
+    return "\n\n".join(part.rstrip("\n") for part in written) + "\n"
 
 
 def config_as_dict(config: RunConfig) -> dict[str, Any]:
