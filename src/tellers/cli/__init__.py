@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typer import Typer
 
 # One module each, with a function `command`. The order is that of the help.
-VERBS = ("demo", "init", "run", "report", "plan", "account", "publish")
+VERBS = ("demo", "init", "run", "report", "plan", "account", "publish", "serve", "keys", "ask")
 
 _HELP = """Learn from data that must not leave the room, and know what it cost.
 

@@ -44,7 +44,7 @@ def command(
     from ..config import default_config, write_config
 
     config = default_config(data)
-    _write(file, write_config(config, name=file.name), force=force)
+    write_settings_file(file, write_config(config, name=file.name), force=force)
     if as_json:
         done = {"file": str(file), "data": data, "to_do": _to_do(config), "next": _next(file)}
         print(json.dumps(done, indent=2))
@@ -52,7 +52,7 @@ def command(
         _print(file, config)
 
 
-def _write(file: Path, text: str, *, force: bool) -> None:
+def write_settings_file(file: Path, text: str, *, force: bool) -> None:
     from ..teachers.store import write_whole
 
     if file.is_dir():

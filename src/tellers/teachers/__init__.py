@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from .ensemble import Ensemble, train_ensemble
+from .loading import load_ensemble
 from .store import VoteFile, read_votes, save_votes
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ __all__ = [
     "TorchClassifier",
     "TorchEnsemble",
     "VoteFile",
+    "load_ensemble",
     "read_votes",
     "save_votes",
     "train_ensemble",

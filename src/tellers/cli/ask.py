@@ -1,0 +1,167 @@
+"""`tellers ask`: labels from a service, from the command line."""
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from . import options
+
+if TYPE_CHECKING:
+    from ..client import Answer
+
+
+def command(
+    url: Annotated[
+        str,
+        typer.Option("--url", envvar="TELLERS_URL", help="The address of the service.", show_default=False),
+    ],
+    rows: Annotated[
+        Path | None,
+        typer.Option("--rows", metavar="FILE", help="An .npy of rows to be labelled.", show_default=False),
+    ] = None,
+    pool: Annotated[
+        str | None,
+        typer.Option("--pool", metavar="IDS", help="Ids of the service's pool: 0-99, or 3,5,8-10."),
+    ] = None,
+    key_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--key-file", metavar="FILE", help="A file that holds the key. Without it: TELLERS_KEY."
+        ),
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option(
+            "--name",
+            help="Names the question: asked again by the same name it costs nothing. Without it: random.",
+        ),
+    ] = None,
+    batch: Annotated[int, typer.Option("--batch", min=1, help="Queries in one request.")] = 100,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Write labels and ids to an .npz.")
+    ] = None,
+    ca: Annotated[
+        Path | None, typer.Option("--ca", metavar="FILE", help="A certificate to trust, of one's own (PEM).")
+    ] = None,
+    as_json: options.Json = False,
+) -> None:
+    """Ask a service for labels, and say what they cost and what is left.
+
+    The key comes from the environment (TELLERS_KEY) or a file, never from the command line, which others can
+    see. What fails on the way is tried again under the same name, so that nothing is paid for twice.
+
+    Example: tellers ask --url https://labels.example.org --pool 0-99 --out labels.npz
+    """
+    import numpy as np
+
+    from ..client import Client
+    from ..errors import TellersError
+
+    if (rows is None) == (pool is None):
+        raise ValueError("Expected either --rows FILE or --pool IDS.")
+    table = None if rows is None else _read_rows(rows)
+    ids = np.arange(len(table)) if table is not None else np.asarray(parse_ids(str(pool)))
+    answers: list[Answer] = []
+    with Client(url, _key(key_file), verify=True if ca is None else _context(ca)) as client:
+        for start in range(0, len(ids), batch):
+            now = slice(start, start + batch)
+            key = None if name is None else f"{name}/{start}"
+            try:
+                asked: Any = {"pool": ids[now]} if table is None else {"rows": table[now]}
+                answers.append(client.ask(**asked, key=key))
+            except TellersError as error:
+                if not answers:
+                    raise
+                _tell(answers, ids, out=out, as_json=as_json)  # what came is paid for
+                words = f"{sum(map(len, answers))} of {len(ids)} queries were answered before this. {error}"
+                raise type(error)(words) from error
+    _tell(answers, ids, out=out, as_json=as_json)
+
+
+def parse_ids(text: str) -> list[int]:
+    """Return the ids of a list such as 3,5,8-10, both ends included."""
+    ids: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()) or (dash and int(last) < int(first)):
+            raise ValueError(f"Expected ids such as 0-99, or 3,5,8-10, got --pool {text}.")
+        if int(last or first) - int(first) > 10_000_000:
+            raise ValueError(f"Expected fewer ids, got --pool {text}.")
+        ids += range(int(first), int(last or first) + 1)
+    return ids
+
+
+def _key(file: Path | None) -> str:
+    if file is None:
+        key = os.environ.get("TELLERS_KEY", "").strip()
+        if not key:
+            raise ValueError("Expected a key in TELLERS_KEY, or in a file (--key-file), got none.")
+        return key
+    try:
+        return file.read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"Expected a key in {file}, could not read it.") from error
+
+
+def _context(ca: Path) -> Any:
+    import ssl
+
+    try:
+        return ssl.create_default_context(cafile=str(ca))
+    except (OSError, ssl.SSLError) as error:
+        raise ValueError(f"Expected a certificate (PEM) in {ca}, got none.") from error
+
+
+def _read_rows(file: Path) -> Any:
+    import numpy as np
+
+    try:
+        table = np.load(file, allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"Expected an .npy of rows at {file}, got none.") from error
+    if not isinstance(table, np.ndarray) or table.ndim != 2 or not len(table):
+        raise ValueError(f"Expected a table in {file}, one row per query, got something else.")
+    return table
+
+
+def _tell(answers: "list[Answer]", ids: Any, *, out: Path | None, as_json: bool) -> None:
+    import io
+
+    import numpy as np
+
+    labels = np.concatenate([answer.labels for answer in answers])
+    by_teachers = np.concatenate([answer.by_teachers for answer in answers])
+    asked, last = ids[: len(labels)], answers[-1]
+    if out is not None:
+        from ..teachers.store import write_whole
+
+        content = io.BytesIO()
+        np.savez(content, rows=asked, labels=labels, by_teachers=by_teachers)
+        write_whole(out, content.getvalue(), shared=True)
+    n_silent = int((labels < 0).sum())
+    left = last.own or last.left
+    if as_json:
+        told = {
+            "rows": asked.tolist(), "labels": labels.tolist(), "n_silent": n_silent,
+            "epsilon": [answer.epsilon for answer in answers], "replayed": [a.replayed for a in answers],
+            "epsilon_left": left.epsilon_left, "queries_left": left.queries_left,
+        }  # fmt: skip
+        print(json.dumps(told))
+        return
+    from . import show
+
+    screen = show.console()
+    silent = f", {n_silent:,} met silence" if n_silent else ""
+    screen.print(f"{len(labels) - n_silent:,} labels for {len(labels):,} queries{silent}.")
+    if out is None:
+        screen.print(" ".join(map(str, labels.tolist())), style="bold")
+    else:
+        screen.print(f"Wrote {out}.")
+    whose = "Your account" if last.own else "The budget of the data"
+    screen.print(
+        f"{whose}: epsilon {show.figure(left.epsilon_spent)} of {left.epsilon:g} spent at delta {left.delta:g}; "
+        f"{left.queries_left:,} more queries at this setting."
+    )

@@ -1,0 +1,104 @@
+"""Who is asking: from a request's header to a key, at most a few times a minute the slow way."""
+
+import hashlib
+import hmac
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from limits import RateLimitItemPerMinute
+from limits.storage import MemoryStorage
+from limits.strategies import MovingWindowRateLimiter
+from starlette.requests import Request
+
+from .keys import TOKEN, Key, KeyStore
+from .problems import Problem
+from .settings import LimitsConfig
+
+_REMEMBERED_SECONDS = 60.0
+_MOST_REMEMBERED = 10_000
+
+
+@dataclass(eq=False)
+class Door:
+    """Checks keys and roles, and counts requests.
+
+    A token that was verified is remembered for a minute under a keyed hash, so that argon2 is not paid for by
+    every request. Whether its key was revoked is looked up each time.
+
+    >>> import tempfile
+    >>> store = KeyStore(tempfile.mkdtemp() + "/keys.db")
+    >>> door = Door(store, LimitsConfig())
+    >>> token, key = store.create("alice", "student")
+    >>> door.verify(token) == key, door.verify(token) == key
+    (True, True)
+    >>> _ = store.revoke(key.id)
+    >>> door.verify(token) is None
+    True
+    >>> door.admit(Request({"type": "http", "headers": [], "client": ("127.0.0.1", 1)}))
+    Traceback (most recent call last):
+        ...
+    tellers.service.problems.Problem: 401: No key came with the request.
+    """
+
+    store: KeyStore
+    limits: LimitsConfig
+    clock: Callable[[], float] = time.monotonic
+    _secret: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
+    _seen: dict[bytes, tuple[str, float]] = field(default_factory=dict, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _windows: MovingWindowRateLimiter = field(
+        default_factory=lambda: MovingWindowRateLimiter(MemoryStorage()), repr=False
+    )
+
+    def verify(self, token: str) -> Key | None:
+        """Return the key of a token that opens something, or None."""
+        if not TOKEN.fullmatch(token):
+            return None
+        mark = hmac.digest(self._secret, token.encode(), hashlib.sha256)
+        with self._lock:
+            number, until = self._seen.get(mark, ("", 0.0))
+        key = self.store.find(number) if self.clock() < until else self.store.verify(token)
+        if key is None or key.is_revoked:
+            with self._lock:
+                self._seen.pop(mark, None)
+            return None
+        if self.clock() >= until:
+            self._remember(mark, key.id)
+        return key
+
+    def admit(self, request: Request) -> Key:
+        """Return the key of a request, or refuse it: without a key that opens something, or too often."""
+        address = request.client.host if request.client else "nobody"
+        failures = self.limits.failures_per_minute
+        if failures and not self._windows.test(RateLimitItemPerMinute(failures), "failed", address):
+            self._refuse_often(failures, "failed", address, f"{failures} wrong keys in a minute.")
+        words = request.headers.get("authorization", "").split(" ")
+        token = words[1] if len(words) == 2 and words[0].lower() == "bearer" else ""
+        key = self.verify(token) if token else None
+        if key is None:
+            if token and failures:
+                self._windows.hit(RateLimitItemPerMinute(failures), "failed", address)
+            detail = "The key is not known, or was revoked." if token else "No key came with the request."
+            raise Problem("no-key", detail, headers={"WWW-Authenticate": 'Bearer realm="tellers"'})
+        request.state.key_id = key.id
+        most = self.limits.requests_per_minute
+        if most and not self._windows.hit(RateLimitItemPerMinute(most), "key", key.id):
+            self._refuse_often(most, "key", key.id, f"A key may send {most} requests in a minute.")
+        return key
+
+    def _refuse_often(self, most: int, *who: str) -> None:
+        *place, detail = who
+        reset = self._windows.get_window_stats(RateLimitItemPerMinute(most), *place).reset_time
+        wait = max(1, round(reset - time.time() + 0.5))
+        raise Problem("too-many", detail, headers={"Retry-After": str(min(wait, 60))})
+
+    def _remember(self, mark: bytes, number: str) -> None:
+        now = self.clock()
+        with self._lock:
+            if len(self._seen) >= _MOST_REMEMBERED:
+                self._seen = {mark: kept for mark, kept in self._seen.items() if kept[1] > now}
+            if len(self._seen) < _MOST_REMEMBERED:
+                self._seen[mark] = (number, now + _REMEMBERED_SECONDS)

@@ -1,0 +1,159 @@
+"""The application: what is served, behind a door, with everything in its place."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, TextIO
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.utils import get_openapi
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
+
+from .. import __version__, noise
+from .access import Door
+from .books import open_books
+from .desk import Desk
+from .keys import KeyStore
+from .logs import make_log
+from .metrics import Metrics
+from .middleware import Admit, Limit, Record
+from .problems import Problem, as_problem
+from .routes import make_router
+from .settings import ServiceSettings
+from .teachers import open_served
+
+_WORDS = """\
+Labels for those who hold a key. Teachers vote in secret, only a noisy outcome leaves the room, and what it cost
+is on the books before it is drawn. Silence (-1) is an outcome too, and is charged.
+
+Errors are problem details (RFC 9457): `type` names the problem for good, `advice` says what to do."""
+OPEN = ("/v1/health",)
+_MOST_MISTAKES = 10
+
+
+@dataclass(frozen=True, eq=False)
+class Service:
+    """What an application holds: `app.state.service`, for pages that are added to it."""
+
+    settings: ServiceSettings
+    desk: Desk
+    door: Door
+    metrics: Metrics
+    log: Any
+
+
+def create_app(settings: ServiceSettings, *, log_stream: TextIO | None = None) -> FastAPI:
+    """Return the service as an ASGI application; its ledger and its keys are opened now.
+
+    Guarantee: no label leaves before its price is on the books, whoever asks at the same time.
+    Assumes:   `settings` name teachers of one partition, and rows that are asked are public.
+    Reference: Feldman and Zrnic 2021 (Rényi filters), by way of the ledger.
+
+    >>> import tempfile
+    >>> from tellers.calibrate import Consensus
+    >>> from tellers.config import MechanismConfig
+    >>> from tellers.service import LedgerConfig, ServedConfig
+    >>> from tellers.teachers.store import save_votes
+    >>> folder = tempfile.mkdtemp()
+    >>> save_votes(f"{folder}/votes.npz", Consensus().votes(60, 10, n_queries=5, seed=7)[0])
+    >>> app = create_app(ServiceSettings(
+    ...     data=ServedConfig(source="votes", path="votes.npz", n_classes=10), folder=folder,
+    ...     ledger=LedgerConfig(url="ledger.db", epsilon=1.0, delta=1e-5),
+    ...     mechanism=MechanismConfig(name="gnmax", sigma=20.0),
+    ... ))
+    >>> app.state.service.desk.standing().epsilon
+    1.0
+    """
+    log = make_log(settings.server.log_level, stream=log_stream)
+    served = open_served(settings)
+    store = KeyStore(settings.place(settings.keys.store))
+    desk = Desk(served, open_books(served.ledger, served.budget), noise.secure())
+    service = Service(settings, desk, Door(store, settings.limits), Metrics(), log)
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        left = desk.standing()
+        log.info(
+            "serving", source=settings.data.source, n_pool=served.n_pool, n_features=served.n_features,
+            epsilon=left.epsilon, epsilon_spent=left.epsilon_spent, queries_left=left.queries_left,
+        )  # fmt: skip
+        yield
+        store.close()
+        desk.ledger.__exit__(None, None, None)
+        log.info("stopped")
+
+    app = FastAPI(
+        title="tellers", version=__version__, description=_WORDS, lifespan=lifespan, docs_url=None, redoc_url=None,
+        openapi_url=None, redirect_slashes=False,
+    )  # fmt: skip
+    app.state.service = service
+    app.include_router(make_router(desk, service.metrics, max_batch=settings.limits.max_batch))
+    app.add_api_route("/v1/openapi.json", _describe, include_in_schema=False)
+    app.add_exception_handler(HTTPException, _refused)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    # The last one added is the outermost.
+    app.add_middleware(Limit, limits=settings.limits, is_form=_is_page)
+    app.add_middleware(Admit, door=service.door, is_open=_is_open)
+    app.add_middleware(Record, log=log, metrics=service.metrics, is_tls=settings.server.is_tls)
+    return app
+
+
+def _is_open(path: str) -> bool:
+    return path in OPEN or _is_page(path)
+
+
+def _is_page(_path: str) -> bool:
+    # Pages have a sign-in of their own; there are none yet.
+    return False
+
+
+async def _describe(request: Request) -> JSONResponse:
+    app: FastAPI = request.app
+    return JSONResponse(describe_api(app))
+
+
+def describe_api(app: FastAPI) -> dict[str, Any]:
+    """Return the description of the API, in the words of OpenAPI.
+
+    >>> describe_api(FastAPI(title="empty"))["info"]["title"]
+    'empty'
+    """
+    if not app.openapi_schema:
+        schema = get_openapi(
+            title=app.title, version=app.version, description=app.description, routes=app.routes
+        )
+        for path in schema.get("paths", {}).values():
+            for operation in path.values():
+                # What FastAPI adds by itself is not what we answer with.
+                for answer in operation["responses"].values():
+                    content = answer.get("content", {})
+                    if "application/problem+json" in content:
+                        content.pop("application/json", None)
+                told = operation["responses"].get("422")
+                if told is not None and "application/problem+json" not in told.get("content", {}):
+                    del operation["responses"]["422"]
+        app.openapi_schema = schema
+    return app.openapi_schema
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return as_problem(error).response(request.state.request_id)
+
+
+async def _invalid(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    mistakes = error.errors()
+    if any(mistake["type"] == "json_invalid" for mistake in mistakes):
+        return Problem("bad-request", "Expected JSON, got something else.").response(request.state.request_id)
+    # Where and what, never what came: it may be large, or somebody's data.
+    told = [
+        {"where": ".".join(map(str, mistake["loc"][1:])) or "body", "what": mistake["msg"]}
+        for mistake in mistakes[:_MOST_MISTAKES]
+    ]
+    detail = f"{len(mistakes)} things are wrong with it, the first: {told[0]['where']}: {told[0]['what']}."
+    if len(mistakes) == 1:
+        detail = f"{told[0]['where']}: {told[0]['what']}."
+    return Problem("invalid", detail, mistakes=told).response(request.state.request_id)

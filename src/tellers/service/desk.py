@@ -1,0 +1,160 @@
+"""The desk: where a student's question becomes a question to the room, in the student's own name."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..budget import Accountant
+from ..door import Room
+from ..errors import Unsettled
+from ..ledger import Entry, Ledger
+from ..noise import Noise
+from ..release import Release
+from . import books
+from .books import Standing
+from .teachers import Served
+
+_PATIENCE_SECONDS = 30.0
+
+
+@dataclass(frozen=True, eq=False)
+class Answered:
+    """What came of a question: the release, whether it was on record, and how the accounts stand now."""
+
+    release: Release
+    is_replay: bool
+    epsilon: float
+    left: Standing
+    own: Standing | None
+
+
+@dataclass(eq=False)
+class Desk:
+    """Ask for students; each has keys of its own, and an account of its own where one was opened.
+
+    >>> from tellers import Accountant, Budget, GNMax, MemoryLedger, Votes, noise
+    >>> from tellers.teachers.pool import VotedPool
+    >>> pool = VotedPool(Votes.from_ballots([[0, 1, 1]] * 250, n_classes=2))
+    >>> served = Served(pool, GNMax(sigma=20.0), Budget(epsilon=1.0, delta=1e-5), "", 2, 250, n_pool=3)
+    >>> desk = Desk(served, MemoryLedger(Accountant(served.budget)), noise.secure())
+    >>> desk.ask("alice", "k1", pool=[0, 2]).release.labels, desk.ask("alice", "k1", pool=[0, 2]).is_replay
+    (array([0, 1]), True)
+    >>> desk.standing().queries_left + 2 == desk.ask("bob", "k1", pool=[0]).left.queries_left + 3
+    True
+    >>> [(student, key) for _, student, key, _ in desk.releases()]
+    [('alice', 'k1'), ('bob', 'k1')]
+    >>> desk.own("alice") is None, desk.accounts()
+    (True, {})
+    """
+
+    served: Served
+    ledger: Ledger
+    noise: Noise
+    _guard: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _busy: dict[str, list[Any]] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        self.room = Room(self.served.ensemble, self.served.mechanism, self.ledger, self.noise)
+        self.accountant = Accountant(self.served.budget)
+        self.price = self.room.price(1)
+
+    def ask(
+        self,
+        student: str,
+        key: str,
+        *,
+        rows: list[list[float]] | None = None,
+        pool: list[int] | None = None,
+        belief: list[list[float]] | None = None,
+    ) -> Answered:
+        """Answer a student's question, or return what was answered under the same key before."""
+        question = self.served.question(rows, pool)
+        heard = self.served.belief(belief, len(question))
+        name = ledger_key(student, key)
+        # Two at once with one key: the second waits, and finds the answer of the first.
+        with self._alone(name):
+            is_replay = self.ledger.find(name) is not None
+            account = books.account_name(student)
+            account_given = account if account in self.accounts() else None
+            release = books.ask(self.room, question, key=name, student=heard, account=account_given)
+        delta = self.served.budget.delta
+        return Answered(
+            release, is_replay, release.cost.worst.epsilon(delta), self.standing(), self.own(student)
+        )
+
+    def standing(self) -> Standing:
+        """Return how the budget of the data stands."""
+        return books.standing(self.accountant, self.ledger.spent, price=self.price)
+
+    def accounts(self) -> dict[str, Any]:
+        """Return the named accounts of the ledger."""
+        return books.accounts_of(self.ledger)
+
+    def own(self, student: str) -> Standing | None:
+        """Return how a student's own account stands, or None where there is none."""
+        state = self.accounts().get(books.account_name(student))
+        if state is None:
+            return None
+        return self.stands(state)
+
+    def stands(self, state: Any) -> Standing:
+        """Return how a named account stands, by its state in the ledger.
+
+        >>> from types import SimpleNamespace
+        >>> from tellers import Accountant, Budget, GNMax, MemoryLedger, RdpCurve, noise
+        >>> served = Served(None, GNMax(sigma=20.0), Budget(epsilon=1.0, delta=1e-5), "", 2, 250, n_pool=3)
+        >>> desk = Desk(served, MemoryLedger(Accountant(served.budget)), noise.secure())
+        >>> state = SimpleNamespace(accountant=Accountant(Budget(0.5, 1e-5)), spent=RdpCurve.zero())
+        >>> desk.stands(state).epsilon
+        0.5
+        """
+        return books.standing(state.accountant, state.spent, price=self.price)
+
+    def releases(self, student: str | None = None) -> list[tuple[int, str, str, Entry]]:
+        """Return number, student, key and entry of all questions, or of one student's, oldest first."""
+        found = []
+        for number, entry in enumerate(self.ledger.entries()):
+            whose, key = owner(entry.key)
+            if student is None or whose == student:
+                found.append((number, whose, key, entry))
+        return found
+
+    @contextmanager
+    def _alone(self, name: str) -> Iterator[None]:
+        with self._guard:
+            busy = self._busy.setdefault(name, [threading.Lock(), 0])
+            busy[1] += 1
+        try:
+            if not busy[0].acquire(timeout=_PATIENCE_SECONDS):
+                raise Unsettled("The same question is still being answered. Try the same key again.")
+            try:
+                yield
+            finally:
+                busy[0].release()
+        finally:
+            with self._guard:
+                busy[1] -= 1
+                if not busy[1]:
+                    self._busy.pop(name, None)
+
+
+def ledger_key(student: str, key: str) -> str:
+    """Return the key in the ledger of a student's idempotency key; no two students share one.
+
+    >>> ledger_key("alice", "k1")
+    'student/alice/k1'
+    """
+    return f"student/{student}/{key}"
+
+
+def owner(key: str) -> tuple[str, str]:
+    """Return the student and the idempotency key of a key in the ledger; others have no student.
+
+    >>> owner("student/alice/a/b"), owner("3f2a/10")
+    (('alice', 'a/b'), ('', '3f2a/10'))
+    """
+    kind, _, rest = key.partition("/")
+    student, slash, own = rest.partition("/")
+    return (student, own) if kind == "student" and slash else ("", key)

@@ -1,0 +1,47 @@
+"""Teachers that were trained before, read from their folder without the rows they were trained on."""
+
+from collections.abc import Sequence
+from os import PathLike
+from pathlib import Path
+
+from ..errors import require_count
+from .ensemble import Ensemble
+from .models import find_teacher, load_model
+
+
+def load_ensemble(
+    folder: str | PathLike[str], *, n_classes: int, n_teachers: int | None = None, trusted: Sequence[str] = ()
+) -> Ensemble:
+    """Return the teachers that `train_ensemble` kept in a folder.
+
+    `trusted` names types beyond scikit-learn's that the models may be made of. All teachers of one partition
+    belong in a vote: a gap in their numbers is refused, and so is another number than `n_teachers`.
+
+    Guarantee: one changed unit of the partition changes one row of ballots.
+    Assumes:   the folder holds the teachers of one partition, all of them.
+    Reference: Papernot et al. 2017, section 2.1.
+
+    >>> import tempfile
+    >>> from tellers.teachers.models import ConstantTeacher, save_teacher
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for number in range(3):
+    ...         save_teacher(Path(folder), number, model=ConstantTeacher(number), made_of={"seed": 7})
+    ...     load_ensemble(folder, n_classes=3)
+    Ensemble(n_teachers=3, n_classes=3)
+    """
+    require_count(2, n_classes=n_classes)
+    place = Path(folder)
+    there = sorted(path.name for path in place.glob("teacher-*.skops"))
+    teachers = []
+    for number in range(len(there)):
+        found = find_teacher(place, number)
+        if found is None:
+            raise ValueError(
+                f"Expected a finished teacher {number} in {place}, got none. Let the run that trains them "
+                "end first."
+            )
+        teachers.append(load_model(found[0], trusted=tuple(trusted)))
+    if not teachers or n_teachers not in (None, len(teachers)):
+        wanted = "teachers" if n_teachers is None else f"{n_teachers} teachers"
+        raise ValueError(f"Expected {wanted} (teacher-00000.skops, ...) in {place}, got {len(teachers)}.")
+    return Ensemble(tuple(teachers), int(n_classes))
