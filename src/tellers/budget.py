@@ -88,8 +88,8 @@ class Accountant:
         """
         return self._held(spent + price).epsilon(self.budget.delta) <= self.budget.epsilon
 
-    def require(self, spent: RdpCurve, price: RdpCurve, *, key: str) -> None:
-        """Refuse a price that does not fit, before anything is drawn.
+    def require(self, spent: RdpCurve, price: RdpCurve, *, key: str, account: str | None = None) -> None:
+        """Refuse a price that does not fit, before anything is drawn; `account` says whose budget it is.
 
         >>> accountant = Accountant(Budget(epsilon=1.0, delta=1e-5))
         >>> accountant.require(RdpCurve.zero(), RdpCurve.zcdp(9.0), key="q17")
@@ -99,10 +99,14 @@ class Accountant:
         """
         if not self.affords(spent, price):
             after = self._held(spent + price).epsilon(self.budget.delta)
-            raise BudgetExhausted(
-                f"Query {key!r} would take epsilon to {after:.4g}, past the budget of {self.budget.epsilon}. "
-                "Raise the budget or stop here."
+            whose = f"epsilon to {after:.4g}, past the budget"
+            if account is not None:
+                whose = f"account {account!r} to epsilon {after:.4g}, past its budget"
+            refusal = BudgetExhausted(
+                f"Query {key!r} would take {whose} of {self.budget.epsilon}. Raise the budget or stop here."
             )
+            refusal.account = account
+            raise refusal
 
     def _held(self, curve: RdpCurve) -> RdpCurve:
         at = np.flatnonzero(curve.orders == self.held_at)

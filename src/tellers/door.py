@@ -64,12 +64,15 @@ class Room:
         """
         return self.mechanism.price(Unit()) * n_queries
 
-    def ask(self, X: Any, *, key: str, student: ArrayLike | None = None) -> Release:
+    def ask(
+        self, X: Any, *, key: str, student: ArrayLike | None = None, account: str | None = None
+    ) -> Release:
         """Return the labels of a batch: price, reserve, vote, draw, settle.
 
         A key that was asked before returns what was recorded, without a vote and without a charge. If the
         teachers fail after the price was reserved, it stays charged: that they failed may be private too.
-        `student` are the student's probabilities, for a mechanism that listens to them.
+        `student` are the student's probabilities, for a mechanism that listens to them. `account` names an
+        account of the ledger that pays the same price from a budget of its own; either both pay or neither.
 
         >>> import numpy as np
         >>> from tellers import Accountant, Budget, GNMax, MemoryLedger, Votes, noise
@@ -86,7 +89,7 @@ class Room:
         """
         n = _n_queries(X)
         context = self._context(student, n)
-        held = self._find_or_reserve(key, n, _digest(X))
+        held = self._find_or_reserve(key, n, _digest(X), account)
         if isinstance(held, Release):
             return held
         votes = self.ensemble.vote(X)
@@ -95,12 +98,16 @@ class Room:
         self.ledger.settle(held, release)
         return release.record()
 
-    def _find_or_reserve(self, key: str, n: int, digest: str) -> Release | Ticket:
+    def _find_or_reserve(self, key: str, n: int, digest: str, account: str | None) -> Release | Ticket:
         recorded = self.ledger.find(key)
         if recorded is None:
             event = {**describe(self.mechanism, self.noise), "n_queries": n, "queries": digest}
+            price = self.price(n)
             try:
-                return self.ledger.reserve(key, self.price(n), event=event)
+                if account is None:
+                    return self.ledger.reserve(key, price, event=event)
+                event["account"] = account
+                return self.ledger.reserve(key, price, event=event, also={account: price})
             except LedgerConflict:
                 # Somebody with the same key may have been faster, and be done by now.
                 recorded = self.ledger.find(key)
@@ -112,6 +119,12 @@ class Room:
             raise LedgerConflict(
                 f"Key {key!r} was asked before, with {other}. "
                 "Nothing was charged. Use a new key for a new question."
+            )
+        if asked.get("account") != account:
+            # Who may read whose answers is not for a key to decide.
+            raise LedgerConflict(
+                f"Key {key!r} was asked before, on another account. Nothing was charged. "
+                "Use a key of your own."
             )
         return recorded
 

@@ -25,7 +25,12 @@ class TellersError(Exception):
 
 
 class BudgetExhausted(TellersError):
-    """A query would have passed the budget; nothing was charged and no noise was drawn."""
+    """A query would have passed a budget; nothing was charged and no noise was drawn.
+
+    `account` names the account that cannot pay, or is None for the budget of the data itself.
+    """
+
+    account: str | None = None
 
 
 class SealedValue(TellersError, TypeError):

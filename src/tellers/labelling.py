@@ -275,8 +275,8 @@ class _Run:
             size = int(known["n_queries"]) if known else self._size(len(rows) - done)
             now = rows[done : done + size]
             try:
-                speak = {} if belief is None else {"student": belief[done : done + size]}
-                release = room.ask(take_rows(self.queries, now), key=key, **speak)
+                student = None if belief is None else belief[done : done + size]
+                release = room.ask(take_rows(self.queries, now), key=key, student=student)
             except BudgetExhausted:
                 if size == 1 and not self.n_asked:
                     raise  # not one query: there is nothing to go on with

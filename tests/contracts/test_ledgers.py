@@ -7,10 +7,11 @@ import time
 
 import pytest
 
-from tellers import Cost, MemoryLedger, Release, SqliteLedger
-from tellers.errors import BudgetExhausted
-from tellers.ledger import Ticket
+from tellers import Accountant, Budget, Cost, MemoryLedger, Release, SqliteLedger
+from tellers.errors import BudgetExhausted, LedgerConflict
+from tellers.ledger import Charge, Ticket, chained
 from tellers.testing import check_ledger
+from tellers.testing._accounts import check_accounts_survive
 
 # Newer Pythons warn that a process with threads forks, as a test runner's does.
 pytestmark = pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
@@ -33,80 +34,80 @@ def test_the_ledger_in_a_file(tmp_path):
 
 
 class Generous(MemoryLedger):
-    def reserve(self, key, price, *, event):
+    def reserve(self, key, price, *, event, also=None):
         with contextlib.suppress(BudgetExhausted):
-            return super().reserve(key, price, event=event)
-        return super().reserve(key, 0 * price, event=event)
+            return super().reserve(key, price, event=event, also=also)
+        return super().reserve(key, 0 * price, event=event, also=also)
 
 
 class Careless(MemoryLedger):
-    def reserve(self, key, price, *, event):
+    def reserve(self, key, price, *, event, also=None):
         return super().reserve(key, price, event={**event, "noise": "secure"})
 
 
 class ChargesRefusals(MemoryLedger):
-    def reserve(self, key, price, *, event):
+    def reserve(self, key, price, *, event, also=None):
         try:
-            return super().reserve(key, price, event=event)
+            return super().reserve(key, price, event=event, also=also)
         except BudgetExhausted:
             super().reserve("refused", 0.001 * price, event=event)
             raise
 
 
 class ChargesLate(MemoryLedger):
-    def reserve(self, key, price, *, event):
-        super().reserve(key, price, event=event)
+    def reserve(self, key, price, *, event, also=None):
+        super().reserve(key, price, event=event, also=also)
         self._entries[key] = dataclasses.replace(self._entries[key], charged=0 * price)
         return Ticket(key, price, event)
 
 
 class KeepsChange(MemoryLedger):
-    def settle(self, ticket, release):
+    def settle(self, ticket, release, *, used=None):
         whole = Cost(self._entries[ticket.key].reserved) if ticket.key in self._entries else release.cost
         super().settle(ticket, Release(release.labels, whole, release.by_teachers))
 
 
 class TrustsTickets(MemoryLedger):
-    def settle(self, ticket, release):
+    def settle(self, ticket, release, *, used=None):
         entry = self._entries.get(ticket.key)
         if entry is not None and ticket.price.values[0] > entry.reserved.values[0]:
             self._entries[ticket.key] = dataclasses.replace(entry, reserved=ticket.price)
-        super().settle(ticket, release)
+        super().settle(ticket, release, used=used)
 
 
 class SettlesAgain(MemoryLedger):
-    def settle(self, ticket, release):
+    def settle(self, ticket, release, *, used=None):
         with contextlib.suppress(KeyError):
             self._entries[ticket.key] = dataclasses.replace(self._entries[ticket.key], is_settled=False)
-        super().settle(ticket, release)
+        super().settle(ticket, release, used=used)
 
 
 class OneKeyManyQuestions(MemoryLedger):
-    def reserve(self, key, price, *, event):
+    def reserve(self, key, price, *, event, also=None):
         if key in self._entries and self._entries[key].is_settled:
             return Ticket(key, price, event)
-        return super().reserve(key, price, event=event)
+        return super().reserve(key, price, event=event, also=also)
 
 
 class SharesItsRecords(MemoryLedger):
-    def settle(self, ticket, release):
-        super().settle(ticket, release)
+    def settle(self, ticket, release, *, used=None):
+        super().settle(ticket, release, used=used)
         entry = self._entries[ticket.key]
         shared = Release(release.labels, release.cost.without_tight(), release.by_teachers)
         self._entries[ticket.key] = dataclasses.replace(entry, release=shared)
 
 
 class KeepsSecrets(MemoryLedger):
-    def settle(self, ticket, release):
-        super().settle(ticket, release)
+    def settle(self, ticket, release, *, used=None):
+        super().settle(ticket, release, used=used)
         entry = self._entries[ticket.key]
         kept = dataclasses.replace(entry.release, cost=release.cost)
         self._entries[ticket.key] = dataclasses.replace(entry, release=kept)
 
 
 class SharesItsEvents(MemoryLedger):
-    def reserve(self, key, price, *, event):
-        ticket = super().reserve(key, price, event=event)
+    def reserve(self, key, price, *, event, also=None):
+        ticket = super().reserve(key, price, event=event, also=also)
         self._entries[key] = dataclasses.replace(self._entries[key], event=event)
         return ticket
 
@@ -117,7 +118,7 @@ class Talkative(MemoryLedger):
 
 
 class FoldsCase(MemoryLedger):
-    def reserve(self, key, price, *, event):
+    def reserve(self, key, price, *, event, also=None):
         return super().reserve(key.lower().strip(), price, event=event)
 
 
@@ -134,16 +135,110 @@ class Unlocked(MemoryLedger):
         super().__init__(accountant)
         self._lock = NoLock()
 
-    def reserve(self, key, price, *, event):
+    def reserve(self, key, price, *, event, also=None):
         spent = self.spent
         time.sleep(0.001)
         self.accountant.require(spent, price, key=key)
         ample = dataclasses.replace(self.accountant.budget, epsilon=1e9)
         accountant, self.accountant = self.accountant, type(self.accountant)(ample)
         try:
-            return super().reserve(key, price, event=event)
+            return super().reserve(key, price, event=event, also=also)
         finally:
             self.accountant = accountant
+
+
+class Reopens(MemoryLedger):
+    """Takes the newest budget of an account for the one that counts."""
+
+    def open_account(self, name, budget):
+        self._accountants[name] = Accountant(budget)
+
+
+class OpensForAnyone(MemoryLedger):
+    def reserve(self, key, price, *, event, also=None):
+        for name in also or {}:
+            if name not in self._accountants:
+                self.open_account(name, Budget(epsilon=1e6, delta=1e-5))
+        return super().reserve(key, price, event=event, also=also)
+
+
+class PaysOneAfterTheOther(MemoryLedger):
+    """Debits each account as it comes to it, and stops at the one that cannot pay."""
+
+    def reserve(self, key, price, *, event, also=None):
+        for name, curve in (also or {}).items():
+            if name in self._accountants:
+                super().reserve(f"{key} for {name}", 0 * price, event=event, also={name: curve})
+        return super().reserve(key, price, event=event, also=also)
+
+
+class KeepsTheNameToItself(MemoryLedger):
+    def reserve(self, key, price, *, event, also=None):
+        try:
+            return super().reserve(key, price, event=event, also=also)
+        except BudgetExhausted:
+            raise BudgetExhausted("No.") from None
+
+
+class ForgetsTheOthers(MemoryLedger):
+    """Charges the main account alone."""
+
+    def reserve(self, key, price, *, event, also=None):
+        ticket = super().reserve(key, price, event=event, also=also)
+        self._entries[key] = dataclasses.replace(self._entries[key], also={})
+        return ticket
+
+
+class RefundsTheMainAccountAlone(MemoryLedger):
+    def settle(self, ticket, release, *, used=None):
+        before = self._entries[ticket.key].also if ticket.key in self._entries else {}
+        super().settle(ticket, release, used=used)
+        self._entries[ticket.key] = dataclasses.replace(self._entries[ticket.key], also=before)
+
+
+class RefundsEverybodyAlike(MemoryLedger):
+    """Takes what the main account used for what every account used, whatever was reserved on it."""
+
+    def settle(self, ticket, release, *, used=None):
+        entry = self._entries.get(ticket.key)
+        alike = dict.fromkeys(entry.also, release.cost.worst) if entry else {}
+        super().settle(ticket, release, used=used or alike)
+
+
+class IgnoresWhatWasUsed(MemoryLedger):
+    def settle(self, ticket, release, *, used=None):
+        super().settle(ticket, release)
+
+
+class ForgivesOverruns(MemoryLedger):
+    def settle(self, ticket, release, *, used=None):
+        entry = self._entries.get(ticket.key)
+        known = {n: c for n, c in (used or {}).items() if entry and n in entry.also}
+        capped = {
+            name: curve
+            if (curve.values <= entry.also[name].reserved.values).all()
+            else entry.also[name].reserved
+            for name, curve in known.items()
+        }
+        super().settle(ticket, release, used={**(used or {}), **capped})
+
+
+class RacesOnAccounts(MemoryLedger):
+    """Checks the accounts, and lets go of the lock before it debits them."""
+
+    def reserve(self, key, price, *, event, also=None):
+        for name, curve in (also or {}).items():
+            if name in self._accountants:
+                state = self.accounts()[name]
+                state.accountant.require(state.spent, curve, key=key, account=name)
+        time.sleep(0.001)
+        ticket = super().reserve(key, price, event=event)
+        paid = {name: Charge(curve, curve) for name, curve in (also or {}).items()}
+        if not paid.keys() <= self._accountants.keys():
+            del self._entries[key]
+            raise LedgerConflict("unknown")
+        self._entries[key] = dataclasses.replace(self._entries[key], also=paid)
+        return dataclasses.replace(ticket, also=also or {})
 
 
 BROKEN = [
@@ -160,6 +255,16 @@ BROKEN = [
     (SharesItsEvents, "an event to stay what it was"),
     (Talkative, "a repr that shows no key"),
     (FoldsCase, "two keys"),
+    (Reopens, "an account opened with another budget"),
+    (OpensForAnyone, "an account that was never opened"),
+    (PaysOneAfterTheOther, "after an unknown account was refused|nothing on record|a named account refused"),
+    (KeepsTheNameToItself, "name the account that cannot pay"),
+    (ForgetsTheOthers, "debited 2 prices between reserve and settle"),
+    (RefundsTheMainAccountAlone, "back to the account with the same price"),
+    (RefundsEverybodyAlike, "all kept of another"),
+    (IgnoresWhatWasUsed, "what each account used"),
+    (ForgivesOverruns, "used more than was reserved"),
+    (RacesOnAccounts, "racing threads to (stay within an account|be granted what an account)"),
     (Unlocked, "racing threads|one of 4 threads|threads to share a ledger"),
 ]
 
@@ -178,10 +283,10 @@ def test_a_ledger_that_forgets_is_not_durable():
 class WritesLate(SqliteLedger):
     """Hands out tickets for what is not on the disk yet."""
 
-    def reserve(self, key, price, *, event):
+    def reserve(self, key, price, *, event, also=None):
         if "killed" in str(self.path):
             return Ticket(key, price, event)
-        return super().reserve(key, price, event=event)
+        return super().reserve(key, price, event=event, also=also)
 
 
 def test_a_ledger_that_writes_late_is_found_by_the_kill(tmp_path):
@@ -189,20 +294,63 @@ def test_a_ledger_that_writes_late_is_found_by_the_kill(tmp_path):
         check_ledger(in_files(tmp_path, WritesLate))
 
 
+class WritesTheOthersLate(SqliteLedger):
+    """Debits the main account, and named ones only when the question is settled."""
+
+    def reserve(self, key, price, *, event, also=None):
+        if "killed with accounts" in str(self.path):
+            also = None
+        return super().reserve(key, price, event=event, also=also)
+
+
+def test_a_ledger_that_charges_accounts_late_is_found_by_the_kill(tmp_path):
+    with pytest.raises(AssertionError, match="which every account stays charged for"):
+        check_ledger(in_files(tmp_path, WritesTheOthersLate), n_kills=0)
+
+
+class ChecksAccountsOutsideTheLock(SqliteLedger):
+    """Two writers may both find the account good for it."""
+
+    def reserve(self, key, price, *, event, also=None):
+        if "processes on an account" in str(self.path):
+            for name, curve in (also or {}).items():
+                state = self.accounts()[name]
+                state.accountant.require(state.spent, curve, key=key, account=name)
+            time.sleep(0.002)
+            checked, chained.require_affordable = chained.require_affordable, lambda *a, **k: None
+            try:
+                return super().reserve(key, price, event=event, also=also)
+            finally:
+                chained.require_affordable = checked
+        return super().reserve(key, price, event=event, also=also)
+
+
+def test_a_ledger_that_checks_accounts_too_early_is_found_by_the_race(tmp_path):
+    def race():
+        for turn in range(20):
+            (tmp_path / f"{turn}").mkdir()
+            check_accounts_survive(in_files(tmp_path / f"{turn}", ChecksAccountsOutsideTheLock))
+
+    with pytest.raises(
+        AssertionError, match=r"racing processes to (stay within an|be granted what an) account"
+    ):
+        race()
+
+
 class ChecksOutsideTheLock(SqliteLedger):
     """Two writers may both pass the check before either writes."""
 
-    def reserve(self, key, price, *, event):
+    def reserve(self, key, price, *, event, also=None):
         if "processes" in str(self.path):
             self.accountant.require(self.spent, price, key=key)
             time.sleep(0.002)
             rest = self.accountant
             self.accountant = type("Nodding", (), {"require": lambda *a, **k: None, "budget": rest.budget})()
             try:
-                return super().reserve(key, price, event=event)
+                return super().reserve(key, price, event=event, also=also)
             finally:
                 self.accountant = rest
-        return super().reserve(key, price, event=event)
+        return super().reserve(key, price, event=event, also=also)
 
 
 def test_a_ledger_that_checks_too_early_is_found_by_the_race(tmp_path):
@@ -219,10 +367,10 @@ def test_a_ledger_that_checks_too_early_is_found_by_the_race(tmp_path):
 class FailsElsewhere(SqliteLedger):
     """Works in the process that made it and in no other."""
 
-    def reserve(self, key, price, *, event):
+    def reserve(self, key, price, *, event, also=None):
         if "killed" in str(self.path):
             os._exit(1)
-        return super().reserve(key, price, event=event)
+        return super().reserve(key, price, event=event, also=also)
 
 
 def test_a_process_that_fails_is_said(tmp_path):
@@ -232,7 +380,7 @@ def test_a_process_that_fails_is_said(tmp_path):
 
 def test_errors_of_a_ledger_are_its_own():
     class Refuses(MemoryLedger):
-        def reserve(self, key, price, *, event):
+        def reserve(self, key, price, *, event, also=None):
             raise RuntimeError("no")
 
     with pytest.raises(AssertionError, match=r"Expected BudgetExhausted .* got RuntimeError"):

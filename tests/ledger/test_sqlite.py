@@ -27,7 +27,7 @@ from tellers import (
     noise,
 )
 from tellers.errors import BudgetExhausted, InsecureNoise, LedgerConflict
-from tellers.ledger import chain, sqlite
+from tellers.ledger import chain, chained, sqlite
 from tellers.rdp import DEFAULT_ORDERS
 
 SECURE = {"noise": "secure"}
@@ -252,7 +252,7 @@ def test_another_order_is_refused(path):
 
 def test_another_grid_of_orders_is_refused(path, monkeypatch):
     written(path)
-    monkeypatch.setattr(sqlite._file, "DEFAULT_ORDERS", np.array([2.0, 3.0]))
+    monkeypatch.setattr(chained, "DEFAULT_ORDERS", np.array([2.0, 3.0]))
     with pytest.raises(LedgerConflict, match="grid of orders"):
         open_ledger(path)
 
@@ -262,7 +262,7 @@ def test_another_version_is_refused(path):
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA user_version = 99")
     connection.close()
-    with pytest.raises(LedgerConflict, match=r"version 1 in spend\.db, got version 99"):
+    with pytest.raises(LedgerConflict, match=r"version 2 or older in spend\.db, got version 99"):
         open_ledger(path)
 
 

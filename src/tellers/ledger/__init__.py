@@ -1,7 +1,7 @@
 """Durable memory of what was spent."""
 
-from .base import Entry, Ledger, Ticket
+from .base import AccountState, Charge, Entry, Ledger, Ticket
 from .memory import MemoryLedger
 from .sqlite import SqliteLedger
 
-__all__ = ["Entry", "Ledger", "MemoryLedger", "SqliteLedger", "Ticket"]
+__all__ = ["AccountState", "Charge", "Entry", "Ledger", "MemoryLedger", "SqliteLedger", "Ticket"]

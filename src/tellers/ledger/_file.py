@@ -3,17 +3,14 @@
 import os
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from ..budget import Accountant
 from ..errors import LedgerConflict
-from ..rdp import DEFAULT_ORDERS
-from .chain import SCHEMA, Line
+from .chain import READABLE, SCHEMA, Line
 
 _APPLICATION = 0x54454C4C  # "TELL", in the header of the file
 
@@ -34,8 +31,35 @@ TABLES = (
 _COLUMNS = "number, kind, key, body, previous, hash"
 
 
-def connect(file: Path, accountant: Accountant, timeout: float) -> sqlite3.Connection:
-    """Open a ledger's file, or make one."""
+@dataclass(frozen=True)
+class FilePages:
+    """The lines of a file, within one transaction."""
+
+    connection: sqlite3.Connection
+    name: str
+
+    def all(self) -> Iterator[Line]:
+        """Return all lines in order, as they are."""
+        return read(self.connection, "ORDER BY number")
+
+    def some(self, kind: str, key: str) -> Iterator[Line]:
+        """Return the lines of one kind about one key, as they are."""
+        return read(self.connection, "WHERE kind = ? AND key = ?", kind, key)
+
+    def require_rules(self) -> None:
+        """Refuse a damaged file, and one whose tables or triggers were changed."""
+        if self.connection.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",):
+            raise LedgerConflict(f"{self.name} is damaged. Restore it from a backup.")
+        kept = self.connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid")
+        if tuple(sql for (sql,) in kept) != TABLES:
+            raise LedgerConflict(
+                f"The tables of {self.name} are not those of a ledger: the rules that keep it "
+                "append-only were changed. Restore it from a backup."
+            )
+
+
+def connect(file: Path, first: Sequence[Line], timeout: float) -> sqlite3.Connection:
+    """Open a ledger's file, or make one that begins with these lines."""
     # The lock of the ledger lets one thread in at a time, so any of them may use the connection.
     connection = sqlite3.connect(file, timeout=timeout, isolation_level=None, check_same_thread=False)
     # A damaged text must come as far as its hash, which then says so.
@@ -44,7 +68,7 @@ def connect(file: Path, accountant: Accountant, timeout: float) -> sqlite3.Conne
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA fullfsync = ON")  # where a flush may stop in the drive's own memory
         if not _is_ledger(connection, file):
-            _create(connection, accountant, file, timeout)
+            _create(connection, first, file, timeout)
         _use_log(connection, file, timeout)
     except BaseException:
         connection.close()
@@ -70,29 +94,23 @@ def _is_ledger(connection: sqlite3.Connection, file: Path) -> bool:
             f"Expected a ledger in {file.name}, got a database of something else. Nothing was written. "
             "Name another file."
         )
-    if version != SCHEMA:
+    if version not in READABLE:
         raise LedgerConflict(
-            f"Expected a ledger of version {SCHEMA} in {file.name}, got version {version}. Update tellers."
+            f"Expected a ledger of version {SCHEMA} or older in {file.name}, got version {version}. "
+            "Update tellers."
         )
     return True
 
 
-def _create(connection: sqlite3.Connection, accountant: Accountant, file: Path, timeout: float) -> None:
-    """Make the tables and write the terms, all or nothing; somebody else may be doing the same."""
+def _create(connection: sqlite3.Connection, first: Sequence[Line], file: Path, timeout: float) -> None:
+    """Make the tables and write the first lines, all or nothing; somebody else may be doing the same."""
     _use_log(connection, file, timeout)
     connection.execute("BEGIN IMMEDIATE")
     if not _is_ledger(connection, file):
         for statement in TABLES:
             connection.execute(statement)
-        budget = accountant.budget
-        body = {
-            "schema": SCHEMA,
-            "epsilon": float(budget.epsilon),
-            "delta": float(budget.delta),
-            "held_at": accountant.held_at,
-            "orders": DEFAULT_ORDERS.tolist(),
-        }
-        append(connection, Line.after(None, "opened", key="", body=body))
+        for line in first:
+            append(connection, line)
         connection.execute(f"PRAGMA application_id = {_APPLICATION}")
         connection.execute(f"PRAGMA user_version = {SCHEMA}")
     connection.execute("COMMIT")
@@ -119,30 +137,6 @@ def _use_log(connection: sqlite3.Connection, file: Path, timeout: float) -> None
         raise OSError(f"Expected a local file system for {file}, got one that cannot share a log. Move it.")
 
 
-def require_terms(terms: dict[str, Any], accountant: Accountant, file: Path) -> None:
-    """Refuse a ledger that was begun with another budget, or counts at other orders."""
-    if not terms:
-        raise LedgerConflict(f"{file.name} lost its first line, which holds its budget. Restore the file.")
-    budget = accountant.budget
-    if (terms["epsilon"], terms["delta"]) != (budget.epsilon, budget.delta):
-        raise LedgerConflict(
-            f"Expected the budget that {file.name} was begun with, epsilon={terms['epsilon']} and "
-            f"delta={terms['delta']}, got epsilon={budget.epsilon} and delta={budget.delta}. A budget is a "
-            "promise about the data and stays; open the ledger with its own."
-        )
-    if terms["held_at"] != accountant.held_at:
-        raise LedgerConflict(
-            f"Expected the Rényi order at which {file.name} was begun, {terms['held_at']:g}, got "
-            f"{accountant.held_at:g}. A budget is held at one order, fixed before the first release; open "
-            "the ledger with its own."
-        )
-    if not np.array_equal(terms["orders"], DEFAULT_ORDERS):
-        raise LedgerConflict(
-            f"Expected the grid of orders that {file.name} was begun with, which is not the one of this "
-            "version of tellers. Open it with the version that made it."
-        )
-
-
 def place(file: Path) -> tuple[int, int] | None:
     """Return which file has this name now, or None."""
     try:
@@ -155,15 +149,6 @@ def place(file: Path) -> tuple[int, int] | None:
 def read(connection: sqlite3.Connection, where: str, *values: Any) -> Iterator[Line]:
     """Return some lines, as they are."""
     return (Line(*row) for row in connection.execute(f"SELECT {_COLUMNS} FROM lines {where}", values))
-
-
-def read_chain(connection: sqlite3.Connection) -> Iterator[Line]:
-    """Return all lines, each checked against the one before."""
-    head = None
-    for line in read(connection, "ORDER BY number"):
-        line.require_follows(head)
-        head = line
-        yield line
 
 
 def append(connection: sqlite3.Connection, line: Line) -> None:

@@ -1,12 +1,14 @@
 """What a ledger promises, and the rules that every backend keeps."""
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, NoReturn, Protocol, Self
 
 import numpy as np
 
+from ..budget import Accountant, Budget
 from ..errors import InsecureNoise, LedgerConflict, Unsettled
 from ..rdp import RdpCurve
 from ..release import Release
@@ -19,6 +21,39 @@ class Ticket:
     key: str
     price: RdpCurve
     event: dict[str, Any]
+    also: Mapping[str, RdpCurve] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Charge:
+    """What one named account was debited for a question, and what it is charged now."""
+
+    reserved: RdpCurve
+    charged: RdpCurve
+
+
+@dataclass(frozen=True, eq=False)
+class AccountState:
+    """A named account: its budget, the Rényi order that is held at, and all that was debited so far.
+
+    >>> state = AccountState(Budget(epsilon=1.0, delta=1e-5), 18.0, spent=RdpCurve.zcdp(0.01))
+    >>> round(state.epsilon, 3), state.accountant.affords(state.spent, RdpCurve.zcdp(0.01))
+    (0.546, True)
+    """
+
+    budget: Budget
+    held_at: float
+    spent: RdpCurve
+
+    @property
+    def accountant(self) -> Accountant:
+        """Return the arithmetic of this account, at its own order."""
+        return Accountant(self.budget, order=self.held_at)
+
+    @property
+    def epsilon(self) -> float:
+        """Return the epsilon of what was spent, at the account's delta."""
+        return self.spent.epsilon(self.budget.delta)
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,7 +61,7 @@ class Entry:
     """One question on the books: what was reserved for it, what is charged now, and what came out.
 
     `charged` is the whole reservation until it is settled. A question that is not settled, or that cost
-    more than its price, has no release.
+    more than its price, has no release. `also` says the same for every named account that paid too.
 
     >>> entry = Entry("q0", {"noise": "secure"}, RdpCurve.zcdp(0.1), charged=RdpCurve.zcdp(0.1))
     >>> entry.is_settled, entry.release is None
@@ -39,13 +74,15 @@ class Entry:
     charged: RdpCurve
     is_settled: bool = False
     release: Release | None = None
+    also: Mapping[str, Charge] = field(default_factory=dict)
 
 
 class Ledger(Protocol):
     """Memory of what was spent: debit before noise is drawn, settle after.
 
-    A key asked twice returns its recorded release and costs nothing more. A reservation that is
-    never settled stays charged. `testing.check_ledger` tries all of it.
+    The main account holds the budget of the data; named accounts hold those of whoever asks, or of groups
+    of people. A key asked twice returns its recorded release and costs nothing more. A reservation that
+    is never settled stays charged. `testing.check_ledger` tries all of it.
     """
 
     @property
@@ -61,12 +98,27 @@ class Ledger(Protocol):
         """Return the event that a key was reserved for, settled or not, or None."""
         ...
 
-    def reserve(self, key: str, price: RdpCurve, *, event: dict[str, Any]) -> Ticket:
-        """Debit a price before any noise is drawn, or refuse."""
+    def open_account(self, name: str, budget: Budget) -> None:
+        """Give a student, an analyst or a group a budget of its own, for good."""
         ...
 
-    def settle(self, ticket: Ticket, release: Release) -> None:
-        """Record the outcome and give back what was not used."""
+    def accounts(self) -> dict[str, AccountState]:
+        """Return every named account."""
+        ...
+
+    def reserve(
+        self,
+        key: str,
+        price: RdpCurve,
+        *,
+        event: dict[str, Any],
+        also: Mapping[str, RdpCurve] | None = None,
+    ) -> Ticket:
+        """Debit a price, and named accounts theirs, before any noise is drawn; all of it or nothing."""
+        ...
+
+    def settle(self, ticket: Ticket, release: Release, *, used: Mapping[str, RdpCurve] | None = None) -> None:
+        """Record the outcome and give back what was not used, to every account."""
         ...
 
     def entries(self) -> list[Entry]:

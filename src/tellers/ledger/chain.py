@@ -1,24 +1,31 @@
 """The chain of a durable ledger: what its lines say, and the hash that ties each to the one before.
 
-Line 0 holds the terms: schema, budget, its order and the grid. After it a question has at most two lines, one
-when it is reserved and one when it is settled. Lines are only ever added. Curves are stored by their
-values, as floats that read back bit for bit; sealed costs are not stored at all.
+Line 0 holds the terms: schema, budget, its order and the grid. After it a named account has one line, when it
+is opened, and a question has at most two, one when it is reserved and one when it is settled. Lines are only
+ever added. Curves are stored by their values, as floats that read back bit for bit; under `also`, null stands
+for the curve of the main account. Sealed costs are not stored here at all.
 """
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from ..budget import Accountant, Budget
 from ..errors import LedgerConflict
-from ..rdp import Floats, RdpCurve
+from ..rdp import DEFAULT_ORDERS, Floats, RdpCurve
 from ..release import Cost, Release
-from .base import canonical
+from .accounts import same
+from .base import AccountState, canonical
 
-SCHEMA = 1
+SCHEMA = 2
 """The version of what lines say. Old versions are read for ever; a new one takes the next number."""
+
+READABLE = (1, 2)
+"""The versions that are read and written on: 1 had no named accounts, and may be given some."""
 
 START = "0" * 64
 """What the first line follows."""
@@ -124,6 +131,44 @@ def read_release(body: dict[str, Any], charged: RdpCurve) -> Release | None:
     return Release(labels, Cost(charged), by_teachers, values=values).record()
 
 
+def write_also(also: Mapping[str, RdpCurve], main: RdpCurve) -> dict[str, Any]:
+    """Return the part of a body that holds what named accounts pay, empty where there are none.
+
+    >>> one = RdpCurve(np.array([2.0, 3.0]), np.array([0.5, 0.75]))
+    >>> write_also({"alice": one, "bob": 2 * one}, one)
+    {'also': {'alice': None, 'bob': [1.0, 1.5]}}
+    """
+    said = {name: None if same(curve, main) else write_curve(curve) for name, curve in also.items()}
+    return {"also": said} if said else {}
+
+
+def opening(accountant: Accountant) -> Line:
+    """Return the first line of a new ledger: its terms.
+
+    >>> from tellers import Accountant, Budget
+    >>> line = opening(Accountant(Budget(epsilon=1.0, delta=1e-5)))
+    >>> line.kind, json.loads(line.body)["held_at"]
+    ('opened', 18.0)
+    """
+    budget = accountant.budget
+    body = {
+        "schema": SCHEMA,
+        "epsilon": float(budget.epsilon),
+        "delta": float(budget.delta),
+        "held_at": accountant.held_at,
+        "orders": DEFAULT_ORDERS.tolist(),
+    }
+    return Line.after(None, "opened", key="", body=body)
+
+
+@dataclass(frozen=True)
+class Reserved:
+    """What is debited for a question that is not settled: the main account, and named ones."""
+
+    price: RdpCurve
+    also: dict[str, RdpCurve]
+
+
 @dataclass(eq=False)
 class Book:
     """What the lines read so far add up to.
@@ -137,10 +182,12 @@ class Book:
 
     head: Line | None = None
     terms: dict[str, Any] = field(default_factory=dict)
-    pending: dict[str, RdpCurve] = field(default_factory=dict)
+    pending: dict[str, Reserved] = field(default_factory=dict)
     settled: set[str] = field(default_factory=set)
+    accountants: dict[str, Accountant] = field(default_factory=dict)
     _orders: Floats | None = None
-    _charged: RdpCurve | None = None
+    # Settled charges by account; the main one has no name.
+    _charged: dict[str | None, RdpCurve] = field(default_factory=dict)
 
     def add(self, line: Line) -> None:
         """Read the next line, after checking that it is the next one and that it was not changed.
@@ -162,11 +209,31 @@ class Book:
 
     @property
     def spent(self) -> RdpCurve:
-        """Return everything debited so far, reservations included."""
-        total = RdpCurve.zero(self._orders) if self._charged is None else self._charged
-        for price in self.pending.values():
-            total = total + price
-        return total
+        """Return everything debited to the main account so far, reservations included."""
+        return self._spent_by(None)
+
+    def accounts(self) -> dict[str, AccountState]:
+        """Return every named account, with everything debited to it so far, reservations included.
+
+        >>> book = Book()
+        >>> book.add(opening(Accountant(Budget(epsilon=1.0, delta=1e-5))))
+        >>> body = {"epsilon": 0.5, "delta": 1e-5, "held_at": 32.0}
+        >>> book.add(Line.after(book.head, "account", key="student/alice", body=body))
+        >>> book.accounts()["student/alice"].budget
+        Budget(epsilon=0.5, delta=1e-05)
+        """
+        return {name: self.account(name) for name in self.accountants}
+
+    def account(self, name: str) -> AccountState:
+        """Return one named account, as `accounts` does.
+
+        >>> Book().account("student/alice")
+        Traceback (most recent call last):
+            ...
+        KeyError: 'student/alice'
+        """
+        accountant = self.accountants[name]
+        return AccountState(accountant.budget, accountant.held_at, self._spent_by(name))
 
     def curve(self, values: list[float | str]) -> RdpCurve:
         """Return a stored curve, on the grid of this ledger.
@@ -180,18 +247,53 @@ class Book:
             raise ValueError("Expected the terms before any curve.")
         return RdpCurve(self._orders, np.array([float(value) for value in values]))
 
+    def also(self, body: dict[str, Any], main: RdpCurve) -> dict[str, RdpCurve]:
+        """Return what named accounts pay according to a body, where null stands for what the main one pays.
+
+        >>> book = Book()
+        >>> book.add(Line.after(None, "opened", key="", body={"orders": [2.0, 3.0]}))
+        >>> book.also({"also": {"alice": None}}, book.curve([0.5, 0.75]))["alice"].values
+        array([0.5 , 0.75])
+        """
+        said = body.get("also", {})
+        return {name: main if values is None else self.curve(values) for name, values in said.items()}
+
+    def _spent_by(self, account: str | None) -> RdpCurve:
+        total = self._charged.get(account) or RdpCurve.zero(self._orders)
+        for reserved in self.pending.values():
+            price = reserved.price if account is None else reserved.also.get(account)
+            if price is not None:
+                total = total + price
+        return total
+
     def _read(self, kind: str, key: str, body: dict[str, Any]) -> None:
         if (kind == "opened") != (self.head is None):
             raise ValueError(kind)
         if kind == "opened":
             self._orders, self.terms = RdpCurve.zero(body["orders"]).orders, body
+        elif kind == "account" and key and key not in self.accountants:
+            budget = Budget(body["epsilon"], body["delta"])
+            self.accountants[key] = Accountant(budget, order=body["held_at"])
         elif kind == "reserved" and key not in self.pending and key not in self.settled:
-            self.pending[key] = self.curve(body["price"])
+            price = self.curve(body["price"])
+            also = self.also(body, price)
+            if not also.keys() <= self.accountants.keys():
+                raise ValueError(kind)
+            self.pending[key] = Reserved(price, also)
         elif kind == "settled":
             # Reservations are added up afresh each time, settled ones once: no price is ever subtracted.
             charged = self.curve(body["charged"])
+            also = self.also(body, charged)
+            if self.pending[key].also.keys() != also.keys():
+                raise ValueError(kind)
             del self.pending[key]
             self.settled.add(key)
-            self._charged = charged if self._charged is None else self._charged + charged
+            self._charge(None, charged)
+            for name, cost in also.items():
+                self._charge(name, cost)
         else:
             raise ValueError(kind)
+
+    def _charge(self, account: str | None, cost: RdpCurve) -> None:
+        before = self._charged.get(account)
+        self._charged[account] = cost if before is None else before + cost

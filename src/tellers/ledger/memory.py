@@ -2,13 +2,24 @@
 
 import copy
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
-from ..budget import Accountant
+from ..budget import Accountant, Budget
 from ..rdp import RdpCurve
 from ..release import Release
-from .base import Entry, Ticket, charge, refuse_known, refuse_overrun, refuse_unknown, require_bookable
+from .accounts import charge_all, require_account, require_affordable, require_same
+from .base import (
+    AccountState,
+    Charge,
+    Entry,
+    Ticket,
+    refuse_known,
+    refuse_overrun,
+    refuse_unknown,
+    require_bookable,
+)
 
 
 @dataclass(eq=False)
@@ -30,11 +41,12 @@ class MemoryLedger:
     accountant: Accountant
     allow_seeded: bool = False
     _entries: dict[str, Entry] = field(default_factory=dict, init=False, repr=False)
+    _accountants: dict[str, Accountant] = field(default_factory=dict, init=False, repr=False)
     _lock: threading.RLock = field(default_factory=threading.RLock, init=False, repr=False)
 
     @property
     def spent(self) -> RdpCurve:
-        """Return everything debited so far, reservations included.
+        """Return everything debited to the main account so far, reservations included.
 
         >>> from tellers import Accountant, Budget
         >>> MemoryLedger(Accountant(Budget(epsilon=1.0, delta=1e-5))).spent.epsilon(1e-5)
@@ -45,6 +57,36 @@ class MemoryLedger:
             for entry in self._entries.values():
                 total = total + entry.charged
             return total
+
+    def open_account(self, name: str, budget: Budget) -> None:
+        """Give a student, an analyst or a group a budget of its own, for good.
+
+        >>> from tellers import Accountant, Budget
+        >>> ledger = MemoryLedger(Accountant(Budget(epsilon=9.0, delta=1e-5)))
+        >>> ledger.open_account("student/alice", Budget(epsilon=1.0, delta=1e-5))
+        >>> ledger.accounts()["student/alice"].budget
+        Budget(epsilon=1.0, delta=1e-05)
+        """
+        require_account(name, budget)
+        with self._lock:
+            if name in self._accountants:
+                require_same(name, self._accountants[name], budget)
+            else:
+                self._accountants[name] = Accountant(budget)
+
+    def accounts(self) -> dict[str, AccountState]:
+        """Return every named account, with everything debited to it so far, reservations included.
+
+        >>> from tellers import Accountant, Budget
+        >>> MemoryLedger(Accountant(Budget(epsilon=1.0, delta=1e-5))).accounts()
+        {}
+        """
+        with self._lock:
+            spent = dict.fromkeys(self._accountants, RdpCurve.zero())
+            for entry in self._entries.values():
+                for name, paid in entry.also.items():
+                    spent[name] = spent[name] + paid.charged
+            return {n: AccountState(a.budget, a.held_at, spent[n]) for n, a in self._accountants.items()}
 
     def find(self, key: str) -> Release | None:
         """Return the recorded release of a key, or None.
@@ -70,8 +112,15 @@ class MemoryLedger:
             entry = self._entries.get(key)
             return None if entry is None else copy.deepcopy(entry.event)
 
-    def reserve(self, key: str, price: RdpCurve, *, event: dict[str, Any]) -> Ticket:
-        """Debit a price before any noise is drawn, or refuse.
+    def reserve(
+        self,
+        key: str,
+        price: RdpCurve,
+        *,
+        event: dict[str, Any],
+        also: Mapping[str, RdpCurve] | None = None,
+    ) -> Ticket:
+        """Debit a price, and named accounts theirs, before any noise is drawn; all of it or nothing.
 
         >>> from tellers import Accountant, Budget, Cost
         >>> ledger = MemoryLedger(Accountant(Budget(epsilon=1.0, delta=1e-5)))
@@ -85,11 +134,18 @@ class MemoryLedger:
             if key in self._entries:
                 refuse_known(key, is_settled=self._entries[key].is_settled)
             self.accountant.require(self.spent, price, key=key)
-            self._entries[key] = Entry(key, stored, price, charged=price)
-            return Ticket(key, price, copy.deepcopy(stored))
+            named = dict(also or {})
+            if named:
+                require_affordable(key, named, accounts=self.accounts())
+            paid = {name: Charge(curve, curve) for name, curve in named.items()}
+            self._entries[key] = Entry(key, stored, price, charged=price, also=paid)
+            return Ticket(key, price, copy.deepcopy(stored), named)
 
-    def settle(self, ticket: Ticket, release: Release) -> None:
-        """Record the outcome and give back what was not used.
+    def settle(self, ticket: Ticket, release: Release, *, used: Mapping[str, RdpCurve] | None = None) -> None:
+        """Record the outcome and give back what was not used, to every account.
+
+        A named account is charged what `used` says of it; without that, what the main account is charged if
+        the same was reserved on both, and else all that was reserved.
 
         >>> import numpy as np
         >>> from tellers import Accountant, Budget, Cost
@@ -104,9 +160,15 @@ class MemoryLedger:
             entry = self._entries.get(ticket.key)
             if entry is None or entry.is_settled:
                 refuse_unknown(ticket.key, is_settled=entry is not None)
-            charged, kept = charge(ticket.key, entry.reserved, used=release.cost.worst)
+            reserved = {name: paid.reserved for name, paid in entry.also.items()}
+            charged, named, kept = charge_all(
+                ticket.key, entry.reserved, reserved, worst=release.cost.worst, used=used
+            )
             record = release.record() if kept else None
-            self._entries[ticket.key] = replace(entry, charged=charged, is_settled=True, release=record)
+            paid = {name: Charge(reserved[name], curve) for name, curve in named.items()}
+            self._entries[ticket.key] = replace(
+                entry, charged=charged, is_settled=True, release=record, also=paid
+            )
             if not kept:
                 refuse_overrun(ticket.key)
 

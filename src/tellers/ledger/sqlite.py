@@ -1,6 +1,5 @@
 """A ledger in one file: durable before noise is drawn, append-only, safe among threads and processes."""
 
-import json
 import os
 import sqlite3
 import threading
@@ -14,11 +13,9 @@ from typing import Any
 
 from ..budget import Accountant
 from ..errors import LedgerConflict, require_positive
-from ..rdp import RdpCurve
-from ..release import Release
 from . import _file
-from .base import Entry, Ticket, charge, refuse_known, refuse_overrun, refuse_unknown, require_bookable
-from .chain import Book, Line, read_release, write_curve, write_release
+from .chain import Book, Line, opening
+from .chained import ChainedLedger, Pages, require_terms
 
 # SQLite's locks do not survive a fork: a child must not use, or even close, what its parent opened, and it
 # waits for ever for a thread that was inside SQLite. So SQLite is only ever entered with the lock of a ledger
@@ -32,7 +29,7 @@ _forgotten: list[sqlite3.Connection] = []
 
 
 @dataclass(eq=False)
-class SqliteLedger:
+class SqliteLedger(ChainedLedger):
     """Keep the books in a file that outlives the process, for any number of threads and processes.
 
     The budget is written down when the file is made, and the file is opened with no other. `close`, or the
@@ -80,154 +77,6 @@ class SqliteLedger:
             self.close()
             raise
 
-    @property
-    def spent(self) -> RdpCurve:
-        """Return everything debited so far, by whichever process, reservations included."""
-        with self._books("BEGIN"):
-            return self._book.spent
-
-    def find(self, key: str) -> Release | None:
-        """Return the recorded release of a key, or None.
-
-        >>> import tempfile
-        >>> from tellers import Accountant, Budget
-        >>> path, accountant = tempfile.mkdtemp() + "/spend.db", Accountant(Budget(epsilon=1.0, delta=1e-5))
-        >>> SqliteLedger(path, accountant).find("q0") is None
-        True
-        """
-        with self._books("BEGIN") as connection:
-            if key not in self._book.settled:
-                return None
-            for line in _file.read(connection, "WHERE kind = 'settled' AND key = ?", key):
-                if line.is_intact:
-                    body = json.loads(line.body)
-                    return read_release(body, self._book.curve(body["charged"]))
-            raise LedgerConflict(f"The release of key {key!r} in {self._path.name} was changed or removed.")
-
-    def asked(self, key: str) -> dict[str, Any] | None:
-        """Return the event that a key was reserved for, settled or not, or None.
-
-        >>> import tempfile
-        >>> from tellers import Accountant, Budget
-        >>> path, accountant = tempfile.mkdtemp() + "/spend.db", Accountant(Budget(epsilon=9.0, delta=1e-5))
-        >>> ledger = SqliteLedger(path, accountant)
-        >>> ticket = ledger.reserve("q0", RdpCurve.zcdp(0.1), event={"noise": "secure"})
-        >>> ledger.asked("q0"), ledger.asked("q1")
-        ({'noise': 'secure'}, None)
-        """
-        with self._books("BEGIN") as connection:
-            if key not in self._book.settled and key not in self._book.pending:
-                return None
-            for line in _file.read(connection, "WHERE kind = 'reserved' AND key = ?", key):
-                if line.is_intact:
-                    event: dict[str, Any] = json.loads(line.body)["event"]
-                    return event
-            raise LedgerConflict(f"What key {key!r} in {self._path.name} asked was changed or removed.")
-
-    def reserve(self, key: str, price: RdpCurve, *, event: dict[str, Any]) -> Ticket:
-        """Debit a price before any noise is drawn, or refuse; it is on the disk when this returns.
-
-        >>> import tempfile
-        >>> from tellers import Accountant, Budget
-        >>> path, accountant = tempfile.mkdtemp() + "/spend.db", Accountant(Budget(epsilon=1.0, delta=1e-5))
-        >>> SqliteLedger(path, accountant).reserve("q0", RdpCurve.zcdp(9.0), event={"noise": "secure"})
-        Traceback (most recent call last):
-            ...
-        tellers.errors.BudgetExhausted: Query 'q0' would take epsilon to ..., past the budget of 1.0. ...
-        """
-        stored = require_bookable(key, event, allow_seeded=self.allow_seeded)
-        with self._books("BEGIN IMMEDIATE") as connection:
-            if key in self._book.pending or key in self._book.settled:
-                refuse_known(key, is_settled=key in self._book.settled)
-            self.accountant.require(self._book.spent, price, key=key)
-            body = {"event": stored, "price": write_curve(price)}
-            _file.append(connection, Line.after(self._book.head, "reserved", key=key, body=body))
-        return Ticket(key, price, stored)
-
-    def settle(self, ticket: Ticket, release: Release) -> None:
-        """Record the outcome and give back what was not used.
-
-        >>> import tempfile
-        >>> import numpy as np
-        >>> from tellers import Accountant, Budget, Cost
-        >>> path, accountant = tempfile.mkdtemp() + "/spend.db", Accountant(Budget(epsilon=9.0, delta=1e-5))
-        >>> ledger = SqliteLedger(path, accountant)
-        >>> ticket = ledger.reserve("q0", RdpCurve.zcdp(0.1), event={"noise": "secure"})
-        >>> ledger.settle(ticket, Release(np.array([3]), Cost(RdpCurve.zcdp(0.05))))
-        >>> float(ledger.spent.values[0]) == 1.25 * 0.05, ledger.find("q0").labels
-        (True, array([3]))
-        """
-        key = ticket.key
-        with self._books("BEGIN IMMEDIATE") as connection:
-            # The books and not the ticket say what was reserved.
-            reserved = self._book.pending.get(key)
-            if reserved is None:
-                refuse_unknown(key, is_settled=key in self._book.settled)
-            charged, kept = charge(key, reserved, used=release.cost.worst)
-            body = {"charged": write_curve(charged), "release": write_release(release) if kept else None}
-            _file.append(connection, Line.after(self._book.head, "settled", key=key, body=body))
-        if not kept:
-            refuse_overrun(key)
-
-    def entries(self) -> list[Entry]:
-        """Return everything on the books, oldest first.
-
-        >>> import tempfile
-        >>> from tellers import Accountant, Budget
-        >>> path, accountant = tempfile.mkdtemp() + "/spend.db", Accountant(Budget(epsilon=9.0, delta=1e-5))
-        >>> ledger = SqliteLedger(path, accountant)
-        >>> ticket = ledger.reserve("q0", RdpCurve.zcdp(0.1), event={"noise": "secure"})
-        >>> [(entry.key, entry.event, entry.is_settled) for entry in ledger.entries()]
-        [('q0', {'noise': 'secure'}, False)]
-        """
-        found: dict[str, Entry] = {}
-        with self._books("BEGIN") as connection:
-            for line in _file.read_chain(connection):
-                body = json.loads(line.body)
-                if line.kind == "reserved":
-                    price = self._book.curve(body["price"])
-                    found[line.key] = Entry(line.key, body["event"], price, charged=price)
-                elif line.kind == "settled":
-                    asked, charged = found[line.key], self._book.curve(body["charged"])
-                    release = read_release(body, charged)
-                    found[line.key] = Entry(line.key, asked.event, asked.reserved, charged, True, release)
-        return list(found.values())
-
-    def verify(self, head: str | None = None) -> str:
-        """Read the whole file again, check every hash, and return the last one.
-
-        A chain cut short still holds together. `head` is what an earlier call returned: it must still be
-        in the chain.
-
-        >>> import tempfile
-        >>> from tellers import Accountant, Budget
-        >>> path, accountant = tempfile.mkdtemp() + "/spend.db", Accountant(Budget(epsilon=9.0, delta=1e-5))
-        >>> ledger = SqliteLedger(path, accountant)
-        >>> noted = ledger.verify()
-        >>> ticket = ledger.reserve("q0", RdpCurve.zcdp(0.1), event={"noise": "secure"})
-        >>> ledger.verify(head=noted) == noted
-        False
-        """
-        book, hashes = Book(), []
-        with self._books("BEGIN") as connection:
-            if connection.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",):
-                raise LedgerConflict(f"{self._path.name} is damaged. Restore it from a backup.")
-            kept = connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid")
-            if tuple(sql for (sql,) in kept) != _file.TABLES:
-                raise LedgerConflict(
-                    f"The tables of {self._path.name} are not those of a ledger: the rules that keep it "
-                    "append-only were changed. Restore it from a backup."
-                )
-            for line in _file.read(connection, "ORDER BY number"):
-                book.add(line)
-                hashes.append(line.hash)
-        if head is not None and head not in hashes:
-            raise LedgerConflict(
-                f"{self._path.name} does not hold the line with hash {head[:16]}..., which it held before. "
-                "It was replaced or cut short; restore it from a backup."
-            )
-        return hashes[-1]
-
     def close(self) -> None:
         """Hand the file back; what is on it stays.
 
@@ -257,6 +106,21 @@ class SqliteLedger:
         again = partial(SqliteLedger, allow_seeded=self.allow_seeded, timeout=self.timeout)
         return again, (os.fspath(self._path), self.accountant)
 
+    def _title(self) -> str:
+        return self._path.name
+
+    @contextmanager
+    def _pages(self) -> Iterator[Pages]:
+        with self._books("BEGIN") as connection:
+            yield _file.FilePages(connection, self._path.name)
+
+    def _write(self, next_line: Callable[[], Line | None]) -> None:
+        # The lock is taken before the check, so two writers never both pass it.
+        with self._books("BEGIN IMMEDIATE") as connection:
+            line = next_line()
+            if line is not None:
+                _file.append(connection, line)
+
     @contextmanager
     def _books(self, begin: str) -> Iterator[sqlite3.Connection]:
         """Hold the file for one transaction, with everything that others wrote read in."""
@@ -265,7 +129,8 @@ class SqliteLedger:
             if self._place is not None:
                 self._require_place(self._place)
             if self._connection is None:
-                self._connection = _file.connect(self._path, self.accountant, self.timeout)
+                first = [opening(self.accountant)]
+                self._connection = _file.connect(self._path, first, self.timeout)
                 self._place = self._place or _file.place(self._path)
             connection = self._connection
             connection.execute(begin)
@@ -299,7 +164,7 @@ class SqliteLedger:
         for line in lines:
             self._book.add(line)
         if head is None:
-            _file.require_terms(self._book.terms, self.accountant, self._path)
+            require_terms(self._book.terms, self.accountant, self._path.name)
 
 
 def _close_forgotten() -> None:
