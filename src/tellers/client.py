@@ -1,4 +1,4 @@
-"""Asks a labelling service: with retries that reuse the idempotency key, so that nothing is paid for twice."""
+"""Asks a labelling service, with retries that reuse the idempotency key: nothing is paid for twice."""
 
 import secrets
 import time
@@ -53,7 +53,8 @@ class Answer:
     """What a service answered: labels as in a release, what they cost, and what is left.
 
     >>> left = Left(2.0, 1e-5, 0.5, 1.5, 420)
-    >>> answer = Answer("k1", np.array([3, SILENT]), np.array([True, False]), epsilon=0.1, delta=1e-5, left=left)
+    >>> labels, given = np.array([3, -1]), np.array([True, False])
+    >>> answer = Answer("k1", labels, given, epsilon=0.1, delta=1e-5, left=left)
     >>> answer.answered, len(answer)
     (array([ True, False]), 2)
     """
@@ -123,9 +124,7 @@ class Client:
                 "with allow_plain=True."
             )
         if not self.key.isascii() or not self.key.isprintable() or " " in self.key or not self.key:
-            raise ValueError(
-                "Expected a key as `tellers keys create` shows it (tlr_...), got something else."
-            )
+            raise ValueError("Expected a key as `tellers keys create` shows it, got something else.")
         self._http = httpx.Client(
             base_url=self.url, headers={"Authorization": f"Bearer {self.key}"}, timeout=self.timeout,
             verify=self.verify, transport=self.transport, follow_redirects=False,
@@ -212,8 +211,8 @@ class Client:
             except httpx.TransportError as error:
                 if is_last:
                     raise ServiceError(
-                        f"No answer from {self.url} ({type(error).__name__}). Is the address right, and is the "
-                        "service running? Ask again with the same key: what was charged is not charged twice."
+                        f"No answer from {self.url} ({type(error).__name__}). Is the address right, and is "
+                        "the service running? Asked again under the same key, nothing is charged twice."
                     ) from error
                 self.sleep(_wait(attempt))
                 continue
@@ -234,10 +233,10 @@ def _wait(attempt: int, asked: str = "") -> float:
 
 def _read(response: "httpx.Response") -> dict[str, Any]:
     try:
-        said: dict[str, Any] = response.json()
+        said: Any = response.json()
     except ValueError:
-        said = {}
-    if not isinstance(said, dict) or not said:
+        said = None
+    if not isinstance(said, dict):
         raise ServiceError(
             "Expected an answer of a tellers service, got something else. Is the address right?",
             status=response.status_code,
@@ -260,7 +259,7 @@ def _refusal(response: "httpx.Response") -> Exception:
     if kind == "budget-exhausted":
         refusal = BudgetExhausted(message)
         account = problem.get("account")
-        refusal.account = None if account in (None, "data") else str(account)  # type: ignore[attr-defined]
+        refusal.account = None if account in (None, "data") else str(account)
         return refusal
     if kind == "unsettled":
         return Unsettled(message)
@@ -275,7 +274,8 @@ def _table(name: str, values: ArrayLike) -> list[list[float]]:
     table = np.asarray(values)
     if table.ndim != 2 or table.dtype.kind not in "biuf":
         raise ValueError(
-            f"Expected a table of numbers for {name}, one row per query, got {table.dtype} of shape {table.shape}."
+            f"Expected a table of numbers for {name}, one row per query, got {table.dtype} of "
+            f"shape {table.shape}."
         )
     if not np.isfinite(table).all():
         raise ValueError(f"Expected finite numbers in {name}, got others.")

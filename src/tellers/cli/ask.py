@@ -162,6 +162,6 @@ def _tell(answers: "list[Answer]", ids: Any, *, out: Path | None, as_json: bool)
         screen.print(f"Wrote {out}.")
     whose = "Your account" if last.own else "The budget of the data"
     screen.print(
-        f"{whose}: epsilon {show.figure(left.epsilon_spent)} of {left.epsilon:g} spent at delta {left.delta:g}; "
-        f"{left.queries_left:,} more queries at this setting."
+        f"{whose}: epsilon {show.figure(left.epsilon_spent)} of {left.epsilon:g} at delta {left.delta:g} is "
+        f"spent; {left.queries_left:,} more queries at this setting."
     )

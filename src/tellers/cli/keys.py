@@ -34,9 +34,7 @@ def command(
     role: Annotated[str, typer.Option("--role", help="create: student, operator or auditor.")] = "student",
     epsilon: Annotated[
         float | None,
-        typer.Option(
-            "--epsilon", help="create: a budget of the student's own, for good.", show_default=False
-        ),
+        typer.Option("--epsilon", help="create: a budget of its own, for good.", show_default=False),
     ] = None,
     delta: Annotated[
         float | None,
@@ -46,9 +44,9 @@ def command(
 ) -> None:
     """Make, list and revoke the keys of a service.
 
-    A key is shown once, when it is made; only a hash of it is kept. A student asks for labels and sees what it
-    has spent, an operator sees all that is public, an auditor reads and verifies the ledger. Two keys of one
-    name are the same student, with one account. Revoking works at once, also while the service runs.
+    A key is shown once, when it is made; only a hash of it is kept. A student asks for labels and sees what
+    it has spent, an operator sees all that is public, an auditor reads and verifies the ledger. Two keys of
+    one name are the same student, with one account. Revoking works at once, also while the service runs.
 
     Example:
 
@@ -107,13 +105,13 @@ def _create(
 
 def _open_account(settings: "ServiceSettings", name: str, epsilon: float, delta: float | None) -> str:
     from ..budget import Budget
-    from ..service.books import account_name, open_account, open_books
+    from ..service.books import account_name, open_books
     from ..service.teachers import open_served
 
     served = open_served(settings)
     budget = Budget(epsilon, served.budget.delta if delta is None else delta)
     with open_books(served.ledger, served.budget) as ledger:
-        open_account(ledger, account_name(name), budget)
+        ledger.open_account(account_name(name), budget)
     return account_name(name)
 
 

@@ -25,8 +25,8 @@ from .settings import ServiceSettings
 from .teachers import open_served
 
 _WORDS = """\
-Labels for those who hold a key. Teachers vote in secret, only a noisy outcome leaves the room, and what it cost
-is on the books before it is drawn. Silence (-1) is an outcome too, and is charged.
+Labels for those who hold a key. Teachers vote in secret, only a noisy outcome leaves the room, and what it
+cost is on the books before it is drawn. Silence (-1) is an outcome too, and is charged.
 
 Errors are problem details (RFC 9457): `type` names the problem for good, `advice` says what to do."""
 OPEN = ("/v1/health",)
@@ -85,8 +85,8 @@ def create_app(settings: ServiceSettings, *, log_stream: TextIO | None = None) -
         log.info("stopped")
 
     app = FastAPI(
-        title="tellers", version=__version__, description=_WORDS, lifespan=lifespan, docs_url=None, redoc_url=None,
-        openapi_url=None, redirect_slashes=False,
+        title="tellers", version=__version__, description=_WORDS, lifespan=lifespan, docs_url=None,
+        redoc_url=None, openapi_url=None, redirect_slashes=False,
     )  # fmt: skip
     app.state.service = service
     app.include_router(make_router(desk, service.metrics, max_batch=settings.limits.max_batch))

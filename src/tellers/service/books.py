@@ -2,13 +2,10 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ..budget import Accountant, Budget
-from ..door import Room
 from ..ledger import Ledger, SqliteLedger
 from ..rdp import RdpCurve
-from ..release import Release
 
 
 @dataclass(frozen=True)
@@ -75,38 +72,3 @@ def open_books(place: str, budget: Budget) -> Ledger:
     []
     """
     return SqliteLedger(Path(place), Accountant(budget))
-
-
-def accounts_of(ledger: Ledger) -> dict[str, Any]:
-    """Return every named account of a ledger.
-
-    >>> from tellers import MemoryLedger
-    >>> accounts_of(MemoryLedger(Accountant(Budget(epsilon=1.0, delta=1e-5))))
-    {}
-    """
-    found: dict[str, Any] = getattr(ledger, "accounts", dict)()
-    return found
-
-
-def ask(room: Room, question: Any, *, key: str, student: Any, account: str | None) -> Release:
-    """Ask a room, at the expense of a named account too where one is given.
-
-    >>> from tellers import GNMax, MemoryLedger, Votes, noise
-    >>> from tellers.teachers.pool import VotedPool
-    >>> pool = VotedPool(Votes.from_ballots([[0, 1]] * 250, n_classes=2))
-    >>> ledger = MemoryLedger(Accountant(Budget(epsilon=1.0, delta=1e-5)))
-    >>> room = Room(pool, GNMax(sigma=20.0), ledger, noise.secure())
-    >>> ask(room, [1], key="q0", student=None, account=None).labels
-    array([1])
-    """
-    return room.ask(question, key=key, student=student, **({} if account is None else {"account": account}))
-
-
-def open_account(ledger: Ledger, name: str, budget: Budget) -> None:
-    """Open a named account, for good; a second time only with the same budget.
-
-    >>> from tellers import MemoryLedger
-    >>> ledger = MemoryLedger(Accountant(Budget(epsilon=1.0, delta=1e-5)))
-    >>> open_account(ledger, "student/alice", Budget(epsilon=0.5, delta=1e-5))
-    """
-    ledger.open_account(name, budget)

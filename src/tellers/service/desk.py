@@ -9,7 +9,7 @@ from typing import Any
 from ..budget import Accountant
 from ..door import Room
 from ..errors import Unsettled
-from ..ledger import Entry, Ledger
+from ..ledger import AccountState, Entry, Ledger
 from ..noise import Noise
 from ..release import Release
 from . import books
@@ -77,8 +77,8 @@ class Desk:
         with self._alone(name):
             is_replay = self.ledger.find(name) is not None
             account = books.account_name(student)
-            account_given = account if account in self.accounts() else None
-            release = books.ask(self.room, question, key=name, student=heard, account=account_given)
+            pays = account if account in self.accounts() else None
+            release = self.room.ask(question, key=name, student=heard, account=pays)
         delta = self.served.budget.delta
         return Answered(
             release, is_replay, release.cost.worst.epsilon(delta), self.standing(), self.own(student)
@@ -88,9 +88,9 @@ class Desk:
         """Return how the budget of the data stands."""
         return books.standing(self.accountant, self.ledger.spent, price=self.price)
 
-    def accounts(self) -> dict[str, Any]:
+    def accounts(self) -> dict[str, AccountState]:
         """Return the named accounts of the ledger."""
-        return books.accounts_of(self.ledger)
+        return self.ledger.accounts()
 
     def own(self, student: str) -> Standing | None:
         """Return how a student's own account stands, or None where there is none."""
@@ -99,14 +99,13 @@ class Desk:
             return None
         return self.stands(state)
 
-    def stands(self, state: Any) -> Standing:
+    def stands(self, state: AccountState) -> Standing:
         """Return how a named account stands, by its state in the ledger.
 
-        >>> from types import SimpleNamespace
         >>> from tellers import Accountant, Budget, GNMax, MemoryLedger, RdpCurve, noise
         >>> served = Served(None, GNMax(sigma=20.0), Budget(epsilon=1.0, delta=1e-5), "", 2, 250, n_pool=3)
         >>> desk = Desk(served, MemoryLedger(Accountant(served.budget)), noise.secure())
-        >>> state = SimpleNamespace(accountant=Accountant(Budget(0.5, 1e-5)), spent=RdpCurve.zero())
+        >>> state = AccountState(Budget(epsilon=0.5, delta=1e-5), 32.0, spent=RdpCurve.zero())
         >>> desk.stands(state).epsilon
         0.5
         """

@@ -6,7 +6,7 @@ import threading
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Literal
 
 import sqlalchemy as sql
 
@@ -89,7 +89,7 @@ class KeyStore:
         if role not in ROLES:
             raise ValueError(f"Expected a role: {', '.join(ROLES)}, got {role!r}.")
         number, secret = "".join(secrets.choice(_LETTERS) for _ in range(12)), secrets.token_urlsafe(32)
-        key = Key(number, name, cast(Role, role), _now())
+        key = Key(number, name, role, _now())
         with self._engine.begin() as connection:
             connection.execute(
                 _KEYS.insert().values(

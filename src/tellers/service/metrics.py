@@ -1,4 +1,4 @@
-"""Numbers for Prometheus, public ones alone: requests, outcomes that were released, prices that hold for any votes."""
+"""Numbers for Prometheus, public ones alone: requests, released outcomes, prices that hold for any votes."""
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -18,18 +18,24 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        given = {"registry": self.registry}
         self._requests = Counter(
-            "tellers_requests_total", "Requests, by route and status.", ["method", "route", "status"], **given
+            "tellers_requests_total",
+            "Requests, by route and status.",
+            ["method", "route", "status"],
+            registry=self.registry,
         )
         self._seconds = Histogram(
             "tellers_request_seconds", "How long requests took.", ["route"],
-            buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10), **given,
+            buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10), registry=self.registry,
         )  # fmt: skip
-        self._labels = Counter("tellers_labels_total", "Labels released, and silences.", ["outcome"], **given)
-        self._refused = Counter("tellers_refused_total", "Questions refused for want of budget.", **given)
+        self._labels = Counter(
+            "tellers_labels_total", "Labels released, and silences.", ["outcome"], registry=self.registry
+        )
+        self._refused = Counter(
+            "tellers_refused_total", "Questions refused for want of budget.", registry=self.registry
+        )
         self._gauges = {
-            name: Gauge(f"tellers_{name}", words, **given)
+            name: Gauge(f"tellers_{name}", words, registry=self.registry)
             for name, words in {
                 "epsilon": "The budget of the data.",
                 "epsilon_spent": "What was spent of it, reservations included.",

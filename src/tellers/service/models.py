@@ -1,4 +1,4 @@
-"""What goes in and out, in strict models: other types, unknown names and numbers that are not finite are refused."""
+"""What goes in and out, in strict models: other types, unknown names and infinities are refused."""
 
 from typing import Annotated, Any
 
@@ -24,8 +24,8 @@ class Question(BaseModel):
         str,
         Field(
             min_length=1, max_length=200, pattern=KEY_PATTERN,
-            description="Names this question. Asked again under the same key it is answered as before and costs "
-            "nothing; keys of other students are other keys.",
+            description="Names this question. Asked again under the same key it is answered as before and "
+            "costs nothing; keys of other students are other keys.",
             examples=["2026-03-01/batch-17"],
         ),
     ]  # fmt: skip
@@ -123,8 +123,8 @@ class LabelsAnswer(BaseModel):
 
     >>> charge, account = Charge(epsilon=0.1, delta=1e-5, n_queries=1), Account.of(Standing(1, 1e-5, 0, 1, 9))
     >>> LabelsAnswer(
-    ...     idempotency_key="k1", labels=[-1], silent=[True], by_teachers=[False], replayed=False, charge=charge,
-    ...     left=account,
+    ...     idempotency_key="k1", labels=[-1], silent=[True], by_teachers=[False], replayed=False,
+    ...     charge=charge, left=account,
     ... ).n_silent
     1
     """
@@ -136,14 +136,14 @@ class LabelsAnswer(BaseModel):
     silent: list[bool] = Field(description="Which queries were not answered. Silence is charged too.")
     by_teachers: list[bool] = Field(description="Which labels the teachers gave, and not the student.")
     values: list[list[int]] | None = Field(
-        None, description="Noisy counts, where those are what is released."
+        default=None, description="Noisy counts, where those are released."
     )
-    replayed: bool = Field(
-        description="Whether this was answered before, under the same key; then nothing was charged."
-    )
+    replayed: bool = Field(description="Whether this was on record, and cost nothing this time.")
     charge: Charge
     left: Account = Field(description="What is left of the data's budget.")
-    own: Account | None = Field(None, description="What is left of your own budget, where you have one.")
+    own: Account | None = Field(
+        default=None, description="What is left of your own budget, where you have one."
+    )
 
     @property
     def n_silent(self) -> int:
@@ -159,14 +159,14 @@ class BudgetAnswer(BaseModel):
     """
 
     data: Account = Field(description="The budget of the data: all that may ever be learned from it.")
-    own: Account | None = Field(None, description="Your own budget, where you have one.")
+    own: Account | None = Field(default=None, description="Your own budget, where you have one.")
     accounts: dict[str, Account] | None = Field(
-        None, description="All named accounts; operators and auditors."
+        default=None, description="All named accounts, for operators."
     )
     mechanism: dict[str, Any] = Field(
         description="The present setting.", examples=[{"name": "GNMax", "sigma": 40.0}]
     )
-    price: float = Field(0.0, description="The epsilon of one query by itself, at the data's delta.")
+    price: float = Field(default=0.0, description="The epsilon of one query by itself, at the data's delta.")
 
 
 class ReleaseRecord(BaseModel):
@@ -181,7 +181,9 @@ class ReleaseRecord(BaseModel):
     """
 
     number: int = Field(description="Its place in the ledger, from 0.")
-    student: str | None = Field(None, description="Who asked; none for what a run of the operator's asked.")
+    student: str | None = Field(
+        default=None, description="Who asked; none for what a run of the operator's asked."
+    )
     idempotency_key: str
     n_queries: int
     n_answered: int
@@ -189,7 +191,7 @@ class ReleaseRecord(BaseModel):
     settled: bool = Field(description="False: charged without an answer, in progress or interrupted.")
     epsilon: float = Field(description="What it is charged by itself, at the data's delta.")
     mechanism: dict[str, Any]
-    labels: list[int] | None = Field(None, description="Your own labels.")
+    labels: list[int] | None = Field(default=None, description="Your own labels.")
 
 
 class ReleasesAnswer(BaseModel):
@@ -214,7 +216,7 @@ class VerifyAnswer(BaseModel):
     intact: bool
     head: str | None = Field(description="The last hash: note it elsewhere, and compare.")
     n_entries: int
-    detail: str | None = Field(None, description="What is wrong, where something is.")
+    detail: str | None = Field(default=None, description="What is wrong, where something is.")
 
 
 class HealthAnswer(BaseModel):

@@ -24,19 +24,19 @@ KINDS: dict[str, tuple[int, str, str]] = {
     "wrong-role": (403, "This key may not do that", "Use a key of another role."),
     "not-found": (404, "There is nothing here", "See /v1/openapi.json for what there is."),
     "wrong-method": (405, "This cannot be done here", "See /v1/openapi.json for what can be done."),
-    "too-slow": (408, "The request did not come in time", "Send it again, over a better line or in smaller batches."),
+    "too-slow": (408, "The request did not come in time", "Send it again, in smaller batches."),
     "key-reused": (
         409, "The idempotency key was used for another question",
         "Nothing was charged. Take a new idempotency key for a new question.",
     ),
     "unsettled": (
         409, "The question was charged and has no answer",
-        "It is being answered now, or the server was stopped while it was. Try the same key again in a moment; "
-        "if this stays, its answer is lost and its charge stands: a new key is a new question.",
+        "It is being answered now, or the server was stopped while it was. Try the same key again in a "
+        "moment; if this stays, its answer is lost and its charge stands: a new key is a new question.",
     ),
     "too-large": (413, "The request is too large", "Ask in smaller batches."),
     "not-json": (415, "The request is not JSON", "Send the header Content-Type: application/json."),
-    "invalid": (422, "The request says something that cannot be", "Nothing was charged. Correct it, and ask again."),
+    "invalid": (422, "The request says what cannot be", "Nothing was charged. Correct it, and ask again."),
     "too-many": (429, "Too many requests", "Wait as long as Retry-After says."),
     "internal": (
         500, "Something went wrong here",

@@ -85,6 +85,7 @@ def problems(*kinds: str) -> dict[int | str, dict[str, Any]]:
     return told
 
 
+_PLAIN = {"content": {"text/plain": {"schema": {"type": "string"}}}}
 _EVERYWHERE = ("bad-request", "no-key", "wrong-role", "too-many", "internal", "unavailable")
 
 
@@ -117,8 +118,8 @@ def add_labels(router: APIRouter, desk: Desk, metrics: Metrics, *, max_batch: in
     ) -> LabelsAnswer:
         """Ask the teachers for labels of a batch.
 
-        The price is on the books before the teachers are asked. Asked again under the same idempotency key, the
-        same question is answered as before and costs nothing, so it is always safe to try again.
+        The price is on the books before the teachers are asked. Asked again under the same idempotency key,
+        the same question is answered as before and costs nothing, so it is always safe to try again.
         """
         try:
             answered = desk.ask(
@@ -176,7 +177,7 @@ def add_books(router: APIRouter, desk: Desk) -> None:
         limit: Annotated[int, Query(ge=1, le=_MOST_RELEASES, description="At most so many.")] = 100,
         after: Annotated[int, Query(ge=0, le=2**53, description="Leave out so many at the beginning.")] = 0,
     ) -> ReleasesAnswer:
-        """List questions, oldest first: your own with their labels; operators and auditors see all, without."""
+        """List questions, oldest first: your own, with labels; operators and auditors see all, without."""
         mine = key.name if key.role == "student" else None
         found = desk.releases(mine)
         end = after + limit
@@ -197,7 +198,7 @@ def add_books(router: APIRouter, desk: Desk) -> None:
             head = check() if check is not None else None
             return VerifyAnswer(intact=True, head=head, n_entries=len(desk.ledger.entries()))
         except LedgerConflict:
-            words = "The chain of hashes is broken, or the file was changed. Do not spend on it; restore a backup."
+            words = "The chain of hashes is broken, or the file was changed. Restore it from a backup."
             return VerifyAnswer(intact=False, head=None, n_entries=0, detail=words)
 
 

@@ -32,14 +32,12 @@ class ServedConfig(_Section):
 
     source: Literal["run", "votes", "teachers"] = option(
         "run",
-        "run: the folder of a finished `tellers run`, whose votes on its pool are served. votes: a vote file, "
-        "one query per row of a public pool. teachers: a folder of trained teachers, who vote on any row.",
+        "run: the folder of a finished `tellers run`, whose votes on its pool are served. votes: a vote "
+        "file, one query per row of a public pool. teachers: a folder of trained ones, asked any row.",
         choices=("run", "votes", "teachers"),
     )
     path: str = option("study", "The folder or file. Paths are relative to this file.", non_empty=True)
-    n_classes: int = option(
-        0, "votes, teachers: the number of classes; it is declared, never counted.", least=0
-    )
+    n_classes: int = option(0, "votes, teachers: the number of classes, declared, never counted.", least=0)
     n_features: int = option(0, "teachers: how many numbers a row has.", least=0)
     pool: str = option(
         "",
@@ -58,8 +56,8 @@ class LedgerConfig(_Section):
 
     url: str = option(
         "",
-        "A file, or the address of a PostgreSQL database. run: with nothing here the service goes on with the "
-        "ledger and the budget of the run.",
+        "A file, or the address of a PostgreSQL database. run: with nothing here the service goes on with "
+        "the ledger and the budget of the run.",
     )
     epsilon: float = option(0.0, "The budget of the data; fixed when the ledger is begun.", least=0)
     delta: float = option(0.0, "Failure probability, well below 1 / the number of records.", least=0, below=1)

@@ -30,8 +30,8 @@ class NotAnswerable(ValueError):
 class Served:
     """What a service serves: teachers, a mechanism, the budget and the ledger of a run or of the settings.
 
-    `by_id` says whether rows of the pool are asked by number, `n_pool` how many there are; `n_features` is the
-    width of rows that can be asked as they are, or 0.
+    `n_pool` is how many rows can be asked by their id, `n_features` the width of rows that can be asked as
+    they are; either may be 0.
 
     >>> import tempfile
     >>> from tellers.service.settings import LedgerConfig, ServedConfig, ServiceSettings
@@ -74,16 +74,14 @@ class Served:
         if not self.n_features:
             raise NotAnswerable("This service knows rows by their id only. Send pool, not rows.")
         if width != {self.n_features}:
-            raise NotAnswerable(
-                f"Expected {self.n_features} numbers in every row, got another number of them."
-            )
+            raise NotAnswerable(f"Expected {self.n_features} numbers in every row, got more or fewer.")
         asked = np.asarray(rows, dtype=np.float64)
         if self.ids is None:
             return asked
         found = [self.ids.get(row.tobytes(), -1) for row in asked + 0.0]  # -0.0 is 0.0
         if -1 in found:
             raise NotAnswerable(
-                f"Row {found.index(-1)} is none of the pool's, and teachers vote on no others."
+                f"Row {found.index(-1)} is none of the pool's, and there are votes on no others."
             )
         return np.asarray(found, dtype=np.int64)
 
