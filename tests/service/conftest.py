@@ -1,0 +1,137 @@
+"""A service over made-up votes whose tallies are numbers that stand out, and ears that hear all it says."""
+
+import io
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("fastapi")
+
+from starlette.testclient import TestClient
+
+from tellers import Accountant, Budget, GNMax, Votes
+from tellers.config import MechanismConfig
+from tellers.exact import exact_cost
+from tellers.service import LedgerConfig, LimitsConfig, ServedConfig, ServiceSettings, create_app
+from tellers.service.books import account_name, open_books
+from tellers.service.keys import KeyStore
+from tellers.teachers.store import save_votes
+
+N_TEACHERS = 20_011
+SIGMA = 150.0
+# Five digits each, so that none of them turns up by chance.
+TALLIES = [
+    [17_393, 1_471, 1_147],
+    [1_213, 16_981, 1_817],
+    [10_093, 8_837, 1_081],
+    [6_679, 6_673, 6_659],
+    [1_019, 2_027, 16_965],
+]
+BUDGET = Budget(epsilon=2.0, delta=1e-5)
+
+
+def private_words() -> list[str]:
+    """Return what must never be said: tallies, gaps and exact costs of the votes above."""
+    votes = Votes.from_counts(np.array(TALLIES), n_teachers=N_TEACHERS)
+    counts = np.sort(np.array(TALLIES), axis=1)
+    numbers = {*np.array(TALLIES).ravel().tolist(), *(counts[:, -1] - counts[:, -2]).tolist()}
+    words = [rf"(?<![\w.]){number}(?![\w.])" for number in numbers if number > 1000]
+    for query in range(len(TALLIES)):
+        exact = exact_cost(GNMax(sigma=SIGMA), votes[np.array([query])]).cost.reveal()
+        # Seven digits of a number are not there by chance; zeros are.
+        words += [re.escape(f"{value:.7g}") for value in (exact.epsilon(1e-5), *exact.values[::10]) if value > 0]
+    return [word for word in words if word not in ("0",)]
+
+
+PRIVATE = private_words()
+
+
+def leaks(text: str) -> list[str]:
+    return [word for word in PRIVATE if re.search(word, text)]
+
+
+@dataclass
+class Place:
+    """A folder with votes and settings, and the keys to it."""
+
+    settings: ServiceSettings
+    log: io.StringIO = field(default_factory=io.StringIO)
+    tokens: dict[str, str] = field(default_factory=dict)
+    heard: list[str] = field(default_factory=list)
+
+    @property
+    def store(self) -> KeyStore:
+        return KeyStore(self.settings.place(self.settings.keys.store))
+
+    def key(self, name: str, role: str = "student", *, budget: Budget | None = None) -> str:
+        store = self.store
+        token, _ = store.create(name, role)
+        store.close()
+        if budget is not None:
+            with self.ledger() as ledger:
+                ledger.open_account(account_name(name), budget)
+        self.tokens[f"{role} {name}"] = token
+        return token
+
+    def bearer(self, name: str, role: str = "student", *, budget: Budget | None = None) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.key(name, role, budget=budget)}"}
+
+    def ledger(self) -> Any:
+        ledger = self.settings.ledger
+        return open_books(self.settings.place(ledger.url), Budget(ledger.epsilon, ledger.delta))
+
+    def spent(self) -> float:
+        with self.ledger() as ledger:
+            return Accountant(BUDGET).epsilon(ledger.spent)
+
+    def limited(self, **limits: int) -> "Place":
+        return replace(self, settings=replace(self.settings, limits=LimitsConfig(**limits)))
+
+    def open(self) -> TestClient:
+        app = create_app(self.settings, log_stream=self.log)
+        client = TestClient(app, raise_server_exceptions=False)
+
+        def listen(response: Any) -> None:
+            response.read()
+            self.heard.append(f"{response.status_code} {response.headers} {response.text}")
+
+        client.event_hooks["response"].append(listen)
+        return client
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    save_votes(tmp_path / "votes.npz", Votes.from_counts(np.array(TALLIES), n_teachers=N_TEACHERS))
+    made = Place(
+        ServiceSettings(
+            data=ServedConfig(source="votes", path="votes.npz", n_classes=3),
+            mechanism=MechanismConfig(name="gnmax", sigma=SIGMA),
+            ledger=LedgerConfig(url="ledger.db", epsilon=BUDGET.epsilon, delta=BUDGET.delta),
+            limits=LimitsConfig(max_batch=200, max_body_bytes=20_000),
+            folder=str(tmp_path),
+        )
+    )
+    yield made
+    # Whatever a test was about: nothing private was said, and no key was written down.
+    said, log = "\n".join(made.heard), made.log.getvalue()
+    assert not leaks(said), "a private number was in a response"
+    assert not leaks(log), "a private number was in the log"
+    for token in made.tokens.values():
+        secret = token.split("_", 2)[2]
+        assert secret not in said
+        assert secret not in log
+
+
+@pytest.fixture
+def alice(place: Place) -> dict[str, str]:
+    return place.bearer("alice")
+
+
+@pytest.fixture
+def find_leaks() -> Callable[[str], list[str]]:
+    return leaks

@@ -1,0 +1,227 @@
+"""Who may do what: every route with every role, wrong keys, revoked keys, and too many requests."""
+
+import time
+
+import pytest
+
+from tellers.service.access import Door
+from tellers.service.keys import KeyStore
+from tellers.service.settings import LimitsConfig
+
+QUESTION = {"idempotency_key": "k1", "pool": [0]}
+ROUTES = {
+    ("POST", "/v1/labels"): {"student"},
+    ("GET", "/v1/budget"): {"student", "operator", "auditor"},
+    ("GET", "/v1/releases"): {"student", "operator", "auditor"},
+    ("GET", "/v1/ledger/verify"): {"operator", "auditor"},
+    ("GET", "/v1/openapi.json"): {"student", "operator", "auditor"},
+    ("GET", "/metrics"): {"operator"},
+}
+
+
+def send(client, method, path, headers=None):
+    return client.request(method, path, headers=headers, json=QUESTION if method == "POST" else None)
+
+
+def test_every_route_of_the_application_is_in_the_table_above(place):
+    with place.open() as client:
+        there = {(m, r.path) for r in client.app.routes for m in getattr(r, "methods", ()) if m != "HEAD"}
+        for router in client.app.routes:
+            for route in getattr(getattr(router, "original_router", None), "routes", ()):
+                there |= {(method, route.path) for method in route.methods if method != "HEAD"}
+    assert there - {("GET", "/v1/health")} == set(ROUTES)
+
+
+@pytest.mark.parametrize(("method", "path"), ROUTES)
+def test_without_a_key_nothing_opens(place, method, path):
+    with place.open() as client:
+        for headers in (
+            None, {"Authorization": "Bearer"}, {"Authorization": "Basic YWxpY2U6"},
+            {"Authorization": "Bearer tlr_x"}, {"Authorization": f"Bearer tlr_{'a' * 12}_{'b' * 43}"},
+        ):  # fmt: skip
+            refused = send(client, method, path, headers)
+            assert refused.status_code == 401
+            assert refused.headers["WWW-Authenticate"].startswith("Bearer")
+            assert refused.headers["content-type"] == "application/problem+json"
+            assert refused.json()["type"] == "urn:tellers:problem:no-key"
+    assert place.spent() == 0
+
+
+@pytest.mark.parametrize("role", ["student", "operator", "auditor"])
+@pytest.mark.parametrize(("method", "path"), ROUTES)
+def test_a_key_opens_what_its_role_may_do(place, role, method, path):
+    headers = place.bearer("somebody", role)
+    with place.open() as client:
+        answer = send(client, method, path, headers)
+    if role in ROUTES[(method, path)]:
+        assert answer.status_code == 200
+    else:
+        assert answer.status_code == 403
+        assert answer.json()["type"] == "urn:tellers:problem:wrong-role"
+        assert place.spent() == 0
+
+
+def test_health_needs_no_key_and_tells_nothing(place):
+    with place.open() as client:
+        assert client.get("/v1/health").json() == {"status": "ok"}
+
+
+def test_a_path_that_is_not_there_is_a_problem_too(place, alice):
+    with place.open() as client:
+        assert client.get("/v1/nothing").status_code == 401
+        missing = client.get("/v1/nothing", headers=alice)
+        wrong = client.delete("/v1/labels", headers=alice)
+    assert (missing.status_code, missing.json()["type"]) == (404, "urn:tellers:problem:not-found")
+    assert (wrong.status_code, wrong.json()["type"]) == (405, "urn:tellers:problem:wrong-method")
+    assert wrong.headers["Allow"] == "POST"
+
+
+@pytest.mark.parametrize(
+    "path", ["/../ledger.db", "/v1/%2e%2e/keys.db", "/v1/..%2f..%2fledger.db", "/v1/budget/../../keys.db"]
+)
+def test_paths_lead_to_no_file(place, alice, path):
+    with place.open() as client:
+        answer = client.get(path, headers=alice)
+    assert answer.status_code in (404, 400)
+
+
+def test_a_revoked_key_opens_nothing_from_the_next_request_on(place):
+    headers = place.bearer("alice")
+    number = headers["Authorization"].split("_")[1]
+    with place.open() as client:
+        assert client.get("/v1/budget", headers=headers).status_code == 200
+        store = place.store
+        store.revoke(number)
+        store.close()
+        assert client.get("/v1/budget", headers=headers).status_code == 401
+
+
+def test_a_forged_key_is_refused(place):
+    token = place.key("alice")
+    other = place.key("bob")
+    start, _, _ = token.rpartition("_")
+    head = "_".join(token.split("_")[:2])
+    forged = [
+        token[:-1] + ("A" if token[-1] != "A" else "B"),
+        f"{head}_{other.split('_', 2)[2]}",
+        token.upper(), token + "=", token[:-1], f"{start}_",
+    ]  # fmt: skip
+    with place.open() as client:
+        for word in forged:
+            assert client.get("/v1/budget", headers={"Authorization": f"Bearer {word}"}).status_code == 401
+
+
+def test_students_see_their_own_releases_and_operators_all(place, alice):
+    bob, operator = place.bearer("bob"), place.bearer("otto", "operator")
+    auditor = place.bearer("ada", "auditor")
+    with place.open() as client:
+        for headers, key, pool in ((alice, "a1", [0]), (bob, "b1", [1, 4]), (alice, "a2", [4])):
+            client.post("/v1/labels", headers=headers, json={"idempotency_key": key, "pool": pool})
+        mine = client.get("/v1/releases", headers=alice).json()
+        every = client.get("/v1/releases", headers=operator).json()
+        page = client.get("/v1/releases?limit=1&after=1", headers=auditor).json()
+        verified = client.get("/v1/ledger/verify", headers=auditor).json()
+        stands = client.get("/v1/budget", headers=operator).json()
+    assert [r["idempotency_key"] for r in mine["releases"]] == ["a1", "a2"]
+    assert [r["labels"] for r in mine["releases"]] == [[0], [2]]
+    assert [(r["student"], r["n_queries"], r["labels"]) for r in every["releases"]] == [
+        ("alice", 1, None), ("bob", 2, None), ("alice", 1, None),
+    ]  # fmt: skip
+    assert (page["total"], page["next"], page["releases"][0]["student"]) == (3, 2, "bob")
+    assert (verified["intact"], verified["n_entries"]) == (True, 3)
+    assert stands["accounts"] == {}
+    assert stands["own"] is None
+
+
+def test_a_changed_ledger_is_found(place):
+    import sqlite3
+
+    operator, alice = place.bearer("otto", "operator"), place.bearer("alice")
+    with place.open() as client:
+        client.post("/v1/labels", headers=alice, json=QUESTION)
+    with sqlite3.connect(place.settings.place("ledger.db")) as file:
+        file.execute("DROP TRIGGER never_changed")
+        file.execute("UPDATE lines SET body = replace(body, 'GNMax', 'LNMax') WHERE kind = 'reserved'")
+    with pytest.raises(Exception, match="chang"), place.open():
+        pass
+    assert operator
+
+
+def test_too_many_requests_of_a_key(place):
+    few = place.limited(requests_per_minute=3)
+    alice, bob = few.bearer("alice"), few.bearer("bob")
+    with few.open() as client:
+        codes = [client.get("/v1/budget", headers=alice).status_code for _ in range(4)]
+        refused = client.get("/v1/budget", headers=alice)
+        other = client.get("/v1/budget", headers=bob)
+    assert codes == [200, 200, 200, 429]
+    assert refused.json()["type"] == "urn:tellers:problem:too-many"
+    assert 1 <= int(refused.headers["Retry-After"]) <= 60
+    assert other.status_code == 200
+
+
+def test_too_many_wrong_keys_from_an_address(place):
+    few = place.limited(failures_per_minute=2)
+    alice = few.bearer("alice")
+    wrong = {"Authorization": f"Bearer tlr_{'a' * 12}_{'b' * 43}"}
+    with few.open() as client:
+        codes = [client.get("/v1/budget", headers=wrong).status_code for _ in range(3)]
+        shut = client.get("/v1/budget", headers=alice)
+    assert codes == [401, 401, 429]
+    assert shut.status_code == 429
+
+
+def test_a_verified_key_is_not_hashed_again_for_a_minute(tmp_path, monkeypatch):
+    store = KeyStore(str(tmp_path / "keys.db"))
+    token, key = store.create("alice", "student")
+    now, calls = [0.0], []
+    verify = store.verify
+    monkeypatch.setattr(store, "verify", lambda word: calls.append(word) or verify(word))
+    door = Door(store, LimitsConfig(), clock=lambda: now[0])
+    assert door.verify(token) == door.verify(token) == key
+    assert len(calls) == 1
+    now[0] = 61.0
+    assert door.verify(token) == key
+    assert len(calls) == 2
+    assert all(token.encode() not in mark for mark in door._seen)
+    store.revoke(key.id)
+    assert door.verify(token) is None
+    store.close()
+
+
+def test_an_unknown_id_takes_as_long_as_a_wrong_secret(tmp_path):
+    # Medians of 15 of about 20 ms each; they would differ by a factor of a hundred if one were not hashed.
+    store = KeyStore(str(tmp_path / "keys.db"))
+    token, _ = store.create("alice", "student")
+    wrong, unknown = token[:-4] + "AAAA", f"tlr_{'a' * 12}_{'b' * 43}"
+    store.verify(unknown)
+
+    def median(word):
+        times = []
+        for _ in range(15):
+            start = time.perf_counter()
+            assert store.verify(word) is None
+            times.append(time.perf_counter() - start)
+        return sorted(times)[7]
+
+    ratio = median(unknown) / median(wrong)
+    assert 0.25 < ratio < 4
+    store.close()
+
+
+def test_only_hashes_of_keys_are_on_the_disk(tmp_path):
+    store = KeyStore(str(tmp_path / "keys.db"))
+    token, _ = store.create("alice", "student")
+    store.close()
+    kept = b"".join(file.read_bytes() for file in tmp_path.iterdir())
+    assert b"$argon2id$" in kept
+    assert token.split("_", 2)[2].encode() not in kept
+    assert (tmp_path / "keys.db").stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "alice\n", "ä", "x" * 65, "../x", "a b"])
+def test_names_that_would_confuse_the_books_are_refused(tmp_path, name):
+    store = KeyStore(str(tmp_path / "keys.db"))
+    with pytest.raises(ValueError, match="name"):
+        store.create(name, "student")
+    store.close()

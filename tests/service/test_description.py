@@ -1,0 +1,66 @@
+"""Schemathesis: requests drawn from the API's own description, valid and broken, and what comes back to them."""
+
+from contextlib import suppress
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis.errors import Unsatisfiable
+
+from tellers.service.app import describe_api
+
+schemathesis = pytest.importorskip("schemathesis")
+from schemathesis import checks  # noqa: E402
+from schemathesis.generation import GenerationMode  # noqa: E402
+
+# Rows that are well formed and none of the pool's are refused, which a description cannot say.
+EXCLUDED = {False: [], True: [checks.positive_data_acceptance]}
+
+
+@pytest.mark.parametrize("mode", ["positive", "negative"])
+@pytest.mark.parametrize("with_rows", [False, True])
+def test_answers_are_what_the_description_says(place, tmp_path, mode, with_rows):
+    if with_rows:
+        np.save(tmp_path / "pool.npy", np.arange(10.0).reshape(5, 2))
+    pool = "pool.npy" if with_rows else ""
+    easy = place.limited(requests_per_minute=0, failures_per_minute=0, max_batch=5)
+    data = replace(easy.settings.data, pool=pool)
+    easy = replace(easy, settings=replace(easy.settings, data=data))
+    keys = {"/metrics": easy.bearer("otto", "operator"), "/v1/ledger/verify": easy.bearer("ada", "auditor")}
+    alice = easy.bearer("alice")
+    n_answered = 0
+    with easy.open() as client:
+        schema = schemathesis.openapi.from_asgi("/v1/openapi.json", client.app, headers=alice)
+        operations = [found.ok() for found in schema.get_all_operations()]
+        assert len(operations) == 6
+        for operation in operations:
+
+            @settings(max_examples=60 if operation.path == "/v1/labels" else 10, deadline=None)
+            @given(case=operation.as_strategy(GenerationMode(mode)))
+            def try_one(case):
+                nonlocal n_answered
+                headers = keys.get(case.path, alice)
+                response = case.call_and_validate(headers=headers, excluded_checks=EXCLUDED[with_rows])
+                easy.heard.append(response.text)
+                n_answered += response.status_code == 200 and case.path == "/v1/labels"
+
+            with suppress(Unsatisfiable):  # what takes no input has no wrong one
+                try_one()
+    assert n_answered >= 5 or with_rows or mode == "negative"
+
+
+def test_every_operation_is_described(place):
+    with place.open() as client:
+        schema = describe_api(client.app)
+    operations = {name: one for path in schema["paths"].values() for name, one in path.items()}
+    found = [one for path in schema["paths"].values() for one in path.values()]
+    assert operations
+    for one in found:
+        assert one["summary"]
+        assert one["description"]
+        assert one["operationId"]
+    asked = schema["paths"]["/v1/labels"]["post"]
+    assert set(asked["responses"]) >= {"200", "400", "401", "402", "403", "409", "413", "415", "422", "429", "500"}
+    assert asked["requestBody"]["content"]["application/json"]["examples"]
+    assert asked["security"]

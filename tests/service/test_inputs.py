@@ -1,0 +1,112 @@
+"""What is sent: too large, too deep, not JSON, not finite, not what was asked for. Nothing of it is charged."""
+
+import json
+
+import pytest
+
+JSON = {"Content-Type": "application/json"}
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "kind"),
+    [
+        (b"", 422, "invalid"),
+        (b"{", 400, "bad-request"),
+        (b"\xff\xfe{}", 400, "bad-request"),
+        (b"null", 422, "invalid"),
+        (b"[]", 422, "invalid"),
+        (b'"text"', 422, "invalid"),
+        (b"{}", 422, "invalid"),
+        (b'{"idempotency_key": "k", "pool": [0], "more": 1}', 422, "invalid"),
+        (b'{"idempotency_key": "k"}', 422, "invalid"),
+        (b'{"idempotency_key": "", "pool": [0]}', 422, "invalid"),
+        (b'{"idempotency_key": "a b", "pool": [0]}', 422, "invalid"),
+        (b'{"idempotency_key": "a\\r\\nSet-Cookie: x", "pool": [0]}', 422, "invalid"),
+        (b'{"idempotency_key": "\\ud800", "pool": [0]}', 422, "invalid"),
+        (b'{"idempotency_key": 7, "pool": [0]}', 422, "invalid"),
+        (b'{"idempotency_key": "%s", "pool": [0]}' % (b"k" * 201), 422, "invalid"),
+        (b'{"idempotency_key": "k", "pool": []}', 422, "invalid"),
+        (b'{"idempotency_key": "k", "pool": null}', 422, "invalid"),
+        (b'{"idempotency_key": "k", "pool": [5]}', 422, "invalid"),
+        (b'{"idempotency_key": "k", "pool": [-1]}', 422, "invalid"),
+        (b'{"idempotency_key": "k", "pool": [0.5]}', 422, "invalid"),
+        (b'{"idempotency_key": "k", "pool": ["0"]}', 422, "invalid"),
+        (b'{"idempotency_key": "k", "pool": [true]}', 422, "invalid"),
+        (b'{"idempotency_key": "k", "pool": [NaN]}', 422, "invalid"),
+        (b'{"idempotency_key": "k", "pool": [Infinity]}', 422, "invalid"),
+        (b'{"idempotency_key": "k", "pool": [1e999]}', 422, "invalid"),
+        (b'{"idempotency_key": "k", "pool": [%s]}' % (b"9" * 6000), 400, "bad-request"),
+        (b'{"idempotency_key": "k", "pool": [[0]]}', 422, "invalid"),
+        (b'{"idempotency_key": "k", "pool": [%s]}' % b",".join([b"0"] * 201), 422, "invalid"),
+        (b'{"idempotency_key": "k", "rows": [[0.5]]}', 422, "invalid"),
+        (b'{"idempotency_key": "k", "pool": [0], "student": [[1.0, 0.0, 0.0]]}', 422, "invalid"),
+        (b"[" * 15_000, 400, "bad-request"),
+        (b'{"a":' * 3_000 + b"1" + b"}" * 3_000, 400, "bad-request"),
+        (b"[" + b"[]," * 6_000 + b"[]]", 413, "too-large"),
+        (b'"' + b"\\" * 19_000, 400, "bad-request"),
+        (b" " * 20_001, 413, "too-large"),
+    ],
+)  # fmt: skip
+def test_bad_bodies_are_refused_and_cost_nothing(place, alice, body, status, kind):
+    with place.open() as client:
+        refused = client.post("/v1/labels", headers={**alice, **JSON}, content=body)
+    assert refused.status_code == status
+    assert refused.headers["content-type"] == "application/problem+json"
+    said = refused.json()
+    assert said["type"] == f"urn:tellers:problem:{kind}"
+    assert {"title", "detail", "advice", "request_id"} <= set(said)
+    assert said["status"] == status
+    assert place.spent() == 0
+
+
+def test_a_body_without_a_length_is_counted_as_it_comes(place, alice):
+    sent = []
+
+    def endless():
+        for _ in range(1000):
+            sent.append(1)
+            yield b" " * 1000
+
+    with place.open() as client:
+        refused = client.post("/v1/labels", headers={**alice, **JSON}, content=endless())
+    assert refused.status_code == 413
+    assert refused.headers["Connection"] == "close"
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""])
+def test_another_content_type_is_refused(place, alice, kind):
+    body = json.dumps({"idempotency_key": "k", "pool": [0]})
+    with place.open() as client:
+        refused = client.post("/v1/labels", headers={**alice, "Content-Type": kind}, content=body)
+        fine = client.post(
+            "/v1/labels", headers={**alice, "Content-Type": "application/json; charset=utf-8"}, content=body
+        )
+    assert refused.status_code == 415
+    assert fine.status_code == 200
+
+
+def test_what_was_sent_is_not_sent_back(place, alice):
+    secret = 0.7312845
+    body = {"idempotency_key": "k", "pool": [secret], "feature": secret}
+    with place.open() as client:
+        refused = client.post("/v1/labels", headers=alice, json=body)
+    assert refused.status_code == 422
+    assert str(secret) not in refused.text + place.log.getvalue()
+
+
+def test_mistakes_say_where_they_are(place, alice):
+    with place.open() as client:
+        said = client.post("/v1/labels", headers=alice, json={"idempotency_key": "k", "pool": [0, 9]}).json()
+    assert said["mistakes"] == [{"where": "pool.1", "what": "Input should be less than or equal to 4"}]
+
+
+@pytest.mark.parametrize("query", ["limit=0", "limit=1001", "limit=x", "after=-1", "after=1e3", f"after={'9' * 40}"])
+def test_bad_queries_are_refused(place, alice, query):
+    with place.open() as client:
+        assert client.get(f"/v1/releases?{query}", headers=alice).status_code == 422
+
+
+def test_requests_of_strangers_are_not_read(place):
+    with place.open() as client:
+        refused = client.post("/v1/labels", headers=JSON, content=b" " * 1_000_000)
+    assert refused.status_code == 401
