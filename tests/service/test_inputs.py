@@ -42,7 +42,7 @@ JSON = {"Content-Type": "application/json"}
         (b'{"idempotency_key": "k", "pool": [0], "student": [[1.0, 0.0, 0.0]]}', 422, "invalid"),
         (b"[" * 15_000, 400, "bad-request"),
         (b'{"a":' * 3_000 + b"1" + b"}" * 3_000, 400, "bad-request"),
-        (b"[" + b"[]," * 6_000 + b"[]]", 413, "too-large"),
+        (b"[" + b"[]," * 6_000 + b"[]]", 400, "bad-request"),
         (b'"' + b"\\" * 19_000, 400, "bad-request"),
         (b" " * 20_001, 413, "too-large"),
     ],

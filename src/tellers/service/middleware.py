@@ -180,7 +180,7 @@ def require_shallow(body: bytes, *, depth: int, n_lists: int) -> None:
             if deep > depth:
                 raise Problem("bad-request", f"Expected brackets nested at most {depth} deep.")
             if seen > n_lists:
-                raise Problem("too-large", f"Expected at most {n_lists} lists.")
+                raise Problem("bad-request", f"Expected at most {n_lists} lists.")
         else:
             deep -= 1
 

@@ -1,0 +1,106 @@
+"""What can be served: the folder of a run, a vote file, a folder of teachers; and what is refused."""
+
+import json
+
+import numpy as np
+import pytest
+
+from tellers import noise
+from tellers.config import MechanismConfig
+from tellers.errors import ConfigError
+from tellers.service import LedgerConfig, ServedConfig, ServiceSettings
+from tellers.service.books import open_books
+from tellers.service.desk import Desk
+from tellers.service.teachers import NotAnswerable, open_served
+from tellers.teachers.models import ConstantTeacher, save_teacher
+
+LEDGER = LedgerConfig(url="ledger.db", epsilon=4.0, delta=1e-5)
+
+
+def teachers(folder, *, n=30, mechanism=None, **data):
+    (folder / "teachers").mkdir()
+    for number in range(n):
+        save_teacher(folder / "teachers", number, model=ConstantTeacher(2), made_of={"seed": 7})
+    return ServiceSettings(
+        data=ServedConfig(source="teachers", path="teachers", n_classes=3, n_features=2, **data),
+        mechanism=mechanism or MechanismConfig(name="gnmax", sigma=3.0), ledger=LEDGER, folder=str(folder),
+    )  # fmt: skip
+
+
+def test_teachers_vote_on_any_row(tmp_path):
+    served = open_served(teachers(tmp_path))
+    with open_books(served.ledger, served.budget) as ledger:
+        desk = Desk(served, ledger, noise.secure())
+        # Thirty of thirty votes against noise of three: wrong once in a billion.
+        assert desk.ask("alice", "k1", rows=[[0.5, 1.0], [2.0, 3.0]]).release.labels.tolist() == [2, 2]
+        with pytest.raises(NotAnswerable, match="2 numbers"):
+            desk.ask("alice", "k2", rows=[[0.5]])
+        with pytest.raises(NotAnswerable, match="no pool"):
+            desk.ask("alice", "k2", pool=[0])
+
+
+def test_teachers_with_a_pool_answer_by_id_too(tmp_path):
+    np.save(tmp_path / "pool.npy", np.zeros((4, 2)))
+    served = open_served(teachers(tmp_path, pool="pool.npy"))
+    assert served.question(None, [3, 0]).shape == (2, 2)
+    with pytest.raises(NotAnswerable, match="0 to 3"):
+        served.question(None, [4])
+
+
+def test_a_student_is_heard_before_anything_is_charged(tmp_path):
+    interactive = MechanismConfig(
+        name="interactive", sigma=3.0, threshold=10.0, sigma_threshold=3.0, student_confidence=0.9
+    )
+    served = open_served(teachers(tmp_path, mechanism=interactive))
+    with open_books(served.ledger, served.budget) as ledger:
+        desk = Desk(served, ledger, noise.secure())
+        for belief in (None, [[0.5, 0.5]], [[0.5, 0.4, 0.4]], [[-0.5, 1.0, 0.5]], [[1.0, 0.0, 0.0]] * 2):
+            with pytest.raises(NotAnswerable, match="student"):
+                desk.ask("alice", "k1", rows=[[0.0, 0.0]], belief=belief)
+        assert not ledger.entries()
+        answered = desk.ask("alice", "k1", rows=[[0.0, 0.0]], belief=[[0.0, 0.0, 1.0]])
+    assert len(answered.release) == 1
+
+
+def test_a_missing_teacher_is_refused(tmp_path):
+    settings = teachers(tmp_path, n=3)
+    (tmp_path / "teachers" / "teacher-00001.json").unlink()
+    with pytest.raises(ConfigError, match="finished teacher 1"):
+        open_served(settings)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (np.zeros(4), "table of numbers"),
+        (np.full((4, 2), np.nan), "finite"),
+        (np.zeros((4, 3)), "2 numbers in every row"),
+        (np.array([["a", "b"]]), "table of numbers"),
+    ],
+)
+def test_a_pool_that_cannot_be_is_refused(tmp_path, content, words):
+    np.save(tmp_path / "pool.npy", content)
+    with pytest.raises(ConfigError, match=words):
+        open_served(teachers(tmp_path, pool="pool.npy"))
+
+
+def test_the_folder_of_a_run_brings_its_own_terms(tmp_path):
+    from tellers.config import DataConfig, PartitionConfig, QueriesConfig, RunConfig
+    from tellers.pipeline import run
+
+    config = RunConfig(
+        data=DataConfig(name="breast_cancer", n_public=60, n_test=60),
+        partition=PartitionConfig(n_teachers=40), queries=QueriesConfig(n_queries=20),
+    )  # fmt: skip
+    result = run(config, tmp_path / "study")
+    served = open_served(ServiceSettings(folder=str(tmp_path)))
+    assert (served.n_pool, served.n_classes, served.n_teachers) == (60, 2, 40)
+    assert (served.budget.epsilon, served.budget.delta) == (8.0, 1e-4)
+    with open_books(served.ledger, served.budget) as ledger:
+        desk = Desk(served, ledger, noise.secure())
+        # What the run has spent is spent.
+        assert desk.standing().epsilon_spent > 0
+        n_before = len(desk.releases())
+        assert desk.ask("alice", "k1", pool=[0, 59]).release.labels.shape == (2,)
+        assert [student for _, student, _, _ in desk.releases()] == [""] * n_before + ["alice"]
+    assert json.dumps(result)

@@ -1,0 +1,100 @@
+"""The file of a service: every mistake with its line, and what is written is read back."""
+
+import pytest
+
+from tellers.config import MechanismConfig
+from tellers.errors import ConfigError
+from tellers.service import (
+    LedgerConfig,
+    ServedConfig,
+    ServerConfig,
+    ServiceSettings,
+    parse_settings,
+    read_settings,
+    write_settings,
+)
+
+
+def test_a_file_with_many_mistakes_names_them_all():
+    text = """\
+[data]
+source = "votes"
+path = "votes.npz"
+
+[ledger]
+url = "ledger.db"
+epsilon = -1
+delta = 1e-5
+
+[servre]
+port = 1
+
+[server]
+host = "0.0.0.0"
+port = "80"
+tls_cert = "cert.pem"
+"""
+    with pytest.raises(ConfigError) as caught:
+        parse_settings(text, source="service.toml")
+    told = caught.value.problems
+    assert [line.split(" ")[0] for line in told] == [
+        "service.toml:2:", "service.toml:2:", "service.toml:7:", "service.toml:10:", "service.toml:15:",
+        "service.toml:16:",
+    ]  # fmt: skip
+    assert "n_classes" in told[0]
+    assert "[mechanism]" in told[1]
+    assert "Did you mean server?" in told[3]
+    assert "without quotes" in told[4]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('[server]\nhost = "0.0.0.0"\n', "Expected TLS"),
+        ('[server]\ntls_key = "key.pem"\n', "tls_cert beside tls_key"),
+        ('[data]\nsource = "teachers"\nn_classes = 3\n[ledger]\nurl="l"\nepsilon=1\ndelta=1e-5\n', "n_features"),
+        ('[ledger]\nurl = "ledger.db"\nepsilon = 1\n', "ledger.delta"),
+        ("[ledger]\nepsilon = 1\n", "where the budget is the run's"),
+        ('[mechanism]\nname = "gnmax"\n', "Expected sigma"),
+        ('[mechanism]\nname = "gnmax"\nsigma = 4\nthreshold = 3\n', "threshold too"),
+        ("[limits]\nmax_batch = 0\n", "at least 1"),
+        ("port = 80\n", "Move it below [server]"),
+        ("data = 3\n", "Expected one section [data]"),
+        ("[data\n", "Expected TOML"),
+        ('[server]\nlog_level = "loud"\n', "Expected one of"),
+    ],
+)
+def test_what_does_not_go_together(text, words):
+    with pytest.raises(ConfigError) as caught:
+        parse_settings(text)
+    assert words in str(caught.value)
+
+
+def test_another_host_behind_a_proxy_or_with_tls():
+    assert parse_settings('[server]\nhost = "0.0.0.0"\nplain_http = true\n').server.address == "http://0.0.0.0:8420"
+    with_tls = parse_settings('[server]\nhost = "::"\ntls_cert = "c.pem"\ntls_key = "k.pem"\n')
+    assert with_tls.server.address == "https://[::]:8420"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ServiceSettings(),
+        ServiceSettings(
+            data=ServedConfig(source="teachers", path="teachers", n_classes=3, n_features=7),
+            mechanism=MechanismConfig(name="confident", sigma=4.0, threshold=9.0, sigma_threshold=5.0),
+            ledger=LedgerConfig(url="postgresql+psycopg://host/name", epsilon=1.5, delta=1e-6),
+            server=ServerConfig(port=0, log_level="debug"),
+        ),
+    ],
+)
+def test_what_is_written_is_read_back(settings, tmp_path):
+    (tmp_path / "service.toml").write_text(write_settings(settings))
+    assert read_settings(tmp_path / "service.toml") == settings
+    assert read_settings(tmp_path / "service.toml").path("x") == tmp_path / "x"
+
+
+def test_databases_are_left_alone_and_files_are_found_beside_the_settings():
+    settings = ServiceSettings(folder="/srv/labels")
+    assert settings.place("postgresql+psycopg://host/name") == "postgresql+psycopg://host/name"
+    assert settings.place("keys.db") == "/srv/labels/keys.db"
