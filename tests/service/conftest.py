@@ -44,7 +44,9 @@ def private_words() -> list[str]:
     for query in range(len(TALLIES)):
         exact = exact_cost(GNMax(sigma=SIGMA), votes[np.array([query])]).cost.reveal()
         # Seven digits of a number are not there by chance; zeros are.
-        words += [re.escape(f"{value:.7g}") for value in (exact.epsilon(1e-5), *exact.values[::10]) if value > 0]
+        words += [
+            re.escape(f"{value:.7g}") for value in (exact.epsilon(1e-5), *exact.values[::10]) if value > 0
+        ]
     return [word for word in words if word not in ("0",)]
 
 

@@ -1,4 +1,4 @@
-"""Schemathesis: requests drawn from the API's own description, valid and broken, and what comes back to them."""
+"""Schemathesis: requests drawn from the API's own description, valid and broken, and what comes back."""
 
 from contextlib import suppress
 from dataclasses import replace
@@ -61,6 +61,18 @@ def test_every_operation_is_described(place):
         assert one["description"]
         assert one["operationId"]
     asked = schema["paths"]["/v1/labels"]["post"]
-    assert set(asked["responses"]) >= {"200", "400", "401", "402", "403", "409", "413", "415", "422", "429", "500"}
+    assert set(asked["responses"]) >= {
+        "200",
+        "400",
+        "401",
+        "402",
+        "403",
+        "409",
+        "413",
+        "415",
+        "422",
+        "429",
+        "500",
+    }
     assert asked["requestBody"]["content"]["application/json"]["examples"]
     assert asked["security"]

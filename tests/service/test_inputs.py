@@ -1,4 +1,4 @@
-"""What is sent: too large, too deep, not JSON, not finite, not what was asked for. Nothing of it is charged."""
+"""What is sent: too large, too deep, not JSON, not finite, not what was asked for. None of it is charged."""
 
 import json
 
@@ -73,7 +73,9 @@ def test_a_body_without_a_length_is_counted_as_it_comes(place, alice):
     assert refused.headers["Connection"] == "close"
 
 
-@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""])
+@pytest.mark.parametrize(
+    "kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""]
+)
 def test_another_content_type_is_refused(place, alice, kind):
     body = json.dumps({"idempotency_key": "k", "pool": [0]})
     with place.open() as client:
@@ -100,7 +102,9 @@ def test_mistakes_say_where_they_are(place, alice):
     assert said["mistakes"] == [{"where": "pool.1", "what": "Input should be less than or equal to 4"}]
 
 
-@pytest.mark.parametrize("query", ["limit=0", "limit=1001", "limit=x", "after=-1", "after=1e3", f"after={'9' * 40}"])
+@pytest.mark.parametrize(
+    "query", ["limit=0", "limit=1001", "limit=x", "after=-1", "after=1e3", f"after={'9' * 40}"]
+)
 def test_bad_queries_are_refused(place, alice, query):
     with place.open() as client:
         assert client.get(f"/v1/releases?{query}", headers=alice).status_code == 422

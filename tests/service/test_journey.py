@@ -199,7 +199,9 @@ def test_tls(folder):
     key = tellers(folder, "keys", "create", "--name", "alice").strip()
     server = Server(folder, url)
     try:
-        said = tellers(folder, "ask", "--url", url, "--pool", "2", "--ca", "cert.pem", "--json", TELLERS_KEY=key)
+        said = tellers(
+            folder, "ask", "--url", url, "--pool", "2", "--ca", "cert.pem", "--json", TELLERS_KEY=key
+        )
         assert json.loads(said)["labels"] == [2]
         headers = httpx.get(f"{url}/v1/health", verify=False).headers
         assert headers["Strict-Transport-Security"].startswith("max-age")

@@ -52,7 +52,10 @@ tls_cert = "cert.pem"
     [
         ('[server]\nhost = "0.0.0.0"\n', "Expected TLS"),
         ('[server]\ntls_key = "key.pem"\n', "tls_cert beside tls_key"),
-        ('[data]\nsource = "teachers"\nn_classes = 3\n[ledger]\nurl="l"\nepsilon=1\ndelta=1e-5\n', "n_features"),
+        (
+            '[data]\nsource = "teachers"\nn_classes = 3\n[ledger]\nurl="l"\nepsilon=1\ndelta=1e-5\n',
+            "n_features",
+        ),
         ('[ledger]\nurl = "ledger.db"\nepsilon = 1\n', "ledger.delta"),
         ("[ledger]\nepsilon = 1\n", "where the budget is the run's"),
         ('[mechanism]\nname = "gnmax"\n', "Expected sigma"),
@@ -71,7 +74,10 @@ def test_what_does_not_go_together(text, words):
 
 
 def test_another_host_behind_a_proxy_or_with_tls():
-    assert parse_settings('[server]\nhost = "0.0.0.0"\nplain_http = true\n').server.address == "http://0.0.0.0:8420"
+    assert (
+        parse_settings('[server]\nhost = "0.0.0.0"\nplain_http = true\n').server.address
+        == "http://0.0.0.0:8420"
+    )
     with_tls = parse_settings('[server]\nhost = "::"\ntls_cert = "c.pem"\ntls_key = "k.pem"\n')
     assert with_tls.server.address == "https://[::]:8420"
 

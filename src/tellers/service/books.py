@@ -3,9 +3,13 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from ..budget import Accountant, Budget
 from ..ledger import Ledger, SqliteLedger
 from ..rdp import RdpCurve
+
+_MOST_QUERIES = 1_000_000_000
 
 
 @dataclass(frozen=True)
@@ -45,13 +49,21 @@ def queries_left(accountant: Accountant, spent: RdpCurve, price: RdpCurve) -> in
     >>> queries_left(Accountant(Budget(epsilon=1.0, delta=1e-5)), RdpCurve.zero(), RdpCurve.zcdp(0.001))
     30
     """
-    low, high = 0, 1
-    while high < 1_000_000_000 and accountant.affords(spent, price * high):
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if accountant.affords(spent, price * middle) else (low, middle)
-    return low
+    if not accountant.affords(spent, price):
+        return 0
+    # At the order at which a budget is held, epsilon is what was spent and a constant.
+    held = spent.orders == accountant.held_at
+    used, one = float(spent.values[held][0]), float(price.values[held][0])
+    if accountant.affords(spent, price * _MOST_QUERIES):
+        return _MOST_QUERIES
+    far = used + 1000.0
+    constant = RdpCurve(spent.orders[held], np.array([far])).epsilon(accountant.budget.delta) - far
+    n = max(1, int((accountant.budget.epsilon - constant - used) / one))
+    while not accountant.affords(spent, price * n):
+        n -= 1
+    while accountant.affords(spent, price * (n + 1)):
+        n += 1
+    return n
 
 
 def account_name(student: str) -> str:
