@@ -339,7 +339,8 @@ def as_rows(rows: NDArray[Any], shape: Shape) -> NDArray[np.float32]:
         raise ValueError(f"Expected rows of shape {shape}, or as many numbers, got rows of {rows.shape[1:]}.")
     with np.errstate(over="ignore"):
         table = np.ascontiguousarray(rows, dtype=np.float32).reshape(len(rows), *shape)
-    return numeric_rows(table)  # what float32 cannot hold is infinite now
+    numeric_rows(table)  # what float32 cannot hold is infinite now
+    return table if table.flags.writeable else table.copy()  # torch does not take what cannot be written
 
 
 @torch.no_grad()

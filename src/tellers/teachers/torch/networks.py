@@ -98,9 +98,11 @@ class KeyedDropout(nn.Module):
         """Drop a share of the entries and scale the rest up; in evaluation change nothing."""
         if not self.training or self.p == 0:
             return rows
+        if self.p == 1:
+            return rows * 0
         kept = keep_mask(self.key, self.n_drawn, n=rows.numel(), p=self.p).view(rows.shape)
         self.n_drawn.add_(1)
-        return rows * kept.to(rows.dtype) / (1 - self.p) if self.p < 1 else rows * 0
+        return rows * kept.to(rows.dtype) / (1 - self.p)
 
     def extra_repr(self) -> str:
         """Return what printing a network shows, as for nn.Dropout.
