@@ -1,29 +1,31 @@
 """The command line: one file per verb, no maths inside, heavy imports only where a verb runs.
 
-Exit codes: 0 done, 1 something unexpected, 2 the input was wrong. Errors go to stderr in one paragraph,
-as `{"error": ...}` with `--json`; a traceback appears only where TELLERS_DEBUG is set.
+Exit codes: 0 done, 1 something unexpected, 2 the input was wrong. Errors go to stderr in one paragraph, a
+settings file's in one for each mistake, as `{"error": ...}` with `--json`; a traceback appears only where
+TELLERS_DEBUG is set.
 """
 
+import functools
 import inspect
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 from .. import __version__
-from ..errors import TellersError
+from ..errors import ConfigError, TellersError
 
 if TYPE_CHECKING:
     from typer import Typer
 
 # One module each, with a function `command`. The order is that of the help.
-VERBS = ("account", "publish", "plan")
+VERBS = ("demo", "init", "run", "report", "plan", "account", "publish")
 
-_HELP = """What votes cost: price them, publish the price, plan ahead.
+_HELP = """Learn from data that must not leave the room, and know what it cost.
 
 Teachers vote in secret, only a noisy outcome leaves the room, and what it cost is written down first.
 Every verb speaks --json and explains itself with --help.
@@ -38,6 +40,8 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         done = build()(args=words, prog_name="tellers", standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
         _fail("Stopped.", 130, as_json=as_json)
+    except _Stopped as stopped:
+        _fail(_paragraph(f"Stopped. {stopped}"), 130, as_json=as_json)
     except Exception as error:
         if os.environ.get("TELLERS_DEBUG"):
             raise
@@ -57,7 +61,7 @@ def build() -> "Typer":
     app.callback()(_options)
     for verb in VERBS:
         command = import_module(f".{verb}", __name__).command
-        app.command(verb, help=_joined(command.__doc__))(command)
+        app.command(verb, help=_joined(command.__doc__))(_stoppable(command))
     return app
 
 
@@ -84,20 +88,48 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+class _Stopped(Exception):
+    """Ctrl-C, with what the work had to say of it; the library below would swallow both."""
+
+
+def _stoppable(command: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(command)
+    def run(*given: Any, **named: Any) -> None:
+        try:
+            command(*given, **named)
+        except KeyboardInterrupt as stop:
+            raise _Stopped(" ".join(getattr(stop, "__notes__", []))) from stop
+
+    return run
+
+
 def _explain(error: Exception) -> tuple[str, int]:
     """Return a message and an exit code: 2 where the input was wrong, 1 where we were."""
     # Newer versions of typer carry their own copy of click, so its errors are known by what they can do.
     usage = getattr(error, "format_message", None)
     if callable(usage):
         path = getattr(getattr(error, "ctx", None), "command_path", "tellers")
-        return f"{usage().rstrip('.')}. See: {path} --help", int(getattr(error, "exit_code", 2))
+        words = _paragraph(f"{usage().rstrip('.')}. See: {path} --help")
+        return words, int(getattr(error, "exit_code", 2))
+    if isinstance(error, ConfigError):
+        return "\n".join(map(_paragraph, error.problems)), 2
     if isinstance(error, (ValueError, TellersError)):
-        return str(error), 2
+        return _paragraph(str(error)), 2
+    if isinstance(error, OSError):
+        # A full disk, a folder that may not be written. Paths are the operator's own, rows are not in here.
+        said = error.strerror or str(error)
+        where = f" ({error.filename})" if error.filename else ""
+        kept = "What was finished is kept; put this right and run it again."
+        return _paragraph(said if said.endswith(".") else f"{said}{where}. {kept}"), 1
     # What went wrong inside may quote private votes: only its kind is shown.
     return f"Unexpected {type(error).__name__}. Set TELLERS_DEBUG=1 to see where, and please report it.", 1
 
 
 def _fail(message: str, code: int, *, as_json: bool) -> NoReturn:
-    paragraph = " ".join(message.split())
-    print(json.dumps({"error": paragraph}) if as_json else f"tellers: {paragraph}", file=sys.stderr)
+    shown = "\n".join(f"tellers: {line}" for line in message.splitlines())
+    print(json.dumps({"error": message}) if as_json else shown, file=sys.stderr)
     sys.exit(code)
+
+
+def _paragraph(message: str) -> str:
+    return " ".join(message.split())
