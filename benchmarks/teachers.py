@@ -27,6 +27,8 @@ from tellers.datasets.images import read_idx
 from tellers.teachers.partition import Partition, partition
 from tellers.teachers.store import save_votes
 from tellers.teachers.torch import Batched, TorchClassifier, TorchEnsemble, train_torch_ensemble
+from tellers.teachers.torch.batches import Recipe
+from tellers.teachers.torch.descent import Lesson, train_together
 from tellers.teachers.torch.networks import build_network
 
 SEED = 7
@@ -85,7 +87,7 @@ def train(
 ) -> TorchEnsemble:
     """Train teachers as in the personalised PATE paper, in this process."""
     model = TorchClassifier(
-        network, epochs=epochs, device=device, image_shape=SHAPE, rotation=7.5, shift=0.07
+        network, epochs=epochs, device=device, rotation=7.5, shift=0.07
     )  # fmt: skip
     return train_torch_ensemble(
         model, images.X, images.y, parts, n_classes=10, seed=SEED, engine=engine, n_jobs=1
@@ -118,10 +120,23 @@ def compare(network: str, images: Images, args: argparse.Namespace, engines: dic
                 lambda engine=engine: work(engine, args.teachers, args.epochs), args.device
             )  # fmt: skip
         except (MemoryError, RuntimeError) as error:
-            print(f"  {name:50} failed: {error}", flush=True)
+            print(f"  {name:50} failed: {error} {reason(network, images, parts, args, engine)}", flush=True)
             continue
         shown = quality(ensemble, images, args)
         print(f"  {name:50} {taken:8.2f} s  {loop / taken:6.1f} times faster  {shown}", flush=True)
+
+
+def reason(network: str, images: Images, parts: Partition, args: argparse.Namespace, engine: Batched) -> str:
+    """Return the error itself, which an ensemble keeps to itself: these rows are published."""
+    recipe = Recipe(epochs=1, batch_size=40, rotation=7.5, shift=0.07)
+    rows, seeds = np.concatenate(parts.parts), range(len(parts))
+    lesson = Lesson(images.X[rows], images.y[rows], list(parts.sizes), seeds, recipe)
+    networks = [build_network(network, SHAPE, n_classes=10, seed=seed) for seed in seeds]
+    try:
+        train_together(networks, lesson, shape=SHAPE, device=torch.device(args.device), options=engine)
+    except Exception as error:
+        return str(error)
+    return "It does not fail again."
 
 
 def quality(ensemble: TorchEnsemble, images: Images, args: argparse.Namespace) -> str:

@@ -229,7 +229,7 @@ def _train(state: _State, tables: Tables, parts: Partition) -> Any:
         "n_classes": data.n_classes, "seed": config.seed, "folder": state.folder.teachers,
         "n_jobs": chosen.n_jobs or None, "progress": state.progress("teachers"),
     }  # fmt: skip
-    if type(model).__module__ == "tellers.teachers.torch":
+    if type(model).__module__.startswith("tellers.teachers.torch."):
         from ..teachers.torch import train_torch_ensemble
 
         return train_torch_ensemble(model, data.X, data.y, parts, **shared)

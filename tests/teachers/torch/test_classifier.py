@@ -62,6 +62,18 @@ def test_scikit_learn_takes_it_for_one_of_its_own():
         model.set_params(wings=2)
 
 
+def test_flat_rows_make_images_with_channels_last_as_data_sets_have_them():
+    model = TorchClassifier("cnn", epochs=1, image_shape=(4, 5, 3))
+    flat = np.arange(2 * 60.0).reshape(2, 60)
+    shape = model.row_shape(flat.shape)
+    images = model.as_rows(flat, shape)
+    assert images.shape == (2, *shape) == (2, 3, 4, 5)
+    np.testing.assert_array_equal(images[0, 1], flat[0].reshape(4, 5, 3)[:, :, 1])
+    for same in (images, flat.reshape(2, 4, 5, 3)):
+        np.testing.assert_array_equal(model.as_rows(same, shape), images)
+    assert model.fit(flat, [0, 1]).predict(flat).shape == (2,)
+
+
 def test_classes_are_declared_or_read_off():
     names = np.array(["even", "odd"])
     model = mlp(epochs=5).fit(X, names[Y % 2])
@@ -112,7 +124,8 @@ def test_it_is_a_teacher_like_any_other(tmp_path):
         ({"learning_rate": 0}, "learning_rate > 0"),
         ({"weight_decay": -1}, "weight_decay >= 0"),
         ({"shift": 0.1}, "images to turn and shift"),
-        ({"image_shape": (8, 9)}, r"images of shape \(1, 8, 9\), got rows of shape \(64,\)"),
+        ({"image_shape": (8, 9)}, r"images of shape \(8, 9\), got rows of shape \(64,\)"),
+        ({"image_shape": (64,)}, r"image_shape=\(height, width\)"),
         ({"device": "abacus"}, "device 'auto', 'cpu' or 'cuda'"),
         ({"network": "rnn"}, "'cnn', 'mlp' or a function"),
         ({"random_state": -1}, "random_state >= 0"),

@@ -78,9 +78,10 @@ def train_alone(network: nn.Module, lesson: Lesson, *, device: torch.device) -> 
     # A network may draw numbers of its own: then from this seed, and what others draw is not disturbed.
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices):
-        torch.manual_seed(lesson.seeds[0]) if devices else torch.default_generator.manual_seed(
-            lesson.seeds[0]
-        )
+        if devices:
+            torch.manual_seed(lesson.seeds[0])
+        else:
+            torch.default_generator.manual_seed(lesson.seeds[0])
         rows = moves = torch.empty(0)
         for step in range(n_steps):
             if step % BLOCK == 0:

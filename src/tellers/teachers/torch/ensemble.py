@@ -30,7 +30,7 @@ from ..partition import Partition, Seed
 from ..training import random_states
 from .batched import Tensors
 from .choice import choose_engine
-from .classifier import TorchClassifier, as_rows, check_network, find_device
+from .classifier import TorchClassifier, check_network, find_device
 from .engines import Batched
 from .networks import Shape, build_network
 from .units import SEEN, Unit, UnitOutcome, in_processes, load_states, train_unit
@@ -60,7 +60,7 @@ class TorchEnsemble:
 
     def vote(self, X: ArrayLike) -> Votes:
         """Return every teacher's ballot on every query; a teacher votes for classes it has seen."""
-        queries = as_rows(numeric_rows(X), self.shape)
+        queries = self.classifier.as_rows(numeric_rows(X), self.shape)
         states = {name: values for name, values in self.states.items() if name != SEEN}
         ballots = cast_ballots(
             self._network(),

@@ -23,7 +23,7 @@ def cnn(shape: Shape, n_classes: int) -> nn.Module:
     """
     if len(shape) != 3 or min(shape[1:]) < 4:
         raise ValueError(
-            f"Expected images of shape (channels, height, width), 4x4 or larger, for network='cnn', "
+            f"Expected images of 4x4 or larger, as (channels, height, width), for network='cnn', "
             f"got rows of shape {shape}. Give image_shape, or take network='mlp'."
         )
     channels, height, width = shape

@@ -19,7 +19,7 @@ from ..models import write_model
 from ..training import end_with
 from .batched import Tensors
 from .batches import Recipe
-from .classifier import TorchClassifier, as_rows, find_device
+from .classifier import TorchClassifier, find_device
 from .descent import Learned, Lesson, train_alone, train_together
 from .engines import Batched
 from .networks import Shape, build_network
@@ -112,7 +112,7 @@ def _learn(unit: Unit) -> Learned:
         build_network(unit.classifier.network, unit.shape, n_classes=unit.n_classes, seed=seed)
         for seed in unit.seeds
     ]
-    lesson = Lesson(as_rows(unit.X, unit.shape), unit.y, unit.sizes, unit.seeds, unit.recipe)
+    lesson = Lesson(unit.classifier.as_rows(unit.X, unit.shape), unit.y, unit.sizes, unit.seeds, unit.recipe)
     with one_thread(device):
         if unit.engine is None:
             return train_alone(networks[0], lesson, device=device)
