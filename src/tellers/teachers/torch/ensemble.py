@@ -50,6 +50,19 @@ class TorchEnsemble:
     Assumes:   the queries are public; the number of teachers, the network and the engine are not chosen by
                looking at the data.
     Reference: Papernot et al. 2017, section 2.1.
+
+    >>> from tellers.datasets import digits
+    >>> from tellers.teachers.partition import partition
+    >>> data, model = digits(), TorchClassifier("mlp", epochs=5, device="cpu")
+    >>> ensemble = train_torch_ensemble(
+    ...     model, data.X[:600], data.y[:600], partition(600, 3, seed=7), n_classes=10, seed=7, engine="loop"
+    ... )
+    >>> ensemble.vote(data.X[600:700])
+    Votes(<private>, n_queries=100, n_teachers=3, n_classes=10)
+    >>> ensemble.accuracies(data.X[600:], data.y[600:])
+    Sealed(<private>)
+    >>> ensemble.teacher(0).predict(data.X[600:700]).shape
+    (100,)
     """
 
     classifier: TorchClassifier

@@ -80,7 +80,7 @@ class KeyedDropout(nn.Module):
 
     >>> one, same = KeyedDropout(0.5, key=7), KeyedDropout(0.5, key=7)
     >>> rows = torch.ones(4, 8)
-    >>> torch.equal(one(rows), same(rows)), torch.equal(one(rows), same.eval()(rows))
+    >>> torch.equal(one.forward(rows), same.forward(rows)), torch.equal(one(rows), same.eval()(rows))
     (True, False)
     """
 

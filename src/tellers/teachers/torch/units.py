@@ -29,7 +29,12 @@ SEEN = "classes seen"  # beside the weights; no name of a weight holds a blank
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Unit:
-    """All that some teachers are trained from; `parent` is the process that sent it to a worker, if any."""
+    """All that some teachers are trained from; `parent` is the process that sent it to a worker, if any.
+
+    >>> model, X, y = TorchClassifier("mlp"), np.zeros((2, 4)), np.array([0, 1])
+    >>> Unit(range(3, 4), model, X, y, [2], [7], shape=(4,), n_classes=2, engine=None).file
+    'teachers-00003-00003.safetensors'
+    """
 
     numbers: range
     classifier: TorchClassifier
