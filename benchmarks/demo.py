@@ -26,9 +26,8 @@ def main() -> None:
         whole = time.perf_counter() - start
         result = json.loads((Path(scratch) / "demo" / "result.json").read_text())
     steps = result["seconds"]
-    print(
-        f"\nThe demo on {platform.machine()}, Python {platform.python_version()}, seed {result['seed']}: {whole:.1f} s"
-    )
+    where = f"{platform.machine()}, Python {platform.python_version()}"
+    print(f"\nThe demo on {where}, seed {result['seed']}: {whole:.1f} s")
     for name, seconds in {**steps, "imports, card and report": whole - sum(steps.values())}.items():
         print(f"  {name:<26}{seconds:7.1f} s")
 
