@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 from tellers import (
     SILENT,
@@ -56,6 +57,7 @@ def test_an_answer_is_the_vote_and_its_price_is_on_the_books():
     assert release.labels.tolist() == [3, 1, 0]
     np.testing.assert_allclose(room.ledger.spent.values, (3 * SURE.price(Unit())).values)
     (entry,) = room.ledger.entries()
+    assert len(entry.event.pop("queries")) == 64  # a fingerprint of the public queries
     assert entry.event == {
         "mechanism": "GNMax",
         "parameters": {"sigma": 8.0},
@@ -260,3 +262,30 @@ def test_a_batch_outlives_the_room(tmp_path):
     with SqliteLedger(tmp_path / "spend.db", accountant) as ledger:
         again = a_room(ensemble=Raises(), ledger=ledger).ask([3, 1], key="batch")
     assert again.labels.tolist() == first.labels.tolist()
+
+
+@pytest.mark.parametrize("first", [[0, 1], np.array([[0.5, 1.0], [2.0, 3.0]]), [["a", 1], ["b", 2]]])
+def test_a_key_belongs_to_its_queries(first):
+    class Whatever:
+        def vote(self, X):
+            return Votes.from_ballots(np.zeros((N_TEACHERS, len(X)), dtype=int), n_classes=2)
+
+    room = a_room(ensemble=Whatever())
+    room.ask(first, key="q0")
+    spent = room.ledger.spent
+    assert room.ask(list(first), key="q0").labels.tolist() == [0, 0]
+    with pytest.raises(LedgerConflict, match="asked before, with other queries"):
+        room.ask(first[::-1], key="q0")
+    assert (room.ledger.spent.values == spent.values).all()
+
+
+def test_sparse_queries_are_told_apart_too():
+    class Whatever:
+        def vote(self, X):
+            return Votes.from_ballots(np.zeros((N_TEACHERS, X.shape[0]), dtype=int), n_classes=2)
+
+    room = a_room(ensemble=Whatever())
+    room.ask(scipy.sparse.csr_matrix([[0, 1], [1, 0]]), key="q0")
+    room.ask(scipy.sparse.coo_matrix([[0, 1], [1, 0]]), key="q0")
+    with pytest.raises(LedgerConflict, match="other queries"):
+        room.ask(scipy.sparse.csr_matrix([[1, 0], [0, 1]]), key="q0")

@@ -1,9 +1,12 @@
 """The door of the room: the single way from a question to a label."""
 
+import hashlib
 import inspect
+import json
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from .errors import LedgerConflict
@@ -83,7 +86,7 @@ class Room:
         """
         n = _n_queries(X)
         context = self._context(student, n)
-        held = self._find_or_reserve(key, n)
+        held = self._find_or_reserve(key, n, _digest(X))
         if isinstance(held, Release):
             return held
         votes = self.ensemble.vote(X)
@@ -92,10 +95,10 @@ class Room:
         self.ledger.settle(held, release)
         return release.record()
 
-    def _find_or_reserve(self, key: str, n: int) -> Release | Ticket:
+    def _find_or_reserve(self, key: str, n: int, digest: str) -> Release | Ticket:
         recorded = self.ledger.find(key)
         if recorded is None:
-            event = {**describe(self.mechanism, self.noise), "n_queries": n}
+            event = {**describe(self.mechanism, self.noise), "n_queries": n, "queries": digest}
             try:
                 return self.ledger.reserve(key, self.price(n), event=event)
             except LedgerConflict:
@@ -103,9 +106,11 @@ class Room:
                 recorded = self.ledger.find(key)
                 if recorded is None:
                     raise
-        if len(recorded) != n:
+        asked = self.ledger.asked(key) or {}
+        if len(recorded) != n or asked.get("queries", digest) != digest:
+            other = f"{len(recorded)} queries, and now with {n}" if len(recorded) != n else "other queries"
             raise LedgerConflict(
-                f"Key {key!r} was asked before, with {len(recorded)} queries, and now with {n}. "
+                f"Key {key!r} was asked before, with {other}. "
                 "Nothing was charged. Use a new key for a new question."
             )
         return recorded
@@ -135,6 +140,25 @@ def _n_queries(X: Any) -> int:
     if n == 0:
         raise ValueError("Expected at least one query, got none.")
     return n
+
+
+def _digest(X: Any) -> str:
+    """Return a fingerprint of public queries: the same rows give the same one, whatever holds them."""
+    digest = hashlib.sha256()
+    if hasattr(X, "tocsr"):
+        compressed = X.tocsr(copy=True)
+        compressed.sum_duplicates()
+        parts = [compressed.data, compressed.indices, compressed.indptr]
+    else:
+        parts = [np.asarray(X)]
+    for part in parts:
+        digest.update(f"{part.shape};".encode())
+        if part.dtype.kind in "biuf":
+            # A batch read back from a file may come in another precision or order; the numbers are the same.
+            digest.update(np.ascontiguousarray(part, dtype=np.float64).tobytes())
+        else:
+            digest.update(json.dumps(part.tolist(), default=str).encode())
+    return digest.hexdigest()
 
 
 def _require_votes(votes: Any, n: int, key: str) -> None:

@@ -5,6 +5,7 @@
       SealedValue        a private number was about to become public
       InsecureNoise      seeded noise where only secure noise may be used
       LedgerConflict     a key was used for two different questions, or the books are not what they were
+        Unsettled        a key was reserved and never settled: somebody is at it, or was interrupted
       MissingExtra       an optional library is needed and not installed
       TeacherFailed      a teacher could not be trained, or could not vote
 
@@ -36,6 +37,10 @@ class InsecureNoise(TellersError):
 
 class LedgerConflict(TellersError):
     """A key was used for two questions or settled twice, or the books are other ones, or were changed."""
+
+
+class Unsettled(LedgerConflict):
+    """A key is on the books without an outcome; its price stays charged and no label came of it."""
 
 
 class TeacherFailed(TellersError, RuntimeError):

@@ -7,7 +7,7 @@ from typing import Any, NoReturn, Protocol, Self
 
 import numpy as np
 
-from ..errors import InsecureNoise, LedgerConflict
+from ..errors import InsecureNoise, LedgerConflict, Unsettled
 from ..rdp import RdpCurve
 from ..release import Release
 
@@ -55,6 +55,10 @@ class Ledger(Protocol):
 
     def find(self, key: str) -> Release | None:
         """Return the recorded release of a key, or None."""
+        ...
+
+    def asked(self, key: str) -> dict[str, Any] | None:
+        """Return the event that a key was reserved for, settled or not, or None."""
         ...
 
     def reserve(self, key: str, price: RdpCurve, *, event: dict[str, Any]) -> Ticket:
@@ -124,7 +128,7 @@ def refuse_known(key: str, *, is_settled: bool) -> NoReturn:
             f"Key {key!r} was reserved before. "
             "Ask find(key) for its release; use a new key for a new question."
         )
-    raise LedgerConflict(
+    raise Unsettled(
         f"Key {key!r} was reserved before and is not settled: somebody is at it, or was interrupted. "
         "Its price stays charged; a new key is a new question and is charged again."
     )

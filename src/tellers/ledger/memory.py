@@ -57,6 +57,19 @@ class MemoryLedger:
             entry = self._entries.get(key)
             return None if entry is None else entry.release
 
+    def asked(self, key: str) -> dict[str, Any] | None:
+        """Return the event that a key was reserved for, settled or not, or None.
+
+        >>> from tellers import Accountant, Budget
+        >>> ledger = MemoryLedger(Accountant(Budget(epsilon=9.0, delta=1e-5)))
+        >>> ticket = ledger.reserve("q0", RdpCurve.zcdp(0.1), event={"noise": "secure"})
+        >>> ledger.asked("q0"), ledger.asked("q1")
+        ({'noise': 'secure'}, None)
+        """
+        with self._lock:
+            entry = self._entries.get(key)
+            return None if entry is None else copy.deepcopy(entry.event)
+
     def reserve(self, key: str, price: RdpCurve, *, event: dict[str, Any]) -> Ticket:
         """Debit a price before any noise is drawn, or refuse.
 

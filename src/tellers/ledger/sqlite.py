@@ -104,6 +104,26 @@ class SqliteLedger:
                     return read_release(body, self._book.curve(body["charged"]))
             raise LedgerConflict(f"The release of key {key!r} in {self._path.name} was changed or removed.")
 
+    def asked(self, key: str) -> dict[str, Any] | None:
+        """Return the event that a key was reserved for, settled or not, or None.
+
+        >>> import tempfile
+        >>> from tellers import Accountant, Budget
+        >>> path, accountant = tempfile.mkdtemp() + "/spend.db", Accountant(Budget(epsilon=9.0, delta=1e-5))
+        >>> ledger = SqliteLedger(path, accountant)
+        >>> ticket = ledger.reserve("q0", RdpCurve.zcdp(0.1), event={"noise": "secure"})
+        >>> ledger.asked("q0"), ledger.asked("q1")
+        ({'noise': 'secure'}, None)
+        """
+        with self._books("BEGIN") as connection:
+            if key not in self._book.settled and key not in self._book.pending:
+                return None
+            for line in _file.read(connection, "WHERE kind = 'reserved' AND key = ?", key):
+                if line.is_intact:
+                    event: dict[str, Any] = json.loads(line.body)["event"]
+                    return event
+            raise LedgerConflict(f"What key {key!r} in {self._path.name} asked was changed or removed.")
+
     def reserve(self, key: str, price: RdpCurve, *, event: dict[str, Any]) -> Ticket:
         """Debit a price before any noise is drawn, or refuse; it is on the disk when this returns.
 

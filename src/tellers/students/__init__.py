@@ -1,7 +1,7 @@
 """The students: what learns from public inputs and released answers, and has never heard of a vote."""
 
-from .active import Round, ask_in_rounds, least_confident
+from .active import least_confident
 from .distil import fit_distilled, soft_targets
 from .supervised import fit_supervised
 
-__all__ = ["Round", "ask_in_rounds", "fit_distilled", "fit_supervised", "least_confident", "soft_targets"]
+__all__ = ["fit_distilled", "fit_supervised", "least_confident", "soft_targets"]

@@ -117,7 +117,12 @@ def _check_settling(make_ledger: MakeLedger) -> None:
         ticket = ledger.reserve("q0", 3 * _ONE, event=_EVENT)
         _require_spent(ledger, 3 * _ONE, "between reserve and settle")
         require(ledger.find("q0") is None, "Expected no release before it is settled.")
+        require(
+            ledger.asked("q0") == _EVENT and ledger.asked("q1") is None,
+            "Expected `asked` to return the event of a key on the books, and None for another.",
+        )
         ledger.settle(ticket, _release())
+        require(ledger.asked("q0") == _EVENT, "Expected `asked` to return the event of a settled key too.")
         _require_spent(ledger, _ONE, "after settling for less: what was not used flows back")
         _require_refused(LedgerConflict, "a second settlement", ledger.settle, ticket, _release(0 * _ONE, 4))
         _require_spent(ledger, _ONE, "after a second settlement was refused")

@@ -1,0 +1,312 @@
+"""From a public pool to released labels: which rows are asked, in which order, and when to stop.
+
+Everything here looks at public rows, released labels and public prices alone, so it costs nothing beyond the
+releases themselves. A run that was cut short goes on where it was: each batch has a key made of its place in
+the order, and a key on the books is read from the books.
+"""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .door import Room
+from .errors import BudgetExhausted, Unsettled, require_count
+from .mechanisms import Mechanism
+from .release import SILENT, Release
+from .students import fit_supervised, least_confident
+from .students.base import count_rows, take_rows
+
+Indices = NDArray[np.int64]
+Progress = Callable[[int, int], object]
+Order = Literal["given", "shuffled", "active"]
+StoppedBy = Literal["the budget", "the number of queries", "the number of labels", "the end of the pool"]
+
+ORDERS = ("given", "shuffled", "active")
+
+
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """What came of asking: the rows of the pool that were asked, in that order, and their labels.
+
+    `labels` are SILENT where no label came; `by_teachers` says which labels the teachers gave, the others an
+    interactive mechanism handed back to the student. `values` are noisy counts where those were released.
+    `n_lost` counts rows whose price was paid and whose outcome was lost with a process that died; they are
+    not among `rows` and are never asked again.
+
+    >>> labels = Labels(np.array([4, 0]), np.array([1, SILENT]), np.array([True, False]))
+    >>> labels.n_answered, len(labels)
+    (1, 2)
+    """
+
+    rows: Indices
+    labels: Indices
+    by_teachers: NDArray[np.bool_]
+    values: NDArray[np.int64] | None = None
+    n_lost: int = 0
+    stopped_by: StoppedBy = "the end of the pool"
+
+    @property
+    def n_answered(self) -> int:
+        """Return how many labels the teachers gave."""
+        return int(self.by_teachers.sum())
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+def label_pool(
+    room: Room,
+    X_pool: Any,
+    *,
+    seed: int,
+    order: Order = "shuffled",
+    n_queries: int | None = None,
+    n_labels: int | None = None,
+    batch: int = 10,
+    student: Any | None = None,
+    first: int | None = None,
+    per_round: int | None = None,
+    warm_up: Mechanism | None = None,
+    queries: Any | None = None,
+    key: str = "pool",
+    progress: Progress | None = None,
+) -> Labels:
+    """Ask for labels of a public pool until the budget, a number of queries or of labels, or the pool ends.
+
+    Rows are asked in the order given, shuffled, or actively: `first` of them at random, then `per_round` at a
+    time those that `student`, taught anew before each round, is least sure of. A mechanism that listens to a
+    student (`InteractiveGNMax`) needs one too: `first` rows are answered by the mechanism `warm_up`, and the
+    student then speaks before each round. `batch` queries share one entry in the ledger; when the budget does
+    not pay for a batch, smaller ones are tried. `queries` are what the room is asked with, where that is not
+    the rows of `X_pool` themselves.
+
+    Guarantee: no row is asked twice, also when a run goes on after it was cut short. The order and the moment
+               of stopping cost nothing: they depend on public rows, released labels and public prices.
+    Assumes:   the pool is public, and one run at a time uses a `key` of the ledger.
+    Reference: Papernot et al. 2017, section 2.3 and appendix B.2; Papernot et al. 2018, section 2.
+
+    >>> from tellers import Accountant, Budget, GNMax, MemoryLedger, Room, Votes, noise
+    >>> class Agreed:
+    ...     def vote(self, X):
+    ...         return Votes.from_ballots(np.tile(X[:, 0].astype(int), (250, 1)), n_classes=10)
+    >>> ledger = MemoryLedger(Accountant(Budget(epsilon=1.0, delta=1e-5)))
+    >>> room = Room(Agreed(), GNMax(sigma=40.0), ledger, noise.secure())
+    >>> labels = label_pool(room, np.arange(10.0)[:, None], seed=7, n_queries=4, batch=3)
+    >>> bool((labels.labels == labels.rows).all()), labels.stopped_by
+    (True, 'the number of queries')
+    """
+    n_pool = count_rows(X_pool)
+    _check(n_pool, order=order, n_queries=n_queries, n_labels=n_labels, batch=batch)
+    listens = _listens(room.mechanism)
+    rounds = _Rounds.plan(
+        room.mechanism,
+        n_pool,
+        order=order,
+        student=student,
+        first=first,
+        per_round=per_round,
+        warm_up=warm_up,
+    )
+    asked = count_rows(queries) if queries is not None else n_pool
+    if asked != n_pool:
+        raise ValueError(f"Expected one query per row of the pool, {n_pool} of them, got {asked}.")
+    most = n_pool if n_queries is None else min(n_pool, int(n_queries))
+    run = _Run(
+        room, queries if queries is not None else X_pool, key=key, most=most, n_labels=n_labels, batch=batch
+    )
+
+    left = np.arange(n_pool) if order == "given" else np.random.default_rng(seed).permutation(n_pool)
+    left, taught, number = left.astype(np.int64), None, 0
+    while not run.stopped_by:
+        size = rounds.first if number == 0 else rounds.per_round
+        if order == "active" and taught is not None:
+            chosen = least_confident(taught, take_rows(X_pool, left), size)
+        else:
+            chosen = np.arange(min(size, left.size))
+        now, left = left[chosen], np.delete(left, chosen)
+        mechanism, belief = room.mechanism, None
+        if listens:
+            if taught is None and warm_up is not None:
+                mechanism = warm_up
+            else:
+                belief = _belief(taught, take_rows(X_pool, now), n_classes=_n_classes(room))
+        run.ask(now, mechanism, belief, progress=progress)
+        number += 1
+        if rounds.teach and not run.stopped_by:
+            taught = run.teach(student, X_pool, seed=_round_seed(seed, number))
+    return run.labels()
+
+
+@dataclass(frozen=True)
+class _Rounds:
+    """How many rows are asked before a student is taught for the first time, and between two times."""
+
+    first: int
+    per_round: int
+    teach: bool
+
+    @classmethod
+    def plan(
+        cls,
+        mechanism: Mechanism,
+        n_pool: int,
+        *,
+        order: str,
+        student: Any | None,
+        first: int | None,
+        per_round: int | None,
+        warm_up: Mechanism | None,
+    ) -> "_Rounds":
+        listens = _listens(mechanism)
+        name = type(mechanism).__name__
+        if order != "active" and not listens:
+            if not (first is None and per_round is None and warm_up is None):
+                raise ValueError(
+                    "Expected first, per_round and warm_up only where a student takes part "
+                    f"(order='active', or InteractiveGNMax), got them with order={order!r} and {name}. "
+                    "Leave them out."
+                )
+            return cls(n_pool, n_pool, teach=False)
+        if student is None:
+            why = "the active order" if order == "active" else name
+            raise TypeError(f"Expected a student, an estimator to teach between rounds, for {why}, got none.")
+        if listens != (warm_up is not None):
+            wanted = "a mechanism for the first queries (warm_up)" if listens else "no warm_up"
+            raise TypeError(
+                f"Expected {wanted} with {name}, got {type(warm_up).__name__}. A student that was taught "
+                "nothing yet cannot speak; ConfidentGNMax with the same noise is the usual choice."
+            )
+        size = max(1, n_pool // 10) if first is None else first
+        require_count(first=size, per_round=size if per_round is None else per_round)
+        return cls(int(size), int(size if per_round is None else per_round), teach=True)
+
+
+@dataclass
+class _Run:
+    """One pass over the pool, as far as it has come."""
+
+    room: Room
+    queries: Any
+    key: str
+    most: int
+    n_labels: int | None
+    batch: int
+    n_asked: int = 0
+    n_lost: int = 0
+    stopped_by: StoppedBy | None = None
+    rows: list[Indices] = field(default_factory=list)
+    releases: list[Release] = field(default_factory=list)
+
+    @property
+    def n_answered(self) -> int:
+        return sum(int(release.answered.sum()) for release in self.releases)
+
+    def ask(
+        self, rows: Indices, mechanism: Mechanism, belief: NDArray[Any] | None, *, progress: Progress | None
+    ) -> None:
+        """Ask for some rows, batch by batch, until they are through or something ends the run."""
+        room = replace(self.room, mechanism=mechanism)
+        done = 0
+        while done < len(rows) and not self.stopped_by:
+            key = f"{self.key}/{self.n_asked}"
+            # What is on the books has the size it was asked with, whatever would be affordable now.
+            known = room.ledger.asked(key)
+            size = int(known["n_queries"]) if known else self._size(len(rows) - done)
+            now = rows[done : done + size]
+            try:
+                speak = {} if belief is None else {"student": belief[done : done + size]}
+                release = room.ask(take_rows(self.queries, now), key=key, **speak)
+            except BudgetExhausted:
+                if size == 1:
+                    self.stopped_by = "the budget"
+                self.batch = max(1, size // 2)
+                continue
+            except Unsettled:
+                self.n_lost += len(now)
+            else:
+                self.rows.append(now)
+                self.releases.append(release)
+            done += size
+            self.n_asked += size
+            if progress is not None:
+                progress(self.n_asked, self.most)
+            self._see_whether_to_stop()
+
+    def _size(self, n_left: int) -> int:
+        size = min(self.batch, n_left, self.most - self.n_asked)
+        # A query gives one label at most, so this never overshoots.
+        return size if self.n_labels is None else min(size, self.n_labels - self.n_answered)
+
+    def _see_whether_to_stop(self) -> None:
+        if self.n_labels is not None and self.n_answered >= self.n_labels:
+            self.stopped_by = "the number of labels"
+        elif self.n_asked >= self.most:
+            at_end = self.most == count_rows(self.queries)
+            self.stopped_by = "the end of the pool" if at_end else "the number of queries"
+
+    def teach(self, estimator: Any, X_pool: Any, *, seed: np.random.Generator) -> Any | None:
+        """Return a student of all answers so far, or None while they do not hold two classes."""
+        answers = self.labels()
+        if np.unique(answers.labels[answers.labels != SILENT]).size < 2:
+            return None
+        return fit_supervised(estimator, take_rows(X_pool, answers.rows), answers.labels, seed=seed)
+
+    def labels(self) -> Labels:
+        """Return everything that came out so far."""
+        none: Indices = np.empty(0, dtype=np.int64)
+        values = [release.values for release in self.releases if release.values is not None]
+        return Labels(
+            rows=np.concatenate([none, *self.rows]),
+            labels=np.concatenate([none, *(release.labels for release in self.releases)]),
+            by_teachers=np.concatenate(
+                [none.astype(np.bool_), *(release.answered for release in self.releases)]
+            ),
+            values=np.concatenate(values) if values else None,
+            n_lost=self.n_lost,
+            stopped_by=self.stopped_by or "the end of the pool",
+        )
+
+
+def _check(n_pool: int, *, order: str, n_queries: int | None, n_labels: int | None, batch: int) -> None:
+    require_count(n_pool=n_pool, batch=batch)
+    if order not in ORDERS:
+        raise ValueError(f"Expected order to be one of {', '.join(ORDERS)}, got {order!r}.")
+    if n_queries is not None:
+        require_count(n_queries=n_queries)
+    if n_labels is not None:
+        require_count(n_labels=n_labels)
+
+
+def _listens(mechanism: Mechanism) -> bool:
+    return "student" in inspect.signature(mechanism.release).parameters
+
+
+def _n_classes(room: Room) -> int:
+    n_classes = getattr(room.ensemble, "n_classes", None)
+    if n_classes is None:
+        raise TypeError(
+            f"Expected an ensemble with n_classes for {type(room.mechanism).__name__}, "
+            f"{type(room.ensemble).__name__} has none. The student speaks of every class."
+        )
+    return int(n_classes)
+
+
+def _belief(student: Any, X: Any, *, n_classes: int) -> NDArray[np.float64]:
+    """Return the student's probabilities with a column for every class, also those it was never taught."""
+    if not hasattr(student, "predict_proba"):
+        raise TypeError(
+            f"Expected a student with predict_proba, got {type(student).__name__}. "
+            "An interactive mechanism asks how sure the student is of each class."
+        )
+    spoken = np.asarray(student.predict_proba(X), dtype=np.float64)
+    belief = np.zeros((len(spoken), n_classes))
+    belief[:, np.asarray(student.classes_, dtype=np.int64)] = spoken
+    return np.asarray(belief / belief.sum(axis=1, keepdims=True))
+
+
+def _round_seed(seed: int, number: int) -> np.random.Generator:
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(number,)))

@@ -1,0 +1,59 @@
+"""A pool that was voted on once: afterwards the teachers need not be there to answer for it."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ..errors import require_count
+from ..votes import Votes
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class VotedPool:
+    """Votes on every row of a public pool, asked for by row number; an ensemble as far as a room can tell.
+
+    Guarantee: the same row gets the same votes each time, as teachers that do not change give them.
+    Assumes:   `votes` are those of teachers trained on the parts of one `Partition`, one query per row.
+    Reference: Papernot et al. 2017, section 2.1.
+
+    >>> pool = VotedPool(Votes.from_ballots([[0, 1, 1], [0, 1, 0]], n_classes=2))
+    >>> pool
+    VotedPool(n_rows=3, n_teachers=2, n_classes=2)
+    >>> pool.vote([2, 0])
+    Votes(<private>, n_queries=2, n_teachers=2, n_classes=2)
+    >>> pool.vote([3])
+    Traceback (most recent call last):
+        ...
+    ValueError: Expected row numbers of a pool of 3 rows, 0..2, got another. Ask for rows of this pool.
+    """
+
+    votes: Votes
+
+    def vote(self, rows: ArrayLike) -> Votes:
+        """Return the votes on some rows of the pool, in the order asked."""
+        numbers = np.asarray(rows)
+        if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
+            raise TypeError(
+                f"Expected row numbers in one dimension, got {numbers.dtype} of shape {numbers.shape}."
+            )
+        require_count(n_rows=numbers.size)
+        if numbers.min() < 0 or numbers.max() >= len(self):
+            raise ValueError(
+                f"Expected row numbers of a pool of {len(self)} rows, 0..{len(self) - 1}, got another. "
+                "Ask for rows of this pool."
+            )
+        return self.votes[numbers]
+
+    @property
+    def n_classes(self) -> int:
+        """Return how many classes the teachers vote on."""
+        return self.votes.n_classes
+
+    def __len__(self) -> int:
+        return len(self.votes)
+
+    def __repr__(self) -> str:
+        return (
+            f"VotedPool(n_rows={len(self)}, n_teachers={self.votes.n_teachers}, n_classes={self.n_classes})"
+        )
