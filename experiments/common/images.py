@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from tellers import Votes
-from tellers.datasets import mnist, svhn
+from tellers.datasets import Dataset, mnist, svhn
+from tellers.teachers import train_ensemble
+from tellers.teachers.partition import partition
 
 HERE = Path(__file__).resolve().parents[1]
 BUNDLED = {
@@ -44,7 +46,12 @@ class Images:
 
 
 def load_mnist(
-    data_dir: Path | None, *, train: bool = False, sizes: tuple[int, ...] = (10, 100, 250), epochs: int = 60
+    data_dir: Path | None,
+    *,
+    train: bool = False,
+    sizes: tuple[int, ...] = (10, 100, 250),
+    epochs: int = 60,
+    teacher: str = "cnn",
 ) -> Images:
     """Return MNIST: the first 9,000 test images are the pool, the last 1,000 are held out.
 
@@ -60,53 +67,67 @@ def load_mnist(
     for n_teachers in sizes:
         if train and X_pool is not None:
             data = mnist("train", data_dir=data_dir)
-            votes[n_teachers] = train_votes(
-                data.X, data.y, X_pool, n_teachers=n_teachers, image_shape=(28, 28), epochs=epochs
-            )
-            notes.append(f"The {n_teachers} teachers were trained in this run, {epochs} epochs.")
-        elif BUNDLED[n_teachers].is_file():
+            made = {"image_shape": (1, 28, 28), "epochs": epochs, "teacher": teacher}
+            votes[n_teachers] = train_votes(data.X, data.y, X_pool, n_teachers=n_teachers, **made)
+            notes.append(f"The {n_teachers} teachers ({teacher}) were trained in this run, {epochs} epochs.")
+        elif n_teachers in BUNDLED and BUNDLED[n_teachers].is_file():
             ballots = np.load(BUNDLED[n_teachers])["ballots"].astype(np.int64)
             votes[n_teachers] = Votes.from_ballots(ballots, n_classes=10)
             notes.append(f"Ballots of {n_teachers} teachers: {BUNDLED[n_teachers].relative_to(HERE.parent)}.")
         else:
             print(f"NO VOTES of {n_teachers} teachers: run with --train to train them.", file=sys.stderr)
-    return Images("MNIST", truth, votes, 1e-5, (28, 28), X_pool, X_test, y_test, tuple(notes))
+    return Images("MNIST", truth, votes, 1e-5, (1, 28, 28), X_pool, X_test, y_test, tuple(notes))
 
 
-def load_svhn(data_dir: Path | None, *, sizes: tuple[int, ...], epochs: int) -> Images:
+def load_svhn(data_dir: Path | None, *, sizes: tuple[int, ...], epochs: int, teacher: str = "cnn") -> Images:
     """Return SVHN: teachers learn from train and extra, the first 10,000 test images are the pool.
 
     No ballots are kept for it, so the teachers are always trained here. Smaller files give a smaller pool.
     """
     parts = [svhn(part, data_dir=data_dir) for part in ("train", "extra")]
-    X, y = np.concatenate([part.X for part in parts]), np.concatenate([part.y for part in parts])
+    X, y = np.concatenate([_channels_first(p) for p in parts]), np.concatenate([part.y for part in parts])
     test = svhn("test", data_dir=data_dir)
     n_pool = min(10_000, len(test) // 2)
-    pool = test.X[:n_pool]
-    votes = {
-        n: train_votes(X, y, pool, n_teachers=n, image_shape=(32, 32, 3), epochs=epochs) for n in sizes
-    }
+    asked = _channels_first(test)
+    pool, held = asked[:n_pool], asked[n_pool:]
+    made = {"image_shape": (3, 32, 32), "epochs": epochs, "teacher": teacher}
+    votes = {n: train_votes(X, y, pool, n_teachers=n, **made) for n in sizes}
     notes = (f"{len(X):,} training images, {n_pool:,} in the pool, {len(test) - n_pool:,} held out.",)
-    return Images(
-        "SVHN", test.y[:n_pool], votes, 1e-6, (32, 32, 3), pool, test.X[n_pool:], test.y[n_pool:], notes
-    )
+    return Images("SVHN", test.y[:n_pool], votes, 1e-6, (3, 32, 32), pool, held, test.y[n_pool:], notes)
+
+
+def _channels_first(data: Dataset) -> np.ndarray:
+    # The files keep colours last, networks take them first.
+    return np.ascontiguousarray(data.images.transpose(0, 3, 1, 2)).reshape(len(data), -1)
 
 
 def train_votes(
-    X: np.ndarray, y: np.ndarray, pool: np.ndarray, *, n_teachers: int, image_shape: Any, epochs: int
+    X: np.ndarray,
+    y: np.ndarray,
+    pool: np.ndarray,
+    *,
+    n_teachers: int,
+    image_shape: Any,
+    epochs: int,
+    teacher: str = "cnn",
 ) -> Votes:
-    """Train one small convolutional network per teacher, on GPU or CPU, and let them vote on the pool."""
-    from tellers.teachers.partition import partition
+    """Train one small convolutional network per teacher, on GPU or CPU, and let them vote on the pool.
 
+    `teacher="logistic"` trains a linear model instead, which needs no torch.
+    """
+    parts = partition(len(X), n_teachers, seed=7)
+    print(f"training {n_teachers} teachers ({teacher}) ...", file=sys.stderr)
+    if teacher == "logistic":
+        from sklearn.linear_model import LogisticRegression
+
+        model = LogisticRegression(max_iter=200)
+        return train_ensemble(model, X, y, parts, n_classes=10, seed=7).vote(pool)
     try:
         from tellers.teachers.torch import train_torch_ensemble
     except ImportError as error:
-        sys.exit(f"Training needs torch: pip install 'tellers[torch]' ({error})")
-    parts = partition(len(X), n_teachers, seed=7)
-    print(f"training {n_teachers} teachers, {epochs} epochs ...", file=sys.stderr)
+        sys.exit(f"Training networks needs torch: pip install 'tellers[torch]' ({error})")
     network = network_of(image_shape, epochs=epochs)
-    ensemble = train_torch_ensemble(network, X, y, parts, n_classes=10, seed=7)
-    return ensemble.vote(pool)
+    return train_torch_ensemble(network, X, y, parts, n_classes=10, seed=7).vote(pool)
 
 
 def network_of(image_shape: Any, *, epochs: int, random_state: int | None = None) -> Any:

@@ -39,13 +39,11 @@ def adult_task(data_dir: Path | None, *, n_teachers: int, seed: int) -> Task:
     train, test = adult("train", data_dir=data_dir), adult("test", data_dir=data_dir)
     parts = partition(len(train), n_teachers, seed=seed)
     pool, held = slice(0, len(test) - 11_282), slice(len(test) - 11_282, None)
-    return Task(
-        "Adult", train.X, train.y, parts, test.X[pool], test.y[pool], test.X[held], test.y[held]
-    )
+    return Task("Adult", train.X, train.y, parts, test.X[pool], test.y[pool], test.X[held], test.y[held])
 
 
 def diabetes_task(data_dir: Path | None, *, n_teachers: int, seed: int, balanced: bool) -> Task:
-    """Return Diabetes split by patient: 34,104 of 46,806 patients teach, the others are asked about and judge.
+    """Return Diabetes split by patient: 34,104 in 46,806 teach, the others are asked about and judge.
 
     No patient is in two of the three groups or with two teachers. `balanced` keeps every visit that was
     followed by another within 30 days and flips a public coin for each other one, after the partition: so
@@ -80,9 +78,7 @@ def forest(n_trees: int, *, random_state: int | None = None) -> Any:
 
 def forest_votes(task: Task, *, n_queries: int, n_trees: int, seed: int) -> Votes:
     """Train one forest per teacher and let them vote on the first rows of the pool."""
-    ensemble = train_ensemble(
-        forest(n_trees), task.X, task.y, task.parts, n_classes=2, seed=seed, n_jobs=1
-    )
+    ensemble = train_ensemble(forest(n_trees), task.X, task.y, task.parts, n_classes=2, seed=seed, n_jobs=1)
     return ensemble.vote(task.X_pool[:n_queries])
 
 

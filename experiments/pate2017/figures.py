@@ -49,7 +49,9 @@ def _figure_2(numbers: dict[str, Measure]) -> Any:
         return None
     figure, axes = _axes()
     for n, points in sorted(lines.items()):
-        axes.plot(*zip(*sorted(points)), marker="o", markersize=3, label=f"{n} teachers", color=COLOURS.get(n))
+        axes.plot(
+            *zip(*sorted(points)), marker="o", markersize=3, label=f"{n} teachers", color=COLOURS.get(n)
+        )
     axes.set(xscale="log", xlabel="gamma per label query (noise of scale 1/gamma)", ylabel="accuracy, %")
     axes.set_ylim(0, 100)
     axes.set_title("Noisy aggregation: how much noise can a label take?", fontsize=10)
@@ -63,7 +65,9 @@ def _figure_3(numbers: dict[str, Measure]) -> Any:
         return None
     figure, axes = _axes()
     names = [str(n) for n in sorted(gaps)]
-    axes.bar(names, [gaps[int(n)] for n in names], color=[COLOURS.get(int(n), "#5b8db8") for n in names], width=0.5)
+    axes.bar(
+        names, [gaps[int(n)] for n in names], color=[COLOURS.get(int(n), "#5b8db8") for n in names], width=0.5
+    )
     axes.axhline(60, color="#888888", linewidth=1, linestyle="--")
     axes.text(-0.45, 61.5, "60 %: what the paper's text says it stays above", fontsize=8, color="#666666")
     axes.set(xlabel="teachers", ylabel="gap / teachers, %", ylim=(0, 100))
@@ -75,7 +79,7 @@ def _figure_5(numbers: dict[str, Measure]) -> Any:
     kinds = {key.split("/")[3] for key in numbers if key.startswith("distil/")}
     if not kinds:
         return None
-    kind = "cnn" if "cnn" in kinds else sorted(kinds)[0]
+    kind = sorted(kinds)[0]
     lines: dict[str, list[tuple[int, float, float]]] = {}
     for key, m in numbers.items():
         if key.startswith("distil/") and key.endswith(f"/{kind}"):

@@ -8,12 +8,11 @@ import numpy as np
 from common.accounting import NAMES, lnmax_epsilons
 from common.measure import Section, measure
 from common.tabular import Task, adult_task, diabetes_task, forest, forest_votes, open_model, scores
+from votes import GAMMA
 
 from tellers import LNMax, noise
 from tellers.students import fit_supervised
 from tellers.teachers.models import ConstantTeacher
-
-from votes import GAMMA
 
 DELTA = 1e-5
 N_QUERIES = 500
@@ -34,9 +33,7 @@ def diabetes_section(
     data_dir: Path | None, seeds: range, *, n_trees: int, balanced: bool, n_teachers: int = 250
 ) -> Section:
     """Measure Diabetes, split by patient."""
-    tasks = (
-        diabetes_task(data_dir, n_teachers=n_teachers, seed=seed, balanced=balanced) for seed in seeds
-    )
+    tasks = (diabetes_task(data_dir, n_teachers=n_teachers, seed=seed, balanced=balanced) for seed in seeds)
     published = {"student": 93.94, "moments": 1.44, "open": 93.81}
     notes = (
         "The paper reports 46,806 rows balanced between the classes. The published table has 11,357 visits "
@@ -78,8 +75,9 @@ def _section(  # type: ignore[no-untyped-def]
         )  # fmt: skip
     about = (
         f"{len(task.parts)} forests of {n_trees} trees, LNMax with gamma {GAMMA}, {N_QUERIES} queries, delta "
-        f"{DELTA:g}; {int(task.parts.sizes.sum()):,} private rows, {len(task.y_test):,} held out; protected unit: "
-        f"{task.parts.unit}. Seeds {seeds.start} to {seeds.stop - 1} draw partition, forests and noise anew.",
+        f"{DELTA:g}; {int(task.parts.sizes.sum()):,} private rows, {len(task.y_test):,} held out; "
+        f"protected unit: {task.parts.unit}. Seeds {seeds.start} to {seeds.stop - 1} draw "
+        "partition, forests and noise anew.",
     )
     alike = sum(found["one-class"])
     if alike:

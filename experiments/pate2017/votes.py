@@ -1,4 +1,4 @@
-"""What the ensembles say: single teachers, plurality, noisy labels (figure 2), gaps (figure 3), and the price."""
+"""What the ensembles say: teachers, plurality, noisy labels (figure 2), gaps (figure 3), and the price."""
 
 from collections.abc import Iterable
 
