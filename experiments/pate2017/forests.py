@@ -8,6 +8,7 @@ import numpy as np
 from common.accounting import NAMES, lnmax_epsilons
 from common.measure import Section, measure
 from common.tabular import Task, adult_task, diabetes_task, forest, forest_votes, open_model, scores
+from sklearn.ensemble import GradientBoostingClassifier
 from votes import GAMMA
 
 from tellers import LNMax, noise
@@ -25,6 +26,8 @@ def adult_section(data_dir: Path | None, seeds: range, *, n_trees: int, n_teache
     notes = (
         "The first 500 test rows are asked, the last 11,282 judge, as in the paper. It counts 13 features; "
         "there are 14, all used here.",
+        "The paper's student is a forest too. A student is free to be anything: boosted trees, all defaults, "
+        "follow the same 500 labels a little closer.",
     )
     return _section("adult", tasks, seeds, n_trees=n_trees, published=published, notes=notes)
 
@@ -39,6 +42,8 @@ def diabetes_section(
         "The paper reports 46,806 rows balanced between the classes. The published table has 11,357 visits "
         "of the rarer class, so at most 22,714 rows can be balanced: its numbers belong to other rows.",
         "Split and partitioned by patient; nobody is private and judged upon, or with two teachers.",
+        "The published 1.44 is log(1 / delta) / 8, the least that eight moments can give: it says that the "
+        "votes were all but unanimous.",
     )
     key = "diabetes-balanced" if balanced else "diabetes"
     return _section(key, tasks, seeds, n_trees=n_trees, published=published, notes=notes)
@@ -58,6 +63,7 @@ def _section(  # type: ignore[no-untyped-def]
         "plurality": "plurality, on the 500",
         "labels": "noisy labels right",
         "student": "student, held-out accuracy",
+        "boosted": "student of boosted trees, held-out accuracy",
         "student-balanced": "student, mean of both classes' recall",
         "open": "forest on all private rows, no privacy",
         "open-balanced": "the same, mean of both classes' recall",
@@ -85,19 +91,22 @@ def _section(  # type: ignore[no-untyped-def]
     return Section(f"{task.name} (appendix C)", tuple(rows), about + notes)
 
 
-def learn(X: np.ndarray, labels: np.ndarray, *, n_trees: int, seed: int) -> Any:
-    """Return a forest of the labels, or one that says the only class there is."""
+def learn(model: Any, X: np.ndarray, labels: np.ndarray, *, seed: int) -> Any:
+    """Return a student of the labels, or one that says the only class there is."""
     classes = np.unique(labels)
     if classes.size == 1:
         return ConstantTeacher(int(classes[0]))
-    return fit_supervised(forest(n_trees), X, labels, seed=seed)
+    return fit_supervised(model, X, labels, seed=seed)
 
 
 def _measure_one(task: Task, found: dict[str, list[float]], *, n_trees: int, seed: int) -> None:
     votes = forest_votes(task, n_queries=N_QUERIES, n_trees=n_trees, seed=seed)
     truth = task.y_pool[:N_QUERIES]
     labels = LNMax(GAMMA).release(votes, noise.seeded(seed)).labels
-    student = learn(task.X_pool[:N_QUERIES], labels, n_trees=n_trees, seed=seed)
+    asked = task.X_pool[:N_QUERIES]
+    student = learn(forest(n_trees), asked, labels, seed=seed)
+    boosted = learn(GradientBoostingClassifier(), asked, labels, seed=seed)
+    found["boosted"].append(scores(boosted, task)[0])
     found["one-class"].append(float(isinstance(student, ConstantTeacher)))
     assert votes.ballots is not None
     found["teacher"].append(float(np.mean(votes.ballots == truth)))
