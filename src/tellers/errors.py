@@ -6,6 +6,7 @@
       InsecureNoise      seeded noise where only secure noise may be used
       LedgerConflict     a key was used for two different questions, or the books are not what they were
         Unsettled        a key was reserved and never settled: somebody is at it, or was interrupted
+      ConfigError        a settings file, or settings made in Python, that cannot be run
       MissingExtra       an optional library is needed and not installed
       TeacherFailed      a teacher could not be trained, or could not vote
 
@@ -45,6 +46,17 @@ class Unsettled(LedgerConflict):
 
 class TeacherFailed(TellersError, RuntimeError):
     """A teacher could not be trained or could not vote; the message names its number and nothing private."""
+
+
+class ConfigError(TellersError, ValueError):
+    """Settings that cannot be run; `problems` holds one line for each thing that is wrong with them."""
+
+    def __init__(self, problems: Iterable[str]) -> None:
+        self.problems = (problems,) if isinstance(problems, str) else tuple(problems)
+        super().__init__("\n".join(self.problems))
+
+    def __reduce__(self) -> tuple[type, tuple[tuple[str, ...]]]:
+        return type(self), (self.problems,)
 
 
 class MissingExtra(TellersError, ImportError):

@@ -13,9 +13,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from .budget import Accountant
 from .door import Room
 from .errors import BudgetExhausted, Unsettled, require_count
+from .ledger import Ledger
 from .mechanisms import Mechanism
+from .rdp import RdpCurve
 from .release import SILENT, Release
 from .students import fit_supervised, least_confident
 from .students.base import count_rows, take_rows
@@ -26,6 +29,8 @@ Order = Literal["given", "shuffled", "active"]
 StoppedBy = Literal["the budget", "the number of queries", "the number of labels", "the end of the pool"]
 
 ORDERS = ("given", "shuffled", "active")
+# Each query costs the same, whatever comes out.
+_ONE_PRICE = ("GNMax", "LNMax", "NoisyHistogram")
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,8 +124,7 @@ def label_pool(
         room, queries if queries is not None else X_pool, key=key, most=most, n_labels=n_labels, batch=batch
     )
 
-    left = np.arange(n_pool) if order == "given" else np.random.default_rng(seed).permutation(n_pool)
-    left, taught, number = left.astype(np.int64), None, 0
+    left, taught, number = pool_order(n_pool, order, seed=seed), None, 0
     while not run.stopped_by:
         size = rounds.first if number == 0 else rounds.per_round
         if order == "active" and taught is not None:
@@ -139,6 +143,43 @@ def label_pool(
         if rounds.teach and not run.stopped_by:
             taught = run.teach(student, X_pool, seed=_round_seed(seed, number))
     return run.labels()
+
+
+def pool_order(n_pool: int, order: Order, *, seed: int) -> Indices:
+    """Return the rows of a pool in the order in which `label_pool` takes them, students aside.
+
+    >>> pool_order(4, "given", seed=7), sorted(pool_order(4, "shuffled", seed=7).tolist())
+    (array([0, 1, 2, 3]), [0, 1, 2, 3])
+    """
+    if order == "given":
+        return np.arange(n_pool, dtype=np.int64)
+    return np.random.default_rng(seed).permutation(n_pool).astype(np.int64)
+
+
+def guaranteed_epsilon(ledger: Ledger, accountant: Accountant, *, most: RdpCurve | None = None) -> float:
+    """Return the epsilon that may be stated for all releases on a ledger.
+
+    Where every query cost the same, whatever came out, it is the epsilon of what was spent. Where a cost
+    depends on the outcome (silence is cheaper than an answer), what was spent is itself an outcome, and the
+    statement is what was fixed beforehand: the budget, or `most`, the price of all that could be asked.
+
+    Guarantee: all releases on the ledger together are (epsilon, budget.delta)-differentially private.
+    Assumes:   `most`, where it is given, was fixed before the first release and covers all of the ledger.
+    Reference: Feldman and Zrnic 2021: what a filter states is its budget; see "Composition, filters".
+
+    >>> from tellers import Accountant, Budget, GNMax, MemoryLedger, Unit, describe, noise
+    >>> accountant, price = Accountant(Budget(epsilon=1.0, delta=1e-5)), GNMax(sigma=40.0).price(Unit())
+    >>> ledger = MemoryLedger(accountant)
+    >>> ticket = ledger.reserve("q0", price, event=describe(GNMax(sigma=40.0), noise.secure()))
+    >>> guaranteed_epsilon(ledger, accountant) == price.epsilon(1e-5)
+    True
+    """
+    events = [entry.event for entry in ledger.entries()]
+    kinds = {(event.get("mechanism"), str(event.get("parameters"))) for event in events}
+    if not kinds or (len(kinds) == 1 and next(iter(kinds))[0] in _ONE_PRICE):
+        return accountant.epsilon(ledger.spent)
+    budget = accountant.budget.epsilon
+    return budget if most is None else min(budget, accountant.epsilon(most))
 
 
 @dataclass(frozen=True)

@@ -122,7 +122,7 @@ def sigma_for_labels(
     low, high = math.log(0.005 * proxy.n_teachers + 0.5), math.log(20.0 * proxy.n_teachers + 100)
 
     def at(log_sigma: float) -> LabelPlan:
-        share = _answered(make(math.exp(log_sigma)), proxy)[0]
+        share = expected_labels(make(math.exp(log_sigma)), proxy)[0]
         n_queries = math.ceil(n_labels / max(share, 1e-9))
         return _plan(make(math.exp(log_sigma)), proxy, right, budget, n_queries, against)
 
@@ -137,10 +137,32 @@ def sigma_for_labels(
     return at(high)
 
 
+def expected_labels(
+    mechanism: Mechanism, votes: Votes, truth: ArrayLike | None = None
+) -> tuple[float, float]:
+    """Return the expected share of answered queries and, of those, of right labels; 0 without a truth.
+
+    The average is over the noise alone, so it says something about the votes: plan with made-up ones.
+
+    >>> from tellers import GNMax
+    >>> from tellers.calibrate import Consensus
+    >>> proxy, right = Consensus().votes(100, 5, n_queries=60, seed=7)
+    >>> little, much = (expected_labels(GNMax(sigma=s), proxy, right)[1] for s in (1.0, 200.0))
+    >>> little > 0.8 > much
+    True
+    """
+    labels = np.concatenate([np.exp(part) for part in _label_laws(mechanism, votes)])
+    answered = 1 - labels[:, 0]
+    if truth is None or answered.sum() == 0:
+        return float(answered.mean()), 0.0
+    right = labels[np.arange(len(votes)), 1 + np.asarray(truth, dtype=np.int64)]
+    return float(answered.mean()), float(right.sum() / answered.sum())
+
+
 def _plan(
     mechanism: Mechanism, proxy: Votes, truth: NDArray[Any], budget: Budget, n_public: int, against: Against
 ) -> LabelPlan:
-    share, accuracy = _answered(mechanism, proxy, truth)
+    share, accuracy = expected_labels(mechanism, proxy, truth)
     exact = exact_cost(mechanism, proxy, orders=_ORDERS).cost.reveal() * (1 / len(proxy))
 
     def public(n_queries: int) -> RdpCurve:
@@ -159,16 +181,6 @@ def _plan(
         public(n_queries).epsilon(budget.delta),
         n_queries * share * _bits(accuracy, proxy.n_classes),
     )
-
-
-def _answered(mechanism: Mechanism, proxy: Votes, truth: NDArray[Any] | None = None) -> tuple[float, float]:
-    """Return the expected share of answered queries and, of those, of right labels."""
-    labels = np.concatenate([np.exp(part) for part in _label_laws(mechanism, proxy)])
-    answered = 1 - labels[:, 0]
-    if truth is None or answered.sum() == 0:
-        return float(answered.mean()), 0.0
-    right = labels[np.arange(len(proxy)), 1 + truth.astype(np.int64)]
-    return float(answered.mean()), float(right.sum() / answered.sum())
 
 
 def _label_laws(mechanism: Mechanism, proxy: Votes) -> Iterator[NDArray[np.float64]]:

@@ -1,7 +1,8 @@
 """The command line: one file per verb, no maths inside, heavy imports only where a verb runs.
 
-Exit codes: 0 done, 1 something unexpected, 2 the input was wrong. Errors go to stderr in one paragraph,
-as `{"error": ...}` with `--json`; a traceback appears only where TELLERS_DEBUG is set.
+Exit codes: 0 done, 1 something unexpected, 2 the input was wrong. Errors go to stderr in one paragraph, a
+settings file's in one for each mistake, as `{"error": ...}` with `--json`; a traceback appears only where
+TELLERS_DEBUG is set.
 """
 
 import inspect
@@ -15,15 +16,15 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from .. import __version__
-from ..errors import TellersError
+from ..errors import ConfigError, TellersError
 
 if TYPE_CHECKING:
     from typer import Typer
 
 # One module each, with a function `command`. The order is that of the help.
-VERBS = ("account", "publish", "plan")
+VERBS = ("demo", "init", "run", "report", "plan", "account", "publish")
 
-_HELP = """What votes cost: price them, publish the price, plan ahead.
+_HELP = """Learn from data that must not leave the room, and know what it cost.
 
 Teachers vote in secret, only a noisy outcome leaves the room, and what it cost is written down first.
 Every verb speaks --json and explains itself with --help.
@@ -90,14 +91,21 @@ def _explain(error: Exception) -> tuple[str, int]:
     usage = getattr(error, "format_message", None)
     if callable(usage):
         path = getattr(getattr(error, "ctx", None), "command_path", "tellers")
-        return f"{usage().rstrip('.')}. See: {path} --help", int(getattr(error, "exit_code", 2))
+        words = _paragraph(f"{usage().rstrip('.')}. See: {path} --help")
+        return words, int(getattr(error, "exit_code", 2))
+    if isinstance(error, ConfigError):
+        return "\n".join(map(_paragraph, error.problems)), 2
     if isinstance(error, (ValueError, TellersError)):
-        return str(error), 2
+        return _paragraph(str(error)), 2
     # What went wrong inside may quote private votes: only its kind is shown.
     return f"Unexpected {type(error).__name__}. Set TELLERS_DEBUG=1 to see where, and please report it.", 1
 
 
 def _fail(message: str, code: int, *, as_json: bool) -> NoReturn:
-    paragraph = " ".join(message.split())
-    print(json.dumps({"error": paragraph}) if as_json else f"tellers: {paragraph}", file=sys.stderr)
+    shown = "\n".join(f"tellers: {line}" for line in message.splitlines())
+    print(json.dumps({"error": message}) if as_json else shown, file=sys.stderr)
     sys.exit(code)
+
+
+def _paragraph(message: str) -> str:
+    return " ".join(message.split())

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import MissingExtra, require_present
+from ..rows import numeric_rows
 from .base import Dataset
 from .directory import unpack
 
@@ -81,6 +82,41 @@ def read_table(
         )
     except (TypeError, ValueError) as error:
         # A file is input whatever is wrong with it: one kind of error, and it names the file.
+        raise ValueError(f"{place.name}: {error}") from error
+
+
+def read_features(
+    path: str | PathLike[str],
+    features: Sequence[str] | None = None,
+    *,
+    categories: Mapping[str, Sequence[object]] | None = None,
+    leave_out: Sequence[str] = (),
+) -> NDArray[Any]:
+    """Read the features of rows that need no target: a public pool, say, in the columns of another table.
+
+    Without `features`, all columns but those in `leave_out` are taken. Words need declared `categories`, so
+    that they get the codes they have elsewhere.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "pool.csv"
+    ...     _ = path.write_text("ward,age\\nB,61\\nA,48\\n")
+    ...     read_features(path, ["age", "ward"], categories={"ward": "AB"}).tolist()
+    [[61.0, 1.0], [48.0, 0.0]]
+    """
+    place = Path(path)
+    try:
+        columns = read_columns(place)
+        _require_columns([*(features or ()), *(categories or ())], columns)
+        taken = [name for name in leave_out if name in columns]
+        X, _, read_off = _features(columns, taken, features=features, categories=categories or {})
+        if read_off:
+            raise ValueError(
+                f"Expected numbers or declared categories, got words in {', '.join(read_off)}. "
+                "Declare them (categories=...)."
+            )
+        return numeric_rows(X)
+    except (TypeError, ValueError) as error:
         raise ValueError(f"{place.name}: {error}") from error
 
 

@@ -71,7 +71,7 @@ class Ensemble:
     def accuracies(self, X: ArrayLike, y: ArrayLike) -> Sealed[NDArray[np.float64]]:
         """Return each teacher's share of right answers, sealed: it was learned from private rows."""
         queries = numeric_rows(X)
-        labels = _labels(y, n_rows=len(queries), n_classes=self.n_classes)
+        labels = declared_labels(y, n_rows=len(queries), n_classes=self.n_classes)
         ballots = self.vote(queries).ballots
         assert ballots is not None  # vote makes its votes of ballots
         return Sealed(np.asarray((ballots == labels).mean(axis=1), dtype=np.float64))
@@ -126,13 +126,11 @@ def train_ensemble(
     if on_mismatch not in ("refuse", "retrain"):
         raise ValueError(f"Expected on_mismatch='refuse' or 'retrain', got {on_mismatch!r}.")
     rows = numeric_rows(X)
-    labels = _labels(y, n_rows=len(rows), n_classes=int(n_classes))
-    last = max(int(part.max()) for part in partition)
-    if last >= len(rows):
-        raise ValueError(f"Expected a partition of the {len(rows)} rows of X, got one up to row {last}.")
+    labels = declared_labels(y, n_rows=len(rows), n_classes=int(n_classes))
+    check_partition(partition, n_rows=len(rows))
     run = _Run(
-        estimator, rows, labels, partition, n_classes=int(n_classes), seed=_seed_number(seed),
-        folder=None if folder is None else _made(Path(folder)), timeout=timeout,
+        estimator, rows, labels, partition, n_classes=int(n_classes), seed=seed_number(seed),
+        folder=None if folder is None else open_folder(Path(folder)), timeout=timeout,
         trusted=(type_name(type(estimator)), *trusted),
     )  # fmt: skip
     _reuse(run, retrain=on_mismatch == "retrain")
@@ -203,10 +201,7 @@ def _reuse(run: _Run, *, retrain: bool) -> None:
     """Take the teachers that an earlier call finished, and leave alone whatever else lies in the folder."""
     if run.folder is None:
         return
-    for leftover in run.folder.glob(".teacher-*.tmp"):
-        # An hour old: what a killed run left, not what another run is writing.
-        if time.time() - leftover.stat().st_mtime > _STALE_SECONDS:
-            leftover.unlink(missing_ok=True)
+    sweep_folder(run.folder)
     for number in run.pending:
         found = find_teacher(run.folder, number)
         if found is None:
@@ -300,7 +295,12 @@ def _in_processes(run: _Run, numbers: list[int], n_workers: int) -> Iterator[Out
         yield from parallel(tasks)
 
 
-def _seed_number(seed: Seed) -> int:
+def seed_number(seed: Seed) -> int:
+    """Return the whole number that a seed stands for.
+
+    >>> seed_number(7)
+    7
+    """
     if isinstance(seed, np.random.Generator):
         return int(seed.integers(2**63))
     require_count(0, seed=seed)
@@ -314,13 +314,60 @@ def _kept(run: _Run) -> str:
     return f"{done} and kept in {run.folder}; call again with the same arguments to go on from there."
 
 
-def _made(folder: Path) -> Path:
+def open_folder(folder: Path) -> Path:
+    """Return a folder for teachers, made where there is none, for its owner alone.
+
+    >>> open_folder(Path(__file__) / "teachers")
+    Traceback (most recent call last):
+        ...
+    NotADirectoryError: [Errno ...] Expected a folder for teachers at ..., got: Not a directory.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
         why = f"Expected a folder for teachers at {folder}, got: {error.strerror or error}."
         raise OSError(error.errno or 0, why) from error
     return folder.resolve()
+
+
+def sweep_folder(folder: Path) -> None:
+    """Remove what runs that were killed left half-written.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     sweep_folder(Path(folder))
+    """
+    for leftover in folder.glob(".teacher*.tmp"):
+        # An hour old: what a killed run left, not what another run is writing.
+        if time.time() - leftover.stat().st_mtime > _STALE_SECONDS:
+            leftover.unlink(missing_ok=True)
+
+
+def declared_labels(values: ArrayLike, *, n_rows: int, n_classes: int) -> NDArray[np.int64]:
+    """Return y as class ids, one for each row.
+
+    >>> declared_labels([0, 1], n_rows=3, n_classes=2)
+    Traceback (most recent call last):
+        ...
+    ValueError: Expected y with one class id for each of 3 rows, got shape (2,).
+    """
+    labels = np.asarray(values)
+    if labels.shape != (n_rows,):
+        raise ValueError(f"Expected y with one class id for each of {n_rows} rows, got shape {labels.shape}.")
+    return class_ids(labels, n_classes=n_classes)
+
+
+def check_partition(partition: Partition, *, n_rows: int) -> None:
+    """Refuse a partition of more rows than there are.
+
+    >>> check_partition(Partition((np.array([0, 5]),), unit="one record"), n_rows=3)
+    Traceback (most recent call last):
+        ...
+    ValueError: Expected a partition of the 3 rows of X, got one up to row 5.
+    """
+    last = max(int(part.max()) for part in partition)
+    if last >= n_rows:
+        raise ValueError(f"Expected a partition of the {n_rows} rows of X, got one up to row {last}.")
 
 
 def _ballot(teacher: Any, queries: NDArray[Any], *, number: int, n_classes: int) -> NDArray[np.int64]:
@@ -345,10 +392,3 @@ def _check_estimator(estimator: Any) -> None:
     if isinstance(estimator, type) or not able:
         shown = f"the class {estimator.__name__}" if isinstance(estimator, type) else type(estimator).__name__
         raise TypeError(f"Expected an estimator, an object with fit and predict, got {shown}.")
-
-
-def _labels(values: ArrayLike, *, n_rows: int, n_classes: int) -> NDArray[np.int64]:
-    labels = np.asarray(values)
-    if labels.shape != (n_rows,):
-        raise ValueError(f"Expected y with one class id for each of {n_rows} rows, got shape {labels.shape}.")
-    return class_ids(labels, n_classes=n_classes)

@@ -88,17 +88,35 @@ def load_model(content: bytes, *, trusted: Sequence[str] = ()) -> Any:
 
 
 def fingerprint(
-    estimator: Any, X: NDArray[Any], y: NDArray[Any], *, n_classes: int, seed: int
+    estimator: Any,
+    X: NDArray[Any],
+    y: NDArray[Any],
+    *,
+    n_classes: int,
+    seed: int,
+    versions: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Return what a teacher is made of, so that one made of something else is not taken for it.
 
-    The estimator is its class and its parameters, without random states, which come from the seed.
+    The estimator is its class and its parameters, without random states, which come from the seed. `versions`
+    are those of NumPy, scikit-learn and the estimator's own package, unless they are given.
 
     >>> X, y = np.zeros((2, 1)), np.array([0, 1])
     >>> one, other = (fingerprint(ConstantTeacher(label), X, y, n_classes=2, seed=7) for label in (0, 1))
     >>> [name for name in one if one[name] != other[name]]
     ['estimator']
     """
+    return {
+        "estimator": hashlib.sha256(describe_estimator(estimator).encode()).hexdigest(),
+        "rows": _digest(X, y),
+        "n_classes": int(n_classes),
+        "seed": int(seed),
+        "versions": dict(_versions(estimator) if versions is None else versions),
+        "format": _FORMAT,
+    }
+
+
+def _versions(estimator: Any) -> dict[str, str]:
     from sklearn import __version__ as sklearn
 
     package = type(estimator).__module__.partition(".")[0]
@@ -106,14 +124,7 @@ def fingerprint(
     if package not in ("sklearn", "__main__"):
         with suppress(PackageNotFoundError):  # a module of the user's own has no version
             versions[package] = version(package)
-    return {
-        "estimator": hashlib.sha256(describe_estimator(estimator).encode()).hexdigest(),
-        "rows": _digest(X, y),
-        "n_classes": int(n_classes),
-        "seed": int(seed),
-        "versions": versions,
-        "format": _FORMAT,
-    }
+    return versions
 
 
 def describe_estimator(estimator: Any) -> str:
@@ -156,25 +167,42 @@ def save_teacher(
     >>> made_of, load_model(content)
     ({'seed': 7}, ConstantTeacher(label=3))
     """
-    content = dump_model(model, trusted=trusted)
-    place, manifest = _places(folder, number)
-    write_whole(place, content)
-    record = {"sha256": hashlib.sha256(content).hexdigest(), "made_of": dict(made_of)}
-    write_whole(manifest, json.dumps(record, indent=1, sort_keys=True).encode())
+    write_model(folder, _name(number), content=dump_model(model, trusted=trusted), made_of=made_of)
 
 
 def find_teacher(folder: Path, number: int) -> tuple[bytes, dict[str, Any]] | None:
     """Return the bytes of a finished teacher and what it is made of, or None where there is none.
 
-    Without a manifest, with a damaged one, or with a model that is not the one it speaks of, a teacher was
-    not finished. See `save_teacher`.
-
     >>> find_teacher(Path("nowhere"), 0)
     """
-    place, manifest = _places(folder, number)
+    return find_model(folder, _name(number))
+
+
+def write_model(folder: Path, name: str, *, content: bytes, made_of: Mapping[str, Any]) -> None:
+    """Write the file of a model, and then the manifest that makes it count.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_model(Path(folder), "some.safetensors", content=b"weights", made_of={"seed": 7})
+    ...     find_model(Path(folder), "some.safetensors")
+    (b'weights', {'seed': 7})
+    """
+    write_whole(folder / name, content)
+    record = {"sha256": hashlib.sha256(content).hexdigest(), "made_of": dict(made_of)}
+    write_whole((folder / name).with_suffix(".json"), json.dumps(record, indent=1, sort_keys=True).encode())
+
+
+def find_model(folder: Path, name: str) -> tuple[bytes, dict[str, Any]] | None:
+    """Return the bytes of a finished model and what it is made of, or None where there is none.
+
+    Without a manifest, with a damaged one, or with a model that is not the one it speaks of, a model was
+    not finished. See `write_model`.
+
+    >>> find_model(Path("nowhere"), "some.safetensors")
+    """
     try:
-        record = json.loads(manifest.read_bytes())
-        content = place.read_bytes()
+        record = json.loads((folder / name).with_suffix(".json").read_bytes())
+        content = (folder / name).read_bytes()
         whole = hashlib.sha256(content).hexdigest() == record["sha256"]
         made_of = record["made_of"]
     except (FileNotFoundError, ValueError, KeyError, TypeError):
@@ -182,8 +210,8 @@ def find_teacher(folder: Path, number: int) -> tuple[bytes, dict[str, Any]] | No
     return (content, made_of) if whole and isinstance(made_of, dict) else None
 
 
-def _places(folder: Path, number: int) -> tuple[Path, Path]:
-    return folder / f"teacher-{number:05d}.skops", folder / f"teacher-{number:05d}.json"
+def _name(number: int) -> str:
+    return f"teacher-{number:05d}.skops"
 
 
 def _digest(*tables: NDArray[Any]) -> str:

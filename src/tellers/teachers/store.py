@@ -14,7 +14,7 @@ or not at all.
 import io
 import math
 import os
-import tempfile
+import secrets
 import zipfile
 import zlib
 from dataclasses import dataclass
@@ -126,11 +126,11 @@ def save_votes(
     write_whole(path, written.getvalue())
 
 
-def write_whole(path: str | PathLike[str], content: bytes) -> None:
+def write_whole(path: str | PathLike[str], content: bytes, *, shared: bool = False) -> None:
     """Write a file so that its name leads to all of the content, or to what was there before.
 
     The content goes to a temporary file in the same folder, is flushed to the disk, and then takes the name.
-    Only the owner may read it.
+    Only the owner may read it; with `shared`, whoever may read the owner's other new files.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -139,7 +139,9 @@ def write_whole(path: str | PathLike[str], content: bytes) -> None:
     [('note', b'all of it')]
     """
     place = Path(path)
-    handle, name = tempfile.mkstemp(dir=place.parent, prefix=f".{place.name}.", suffix=".tmp")
+    name = place.parent / f".{place.name}.{secrets.token_hex(8)}.tmp"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+    handle = os.open(name, flags, 0o666 if shared else 0o600)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
@@ -147,13 +149,16 @@ def write_whole(path: str | PathLike[str], content: bytes) -> None:
             os.fsync(file.fileno())
         os.replace(name, place)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        name.unlink(missing_ok=True)
         raise
-    _sync_folder(place.parent)
+    sync_folder(place.parent)
 
 
-def _sync_folder(folder: Path) -> None:
-    """Make the new name durable too; Windows cannot open a folder, there the renaming has to do."""
+def sync_folder(folder: Path) -> None:
+    """Make new names in a folder durable; Windows cannot open a folder, there the renaming has to do.
+
+    >>> sync_folder(Path("."))
+    """
     if os.name != "posix":
         return
     handle = os.open(folder, os.O_RDONLY)

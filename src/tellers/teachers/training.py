@@ -74,7 +74,7 @@ def train_teacher(task: Task) -> Outcome:
     from threadpoolctl import threadpool_limits
 
     if task.parent is not None:
-        _end_with(task.parent)
+        end_with(task.parent)
     try:
         # One thread each: many processes with many threads take turns, and sums change with their number.
         with threadpool_limits(limits=1), _deadline(task.timeout, alone=task.alone):
@@ -104,8 +104,11 @@ def train_teacher(task: Task) -> Outcome:
 
 
 @cache
-def _end_with(parent: int) -> None:
-    """End this worker soon after its parent: a killed one cannot see to it, and idle workers wait long."""
+def end_with(parent: int) -> None:
+    """End this worker soon after its parent: a killed one cannot see to it, and idle workers wait long.
+
+    >>> end_with(-1)  # not our parent: nothing to wait for
+    """
 
     def watch() -> None:
         while os.getppid() == parent:
@@ -160,14 +163,19 @@ def copy_estimator(estimator: Any, seed: int, number: int) -> Any:
 
         model = clone(estimator, safe=False)
         names = [name for name in sorted(model.get_params(deep=True)) if name.endswith("random_state")]
-        model.set_params(**dict(zip(names, _states(seed, number, len(names)))))
+        model.set_params(**dict(zip(names, random_states(seed, number, len(names)))))
         return model
     model = deepcopy(estimator)
     if hasattr(model, "random_state"):
-        model.random_state = _states(seed, number, 1)[0]
+        model.random_state = random_states(seed, number, 1)[0]
     return model
 
 
-def _states(seed: int, number: int, n_states: int) -> list[int]:
+def random_states(seed: int, number: int, n_states: int) -> list[int]:
+    """Return random states that depend on the seed and the teacher's number alone.
+
+    >>> random_states(7, 0, 2)[:1] == random_states(7, 0, 1)
+    True
+    """
     words = np.random.SeedSequence(seed, spawn_key=(number,)).generate_state(n_states)
     return [int(word) for word in words & np.uint32(2**31 - 1)]

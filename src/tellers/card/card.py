@@ -1,0 +1,226 @@
+"""The model card: what a student is, what protects the people behind it, and what does not.
+
+A card is made of public numbers only, so it may travel with the student wherever that goes.
+"""
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import require_count
+from .result import RunResult
+
+_EVERYONE = (
+    "What is true of people in general can be learned from the student; that is its purpose. Only what hangs "
+    "on {unit} is protected.",
+    "Several units together, a family say, are protected less: epsilon grows with their number.",
+    "What was declared is treated as public: the classes, the features, how many private rows and teachers "
+    "there are, and every setting.",
+    "Settings chosen by looking at the private data, or by running several times and keeping the best, are "
+    "not covered.",
+    "The rows of the public pool are public. Nothing protects them.",
+    "Only the released labels and what was made of them are covered: not the private folder, run times, "
+    "memory or logs of the machine, or votes that leave the room by another way.",
+)
+_MEASURED = (
+    "The accuracy was measured on test rows that are treated as public. Nothing protects them, and it says "
+    "nothing of rows that differ from them."
+)
+_UNIT = {
+    "one record": "A person in several rows is not covered as a whole, only each row by itself. Partition by "
+    "person where that matters.",
+    "one person": "A person who stands in the table under two names counts as two.",
+    "one site": "A person with rows at several sites is not covered as a whole.",
+}
+_PRIVATE_STOP = (
+    "The run stopped by a private rule: how many queries were asked depends on private votes, and that "
+    "number is not covered by epsilon."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelCard:
+    """What a student is, how it was taught, what that guarantees and what it does not.
+
+    Every field is public. `unit` is what is protected ("one record", "one person", "one site"); `epsilon` is
+    infinite where nothing is promised, and `why` says why; `accuracy` is None where it was not measured.
+
+    Guarantee: (epsilon, delta)-differential privacy of the student for one unit, if `is_guarantee`.
+    Assumes:   the numbers come from a ledger whose prices are worst-case; see `not_guaranteed`.
+    Reference: Papernot et al. 2018, section 2; Dwork and Roth 2014, Proposition 2.1 (post-processing).
+
+    >>> card = ModelCard(
+    ...     task="tell 2 classes apart (tumours)", classes=("benign", "malignant"), unit="one person",
+    ...     n_teachers=60, mechanism="GNMax", parameters={"sigma": 12.0}, epsilon=2.0, delta=1e-5,
+    ...     is_guarantee=True, n_queries=100, n_labels=100, student="logistic (supervised)", accuracy=0.94,
+    ...     not_guaranteed=("Rows of the public pool are public.",),
+    ... )
+    >>> card.guarantee
+    'Whoever sees the student and the released labels learns about the same, whether ...'
+    >>> print(card.markdown().splitlines()[0])
+    # Model card: tell 2 classes apart (tumours)
+    >>> card.as_dict()["epsilon"]
+    2.0
+    """
+
+    task: str
+    classes: tuple[str, ...]
+    unit: str
+    n_teachers: int
+    mechanism: str
+    parameters: Mapping[str, float]
+    epsilon: float
+    delta: float
+    is_guarantee: bool
+    n_queries: int
+    n_labels: int
+    student: str
+    accuracy: float | None
+    not_guaranteed: tuple[str, ...]
+    why: str = ""
+    versions: Mapping[str, str] | None = None
+    created: str = ""
+
+    def __post_init__(self) -> None:
+        require_count(n_teachers=self.n_teachers)
+        require_count(0, n_queries=self.n_queries, n_labels=self.n_labels)
+        require_count(2, n_classes=len(self.classes))
+        if not self.epsilon >= 0:
+            raise ValueError(f"Expected epsilon >= 0, or infinite, got epsilon={self.epsilon}.")
+        if not 0 <= self.delta < 1:
+            raise ValueError(f"Expected 0 <= delta < 1, got delta={self.delta}.")
+        if self.is_guarantee and math.isinf(self.epsilon):
+            raise ValueError("Expected a finite epsilon for a guarantee, got an infinite one.")
+        if self.accuracy is not None and not 0 <= self.accuracy <= 1:
+            raise ValueError(f"Expected an accuracy from 0 to 1, or None, got {self.accuracy}.")
+        object.__setattr__(self, "classes", tuple(map(str, self.classes)))
+        object.__setattr__(self, "not_guaranteed", tuple(self.not_guaranteed))
+
+    @classmethod
+    def from_result(cls, result: Mapping[str, Any] | RunResult) -> "ModelCard":
+        """Make the card of a run from its public result: what `result.json` holds, or what was read of it.
+
+        >>> ModelCard.from_result({"format": 1})
+        Traceback (most recent call last):
+            ...
+        ValueError: Expected a table at mechanism, got nothing.
+        """
+        run = result if isinstance(result, RunResult) else RunResult.from_dict(result)
+        return cls(
+            task=f"tell {len(run.class_names)} classes apart ({run.name})",
+            classes=run.class_names,
+            unit=run.unit,
+            n_teachers=run.n_teachers,
+            mechanism=run.mechanism,
+            parameters=run.parameters,
+            epsilon=run.epsilon,
+            delta=run.delta,
+            is_guarantee=run.is_guarantee and math.isfinite(run.epsilon),
+            why=run.why,
+            n_queries=run.n_asked,
+            n_labels=run.n_labels,
+            student=f"{run.student_model} ({run.student_kind})",
+            accuracy=run.accuracy,
+            not_guaranteed=tuple(_left_out(run)),
+            versions=run.versions,
+            created=run.started,
+        )
+
+    @property
+    def guarantee(self) -> str:
+        """Return what is guaranteed, in one sentence, or that nothing is."""
+        if not self.is_guarantee:
+            return "Nothing is guaranteed. " + (self.why or "The run gave no guarantee and did not say why.")
+        return (
+            "Whoever sees the student and the released labels learns about the same, whether or not all "
+            f"data of {self.unit} are replaced by others: whatever they may see becomes at most e^epsilon "
+            f"times as likely, give or take delta, with epsilon = {shown_epsilon(self.epsilon)} and "
+            f"delta = {self.delta:g}. However often the student is asked, this stays so."
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the card as plain values for JSON; an infinite epsilon becomes None."""
+        return {
+            "task": self.task,
+            "classes": list(self.classes),
+            "unit": self.unit,
+            "n_teachers": int(self.n_teachers),
+            "mechanism": {"name": self.mechanism, **{k: float(v) for k, v in self.parameters.items()}},
+            "epsilon": float(self.epsilon) if math.isfinite(self.epsilon) else None,
+            "delta": float(self.delta),
+            "is_guarantee": bool(self.is_guarantee),
+            "why": self.why,
+            "n_queries": int(self.n_queries),
+            "n_labels": int(self.n_labels),
+            "student": self.student,
+            "accuracy": None if self.accuracy is None else float(self.accuracy),
+            "guarantee": self.guarantee,
+            "not_guaranteed": list(self.not_guaranteed),
+            "versions": dict(self.versions or {}),
+            "created": self.created,
+        }
+
+    def markdown(self) -> str:
+        """Return the card as a page of Markdown; whatever the names contain, it stays text."""
+        accuracy = (
+            "not measured" if self.accuracy is None else f"{100 * self.accuracy:.1f} % of the test rows"
+        )
+        settings = ", ".join(f"{name} = {value:g}" for name, value in self.parameters.items())
+        epsilon = f"{shown_epsilon(self.epsilon)} at delta = {self.delta:g}"
+        facts = {
+            "Student": self.student,
+            "Classes": ", ".join(self.classes),
+            "Accuracy": accuracy,
+            "What is protected": self.unit,
+            "Teachers": str(self.n_teachers),
+            "Mechanism": f"{self.mechanism} ({settings})" if settings else self.mechanism,
+            "Questions asked": str(self.n_queries),
+            "Labels released": str(self.n_labels),
+            "Epsilon": epsilon + (" (a guarantee)" if self.is_guarantee else " (not a guarantee)"),
+            "Made": self.created or "no date",
+            "With": ", ".join(f"{name} {number}" for name, number in (self.versions or {}).items())
+            or "unknown versions",
+        }
+        rows = "\n".join(f"| {_plain(name)} | {_plain(value)} |" for name, value in facts.items())
+        left_out = "\n".join(f"- {_plain(line)}" for line in self.not_guaranteed)
+        return (
+            f"# Model card: {_plain(self.task)}\n\n| | |\n|---|---|\n{rows}\n\n"
+            f"## What is guaranteed\n\n{_plain(self.guarantee)}\n\n"
+            f"## What is not guaranteed\n\n{left_out}\n"
+        )
+
+
+def shown_epsilon(value: float) -> str:
+    """Return an epsilon with two decimals, or two figures where it is small, rounded up.
+
+    >>> shown_epsilon(1.961), shown_epsilon(0.00123), shown_epsilon(0.3), shown_epsilon(math.inf)
+    ('1.97', '0.0013', '0.30', 'infinite')
+    """
+    if not math.isfinite(value) or value == 0:
+        return "0" if value == 0 else "infinite"
+    decimals: int = max(2, 1 - math.floor(math.log10(abs(value))))
+    # The guard keeps 0.3 from becoming 0.31 because its binary form is a hair larger.
+    return f"{math.ceil(value * 10.0**decimals * (1 - 1e-12)) / 10.0**decimals:.{decimals}f}"
+
+
+def _left_out(run: RunResult) -> Iterator[str]:
+    if run.accuracy is not None:
+        yield _MEASURED
+    if run.unit in _UNIT:
+        yield _UNIT[run.unit]
+    yield from run.partition_notes
+    yield from run.data_notes
+    budget = run.settings.get("budget")
+    if isinstance(budget, Mapping) and budget.get("stop") == "private":
+        yield _PRIVATE_STOP
+    for line in _EVERYONE:
+        yield line.format(unit=run.unit)
+
+
+def _plain(text: str) -> str:
+    """Return text that no Markdown reader takes for markup: names of classes and columns are anybody's."""
+    line = " ".join(str(text).split())
+    line = re.sub(r"([\\`*_{}\[\]#|~!$])", r"\\\1", line)
+    return line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

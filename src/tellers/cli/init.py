@@ -1,0 +1,112 @@
+"""`tellers init`: write a commented settings file."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from . import options
+
+if TYPE_CHECKING:
+    from ..config import RunConfig
+
+File = Annotated[
+    Path, typer.Argument(metavar="[FILE]", help="The file to write.", show_default="tellers.toml")
+]
+Data = Annotated[
+    str,
+    typer.Option(
+        "--data",
+        metavar="NAME",
+        help="What to learn from: adult, breast_cancer, diabetes130, digits, fashion_mnist, mnist, svhn, "
+        "synthetic, or files for tables of your own.",
+    ),
+]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite a file that is there.")]
+
+
+def command(
+    file: File = Path("tellers.toml"),
+    data: Data = "digits",
+    force: Force = False,
+    as_json: options.Json = False,
+) -> None:
+    """Write a settings file: every option, with a comment and a value to begin with.
+
+    Change what you like and hand it to tellers run. Nothing is trained and nothing is spent here.
+
+    Example:
+
+    \b
+    tellers init --data digits
+    """
+    from ..config import default_config, write_config
+
+    config = default_config(data)
+    _write(file, write_config(config, name=file.name), force=force)
+    if as_json:
+        done = {"file": str(file), "data": data, "to_do": _to_do(config), "next": _next(file)}
+        print(json.dumps(done, indent=2))
+    else:
+        _print(file, config)
+
+
+def _write(file: Path, text: str, *, force: bool) -> None:
+    from ..teachers.store import write_whole
+
+    if file.is_dir():
+        raise ValueError(f"Expected the name of a file, got the folder {file}. Try {file / 'tellers.toml'}")
+    if file.exists() and not force:
+        raise ValueError(
+            f"Expected a new file, {file} is there already. Choose another name, or add --force."
+        )
+    try:
+        write_whole(file, text.encode())
+    except OSError as error:
+        raise ValueError(
+            f"Expected a folder to write {file.name} in, got: {error.strerror or error}. "
+            "Nothing was written; choose another place."
+        ) from error
+
+
+def _to_do(config: "RunConfig") -> list[str]:
+    """Return what must be done before the settings can be run."""
+    from ..config.sections import FILES
+
+    if config.data.name == FILES:
+        return [
+            "In [data], say where your rows are (private, public, test), which column is the target, and all "
+            "classes.",
+            "In [budget], set delta well below 1 / the number of private records.",
+        ]
+    if config.data.name not in ("breast_cancer", "digits", "synthetic"):
+        return [
+            f"Have the files of {config.data.name} in the folder that directory or TELLERS_DATA names.",
+        ]
+    return []
+
+
+def _next(file: Path) -> str:
+    import shlex
+
+    return f"tellers run {shlex.quote(str(file))}"
+
+
+def _print(file: Path, config: "RunConfig") -> None:
+    from rich.text import Text
+
+    from . import show
+
+    screen = show.console()
+    budget = config.budget
+    summary = (
+        f"{config.data.name}, {config.partition.n_teachers} teachers ({config.teachers.model}), "
+        f"{config.mechanism.name} voting, epsilon {budget.epsilon:g} at delta {budget.delta:g}."
+    )
+    screen.print(Text.assemble("\nWrote ", (str(file), "bold"), f": {summary}\n"))
+    steps = [Text(step) for step in _to_do(config)]
+    steps.append(Text.assemble("Run it: ", (_next(file), "bold green")))
+    for number, step in enumerate(steps, start=1):
+        screen.print(Text.assemble(f"  {number}. ", step) if len(steps) > 1 else step)
+    screen.print()

@@ -1,0 +1,140 @@
+"""How a run is watched while it goes on, and told when it is done."""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from . import show
+
+if TYPE_CHECKING:
+    from ..pipeline.run import Show
+
+_WORDS = {
+    "data": "Reading the data",
+    "teachers": "Training teachers",
+    "votes": "Letting them vote",
+    "labels": "Releasing labels",
+    "student": "Teaching the student",
+}
+
+
+@contextmanager
+def steps_shown(*, wanted: bool) -> "Iterator[Show | None]":
+    """Show a bar per step on stderr, or a line per step where nobody watches a terminal."""
+    if not wanted:
+        yield None
+        return
+    if not sys.stderr.isatty():
+        seen: set[str] = set()
+
+        def say(step: str, _done: int, _total: int) -> None:
+            if step not in seen:
+                seen.add(step)
+                print(f"{_WORDS[step]} ...", file=sys.stderr, flush=True)
+
+        yield say
+        return
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        SpinnerColumn,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+
+    columns = (
+        SpinnerColumn(finished_text="✓"),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=show.console(stderr=True)) as bars:
+        tasks: dict[str, Any] = {}
+
+        def advance(step: str, done: int, total: int) -> None:
+            for other, task in tasks.items():
+                if other != step and not bars.tasks[task].finished:
+                    bars.update(
+                        task, total=bars.tasks[task].total or 1, completed=bars.tasks[task].total or 1
+                    )
+            if step not in tasks:
+                tasks[step] = bars.add_task(_WORDS[step], total=total or None)
+            bars.update(tasks[step], total=total or None, completed=done)
+
+        yield advance
+        for task in tasks.values():
+            total = bars.tasks[task].total or 1
+            bars.update(task, total=total, completed=total)
+
+
+def tell(result: dict[str, Any], folder: Path, *, public_data: bool = False) -> None:
+    """Print what came of a run: what it gives, what it cost, what is guaranteed, where everything is."""
+    console = show.console()
+    asked, student, spent = result["queries"], result["student"], result["spent"]
+    console.print()
+    console.print(_accuracies(result, folder))
+    table = show.table("", "")
+    table.add_row(
+        "labels released", f"{student['n_labels']:,} of {asked['n_asked']:,} queries{_silence(asked)}"
+    )
+    if student["labels_right"] is not None:
+        table.add_row("of them right", f"{student['labels_right']:.1%}")
+    guarantee = f"epsilon {show.figure(spent['epsilon'])} at delta {spent['delta']:g}"
+    table.add_row("privacy", f"{guarantee}, for {result['partition']['unit']}")
+    table.add_row("stopped by", asked["stopped_by"])
+    console.print(show.indented(table))
+    if not spent["is_guarantee"]:
+        console.print(show.note(spent["why"]))
+    for warning in result["warnings"]:
+        if warning != spent["why"]:
+            console.print(show.note(warning))
+    if public_data:
+        console.print(
+            show.note(
+                "the digits are public, so private numbers are shown too; on your data they stay in "
+                f"{folder / 'private'}."
+            )
+        )
+    console.print(
+        f"Open {folder / 'report.html'} in a browser. The student and its card: {folder / 'student'}"
+    )
+
+
+def _accuracies(result: dict[str, Any], folder: Path) -> Any:
+    table = show.table("accuracy on the test rows", "", "", numbers=(1,))
+    private = _private(result, folder)
+    rows = [
+        ("a model trained on the private rows", private.get("open_model_accuracy"), "private"),
+        ("the teachers' plurality, without noise", private.get("plurality_accuracy"), "private"),
+        ("the student", result["student"]["accuracy"], "public"),
+    ]
+    for name, accuracy, kind in rows:
+        if accuracy is not None:
+            table.add_row(name, f"{accuracy:.1%}", f"[red]{kind}[/red]" if kind == "private" else kind)
+    return show.indented(table)
+
+
+def _private(result: dict[str, Any], folder: Path) -> dict[str, Any]:
+    if not result["settings"]["report"]["private"]:
+        return {}
+    try:
+        numbers: dict[str, Any] = json.loads((folder / "private" / "summary.json").read_text())
+    except (OSError, ValueError):
+        return {}
+    return numbers
+
+
+def _silence(asked: dict[str, Any]) -> str:
+    parts = []
+    if asked["n_silent"]:
+        parts.append(f"{asked['n_silent']:,} met silence")
+    if asked["n_by_student"]:
+        parts.append(f"{asked['n_by_student']:,} were the student's own, confirmed")
+    if asked["n_lost"]:
+        parts.append(f"{asked['n_lost']:,} were lost")
+    return f" ({', '.join(parts)})" if parts else ""

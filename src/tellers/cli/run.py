@@ -1,0 +1,49 @@
+"""`tellers run`: everything from one file of settings, from private rows to a student and its report."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from . import options
+
+
+def command(
+    config: Annotated[
+        Path,
+        typer.Argument(
+            metavar="CONFIG", help="Settings in TOML; `tellers init` writes one.", show_default=False
+        ),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", metavar="DIR", help="Folder of the run. Without it: named after CONFIG, beside it."
+        ),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with a run that was cut short; begin it if there is none.")
+    ] = False,
+    as_json: options.Json = False,
+) -> None:
+    """Train teachers, let them vote, release labels within a budget, and teach a student.
+
+    Everything comes from one file of settings and goes into one folder: the ledger, the released labels, the
+    student with its model card, a report to read in a browser, and, in a folder of its own, what is private.
+    A run that was cut short goes on with --resume: nothing is trained, charged or drawn a second time.
+
+    Example: tellers init tellers.toml && tellers run tellers.toml --out study
+    """
+    from ..config import read_config
+    from ..pipeline import run
+    from .outcome import steps_shown, tell
+
+    settings = read_config(config)
+    folder = out if out is not None else config.with_name(f"{config.stem}-run")
+    with steps_shown(wanted=not as_json) as show:
+        result = run(settings, folder, resume=resume, show=show)
+    if as_json:
+        print(json.dumps({**result, "folder": str(folder)}))
+    else:
+        tell(result, folder)

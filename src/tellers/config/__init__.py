@@ -1,0 +1,34 @@
+"""The settings of a run: typed records, and the commented TOML file they are read from."""
+
+from .defaults import default_config
+from .reading import parse_config, read_config
+from .sections import (
+    BudgetConfig,
+    DataConfig,
+    MechanismConfig,
+    PartitionConfig,
+    QueriesConfig,
+    ReportConfig,
+    RunConfig,
+    StudentConfig,
+    TeachersConfig,
+)
+from .writing import config_as_dict, with_absolute_paths, write_config
+
+__all__ = [
+    "BudgetConfig",
+    "DataConfig",
+    "MechanismConfig",
+    "PartitionConfig",
+    "QueriesConfig",
+    "ReportConfig",
+    "RunConfig",
+    "StudentConfig",
+    "TeachersConfig",
+    "config_as_dict",
+    "default_config",
+    "parse_config",
+    "read_config",
+    "with_absolute_paths",
+    "write_config",
+]

@@ -1,0 +1,198 @@
+"""What is wrong with an option by itself: a name nobody knows, a wrong type, a value past its limits."""
+
+import copy
+import difflib
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import Field
+from typing import Any, get_type_hints
+
+from ..catalogue import MODELS, model_names
+from ..errors import ConfigError
+from .fields import options_of
+from .lines import Key
+from .problems import Problem, complain
+from .sections import SECTIONS
+from .values import toml_value
+
+_PLACE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+_TYPES = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "text in quotes",
+    tuple: 'a list of names such as ["no", "yes"]',
+    dict: "a table such as {max_iter = 500}",
+}
+
+
+def freeze(section: Any) -> None:
+    """Check a section's options one by one and store them in their own types.
+
+    >>> from tellers.config import BudgetConfig
+    >>> BudgetConfig(epsilon=2, delta=3)
+    Traceback (most recent call last):
+        ...
+    tellers.errors.ConfigError: budget.delta: Expected a number above 0 and below 1, got 3.
+    """
+    name = next(name for name, kind in SECTIONS.items() if kind is type(section))
+    values = {option.name: getattr(section, option.name) for option in options_of(type(section))}
+    checked, problems = check_options(type(section), values, (name,))
+    complain(problems)
+    for option, value in checked.items():
+        object.__setattr__(section, option, value)
+
+
+def check_options(
+    section: type, values: Mapping[str, Any], table: Key
+) -> tuple[dict[str, Any], list[Problem]]:
+    """Return the options that are right, in their own types, and what is wrong with the others.
+
+    >>> from tellers.config import ReportConfig
+    >>> check_options(ReportConfig, {"private": 1}, ("report",))[1][0].words
+    'Expected true or false, got 1.'
+    """
+    kinds = get_type_hints(section)
+    known = {option.name: option for option in options_of(section)}
+    right: dict[str, Any] = {}
+    problems = []
+    for name, value in values.items():
+        key = (*table, name)
+        if name not in known:
+            problems.append(Problem(key, unknown("option", name, known)))
+            continue
+        try:
+            right[name] = _checked(value, kinds[name], known[name])
+        except ConfigError as error:
+            problems.append(Problem(key, str(error)))
+    return right, problems
+
+
+def unknown_section(name: str, value: object) -> Problem:
+    """Return what is wrong with a name at the top of a file that is neither a section nor the seed.
+
+    >>> unknown_section("budgte", {}).words
+    'Expected a section (data, partition, ..., report) or seed, got budgte. Did you mean budget?'
+    """
+    if name not in SECTIONS and not isinstance(value, dict):
+        homes = [title for title, kind in SECTIONS.items() if name in [o.name for o in options_of(kind)]]
+        if homes:
+            where = " or ".join(f"[{title}]" for title in homes)
+            return Problem(
+                (name,), f"Expected {name} inside a section, got it above all of them. Move it below {where}."
+            )
+    words = f"Expected a section ({', '.join(SECTIONS)}) or seed, got {name}."
+    return Problem((name,), words + _meant(name, [*SECTIONS, "seed"]))
+
+
+def unknown(what: str, name: str, known: Iterable[str]) -> str:
+    """Return the words for a name that is none of the known ones.
+
+    >>> unknown("option", "epsilom", ["epsilon", "delta"])
+    'Unknown option. Expected one of epsilon, delta. Did you mean epsilon?'
+    """
+    names = list(known)
+    expected = f"one of {', '.join(names)}" if names else "none"
+    return f"Unknown {what}. Expected {expected}.{_meant(name, names)}"
+
+
+def _checked(value: Any, kind: Any, option: "Field[Any]") -> Any:
+    """Return the value in the type of its option, or raise what is wrong with it."""
+    limits = option.metadata
+    if value is None and option.default is None:
+        return None
+    base = _base(kind)
+    if not _fits(value, base):
+        raise ConfigError(f"Expected {_TYPES[base]}, got {toml_value(value)}.{_advice(value, base, limits)}")
+    if base is tuple:
+        return _names(value)
+    if base is dict:
+        _require_plain(value)
+        return copy.deepcopy(dict(value))
+    choices = limits.get("choices")
+    if choices and value not in choices:
+        wanted = ", ".join(map(toml_value, choices))
+        raise ConfigError(f"Expected one of {wanted}, got {toml_value(value)}.{_meant(value, choices)}")
+    if limits.get("non_empty") and not value.strip():
+        raise ConfigError('Expected some text, got "".')
+    if limits.get("model") and not _PLACE.fullmatch(value) and value not in model_names():
+        raise ConfigError(
+            f"Expected one of {', '.join(MODELS)} (those of scikit-learn also as scaled_...) or "
+            f"package.module:Name, got {toml_value(value)}.{_meant(value, model_names())}"
+        )
+    bounds = [(word, limits[name]) for name, word in _BOUNDS.items() if name in limits]
+    if base in (int, float) and not all(_WITHIN[word](value, bound) for word, bound in bounds):
+        wanted = " and ".join(f"{word} {bound}" for word, bound in bounds)
+        raise ConfigError(f"Expected {_TYPES[base]} {wanted}, got {toml_value(value)}.")
+    return float(value) if base is float else value
+
+
+_BOUNDS = {"least": "at least", "most": "at most", "above": "above", "below": "below"}
+_WITHIN = {
+    "at least": lambda value, bound: value >= bound,
+    "at most": lambda value, bound: value <= bound,
+    "above": lambda value, bound: value > bound,
+    "below": lambda value, bound: value < bound,
+}
+
+
+def _base(kind: Any) -> type:
+    """Return the plain type behind an annotation: float for `float | None`, str for a Literal."""
+    for base in (bool, int, float, str):
+        if kind is base or kind == base | None:
+            return base
+    origin = getattr(kind, "__origin__", kind)
+    return {tuple: tuple, Mapping: dict}.get(origin, str)
+
+
+def _fits(value: object, base: type) -> bool:
+    if base is float:
+        return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    if base is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, (tuple, list) if base is tuple else base)
+
+
+def _advice(value: object, base: type, limits: Mapping[str, Any]) -> str:
+    if base in (int, float, bool) and isinstance(value, str):
+        return " Write it without quotes."
+    if base is int and isinstance(value, float) and math.isfinite(value) and value.is_integer():
+        return f" Write {int(value)}."
+    if base is str and not isinstance(value, (dict, list, tuple)):
+        return f" Write {toml_value(str(value))}."
+    return ""
+
+
+def _names(value: Iterable[Any]) -> tuple[str, ...]:
+    names = []
+    for entry in value:
+        if isinstance(entry, bool) or not isinstance(entry, (str, int)) or not str(entry).strip():
+            raise ConfigError(
+                f"Expected names or whole numbers, got {toml_value(entry)}. Write it in quotes."
+            )
+        names.append(str(entry))
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise ConfigError(f"Expected different names, got {toml_value(twice[0])} twice.")
+    return tuple(names)
+
+
+def _require_plain(value: Any) -> None:
+    if isinstance(value, Mapping):
+        for name, entry in value.items():
+            if not isinstance(name, str):
+                raise ConfigError(f"Expected names as keys, got {name!r}.")
+            _require_plain(entry)
+    elif isinstance(value, (list, tuple)):
+        for entry in value:
+            _require_plain(entry)
+    elif not isinstance(value, (str, bool, int, float)) or value != value:
+        raise ConfigError(
+            f"Expected text, numbers, true or false, lists and tables, got {toml_value(value)}."
+        )
+
+
+def _meant(name: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f" Did you mean {close[0]}?" if close else ""

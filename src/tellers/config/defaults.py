@@ -1,0 +1,95 @@
+"""Settings to begin with, for each data set and for files of one's own."""
+
+from .sections import (
+    FILES,
+    SET_ASIDE,
+    BudgetConfig,
+    DataConfig,
+    MechanismConfig,
+    PartitionConfig,
+    QueriesConfig,
+    RunConfig,
+    StudentConfig,
+    TeachersConfig,
+)
+
+# The setting of the 2018 paper for 250 teachers.
+_PUBLISHED = MechanismConfig(name="confident", sigma=40.0, threshold=200.0, sigma_threshold=150.0)
+
+
+def default_config(data: str = "digits") -> RunConfig:
+    """Return settings to begin with for a named data set; for "files" names stand in for yours.
+
+    >>> default_config().partition.n_teachers, default_config("mnist").teachers.model
+    (60, 'cnn')
+    >>> default_config("files").data.private
+    'private.csv'
+    """
+    if data not in SET_ASIDE:
+        raise ValueError(f"Expected one of {', '.join(SET_ASIDE)}, got {data!r}.")
+    return _MADE.get(data, _images)(data)
+
+
+def _images(name: str) -> RunConfig:
+    return RunConfig(
+        data=DataConfig(name=name),
+        partition=PartitionConfig(n_teachers=250),
+        teachers=TeachersConfig(model="cnn"),
+        mechanism=_PUBLISHED,
+        budget=BudgetConfig(epsilon=2.0, delta=1e-6 if name == "svhn" else 1e-5),
+        student=StudentConfig(model="cnn"),
+    )
+
+
+def _forests(name: str) -> RunConfig:
+    by_person = name == "diabetes130"
+    return RunConfig(
+        data=DataConfig(name=name),
+        partition=PartitionConfig(n_teachers=250, by="person" if by_person else "record"),
+        teachers=TeachersConfig(model="forest", parameters={"n_estimators": 100}),
+        mechanism=_PUBLISHED,
+        budget=BudgetConfig(epsilon=2.0, delta=1e-6 if by_person else 1e-5),
+        queries=QueriesConfig(n_queries=500),
+        student=StudentConfig(model="forest", parameters={"n_estimators": 100}),
+    )
+
+
+def _files(name: str) -> RunConfig:
+    return RunConfig(
+        data=DataConfig(
+            name=name, private="private.csv", public="public.csv", test="test.csv",
+            target="label", classes=("no", "yes"),
+        ),
+        budget=BudgetConfig(delta=1e-5),
+    )  # fmt: skip
+
+
+def _digits(name: str) -> RunConfig:
+    # Twenty rows each: little shrinkage makes such teachers agree more.
+    return RunConfig(
+        data=DataConfig(name=name), teachers=TeachersConfig(model="logistic", parameters={"C": 10.0})
+    )
+
+
+def _breast_cancer(name: str) -> RunConfig:
+    return RunConfig(
+        data=DataConfig(name=name),
+        partition=PartitionConfig(n_teachers=30),
+        teachers=TeachersConfig(model="forest", parameters={"n_estimators": 20}),
+        mechanism=MechanismConfig(name="confident", sigma=8.0, threshold=20.0, sigma_threshold=20.0),
+        student=StudentConfig(model="forest"),
+    )
+
+
+def _synthetic(name: str) -> RunConfig:
+    return RunConfig(data=DataConfig(name=name, options={"n_rows": 5000, "difficulty": 0.5}))
+
+
+_MADE = {
+    "adult": _forests,
+    "breast_cancer": _breast_cancer,
+    "diabetes130": _forests,
+    "digits": _digits,
+    "synthetic": _synthetic,
+    FILES: _files,
+}

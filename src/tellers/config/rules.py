@@ -1,0 +1,254 @@
+"""What does not go together, in settings whose options are right one by one."""
+
+import inspect
+import re
+from collections.abc import Iterator
+from dataclasses import fields
+from types import SimpleNamespace
+from typing import Any
+
+from .checks import check_options, unknown
+from .fields import options_of
+from .lines import Key
+from .problems import Problem, complain
+from .sections import FILES, HAS_TEST_PART, MECHANISM_PARAMETERS, SECTIONS, RunConfig
+
+# What the pipeline itself hands to a loader.
+_NOT_OPTIONS = ("data_dir", "part", "path", "target", "person", "site", "classes")
+
+
+def check_run(config: RunConfig) -> None:
+    """Check that the sections of a run go together.
+
+    >>> check_run(RunConfig())
+    """
+    _, problems = check_options(RunConfig, {"seed": config.seed}, ())
+    for name, kind in SECTIONS.items():
+        if not isinstance(getattr(config, name), kind):
+            problems.append(
+                Problem((name,), f"Expected a {kind.__name__}, got {type(getattr(config, name)).__name__}.")
+            )
+    complain(problems or rules(config), config.source, config.lines)
+
+
+def mechanism_class(name: str) -> Any:
+    """Return the class of a mechanism by the name that files use.
+
+    >>> mechanism_class("histogram").__name__
+    'NoisyHistogram'
+    """
+    from ..mechanisms import MECHANISMS, NoisyHistogram
+
+    return {**MECHANISMS, "histogram": NoisyHistogram}[name]
+
+
+def rules(run: RunConfig | SimpleNamespace) -> Iterator[Problem]:
+    """Return what does not go together in settings whose options are right one by one.
+
+    >>> list(rules(RunConfig()))
+    []
+    """
+    yield from _data_rules(run)
+    yield from _partition_rules(run)
+    yield from _mechanism_rules(run)
+    yield from _queries_rules(run)
+    budget, student = run.budget, run.student
+    if (budget.stop == "private") != (budget.private_epsilon > 0):
+        wanted = "above 0" if budget.stop == "private" else "0"
+        yield Problem(
+            ("budget", "private_epsilon"),
+            f'Expected {wanted} with stop = "{budget.stop}", got {budget.private_epsilon:g}. '
+            'It is the epsilon at which stop = "private" stops.',
+            (("budget", "stop"),),
+        )
+    yield from _private_stop_rules(run)
+    if student.kind == "distilled" and run.mechanism.name != "histogram":
+        yield Problem(
+            ("student", "kind"),
+            f'Expected "supervised" with mechanism "{run.mechanism.name}", got "distilled". '
+            'Shares of votes are released by mechanism "histogram" alone.',
+            (("mechanism", "name"),),
+        )
+    if student.kind != "distilled":
+        for name, usual in (("temperature", 1.0), ("floor", 0.0)):
+            if getattr(student, name) != usual:
+                yield _only("student", name, 'kind = "distilled"', ("student", "kind"))
+
+
+def _data_rules(run: Any) -> Iterator[Problem]:
+    data, name_key = run.data, ("data", "name")
+    is_files = data.name == FILES
+    if is_files:
+        for name, example in (("private", '"private.csv"'), ("target", '"diagnosis"')):
+            if not getattr(data, name):
+                yield Problem(
+                    ("data", name),
+                    f'Expected one with name = "files", got none. For example: {name} = {example}',
+                    (name_key,),
+                )
+        if len(data.classes) < 2:
+            yield Problem(
+                ("data", "classes"),
+                f"Expected at least two declared classes, got {len(data.classes)}. They are never read off "
+                'private labels; for example: classes = ["no", "yes"]',
+                (name_key,),
+            )
+    else:
+        for name in ("private", "public", "test", "target", "person", "site", "classes"):
+            if getattr(data, name):
+                yield _only("data", name, 'name = "files"', name_key)
+    for name, count in (("public", "n_public"), ("test", "n_test")):
+        path, n_rows = getattr(data, name), getattr(data, count)
+        if is_files and path and n_rows:
+            yield Problem(
+                ("data", count),
+                f"Expected 0 where {name} names a file, got {n_rows}. Keep one of the two.",
+                (("data", name), name_key),
+            )
+        elif is_files and name == "public" and not path and not n_rows:
+            yield Problem(
+                ("data", name),
+                "Expected a file of public rows, or n_public rows of the private file that are set aside and "
+                'not protected, got neither. For example: public = "public.csv"',
+                (name_key,),
+            )
+        elif not is_files and n_rows == 0 and not (count == "n_test" and data.name in HAS_TEST_PART):
+            yield Problem(
+                ("data", count),
+                f'Expected at least 1 for the data set "{data.name}", got 0. '
+                "Say how many rows are set aside.",
+                (name_key,),
+            )
+    yield from _loader_rules(data)
+
+
+def _loader_rules(data: Any) -> Iterator[Problem]:
+    from ..datasets import DATASETS, read_table
+
+    parameters = inspect.signature(DATASETS.get(data.name, read_table)).parameters.values()
+    own = {p.name: p for p in parameters if p.name not in _NOT_OPTIONS}
+    for name in data.options:
+        if name not in own:
+            yield Problem(
+                ("data", "options", name),
+                unknown(f'option of "{data.name}"', name, own),
+                (("data", "name"),),
+            )
+
+
+def _partition_rules(run: Any) -> Iterator[Problem]:
+    part, data = run.partition, run.data
+    by = ("partition", "by")
+    if part.by == "site" and part.n_teachers:
+        yield Problem(
+            ("partition", "n_teachers"),
+            f'Expected 0 with by = "site", where every site is one teacher, got {part.n_teachers}. '
+            "Set it to 0.",
+            (by,),
+        )
+    if part.by != "site" and not part.n_teachers:
+        yield Problem(
+            ("partition", "n_teachers"), f'Expected at least 1 with by = "{part.by}", got 0.', (by,)
+        )
+    if part.stratified and part.by != "record":
+        yield _only("partition", "stratified", 'by = "record"', by)
+    if part.balance != "persons" and part.by != "person":
+        yield _only("partition", "balance", 'by = "person"', by)
+    named = {
+        "person": data.name == "diabetes130" or (data.name == "synthetic" and "n_persons" in data.options)
+    }
+    if part.by != "record":
+        has_column = data.name == FILES and getattr(data, part.by)
+        if not has_column and not named.get(part.by):
+            advice = (
+                f'Name the column: {part.by} = "..." in [data].'
+                if data.name == FILES
+                else 'Take by = "record".'
+            )
+            yield Problem(
+                by,
+                f'Expected data that say the {part.by} of each row, got none from "{data.name}". {advice}',
+                (("data", part.by), ("data", "name")),
+            )
+
+
+def _mechanism_rules(run: Any) -> Iterator[Problem]:
+    mechanism, name_key = run.mechanism, ("mechanism", "name")
+    kind = mechanism_class(mechanism.name)
+    needed = [parameter.name for parameter in fields(kind)]
+    given = {p: getattr(mechanism, p) for p in MECHANISM_PARAMETERS if getattr(mechanism, p) is not None}
+    examples = {option.name: option.metadata.get("example") for option in options_of(SECTIONS["mechanism"])}
+    wrong = False
+    for name in MECHANISM_PARAMETERS:
+        key = ("mechanism", name)
+        if name in needed and name not in given:
+            wrong = True
+            yield Problem(
+                key,
+                f'Expected {name} for mechanism "{mechanism.name}", got none. '
+                f"For example: {name} = {examples[name]}",
+                (name_key,),
+            )
+        if name in given and name not in needed:
+            wrong = True
+            yield Problem(
+                key,
+                f'Expected only {", ".join(needed)} for mechanism "{mechanism.name}", got {name} too. '
+                "Drop it, or choose the mechanism it belongs to.",
+                (name_key,),
+            )
+    if not wrong:
+        try:
+            kind(**given)
+        except ValueError as error:  # what the mechanism itself refuses beyond the limits of each option
+            about = [name for name in given if re.search(rf"\b{name}\b", str(error))]
+            yield Problem(("mechanism", about[-1] if about else "name"), str(error), (name_key,))
+
+
+def _queries_rules(run: Any) -> Iterator[Problem]:
+    queries, mechanism = run.queries, ("mechanism", "name")
+    is_interactive = run.mechanism.name == "interactive"
+    for name in ("warm_up", "warm_up_threshold"):
+        value = getattr(queries, name)
+        if is_interactive and not value:
+            yield Problem(
+                ("queries", name),
+                'Expected a number above 0 with mechanism "interactive", got 0. A student that was taught '
+                "nothing yet cannot speak: confident voting answers the first queries.",
+                (mechanism,),
+            )
+        if value and not is_interactive:
+            yield _only("queries", name, 'mechanism "interactive"', mechanism)
+    if queries.first and (queries.order != "active" or is_interactive):
+        if is_interactive:
+            words = f'Expected 0 with mechanism "interactive", got {queries.first}. There warm_up says it.'
+            yield Problem(("queries", "first"), words, (mechanism,))
+        else:
+            yield _only("queries", "first", 'order = "active"', ("queries", "order"))
+    if queries.per_round and queries.order != "active" and not is_interactive:
+        yield Problem(
+            ("queries", "per_round"),
+            'Expected it only with order = "active" or mechanism "interactive", where a student is taught in '
+            f"rounds, got {queries.per_round}. Drop it.",
+            (("queries", "order"), mechanism),
+        )
+
+
+def _private_stop_rules(run: Any) -> Iterator[Problem]:
+    """A data-dependent cost is followed along a path that was fixed beforehand, query by query."""
+    for key, value, refused in (
+        (("queries", "order"), run.queries.order, ("active",)),
+        (("mechanism", "name"), run.mechanism.name, ("interactive", "histogram")),
+    ):
+        if run.budget.stop == "private" and value in refused:
+            yield Problem(
+                ("budget", "stop"),
+                f'Expected "public" with {key[1]} = "{value}" in [{key[0]}], got "private".',
+                (key,),
+            )
+
+
+def _only(section: str, name: str, condition: str, related: Key) -> Problem:
+    return Problem(
+        (section, name), f"Expected it only with {condition}, got it without. Drop it.", (related,)
+    )

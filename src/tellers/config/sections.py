@@ -1,0 +1,388 @@
+"""The settings of a run: one frozen record per section of the file, each option with its words and limits.
+
+What stands here is said once: the comments of a written file, the reference page, the checks of a file and of
+a record made in Python all come from these fields.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from .fields import option
+
+if TYPE_CHECKING:
+    from ..mechanisms import ConfidentGNMax, Mechanism
+
+FILES = "files"
+MECHANISM_PARAMETERS = ("gamma", "sigma", "threshold", "sigma_threshold", "student_confidence")
+# What a data set sets aside where nothing is said: rows for the pool, rows for the test (0: the rest of the
+# test part that was published with it).
+SET_ASIDE: dict[str, tuple[int, int]] = {
+    "adult": (5000, 0),
+    "breast_cancer": (150, 100),
+    "diabetes130": (10_000, 10_000),
+    "digits": (300, 297),
+    "fashion_mnist": (9000, 0),
+    "mnist": (9000, 0),
+    "svhn": (10_000, 0),
+    "synthetic": (500, 500),
+    FILES: (0, 0),
+}
+HAS_TEST_PART = ("adult", "fashion_mnist", "mnist", "svhn")
+_AS_USUAL = -1
+
+
+class _Section:
+    """Checks every option of a section when a record is made."""
+
+    def __post_init__(self) -> None:
+        from .checks import freeze
+
+        freeze(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataConfig(_Section):
+    """What is learned from, what is asked, what is tested on.
+
+    >>> data = DataConfig(name="files", private="rows.csv", public="pool.csv", folder="study")
+    >>> data.private, data.private_path.as_posix(), data.test_path
+    ('rows.csv', 'study/rows.csv', None)
+    """
+
+    name: str = option(
+        "digits",
+        "adult, breast_cancer, diabetes130, digits, fashion_mnist, mnist, svhn or synthetic, "
+        'or "files" for tables of your own.',
+        choices=tuple(SET_ASIDE),
+    )
+    private: str = option(
+        "",
+        "files: the private rows, with the target; CSV, Parquet or npz. Paths are relative to this file.",
+    )
+    public: str = option("", "files: the public rows to be labelled; a target is not needed.")
+    test: str = option(
+        "",
+        "files: public rows to test the student on, with the target; without them no accuracy is measured.",
+    )
+    target: str = option("", "files: the column that says the class.")
+    person: str = option("", 'files: the column that says whose row it is; "" = there is none.')
+    site: str = option("", 'files: the column that says where a row was collected; "" = there is none.')
+    classes: tuple[str, ...] = option(
+        (), "files: all classes, in the order of their ids. They are declared, never read off private labels."
+    )
+    directory: str = option(
+        "", 'The folder of the published data sets; "" = the environment variable TELLERS_DATA says it.'
+    )
+    n_public: int = option(
+        _AS_USUAL,
+        "Rows set aside as the public pool, from the published test part where the data set has one (adult, "
+        "fashion_mnist, mnist, svhn), else from its rows. Nothing protects rows that are set aside. 0 where "
+        "public names a file.",
+        least=0,
+        shown=f"what suits the data set, {SET_ASIDE['digits'][0]} for digits",
+    )
+    n_test: int = option(
+        _AS_USUAL,
+        "Rows set aside to test the student on; nothing protects them either. 0 = the rest of the published "
+        "test part; with files, none.",
+        least=0,
+        shown=f"what suits the data set, {SET_ASIDE['digits'][1]} for digits",
+    )
+    options: Mapping[str, Any] = option(
+        dict, 'What else the loader of the data set takes, e.g. {balanced = true} for "diabetes130".'
+    )
+    # Where relative paths start. No option: it is the folder of the file that was read.
+    folder: str = field(default="", repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        usual = SET_ASIDE.get(str(self.name), (0, 0))
+        for name, n_rows in zip(("n_public", "n_test"), usual):
+            if getattr(self, name) == _AS_USUAL:
+                object.__setattr__(self, name, n_rows)
+        super().__post_init__()
+
+    @property
+    def private_path(self) -> Path | None:
+        """Return where the private rows are, or None."""
+        return self._path(self.private)
+
+    @property
+    def public_path(self) -> Path | None:
+        """Return where the public rows are, or None."""
+        return self._path(self.public)
+
+    @property
+    def test_path(self) -> Path | None:
+        """Return where the test rows are, or None."""
+        return self._path(self.test)
+
+    @property
+    def directory_path(self) -> Path | None:
+        """Return where the published data sets are, or None."""
+        return self._path(self.directory)
+
+    def _path(self, written: str) -> Path | None:
+        return Path(self.folder) / Path(written).expanduser() if written else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionConfig(_Section):
+    """How the private rows are dealt to teachers.
+
+    >>> PartitionConfig(n_teachers=250, by="person")
+    PartitionConfig(n_teachers=250, by='person', stratified=False, balance='persons')
+    """
+
+    n_teachers: int = option(
+        60, 'How many teachers. 0 with by = "site", where every site is one teacher.', least=0
+    )
+    by: Literal["record", "person", "site"] = option(
+        "record",
+        "What goes to one teacher as a whole, and so what is protected: a record, all rows of a person, "
+        "or a site.",
+        choices=("record", "person", "site"),
+    )
+    stratified: bool = option(False, 'Give every teacher its share of each class; only with by = "record".')
+    balance: Literal["persons", "rows"] = option(
+        "persons",
+        'With by = "person": give every teacher equally many persons, or equally many rows.',
+        choices=("persons", "rows"),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TeachersConfig(_Section):
+    """What every teacher is.
+
+    >>> TeachersConfig(model="forest", parameters={"n_estimators": 100}).n_jobs
+    0
+    """
+
+    model: str = option(
+        "logistic",
+        "A model by its name, or any estimator as package.module:Name.",
+        non_empty=True,
+        model=True,
+    )
+    parameters: Mapping[str, Any] = option(dict, "Its parameters, e.g. {max_iter = 500}.")
+    n_jobs: int = option(0, "Teachers trained at a time; 0 = choose.", least=0)
+    timeout: float = option(0.0, "Seconds one teacher may take; 0 = no limit.", least=0)
+    retries: int = option(1, "How often a teacher that failed is tried again.", least=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MechanismConfig(_Section):
+    """How votes become outcomes, with the parameters that this mechanism has and no others.
+
+    >>> MechanismConfig(name="gnmax", sigma=9).build()
+    GNMax(sigma=9.0)
+    """
+
+    name: Literal["lnmax", "gnmax", "confident", "interactive", "histogram"] = option(
+        "confident",
+        "lnmax: Laplace noise, the winner. gnmax: Gaussian noise, the winner. confident: gnmax, silent where "
+        "the teachers do not agree. interactive: confident, and only where the student is wrong or unsure. "
+        "histogram: all noisy counts, for a distilled student.",
+        choices=("lnmax", "gnmax", "confident", "interactive", "histogram"),
+    )
+    gamma: float | None = option(
+        None, "lnmax: the noise on every count has scale 1 / gamma.", above=0, example=0.05
+    )
+    sigma: float | None = option(
+        None,
+        "All but lnmax: standard deviation of the noise on every count, in votes.",
+        above=0,
+        example=10.0,
+    )
+    threshold: float | None = option(
+        None,
+        "confident, interactive: votes the top count must reach (interactive: beyond the student's share).",
+        example=25.0,
+    )
+    sigma_threshold: float | None = option(
+        None, "confident, interactive: standard deviation of the noise of that check.", above=0, example=30.0
+    )
+    student_confidence: float | None = option(
+        None, "interactive: a student surer than this keeps its own label.", least=0, most=1, example=0.9
+    )
+
+    @property
+    def given(self) -> dict[str, float]:
+        """Return the parameters that have a value."""
+        values = {name: getattr(self, name) for name in MECHANISM_PARAMETERS}
+        return {name: value for name, value in values.items() if value is not None}
+
+    def build(self) -> "Mechanism":
+        """Return the mechanism itself."""
+        from .rules import mechanism_class
+
+        mechanism: Mechanism = mechanism_class(self.name)(**self.given)
+        return mechanism
+
+
+@dataclass(frozen=True, kw_only=True)
+class BudgetConfig(_Section):
+    """The most that may be spent, and where it is written down.
+
+    >>> BudgetConfig(epsilon=2.0, delta=1e-5).stop
+    'public'
+    """
+
+    epsilon: float = option(8.0, "The budget: no run with this ledger passes it.", above=0)
+    delta: float = option(
+        1e-4, "Failure probability, well below 1 / the number of private records.", above=0, below=1
+    )
+    ledger: str = option("ledger.db", "The ledger, relative to the folder of the run.", non_empty=True)
+    stop: Literal["public", "private"] = option(
+        "public",
+        "public: stop when the price, which holds for any votes, reaches the budget. private: stop when the "
+        "data-dependent cost reaches private_epsilon; when it stops then says something about the votes.",
+        choices=("public", "private"),
+    )
+    private_epsilon: float = option(
+        0.0, 'The data-dependent epsilon to stop at; only with stop = "private".', least=0
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueriesConfig(_Section):
+    """Which rows of the pool are asked, in which order, and when to stop.
+
+    >>> QueriesConfig(order="active", first=50, per_round=25).batch
+    10
+    """
+
+    order: Literal["shuffled", "given", "active"] = option(
+        "shuffled",
+        "The order of the pool: shuffled, as given, or active (in rounds, where the student is least sure).",
+        choices=("shuffled", "given", "active"),
+    )
+    n_queries: int = option(
+        0, "Stop after so many queries; 0 = no limit but the budget and the pool.", least=0
+    )
+    n_labels: int = option(0, "Stop after so many labels; 0 = no limit but the budget and the pool.", least=0)
+    batch: int = option(10, "Queries that share one entry of the ledger.", least=1)
+    warm_up: int = option(
+        0, "interactive: queries answered by confident voting before the student is first asked.", least=0
+    )
+    warm_up_threshold: float = option(0.0, "interactive: the threshold of these first queries.", least=0)
+    first: int = option(0, "active: random queries of the first round; 0 = a tenth of the pool.", least=0)
+    per_round: int = option(
+        0,
+        "active, interactive: queries before the student is taught again; 0 = as many as in the first round.",
+        least=0,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudentConfig(_Section):
+    """What learns from the released labels.
+
+    >>> StudentConfig(kind="distilled", temperature=2.0).model
+    'logistic'
+    """
+
+    kind: Literal["supervised", "distilled"] = option(
+        "supervised",
+        "supervised: learns from labels. distilled: learns from shares of votes (mechanism histogram).",
+        choices=("supervised", "distilled"),
+    )
+    model: str = option(
+        "logistic",
+        "A model by its name, or any estimator as package.module:Name.",
+        non_empty=True,
+        model=True,
+    )
+    parameters: Mapping[str, Any] = option(dict, "Its parameters, e.g. {max_iter = 500}.")
+    temperature: float = option(
+        1.0, "distilled: above 1 evens the shares out, below 1 sharpens them.", above=0
+    )
+    floor: float = option(0.0, "distilled: noisy counts up to this one count as none.", least=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportConfig(_Section):
+    """What the report shows.
+
+    >>> ReportConfig().private
+    False
+    """
+
+    private: bool = option(False, "Show private numbers too, marked as such: for the operator's eyes alone.")
+
+
+def _default_mechanism() -> MechanismConfig:
+    return MechanismConfig(name="confident", sigma=8.0, threshold=25.0, sigma_threshold=30.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """All settings of a run, checked one by one and against each other.
+
+    `source` is the file they were read from and `lines` the line of each key in it, both empty for settings
+    made in Python.
+
+    >>> config = RunConfig(budget=BudgetConfig(epsilon=2.0, delta=1e-5))
+    >>> config.data.name, config.budget.epsilon, config.where("budget", "epsilon")
+    ('digits', 2.0, 'budget.epsilon')
+    >>> RunConfig(partition=PartitionConfig(by="site"))
+    Traceback (most recent call last):
+        ...
+    tellers.errors.ConfigError: partition.n_teachers: Expected 0 with by = "site", where every site is one ...
+    """
+
+    seed: int = option(
+        7, "Everything random but the privacy noise comes from this: splits, partitions, training.", least=0
+    )
+    data: DataConfig = field(default_factory=DataConfig)
+    partition: PartitionConfig = field(default_factory=PartitionConfig)
+    teachers: TeachersConfig = field(default_factory=TeachersConfig)
+    mechanism: MechanismConfig = field(default_factory=_default_mechanism)
+    budget: BudgetConfig = field(default_factory=BudgetConfig)
+    queries: QueriesConfig = field(default_factory=QueriesConfig)
+    student: StudentConfig = field(default_factory=StudentConfig)
+    report: ReportConfig = field(default_factory=ReportConfig)
+    source: str = field(default="", repr=False, compare=False)
+    lines: dict[tuple[str | int, ...], int] = field(default_factory=dict, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        from .rules import check_run
+
+        check_run(self)
+
+    def where(self, *key: str) -> str:
+        """Return where an option stands, for messages: file and line, or its name."""
+        for end in range(len(key), 0, -1):
+            if key[:end] in self.lines:
+                return f"{self.source}:{self.lines[key[:end]]}"
+        return ".".join(key)
+
+    def warm_up(self) -> "ConfidentGNMax | None":
+        """Return the mechanism of the first queries before an interactive one, or None.
+
+        >>> RunConfig().warm_up()
+        """
+        if self.mechanism.name != "interactive":
+            return None
+        from ..mechanisms import ConfidentGNMax
+
+        given = self.mechanism.given
+        return ConfidentGNMax(
+            sigma=given["sigma"],
+            threshold=self.queries.warm_up_threshold,
+            sigma_threshold=given["sigma_threshold"],
+        )
+
+
+SECTIONS: dict[str, type] = {
+    "data": DataConfig,
+    "partition": PartitionConfig,
+    "teachers": TeachersConfig,
+    "mechanism": MechanismConfig,
+    "budget": BudgetConfig,
+    "queries": QueriesConfig,
+    "student": StudentConfig,
+    "report": ReportConfig,
+}

@@ -1,0 +1,100 @@
+"""From settings to a commented file, and to plain values."""
+
+import dataclasses
+import math
+import textwrap
+from typing import Any
+
+from .fields import options_of
+from .sections import SECTIONS, RunConfig
+from .values import toml_value
+
+_WIDTH = 100
+_HEADING = """\
+Settings of a run of tellers: from private data to a student, with what it cost on the books.
+    tellers run {name}
+Every option is here with its default; lines that begin with # are comments."""
+
+
+def write_config(config: RunConfig, *, name: str = "tellers.toml") -> str:
+    """Return settings as a commented TOML file that `parse_config` reads back to the same settings.
+
+    >>> from tellers.config import parse_config
+    >>> config = RunConfig(seed=8)
+    >>> parse_config(write_config(config)) == config
+    True
+    """
+    parts = [_comment(_HEADING.format(name=name)), _section(RunConfig, config)]
+    for title, kind in SECTIONS.items():
+        summary = (kind.__doc__ or "").partition("\n")[0]
+        parts.append(f"{_comment(summary)}\n[{title}]\n{_section(kind, getattr(config, title))}")
+    return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
+
+
+def config_as_dict(config: RunConfig) -> dict[str, Any]:
+    """Return settings as plain values for JSON, without the mechanism's parameters that do not apply.
+
+    >>> config_as_dict(RunConfig())["queries"]["order"]
+    'shuffled'
+    """
+    result: dict[str, Any] = {"seed": config.seed}
+    for title, kind in SECTIONS.items():
+        section = getattr(config, title)
+        values = {option.name: getattr(section, option.name) for option in options_of(kind)}
+        result[title] = {name: _plain(value) for name, value in values.items() if value is not None}
+    return result
+
+
+def with_absolute_paths(config: RunConfig) -> RunConfig:
+    """Return the same settings with every path in full, for a copy that is kept in another folder.
+
+    >>> from tellers.config import parse_config
+    >>> config = parse_config('[data]\\ndirectory = "published"\\n', folder="/study")
+    >>> with_absolute_paths(config).data.directory
+    '/study/published'
+    """
+    data = config.data
+    paths = {name: getattr(data, f"{name}_path") for name in ("private", "public", "test", "directory")}
+    full: dict[str, Any] = {name: str(path.absolute()) for name, path in paths.items() if path is not None}
+    return dataclasses.replace(config, data=dataclasses.replace(data, **full))
+
+
+def default_words(option: "dataclasses.Field[Any]") -> str:
+    """Return the default of an option as a file would write it, or "" where it has none.
+
+    >>> [default_words(option) for option in options_of(SECTIONS["report"])]
+    ['false']
+    """
+    if "shown" in option.metadata:
+        return str(option.metadata["shown"])
+    if option.default is None:
+        return ""
+    made = option.default_factory
+    return toml_value(option.default if made is dataclasses.MISSING else made())
+
+
+def _section(kind: type, section: Any) -> str:
+    lines = []
+    for option in options_of(kind):
+        value, usual = getattr(section, option.name), default_words(option)
+        words = option.metadata["words"] + (f" (default: {usual})" if usual else "")
+        # What does not apply is shown, but as a comment: a written file has no values that say nothing.
+        shown = f"# {option.name} = {option.metadata.get('example')}" if value is None else ""
+        lines.append(f"{_comment(words)}\n{shown or f'{option.name} = {toml_value(value)}'}\n")
+    return "\n".join(lines)
+
+
+def _comment(words: str) -> str:
+    lines = [
+        line for text in words.splitlines() for line in textwrap.wrap(text, _WIDTH - 2, drop_whitespace=True)
+    ]
+    return "\n".join(f"# {line}" for line in lines)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _plain(entry) for name, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(entry) for entry in value]
+    # JSON has no word for it, and a parameter may well be infinite.
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

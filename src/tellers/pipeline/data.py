@@ -1,0 +1,173 @@
+"""The three tables of a run: private rows for the teachers, a public pool, and public rows to test on."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..config import DataConfig
+from ..datasets import Dataset, load, read_table
+from ..datasets.tables import read_features
+
+_TEST_PART = ("adult", "fashion_mnist", "mnist", "svhn")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Tables:
+    """What a run learns from, asks about, and tests on.
+
+    `pool_y` are the pool's own labels where they are known: they are used to say how many released labels
+    are right, and for nothing else. `test` may be missing, then nothing is said of the student's accuracy.
+    """
+
+    private: Dataset
+    pool: NDArray[Any]
+    pool_y: NDArray[np.int64] | None = None
+    test: Dataset | None = None
+    notes: tuple[str, ...] = ()
+
+
+def read_tables(config: DataConfig, *, seed: int, by_person: bool = False) -> Tables:
+    """Read or make the tables that a config names.
+
+    Rows that are set aside for the pool and the test are drawn by the seed; where persons are protected,
+    whole persons are set aside, and none of them stays behind among the private rows.
+
+    >>> tables = read_tables(DataConfig(name="digits", n_public=300, n_test=297), seed=7)
+    >>> len(tables.private), len(tables.pool), len(tables.test)
+    (1200, 300, 297)
+    """
+    if config.name == "files":
+        return _files(config, seed=seed, by_person=by_person)
+    options = dict(config.options)
+    if config.name in ("synthetic", "diabetes130"):
+        options.setdefault("seed", seed)
+    if config.name == "synthetic":
+        options.setdefault("n_rows", 5000)
+        options.setdefault("difficulty", 0.5)
+    where = config.directory_path
+    whole = load(config.name, data_dir=where, **options)
+    if config.name not in _TEST_PART:
+        return _set_aside(whole, config, seed=seed, by_person=by_person)
+    published = load(config.name, data_dir=where, **{**options, "part": "test"})
+    n_test = config.n_test or len(published) - config.n_public
+    _require_rows(config.n_public + n_test, len(published), f"the test part of {config.name}", keep=0)
+    order = np.random.default_rng(seed).permutation(len(published))
+    public = published.take(order[: config.n_public])
+    test = published.take(order[config.n_public : config.n_public + n_test])
+    note = f"The pool and the test rows are from the published test part of {config.name}."
+    return Tables(whole, public.X, public.y, test, (*whole.notes, note))
+
+
+def _files(config: DataConfig, *, seed: int, by_person: bool) -> Tables:
+    columns: dict[str, Any] = {
+        "target": config.target,
+        "person": config.person or None,
+        "site": config.site or None,
+        "classes": list(config.classes) or None,
+        **config.options,
+    }
+    private = read_table(_required(config.private_path), **columns)
+    undeclared = [note for note in private.notes if note.startswith("The categories of")]
+    separate = config.public_path is not None or config.test_path is not None
+    if separate and undeclared:
+        raise ValueError(
+            f"{_required(config.private_path).name}: {undeclared[0]} With tables in several files the codes "
+            'must agree: [data.options] categories = {column = ["a", "b"]} declares them.'
+        )
+    if not separate:
+        return _set_aside(private, config, seed=seed, by_person=by_person)
+    categories = config.options.get("categories") or {}
+    test = None
+    if config.test_path is not None:
+        test = read_table(
+            config.test_path, config.target, classes=private.class_names, categories=categories,
+            features=private.feature_names if _named(private) else None,
+        )  # fmt: skip
+        _require_features(test.n_features, private, config.test_path)
+    if config.public_path is None:
+        kept = _set_aside(private, config, seed=seed, by_person=by_person)
+        return Tables(kept.private, kept.pool, kept.pool_y, test or kept.test, kept.notes)
+    pool = read_features(
+        config.public_path, private.feature_names if _named(private) else None,
+        categories=categories, leave_out=(config.target, config.person, config.site),
+    )  # fmt: skip
+    _require_features(pool.shape[1], private, config.public_path)
+    notes = private.notes
+    if test is None and config.n_test:
+        kept = _set_aside(private, config, seed=seed, by_person=by_person, n_public=0)
+        private, test, notes = kept.private, kept.test, kept.notes
+    return Tables(private, pool, None, test, notes)
+
+
+def _set_aside(
+    data: Dataset, config: DataConfig, *, seed: int, by_person: bool, n_public: int | None = None
+) -> Tables:
+    """Draw rows, or whole persons, for the pool and the test; whoever they belong to is not protected."""
+    n_public = config.n_public if n_public is None else n_public
+    n_test = config.n_test if config.test_path is None else 0
+    _require_rows(n_public + n_test, len(data), f"the data set {data.name!r}", keep=1)
+    generator = np.random.default_rng(seed)
+    if by_person and data.persons is not None:
+        _, codes = np.unique(data.persons, return_inverse=True)
+        shuffled = generator.permutation(int(codes.max()) + 1)
+        # Rows in the order of their shuffled persons: a cut between two persons cuts between two rows.
+        place = np.argsort(shuffled)[codes]
+        order = np.argsort(place, kind="stable")
+        ends = np.flatnonzero(np.diff(place[order], append=-1))
+        first, second = (_cut(ends, n) for n in (n_public, n_public + n_test))
+        note = f"{second} rows, of whole persons, were set aside as public: nothing protects these persons."
+    else:
+        order = generator.permutation(len(data))
+        first, second = n_public, n_public + n_test
+        note = f"{second} rows were set aside as public: nothing protects them."
+    if second >= len(data):
+        raise ValueError(
+            f"Expected private rows to be left in {data.name!r}, all were set aside. Set fewer aside."
+        )
+    asked, test = order[:first], order[first:second]
+    return Tables(
+        private=data.take(np.sort(order[second:])),
+        pool=data.X[asked],
+        pool_y=data.y[asked],
+        test=data.take(test) if test.size else None,
+        notes=(*data.notes, note),
+    )
+
+
+def _cut(ends: NDArray[np.int64], n: int) -> int:
+    """Return the first end of a person's rows with at least n rows before it."""
+    if n == 0:
+        return 0
+    return int(ends[min(int(np.searchsorted(ends + 1, n)), len(ends) - 1)]) + 1
+
+
+def _named(data: Dataset) -> bool:
+    """Say whether the columns have names of their own; an npz with one matrix X has none."""
+    return data.feature_names != tuple(f"x{j}" for j in range(data.n_features))
+
+
+def _require_rows(wanted: int, there: int, what: str, *, keep: int) -> None:
+    if wanted + keep > there:
+        left = " and some left for the teachers" if keep else ""
+        raise ValueError(
+            f"Expected {wanted} rows for the pool and the test{left} in {what}, got {there} rows. "
+            "Lower [data] n_public or n_test."
+        )
+
+
+def _require_features(n_features: int, private: Dataset, path: Path) -> None:
+    if n_features != private.n_features:
+        raise ValueError(
+            f"{path.name}: Expected the {private.n_features} features of the private rows, got {n_features}."
+        )
+
+
+def _required(path: Path | None) -> Path:
+    if path is None:
+        raise ValueError(
+            'Expected [data] private, the file with the private rows, for name = "files", got none.'
+        )
+    return path

@@ -1,0 +1,146 @@
+"""The folder of a run: what is public in it, what is private, and one run at a time."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import TellersError
+from ..teachers.store import write_whole
+
+
+class FolderInUse(TellersError):
+    """Another run is at work in the same folder."""
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """Where a run keeps what it makes. Everything under `private` is as private as the data.
+
+    >>> folder = RunFolder(Path("study"))
+    >>> folder.result.as_posix(), folder.votes.as_posix()
+    ('study/result.json', 'study/private/votes.npz')
+    """
+
+    path: Path
+
+    @property
+    def config(self) -> Path:
+        """Return where the settings of the run are."""
+        return self.path / "config.toml"
+
+    @property
+    def labels(self) -> Path:
+        """Return where the released labels are."""
+        return self.path / "labels.npz"
+
+    @property
+    def student(self) -> Path:
+        """Return the folder of the student and its card."""
+        return self.path / "student"
+
+    @property
+    def result(self) -> Path:
+        """Return where the public numbers are."""
+        return self.path / "result.json"
+
+    @property
+    def private(self) -> Path:
+        """Return the folder of everything that must not leave."""
+        return self.path / "private"
+
+    @property
+    def identity(self) -> Path:
+        """Return where a fingerprint of the data and the partition is."""
+        return self.private / "made_of.json"
+
+    @property
+    def partition(self) -> Path:
+        """Return where the rows of each teacher are."""
+        return self.private / "partition.npz"
+
+    @property
+    def teachers(self) -> Path:
+        """Return the folder of the teachers."""
+        return self.private / "teachers"
+
+    @property
+    def votes(self) -> Path:
+        """Return where the votes on the pool are."""
+        return self.private / "votes.npz"
+
+    @property
+    def test_votes(self) -> Path:
+        """Return where the votes on the test rows are, if they were asked for."""
+        return self.private / "test_votes.npz"
+
+    @property
+    def summary(self) -> Path:
+        """Return where the private numbers are."""
+        return self.private / "summary.json"
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Make the folder and keep other runs out of it; the hold ends with the process, however it ends.
+
+        >>> import tempfile
+        >>> folder = RunFolder(Path(tempfile.mkdtemp()) / "study")
+        >>> with folder.held():
+        ...     folder.private.is_dir()
+        True
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        self.private.mkdir(exist_ok=True, mode=0o700)
+        handle = os.open(self.private / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            _lock(handle, self.path)
+            yield
+        finally:
+            os.close(handle)
+
+
+def write_public(path: Path, content: str | bytes) -> None:
+    """Write a file that others may read, whole or not at all.
+
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "note"
+    >>> write_public(path, "all of it")
+    >>> path.read_text()
+    'all of it'
+    """
+    write_whole(path, content.encode() if isinstance(content, str) else content)
+    mask = os.umask(0)
+    os.umask(mask)
+    path.chmod(0o644 & ~mask)
+
+
+def write_json(path: Path, content: Mapping[str, Any], *, public: bool) -> None:
+    """Write numbers for machines; infinities and NaN are refused, since JSON has none.
+
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "note.json"
+    >>> write_json(path, {"epsilon": 1.5}, public=False)
+    >>> path.stat().st_mode & 0o777 == 0o600
+    True
+    """
+    text = json.dumps(content, indent=1, allow_nan=False) + "\n"
+    if public:
+        write_public(path, text)
+    else:
+        write_whole(path, text.encode())
+
+
+def _lock(handle: int, path: Path) -> None:
+    try:
+        import fcntl
+    except ImportError:  # pragma: no cover - Windows has no flock; there two runs must be kept apart by hand
+        return
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise FolderInUse(
+            f"Expected {path} to be free, another run is at work in it. Wait for it, or take another folder."
+        ) from None

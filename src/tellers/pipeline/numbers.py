@@ -1,0 +1,223 @@
+"""The numbers of a run: those that may be shown to anyone, and those for the operator alone."""
+
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import __version__
+from ..calibrate.labels import expected_labels
+from ..catalogue import make_model
+from ..config import RunConfig, config_as_dict
+from ..exact import exact_epsilons
+from ..labelling import Labels
+from ..mechanisms import GNMax
+from ..release import SILENT
+from ..students.base import fresh
+from ..teachers.partition import Partition
+from ..votes import Votes
+from .data import Tables
+
+if TYPE_CHECKING:
+    from .run import Spending
+
+_SHOWN = ("numpy", "scipy", "scikit-learn", "torch")
+_PRIVATE_STOP = (
+    "The run stopped at a private, data-dependent cost: how many queries were asked depends on the votes, "
+    "and no epsilon covers that."
+)
+_FIXED = "Fixed before the first release, it holds whatever the teachers voted and whatever came out."
+
+
+def public_numbers(
+    config: RunConfig,
+    tables: Tables,
+    parts: Partition,
+    *,
+    labels: Labels,
+    spending: "Spending",
+    student: Any,
+    seconds: dict[str, float],
+    started: str,
+) -> dict[str, Any]:
+    """Return what `result.json` holds: settings, prices, released labels and public test rows, no vote."""
+    data, stops_privately = tables.private, config.budget.stop == "private"
+    mechanism = config.mechanism.build()
+    handed_back = (labels.labels != SILENT) & ~labels.by_teachers
+    return {
+        "format": 1,
+        "data": {
+            "name": data.name,
+            "n_private": len(data),
+            "n_public": len(tables.pool),
+            "n_test": 0 if tables.test is None else len(tables.test),
+            "n_features": data.n_features,
+            "class_names": list(data.class_names),
+            "notes": list(tables.notes),
+        },
+        "partition": {"n_teachers": len(parts), "unit": parts.unit, "notes": list(parts.notes)},
+        "mechanism": {"name": type(mechanism).__name__, **config.mechanism.given},
+        "budget": {"epsilon": config.budget.epsilon, "delta": config.budget.delta},
+        "spent": {
+            "epsilon": spending.epsilon,
+            "delta": config.budget.delta,
+            "charged": spending.charged,
+            "is_guarantee": not stops_privately,
+            "why": _PRIVATE_STOP if stops_privately else _FIXED,
+        },
+        "queries": {
+            "n_asked": len(labels) + labels.n_lost,
+            "n_answered": labels.n_answered,
+            "n_silent": int((labels.labels == SILENT).sum()),
+            "n_by_student": int(handed_back.sum()),
+            "n_lost": labels.n_lost,
+            "order": config.queries.order,
+            "stopped_by": "the private budget" if _stopped_privately(config, labels) else labels.stopped_by,
+        },
+        "cost": [{"n_queries": n, "epsilon": epsilon} for n, epsilon in spending.curve],
+        "student": {
+            "kind": config.student.kind,
+            "model": config.student.model,
+            "n_labels": int((labels.labels != SILENT).sum()),
+            "labels_right": share_right(labels, tables.pool_y),
+            **_tested(student, tables),
+        },
+        "seed": config.seed,
+        "versions": {"tellers": __version__, "python": platform.python_version(), **_versions(config)},
+        "started": started,
+        "seconds": seconds,
+        "settings": config_as_dict(config),
+        "warnings": _warnings(config, labels, tables),
+    }
+
+
+def private_numbers(
+    config: RunConfig, tables: Tables, *, votes: Votes, labels: Labels, test_votes: Votes | None
+) -> dict[str, Any]:
+    """Return what `private/summary.json` holds: what looks at votes, teachers or private rows."""
+    asked = votes[labels.rows]
+    numbers: dict[str, Any] = {
+        "n_teachers": votes.n_teachers,
+        "delta": config.budget.delta,
+        "gaps": asked.gap.tolist(),
+        "exact_cost": _exact_cost(config, asked),
+    }
+    if tables.pool_y is not None:
+        numbers["accuracy_against_noise"] = _against_noise(votes, tables.pool_y)
+    if test_votes is not None and tables.test is not None and test_votes.ballots is not None:
+        truth = tables.test.y
+        numbers["teacher_accuracies"] = (test_votes.ballots == truth).mean(axis=1).tolist()
+        numbers["plurality_accuracy"] = float((test_votes.counts.argmax(axis=1) == truth).mean())
+        numbers["open_model_accuracy"] = _open_model(config, tables)
+    return numbers
+
+
+def share_right(labels: Labels, truth: NDArray[np.int64] | None) -> float | None:
+    """Return the share of released labels that are right, or None where nobody knows.
+
+    >>> labels = Labels(np.array([1, 0, 2]), np.array([5, 3, SILENT]), np.array([True, True, False]))
+    >>> share_right(labels, np.array([4, 5, 6])), share_right(labels, None)
+    (0.5, None)
+    """
+    given = labels.labels != SILENT
+    if truth is None or not given.any():
+        return None
+    return float((labels.labels[given] == truth[labels.rows[given]]).mean())
+
+
+def _tested(student: Any, tables: Tables) -> dict[str, Any]:
+    if tables.test is None:
+        return {"accuracy": None, "per_class": []}
+    from sklearn.metrics import precision_recall_fscore_support
+
+    said, truth = np.asarray(student.predict(tables.test.X)), tables.test.y
+    classes = np.arange(tables.private.n_classes)
+    precision, recall, _, n_test = precision_recall_fscore_support(
+        truth, said, labels=classes, zero_division=0.0
+    )
+    return {
+        "accuracy": float((said == truth).mean()),
+        "per_class": [
+            {
+                "name": tables.private.class_names[j],
+                # A class that was never predicted has no precision, one without test rows no recall.
+                "precision": float(precision[j]) if (said == j).any() else None,
+                "recall": float(recall[j]) if n_test[j] else None,
+                "n_test": int(n_test[j]),
+            }
+            for j in classes
+        ],
+    }
+
+
+def _stopped_privately(config: RunConfig, labels: Labels) -> bool:
+    return (
+        config.budget.stop == "private"
+        and labels.stopped_by == "the number of queries"
+        and (not config.queries.n_queries or len(labels) + labels.n_lost < config.queries.n_queries)
+    )
+
+
+def _versions(config: RunConfig) -> dict[str, str]:
+    uses_torch = {config.teachers.model, config.student.model} & {"cnn", "torch_mlp"}
+    found = {}
+    for name in _SHOWN:
+        if name == "torch" and not uses_torch:
+            continue
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:  # pragma: no cover - installed in another way
+            continue
+    return found
+
+
+def _warnings(config: RunConfig, labels: Labels, tables: Tables) -> list[str]:
+    said = []
+    if config.budget.stop == "private":
+        said.append(_PRIVATE_STOP)
+    if labels.n_lost:
+        said.append(
+            f"{labels.n_lost} queries were charged and lost when a run was interrupted between its price and "
+            "its outcome. They are not asked again."
+        )
+    n_private = len(tables.private)
+    if config.budget.delta * n_private > 0.1:
+        said.append(
+            f"delta = {config.budget.delta:g} is not well below 1 / {n_private}, the number of private "
+            "records: a mechanism that publishes one record at random could pass with it. Take a smaller one."
+        )
+    return said
+
+
+def _exact_cost(config: RunConfig, asked: Votes) -> list[dict[str, Any]] | None:
+    # With a student in the loop the sum along the path that was taken bounds nothing; we show none.
+    if config.mechanism.name in ("interactive", "histogram") or len(asked) == 0:
+        return None
+    epsilons = exact_epsilons(config.mechanism.build(), asked, delta=config.budget.delta).reveal()
+    at = np.unique(np.linspace(1, len(asked), min(len(asked), 200)).round().astype(int))
+    return [{"n_queries": int(n), "epsilon": float(epsilons[n - 1])} for n in at]
+
+
+def _against_noise(votes: Votes, truth: NDArray[np.int64]) -> list[dict[str, float]]:
+    """Return how often the noisy winner is right, on average over the noise, for more and more of it."""
+    points = []
+    some = np.arange(len(votes))[:: max(1, len(votes) // 500)]
+    for sigma in votes.n_teachers * np.array([0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0]):
+        _, right = expected_labels(GNMax(sigma=float(sigma)), votes[some], truth[some])
+        points.append({"sigma": float(sigma), "accuracy": right})
+    return points
+
+
+def _open_model(config: RunConfig, tables: Tables) -> float | None:
+    """Return the accuracy of the student's model trained on the private rows themselves."""
+    if tables.test is None:
+        return None
+    model = make_model(
+        config.student.model, config.student.parameters, n_classes=tables.private.n_classes,
+        image_shape=tables.private.image_shape,
+    )  # fmt: skip
+    model = fresh(model, seed=config.seed)
+    model.fit(tables.private.X, tables.private.y)
+    return float((np.asarray(model.predict(tables.test.X)) == tables.test.y).mean())

@@ -1,0 +1,345 @@
+"""One whole run: data, partition, teachers, votes, labels, student, and what it cost.
+
+Every step leaves something whole in the folder, so a run that was killed goes on where it was: teachers and
+votes are not made again, and what is on the ledger is read from there, never charged twice.
+"""
+
+import hashlib
+import io
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import noise
+from ..budget import Accountant, Budget
+from ..card import ModelCard, export_student
+from ..catalogue import make_model
+from ..config import RunConfig, config_as_dict, read_config, with_absolute_paths, write_config
+from ..door import Room
+from ..errors import BudgetExhausted
+from ..exact import exact_epsilons
+from ..labelling import Labels, guaranteed_epsilon, label_pool, pool_order
+from ..ledger import SqliteLedger
+from ..rdp import RdpCurve
+from ..report import write_report
+from ..students import fit_distilled, fit_supervised
+from ..teachers import train_ensemble
+from ..teachers.partition import Partition, partition
+from ..teachers.pool import VotedPool
+from ..teachers.store import read_votes, save_votes, write_whole
+from ..votes import Unit, Votes
+from .data import Tables, read_tables
+from .folder import RunFolder, write_json, write_public
+from .numbers import private_numbers, public_numbers
+
+Show = Callable[[str, int, int], object]
+
+STEPS = ("data", "teachers", "votes", "labels", "student")
+
+
+def run(
+    config: RunConfig, folder: str | PathLike[str], *, resume: bool = False, show: Show | None = None
+) -> dict[str, Any]:
+    """Do everything that a config says, in a folder, and return the public numbers of `result.json`.
+
+    With `resume` a run that was cut short goes on: it must be the same config on the same data. Of a run that
+    was finished nothing is done twice. `show(step, done, total)` is called as the steps go on.
+
+    Guarantee: all releases together keep to the budget of the ledger, whenever and however often the run was
+               killed; partitions and teachers are the same as without interruption.
+    Assumes:   the rows were prepared without a look at private ones; pool and test rows are public; the
+               settings were not tuned on private results.
+    Reference: Papernot et al. 2017, section 2; Papernot et al. 2018, section 2.
+
+    >>> import tempfile
+    >>> from tellers.config import DataConfig, PartitionConfig, RunConfig
+    >>> small = RunConfig(
+    ...     data=DataConfig(name="breast_cancer", n_public=100, n_test=100),
+    ...     partition=PartitionConfig(n_teachers=40),
+    ... )
+    >>> result = run(small, tempfile.mkdtemp())
+    >>> result["spent"]["epsilon"] <= 8.0, result["student"]["accuracy"] > 0.8
+    (True, True)
+    """
+    place = RunFolder(Path(folder))
+    with place.held():
+        _begin(place, config, resume=resume)
+        state = _State(config, place, show=show or _silent)
+        with state.step("data"):
+            tables = read_tables(config.data, seed=config.seed, by_person=config.partition.by == "person")
+            parts = _parts(config, tables)
+            _require_same(place, tables, parts)
+        votes = _votes(state, tables, parts)
+        labels, spending = _labels(state, tables, votes)
+        with state.step("student"):
+            student = _teach(config, tables, labels)
+        result = public_numbers(
+            config, tables, parts, labels=labels, spending=spending, student=student, seconds=state.seconds,
+            started=state.started,
+        )  # fmt: skip
+        if config.report.private:
+            numbers = private_numbers(
+                config, tables, votes=votes, labels=labels, test_votes=_test_votes(place, tables)
+            )
+            write_json(place.summary, numbers, public=False)
+        export_student(student, place.student, card=ModelCard.from_result(result), overwrite=True)
+        write_json(place.result, result, public=True)
+        write_report(place.path)
+        if config.report.private:
+            write_report(place.path, private=True)
+    return result
+
+
+@dataclass(eq=False)
+class _State:
+    """What the steps of a run share."""
+
+    config: RunConfig
+    folder: RunFolder
+    show: Show
+    started: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        self.show(name, 0, 0)
+        start = time.perf_counter()
+        yield
+        self.seconds[name] = round(time.perf_counter() - start, 3)
+
+    def progress(self, name: str) -> Callable[[int, int], object]:
+        return lambda done, total: self.show(name, done, total)
+
+
+def _begin(folder: RunFolder, config: RunConfig, *, resume: bool) -> None:
+    """Write the settings down, or see that they are the ones of the run that is there."""
+    if not folder.config.exists():
+        others = sorted(entry.name for entry in folder.path.iterdir() if entry.name != "private")
+        if others and not resume:
+            raise ValueError(
+                f"Expected a new or empty folder at {folder.path}, got one that holds {others[0]}. "
+                "Take another one (--out)."
+            )
+        write_public(folder.config, write_config(with_absolute_paths(config)))
+        return
+    if not resume:
+        raise ValueError(
+            f"Expected a new or empty folder at {folder.path}, got one that holds a run. "
+            "Go on with it (--resume), or take another one (--out)."
+        )
+    given = with_absolute_paths(config)
+    there, here = (_flat(config_as_dict(settings)) for settings in (read_config(folder.config), given))
+    changed = sorted(key for key in {*there, *here} if there.get(key) != here.get(key))
+    # What the report shows may be changed afterwards; everything else makes another run.
+    changed = [key for key in changed if not key.startswith("report.")]
+    if changed:
+        raise ValueError(
+            f"Expected the settings that the run in {folder.path} was begun with, got others for "
+            f"{', '.join(changed)}. Put them back, or take another folder (--out)."
+        )
+
+
+def _flat(settings: dict[str, Any]) -> dict[str, Any]:
+    flat = {}
+    for name, value in settings.items():
+        inner = (
+            {f"{name}.{key}": entry for key, entry in value.items()}
+            if isinstance(value, dict)
+            else {name: value}
+        )
+        flat.update(inner)
+    return flat
+
+
+def _parts(config: RunConfig, tables: Tables) -> Partition:
+    chosen, data = config.partition, tables.private
+    if chosen.by == "site":
+        if data.sites is None:
+            raise ValueError(
+                f'Expected a column of sites in {data.name!r} for [partition] by = "site", got none.'
+            )
+        return partition(len(data), sites=data.sites, persons=data.persons)
+    if chosen.by == "person":
+        if data.persons is None:
+            raise ValueError(
+                f'Expected a column of persons in {data.name!r} for [partition] by = "person", got none. '
+                "Name it in [data] person."
+            )
+        return partition(
+            len(data), chosen.n_teachers, seed=config.seed, persons=data.persons, balance=chosen.balance
+        )
+    labels = data.y if chosen.stratified else None
+    return partition(len(data), chosen.n_teachers, seed=config.seed, labels=labels)
+
+
+def _require_same(folder: RunFolder, tables: Tables, parts: Partition) -> None:
+    """Write down what the run is made of, or refuse to go on with other rows."""
+    made_of = {
+        "private": _digest(tables.private.X, tables.private.y),
+        "public": _digest(tables.pool),
+        "partition": _digest(*parts),
+    }
+    if folder.identity.exists():
+        there = json.loads(folder.identity.read_bytes())
+        changed = [name for name in made_of if there.get(name) != made_of[name]]
+        if changed:
+            raise ValueError(
+                f"Expected the data that the run in {folder.path} was begun with, got another "
+                f"{' and another '.join(changed)} table. Teachers and releases belong to the data they were "
+                "made of: take another folder (--out)."
+            )
+        return
+    flat = io.BytesIO()
+    np.savez(flat, rows=np.concatenate(list(parts)), sizes=parts.sizes)
+    write_whole(folder.partition, flat.getvalue())
+    write_json(folder.identity, made_of, public=False)
+
+
+def _votes(state: _State, tables: Tables, parts: Partition) -> Votes:
+    """Return the votes on the pool: those on disk, or those of teachers that are trained now."""
+    config, folder, n_classes = state.config, state.folder, tables.private.n_classes
+    on_test = tables.test.X if config.report.private and tables.test is not None else None
+    there = folder.votes.exists() and (on_test is None or folder.test_votes.exists())
+    if not there:
+        with state.step("teachers"):
+            ensemble = _train(state, tables, parts)
+        with state.step("votes"):
+            save_votes(folder.votes, ensemble.vote(tables.pool))
+            if on_test is not None:
+                save_votes(folder.test_votes, ensemble.vote(on_test))
+    return read_votes(folder.votes, n_classes=n_classes).votes
+
+
+def _train(state: _State, tables: Tables, parts: Partition) -> Any:
+    config, data = state.config, tables.private
+    chosen = config.teachers
+    model = make_model(
+        chosen.model, chosen.parameters, n_classes=data.n_classes, image_shape=data.image_shape
+    )
+    shared: dict[str, Any] = {
+        "n_classes": data.n_classes, "seed": config.seed, "folder": state.folder.teachers,
+        "n_jobs": chosen.n_jobs or None, "progress": state.progress("teachers"),
+    }  # fmt: skip
+    if type(model).__module__ == "tellers.teachers.torch":
+        from ..teachers.torch import train_torch_ensemble
+
+        return train_torch_ensemble(model, data.X, data.y, parts, **shared)
+    return train_ensemble(
+        model, data.X, data.y, parts, timeout=chosen.timeout or None, retries=chosen.retries, **shared
+    )
+
+
+@dataclass(frozen=True)
+class Spending:
+    """What the ledger says after a run: the guarantee, what was charged, and how it grew."""
+
+    epsilon: float
+    charged: float
+    curve: tuple[tuple[int, float], ...]
+
+
+def _labels(state: _State, tables: Tables, votes: Votes) -> tuple[Labels, Spending]:
+    config, folder = state.config, state.folder
+    mechanism, asking = config.mechanism.build(), config.queries
+    accountant = Accountant(Budget(config.budget.epsilon, config.budget.delta))
+    n_pool = len(tables.pool)
+    most = min(asking.n_queries or n_pool, n_pool)
+    if config.budget.stop == "private":
+        most = min(most, _privately_affordable(config, votes))
+    # What is asked, and by which settings; not the data, which a key must not betray.
+    made_of = json.dumps(config_as_dict(config), sort_keys=True, default=str)
+    key = hashlib.sha256((made_of + _digest(tables.pool)).encode()).hexdigest()[:16]
+    student = make_model(
+        config.student.model, config.student.parameters, n_classes=tables.private.n_classes,
+        image_shape=tables.private.image_shape,
+    )  # fmt: skip
+    takes_part = asking.order == "active" or config.mechanism.name == "interactive"
+    with state.step("labels"), SqliteLedger(folder.path / config.budget.ledger, accountant) as ledger:
+        labels = label_pool(
+            Room(VotedPool(votes), mechanism, ledger, noise.secure()), tables.pool,
+            seed=config.seed, order=asking.order, n_queries=most, n_labels=asking.n_labels or None,
+            batch=asking.batch, student=student if takes_part else None,
+            first=(asking.warm_up or asking.first or None) if takes_part else None,
+            per_round=(asking.per_round or None) if takes_part else None, warm_up=config.warm_up(),
+            queries=np.arange(n_pool), key=key, progress=state.progress("labels"),
+        )  # fmt: skip
+        total, curve, n_asked = 0 * ledger.spent, [], 0
+        for entry in ledger.entries():
+            total = total + entry.charged
+            if entry.key.startswith(f"{key}/"):
+                n_asked += int(entry.event["n_queries"])
+                curve.append((n_asked, accountant.epsilon(total)))
+        alone = all(entry.key.startswith(f"{key}/") for entry in ledger.entries())
+        epsilon = guaranteed_epsilon(ledger, accountant, most=_most(config, most) if alone else None)
+        spending = Spending(epsilon, accountant.epsilon(ledger.spent), tuple(curve))
+    content = io.BytesIO()
+    values = {} if labels.values is None else {"values": labels.values}
+    np.savez(content, rows=labels.rows, labels=labels.labels, by_teachers=labels.by_teachers, **values)
+    write_public(folder.labels, content.getvalue())
+    return labels, spending
+
+
+def _most(config: RunConfig, n_queries: int) -> RdpCurve:
+    """Return the price of all that could be asked, the dearer mechanism where there are two."""
+    mechanisms = [config.mechanism.build(), config.warm_up()]
+    prices = [n_queries * mechanism.price(Unit()) for mechanism in mechanisms if mechanism is not None]
+    return RdpCurve(prices[0].orders, np.max([price.values for price in prices], axis=0))
+
+
+def _privately_affordable(config: RunConfig, votes: Votes) -> int:
+    """Return how many queries fit into the private budget: a number that depends on the votes."""
+    if config.queries.order == "active" or config.mechanism.name in ("interactive", "histogram"):
+        raise ValueError(
+            'Expected an order fixed beforehand and lnmax, gnmax or confident for [budget] stop = "private", '
+            f"got order = {config.queries.order!r} and {config.mechanism.name}. Stop on the public budget."
+        )
+    order = pool_order(len(votes), config.queries.order, seed=config.seed)
+    epsilons = exact_epsilons(config.mechanism.build(), votes[order], delta=config.budget.delta).reveal()
+    n = int(np.searchsorted(epsilons, config.budget.private_epsilon, side="right"))
+    if n == 0:
+        raise BudgetExhausted(
+            f"The first query alone would pass private_epsilon = {config.budget.private_epsilon}. "
+            "Raise it, or add noise."
+        )
+    return n
+
+
+def _teach(config: RunConfig, tables: Tables, labels: Labels) -> Any:
+    chosen = config.student
+    model = make_model(
+        chosen.model, chosen.parameters, n_classes=tables.private.n_classes,
+        image_shape=tables.private.image_shape,
+    )  # fmt: skip
+    X = tables.pool[labels.rows]
+    if chosen.kind == "distilled" and labels.values is not None:
+        return fit_distilled(
+            model, X, labels.values, temperature=chosen.temperature, floor=chosen.floor, seed=config.seed
+        )
+    return fit_supervised(model, X, labels.labels, seed=config.seed)
+
+
+def _test_votes(folder: RunFolder, tables: Tables) -> Votes | None:
+    if tables.test is None or not folder.test_votes.exists():
+        return None
+    return read_votes(folder.test_votes, n_classes=tables.private.n_classes).votes
+
+
+def _digest(*arrays: NDArray[Any]) -> str:
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(f"{array.dtype.str} {array.shape};".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+def _silent(_step: str, _done: int, _total: int) -> None:
+    return None

@@ -1,0 +1,318 @@
+"""The ensemble of torch teachers: one network per part, trained together or one after another.
+
+A teacher's first weights, batches and dropout masks come from the seed and its number. With a folder every
+finished unit of teachers is on disk before the next report of progress, and the next call goes on from there.
+"""
+
+import hashlib
+import os
+import time
+import warnings
+from collections.abc import Iterator
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import nn
+
+from ...errors import TeacherFailed, require_count
+from ...rows import numeric_rows
+from ...sealed import Sealed
+from ...votes import Votes
+from ..ensemble import Progress, check_partition, declared_labels, open_folder, seed_number, sweep_folder
+from ..models import find_model, fingerprint
+from ..partition import Partition, Seed
+from ..training import random_states
+from .batched import Tensors
+from .choice import choose_engine
+from .classifier import TorchClassifier, as_rows, check_network, find_device
+from .engines import Batched
+from .networks import Shape, build_network
+from .units import SEEN, Unit, UnitOutcome, in_processes, load_states, train_unit
+from .voting import cast_ballots
+
+# Starting worker processes, each importing torch, takes about this long: less work is done in a loop.
+_START_SECONDS = 6.0
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TorchEnsemble:
+    """Trained torch teachers that vote; everything they say is private until a mechanism releases it.
+
+    `engine` says how they were trained.
+
+    Guarantee: one changed unit of the partition changes one row of ballots.
+    Assumes:   the queries are public; the number of teachers, the network and the engine are not chosen by
+               looking at the data.
+    Reference: Papernot et al. 2017, section 2.1.
+    """
+
+    classifier: TorchClassifier
+    states: Tensors
+    shape: Shape
+    n_classes: int
+    engine: str
+
+    def vote(self, X: ArrayLike) -> Votes:
+        """Return every teacher's ballot on every query; a teacher votes for classes it has seen."""
+        queries = as_rows(numeric_rows(X), self.shape)
+        states = {name: values for name, values in self.states.items() if name != SEEN}
+        ballots = cast_ballots(
+            self._network(),
+            states,
+            queries,
+            seen=self.states[SEEN],
+            device=find_device(self.classifier.device),
+        )
+        return Votes.from_ballots(ballots, n_classes=self.n_classes)
+
+    def accuracies(self, X: ArrayLike, y: ArrayLike) -> Sealed[NDArray[np.float64]]:
+        """Return each teacher's share of right answers, sealed: it was learned from private rows."""
+        queries = numeric_rows(X)
+        labels = declared_labels(y, n_rows=len(queries), n_classes=self.n_classes)
+        ballots = self.vote(queries).ballots
+        assert ballots is not None  # vote makes its votes of ballots
+        return Sealed(np.asarray((ballots == labels).mean(axis=1), dtype=np.float64))
+
+    def teacher(self, number: int) -> TorchClassifier:
+        """Return one teacher as a classifier of its own; it is as private as its rows."""
+        model = TorchClassifier(**{**self.classifier.get_params(), "n_classes": self.n_classes})
+        model.shape_, model.classes_ = self.shape, np.arange(self.n_classes)
+        model.state_ = {
+            name: values[number].cpu().numpy() for name, values in self.states.items() if name != SEEN
+        }
+        return model
+
+    def _network(self) -> nn.Module:
+        return build_network(self.classifier.network, self.shape, n_classes=self.n_classes, seed=0)
+
+    def __len__(self) -> int:
+        return len(self.states[SEEN])
+
+    def __repr__(self) -> str:
+        return f"TorchEnsemble(n_teachers={len(self)}, n_classes={self.n_classes}, engine={self.engine!r})"
+
+
+def train_torch_ensemble(
+    classifier: TorchClassifier,
+    X: ArrayLike,
+    y: ArrayLike,
+    partition: Partition,
+    *,
+    n_classes: int,
+    seed: Seed,
+    folder: str | PathLike[str] | None = None,
+    n_jobs: int | None = None,
+    progress: Progress | None = None,
+    engine: Literal["auto", "batched", "loop"] | Batched = "auto",
+    on_mismatch: Literal["refuse", "retrain"] = "refuse",
+) -> TorchEnsemble:
+    """Train one network on each part, all in one batched program or one after another.
+
+    `engine="auto"` takes what is faster here, measured on made-up rows; "batched" or `Batched(...)` trains
+    chunks of teachers at once, "loop" one at a time. On a CPU chunks, or teachers, go to `n_jobs` processes
+    of one thread; by default where that saves time. With `folder`, finished teachers are kept and reused by
+    the next call; those made of something else are refused, or trained anew with `on_mismatch="retrain"`.
+
+    >>> from tellers.datasets import digits
+    >>> from tellers.teachers.partition import partition
+    >>> data, parts = digits(), partition(1000, 5, seed=7)
+    >>> network = TorchClassifier("mlp", epochs=5, device="cpu")
+    >>> train_torch_ensemble(
+    ...     network, data.X[:1000], data.y[:1000], parts, n_classes=10, seed=7, engine=Batched(chunk=5)
+    ... )
+    TorchEnsemble(n_teachers=5, n_classes=10, engine='batched, chunk=5, precision=tf32, convolution=auto')
+    """
+    if not isinstance(classifier, TorchClassifier):
+        raise TypeError(f"Expected a TorchClassifier, got {type(classifier).__name__}. See train_ensemble.")
+    require_count(2, n_classes=n_classes)
+    if n_jobs is not None:
+        require_count(n_jobs=n_jobs)
+    if on_mismatch not in ("refuse", "retrain"):
+        raise ValueError(f"Expected on_mismatch='refuse' or 'retrain', got {on_mismatch!r}.")
+    if classifier.n_classes not in (None, n_classes):
+        raise ValueError(f"Expected n_classes={n_classes} in the classifier, got {classifier.n_classes}.")
+    classifier.recipe()
+    device = find_device(classifier.device)
+    rows = numeric_rows(X)
+    labels = declared_labels(y, n_rows=len(rows), n_classes=int(n_classes))
+    check_partition(partition, n_rows=len(rows))
+    shape = classifier.row_shape(rows.shape)
+    network = build_network(classifier.network, shape, n_classes=int(n_classes), seed=0)
+    check_network(network, shape, n_classes=int(n_classes))
+    place = None if folder is None else open_folder(Path(folder))
+    choice = choose_engine(
+        engine, network, shape=shape, recipe=classifier.recipe(), n_classes=int(n_classes), device=device,
+        n_teachers=len(partition), folder=place,
+    )  # fmt: skip
+    if choice.why and engine == "auto":
+        warnings.warn(f"Teachers are trained one after another: {choice.why}.", stacklevel=2)
+    run = _Run(
+        classifier, network, rows, labels, partition, shape=shape, n_classes=int(n_classes),
+        seed=seed_number(seed), device=device, engine=choice.engine, folder=place,
+    )  # fmt: skip
+    _reuse(run, retrain=on_mismatch == "retrain")
+    try:
+        failures = _complete(run, n_jobs=n_jobs, progress=progress)
+    except KeyboardInterrupt as interrupt:
+        interrupt.add_note(_kept(run))
+        raise
+    if failures:
+        number, why = min(failures.items())
+        more = ", ".join(str(other) for other in sorted(failures)[1:])
+        others = f" Nor could: {more}." if more else ""
+        raise TeacherFailed(f"Teacher {number} could not be trained ({why}).{others} {_kept(run)}")
+    parts = [run.finished[numbers] for numbers in run.units]
+    states = {name: torch.cat([part[name].to(device) for part in parts]) for name in parts[0]}
+    return TorchEnsemble(classifier, states, shape, int(n_classes), run.engine_name)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class _Run:
+    """What one call trains from, and the units it has so far."""
+
+    classifier: TorchClassifier
+    network: nn.Module
+    X: NDArray[Any]
+    y: NDArray[np.int64]
+    partition: Partition
+    shape: Shape
+    n_classes: int
+    seed: int
+    device: torch.device
+    engine: Batched | None
+    folder: Path | None
+    finished: dict[range, Tensors] = field(default_factory=dict)
+
+    @property
+    def engine_name(self) -> str:
+        return "loop" if self.engine is None else self.engine.name
+
+    @property
+    def units(self) -> list[range]:
+        n, size = len(self.partition), 1 if self.engine is None else self.engine.chunk or 1
+        return [range(start, min(start + size, n)) for start in range(0, n, size)]
+
+    @property
+    def n_finished(self) -> int:
+        return sum(len(numbers) for numbers in self.finished)
+
+    def unit(self, numbers: range) -> Unit:
+        parts = [self.partition[number] for number in numbers]
+        rows = np.concatenate(parts)
+        unit = Unit(
+            numbers, self.classifier, self.X[rows], self.y[rows], sizes=[len(part) for part in parts],
+            seeds=[random_states(self.seed, number, 1)[0] for number in numbers], shape=self.shape,
+            n_classes=self.n_classes, engine=self.engine, folder=self.folder,
+        )  # fmt: skip
+        if self.folder is not None:
+            object.__setattr__(unit, "made_of", self.made_of(unit))
+        return unit
+
+    def made_of(self, unit: Unit) -> dict[str, Any]:
+        described = TorchClassifier(**{**self.classifier.get_params(), "device": self.device.type})
+        # Who has which of the rows: the same rows may be dealt in another way.
+        owners = np.repeat(unit.numbers, unit.sizes)
+        versions = {"numpy": np.__version__, "torch": torch.__version__}
+        shapes = {name: tuple(values.shape) for name, values in self.network.state_dict().items()}
+        return {
+            **fingerprint(
+                described, unit.X, np.stack([unit.y, owners]), n_classes=self.n_classes, seed=self.seed,
+                versions=versions,
+            ),
+            # A function may make another network tomorrow under the same name.
+            "network": hashlib.sha256(f"{self.network} {shapes}".encode()).hexdigest(),
+            "engine": self.engine_name,
+        }  # fmt: skip
+
+    def load(self, unit: Unit, content: bytes) -> Tensors:
+        like = {**self.network.state_dict(), SEEN: torch.zeros(self.n_classes)}
+        try:
+            return load_states(content, like=like, n_teachers=len(unit.numbers))
+        except ValueError as error:
+            raise ValueError(f"{unit.file} in {self.folder}: {error}") from error
+
+
+def _reuse(run: _Run, *, retrain: bool) -> None:
+    """Take the units that an earlier call finished, and leave alone whatever else lies in the folder."""
+    if run.folder is None:
+        return
+    sweep_folder(run.folder)
+    for numbers in run.units:
+        unit = run.unit(numbers)
+        found = find_model(run.folder, unit.file)
+        if found is None:
+            continue
+        content, made_of = found
+        wanted = run.made_of(unit)
+        if made_of == wanted:
+            run.finished[numbers] = run.load(unit, content)
+        elif not retrain:
+            changed = sorted(name for name in {*wanted, *made_of} if wanted.get(name) != made_of.get(name))
+            raise ValueError(
+                f"Expected teachers of this run in {run.folder}, got {unit.file} of another one "
+                f"(different: {', '.join(changed)}). Take another folder, or on_mismatch='retrain' "
+                "to train such teachers anew and overwrite them."
+            )
+
+
+def _complete(run: _Run, *, n_jobs: int | None, progress: Progress | None) -> dict[int, str]:
+    """Train what is missing; return why the teachers that are still missing failed."""
+    if run.finished and progress is not None:
+        progress(run.n_finished, len(run.partition))
+    failures: dict[int, str] = {}
+    for outcome in _outcomes(run, n_jobs):
+        if outcome.stop is not None:
+            raise outcome.stop
+        if outcome.failure is not None:
+            failures[outcome.numbers[0] if outcome.failed is None else outcome.failed] = outcome.failure
+            continue
+        states = outcome.states
+        if states is None:
+            assert run.folder is not None  # a worker that returns nothing wrote its unit
+            unit = run.unit(outcome.numbers)
+            found = find_model(run.folder, unit.file)
+            if found is None:
+                failures[outcome.numbers[0]] = "its file was damaged"
+                continue
+            states = run.load(unit, found[0])
+        run.finished[outcome.numbers] = states
+        if progress is not None:
+            progress(run.n_finished, len(run.partition))
+    return failures
+
+
+def _outcomes(run: _Run, n_jobs: int | None) -> Iterator[UnitOutcome]:
+    """Train the pending units, here or in processes."""
+    waiting = [numbers for numbers in run.units if numbers not in run.finished]
+    n_workers = 1 if run.device.type != "cpu" else n_jobs or len(os.sched_getaffinity(0))
+    spent, n_done = 0.0, 0
+    while waiting:
+        expected = spent / max(n_done, 1) * len(waiting)
+        if n_workers > 1 and len(waiting) > 1 and (n_jobs is not None or expected > _START_SECONDS):
+            break
+        start = time.perf_counter()
+        yield train_unit(run.unit(waiting.pop(0)))
+        spent, n_done = spent + time.perf_counter() - start, n_done + 1
+    if not waiting:
+        return
+    units = [run.unit(numbers) for numbers in waiting]
+    try:
+        for outcome in in_processes(units, n_workers, parent=os.getpid()):
+            waiting.remove(outcome.numbers)
+            yield outcome
+    except BrokenProcessPool:
+        for numbers in waiting:
+            yield UnitOutcome(numbers, failure="a worker process died; try n_jobs=1", failed=numbers[0])
+
+
+def _kept(run: _Run) -> str:
+    done = f"{run.n_finished} of {len(run.partition)} teachers are finished"
+    if run.folder is None:
+        return f"{done} and lost with this call; give a folder to keep them."
+    return f"{done} and kept in {run.folder}; call again with the same arguments to go on from there."

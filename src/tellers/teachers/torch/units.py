@@ -1,0 +1,196 @@
+"""Units of work: the teachers that are trained, and kept on disk, together.
+
+The batched engine trains a chunk of teachers at a time, the loop one. Which teachers share a unit depends on
+their numbers alone, and a unit is trained as a whole or not at all: resumed or not, it is the same
+arithmetic.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ..models import write_model
+from ..training import end_with
+from .batched import Tensors
+from .batches import Recipe
+from .classifier import TorchClassifier, as_rows, find_device
+from .descent import Learned, Lesson, train_alone, train_together
+from .engines import Batched
+from .networks import Shape, build_network
+
+SEEN = "classes seen"  # beside the weights; no name of a weight holds a blank
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Unit:
+    """All that some teachers are trained from; `parent` is the process that sent it to a worker, if any."""
+
+    numbers: range
+    classifier: TorchClassifier
+    X: NDArray[Any]
+    y: NDArray[np.int64]
+    sizes: Sequence[int]
+    seeds: Sequence[int]
+    shape: Shape
+    n_classes: int
+    engine: Batched | None
+    folder: Path | None = None
+    made_of: dict[str, Any] | None = None
+    parent: int | None = None
+
+    @property
+    def file(self) -> str:
+        """Return the name of the file that keeps these teachers."""
+        return f"teachers-{self.numbers[0]:05d}-{self.numbers[-1]:05d}.safetensors"
+
+    @property
+    def recipe(self) -> Recipe:
+        """Return how they are trained."""
+        return self.classifier.recipe()
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class UnitOutcome:
+    """The states (None where a worker put them on disk), why there are none, or what ends the run."""
+
+    numbers: range
+    states: Tensors | None = None
+    failure: str | None = None
+    failed: int | None = None
+    stop: Exception | None = None
+
+
+def train_unit(unit: Unit) -> UnitOutcome:
+    """Train some teachers and, where there is a folder, save them.
+
+    >>> X, y = np.eye(4, dtype=np.float32), np.array([0, 1, 0, 1])
+    >>> unit = Unit(
+    ...     range(2), TorchClassifier("mlp", epochs=1, batch_size=2, device="cpu"), X, y, sizes=[2, 2],
+    ...     seeds=[7, 8], shape=(4,), n_classes=2, engine=Batched(),
+    ... )
+    >>> train_unit(unit).states[SEEN].tolist()
+    [[True, True], [True, True]]
+    """
+    if unit.parent is not None:
+        end_with(unit.parent)
+    try:
+        learned = _learn(unit)
+    except torch.OutOfMemoryError:
+        what = "The device's memory is full. Take fewer teachers at a time: engine=Batched(chunk=...)."
+        return UnitOutcome(unit.numbers, stop=MemoryError(what))
+    except Exception as error:
+        # What an error says may quote rows, so only its kind is passed on.
+        return UnitOutcome(unit.numbers, failure=type(error).__name__, failed=unit.numbers[0])
+    if learned.lost:
+        failure = "its loss was not a finite number: scale the features, or take a smaller learning_rate"
+        return UnitOutcome(unit.numbers, failure=failure, failed=unit.numbers[learned.lost[0]])
+    states = {**learned.states, SEEN: _seen(unit).to(next(iter(learned.states.values())).device)}
+    if unit.folder is not None:
+        try:
+            write_model(unit.folder, unit.file, content=dump_states(states), made_of=unit.made_of or {})
+        except OSError as error:
+            why = (
+                f"Expected room to write teachers {unit.numbers[0]} to {unit.numbers[-1]} in {unit.folder}, "
+                f"got: {error.strerror or error}. Finished teachers are kept. Make room and call again with "
+                "the same arguments."
+            )
+            return UnitOutcome(unit.numbers, stop=OSError(error.errno or 0, why))
+        if unit.parent is not None:
+            return UnitOutcome(unit.numbers)
+    return UnitOutcome(unit.numbers, states)
+
+
+def _learn(unit: Unit) -> Learned:
+    device = find_device(unit.classifier.device)
+    networks = [
+        build_network(unit.classifier.network, unit.shape, n_classes=unit.n_classes, seed=seed)
+        for seed in unit.seeds
+    ]
+    lesson = Lesson(as_rows(unit.X, unit.shape), unit.y, unit.sizes, unit.seeds, unit.recipe)
+    with one_thread(device):
+        if unit.engine is None:
+            return train_alone(networks[0], lesson, device=device)
+        return train_together(networks, lesson, shape=unit.shape, device=device, options=unit.engine)
+
+
+@contextmanager
+def one_thread(device: torch.device) -> Iterator[None]:
+    """Compute on one thread of a CPU: sums change with the number of threads, and processes take the others.
+
+    >>> with one_thread(torch.device("cpu")):
+    ...     torch.get_num_threads()
+    1
+    """
+    before = torch.get_num_threads()
+    if device.type == "cpu":
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _seen(unit: Unit) -> torch.Tensor:
+    """Return which classes each teacher has rows of: it votes for those."""
+    owners = np.repeat(np.arange(len(unit.sizes)), unit.sizes)
+    seen = np.zeros((len(unit.sizes), unit.n_classes), dtype=np.bool_)
+    seen[owners, unit.y] = True
+    return torch.from_numpy(seen)
+
+
+def dump_states(states: Tensors) -> bytes:
+    """Return states as the bytes of a safetensors file.
+
+    >>> load_states(dump_states({"weight": torch.ones(2, 3)}))["weight"].shape
+    torch.Size([2, 3])
+    """
+    from safetensors.torch import save
+
+    content: bytes = save({name: values.cpu().contiguous() for name, values in states.items()})
+    return content
+
+
+def load_states(content: bytes, *, like: Tensors | None = None, n_teachers: int | None = None) -> Tensors:
+    """Return the states of a safetensors file, refusing those of another network.
+
+    >>> load_states(b"something else")
+    Traceback (most recent call last):
+        ...
+    ValueError: Expected teachers saved as safetensors, got something else. Delete the file ...
+    """
+    from safetensors.torch import load
+
+    try:
+        states: Tensors = load(content)
+    except Exception as error:
+        raise ValueError(
+            "Expected teachers saved as safetensors, got something else. Delete the file to train them again."
+        ) from error
+    if like is not None:
+        wanted = {name: (n_teachers, *values.shape) for name, values in like.items()}
+        if {name: tuple(values.shape) for name, values in states.items()} != wanted:
+            raise ValueError(
+                "Expected teachers of this network, got those of another. Delete the file to train again."
+            )
+    return states
+
+
+def in_processes(units: Sequence[Unit], n_workers: int, *, parent: int) -> Iterator[UnitOutcome]:
+    """Train units in worker processes, one thread each, and yield what comes of them as it comes.
+
+    >>> list(in_processes([], 2, parent=0))
+    []
+    """
+    import joblib
+
+    tasks = (joblib.delayed(train_unit)(replace(unit, parent=parent)) for unit in units)
+    with joblib.parallel_config(backend="loky", inner_max_num_threads=1):
+        yield from joblib.Parallel(
+            n_jobs=max(2, n_workers), return_as="generator_unordered", batch_size=1, max_nbytes=None
+        )(tasks)

@@ -1,0 +1,205 @@
+"""One whole run: what it leaves, what it says, and that nothing private is in what it publishes."""
+
+import json
+import os
+import threading
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tellers import Accountant, Budget, SqliteLedger
+from tellers.card import load_student
+from tellers.config import (
+    BudgetConfig,
+    DataConfig,
+    MechanismConfig,
+    PartitionConfig,
+    QueriesConfig,
+    ReportConfig,
+    RunConfig,
+    StudentConfig,
+    TeachersConfig,
+)
+from tellers.errors import BudgetExhausted
+from tellers.pipeline import run
+from tellers.pipeline.folder import FolderInUse, RunFolder
+
+TASK = {"n_rows": 980, "difficulty": 0.4, "n_classes": 3}
+SMALL = RunConfig(
+    data=DataConfig(name="synthetic", n_public=80, n_test=100, options=TASK),
+    partition=PartitionConfig(n_teachers=40),
+    teachers=TeachersConfig(model="naive_bayes"),
+    mechanism=MechanismConfig(name="confident", sigma=5.0, threshold=20.0, sigma_threshold=8.0),
+    budget=BudgetConfig(epsilon=20.0, delta=1e-5),
+)
+
+
+def a_ledger(folder, budget=SMALL.budget):
+    return SqliteLedger(folder / "ledger.db", Accountant(Budget(budget.epsilon, budget.delta)))
+
+
+def test_a_run_leaves_everything_and_says_what_is_true(tmp_path):
+    folder, steps = tmp_path / "study", []
+    result = run(SMALL, folder, show=lambda step, *_: steps.append(step))
+    assert list(dict.fromkeys(steps)) == ["data", "teachers", "votes", "labels", "student"]
+    assert json.loads((folder / "result.json").read_text()) == result
+    there = {path.name for path in folder.iterdir()}
+    assert there >= {
+        "config.toml",
+        "labels.npz",
+        "ledger.db",
+        "private",
+        "report.html",
+        "result.json",
+        "student",
+    }
+    assert os.stat(folder / "private").st_mode & 0o777 == 0o700
+    with np.load(folder / "labels.npz") as kept, a_ledger(folder) as ledger:
+        answered = sum(int(entry.release.answered.sum()) for entry in ledger.entries())
+        assert kept["by_teachers"].sum() == answered == result["queries"]["n_answered"]
+        assert len(set(kept["rows"])) == len(kept["rows"]) == result["queries"]["n_asked"]
+        assert result["spent"]["charged"] == ledger.accountant.epsilon(ledger.spent)
+        assert result["cost"][-1]["epsilon"] == result["spent"]["charged"]
+    # Silence is cheaper than an answer, so what was charged is an outcome; stated is what was fixed before.
+    assert result["spent"]["charged"] <= result["spent"]["epsilon"] <= 20.0
+    assert result["spent"]["is_guarantee"]
+    student = load_student(folder / "student")
+    assert student.predict(np.zeros((1, 20))).shape == (1,)
+    assert result["student"]["accuracy"] > 0.8
+
+
+def test_a_finished_run_is_not_done_twice(tmp_path):
+    first = run(SMALL, tmp_path / "study")
+    with a_ledger(tmp_path / "study") as ledger:
+        head = ledger.verify()
+    again = run(SMALL, tmp_path / "study", resume=True)
+    with a_ledger(tmp_path / "study") as ledger:
+        assert ledger.verify(head) == head
+    for key in ("queries", "cost", "spent", "student"):
+        assert again[key] == first[key]
+
+
+def test_nothing_private_is_in_what_is_published(tmp_path):
+    public, told = (
+        run(replace(SMALL, report=ReportConfig(private=private)), tmp_path / str(private))
+        for private in (False, True)
+    )
+    assert not (tmp_path / "False" / "private" / "summary.json").exists()
+    summary = json.loads((tmp_path / "True" / "private" / "summary.json").read_text())
+    assert summary["plurality_accuracy"] > 0.9
+    assert len(summary["teacher_accuracies"]) == 40
+    assert summary["exact_cost"][-1]["epsilon"] < told["spent"]["epsilon"]
+    assert set(public) == set(told)
+    for result in (public, told):
+        words = json.dumps({**result, "settings": None})
+        for secret in ("gap", "teacher_accuracies", "plurality", "exact", "open_model"):
+            assert secret not in words
+
+
+def test_other_settings_or_other_rows_do_not_go_on_with_a_run(tmp_path):
+    run(SMALL, tmp_path / "study")
+    with pytest.raises(ValueError, match=r"holds a run.*--resume"):
+        run(SMALL, tmp_path / "study")
+    other = replace(SMALL, mechanism=replace(SMALL.mechanism, sigma=6.0))
+    with pytest.raises(ValueError, match=r"begun with, got others for mechanism.sigma"):
+        run(other, tmp_path / "study", resume=True)
+    (tmp_path / "study" / "private" / "made_of.json").write_text('{"private": "other"}')
+    with pytest.raises(ValueError, match="begun with, got another private"):
+        run(SMALL, tmp_path / "study", resume=True)
+
+
+def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path):
+    (tmp_path / "thesis.tex").write_text("mine")
+    with pytest.raises(ValueError, match=r"holds thesis\.tex"):
+        run(SMALL, tmp_path)
+    assert not (tmp_path / "config.toml").exists()
+
+
+def test_one_run_at_a_time(tmp_path):
+    folder, inside, done = RunFolder(tmp_path / "study"), threading.Event(), threading.Event()
+
+    def hold():
+        with folder.held():
+            inside.set()
+            done.wait(30)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    inside.wait(30)
+    with pytest.raises(FolderInUse, match="another run is at work"):
+        run(SMALL, folder.path)
+    done.set()
+    thread.join()
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "extra"),
+    [
+        (MechanismConfig(name="gnmax", sigma=5.0), {}),
+        (MechanismConfig(name="lnmax", gamma=0.4), {"queries": QueriesConfig(n_queries=30, order="given")}),
+        (
+            MechanismConfig(name="histogram", sigma=5.0),
+            {"student": StudentConfig(kind="distilled", temperature=2.0, floor=8.0)},
+        ),
+        (
+            MechanismConfig(
+                name="interactive", sigma=5.0, threshold=15.0, sigma_threshold=8.0, student_confidence=0.8
+            ),
+            {"queries": QueriesConfig(warm_up=40, warm_up_threshold=20.0, per_round=20)},
+        ),
+        (SMALL.mechanism, {"queries": QueriesConfig(order="active", first=30, per_round=10, n_labels=45)}),
+    ],
+    ids=["gnmax", "lnmax", "histogram", "interactive", "active"],
+)
+def test_every_mechanism_and_order(tmp_path, mechanism, extra):
+    budget = BudgetConfig(epsilon=60.0, delta=1e-5)
+    config = replace(SMALL, mechanism=mechanism, budget=budget, **extra)
+    result = run(config, tmp_path / "study")
+    assert 0 < result["spent"]["epsilon"] <= 60.0
+    assert result["student"]["accuracy"] > 0.8
+    again = run(config, tmp_path / "study", resume=True)
+    assert again["student"] == result["student"]
+    if mechanism.name in ("gnmax", "lnmax", "histogram"):
+        assert result["spent"]["epsilon"] == result["spent"]["charged"]
+    if mechanism.name == "interactive":
+        assert result["queries"]["n_by_student"] > 0
+
+
+def test_a_private_stop_is_explicit_and_is_no_guarantee(tmp_path):
+    budget = BudgetConfig(epsilon=50.0, delta=1e-5, stop="private", private_epsilon=2.0)
+    config = replace(SMALL, budget=budget, report=ReportConfig(private=True))
+    result = run(config, tmp_path / "study")
+    assert not result["spent"]["is_guarantee"]
+    assert "depends on the votes" in result["spent"]["why"]
+    assert result["queries"]["stopped_by"] in ("the private budget", "the end of the pool")
+    summary = json.loads((tmp_path / "study" / "private" / "summary.json").read_text())
+    assert summary["exact_cost"][-1]["epsilon"] <= 2.0
+    with pytest.raises(BudgetExhausted, match="first query alone"):
+        run(replace(config, budget=replace(budget, private_epsilon=1e-9)), tmp_path / "other")
+
+
+def test_two_runs_may_share_a_ledger(tmp_path):
+    budget = BudgetConfig(epsilon=8.0, delta=1e-5, ledger=str(tmp_path / "shared.db"))
+    first = run(replace(SMALL, budget=budget, queries=QueriesConfig(n_queries=20)), tmp_path / "one")
+    second = run(replace(SMALL, budget=budget, seed=8), tmp_path / "two")
+    assert second["cost"][0]["epsilon"] > first["spent"]["charged"]
+    assert second["queries"]["stopped_by"] == "the budget"
+    assert second["spent"]["epsilon"] == 8.0
+
+
+def test_persons_and_sites(tmp_path):
+    options = {**TASK, "n_persons": 200}
+    data = DataConfig(name="synthetic", n_public=80, n_test=100, options=options)
+    config = replace(SMALL, data=data, partition=PartitionConfig(n_teachers=40, by="person"))
+    assert run(config, tmp_path / "study")["partition"]["unit"] == "one person"
+    with pytest.raises(ValueError, match="say the site of each row"):
+        run(replace(config, partition=PartitionConfig(n_teachers=0, by="site")), tmp_path / "other")
+    with pytest.raises(ValueError, match="say the person of each row"):
+        run(replace(SMALL, partition=PartitionConfig(n_teachers=40, by="person")), tmp_path / "third")
+
+
+def test_too_many_teachers_are_refused_before_anything_is_charged(tmp_path):
+    with pytest.raises(ValueError, match="at most one teacher per row"):
+        run(replace(SMALL, partition=PartitionConfig(n_teachers=5000)), tmp_path / "study")
+    assert not (tmp_path / "study" / "ledger.db").exists()
