@@ -52,10 +52,12 @@ def load_mnist(
     sizes: tuple[int, ...] = (10, 100, 250),
     epochs: int = 60,
     teacher: str = "cnn",
+    keep: Path | None = None,
 ) -> Images:
     """Return MNIST: the first 9,000 test images are the pool, the last 1,000 are held out.
 
-    Ballots come from the kept files; with `train` the ensembles are trained here instead.
+    Ballots come from the kept files; with `train` the ensembles are trained here instead, and their ballots
+    written to the folder `keep`.
     """
     notes, votes, X_pool, X_test, y_test = [], {}, None, None, None
     truth = np.load(BUNDLED[250])["truth"].astype(np.int64)
@@ -69,11 +71,22 @@ def load_mnist(
             data = mnist("train", data_dir=data_dir)
             made = {"image_shape": (1, 28, 28), "epochs": epochs, "teacher": teacher}
             votes[n_teachers] = train_votes(data.X, data.y, X_pool, n_teachers=n_teachers, **made)
+            if keep is not None:
+                ballots = np.asarray(votes[n_teachers].ballots, dtype=np.uint8)
+                about = f"{teacher}, {epochs} epochs"
+                np.savez_compressed(
+                    keep / f"votes_{n_teachers}.npz",
+                    ballots=ballots,
+                    truth=truth.astype(np.uint8),
+                    about=about,
+                )
             notes.append(f"The {n_teachers} teachers ({teacher}) were trained in this run, {epochs} epochs.")
         elif n_teachers in BUNDLED and BUNDLED[n_teachers].is_file():
-            ballots = np.load(BUNDLED[n_teachers])["ballots"].astype(np.int64)
-            votes[n_teachers] = Votes.from_ballots(ballots, n_classes=10)
-            notes.append(f"Ballots of {n_teachers} teachers: {BUNDLED[n_teachers].relative_to(HERE.parent)}.")
+            kept = np.load(BUNDLED[n_teachers])
+            votes[n_teachers] = Votes.from_ballots(kept["ballots"].astype(np.int64), n_classes=10)
+            about = f" ({kept['about']})" if "about" in kept else ""
+            place = BUNDLED[n_teachers].relative_to(HERE.parent)
+            notes.append(f"Ballots of {n_teachers} teachers: {place}{about}.")
         else:
             print(f"NO VOTES of {n_teachers} teachers: run with --train to train them.", file=sys.stderr)
     return Images("MNIST", truth, votes, 1e-5, (1, 28, 28), X_pool, X_test, y_test, tuple(notes))

@@ -203,7 +203,7 @@ def shown_command(paper: str, words: list[str]) -> str:
     for word in words:
         if skip:
             skip = False
-        elif word in ("--json", "--markdown", "--figures", "--data"):
+        elif word in ("--json", "--markdown", "--figures", "--data", "--keep"):
             skip = True
         elif word not in ("--check", "--expect"):
             shown.append(word)

@@ -1,6 +1,6 @@
 """Adult and Diabetes with random forests: the split, the teachers' votes, and the student of their labels."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.ensemble import RandomForestClassifier
 
 from tellers import Votes
-from tellers.datasets import adult, diabetes130
+from tellers.datasets import Dataset, adult, diabetes130
 from tellers.teachers import train_ensemble
 from tellers.teachers.partition import Partition, partition
 
@@ -34,12 +34,24 @@ class Task:
         return float(np.bincount(self.y_test).max() / len(self.y_test))
 
 
-def adult_task(data_dir: Path | None, *, n_teachers: int, seed: int) -> Task:
-    """Return Adult as the paper has it: the test part's beginning is the pool, its last 11,282 rows judge."""
-    train, test = adult("train", data_dir=data_dir), adult("test", data_dir=data_dir)
+def adult_task(data_dir: Path | None, *, n_teachers: int, seed: int, without: str = "") -> Task:
+    """Return Adult as the paper has it: the test part's beginning is the pool, its last 11,282 rows judge.
+
+    `without` names a feature to leave out.
+    """
+    train, test = (_leave_out(adult(part, data_dir=data_dir), without) for part in ("train", "test"))
     parts = partition(len(train), n_teachers, seed=seed)
     pool, held = slice(0, len(test) - 11_282), slice(len(test) - 11_282, None)
-    return Task("Adult", train.X, train.y, parts, test.X[pool], test.y[pool], test.X[held], test.y[held])
+    name = f"Adult without {without}" if without else "Adult"
+    return Task(name, train.X, train.y, parts, test.X[pool], test.y[pool], test.X[held], test.y[held])
+
+
+def _leave_out(data: Dataset, name: str) -> Dataset:
+    if not name:
+        return data
+    names = [feature for feature in data.feature_names if feature != name]
+    columns = [data.feature_names.index(feature) for feature in names]
+    return replace(data, X=data.X[:, columns], feature_names=tuple(names))
 
 
 def diabetes_task(data_dir: Path | None, *, n_teachers: int, seed: int, balanced: bool) -> Task:

@@ -37,6 +37,7 @@ def parse(words: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--train", action="store_true", help="train the MNIST teachers instead of reading votes"
     )
+    parser.add_argument("--keep", type=Path, help="with --train: folder to keep the ballots in")
     parser.add_argument("--teachers", default="10,100,250", help="sizes of the ensembles")
     parser.add_argument("--epochs", type=int, default=60, help="epochs of the teachers that are trained")
     parser.add_argument("--teacher", choices=("cnn", "logistic"), default="cnn", help="what is trained")
@@ -82,7 +83,12 @@ def image_parts(report: Report, args: argparse.Namespace, parts: list[str], seed
         images = load_svhn(args.data, sizes=sizes, epochs=args.epochs, teacher=args.teacher)
     else:
         images = load_mnist(
-            args.data, train=args.train, sizes=sizes, epochs=args.epochs, teacher=args.teacher
+            args.data,
+            train=args.train,
+            sizes=sizes,
+            epochs=args.epochs,
+            teacher=args.teacher,
+            keep=args.keep,
         )
     if "votes" in parts:
         report.add(votes.ensembles(images, seeds))
@@ -116,7 +122,8 @@ def table_parts(report: Report, args: argparse.Namespace, parts: list[str], seed
     few = seeds[:1] if args.quick else seeds
     try:
         if "adult" in parts:
-            report.add(forests.adult_section(args.data, few, n_trees=n_trees))
+            for without in ("", "fnlwgt"):
+                report.add(forests.adult_section(args.data, few, n_trees=n_trees, without=without))
         if "diabetes" in parts:
             for balanced in (True, False):
                 section = forests.diabetes_section(args.data, few, n_trees=n_trees, balanced=balanced)
