@@ -26,8 +26,8 @@ def adult_section(
     tasks = (adult_task(data_dir, n_teachers=n_teachers, seed=seed, without=without) for seed in seeds)
     published = {"student": 83.0, "moments": 2.66, "open": 85.0}
     notes = (
-        "The first 500 test rows are asked, the last 11,282 judge, as in the paper. It counts 13 features and "
-        "does not say which; there are 14. fnlwgt is the weight of a row in the census sample.",
+        "The first 500 test rows are asked, the last 11,282 judge, as in the paper. It counts 13 features, "
+        "not saying which; there are 14. fnlwgt is the weight of a row in the census sample.",
         "The paper's student is a forest too. A student is free to be anything: boosted trees, all defaults, "
         "follow the same 500 labels a little closer.",
     )
