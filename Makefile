@@ -10,27 +10,21 @@ OMP_NUM_THREADS ?= 1
 OPENBLAS_NUM_THREADS ?= 1
 export PYTHON OMP_NUM_THREADS OPENBLAS_NUM_THREADS
 
-DEMO := examples/mnist_votes.npz --mechanism confident --sigma 40 --threshold 200 --sigma-threshold 150 \
-	--classes 10 --delta 1e-5
-DEMO_RECORD := .venv/demo.publications.jsonl
+# Where `make demo` leaves its run, and which paper `make reproduce` repeats.
+OUT ?= tellers-demo
+PAPER ?= pate2017
+ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint quick coverage bench docs fresh clean clean-all
+.PHONY: help demo test lint quick coverage bench reproduce docs fresh browser clean clean-all
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
-demo: .venv/.base ## what the votes of 250 MNIST teachers cost, and what may be said of it
-	@echo
-	@echo "250 teachers voted on 9,000 handwritten digits. What does releasing the outcomes cost?"
-	@echo '$$ tellers account $(DEMO) --show-private'
-	@$(BIN)/tellers account $(DEMO) --show-private
-	@echo "The private number cannot be shown to anyone. This one can:"
-	@echo '$$ tellers publish $(DEMO) --yes'
-	@rm -f $(DEMO_RECORD)
-	@$(BIN)/tellers publish $(DEMO) --yes --record $(DEMO_RECORD)
+demo: .venv/.base ## teachers, votes, a ledger, a student and its report, on digits that come along
+	@$(BIN)/tellers demo --out $(OUT)
 
-test: .venv/.dev ## lint, types, import contracts, dependencies and all tests
+test: .venv/.dev browser ## lint, types, import contracts, dependencies and all tests
 	@$(MAKE) --no-print-directory lint
 	$(BIN)/python -m pytest -n $(JOBS)
 
@@ -47,8 +41,16 @@ quick: .venv/.dev ## the tests that are not slow
 coverage: .venv/.dev ## all tests, with branch coverage
 	$(BIN)/python -m pytest -n $(JOBS) --cov --cov-report=term
 
-bench: .venv/.base ## CPU time per question, as ratios to a plain reference
+bench: .venv/.dev ## CPU time per question, as ratios to a plain reference
 	$(BIN)/python benchmarks/run.py
+	$(BIN)/python benchmarks/teachers.py
+	$(BIN)/python benchmarks/demo.py
+
+reproduce: .venv/.dev ## the numbers of a paper beside ours: make reproduce PAPER=pate2018 ARGS=--quick
+	$(BIN)/python experiments/$(PAPER)/run.py $(ARGS)
+
+browser: ## Chromium, which the tests look at the report with
+	@sh scripts/browser.sh
 
 docs: .venv/.dev ## build the documentation into docs/_build
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
@@ -58,7 +60,7 @@ fresh: .venv/.base ## install the package into an empty environment and run the 
 	@sh scripts/fresh_install.sh
 
 clean: ## remove what building and testing left behind
-	rm -rf build dist docs/_build docs/reference/generated .coverage .coverage.* .pytest_cache .mypy_cache \
+	rm -rf build dist tellers-demo docs/_build docs/reference/generated .coverage .coverage.* .pytest_cache .mypy_cache \
 		.ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
 

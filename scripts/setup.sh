@@ -45,13 +45,13 @@ install() {
 
 case $what in
 base)
-    echo "Installing tellers and its base dependencies into .venv (about a minute, 0.4 GB) ..."
+    echo "Installing tellers, its base dependencies and plots into .venv (about a minute, 0.5 GB) ..."
     install "pip>=25.3" # dependency groups and build constraints
-    install --build-constraint "$pins" -e .
+    install --build-constraint "$pins" -e ".[report]"
     ;;
 dev)
-    echo "Installing the test, lint and documentation tools (about two minutes, 0.8 GB) ..."
-    install --build-constraint "$pins" -e ".[accounting,secure-noise,report]" --group dev
+    echo "Installing torch and the test, lint and documentation tools (some minutes, 1.6 GB) ..."
+    install --build-constraint "$pins" -e ".[accounting,secure-noise,report,torch]" --group dev
     ;;
 *)
     fail "Expected 'base' or 'dev', got '$what'."

@@ -31,3 +31,15 @@ def test_pate_by_hand_ends_within_its_budget_and_charges_once(tmp_path: Path) ->
     assert accuracy > 60
     # The same folder again: what was answered comes from the ledger, word for word, and costs nothing.
     assert run("pate_by_hand.py", tmp_path) == first
+
+
+@pytest.mark.slow
+def test_scikit_learn_writes_a_student_and_charges_once(tmp_path: Path) -> None:
+    first = run("scikit_learn.py", tmp_path)
+    accuracy = float(re.search(r"Student ([\d.]+)%", first).group(1))  # type: ignore[union-attr]
+    # 75 with a spread of 4 over the noise: far from 50.
+    assert accuracy > 50
+    assert "epsilon 8." in first
+    assert "(a guarantee)" in first
+    again = run("scikit_learn.py", tmp_path)
+    assert again.splitlines()[:3] == first.splitlines()[:3]

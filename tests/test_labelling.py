@@ -21,7 +21,7 @@ from tellers import (
     Votes,
     noise,
 )
-from tellers.errors import LedgerConflict
+from tellers.errors import BudgetExhausted, LedgerConflict
 from tellers.labelling import label_pool
 from tellers.students import least_confident
 from tellers.teachers.pool import VotedPool
@@ -107,6 +107,13 @@ def test_the_budget_is_used_to_the_last_query_it_pays_for():
     assert 1 < n < 60
     assert (len(labels), labels.stopped_by) == (n, "the budget")
     assert accountant.epsilon(room.ledger.spent) <= 1.0
+
+
+def test_a_budget_that_pays_for_nothing_is_an_error():
+    room = a_room(GNMax(sigma=1.0), epsilon=0.01)
+    with pytest.raises(BudgetExhausted, match="past the budget"):
+        label_pool(room, X, seed=7)
+    assert room.ledger.entries() == []
 
 
 def test_a_run_that_was_cut_goes_on_without_a_second_charge(tmp_path):

@@ -18,6 +18,7 @@ _HOME = {
     "LNMax": "mechanisms",
     "MemoryLedger": "ledger",
     "NoisyHistogram": "mechanisms",
+    "PateClassifier": "estimator",
     "RdpCurve": "rdp",
     "Release": "release",
     "Room": "door",

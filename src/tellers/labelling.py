@@ -22,6 +22,7 @@ from .rdp import RdpCurve
 from .release import SILENT, Release
 from .students import fit_supervised, least_confident
 from .students.base import count_rows, take_rows
+from .votes import Unit
 
 Indices = NDArray[np.int64]
 Progress = Callable[[int, int], object]
@@ -156,6 +157,21 @@ def pool_order(n_pool: int, order: Order, *, seed: int) -> Indices:
     return np.random.default_rng(seed).permutation(n_pool).astype(np.int64)
 
 
+def most_expected(n_queries: int, *mechanisms: Mechanism | None) -> RdpCurve:
+    """Return the price of so many queries, of whichever mechanism is dearer at each order.
+
+    Known before the first question is asked, it may be stated whatever comes out.
+
+    >>> from tellers import ConfidentGNMax, GNMax
+    >>> confident = ConfidentGNMax(sigma=40.0, threshold=200, sigma_threshold=150.0)
+    >>> both = most_expected(100, GNMax(sigma=40.0), confident)
+    >>> bool((both.values == most_expected(100, confident).values).all())
+    True
+    """
+    prices = [n_queries * mechanism.price(Unit()) for mechanism in mechanisms if mechanism is not None]
+    return RdpCurve(prices[0].orders, np.max([price.values for price in prices], axis=0))
+
+
 def guaranteed_epsilon(ledger: Ledger, accountant: Accountant, *, most: RdpCurve | None = None) -> float:
     """Return the epsilon that may be stated for all releases on a ledger.
 
@@ -262,6 +278,8 @@ class _Run:
                 speak = {} if belief is None else {"student": belief[done : done + size]}
                 release = room.ask(take_rows(self.queries, now), key=key, **speak)
             except BudgetExhausted:
+                if size == 1 and not self.n_asked:
+                    raise  # not one query: there is nothing to go on with
                 if size == 1:
                     self.stopped_by = "the budget"
                 self.batch = max(1, size // 2)

@@ -46,6 +46,10 @@ def test_markdown_rounds_epsilon_up():
     # 7.85715 as 7.85 would promise more than was paid for.
     assert "7.86 at delta = 0.0001" in made().markdown()
     assert "epsilon = 7.86" in made().markdown()
+    # e^7.857150 = 2584.3...
+    assert "at most 2,585 times as likely" in made().guarantee
+    assert "at most 1.2 times" in made(spent__epsilon=0.1).guarantee
+    assert "at most 10^22 times" in made(spent__epsilon=50.0).guarantee
 
 
 @pytest.mark.parametrize(

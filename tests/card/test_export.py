@@ -100,6 +100,31 @@ def test_a_type_that_has_gone_is_named(tmp_path):
         load_student(place)
 
 
+@pytest.mark.parametrize("network", ["mlp", "function"])
+def test_a_torch_student_comes_back_the_same(tmp_path, network):
+    torch = pytest.importorskip("torch", reason="torch is an extra")
+    from tellers.teachers.torch import TorchClassifier
+
+    def line(*_arguments, **_named):
+        return torch.nn.Linear(3, 2)
+
+    rng = np.random.default_rng(7)
+    X = rng.normal(size=(40, 3)).astype(np.float32)
+    made = "mlp" if network == "mlp" else line
+    student = TorchClassifier(made, epochs=2, random_state=7).fit(X, (X[:, 0] > 0).astype(int))
+    place = export_student(student, tmp_path / "student", card=CARD)
+    assert (place / "student.safetensors").exists()
+    needed = {} if network == "mlp" else {"network": line}
+    back = load_student(place, **needed)
+    assert np.array_equal(back.predict_proba(X), student.predict_proba(X))
+
+
+def test_a_skops_student_needs_nothing_else(student, tmp_path):
+    place = export_student(student, tmp_path / "student", card=CARD)
+    with pytest.raises(TypeError, match="got network"):
+        load_student(place, network=print)
+
+
 def test_another_student_is_replaced_only_when_asked(student, tmp_path):
     place = export_student(student, tmp_path / "student", card=CARD)
     other = LogisticRegression().fit([[0.0], [1.0]], [0, 1])

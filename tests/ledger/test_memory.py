@@ -1,6 +1,8 @@
 """The ledger in memory: nothing is overspent, nothing is answered twice, nothing is forgotten."""
 
 import contextlib
+import copy
+import pickle
 import threading
 
 import numpy as np
@@ -245,3 +247,10 @@ def test_racing_threads_share_no_key():
         thread.join()
     assert len(winners) == 1
     np.testing.assert_array_equal(ledger.spent.values, ONE.values)
+
+
+def test_a_copy_is_the_same_books_and_none_leaves_the_process():
+    books = MemoryLedger(Accountant(Budget(epsilon=1.0, delta=1e-5)))
+    assert copy.deepcopy({"ledger": books})["ledger"] is books
+    with pytest.raises(TypeError, match="begin the budget again"):
+        pickle.dumps(books)

@@ -203,3 +203,22 @@ def test_too_many_teachers_are_refused_before_anything_is_charged(tmp_path):
     with pytest.raises(ValueError, match="at most one teacher per row"):
         run(replace(SMALL, partition=PartitionConfig(n_teachers=5000)), tmp_path / "study")
     assert not (tmp_path / "study" / "ledger.db").exists()
+
+
+def test_networks_as_teachers_and_student(tmp_path):
+    config = RunConfig(
+        data=DataConfig(name="digits", n_public=60, n_test=100),
+        partition=PartitionConfig(n_teachers=6),
+        teachers=TeachersConfig(model="cnn", parameters={"epochs": 4, "batch_size": 20}),
+        mechanism=MechanismConfig(name="gnmax", sigma=1.0),
+        budget=BudgetConfig(epsilon=5000.0, delta=1e-5),
+        student=StudentConfig(model="cnn", parameters={"epochs": 20, "batch_size": 20}),
+    )
+    result = run(config, tmp_path / "study")
+    assert list((tmp_path / "study" / "private" / "teachers").glob("*.safetensors"))
+    assert result["student"]["accuracy"] > 0.3
+    student = load_student(tmp_path / "study" / "student")
+    assert student.predict(np.zeros((2, 64))).shape == (2,)
+    again = run(config, tmp_path / "study", resume=True)
+    assert again["queries"] == result["queries"]
+    assert again["student"]["accuracy"] == result["student"]["accuracy"]

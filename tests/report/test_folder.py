@@ -58,6 +58,7 @@ def test_private_numbers_that_are_not_there(folder):
     (folder / "private" / "summary.json").unlink()
     words = refused(folder, private=True)
     assert "Write the public report" in words
+    assert "`private = true` under [report]" in words
 
 
 @pytest.mark.parametrize("content", [b"{", b"[]", b'{"gaps": [0.42424]}', b'{"plurality_accuracy": 42424}'])

@@ -58,7 +58,7 @@ class ModelCard:
     ...     not_guaranteed=("Rows of the public pool are public.",),
     ... )
     >>> card.guarantee
-    'Whoever sees the student and the released labels learns about the same, whether ...'
+    'If all data of one person had been different, whatever anybody may see of the student ...'
     >>> print(card.markdown().splitlines()[0])
     # Model card: tell 2 classes apart (tumours)
     >>> card.as_dict()["epsilon"]
@@ -134,10 +134,10 @@ class ModelCard:
         if not self.is_guarantee:
             return "Nothing is guaranteed. " + (self.why or "The run gave no guarantee and did not say why.")
         return (
-            "Whoever sees the student and the released labels learns about the same, whether or not all "
-            f"data of {self.unit} are replaced by others: whatever they may see becomes at most e^epsilon "
-            f"times as likely, give or take delta, with epsilon = {shown_epsilon(self.epsilon)} and "
-            f"delta = {self.delta:g}. However often the student is asked, this stays so."
+            f"If all data of {self.unit} had been different, whatever anybody may see of the student and of "
+            f"the released labels would have been at most {_factor(self.epsilon)} times as likely, or as "
+            f"unlikely, give or take delta: epsilon = {shown_epsilon(self.epsilon)}, delta = {self.delta:g}. "
+            "However often the student is asked, this stays so."
         )
 
     def as_dict(self) -> dict[str, Any]:
@@ -203,6 +203,14 @@ def shown_epsilon(value: float) -> str:
     decimals: int = max(2, 1 - math.floor(math.log10(abs(value))))
     # The guard keeps 0.3 from becoming 0.31 because its binary form is a hair larger.
     return f"{math.ceil(value * 10.0**decimals * (1 - 1e-12)) / 10.0**decimals:.{decimals}f}"
+
+
+def _factor(epsilon: float) -> str:
+    """Return e^epsilon rounded up: one decimal where it is small, powers of ten where it is huge."""
+    if epsilon > 30:
+        return f"10^{math.ceil(epsilon / math.log(10))}"
+    factor = math.exp(epsilon)
+    return f"{math.ceil(10 * factor) / 10:.1f}" if factor < 100 else f"{math.ceil(factor):,}"
 
 
 def _left_out(run: RunResult) -> Iterator[str]:

@@ -101,11 +101,12 @@ def export_student(
     return place
 
 
-def load_student(folder: str | PathLike[str], *, trusted: Sequence[str] = ()) -> Any:
+def load_student(folder: str | PathLike[str], *, trusted: Sequence[str] = (), **needed: Any) -> Any:
     """Return the student of a folder that `export_student` wrote, after checking that nothing was damaged.
 
     Nothing is unpickled. Types that neither skops nor this package knows are loaded only if `trusted` names
-    them. See `export_student` for an example.
+    them. What a `Portable` model cannot keep in its bytes is `needed` again, such as the function `network`
+    of a torch student. See `export_student` for an example.
 
     >>> load_student("nowhere")
     Traceback (most recent call last):
@@ -128,8 +129,10 @@ def load_student(folder: str | PathLike[str], *, trusted: Sequence[str] = ()) ->
                 "Nothing was loaded. Export the student again."
             )
     if "student.skops" in contents:
+        if needed:
+            raise TypeError(f"Expected nothing else for a model saved by skops, got {', '.join(needed)}.")
         return load_model(contents["student.skops"], trusted=trusted)
-    return _from_tensors(contents["student.safetensors"], manifest["type"], trusted)
+    return _from_tensors(contents["student.safetensors"], manifest["type"], trusted, needed)
 
 
 def _require_room(place: Path, *, overwrite: bool) -> None:
@@ -161,7 +164,7 @@ def _model_file(student: Any, trusted: Sequence[str]) -> dict[str, bytes]:
     return {"student.safetensors": content}
 
 
-def _from_tensors(content: bytes, name: Any, trusted: Sequence[str]) -> Any:
+def _from_tensors(content: bytes, name: Any, trusted: Sequence[str], needed: dict[str, Any]) -> Any:
     module, _, kind = str(name).rpartition(".")
     if not (module.startswith("tellers.") or name in trusted):
         raise ValueError(
@@ -177,7 +180,7 @@ def _from_tensors(content: bytes, name: Any, trusted: Sequence[str]) -> Any:
             f"Expected a class {name} with from_bytes, found none. Install the version of the package that "
             "the card names."
         ) from error
-    return make(content)
+    return make(content, **needed)
 
 
 def _manifest(place: Path) -> dict[str, Any]:

@@ -5,13 +5,14 @@ settings file's in one for each mistake, as `{"error": ...}` with `--json`; a tr
 TELLERS_DEBUG is set.
 """
 
+import functools
 import inspect
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -39,6 +40,8 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         done = build()(args=words, prog_name="tellers", standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
         _fail("Stopped.", 130, as_json=as_json)
+    except _Stopped as stopped:
+        _fail(_paragraph(f"Stopped. {stopped}"), 130, as_json=as_json)
     except Exception as error:
         if os.environ.get("TELLERS_DEBUG"):
             raise
@@ -58,7 +61,7 @@ def build() -> "Typer":
     app.callback()(_options)
     for verb in VERBS:
         command = import_module(f".{verb}", __name__).command
-        app.command(verb, help=_joined(command.__doc__))(command)
+        app.command(verb, help=_joined(command.__doc__))(_stoppable(command))
     return app
 
 
@@ -85,6 +88,21 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+class _Stopped(Exception):
+    """Ctrl-C, with what the work had to say of it; the library below would swallow both."""
+
+
+def _stoppable(command: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(command)
+    def run(*given: Any, **named: Any) -> None:
+        try:
+            command(*given, **named)
+        except KeyboardInterrupt as stop:
+            raise _Stopped(" ".join(getattr(stop, "__notes__", []))) from stop
+
+    return run
+
+
 def _explain(error: Exception) -> tuple[str, int]:
     """Return a message and an exit code: 2 where the input was wrong, 1 where we were."""
     # Newer versions of typer carry their own copy of click, so its errors are known by what they can do.
@@ -97,6 +115,12 @@ def _explain(error: Exception) -> tuple[str, int]:
         return "\n".join(map(_paragraph, error.problems)), 2
     if isinstance(error, (ValueError, TellersError)):
         return _paragraph(str(error)), 2
+    if isinstance(error, OSError):
+        # A full disk, a folder that may not be written. Paths are the operator's own, rows are not in here.
+        said = error.strerror or str(error)
+        where = f" ({error.filename})" if error.filename else ""
+        kept = "What was finished is kept; put this right and run it again."
+        return _paragraph(said if said.endswith(".") else f"{said}{where}. {kept}"), 1
     # What went wrong inside may quote private votes: only its kind is shown.
     return f"Unexpected {type(error).__name__}. Set TELLERS_DEBUG=1 to see where, and please report it.", 1
 

@@ -83,7 +83,7 @@ def unknown_section(name: str, value: object) -> Problem:
                 (name,), f"Expected {name} inside a section, got it above all of them. Move it below {where}."
             )
     words = f"Expected a section ({', '.join(SECTIONS)}) or seed, got {name}."
-    return Problem((name,), words + _meant(name, [*SECTIONS, "seed"]))
+    return Problem((name,), words + meant(name, [*SECTIONS, "seed"]))
 
 
 def unknown(what: str, name: str, known: Iterable[str]) -> str:
@@ -94,7 +94,17 @@ def unknown(what: str, name: str, known: Iterable[str]) -> str:
     """
     names = list(known)
     expected = f"one of {', '.join(names)}" if names else "none"
-    return f"Unknown {what}. Expected {expected}.{_meant(name, names)}"
+    return f"Unknown {what}. Expected {expected}.{meant(name, names)}"
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """Return a guess at what was meant by a name, as one more sentence, or nothing.
+
+    >>> meant("dgits", ["digits", "mnist"])
+    ' Did you mean digits?'
+    """
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f" Did you mean {close[0]}?" if close else ""
 
 
 def _checked(value: Any, kind: Any, option: "Field[Any]") -> Any:
@@ -113,13 +123,13 @@ def _checked(value: Any, kind: Any, option: "Field[Any]") -> Any:
     choices = limits.get("choices")
     if choices and value not in choices:
         wanted = ", ".join(map(toml_value, choices))
-        raise ConfigError(f"Expected one of {wanted}, got {toml_value(value)}.{_meant(value, choices)}")
+        raise ConfigError(f"Expected one of {wanted}, got {toml_value(value)}.{meant(value, choices)}")
     if limits.get("non_empty") and not value.strip():
         raise ConfigError('Expected some text, got "".')
     if limits.get("model") and not _PLACE.fullmatch(value) and value not in model_names():
         raise ConfigError(
             f"Expected one of {', '.join(MODELS)} (those of scikit-learn also as scaled_...) or "
-            f"package.module:Name, got {toml_value(value)}.{_meant(value, model_names())}"
+            f"package.module:Name, got {toml_value(value)}.{meant(value, model_names())}"
         )
     bounds = [(word, limits[name]) for name, word in _BOUNDS.items() if name in limits]
     if base in (int, float) and not all(_WITHIN[word](value, bound) for word, bound in bounds):
@@ -191,8 +201,3 @@ def _require_plain(value: Any) -> None:
         raise ConfigError(
             f"Expected text, numbers, true or false, lists and tables, got {toml_value(value)}."
         )
-
-
-def _meant(name: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(name, list(known), n=1)
-    return f" Did you mean {close[0]}?" if close else ""

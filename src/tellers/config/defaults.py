@@ -1,5 +1,6 @@
 """Settings to begin with, for each data set and for files of one's own."""
 
+from .checks import meant
 from .sections import (
     FILES,
     SET_ASIDE,
@@ -26,7 +27,7 @@ def default_config(data: str = "digits") -> RunConfig:
     'private.csv'
     """
     if data not in SET_ASIDE:
-        raise ValueError(f"Expected one of {', '.join(SET_ASIDE)}, got {data!r}.")
+        raise ValueError(f"Expected one of {', '.join(SET_ASIDE)}, got {data!r}.{meant(data, SET_ASIDE)}")
     return _MADE.get(data, _images)(data)
 
 
@@ -65,9 +66,11 @@ def _files(name: str) -> RunConfig:
 
 
 def _digits(name: str) -> RunConfig:
-    # Twenty rows each: little shrinkage makes such teachers agree more.
+    # Teachers have twenty rows each, and with little shrinkage they agree more.
     return RunConfig(
-        data=DataConfig(name=name), teachers=TeachersConfig(model="logistic", parameters={"C": 10.0})
+        data=DataConfig(name=name),
+        teachers=TeachersConfig(model="logistic", parameters={"C": 10.0}),
+        student=StudentConfig(model="svm", parameters={"C": 3.0}),
     )
 
 

@@ -110,7 +110,7 @@ def _data_rules(run: Any) -> Iterator[Problem]:
                 ("data", name),
                 "Expected a file of public rows, or n_public rows of the private file that are set aside and "
                 'not protected, got neither. For example: public = "public.csv"',
-                (name_key,),
+                (("data", count), name_key),
             )
         elif not is_files and n_rows == 0 and not (count == "n_test" and data.name in HAS_TEST_PART):
             yield Problem(

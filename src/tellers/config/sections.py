@@ -194,7 +194,7 @@ class MechanismConfig(_Section):
         None,
         "All but lnmax: standard deviation of the noise on every count, in votes.",
         above=0,
-        example=10.0,
+        example=8.0,
     )
     threshold: float | None = option(
         None,

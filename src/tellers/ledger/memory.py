@@ -3,7 +3,7 @@
 import copy
 import threading
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NoReturn
 
 from ..budget import Accountant
 from ..rdp import RdpCurve
@@ -121,6 +121,16 @@ class MemoryLedger:
         """
         with self._lock:
             return [replace(entry, event=copy.deepcopy(entry.event)) for entry in self._entries.values()]
+
+    def __deepcopy__(self, _memo: dict[int, Any]) -> "MemoryLedger":
+        # A copy of the books would begin the budget again, for each estimator that scikit-learn clones.
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "Expected a ledger that other processes can read, got one in memory: a copy of it would begin "
+            "the budget again. Use SqliteLedger(path, accountant)."
+        )
 
     def __enter__(self) -> "MemoryLedger":
         return self

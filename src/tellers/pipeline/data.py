@@ -1,5 +1,6 @@
 """The three tables of a run: private rows for the teachers, a public pool, and public rows to test on."""
 
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,19 @@ def read_tables(config: DataConfig, *, seed: int, by_person: bool = False) -> Ta
     test = published.take(order[config.n_public : config.n_public + n_test])
     note = f"The pool and the test rows are from the published test part of {config.name}."
     return Tables(whole, public.X, public.y, test, (*whole.notes, note))
+
+
+def digest(*arrays: NDArray[Any]) -> str:
+    """Return a fingerprint of tables, to tell whether they are the same.
+
+    >>> digest(np.zeros(2)) == digest(np.zeros(2)), digest(np.zeros(2)) == digest(np.zeros((2, 1)))
+    (True, False)
+    """
+    made = hashlib.sha256()
+    for array in arrays:
+        made.update(f"{array.dtype.str} {array.shape};".encode())
+        made.update(np.ascontiguousarray(array).tobytes())
+    return made.hexdigest()
 
 
 def _files(config: DataConfig, *, seed: int, by_person: bool) -> Tables:

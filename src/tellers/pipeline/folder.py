@@ -102,21 +102,6 @@ class RunFolder:
             os.close(handle)
 
 
-def write_public(path: Path, content: str | bytes) -> None:
-    """Write a file that others may read, whole or not at all.
-
-    >>> import tempfile
-    >>> path = Path(tempfile.mkdtemp()) / "note"
-    >>> write_public(path, "all of it")
-    >>> path.read_text()
-    'all of it'
-    """
-    write_whole(path, content.encode() if isinstance(content, str) else content)
-    mask = os.umask(0)
-    os.umask(mask)
-    path.chmod(0o644 & ~mask)
-
-
 def write_json(path: Path, content: Mapping[str, Any], *, public: bool) -> None:
     """Write numbers for machines; infinities and NaN are refused, since JSON has none.
 
@@ -127,10 +112,7 @@ def write_json(path: Path, content: Mapping[str, Any], *, public: bool) -> None:
     True
     """
     text = json.dumps(content, indent=1, allow_nan=False) + "\n"
-    if public:
-        write_public(path, text)
-    else:
-        write_whole(path, text.encode())
+    write_whole(path, text.encode(), shared=public)
 
 
 def _lock(handle: int, path: Path) -> None:

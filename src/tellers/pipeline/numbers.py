@@ -2,7 +2,7 @@
 
 import platform
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +18,8 @@ from ..release import SILENT
 from ..students.base import fresh
 from ..teachers.partition import Partition
 from ..votes import Votes
+from .asking import Spending
 from .data import Tables
-
-if TYPE_CHECKING:
-    from .run import Spending
 
 _SHOWN = ("numpy", "scipy", "scikit-learn", "torch")
 _PRIVATE_STOP = (
@@ -37,12 +35,29 @@ def public_numbers(
     parts: Partition,
     *,
     labels: Labels,
-    spending: "Spending",
+    spending: Spending,
     student: Any,
     seconds: dict[str, float],
     started: str,
 ) -> dict[str, Any]:
-    """Return what `result.json` holds: settings, prices, released labels and public test rows, no vote."""
+    """Return what `result.json` holds: settings, prices, released labels and public test rows, no vote.
+
+    >>> from tellers.pipeline.data import read_tables
+    >>> from tellers.teachers.partition import partition
+    >>> config = RunConfig()
+    >>> tables = read_tables(config.data, seed=7)
+    >>> labels = Labels(np.array([1, 0]), np.array([3, SILENT]), np.array([True, False]))
+    >>> class Constant:
+    ...     def predict(self, X):
+    ...         return np.full(len(X), 3)
+    >>> numbers = public_numbers(
+    ...     config, tables, partition(1200, 60, seed=7), labels=labels,
+    ...     spending=Spending(epsilon=2.0, charged=1.9, curve=((2, 1.9),)), student=Constant(), seconds={},
+    ...     started="2026-11-15T12:00:00+00:00",
+    ... )
+    >>> numbers["queries"]["n_silent"], numbers["student"]["n_labels"], numbers["spent"]["epsilon"]
+    (1, 1, 2.0)
+    """
     data, stops_privately = tables.private, config.budget.stop == "private"
     mechanism = config.mechanism.build()
     handed_back = (labels.labels != SILENT) & ~labels.by_teachers
@@ -96,7 +111,17 @@ def public_numbers(
 def private_numbers(
     config: RunConfig, tables: Tables, *, votes: Votes, labels: Labels, test_votes: Votes | None
 ) -> dict[str, Any]:
-    """Return what `private/summary.json` holds: what looks at votes, teachers or private rows."""
+    """Return what `private/summary.json` holds: what looks at votes, teachers or private rows.
+
+    >>> from tellers.calibrate import Consensus
+    >>> from tellers.pipeline.data import read_tables
+    >>> config = RunConfig()
+    >>> made_up, _ = Consensus().votes(60, 10, n_queries=300, seed=7)
+    >>> labels = Labels(np.array([1, 0]), np.array([3, SILENT]), np.array([True, False]))
+    >>> tables = read_tables(config.data, seed=7)
+    >>> sorted(private_numbers(config, tables, votes=made_up, labels=labels, test_votes=None))
+    ['accuracy_against_noise', 'delta', 'exact_cost', 'gaps', 'n_teachers']
+    """
     asked = votes[labels.rows]
     numbers: dict[str, Any] = {
         "n_teachers": votes.n_teachers,
@@ -183,10 +208,10 @@ def _warnings(config: RunConfig, labels: Labels, tables: Tables) -> list[str]:
             "its outcome. They are not asked again."
         )
     n_private = len(tables.private)
-    if config.budget.delta * n_private > 0.1:
+    if config.budget.delta * n_private >= 1:
         said.append(
-            f"delta = {config.budget.delta:g} is not well below 1 / {n_private}, the number of private "
-            "records: a mechanism that publishes one record at random could pass with it. Take a smaller one."
+            f"delta = {config.budget.delta:g} is not below 1 / {n_private}, the number of private records: "
+            "a mechanism that publishes one record at random could pass with it. Take a smaller one."
         )
     return said
 

@@ -4,7 +4,6 @@ Every step leaves something whole in the folder, so a run that was killed goes o
 votes are not made again, and what is on the ledger is read from there, never charged twice.
 """
 
-import hashlib
 import io
 import json
 import time
@@ -17,28 +16,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .. import noise
-from ..budget import Accountant, Budget
 from ..card import ModelCard, export_student
 from ..catalogue import make_model
 from ..config import RunConfig, config_as_dict, read_config, with_absolute_paths, write_config
-from ..door import Room
-from ..errors import BudgetExhausted
-from ..exact import exact_epsilons
-from ..labelling import Labels, guaranteed_epsilon, label_pool, pool_order
-from ..ledger import SqliteLedger
-from ..rdp import RdpCurve
+from ..labelling import Labels
 from ..report import write_report
 from ..students import fit_distilled, fit_supervised
 from ..teachers import train_ensemble
 from ..teachers.partition import Partition, partition
-from ..teachers.pool import VotedPool
 from ..teachers.store import read_votes, save_votes, write_whole
-from ..votes import Unit, Votes
-from .data import Tables, read_tables
-from .folder import RunFolder, write_json, write_public
+from ..votes import Votes
+from .asking import release_labels
+from .data import Tables, digest, read_tables
+from .folder import RunFolder, write_json
 from .numbers import private_numbers, public_numbers
 
 Show = Callable[[str, int, int], object]
@@ -79,7 +70,10 @@ def run(
             parts = _parts(config, tables)
             _require_same(place, tables, parts)
         votes = _votes(state, tables, parts)
-        labels, spending = _labels(state, tables, votes)
+        with state.step("labels"):
+            labels, spending = release_labels(
+                config, tables, votes=votes, folder=place, progress=state.progress("labels")
+            )
         with state.step("student"):
             student = _teach(config, tables, labels)
         result = public_numbers(
@@ -129,7 +123,7 @@ def _begin(folder: RunFolder, config: RunConfig, *, resume: bool) -> None:
                 f"Expected a new or empty folder at {folder.path}, got one that holds {others[0]}. "
                 "Take another one (--out)."
             )
-        write_public(folder.config, write_config(with_absolute_paths(config)))
+        write_whole(folder.config, write_config(with_absolute_paths(config)).encode(), shared=True)
         return
     if not resume:
         raise ValueError(
@@ -184,9 +178,9 @@ def _parts(config: RunConfig, tables: Tables) -> Partition:
 def _require_same(folder: RunFolder, tables: Tables, parts: Partition) -> None:
     """Write down what the run is made of, or refuse to go on with other rows."""
     made_of = {
-        "private": _digest(tables.private.X, tables.private.y),
-        "public": _digest(tables.pool),
-        "partition": _digest(*parts),
+        "private": digest(tables.private.X, tables.private.y),
+        "public": digest(tables.pool),
+        "partition": digest(*parts),
     }
     if folder.identity.exists():
         there = json.loads(folder.identity.read_bytes())
@@ -229,88 +223,13 @@ def _train(state: _State, tables: Tables, parts: Partition) -> Any:
         "n_classes": data.n_classes, "seed": config.seed, "folder": state.folder.teachers,
         "n_jobs": chosen.n_jobs or None, "progress": state.progress("teachers"),
     }  # fmt: skip
-    if type(model).__module__ == "tellers.teachers.torch":
+    if type(model).__module__.startswith("tellers.teachers.torch"):
         from ..teachers.torch import train_torch_ensemble
 
         return train_torch_ensemble(model, data.X, data.y, parts, **shared)
     return train_ensemble(
         model, data.X, data.y, parts, timeout=chosen.timeout or None, retries=chosen.retries, **shared
     )
-
-
-@dataclass(frozen=True)
-class Spending:
-    """What the ledger says after a run: the guarantee, what was charged, and how it grew."""
-
-    epsilon: float
-    charged: float
-    curve: tuple[tuple[int, float], ...]
-
-
-def _labels(state: _State, tables: Tables, votes: Votes) -> tuple[Labels, Spending]:
-    config, folder = state.config, state.folder
-    mechanism, asking = config.mechanism.build(), config.queries
-    accountant = Accountant(Budget(config.budget.epsilon, config.budget.delta))
-    n_pool = len(tables.pool)
-    most = min(asking.n_queries or n_pool, n_pool)
-    if config.budget.stop == "private":
-        most = min(most, _privately_affordable(config, votes))
-    # What is asked, and by which settings; not the data, which a key must not betray.
-    made_of = json.dumps(config_as_dict(config), sort_keys=True, default=str)
-    key = hashlib.sha256((made_of + _digest(tables.pool)).encode()).hexdigest()[:16]
-    student = make_model(
-        config.student.model, config.student.parameters, n_classes=tables.private.n_classes,
-        image_shape=tables.private.image_shape,
-    )  # fmt: skip
-    takes_part = asking.order == "active" or config.mechanism.name == "interactive"
-    with state.step("labels"), SqliteLedger(folder.path / config.budget.ledger, accountant) as ledger:
-        labels = label_pool(
-            Room(VotedPool(votes), mechanism, ledger, noise.secure()), tables.pool,
-            seed=config.seed, order=asking.order, n_queries=most, n_labels=asking.n_labels or None,
-            batch=asking.batch, student=student if takes_part else None,
-            first=(asking.warm_up or asking.first or None) if takes_part else None,
-            per_round=(asking.per_round or None) if takes_part else None, warm_up=config.warm_up(),
-            queries=np.arange(n_pool), key=key, progress=state.progress("labels"),
-        )  # fmt: skip
-        total, curve, n_asked = 0 * ledger.spent, [], 0
-        for entry in ledger.entries():
-            total = total + entry.charged
-            if entry.key.startswith(f"{key}/"):
-                n_asked += int(entry.event["n_queries"])
-                curve.append((n_asked, accountant.epsilon(total)))
-        alone = all(entry.key.startswith(f"{key}/") for entry in ledger.entries())
-        epsilon = guaranteed_epsilon(ledger, accountant, most=_most(config, most) if alone else None)
-        spending = Spending(epsilon, accountant.epsilon(ledger.spent), tuple(curve))
-    content = io.BytesIO()
-    values = {} if labels.values is None else {"values": labels.values}
-    np.savez(content, rows=labels.rows, labels=labels.labels, by_teachers=labels.by_teachers, **values)
-    write_public(folder.labels, content.getvalue())
-    return labels, spending
-
-
-def _most(config: RunConfig, n_queries: int) -> RdpCurve:
-    """Return the price of all that could be asked, the dearer mechanism where there are two."""
-    mechanisms = [config.mechanism.build(), config.warm_up()]
-    prices = [n_queries * mechanism.price(Unit()) for mechanism in mechanisms if mechanism is not None]
-    return RdpCurve(prices[0].orders, np.max([price.values for price in prices], axis=0))
-
-
-def _privately_affordable(config: RunConfig, votes: Votes) -> int:
-    """Return how many queries fit into the private budget: a number that depends on the votes."""
-    if config.queries.order == "active" or config.mechanism.name in ("interactive", "histogram"):
-        raise ValueError(
-            'Expected an order fixed beforehand and lnmax, gnmax or confident for [budget] stop = "private", '
-            f"got order = {config.queries.order!r} and {config.mechanism.name}. Stop on the public budget."
-        )
-    order = pool_order(len(votes), config.queries.order, seed=config.seed)
-    epsilons = exact_epsilons(config.mechanism.build(), votes[order], delta=config.budget.delta).reveal()
-    n = int(np.searchsorted(epsilons, config.budget.private_epsilon, side="right"))
-    if n == 0:
-        raise BudgetExhausted(
-            f"The first query alone would pass private_epsilon = {config.budget.private_epsilon}. "
-            "Raise it, or add noise."
-        )
-    return n
 
 
 def _teach(config: RunConfig, tables: Tables, labels: Labels) -> Any:
@@ -331,14 +250,6 @@ def _test_votes(folder: RunFolder, tables: Tables) -> Votes | None:
     if tables.test is None or not folder.test_votes.exists():
         return None
     return read_votes(folder.test_votes, n_classes=tables.private.n_classes).votes
-
-
-def _digest(*arrays: NDArray[Any]) -> str:
-    digest = hashlib.sha256()
-    for array in arrays:
-        digest.update(f"{array.dtype.str} {array.shape};".encode())
-        digest.update(np.ascontiguousarray(array).tobytes())
-    return digest.hexdigest()
 
 
 def _silent(_step: str, _done: int, _total: int) -> None:

@@ -85,13 +85,13 @@ def read_private(folder: Path) -> PrivateNumbers:
     >>> read_private(Path("nowhere"))
     Traceback (most recent call last):
         ...
-    ValueError: Expected private numbers in nowhere/private/summary.json, found none. ...
+    ValueError: Expected private numbers in nowhere/private/summary.json, found none: ...
     """
     place = folder / "private" / "summary.json"
     if not place.exists():
         raise ValueError(
-            f"Expected private numbers in {place}, found none. Write the public report, or make them again: "
-            f"{_resume(folder)}"
+            f"Expected private numbers in {place}, found none: they are computed where the settings say "
+            f"`private = true` under [report]. Write the public report, or set that. {_resume(folder)}"
         )
     table = _read(place, f"Move it away. {_resume(folder)}")
     try:

@@ -19,7 +19,11 @@ _SAYS_IT_ALL = {"shuffled": "in random order", "given": "in the order given", "a
 
 @dataclass(frozen=True, kw_only=True)
 class Drawing:
-    """A plot with the words below it; `mark` says "private", for the red frame, or "simulated"."""
+    """A plot with the words below it; `mark` says "private", for the red frame, or "simulated".
+
+    >>> Drawing(svg="<svg></svg>", heading="Cost", caption="What it cost.").mark
+    ''
+    """
 
     svg: str
     heading: str
@@ -32,8 +36,18 @@ def describe_run(run: RunResult, private: PrivateNumbers | None = None) -> dict[
 
     Without private numbers nothing in it comes from anywhere but the public result and simulated votes.
 
-    >>> worst_guess(0.0, 0.0), worst_guess(math.inf, 0.0)
-    ('50.00 %', '100.00 %')
+    >>> run = RunResult.from_dict({
+    ...     "format": 1, "partition": {"n_teachers": 60, "unit": "one record"},
+    ...     "data": {"name": "tiny", "n_private": 600, "n_public": 90, "n_test": 50, "n_features": 3,
+    ...              "class_names": ["a", "b"]},
+    ...     "mechanism": {"name": "GNMax", "sigma": 12.0}, "budget": {"epsilon": 2.0, "delta": 1e-5},
+    ...     "spent": {"epsilon": 1.961, "delta": 1e-5, "is_guarantee": True},
+    ...     "queries": {"n_asked": 40, "n_answered": 40, "n_silent": 0},
+    ...     "student": {"kind": "supervised", "model": "logistic", "n_labels": 40},
+    ... })
+    >>> page = describe_run(run)
+    >>> page["epsilon"], page["guess"], page["accuracy"], [it.mark for it in page["votes"]]
+    ('1.97', '87.67 %', '–', ['simulated', 'simulated'])
     """
     card = ModelCard.from_result(run)
     return {
@@ -97,8 +111,8 @@ def worst_guess(epsilon: float, delta: float) -> str:
     Assumes:   (epsilon, delta)-differential privacy in both directions.
     Reference: Kairouz, Oh, Viswanath 2015, Theorem 2.1: the region of error rates, at its corner.
 
-    >>> worst_guess(1.0, 1e-5)
-    '73.11 %'
+    >>> worst_guess(0.0, 0.0), worst_guess(1.0, 1e-5), worst_guess(math.inf, 0.0)
+    ('50.00 %', '73.11 %', '100.00 %')
     """
     # The guard keeps 50 % from becoming 50.01 % by rounding alone.
     return f"{math.ceil(1e4 * _guess(epsilon, delta) * (1 - 1e-12)) / 100:.2f} %"
@@ -148,7 +162,7 @@ def thinned(points: tuple[tuple[int, float], ...]) -> list[tuple[int, float]]:
 def flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
     """Yield the settings of nested tables, one name and one text each; of absolute paths the last part only.
 
-    >>> list(flat({"seed": 7, "data": {"name": "files", "private": "/home/me/patients.csv", "options": {}}}))
+    >>> list(flat({"seed": 7, "data": {"name": "files", "private": "/data/patients.csv", "options": {}}}))
     [('seed', '7'), ('data.name', 'files'), ('data.private', '…/patients.csv'), ('data.options', 'none')]
     """
     for name, value in table.items():

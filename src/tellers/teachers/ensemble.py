@@ -253,6 +253,9 @@ def _outcomes(run: _Run, n_jobs: int | None) -> Iterator[Outcome]:
     """Train the pending teachers once each, in a loop or in processes."""
     import joblib
 
+    if run.folder is not None:
+        import skops.io  # noqa: F401 - slow, and not to be taken for the time that a teacher takes
+
     waiting = run.pending
     n_workers = int(n_jobs) if n_jobs is not None else int(joblib.cpu_count())
     spent, n_done = 0.0, 0

@@ -1,0 +1,82 @@
+"""What comes into a fit, checked: rows, declared classes, seeds. A message never quotes an entry."""
+
+import secrets
+from collections.abc import Sequence
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import check_random_state, validation
+from sklearn.utils.multiclass import check_classification_targets
+
+from ..errors import require_count
+
+Indices = NDArray[np.int64]
+
+
+def validated(estimator: Any, *tables: Any, reset: bool = True) -> Any:
+    """Return X, or X and y, as scikit-learn checks them for an estimator."""
+    try:
+        if hasattr(validation, "validate_data"):
+            return validation.validate_data(estimator, *tables, reset=reset)
+        return estimator._validate_data(*tables, reset=reset)  # scikit-learn before 1.6
+    except ValueError as error:
+        if "could not convert" not in str(error):
+            raise
+    # Raised out here, where the error that quotes the entry is no longer attached.
+    raise ValueError("Expected numbers in X, got something else. Turn text and categories into codes first.")
+
+
+def declared_classes(classes: Sequence[Any] | None, n_classes: int | None) -> NDArray[Any] | None:
+    """Return the declared classes, sorted as scikit-learn has them, or None where none are."""
+    if n_classes is not None:
+        require_count(2, n_classes=n_classes)
+    if classes is None:
+        return None if n_classes is None else np.arange(int(n_classes))
+    table = np.asarray(classes)
+    found: NDArray[Any] = np.unique(table)
+    if table.ndim != 1 or found.size != table.size or found.size < 2 or n_classes not in (None, found.size):
+        raise ValueError(
+            "Expected two or more classes, each named once, and n_classes of them where that is given, got "
+            f"shape {table.shape} with {found.size} different ones and n_classes={n_classes}."
+        )
+    return found
+
+
+def classes_read_off(y: NDArray[Any]) -> NDArray[Any]:
+    """Return the classes that appear in y, which gives away that they do."""
+    check_classification_targets(y)
+    found: NDArray[Any] = np.unique(y)
+    if found.size < 2:
+        raise ValueError("Expected at least 2 classes in y, got one class. There is nothing to learn.")
+    return found
+
+
+def class_ids(y: NDArray[Any], classes: NDArray[Any]) -> Indices:
+    """Return the place of each label among the classes, refusing one that has none."""
+    numbers = {label: number for number, label in enumerate(classes.tolist())}
+    ids = np.array([numbers.get(label, -1) for label in y.tolist()], dtype=np.int64)
+    if (ids < 0).any():
+        raise ValueError(
+            f"Expected one of the {len(classes)} declared classes in every row of y, got another in row "
+            f"{int(np.argmax(ids < 0))}. Declare every class, with labels of the type that y has."
+        )
+    return ids
+
+
+def halves(ids: Indices, *, seed: int) -> tuple[Indices, Indices]:
+    """Return the rows of a pool and the other rows, which have half of every class or more."""
+    shuffled = np.random.default_rng(seed).permutation(len(ids))
+    dealt = shuffled[np.argsort(ids[shuffled], kind="stable")]
+    return np.sort(dealt[1::2]), np.sort(dealt[::2])
+
+
+def seed_number(random_state: Any) -> int:
+    """Return a whole number from what scikit-learn calls a random state."""
+    if random_state is None:
+        return secrets.randbits(31)
+    if isinstance(random_state, Integral):
+        require_count(0, random_state=int(random_state))
+        return int(random_state)
+    return int(check_random_state(random_state).randint(2**31 - 1))

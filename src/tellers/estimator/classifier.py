@@ -1,0 +1,372 @@
+"""The classifier: one fit from private rows to a public student, in scikit-learn's manner."""
+
+import hashlib
+import json
+import math
+import secrets
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from os import PathLike
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
+
+from .. import noise
+from ..budget import Accountant, Budget
+from ..card import ModelCard, export_student
+from ..door import Room
+from ..errors import BudgetExhausted, require_count
+from ..labelling import ORDERS, Labels, Order, guaranteed_epsilon, label_pool, most_expected
+from ..ledger import Ledger, MemoryLedger, SqliteLedger
+from ..mechanisms import Mechanism, NoisyHistogram
+from ..release import SILENT
+from ..students import fit_distilled, fit_supervised
+from ..teachers.models import describe_estimator
+from ..teachers.partition import Partition, partition
+from ..teachers.pool import VotedPool
+from ..teachers.store import write_whole
+from . import _inputs, _models
+from ._result import public_result
+
+_NO_LIMIT = 1e9  # without classes and pool there is no budget to keep, unless one was given
+_ADVICE = "epsilon_ is infinite. Declare classes=..., pass public=... and leave seeded_noise alone."
+
+
+class NoGuaranteeWarning(UserWarning):
+    """A fit went through and promises nothing: its `epsilon_` is infinite, and `why_` says why."""
+
+
+def _student_has(method: str) -> Callable[[Any], bool]:
+    return lambda self: hasattr(getattr(self, "student_", _models.model_or_default(self.student)), method)
+
+
+class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Teachers on private rows, noisy votes on a public pool, a student of the labels that came out.
+
+    What `fit` leaves behind is public: the student, the labels it learnt from and what they cost, never a
+    vote or a teacher. Classes are declared (`n_classes` or `classes`) and the pool is given (`public`). A fit
+    without them goes through, with a `NoGuaranteeWarning` and an infinite `epsilon_`. What is left at None
+    comes from public numbers: as teachers 1.5 times the root of the number of rows, or persons, and 250 at
+    most; ConfidentGNMax with sigma, threshold and sigma_threshold at 0.2, 0.6 and 0.24 of the teachers;
+    epsilon 8 at delta 1e-5; logistic regression on standardised features.
+
+    Guarantee: with classes and pool declared, everything a fitted classifier holds and says is
+               (`epsilon_`, `delta_`)-differentially private for one `unit_`, and epsilon_ <= budget.epsilon.
+    Assumes:   `public`, the parameters and the number of rows do not depend on private rows; `notes_` say
+               what a partition that looked at labels leaves out; one ledger covers all fits on the same rows.
+    Reference: Papernot et al. 2017, section 2; Papernot et al. 2018, section 4; see `Accountant`.
+
+    >>> from tellers.datasets import digits
+    >>> X, y = digits().X, digits().y
+    >>> pate = PateClassifier(n_classes=10, n_teachers=40, n_queries=60, budget=Budget(epsilon=8, delta=1e-4))
+    >>> pate = pate.fit(X[:1000], y[:1000], public=X[1000:1400])
+    >>> pate.unit_, pate.n_teachers_, 0 < pate.epsilon_ <= 8
+    ('one record', 40, True)
+    >>> pate.predict(X[1400:]).shape, pate.predict_proba(X[1400:]).shape
+    ((397,), (397, 10))
+    """
+
+    def __init__(
+        self,
+        *,
+        teacher: Any = None,
+        student: Any = None,
+        mechanism: Mechanism | None = None,
+        budget: Budget | None = None,
+        n_teachers: int | None = None,
+        n_classes: int | None = None,
+        classes: Sequence[Any] | None = None,
+        order: Order = "shuffled",
+        n_queries: int | None = None,
+        n_labels: int | None = None,
+        batch: int = 10,
+        first: int | None = None,
+        per_round: int | None = None,
+        warm_up: Mechanism | None = None,
+        temperature: float | None = None,
+        floor: float = 0.0,
+        stratified: bool = False,
+        balance: Literal["persons", "rows"] = "persons",
+        ledger: Ledger | str | PathLike[str] | None = None,
+        folder: str | PathLike[str] | None = None,
+        n_jobs: int | None = None,
+        seeded_noise: bool = False,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.teacher = teacher
+        self.student = student
+        self.mechanism = mechanism
+        self.budget = budget
+        self.n_teachers = n_teachers
+        self.n_classes = n_classes
+        self.classes = classes
+        self.order = order
+        self.n_queries = n_queries
+        self.n_labels = n_labels
+        self.batch = batch
+        self.first = first
+        self.per_round = per_round
+        self.warm_up = warm_up
+        self.temperature = temperature
+        self.floor = floor
+        self.stratified = stratified
+        self.balance = balance
+        self.ledger = ledger
+        self.folder = folder
+        self.n_jobs = n_jobs
+        self.seeded_noise = seeded_noise
+        self.random_state = random_state
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        public: Any = None,
+        classes: Sequence[Any] | None = None,
+        persons: ArrayLike | None = None,
+        sites: ArrayLike | None = None,
+    ) -> "PateClassifier":
+        """Train teachers on private rows, ask them about `public` ones, and teach a student what they said.
+
+        `classes` declares the classes for this fit, where the parameters do not. `persons` and `sites` have
+        an entry per private row: all rows of a person go to one teacher, or every site is one teacher.
+        """
+        self._check_parameters()
+        self._forget()
+        X, y = _inputs.validated(self, X, y)
+        check_consistent_length(X, persons, sites)
+        declared = _inputs.declared_classes(self.classes if classes is None else classes, self.n_classes)
+        is_open = declared is None or public is None
+        seeded = self.seeded_noise or (is_open and self.random_state is not None)
+        reasons = self._reasons(declared=declared is not None, pooled=public is not None, seeded=seeded)
+        if reasons:
+            warnings.warn(f"{' '.join(reasons)} {_ADVICE}", NoGuaranteeWarning, stacklevel=2)
+        self.classes_ = _inputs.classes_read_off(y) if declared is None else declared
+        y = _inputs.class_ids(y, self.classes_)
+        name, seed = self._identity()
+        split, teach, ask, learn, draw = (int(n) for n in np.random.SeedSequence(seed).generate_state(5))
+
+        owners = {"persons": persons, "sites": sites}
+        if public is None:
+            rows, kept = _inputs.halves(y, seed=split)
+            pool, X, y = X[rows], X[kept], y[kept]
+            owners = {n: None if o is None else np.asarray(o)[kept] for n, o in owners.items()}
+        else:
+            pool = _inputs.validated(self, public, reset=False)
+            rows = np.arange(len(pool))
+        parts = self._partition(y, seed=split, **owners)
+        self.mechanism_ = self.mechanism or _models.default_mechanism(len(parts), saves=not is_open)
+        self.n_private_, self.n_public_, self.n_teachers_ = len(X), len(pool), len(parts)
+        self.unit_, self.notes_ = parts.unit, parts.notes
+        budget = self._agreed_budget(unlimited=is_open)
+        # Opened before hours of training: books with another budget are refused now.
+        with self._books(budget, allow_seeded=seeded) as ledger:
+            ensemble = _models.train(
+                _models.model_or_default(self.teacher), X, y, parts, n_classes=len(self.classes_), seed=teach,
+                folder=None if self.folder is None else Path(self.folder) / "teachers", n_jobs=self.n_jobs,
+            )  # fmt: skip
+            source = noise.seeded(draw) if seeded else noise.secure()
+            room = Room(VotedPool(ensemble.vote(pool)), self.mechanism_, ledger, source)
+            try:
+                released = label_pool(
+                    room, pool, seed=ask, order=self.order, n_queries=self.n_queries, n_labels=self.n_labels,
+                    batch=self.batch, student=_models.model_or_default(self.student), first=self.first,
+                    per_round=self.per_round, warm_up=self.warm_up, queries=np.arange(len(pool)),
+                    key=f"{name}/{self._question(pool, seed=ask)}",
+                )  # fmt: skip
+                self._record(released, rows, ledger=ledger, budget=budget, reasons=reasons)
+                self.student_ = self._taught(pool, released, seed=learn, lenient=is_open)
+            except Exception as error:
+                spent = ledger.spent.epsilon(budget.delta)
+                error.add_note(f"On the ledger, with or without labels: epsilon {spent:.4g} is spent.")
+                if isinstance(error, BudgetExhausted):
+                    error.add_note("Take more noise, and more teachers to bear it, or a larger budget.")
+                raise
+        return self
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the student's class for every row, as it was declared."""
+        rows = self._rows(X)
+        return np.asarray(self.classes_[np.asarray(self.student_.predict(rows)).astype(np.int64)])
+
+    @available_if(_student_has("predict_proba"))  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the student's probabilities, a column for each of `classes_`: 0 for one it never met."""
+        rows = self._rows(X)
+        return _models.spread_columns(
+            self.student_.predict_proba(rows), self.student_, n_classes=len(self.classes_), never_met=0.0
+        )
+
+    @available_if(_student_has("decision_function"))  # type: ignore[untyped-decorator]
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Return the student's scores, a column for each of `classes_`; one number a row for two classes."""
+        rows = self._rows(X)
+        # The lowest number and not infinity, as scikit-learn's own cross_val_predict has it: metrics take it.
+        lowest = float(np.finfo(np.float64).min)
+        return _models.spread_columns(
+            self.student_.decision_function(rows),
+            self.student_,
+            n_classes=len(self.classes_),
+            never_met=lowest,
+        )
+
+    def export(
+        self,
+        folder: str | PathLike[str],
+        *,
+        name: str = "private rows",
+        accuracy: float | None = None,
+        trusted: Sequence[str] = (),
+        overwrite: bool = False,
+    ) -> Path:
+        """Write the student with its model card into a folder of their own, and return the folder.
+
+        `name` says what the data are and `accuracy` what was measured on public test rows; both go on the
+        card. `load_student` reads the student again: it answers with the numbers of the card's classes.
+
+        >>> import tempfile
+        >>> from tellers.card import load_student
+        >>> from tellers.datasets import breast_cancer
+        >>> X, y = breast_cancer().X, breast_cancer().y
+        >>> pate = PateClassifier(n_classes=2).fit(X[:400], y[:400], public=X[400:500])
+        >>> with tempfile.TemporaryDirectory() as room:
+        ...     place = pate.export(Path(room) / "student", name="tumours")
+        ...     bool((load_student(place).predict(X[500:]) == pate.predict(X[500:])).all())
+        True
+        """
+        check_is_fitted(self)
+        card = ModelCard.from_result(public_result(self, name, accuracy=accuracy))
+        return export_student(self.student_, folder, card=card, trusted=trusted, overwrite=overwrite)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "student_")
+
+    def _rows(self, X: Any) -> NDArray[Any]:
+        check_is_fitted(self)
+        rows: NDArray[Any] = _inputs.validated(self, X, reset=False)
+        return rows
+
+    def _check_parameters(self) -> None:
+        """Refuse what can be refused before teachers are trained."""
+        if self.order not in ORDERS:
+            raise ValueError(f"Expected order to be one of {', '.join(ORDERS)}, got {self.order!r}.")
+        given = {"n_teachers": self.n_teachers, "n_queries": self.n_queries, "n_labels": self.n_labels}
+        require_count(batch=self.batch, **{name: n for name, n in given.items() if n is not None})
+        if self.temperature is not None and not isinstance(self.mechanism, NoisyHistogram):
+            raise TypeError(
+                "Expected mechanism=NoisyHistogram(...) with a temperature, which distils its noisy counts, "
+                f"got {type(self.mechanism).__name__}. Set that mechanism, or leave out the temperature."
+            )
+
+    def _forget(self) -> None:
+        """Drop what an earlier fit left: its student must not stand beside what this one costs."""
+        for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
+            delattr(self, name)
+
+    def _reasons(self, *, declared: bool, pooled: bool, seeded: bool) -> list[str]:
+        if self.ledger is not None and not (declared and pooled):
+            raise ValueError(
+                "Expected classes and a public pool where a ledger is kept, got "
+                f"{'no public pool' if declared else 'no classes'}. Its books would say a cost that is not "
+                "the cost of this fit. Pass classes=... and public=..., or leave out the ledger."
+            )
+        found = {
+            "The classes were not declared, so they were read off y.": not declared,
+            "No public pool was given, so half of the rows became the pool.": not pooled,
+            "The noise was drawn from random_state, and who knows that can take it off.": seeded,
+        }
+        return [reason for reason, holds in found.items() if holds]
+
+    def _identity(self) -> tuple[str, int]:
+        """Return a name for the questions of this fit and its seed; a folder keeps both for the next one."""
+        name, seed = f"fit-{secrets.token_hex(8)}", _inputs.seed_number(self.random_state)
+        if self.folder is None:
+            return name, seed
+        place = Path(self.folder) / "fit.json"
+        if place.exists():
+            kept = json.loads(place.read_bytes())
+            return kept["name"], kept["seed"] if self.random_state is None else seed
+        place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write_whole(place, json.dumps({"name": name, "seed": seed}).encode())
+        return name, seed
+
+    def _question(self, pool: NDArray[Any], *, seed: int) -> str:
+        """Return a fingerprint of all that decides which rows are asked, and how: public things alone."""
+        asked = [repr(self.mechanism_), self.order, seed, pool.shape]
+        if self.order == "active" or self.warm_up is not None:
+            student = describe_estimator(_models.model_or_default(self.student))
+            asked += [student, repr(self.warm_up), self.first, self.per_round]
+        digest = hashlib.sha256(json.dumps(asked).encode())
+        digest.update(np.ascontiguousarray(pool, dtype=np.float64).tobytes())
+        return digest.hexdigest()[:16]
+
+    def _partition(
+        self, ids: NDArray[np.int64], *, seed: int, persons: ArrayLike | None, sites: ArrayLike | None
+    ) -> Partition:
+        n_teachers = self.n_teachers
+        if n_teachers is None and sites is None:
+            n_units = len(ids) if persons is None else len(set(np.asarray(persons).tolist()))
+            n_teachers = _models.default_n_teachers(n_units)
+        return partition(
+            len(ids), n_teachers, seed=seed, labels=ids if self.stratified else None, persons=persons,
+            sites=sites, balance=self.balance,
+        )  # fmt: skip
+
+    def _agreed_budget(self, *, unlimited: bool) -> Budget:
+        held = getattr(getattr(self.ledger, "accountant", None), "budget", None)
+        if held is not None and self.budget not in (None, held):
+            raise ValueError(
+                f"Expected the budget of the ledger, {held}, got {self.budget}. Leave out one of the two."
+            )
+        default = Budget(epsilon=_NO_LIMIT if unlimited else 8.0, delta=1e-5)
+        return self.budget or held or default
+
+    @contextmanager
+    def _books(self, budget: Budget, *, allow_seeded: bool) -> Iterator[Ledger]:
+        if self.ledger is None:
+            yield MemoryLedger(Accountant(budget), allow_seeded=allow_seeded)
+        elif isinstance(self.ledger, (str, PathLike)):
+            with SqliteLedger(self.ledger, Accountant(budget)) as ledger:
+                yield ledger
+        else:
+            yield self.ledger
+
+    def _record(
+        self, released: Labels, rows: NDArray[Any], *, ledger: Ledger, budget: Budget, reasons: list[str]
+    ) -> None:
+        """Set the attributes that say what came out and what it cost; all of it is public."""
+        if not reasons and any(entry.event.get("noise") != "secure" for entry in ledger.entries()):
+            reasons = ["The ledger holds answers with seeded noise."]
+        answered = released.labels != SILENT
+        self.released_, self.stopped_by_ = released, released.stopped_by
+        self.rows_ = rows[released.rows[answered]]
+        self.labels_ = self.classes_[released.labels[answered]]
+        self.n_queries_, self.n_labels_ = len(released), int(answered.sum())
+        self.answered_share_ = released.n_answered / max(1, len(released))
+        self.spent_, self.delta_, self.why_ = ledger.spent, budget.delta, " ".join(reasons)
+        self.epsilon_ = math.inf
+        if not reasons:
+            # A cap counts if it was set before the first release, which only fresh books are sure of.
+            n_most = min(self.n_public_, self.n_queries or self.n_public_)
+            worst = most_expected(n_most, self.mechanism_, self.warm_up)
+            most = None if self.ledger is not None else worst
+            self.epsilon_ = guaranteed_epsilon(ledger, Accountant(budget), most=most)
+        self.budget_ = None if budget.epsilon == _NO_LIMIT else budget
+
+    def _taught(self, pool: NDArray[Any], released: Labels, *, seed: int, lenient: bool) -> Any:
+        model, rows = _models.model_or_default(self.student), pool[released.rows]
+        if lenient and self.n_labels_ and (self.labels_ == self.labels_[0]).all():
+            return _models.constant_student(rows, released.labels)
+        if self.temperature is None:
+            return fit_supervised(model, rows, released.labels, seed=seed)
+        assert released.values is not None  # a noisy histogram has them
+        return fit_distilled(
+            model, rows, released.values, temperature=self.temperature, floor=self.floor, seed=seed
+        )

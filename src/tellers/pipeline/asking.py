@@ -1,0 +1,113 @@
+"""The way out: labels of the pool, charged to the ledger of the run, and what the ledger says of it then."""
+
+import hashlib
+import io
+import json
+from dataclasses import dataclass
+
+import numpy as np
+
+from .. import noise
+from ..budget import Accountant, Budget
+from ..catalogue import make_model
+from ..config import RunConfig, config_as_dict
+from ..door import Room
+from ..errors import BudgetExhausted
+from ..exact import exact_epsilons
+from ..labelling import Labels, Progress, guaranteed_epsilon, label_pool, most_expected, pool_order
+from ..ledger import SqliteLedger
+from ..teachers.pool import VotedPool
+from ..teachers.store import write_whole
+from ..votes import Votes
+from .data import Tables, digest
+from .folder import RunFolder
+
+
+@dataclass(frozen=True)
+class Spending:
+    """What the ledger says after a run: the guarantee, what was charged, and how it grew.
+
+    >>> Spending(epsilon=2.0, charged=1.9, curve=((10, 1.2), (20, 1.9))).charged
+    1.9
+    """
+
+    epsilon: float
+    charged: float
+    curve: tuple[tuple[int, float], ...]
+
+
+def release_labels(
+    config: RunConfig, tables: Tables, *, votes: Votes, folder: RunFolder, progress: Progress | None = None
+) -> tuple[Labels, Spending]:
+    """Ask for labels of the pool until the rules of the config stop it, and keep them in the folder.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from tellers.calibrate import Consensus
+    >>> from tellers.config import QueriesConfig
+    >>> from tellers.pipeline.data import read_tables
+    >>> config = RunConfig(queries=QueriesConfig(n_queries=20))
+    >>> made_up, _ = Consensus().votes(60, 10, n_queries=300, seed=7)
+    >>> tables = read_tables(config.data, seed=7)
+    >>> labels, spending = release_labels(
+    ...     config, tables, votes=made_up, folder=RunFolder(Path(tempfile.mkdtemp()))
+    ... )
+    >>> len(labels), 0 < spending.charged <= spending.epsilon <= 8.0
+    (20, True)
+    """
+    mechanism, asking = config.mechanism.build(), config.queries
+    accountant = Accountant(Budget(config.budget.epsilon, config.budget.delta))
+    n_pool = len(tables.pool)
+    most = min(asking.n_queries or n_pool, n_pool)
+    if config.budget.stop == "private":
+        most = min(most, _privately_affordable(config, votes))
+    # What is asked, and by which settings; not the data, which a key must not betray.
+    made_of = json.dumps(config_as_dict(config), sort_keys=True, default=str)
+    key = hashlib.sha256((made_of + digest(tables.pool)).encode()).hexdigest()[:16]
+    student = make_model(
+        config.student.model, config.student.parameters, n_classes=tables.private.n_classes,
+        image_shape=tables.private.image_shape,
+    )  # fmt: skip
+    takes_part = asking.order == "active" or config.mechanism.name == "interactive"
+    with SqliteLedger(folder.path / config.budget.ledger, accountant) as ledger:
+        labels = label_pool(
+            Room(VotedPool(votes), mechanism, ledger, noise.secure()), tables.pool,
+            seed=config.seed, order=asking.order, n_queries=most, n_labels=asking.n_labels or None,
+            batch=asking.batch, student=student if takes_part else None,
+            first=(asking.warm_up or asking.first or None) if takes_part else None,
+            per_round=(asking.per_round or None) if takes_part else None, warm_up=config.warm_up(),
+            queries=np.arange(n_pool), key=key, progress=progress,
+        )  # fmt: skip
+        total, curve, n_asked = 0 * ledger.spent, [], 0
+        for entry in ledger.entries():
+            total = total + entry.charged
+            if entry.key.startswith(f"{key}/"):
+                n_asked += int(entry.event["n_queries"])
+                curve.append((n_asked, accountant.epsilon(total)))
+        alone = all(entry.key.startswith(f"{key}/") for entry in ledger.entries())
+        worst = most_expected(most, mechanism, config.warm_up())
+        epsilon = guaranteed_epsilon(ledger, accountant, most=worst if alone else None)
+        spending = Spending(epsilon, accountant.epsilon(ledger.spent), tuple(curve))
+    content = io.BytesIO()
+    values = {} if labels.values is None else {"values": labels.values}
+    np.savez(content, rows=labels.rows, labels=labels.labels, by_teachers=labels.by_teachers, **values)
+    write_whole(folder.labels, content.getvalue(), shared=True)
+    return labels, spending
+
+
+def _privately_affordable(config: RunConfig, votes: Votes) -> int:
+    """Return how many queries fit into the private budget: a number that depends on the votes."""
+    if config.queries.order == "active" or config.mechanism.name in ("interactive", "histogram"):
+        raise ValueError(
+            'Expected an order fixed beforehand and lnmax, gnmax or confident for [budget] stop = "private", '
+            f"got order = {config.queries.order!r} and {config.mechanism.name}. Stop on the public budget."
+        )
+    order = pool_order(len(votes), config.queries.order, seed=config.seed)
+    epsilons = exact_epsilons(config.mechanism.build(), votes[order], delta=config.budget.delta).reveal()
+    n = int(np.searchsorted(epsilons, config.budget.private_epsilon, side="right"))
+    if n == 0:
+        raise BudgetExhausted(
+            f"The first query alone would pass private_epsilon = {config.budget.private_epsilon}. "
+            "Raise it, or add noise."
+        )
+    return n
