@@ -79,8 +79,9 @@ def test_the_whole_quick_run_is_as_expected(paper, data, tmp_path):
     assert set(found) == set(expected["quick"])
 
 
-def test_svhn_is_ready_to_run(tmp_path):
-    # Ten flat grey tones with some noise: ten classes that a linear teacher can tell apart.
+@pytest.fixture
+def house_numbers(tmp_path):
+    """Ten flat grey tones with some noise: ten classes that even a linear teacher can tell apart."""
     (tmp_path / "svhn").mkdir()
     rng = np.random.default_rng(5)
     for part, n in (("train", 300), ("extra", 200), ("test", 240)):
@@ -88,13 +89,26 @@ def test_svhn_is_ready_to_run(tmp_path):
         noise = rng.normal(0, 6, size=(32, 32, 3, n))
         tones = np.clip(20 * labels + noise, 0, 255).astype(np.uint8)
         savemat(tmp_path / "svhn" / f"{part}_32x32.mat", {"X": tones, "y": labels[:, None].astype(np.uint8)})
-    words = ("--data-set", "svhn", "--data", tmp_path, "--teachers", "3,5", "--teacher", "logistic")
-    done = run("pate2017", *words, "--quick", "--json", tmp_path / "out.json", "--figures", tmp_path)
-    found = measures(tmp_path / "out.json")
+    return tmp_path
+
+
+def test_svhn_is_ready_to_run(house_numbers):
+    out = house_numbers / "out.json"
+    words = ("--data-set", "svhn", "--data", house_numbers, "--teachers", "3,5", "--teacher", "logistic")
+    done = run("pate2017", *words, "--quick", "--json", out, "--figures", house_numbers)
+    found = measures(out)
     for published in ("5.04", "8.19", "82.72 %", "90.66 %"):
         assert published in done.stdout
     assert found["plurality/5"] > 0.5
-    assert {p.name for p in tmp_path.glob("*.svg")} == {f"pate2017_figure{n}.svg" for n in (2, 3, 5)}
+    assert {p.name for p in house_numbers.glob("*.svg")} == {f"pate2017_figure{n}.svg" for n in (2, 3, 5)}
+
+
+def test_svhn_takes_networks_as_teachers(house_numbers):
+    pytest.importorskip("torch")
+    out = house_numbers / "out.json"
+    words = ("--data-set", "svhn", "--data", house_numbers, "--teachers", "2", "--epochs", "1")
+    run("pate2017", *words, "--quick", "--parts", "votes", "--json", out)
+    assert 0 < measures(out)["teacher/2"] <= 1
 
 
 def test_unknown_parts_are_refused():

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tellers import Votes
-from tellers.datasets import Dataset, mnist, svhn
+from tellers.datasets import mnist, svhn
 from tellers.teachers import train_ensemble
 from tellers.teachers.partition import partition
 
@@ -69,7 +69,7 @@ def load_mnist(
     for n_teachers in sizes:
         if train and X_pool is not None:
             data = mnist("train", data_dir=data_dir)
-            made = {"image_shape": (1, 28, 28), "epochs": epochs, "teacher": teacher}
+            made = {"image_shape": (28, 28), "epochs": epochs, "teacher": teacher}
             votes[n_teachers] = train_votes(data.X, data.y, X_pool, n_teachers=n_teachers, **made)
             if keep is not None:
                 ballots = np.asarray(votes[n_teachers].ballots, dtype=np.uint8)
@@ -89,7 +89,7 @@ def load_mnist(
             notes.append(f"Ballots of {n_teachers} teachers: {place}{about}.")
         else:
             print(f"NO VOTES of {n_teachers} teachers: run with --train to train them.", file=sys.stderr)
-    return Images("MNIST", truth, votes, 1e-5, (1, 28, 28), X_pool, X_test, y_test, tuple(notes))
+    return Images("MNIST", truth, votes, 1e-5, (28, 28), X_pool, X_test, y_test, tuple(notes))
 
 
 def load_svhn(data_dir: Path | None, *, sizes: tuple[int, ...], epochs: int, teacher: str = "cnn") -> Images:
@@ -98,20 +98,14 @@ def load_svhn(data_dir: Path | None, *, sizes: tuple[int, ...], epochs: int, tea
     No ballots are kept for it, so the teachers are always trained here. Smaller files give a smaller pool.
     """
     parts = [svhn(part, data_dir=data_dir) for part in ("train", "extra")]
-    X, y = np.concatenate([_channels_first(p) for p in parts]), np.concatenate([part.y for part in parts])
+    X, y = np.concatenate([part.X for part in parts]), np.concatenate([part.y for part in parts])
     test = svhn("test", data_dir=data_dir)
     n_pool = min(10_000, len(test) // 2)
-    asked = _channels_first(test)
-    pool, held = asked[:n_pool], asked[n_pool:]
-    made = {"image_shape": (3, 32, 32), "epochs": epochs, "teacher": teacher}
+    pool, held = test.X[:n_pool], test.X[n_pool:]
+    made = {"image_shape": (32, 32, 3), "epochs": epochs, "teacher": teacher}
     votes = {n: train_votes(X, y, pool, n_teachers=n, **made) for n in sizes}
     notes = (f"{len(X):,} training images, {n_pool:,} in the pool, {len(test) - n_pool:,} held out.",)
-    return Images("SVHN", test.y[:n_pool], votes, 1e-6, (3, 32, 32), pool, held, test.y[n_pool:], notes)
-
-
-def _channels_first(data: Dataset) -> np.ndarray:
-    # The files keep colours last, networks take them first.
-    return np.ascontiguousarray(data.images.transpose(0, 3, 1, 2)).reshape(len(data), -1)
+    return Images("SVHN", test.y[:n_pool], votes, 1e-6, (32, 32, 3), pool, held, test.y[n_pool:], notes)
 
 
 def train_votes(
