@@ -303,7 +303,7 @@ def _complete(run: _Run, *, n_jobs: int | None, progress: Progress | None) -> di
 def _outcomes(run: _Run, n_jobs: int | None) -> Iterator[UnitOutcome]:
     """Train the pending units, here or in processes."""
     waiting = [numbers for numbers in run.units if numbers not in run.finished]
-    n_workers = 1 if run.device.type != "cpu" else n_jobs or len(os.sched_getaffinity(0))
+    n_workers = 1 if run.device.type != "cpu" else n_jobs or _n_cores()
     spent, n_done = 0.0, 0
     while waiting:
         expected = spent / max(n_done, 1) * len(waiting)
@@ -322,6 +322,12 @@ def _outcomes(run: _Run, n_jobs: int | None) -> Iterator[UnitOutcome]:
     except BrokenProcessPool:
         for numbers in waiting:
             yield UnitOutcome(numbers, failure="a worker process died; try n_jobs=1", failed=numbers[0])
+
+
+def _n_cores() -> int:
+    import joblib
+
+    return int(joblib.cpu_count())
 
 
 def _kept(run: _Run) -> str:
