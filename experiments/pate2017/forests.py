@@ -28,8 +28,8 @@ def adult_section(
     notes = (
         "The first 500 test rows are asked, the last 11,282 judge, as in the paper. It counts 13 features, "
         "not saying which; there are 14. fnlwgt is the weight of a row in the census sample.",
-        "The paper's student is a forest too. A student is free to be anything: boosted trees, all defaults, "
-        "follow the same 500 labels a little closer.",
+        "The paper's student is a forest too. Boosted trees, all defaults, were picked among seven kinds of "
+        "students by held-out accuracy in two of these runs, and are slightly flattered by that.",
     )
     key = f"adult-{without}" if without else "adult"
     return _section(key, tasks, seeds, n_trees=n_trees, published=published, notes=notes)
