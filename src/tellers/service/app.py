@@ -35,7 +35,11 @@ _MOST_MISTAKES = 10
 
 @dataclass(frozen=True, eq=False)
 class Service:
-    """What an application holds: `app.state.service`, for pages that are added to it."""
+    """What an application holds: `app.state.service`, for pages that are added to it.
+
+    >>> list(Service.__dataclass_fields__)
+    ['settings', 'desk', 'door', 'metrics', 'log']
+    """
 
     settings: ServiceSettings
     desk: Desk

@@ -21,7 +21,11 @@ _PATIENCE_SECONDS = 30.0
 
 @dataclass(frozen=True, eq=False)
 class Answered:
-    """What came of a question: the release, whether it was on record, and how the accounts stand now."""
+    """What came of a question: the release, whether it was on record, and how the accounts stand now.
+
+    >>> list(Answered.__dataclass_fields__)
+    ['release', 'is_replay', 'epsilon', 'left', 'own']
+    """
 
     release: Release
     is_replay: bool

@@ -37,7 +37,12 @@ _BODY_SECONDS = 30.0
 
 
 class Record:
-    """Gives every request an id and every response its headers; logs one line; lets no exception out."""
+    """Gives every request an id and every response its headers; logs one line; lets no exception out.
+
+    >>> record = Record(None, log=None, metrics=Metrics(), is_tls=True)
+    >>> record.headers["Strict-Transport-Security"]
+    'max-age=31536000'
+    """
 
     def __init__(self, app: ASGIApp, *, log: Any, metrics: Metrics, is_tls: bool) -> None:
         self.app, self.log, self.metrics = app, log, metrics
@@ -86,7 +91,11 @@ class Record:
 
 
 class Admit:
-    """Lets nobody in without a key, except to the few paths that are open to everyone."""
+    """Lets nobody in without a key, except to the few paths that are open to everyone.
+
+    >>> Admit(None, door=None, is_open=lambda path: path == "/v1/health").is_open("/v1/labels")
+    False
+    """
 
     def __init__(self, app: ASGIApp, *, door: Door, is_open: Callable[[str], bool]) -> None:
         self.app, self.door, self.is_open = app, door, is_open
@@ -105,7 +114,11 @@ class Admit:
 
 
 class Limit:
-    """Reads a body only as far as it may be read, and looks at its shape before anything parses it."""
+    """Reads a body only as far as it may be read, and looks at its shape before anything parses it.
+
+    >>> Limit(None, limits=LimitsConfig(max_batch=10), is_form=bool).limits.max_batch
+    10
+    """
 
     def __init__(self, app: ASGIApp, *, limits: LimitsConfig, is_form: Callable[[str], bool]) -> None:
         self.app, self.limits, self.is_form = app, limits, is_form

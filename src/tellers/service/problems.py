@@ -50,8 +50,9 @@ _BY_STATUS = {400: "bad-request", 404: "not-found", 405: "wrong-method"}
 class Problem(HTTPException):
     """An answer that says what is wrong: one of the kinds above, with a detail of its own.
 
-    >>> Problem("too-many", "600 requests in a minute.", headers={"Retry-After": "3"}).status_code
-    429
+    >>> problem = Problem("too-many", "600 requests in a minute.", headers={"Retry-After": "3"})
+    >>> problem.status_code, problem.response("r1").media_type
+    (429, 'application/problem+json')
     """
 
     def __init__(

@@ -45,8 +45,8 @@ class Served:
     ...     ledger=LedgerConfig(url="ledger.db", epsilon=1.0, delta=1e-5),
     ...     mechanism=MechanismConfig(name="gnmax", sigma=20.0),
     ... ))
-    >>> served.n_pool, served.question(None, [4, 0])
-    (5, array([4, 0]))
+    >>> served.n_pool, served.question(None, [4, 0]), served.belief(None, 2) is None
+    (5, array([4, 0]), True)
     """
 
     ensemble: Ensemble
