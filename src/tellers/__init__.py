@@ -19,6 +19,7 @@ _HOME = {
     "MemoryLedger": "ledger",
     "NoisyHistogram": "mechanisms",
     "PateClassifier": "estimator",
+    "PostgresLedger": "ledger.sql",
     "RdpCurve": "rdp",
     "Release": "release",
     "Room": "door",
@@ -30,6 +31,7 @@ _HOME = {
     "describe": "release",
     "exact_cost": "exact",
     "noise": "",
+    "open_ledger": "ledger",
 }
 
 __all__ = sorted(_HOME)

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from tellers import Accountant, Budget, Cost, MemoryLedger, Release, SqliteLedger
+from tellers import Accountant, Budget, Cost, MemoryLedger, PostgresLedger, Release, SqliteLedger
 from tellers.errors import BudgetExhausted, LedgerConflict
 from tellers.ledger import Charge, Ticket, chained
 from tellers.testing import check_ledger
@@ -385,3 +385,24 @@ def test_errors_of_a_ledger_are_its_own():
 
     with pytest.raises(AssertionError, match=r"Expected BudgetExhausted .* got RuntimeError"):
         check_ledger(in_memory(Refuses), durable=False)
+
+
+def in_database(url, kind=PostgresLedger):
+    return lambda name, accountant: kind(url, accountant, name=f"{kind.__name__} {name}")
+
+
+def test_the_ledger_in_a_database(database):
+    check_ledger(in_database(database), n_kills=5)
+
+
+class ForgetsToLock(PostgresLedger):
+    """Reads what was spent before it takes the lock, and not again."""
+
+    def _catch_up(self, connection):
+        if "processes" not in self.name or self._book.head is None:
+            super()._catch_up(connection)
+
+
+def test_a_ledger_that_reads_before_it_locks_is_found_by_the_race(database):
+    with pytest.raises(AssertionError, match=r"another process to finish its race|racing processes"):
+        check_ledger(in_database(database, ForgetsToLock), n_kills=0)

@@ -76,6 +76,22 @@ def connect(file: Path, first: Sequence[Line], timeout: float) -> sqlite3.Connec
     return connection
 
 
+def first_line(file: Path, timeout: float) -> Line:
+    """Return the line that a ledger's file begins with, which holds its terms; nothing is made."""
+    if not file.is_file():
+        raise FileNotFoundError(f"Expected a ledger in {file}, got no file. Nothing was written.")
+    with plain_words(file, timeout):
+        connection = sqlite3.connect(file, timeout=timeout, isolation_level=None)
+        try:
+            if not _is_ledger(connection, file):
+                raise LedgerConflict(f"Expected a ledger in {file.name}, got an empty file.")
+            for line in read(connection, "WHERE number = 0"):
+                return line
+        finally:
+            connection.close()
+    raise LedgerConflict(f"{file.name} lost its first line, which holds its budget. Restore it.")
+
+
 def _is_ledger(connection: sqlite3.Connection, file: Path) -> bool:
     """Say whether the file is a ledger, or empty; refuse anything else and leave it as it is."""
     # One moment for all three: another process may be making the same ledger just now.

@@ -26,7 +26,12 @@ class Ticket:
 
 @dataclass(frozen=True, eq=False)
 class Charge:
-    """What one named account was debited for a question, and what it is charged now."""
+    """What one named account was debited for a question, and what it is charged now.
+
+    >>> paid = Charge(reserved=RdpCurve.zcdp(0.1), charged=RdpCurve.zcdp(0.05))
+    >>> bool((paid.charged.values <= paid.reserved.values).all())
+    True
+    """
 
     reserved: RdpCurve
     charged: RdpCurve

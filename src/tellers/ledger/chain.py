@@ -163,7 +163,11 @@ def opening(accountant: Accountant) -> Line:
 
 @dataclass(frozen=True)
 class Reserved:
-    """What is debited for a question that is not settled: the main account, and named ones."""
+    """What is debited for a question that is not settled: the main account, and named ones.
+
+    >>> list(Reserved(RdpCurve.zcdp(0.1), {"student/alice": RdpCurve.zcdp(0.1)}).also)
+    ['student/alice']
+    """
 
     price: RdpCurve
     also: dict[str, RdpCurve]

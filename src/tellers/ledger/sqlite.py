@@ -3,7 +3,6 @@
 import os
 import sqlite3
 import threading
-import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import KW_ONLY, dataclass, field
@@ -13,17 +12,10 @@ from typing import Any
 
 from ..budget import Accountant
 from ..errors import LedgerConflict, require_positive
-from . import _file
+from . import _file, _forks
 from .chain import Book, Line, opening
 from .chained import ChainedLedger, Pages, require_terms
 
-# SQLite's locks do not survive a fork: a child must not use, or even close, what its parent opened, and it
-# waits for ever for a thread that was inside SQLite. So SQLite is only ever entered with the lock of a ledger
-# held, and a fork takes all of these locks, hands the files back, and lets both sides open them again.
-_LEDGERS: "weakref.WeakSet[SqliteLedger]" = weakref.WeakSet()
-# Held from before a fork until after it: meanwhile no ledger is made, and no other thread forks.
-_gate = threading.RLock()
-_handed_back: list["SqliteLedger"] = []
 # What forgotten ledgers had open. The garbage collector may run anywhere; the next ledger in use closes them.
 _forgotten: list[sqlite3.Connection] = []
 
@@ -68,8 +60,8 @@ class SqliteLedger(ChainedLedger):
         if os.fspath(self.path) in ("", ":memory:"):
             raise ValueError(f"Expected the path of a file, got {self.path!r}. Use MemoryLedger(accountant).")
         self._path = Path(os.path.abspath(self.path))
-        with _gate:
-            _LEDGERS.add(self)
+        # SQLite's locks do not survive a fork: a child must not use, or even close, what its parent opened.
+        _forks.watch(self)
         try:
             with self._books("BEGIN"):
                 pass  # a file that is no ledger, or another one, is refused now and not at the first question
@@ -173,32 +165,4 @@ def _close_forgotten() -> None:
             _forgotten.pop().close()
 
 
-def _before_fork() -> None:
-    _gate.acquire()
-    _handed_back[:] = _LEDGERS
-    for ledger in _handed_back:
-        ledger._lock.acquire()
-        with suppress(sqlite3.Error):
-            ledger.close()
-    _close_forgotten()
-
-
-def _after_fork_in_parent() -> None:
-    for ledger in _handed_back:
-        ledger._lock.release()
-    _handed_back.clear()
-    _gate.release()
-
-
-def _after_fork_in_child() -> None:
-    global _gate
-    for ledger in _handed_back:
-        ledger._lock = threading.RLock()
-    _handed_back.clear()
-    _gate = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child
-    )
+_forks.BEFORE.append(_close_forgotten)

@@ -1,12 +1,12 @@
 """The books as a service sees them: the ledger, the accounts of students, and what is left on each."""
 
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from ..budget import Accountant, Budget
-from ..ledger import Ledger, SqliteLedger
+from ..ledger import Ledger, open_ledger
 from ..rdp import RdpCurve
 
 _MOST_QUERIES = 1_000_000_000
@@ -83,4 +83,6 @@ def open_books(place: str, budget: Budget) -> Ledger:
     ...     ledger.entries()
     []
     """
-    return SqliteLedger(Path(place), Accountant(budget))
+    opened: Any = open_ledger(place, Accountant(budget))
+    ledger: Ledger = opened
+    return ledger

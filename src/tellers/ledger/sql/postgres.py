@@ -1,0 +1,305 @@
+"""A ledger in PostgreSQL: the same chain and the same rules, for many machines at once."""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import KW_ONLY, dataclass, field
+from functools import partial
+from typing import Any, NoReturn
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.engine import URL
+
+from ...budget import Accountant
+from ...errors import LedgerConflict, require_positive
+from .. import _forks
+from ..base import canonical
+from ..chain import Book, Line, opening
+from ..chained import ChainedLedger, Pages, require_terms
+from .migrating import table_version
+from .pages import TablePages, read, write
+from .plain import Lost, plain_words, shown
+from .tables import LEDGERS, LINES, REVISION, make_engine, parse_url
+
+_LONGEST_KEY = 2000
+
+
+@dataclass(eq=False)
+class PostgresLedger(ChainedLedger):
+    """Keep the books in a PostgreSQL database, for any number of machines, under a name of their own.
+
+    `tellers ledger init URL` makes the tables; a ledger is made when its name is first opened, with the
+    budget it is opened with, and is opened with no other. The password may be in the URL, in PGPASSWORD or
+    in ~/.pgpass. `timeout` is how many seconds to wait for another writer, and for a server to come back.
+
+    Guarantee: the sum of all debits never passes the budget, whoever else writes. A reservation is on the
+               server's disk when `reserve` returns, also if the connection broke in between: the chain is
+               read again until it is known. A changed line is found by its hash when it is read.
+    Assumes:   a server that flushes its disk (fsync on), and whose standby, if it ever takes over, has every
+               commit (synchronous replication). Who owns the tables can replace them by older ones: keep what
+               `verify` returns elsewhere, and compare.
+    Reference: Feldman and Zrnic 2021: returning the unused part of a price keeps the guarantee.
+
+    >>> from tellers import Accountant, Budget
+    >>> accountant = Accountant(Budget(epsilon=0.5, delta=1e-5))
+    >>> ledger = PostgresLedger("postgresql://team@localhost/privacy", accountant)  # doctest: +SKIP
+    >>> ledger.spent.epsilon(1e-5)  # doctest: +SKIP
+    0.0
+    """
+
+    url: str = field(repr=False)
+    accountant: Accountant
+    _: KW_ONLY
+    name: str = "main"
+    allow_seeded: bool = False
+    timeout: float = 30.0
+    _book: Book = field(default_factory=Book, init=False, repr=False)
+    _lock: threading.RLock = field(default_factory=threading.RLock, init=False, repr=False)
+    _connection: sa.Connection | None = field(default=None, init=False, repr=False)
+    _ledger: int | None = field(default=None, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        require_positive(timeout=self.timeout)
+        if not self.name.strip():
+            raise ValueError(f"Expected the name of a ledger, a non-empty string, got {self.name!r}.")
+        self._url = parse_url(self.url)
+        self._engine = make_engine(self._url, timeout=self.timeout)
+        # A connection must not be used, or closed, on both sides of a fork.
+        _forks.watch(self)
+        try:
+            self._open()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Hand the connection back; a ledger that is used again opens another.
+
+        >>> from tellers import Accountant, Budget
+        >>> accountant = Accountant(Budget(epsilon=0.5, delta=1e-5))
+        >>> PostgresLedger("postgresql://team@localhost/privacy", accountant).close()  # doctest: +SKIP
+        """
+        with self._lock:
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                with suppress(sa.exc.SQLAlchemyError):
+                    connection.close()
+
+    def __enter__(self) -> "PostgresLedger":
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[Callable[..., "PostgresLedger"], tuple[Any, ...]]:
+        # Another process opens a connection for itself; connections and locks do not travel.
+        again = partial(PostgresLedger, name=self.name, allow_seeded=self.allow_seeded, timeout=self.timeout)
+        return again, (self.url, self.accountant)
+
+    def _title(self) -> str:
+        return f"Ledger {self.name!r} of {shown(self._url)}"
+
+    @contextmanager
+    def _pages(self) -> Iterator[Pages]:
+        with self._lock:
+            ready = self._until_reachable(self._begin_reading)
+            try:
+                with self._transaction():
+                    yield TablePages(ready, self._id, self._title())
+            except Lost as lost:
+                self.close()
+                self._give_up(lost, sent=None)
+
+    def _write(self, next_line: Callable[[], Line | None]) -> None:
+        with self._lock:
+            sent: list[Line] = []
+            self._until_reachable(lambda: self._try_to_write(next_line, sent), sent=sent)
+
+    def _try_to_write(self, next_line: Callable[[], Line | None], sent: list[Line]) -> None:
+        """Append a line in one transaction. `sent` remembers it while its commit is not acknowledged."""
+        with self._transaction() as connection:
+            # From here until the commit no other transaction is inside: also not one of our own whose
+            # connection broke. What is in the chain now is all there will ever be of it.
+            connection.execute(sa.select(LEDGERS.c.id).where(LEDGERS.c.id == self._id).with_for_update())
+            self._catch_up(connection)
+            if sent and self._holds(connection, sent[0]):
+                return
+            sent.clear()
+            line = next_line()
+            if line is not None:
+                _require_storable(line.key)
+                write(connection, self._id, line)
+                sent.append(line)
+
+    def _begin_reading(self) -> sa.Connection:
+        with self._transaction() as connection:
+            self._catch_up(connection)
+            return connection
+
+    def _until_reachable(self, act: Callable[[], Any], *, sent: list[Line] | None = None) -> Any:
+        """Do something that may be done again, until it is done or the server was away for too long."""
+        deadline, pause = time.monotonic() + self.timeout, 0.02
+        while True:
+            try:
+                return act()
+            except Lost as lost:
+                self.close()
+                if time.monotonic() + pause > deadline:
+                    self._give_up(lost, sent=sent)
+                time.sleep(pause)
+                pause = min(2 * pause, 1.0)
+
+    def _give_up(self, lost: Lost, *, sent: list[Line] | None) -> NoReturn:
+        known = (
+            "Whether its last line was written is not known; if it was, it stays charged, and no noise was "
+            "drawn for a reservation. Ask with the same key when the server is back."
+            if sent
+            else "Nothing was written. Try again when the server is back."
+        )
+        raise ConnectionError(
+            f"Expected {shown(self._url)} to answer within {self.timeout:g} s: {lost}. {known}"
+        ) from lost
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sa.Connection]:
+        with plain_words(self._url, self.timeout):
+            if self._connection is None:
+                self._connection = self._engine.connect()
+            connection = self._connection
+            try:
+                yield connection
+                connection.commit()
+            except BaseException as error:
+                with suppress(Exception):
+                    connection.rollback()
+                if not isinstance(error, Exception):  # Ctrl-C may come in the middle of a word
+                    self.close()
+                raise
+
+    @property
+    def _id(self) -> int:
+        if self._ledger is None:
+            raise LedgerConflict(f"{self._title()} is not open.")
+        return self._ledger
+
+    def _open(self) -> None:
+        """Find the ledger, or make it; a server that is not there is said at once."""
+        with self._lock:
+            self._until_reachable(self._find_or_make)
+            with self._pages():
+                pass  # another budget is refused now and not at the first question
+
+    def _find_or_make(self) -> None:
+        try:
+            with self._transaction() as connection:
+                self._require_server(connection)
+                named = sa.select(LEDGERS.c.id).where(LEDGERS.c.name == canonical(self.name))
+                ledger = connection.execute(named).scalar()
+                if ledger is None:
+                    made = insert(LEDGERS).values(name=canonical(self.name)).on_conflict_do_nothing()
+                    ledger = connection.execute(made.returning(LEDGERS.c.id)).scalar()
+                    if ledger is None:  # somebody else made it just now
+                        ledger = connection.execute(named).scalar_one()
+                    else:
+                        # Nobody sees the name without this line: a name without one lost it.
+                        write(connection, ledger, opening(self.accountant))
+                self._ledger = ledger
+        except Lost as lost:
+            # A server on its way up is waited for; one that is not there, or does not let us in, is not.
+            if "the database system is" in str(lost) or "server closed the connection" in str(lost):
+                raise
+            raise _not_there(self._url, lost) from lost
+
+    def _require_server(self, connection: sa.Connection) -> None:
+        version = table_version(connection)
+        if version is None:
+            raise LedgerConflict(
+                f"Expected the tables of ledgers in {shown(self._url)}, got none. Nothing was written. "
+                "Make them: tellers ledger init URL"
+            )
+        if version != REVISION:
+            raise LedgerConflict(
+                f"Expected the tables of ledgers in {shown(self._url)} at version {REVISION!r}, got "
+                f"{version!r}. Nothing was written. Run tellers ledger init URL with the newest tellers, and "
+                "update the others."
+            )
+        if connection.execute(sa.text("SHOW fsync")).scalar() != "on":
+            raise LedgerConflict(
+                f"Expected a server that flushes its disk, got {shown(self._url)} with fsync off: it may "
+                "forget what was spent. Nothing was written. Set fsync = on."
+            )
+
+    def _holds(self, connection: sa.Connection, line: Line) -> bool:
+        found = read(connection, self._id, LINES.c.number == line.number)
+        return next(found, None) == line
+
+    def _catch_up(self, connection: sa.Connection) -> None:
+        """Read the lines that are new, each checked against the one before."""
+        head = self._book.head
+        first = 0 if head is None else head.number
+        lines = read(connection, self._id, LINES.c.number >= first)
+        if head is not None and next(lines, None) != head:
+            raise LedgerConflict(
+                f"{self._title()} lost lines that it had, or they were changed, while it was in use. "
+                "Restore it from a backup and do not spend on it."
+            )
+        for line in lines:
+            self._book.add(line)
+        if head is None:
+            require_terms(self._book.terms, self.accountant, self._title())
+
+
+def _require_storable(key: str) -> None:
+    if len(canonical(key)) > _LONGEST_KEY:
+        raise ValueError(
+            f"Expected a key of at most {_LONGEST_KEY} characters as JSON, got one of {len(canonical(key))}. "
+            "Nothing was charged. Shorten it, or take its hash."
+        )
+
+
+def first_line(url: str, *, name: str = "main", timeout: float = 30.0) -> Line:
+    """Return the line that a ledger in a database begins with, which holds its terms.
+
+    >>> first_line("postgresql://team@localhost/privacy").kind  # doctest: +SKIP
+    'opened'
+    """
+    parsed = parse_url(url)
+    try:
+        with plain_words(parsed, timeout), make_engine(parsed, timeout=timeout).connect() as connection:
+            if table_version(connection) is not None:
+                named = sa.select(LEDGERS.c.id).where(LEDGERS.c.name == canonical(name))
+                ledger = connection.execute(named).scalar()
+                for line in read(connection, ledger or 0, LINES.c.number == 0):
+                    return line
+    except Lost as lost:
+        raise _not_there(parsed, lost) from lost
+    raise FileNotFoundError(
+        f"Expected a ledger named {name!r} in {shown(parsed)}, got none of that name. Nothing was written."
+    )
+
+
+def _not_there(url: URL, lost: Lost) -> ConnectionError:
+    return ConnectionError(
+        f"Expected a PostgreSQL server for {shown(url)}: {lost}. Nothing was written. Is it running, and are "
+        "user, password and database right?"
+    )
+
+
+def ledger_names(url: str, *, timeout: float = 30.0) -> list[str]:
+    """Return the names of the ledgers in a database, oldest first.
+
+    >>> ledger_names("postgresql://team@localhost/privacy")  # doctest: +SKIP
+    ['main']
+    """
+    parsed = parse_url(url)
+    try:
+        with plain_words(parsed, timeout), make_engine(parsed, timeout=timeout).connect() as connection:
+            if table_version(connection) is None:
+                return []
+            found = connection.execute(sa.select(LEDGERS.c.name).order_by(LEDGERS.c.id)).scalars()
+            return [json.loads(name) for name in found]
+    except Lost as lost:
+        raise _not_there(parsed, lost) from lost

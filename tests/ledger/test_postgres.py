@@ -1,0 +1,446 @@
+"""The ledger in a database: one chain, one writer at a time, nothing lost or doubled when the server dies."""
+
+import pickle
+import threading
+import time
+
+import numpy as np
+import pytest
+import sqlalchemy as sa
+
+from tellers import Accountant, Budget, Cost, PostgresLedger, RdpCurve, Release, open_ledger
+from tellers.errors import BudgetExhausted, LedgerConflict
+from tellers.ledger.sql import ledger_names, migrate
+from tellers.ledger.sql.tables import METADATA, REVISION, make_engine, parse_url
+
+SECURE = {"noise": "secure"}
+ONE = RdpCurve.zcdp(0.001)
+ACCOUNTANT = Accountant(Budget(epsilon=1.0, delta=1e-5))
+
+
+def a_release(cost=ONE, label=3):
+    return Release(np.array([label]), Cost(cost))
+
+
+@pytest.fixture
+def name(request):
+    return request.node.name
+
+
+@pytest.fixture
+def ledger(database, name):
+    with PostgresLedger(database, ACCOUNTANT, name=name, timeout=10.0) as opened:
+        yield opened
+
+
+@pytest.fixture
+def own_ledger(own_database):
+    with PostgresLedger(own_database, ACCOUNTANT) as opened:
+        yield opened
+
+
+def test_it_is_there_when_it_is_opened_again(database, ledger, name):
+    ledger.settle(ledger.reserve("q0", 2 * ONE, event=SECURE), a_release(label=7))
+    with open_ledger(database, name=name) as again:
+        np.testing.assert_array_equal(again.spent.values, ONE.values)
+        assert again.find("q0").labels.tolist() == [7]
+        assert again.verify() == ledger.verify()
+        assert again.accountant.budget == ACCOUNTANT.budget
+
+
+def test_several_ledgers_in_one_database_are_strangers(own_database, own_ledger):
+    own_ledger.reserve("q0", ONE, event=SECURE)
+    with PostgresLedger(own_database, Accountant(Budget(2.0, 1e-6)), name="another 'one'") as other:
+        assert other.spent.epsilon(1e-5) == 0.0
+        other.reserve("q0", ONE, event=SECURE)
+    assert ledger_names(own_database) == ["main", "another 'one'"]
+    assert len(own_ledger.lines()) == 2
+
+
+@pytest.mark.parametrize(
+    "key", ["q/é\U0001f600", "\0", "a\0b", "\ud800", "'; DROP TABLE tellers_lines; --", '"q"']
+)
+def test_any_key_is_a_key(ledger, key):
+    ledger.settle(ledger.reserve(key, ONE, event={**SECURE, "words": key}), a_release())
+    (entry,) = ledger.entries()
+    assert (entry.key, entry.event["words"]) == (key, key)
+    assert ledger.find(key).labels.tolist() == [3]
+
+
+def test_a_key_too_long_to_be_stored_is_refused(ledger):
+    with pytest.raises(ValueError, match="Nothing was charged"):
+        ledger.reserve("q" * 5000, ONE, event=SECURE)
+    assert ledger.entries() == []
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE tellers_lines SET body = '{}' WHERE number = 1",
+        "DELETE FROM tellers_lines WHERE number = 2",
+        "TRUNCATE tellers_lines",
+        "INSERT INTO tellers_lines SELECT ledger, 9, 'settled', 'x', body, previous, hash FROM tellers_lines "
+        "WHERE number = 1",
+        "INSERT INTO tellers_lines SELECT ledger, 3, 'settled', 'x', body, previous, hash FROM tellers_lines "
+        "WHERE number = 1",
+        "UPDATE tellers_ledgers SET name = 'x'",
+        "DELETE FROM tellers_ledgers",
+    ],
+)
+def test_an_honest_program_cannot_change_a_line(postgres, own_database, own_ledger, statement):
+    own_ledger.settle(own_ledger.reserve("q0", 2 * ONE, event=SECURE), a_release())
+    head = own_ledger.verify()
+    with pytest.raises(Exception, match=r"append-only|foreign key"):
+        postgres.sql(statement, own_database.rpartition("/")[2])
+    assert own_ledger.verify(head) == head
+
+
+TAMPERED = {
+    "a smaller charge": "UPDATE tellers_lines SET body = replace(body, '0.001', '0.0001') WHERE number = 2",
+    "another key": "UPDATE tellers_lines SET key = '\"other\"' WHERE number = 1",
+    "a key that is no JSON": "UPDATE tellers_lines SET key = 'q0' WHERE number = 1",
+    "another budget": "UPDATE tellers_lines SET body = replace(body, '\"epsilon\":1.0', '\"epsilon\":9.0') "
+    "WHERE number = 0",
+    "a line removed": "DELETE FROM tellers_lines WHERE number = 1",
+    "the first line removed": "DELETE FROM tellers_lines WHERE number = 0",
+    "all lines removed": "DELETE FROM tellers_lines",
+    "another hash": "UPDATE tellers_lines SET hash = previous WHERE number = 2",
+}
+
+
+@pytest.mark.parametrize("what", TAMPERED)
+def test_changed_tables_are_found(postgres, own_database, own_ledger, what):
+    own_ledger.settle(own_ledger.reserve("q0", 2 * ONE, event=SECURE), a_release())
+    name = own_database.rpartition("/")[2]
+    # A superuser may step around triggers; they are there again afterwards.
+    postgres.sql(f"SET session_replication_role = replica; {TAMPERED[what]}", name)
+    with pytest.raises(LedgerConflict, match=r"not the one that was written|lost"):
+        PostgresLedger(own_database, ACCOUNTANT)
+    with pytest.raises(LedgerConflict):
+        own_ledger.verify()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DROP TRIGGER tellers_never_changed ON tellers_lines",
+        "ALTER TABLE tellers_lines DISABLE TRIGGER tellers_only_added",
+        "ALTER TABLE tellers_lines DISABLE TRIGGER ALL",
+        "CREATE OR REPLACE TRIGGER tellers_never_changed BEFORE DELETE ON tellers_lines FOR EACH ROW "
+        "EXECUTE FUNCTION tellers_never()",
+    ],
+)
+def test_missing_rules_are_found_by_verify(postgres, own_database, own_ledger, statement):
+    own_ledger.verify()
+    postgres.sql(statement, own_database.rpartition("/")[2])
+    with pytest.raises(LedgerConflict, match="append-only were changed"):
+        own_ledger.verify()
+
+
+def test_rules_that_do_something_else_are_found_by_verify(postgres, own_database, own_ledger):
+    postgres.sql(
+        "CREATE OR REPLACE FUNCTION tellers_never() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$ BEGIN RETURN NEW; END $$",
+        own_database.rpartition("/")[2],
+    )
+    with pytest.raises(LedgerConflict, match="append-only were changed"):
+        own_ledger.verify()
+
+
+def test_another_budget_is_refused(database, ledger, name):
+    with pytest.raises(LedgerConflict, match=r"begun with, epsilon=1\.0 and delta=1e-05, got epsilon=2\.0"):
+        PostgresLedger(database, Accountant(Budget(2.0, 1e-5)), name=name)
+
+
+# --- The tables and their versions. ---
+
+
+def test_the_migrations_make_the_tables_that_the_code_knows(own_database):
+    from alembic.autogenerate import compare_metadata
+    from alembic.migration import MigrationContext
+
+    with make_engine(parse_url(own_database), timeout=5.0).connect() as connection:
+        context = MigrationContext.configure(connection, opts={"version_table": "tellers_version"})
+        assert context.get_current_revision() == REVISION
+        assert compare_metadata(context, METADATA) == []
+
+
+def test_migrating_again_changes_nothing(database, ledger):
+    ledger.reserve("q0", ONE, event=SECURE)
+    head = ledger.verify()
+    assert migrate(database) == REVISION
+    assert ledger.verify(head) == head
+
+
+def test_two_may_migrate_at_once(postgres):
+    postgres.sql("CREATE DATABASE at_once")
+    errors = []
+
+    def act():
+        try:
+            migrate(postgres.url("at_once"))
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=act) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    PostgresLedger(postgres.url("at_once"), ACCOUNTANT).close()
+
+
+def test_a_database_without_tables_says_how_to_make_them(postgres):
+    with pytest.raises(LedgerConflict, match="tellers ledger init"):
+        PostgresLedger(postgres.url("template1"), ACCOUNTANT)
+
+
+def test_tables_of_another_version_are_refused(postgres, own_database):
+    postgres.sql("UPDATE tellers_version SET version_num = 'tomorrow'", own_database.rpartition("/")[2])
+    with pytest.raises(LedgerConflict, match="'lines', got 'tomorrow'"):
+        PostgresLedger(own_database, ACCOUNTANT)
+
+
+def test_a_ledger_that_is_not_there_is_not_made_without_a_budget(own_database):
+    with pytest.raises(FileNotFoundError, match="named 'main'"):
+        open_ledger(own_database)
+    assert ledger_names(own_database) == []
+
+
+# --- Passwords, and servers that are not there. ---
+
+
+def test_its_repr_and_its_errors_keep_the_password(postgres, database, name):
+    ledger = PostgresLedger(database, ACCOUNTANT, name=name)
+    assert postgres.password not in repr(ledger)
+    with pytest.raises(ConnectionError, match="are user, password and database right") as refusal:
+        PostgresLedger(postgres.url(password="a-wrong-secret"), ACCOUNTANT, timeout=3.0)
+    assert "a-wrong-secret" not in str(refusal.value)
+    for bad in ("postgresql://u:se@cret@h:port/db", "mysql://u:secret@h/db"):
+        with pytest.raises(ValueError, match="Expected") as refusal:
+            PostgresLedger(bad, ACCOUNTANT)
+        assert "secret" not in str(refusal.value)
+        assert "cret" not in str(refusal.value)
+
+
+def test_the_password_may_come_from_the_environment(postgres, database, name, monkeypatch):
+    monkeypatch.setenv("PGPASSWORD", postgres.password)
+    without = database.replace(f":{postgres.password}@", "@")
+    PostgresLedger(without, ACCOUNTANT, name=name).reserve("q0", ONE, event=SECURE)
+
+
+def test_a_server_that_is_not_there_is_said_at_once():
+    start = time.monotonic()
+    with pytest.raises(ConnectionError, match="Is it running"):
+        PostgresLedger("postgresql://tellers@127.0.0.1:1/privacy", ACCOUNTANT)
+    assert time.monotonic() - start < 10
+
+
+def test_a_server_that_does_not_flush_is_refused(postgres, database, monkeypatch, name):
+    monkeypatch.setattr(sa.engine.CursorResult, "scalar", _fsync_off(sa.engine.CursorResult.scalar))
+    with pytest.raises(LedgerConflict, match="fsync off"):
+        PostgresLedger(database, ACCOUNTANT, name=name)
+
+
+def _fsync_off(scalar):
+    def patched(self):
+        value = scalar(self)
+        return "off" if value == "on" else value
+
+    return patched
+
+
+def test_a_user_with_few_rights_can_spend_and_cannot_change(postgres, own_database, own_ledger):
+    name = own_database.rpartition("/")[2]
+    postgres.sql("DROP ROLE IF EXISTS teller")
+    postgres.sql("CREATE ROLE teller LOGIN PASSWORD 'teller'")
+    little = postgres.url(name, user="teller", password="teller")
+    with pytest.raises(PermissionError, match="SELECT and INSERT"):
+        PostgresLedger(little, ACCOUNTANT)
+    postgres.sql(
+        "GRANT SELECT ON tellers_version TO teller; GRANT SELECT, INSERT ON tellers_lines TO teller; "
+        "GRANT SELECT, INSERT, UPDATE ON tellers_ledgers TO teller",
+        name,
+    )
+    with PostgresLedger(little, ACCOUNTANT) as theirs:
+        theirs.settle(theirs.reserve("q0", ONE, event=SECURE), a_release())
+    assert own_ledger.find("q0").labels.tolist() == [3]
+    postgres.sql("DROP OWNED BY teller", name)
+
+
+# --- Writers that wait, and connections that break. ---
+
+
+def test_another_writer_is_waited_for_and_then_said(postgres, database, name):
+    import psycopg
+
+    ledger = PostgresLedger(database, ACCOUNTANT, timeout=0.5, name=name)
+    with psycopg.connect(database.replace("+psycopg", "")) as other:
+        other.execute("SELECT * FROM tellers_ledgers FOR UPDATE")
+        with pytest.raises(TimeoutError, match=r"free within 0\.5 s.*Nothing was written"):
+            ledger.reserve("q0", ONE, event=SECURE)
+        assert ledger.spent.epsilon(1e-5) == 0.0  # reading does not wait
+        other.rollback()
+    ledger.reserve("q0", ONE, event=SECURE)
+
+
+def test_a_writer_that_freezes_does_not_hold_the_others_for_ever(database, name):
+    frozen, other = (PostgresLedger(database, ACCOUNTANT, timeout=t, name=name) for t in (2.0, 20.0))
+    inside, go_on = threading.Event(), threading.Event()
+
+    def slow_line():
+        inside.set()
+        go_on.wait(30)
+
+    def freeze():
+        with pytest.raises(ConnectionError):
+            frozen._write(slow_line_once)
+
+    calls = []
+
+    def slow_line_once():
+        calls.append(1)
+        slow_line()
+        raise ConnectionError("never mind")
+
+    thread = threading.Thread(target=freeze)
+    thread.start()
+    inside.wait(10)
+    start = time.monotonic()
+    other.reserve("q0", ONE, event=SECURE)
+    assert 0.5 < time.monotonic() - start < 10
+    go_on.set()
+    thread.join()
+
+
+def break_commits(monkeypatch, *, after, times=1):
+    """Let commits of writers break, before or after the server made them; return how many are left."""
+    commit, left = sa.Connection.commit, [times]
+
+    def breaking(self):
+        if left[0] and self.scalar(sa.text("SELECT pg_current_xact_id_if_assigned()")) is not None:
+            left[0] -= 1
+            if after:
+                commit(self)
+            raise sa.exc.OperationalError(
+                "COMMIT", {}, Exception("server closed the connection unexpectedly")
+            )
+        commit(self)
+
+    monkeypatch.setattr(sa.Connection, "commit", breaking)
+    return left
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before it was made", "after it was made"])
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_commit_whose_answer_was_lost_is_neither_lost_nor_doubled(monkeypatch, ledger, after, times):
+    left = break_commits(monkeypatch, after=after, times=times)
+    ticket = ledger.reserve("q0", 2 * ONE, event=SECURE)
+    assert left[0] < times
+    left[0] = times
+    ledger.settle(ticket, a_release())
+    left[0] = 0
+    np.testing.assert_array_equal(ledger.spent.values, ONE.values)
+    assert [line.kind for line in ledger.lines()] == ["opened", "reserved", "settled"]
+
+
+def test_a_refusal_after_a_lost_answer_is_still_a_refusal(monkeypatch, ledger):
+    half = RdpCurve.zcdp(0.02)
+    ledger.reserve("q0", half, event=SECURE)
+    break_commits(monkeypatch, after=False)
+    with pytest.raises(BudgetExhausted):
+        ledger.reserve("q1", half, event=SECURE)
+    assert [entry.key for entry in ledger.entries()] == ["q0"]
+
+
+def test_a_server_that_stays_away_leaves_no_ticket(monkeypatch, database, name):
+    ledger = PostgresLedger(database, ACCOUNTANT, name=name, timeout=0.5)
+    left = break_commits(monkeypatch, after=False, times=1000)
+    with pytest.raises(ConnectionError, match=r"not known; if it was, it stays charged, and no noise"):
+        ledger.reserve("q0", ONE, event=SECURE)
+    left[0] = 0
+    assert ledger.entries() == []
+    ledger.reserve("q0", ONE, event=SECURE)
+
+
+def test_a_broken_connection_is_opened_again(postgres, own_ledger):
+    for n in range(3):
+        ticket = own_ledger.reserve(f"q{n}", ONE, event=SECURE)
+        postgres.sql(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'tellers'"
+        )
+        own_ledger.settle(ticket, a_release())
+        postgres.sql(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'tellers'"
+        )
+        assert len(own_ledger.entries()) == n + 1
+
+
+def go_on_until(happened, seconds=30.0):
+    until = time.monotonic() + seconds
+    while not happened():
+        assert time.monotonic() < until
+        time.sleep(0.005)
+
+
+@pytest.mark.parametrize("how", ["kill", "stop"])
+def test_a_server_that_dies_under_load_loses_nothing(postgres, how):
+    """Four writers, and a server that dies twice: what was acknowledged is there, once."""
+    cluster = type(postgres)()  # a small one, which is soon there again
+    try:
+        lose_nothing(cluster, how)
+    finally:
+        cluster.remove()
+
+
+def lose_nothing(cluster, how):
+    database, share = cluster.url(), 1e-4 * ONE
+    migrate(database)
+    acknowledged, errors, done = {}, [], threading.Event()
+
+    def write(worker):
+        ledger = PostgresLedger(database, ACCOUNTANT, timeout=30.0)
+        try:
+            n = 0
+            while not done.is_set():
+                ticket = ledger.reserve(f"{worker}-{n}", share, event=SECURE)
+                acknowledged[ticket.key] = "reserved"
+                ledger.settle(ticket, a_release(share, label=n))
+                acknowledged[ticket.key] = "settled"
+                n += 1
+        except Exception as error:
+            errors.append(error)
+        finally:
+            ledger.close()
+
+    rng = np.random.default_rng(7)
+    threads = [threading.Thread(target=write, args=(worker,)) for worker in range(4)]
+    for thread in threads:
+        thread.start()
+    for _ in range(2):
+        enough = len(acknowledged) + 15
+        go_on_until(lambda enough=enough: len(acknowledged) >= enough or errors)
+        time.sleep(rng.uniform(0, 0.1))
+        getattr(cluster, how)()
+        cluster.start()
+    done.set()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    with PostgresLedger(database, ACCOUNTANT) as ledger:
+        ledger.verify()
+        entries = {entry.key: entry for entry in ledger.entries()}
+        assert acknowledged.keys() == entries.keys()
+        for key in acknowledged:
+            assert entries[key].release.labels.tolist() == [int(key.partition("-")[2])]
+        np.testing.assert_allclose(ledger.spent.values, (len(entries) * share).values, rtol=1e-9)
+    assert len(entries) >= 30
+
+
+def test_it_travels_by_its_url(ledger):
+    ledger.reserve("q0", ONE, event=SECURE)
+    again = pickle.loads(pickle.dumps(ledger))
+    assert (again.name, again.timeout) == (ledger.name, 10.0)
+    np.testing.assert_array_equal(again.spent.values, ONE.values)
+    again.close()
