@@ -2,6 +2,7 @@
 
 import io
 import re
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,7 +13,9 @@ import pytest
 
 pytest.importorskip("fastapi")
 
-from starlette.testclient import TestClient
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # it would like a successor of httpx
+    from starlette.testclient import TestClient
 
 from tellers import Accountant, Budget, GNMax, Votes
 from tellers.config import MechanismConfig

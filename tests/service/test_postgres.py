@@ -9,7 +9,9 @@ from tellers.service import KeysConfig, LedgerConfig
 
 def test_books_and_keys_in_one_database(place, own_database):
     ledger = LedgerConfig(url=own_database, epsilon=2.0, delta=1e-5)
-    there = replace(place, settings=replace(place.settings, ledger=ledger, keys=KeysConfig(store=own_database)))
+    there = replace(
+        place, settings=replace(place.settings, ledger=ledger, keys=KeysConfig(store=own_database))
+    )
     headers = {name: there.bearer(name) for name in ("alice", "bob", "carol", "dave")}
     erin = there.bearer("erin", budget=Budget(epsilon=0.3, delta=1e-5))
     auditor = there.bearer("ada", "auditor")

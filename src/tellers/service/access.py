@@ -57,7 +57,7 @@ class Door:
         """Return the key of a token that opens something, or None."""
         if not TOKEN.fullmatch(token):
             return None
-        mark = hmac.digest(self._secret, token.encode(), hashlib.sha256)
+        mark = self._mark(token)
         with self._lock:
             number, until = self._seen.get(mark, ("", 0.0))
         key = self.store.find(number) if self.clock() < until else self.store.verify(token)
@@ -73,10 +73,12 @@ class Door:
         """Return the key of a request, or refuse it: without a key that opens something, or too often."""
         address = request.client.host if request.client else "nobody"
         failures = self.limits.failures_per_minute
-        if failures and not self._windows.test(RateLimitItemPerMinute(failures), "failed", address):
-            self._refuse_often(failures, "failed", address, f"{failures} wrong keys in a minute.")
         words = request.headers.get("authorization", "").split(" ")
         token = words[1] if len(words) == 2 and words[0].lower() == "bearer" else ""
+        # Who guesses keys must not shut out those who share an address with them and were let in before.
+        is_stranger = bool(token and failures) and not self._is_remembered(token)
+        if is_stranger and not self._windows.test(RateLimitItemPerMinute(failures), "failed", address):
+            self._refuse_often(failures, "failed", address, f"{failures} wrong keys in a minute.")
         key = self.verify(token) if token else None
         if key is None:
             if token and failures:
@@ -88,6 +90,13 @@ class Door:
         if most and not self._windows.hit(RateLimitItemPerMinute(most), "key", key.id):
             self._refuse_often(most, "key", key.id, f"A key may send {most} requests in a minute.")
         return key
+
+    def _mark(self, token: str) -> bytes:
+        return hmac.digest(self._secret, token.encode(), hashlib.sha256)
+
+    def _is_remembered(self, token: str) -> bool:
+        with self._lock:
+            return self._seen.get(self._mark(token), ("", 0.0))[1] > self.clock()
 
     def _refuse_often(self, most: int, *who: str) -> None:
         *place, detail = who

@@ -85,10 +85,10 @@ def _many(kind: Any, words: str, most: int, *, optional: bool) -> Any:
     return (Annotated[list[kind], limits], None if optional else ...)
 
 
-class Account(BaseModel):
+class AccountAnswer(BaseModel):
     """How an account stands. Everything in it is public: prices hold whatever the votes were.
 
-    >>> Account.of(Standing(1.0, 1e-5, 0.25, 0.75, 30)).queries_left
+    >>> AccountAnswer.of(Standing(1.0, 1e-5, 0.25, 0.75, 30)).queries_left
     30
     """
 
@@ -101,15 +101,15 @@ class Account(BaseModel):
     )
 
     @classmethod
-    def of(cls, standing: Standing) -> "Account":
+    def of(cls, standing: Standing) -> "AccountAnswer":
         """Return what is said of a standing."""
         return cls.model_validate(standing, from_attributes=True)
 
 
-class Charge(BaseModel):
+class ChargeAnswer(BaseModel):
     """What a question cost, by itself, at the data's delta.
 
-    >>> Charge(epsilon=0.1, delta=1e-5, n_queries=3).n_queries
+    >>> ChargeAnswer(epsilon=0.1, delta=1e-5, n_queries=3).n_queries
     3
     """
 
@@ -121,7 +121,7 @@ class Charge(BaseModel):
 class LabelsAnswer(BaseModel):
     """Labels, and what they cost.
 
-    >>> charge, account = Charge(epsilon=0.1, delta=1e-5, n_queries=1), Account.of(Standing(1, 1e-5, 0, 1, 9))
+    >>> charge, account = ChargeAnswer(epsilon=0.1, delta=1e-5, n_queries=1), AccountAnswer.of(Standing(1, 1e-5, 0, 1, 9))
     >>> LabelsAnswer(
     ...     idempotency_key="k1", labels=[-1], silent=[True], by_teachers=[False], replayed=False,
     ...     charge=charge, left=account,
@@ -139,9 +139,9 @@ class LabelsAnswer(BaseModel):
         default=None, description="Noisy counts, where those are released."
     )
     replayed: bool = Field(description="Whether this was on record, and cost nothing this time.")
-    charge: Charge
-    left: Account = Field(description="What is left of the data's budget.")
-    own: Account | None = Field(
+    charge: ChargeAnswer
+    left: AccountAnswer = Field(description="What is left of the data's budget.")
+    own: AccountAnswer | None = Field(
         default=None, description="What is left of your own budget, where you have one."
     )
 
@@ -154,13 +154,13 @@ class LabelsAnswer(BaseModel):
 class BudgetAnswer(BaseModel):
     """How the budgets stand.
 
-    >>> BudgetAnswer(data=Account.of(Standing(1, 1e-5, 0, 1, 9)), mechanism={}).own is None
+    >>> BudgetAnswer(data=AccountAnswer.of(Standing(1, 1e-5, 0, 1, 9)), mechanism={}).own is None
     True
     """
 
-    data: Account = Field(description="The budget of the data: all that may ever be learned from it.")
-    own: Account | None = Field(default=None, description="Your own budget, where you have one.")
-    accounts: dict[str, Account] | None = Field(
+    data: AccountAnswer = Field(description="The budget of the data: all that may ever be learned from it.")
+    own: AccountAnswer | None = Field(default=None, description="Your own budget, where you have one.")
+    accounts: dict[str, AccountAnswer] | None = Field(
         default=None, description="All named accounts, for operators."
     )
     mechanism: dict[str, Any] = Field(

@@ -14,9 +14,9 @@ from .desk import Answered, Desk, ledger_key
 from .keys import Key, Role
 from .metrics import Metrics
 from .models import (
-    Account,
+    AccountAnswer,
     BudgetAnswer,
-    Charge,
+    ChargeAnswer,
     HealthAnswer,
     LabelsAnswer,
     ProblemAnswer,
@@ -158,11 +158,11 @@ def add_books(router: APIRouter, desk: Desk) -> None:
         is_student, states = key.role == "student", desk.accounts()
         accounts = None
         if not is_student:
-            accounts = {name: Account.of(desk.stands(state)) for name, state in states.items()}
+            accounts = {name: AccountAnswer.of(desk.stands(state)) for name, state in states.items()}
         own = desk.own(key.name) if is_student else None
         return BudgetAnswer(
-            data=Account.of(desk.standing()),
-            own=None if own is None else Account.of(own),
+            data=AccountAnswer.of(desk.standing()),
+            own=None if own is None else AccountAnswer.of(own),
             accounts=accounts,
             mechanism=_mechanism(describe(desk.served.mechanism, desk.noise)),
             price=desk.price.epsilon(desk.served.budget.delta),
@@ -241,9 +241,9 @@ def _labels(desk: Desk, question: Question, answered: Answered, metrics: Metrics
         by_teachers=np.asarray(release.answered).tolist(),
         values=None if release.values is None else release.values.tolist(),
         replayed=answered.is_replay,
-        charge=Charge(epsilon=answered.epsilon, delta=desk.served.budget.delta, n_queries=len(release)),
-        left=Account.of(answered.left),
-        own=None if answered.own is None else Account.of(answered.own),
+        charge=ChargeAnswer(epsilon=answered.epsilon, delta=desk.served.budget.delta, n_queries=len(release)),
+        left=AccountAnswer.of(answered.left),
+        own=None if answered.own is None else AccountAnswer.of(answered.own),
     )
 
 

@@ -110,7 +110,9 @@ class ServerConfig(_Section):
     )
     log_level: str = option("info", "debug, info, warning or error.", choices=LEVELS)
     session_minutes: int = option(30, "How long a sign-in to the dashboard lasts.", least=1, most=1440)
-    shutdown_seconds: int = option(30, "How long requests in flight may take to finish at the end.", least=0)
+    shutdown_seconds: int = option(
+        30, "How long requests in flight may take at the end; 0 = as long as they need.", least=0
+    )
 
     @property
     def is_tls(self) -> bool:
