@@ -1,7 +1,8 @@
-"""How many answers a service gives in a second, and how long one takes: python benchmarks/service.py
+"""How many answers a service gives in a second, and how long one takes: python benchmarks/service.py [URL]
 
-A server in a process of its own, over a vote file and a SQLite ledger that flushes to the disk twice per
-answer, asked by one client and by sixteen at once. The clients are on the same machine and take their share.
+A server in a process of its own, over a vote file and a ledger (SQLite, or that of the URL) that flushes to
+the disk twice per answer, asked by one client and by sixteen at once. The clients are on the same machine
+and take their share.
 """
 
 import socket
@@ -30,7 +31,7 @@ n_classes = 10
 name = "gnmax"
 sigma = 2000.0
 [ledger]
-url = "ledger.db"
+url = "{ledger}"
 epsilon = 8.0
 delta = 1e-5
 [limits]
@@ -69,7 +70,7 @@ def measure(url: str, keys: list[str], *, seconds: float, batch: int) -> None:
     )
 
 
-def main() -> None:
+def main(ledger: str = "ledger.db") -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         ballots = np.random.default_rng(7).integers(10, size=(250, 1000))
@@ -77,7 +78,7 @@ def main() -> None:
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))
             port = taken.getsockname()[1]
-        (folder / "service.toml").write_text(SETTINGS.format(port=port))
+        (folder / "service.toml").write_text(SETTINGS.format(port=port, ledger=ledger))
         settings = read_settings(folder / "service.toml")
         store = KeyStore(settings.place(settings.keys.store))
         keys = [store.create(f"student-{number}", "student")[0] for number in range(16)]
@@ -102,4 +103,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:2])

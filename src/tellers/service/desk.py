@@ -83,10 +83,9 @@ class Desk:
             account = books.account_name(student)
             pays = account if account in self.accounts() else None
             release = self.room.ask(question, key=name, student=heard, account=pays)
-        delta = self.served.budget.delta
-        return Answered(
-            release, is_replay, release.cost.worst.epsilon(delta), self.standing(), self.own(student)
-        )
+        epsilon = release.cost.worst.epsilon(self.served.budget.delta)
+        own = None if pays is None else self.own(student)
+        return Answered(release, is_replay, epsilon, self.standing(), own)
 
     def standing(self) -> Standing:
         """Return how the budget of the data stands."""

@@ -121,7 +121,8 @@ class ChargeAnswer(BaseModel):
 class LabelsAnswer(BaseModel):
     """Labels, and what they cost.
 
-    >>> charge, account = ChargeAnswer(epsilon=0.1, delta=1e-5, n_queries=1), AccountAnswer.of(Standing(1, 1e-5, 0, 1, 9))
+    >>> charge = ChargeAnswer(epsilon=0.1, delta=1e-5, n_queries=1)
+    >>> account = AccountAnswer.of(Standing(1, 1e-5, 0, 1, 9))
     >>> LabelsAnswer(
     ...     idempotency_key="k1", labels=[-1], silent=[True], by_teachers=[False], replayed=False,
     ...     charge=charge, left=account,
