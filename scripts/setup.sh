@@ -51,7 +51,7 @@ base)
     ;;
 dev)
     echo "Installing torch and the test, lint and documentation tools (some minutes, 1.6 GB) ..."
-    install --build-constraint "$pins" -e ".[accounting,secure-noise,report,torch]" --group dev
+    install --build-constraint "$pins" -e ".[accounting,secure-noise,report,torch,postgres,sealed]" --group dev
     ;;
 *)
     fail "Expected 'base' or 'dev', got '$what'."

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 # One module each, with a function `command`. The order is that of the help.
 VERBS = ("demo", "init", "run", "report", "plan", "account", "publish")
+# One module each, with verbs of its own in `COMMANDS` and what they are about in `HELP`.
+GROUPS = ("ledger",)
 
 _HELP = """Learn from data that must not leave the room, and know what it cost.
 
@@ -62,6 +64,12 @@ def build() -> "Typer":
     for verb in VERBS:
         command = import_module(f".{verb}", __name__).command
         app.command(verb, help=_joined(command.__doc__))(_stoppable(command))
+    for group in GROUPS:
+        module = import_module(f".{group}", __name__)
+        inner = typer.Typer(help=_joined(module.HELP), rich_markup_mode="rich", no_args_is_help=True)
+        for verb, command in module.COMMANDS.items():
+            inner.command(verb, help=_joined(command.__doc__))(_stoppable(command))
+        app.add_typer(inner, name=group)
     return app
 
 

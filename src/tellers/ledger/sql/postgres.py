@@ -3,7 +3,7 @@
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
@@ -19,6 +19,7 @@ from .. import _forks
 from ..base import canonical
 from ..chain import Book, Line, opening
 from ..chained import ChainedLedger, Pages, require_terms
+from ..vault import Vault
 from .migrating import table_version
 from .pages import TablePages, read, write
 from .plain import Lost, plain_words, shown
@@ -34,6 +35,7 @@ class PostgresLedger(ChainedLedger):
     `tellers ledger init URL` makes the tables; a ledger is made when its name is first opened, with the
     budget it is opened with, and is opened with no other. The password may be in the URL, in PGPASSWORD or
     in ~/.pgpass. `timeout` is how many seconds to wait for another writer, and for a server to come back.
+    Private costs are not kept, unless there is a `vault` for them.
 
     Guarantee: the sum of all debits never passes the budget, whoever else writes. A reservation is on the
                server's disk when `reserve` returns, also if the connection broke in between: the chain is
@@ -56,6 +58,7 @@ class PostgresLedger(ChainedLedger):
     name: str = "main"
     allow_seeded: bool = False
     timeout: float = 30.0
+    vault: Vault | None = None
     _book: Book = field(default_factory=Book, init=False, repr=False)
     _lock: threading.RLock = field(default_factory=threading.RLock, init=False, repr=False)
     _connection: sa.Connection | None = field(default=None, init=False, repr=False)
@@ -88,15 +91,15 @@ class PostgresLedger(ChainedLedger):
                 with suppress(sa.exc.SQLAlchemyError):
                     connection.close()
 
-    def __enter__(self) -> "PostgresLedger":
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        self.close()
-
     def __reduce__(self) -> tuple[Callable[..., "PostgresLedger"], tuple[Any, ...]]:
         # Another process opens a connection for itself; connections and locks do not travel.
-        again = partial(PostgresLedger, name=self.name, allow_seeded=self.allow_seeded, timeout=self.timeout)
+        again = partial(
+            PostgresLedger,
+            name=self.name,
+            allow_seeded=self.allow_seeded,
+            timeout=self.timeout,
+            vault=self.vault,
+        )
         return again, (self.url, self.accountant)
 
     def _title(self) -> str:
@@ -258,6 +261,31 @@ def _require_storable(key: str) -> None:
             f"Expected a key of at most {_LONGEST_KEY} characters as JSON, got one of {len(canonical(key))}. "
             "Nothing was charged. Shorten it, or take its hash."
         )
+
+
+def fill(url: str, lines: Sequence[Line], *, name: str = "main", timeout: float = 30.0) -> None:
+    """Make a ledger of these lines, all of it or nothing; the name must be free.
+
+    >>> fill("postgresql://team@localhost/privacy", [])  # doctest: +SKIP
+    """
+    parsed = parse_url(url)
+    try:
+        with plain_words(parsed, timeout), make_engine(parsed, timeout=timeout).begin() as connection:
+            if table_version(connection) != REVISION:
+                raise LedgerConflict(
+                    f"Expected the tables of ledgers in {shown(parsed)}. Nothing was written. Make them: "
+                    "tellers ledger init URL"
+                )
+            made = insert(LEDGERS).values(name=canonical(name)).on_conflict_do_nothing()
+            ledger = connection.execute(made.returning(LEDGERS.c.id)).scalar()
+            if ledger is None:
+                raise LedgerConflict(
+                    f"Expected a name that is free in {shown(parsed)}, got {name!r}. Nothing was written."
+                )
+            for line in lines:
+                write(connection, ledger, line)
+    except Lost as lost:
+        raise _not_there(parsed, lost) from lost
 
 
 def first_line(url: str, *, name: str = "main", timeout: float = 30.0) -> Line:
