@@ -2,12 +2,19 @@
 
 from typing import TYPE_CHECKING, Any
 
+from rich.text import Text
+
 from . import show
 
 if TYPE_CHECKING:
     from ..ledger import Entry
     from ..ledger.chained import ChainedLedger
     from ..repricing import Repricing
+
+
+def _plain(text: str) -> "Text":
+    """Return words of others as they are: neither markup nor the codes of a terminal."""
+    return Text("".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text))
 
 
 def state(ledger: "ChainedLedger", where: str) -> dict[str, Any]:
@@ -40,16 +47,19 @@ def state(ledger: "ChainedLedger", where: str) -> dict[str, Any]:
 def print_state(state: dict[str, Any]) -> None:
     """Print the state of a ledger for people."""
     screen = show.console()
+    screen.print()
     screen.print(
-        f"\n{state['where']}: {state['n_settled']:,} questions settled, {state['n_open']:,} open (charged in "
-        "full)."
+        _plain(
+            f"{state['where']}: {state['n_settled']:,} questions settled, {state['n_open']:,} open "
+            "(charged in full)."
+        )
     )
     screen.print(f"{state['lines']:,} lines, to hash {state['head']}\n", style="dim")
     rows = show.table("", "budget", "delta", "spent", "left", "", numbers=(1, 2, 3, 4))
     accounts = [("the data", state), *state["accounts"].items()]
     for name, account in accounts:
         rows.add_row(
-            name,
+            _plain(name),
             f"{account['epsilon']:g}",
             f"{account['delta']:g}",
             show.figure(account["spent"]),
@@ -68,12 +78,14 @@ def print_made(made: dict[str, Any]) -> None:
     """Say what `tellers ledger init` did."""
     screen = show.console()
     if "tables" in made:
-        screen.print(f"Tables in {made['where']}: version {made['tables']}.")
+        screen.print(_plain(f"Tables in {made['where']}: version {made['tables']}."))
     if "epsilon" in made:
         called = f"Ledger {made['name']!r} in" if made["name"] else "Ledger in"
-        screen.print(f"{called} {made['where']}: epsilon {made['epsilon']:g} at delta {made['delta']:g}.")
+        screen.print(
+            _plain(f"{called} {made['where']}: epsilon {made['epsilon']:g} at delta {made['delta']:g}.")
+        )
         for name in made["accounts"]:
-            screen.print(f"Account {name}")
+            screen.print(_plain(f"Account {name}"))
 
 
 def row(entry: "Entry", delta: float) -> dict[str, Any]:
@@ -111,16 +123,14 @@ def print_rows(rows: list[dict[str, Any]], *, n_entries: int, delta: float) -> N
     )
     for each in rows:
         shown.add_row(
-            str(each["key"]).encode("unicode_escape").decode("ascii")
-            if not str(each["key"]).isprintable()
-            else each["key"],
-            each["mechanism"] or "",
+            _plain(each["key"]),
+            _plain(each["mechanism"] or ""),
             "" if each["n_queries"] is None else f"{each['n_queries']:,}",
             "" if each["n_answered"] is None else f"{each['n_answered']:,}",
             show.figure(each["reserved"]),
             show.figure(each["charged"]),
             each["state"],
-            ", ".join(each["accounts"]),
+            _plain(", ".join(each["accounts"])),
             style="" if each["state"] == "settled" else "yellow",
         )
     screen.print()

@@ -259,7 +259,10 @@ COMMANDS = {
 def _opened(where: str, name: str) -> "ChainedLedger":
     from ..ledger.opening import is_url, open_ledger
 
-    return open_ledger(where, name=name) if is_url(where) else open_ledger(where)
+    try:
+        return open_ledger(where, name=name) if is_url(where) else open_ledger(where)
+    except FileNotFoundError as missing:
+        raise ValueError(f"{missing} Look for a slip, or make one with tellers ledger init.") from None
 
 
 def _shown(where: str) -> str:

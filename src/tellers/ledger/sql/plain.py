@@ -25,6 +25,19 @@ def shown(url: URL) -> str:
     return f"{url.database or 'the default database'} on {host}{port}"
 
 
+def not_there(url: URL, lost: Lost) -> ConnectionError:
+    """Return what to raise where a server cannot be reached to begin with.
+
+    >>> from sqlalchemy.engine import make_url
+    >>> str(not_there(make_url("postgresql://team@db.example/privacy"), Lost("connection refused")))[:70]
+    'Expected a PostgreSQL server for privacy on db.example: connection ref'
+    """
+    return ConnectionError(
+        f"Expected a PostgreSQL server for {shown(url)}: {lost}. Nothing was written. See whether it runs, "
+        "and whether user, password and database are right."
+    )
+
+
 def is_lost(error: sa.exc.DBAPIError) -> bool:
     """Say whether an error is about the connection or the server, and not about what was asked of it.
 

@@ -11,7 +11,6 @@ from typing import Any, NoReturn
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
-from sqlalchemy.engine import URL
 
 from ...budget import Accountant
 from ...errors import LedgerConflict, require_positive
@@ -22,7 +21,7 @@ from ..chained import ChainedLedger, Pages, require_terms
 from ..vault import Vault
 from .migrating import table_version
 from .pages import TablePages, read, write
-from .plain import Lost, plain_words, shown
+from .plain import Lost, not_there, plain_words, shown
 from .tables import LEDGERS, LINES, REVISION, make_engine, parse_url
 
 _LONGEST_KEY = 2000
@@ -214,7 +213,7 @@ class PostgresLedger(ChainedLedger):
             # A server on its way up is waited for; one that is not there, or does not let us in, is not.
             if "the database system is" in str(lost) or "server closed the connection" in str(lost):
                 raise
-            raise _not_there(self._url, lost) from lost
+            raise not_there(self._url, lost) from lost
 
     def _require_server(self, connection: sa.Connection) -> None:
         version = table_version(connection)
@@ -285,7 +284,7 @@ def fill(url: str, lines: Sequence[Line], *, name: str = "main", timeout: float 
             for line in lines:
                 write(connection, ledger, line)
     except Lost as lost:
-        raise _not_there(parsed, lost) from lost
+        raise not_there(parsed, lost) from lost
 
 
 def first_line(url: str, *, name: str = "main", timeout: float = 30.0) -> Line:
@@ -303,16 +302,9 @@ def first_line(url: str, *, name: str = "main", timeout: float = 30.0) -> Line:
                 for line in read(connection, ledger or 0, LINES.c.number == 0):
                     return line
     except Lost as lost:
-        raise _not_there(parsed, lost) from lost
+        raise not_there(parsed, lost) from lost
     raise FileNotFoundError(
         f"Expected a ledger named {name!r} in {shown(parsed)}, got none of that name. Nothing was written."
-    )
-
-
-def _not_there(url: URL, lost: Lost) -> ConnectionError:
-    return ConnectionError(
-        f"Expected a PostgreSQL server for {shown(url)}: {lost}. Nothing was written. Is it running, and are "
-        "user, password and database right?"
     )
 
 
@@ -330,4 +322,4 @@ def ledger_names(url: str, *, timeout: float = 30.0) -> list[str]:
             found = connection.execute(sa.select(LEDGERS.c.name).order_by(LEDGERS.c.id)).scalars()
             return [json.loads(name) for name in found]
     except Lost as lost:
-        raise _not_there(parsed, lost) from lost
+        raise not_there(parsed, lost) from lost
