@@ -20,7 +20,11 @@ _KNOWN: dict[str, type] = {
 
 @dataclass(frozen=True, eq=False)
 class Repriced:
-    """One question: what it was charged, and what it costs by today's accountant, or why nobody knows."""
+    """One question: what it was charged, and what it costs by today's accountant, or why nobody knows.
+
+    >>> Repriced("q0", "Oracle", 1, RdpCurve.zcdp(0.1), None, "Oracle is not a mechanism of this version").why
+    'Oracle is not a mechanism of this version'
+    """
 
     key: str
     mechanism: str

@@ -53,8 +53,10 @@ class ChainedLedger(ABC):
     >>> import tempfile
     >>> from tellers import Accountant, Budget, SqliteLedger
     >>> path, accountant = tempfile.mkdtemp() + "/spend.db", Accountant(Budget(epsilon=9.0, delta=1e-5))
-    >>> isinstance(SqliteLedger(path, accountant), ChainedLedger)
+    >>> ledger = SqliteLedger(path, accountant)
+    >>> isinstance(ledger, ChainedLedger)
     True
+    >>> ledger.close()
     """
 
     accountant: Accountant

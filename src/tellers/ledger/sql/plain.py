@@ -62,7 +62,15 @@ def is_lost(error: sa.exc.DBAPIError) -> bool:
 
 @contextmanager
 def plain_words(url: URL, timeout: float) -> Iterator[None]:
-    """Say what a server's errors mean for a ledger; a lost connection becomes `Lost`."""
+    """Say what a server's errors mean for a ledger; a lost connection becomes `Lost`.
+
+    >>> from sqlalchemy.engine import make_url
+    >>> with plain_words(make_url("postgresql://team@db.example/privacy"), 30.0):
+    ...     raise sa.exc.OperationalError("COMMIT", {}, Exception("server closed the connection"))
+    Traceback (most recent call last):
+        ...
+    tellers.ledger.sql.plain.Lost: server closed the connection
+    """
     try:
         yield
     except sa.exc.DBAPIError as error:
