@@ -127,8 +127,8 @@ def _explain(error: Exception) -> tuple[str, int]:
         # A full disk, a folder that may not be written. Paths are the operator's own, rows are not in here.
         said = error.strerror or str(error)
         where = f" ({error.filename})" if error.filename else ""
-        kept = "What was finished is kept; put this right and run it again."
-        return _paragraph(said if said.endswith(".") else f"{said}{where}. {kept}"), 1
+        kept = "" if "kept" in said else " What was finished is kept; put this right and run it again."
+        return _paragraph(f"{said}{kept}" if said.endswith((".", "?")) else f"{said}{where}.{kept}"), 1
     # What went wrong inside may quote private votes: only its kind is shown.
     return f"Unexpected {type(error).__name__}. Set TELLERS_DEBUG=1 to see where, and please report it.", 1
 

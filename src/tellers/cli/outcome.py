@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from . import show
 
 if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
     from ..pipeline.run import Show
 
 _WORDS = {
@@ -18,6 +20,7 @@ _WORDS = {
     "votes": "Letting them vote",
     "labels": "Releasing labels",
     "student": "Teaching the student",
+    "report": "Writing the report",
 }
 
 
@@ -68,8 +71,13 @@ def steps_shown(*, wanted: bool) -> "Iterator[Show | None]":
 
         yield advance
         for task in tasks.values():
-            total = bars.tasks[task].total or 1
-            bars.update(task, total=total, completed=total)
+            _finish(bars, task)
+
+
+def _finish(bars: "Progress", task: "TaskID") -> None:
+    # A run that stops early, at its budget say, is through with what it did and not with what it might have.
+    done = bars.tasks[task].completed or 1
+    bars.update(task, total=done, completed=done)
 
 
 def tell(result: dict[str, Any], folder: Path, *, public_data: bool = False) -> None:
@@ -79,9 +87,9 @@ def tell(result: dict[str, Any], folder: Path, *, public_data: bool = False) -> 
     console.print()
     console.print(_accuracies(result, folder))
     table = show.table("", "")
-    table.add_row(
-        "labels released", f"{student['n_labels']:,} of {asked['n_asked']:,} queries{_silence(asked)}"
-    )
+    share = f", {asked['n_answered'] / max(1, asked['n_asked']):.0%} answered by the teachers"
+    asked_for = f"{student['n_labels']:,} of {asked['n_asked']:,} queries{share}{_silence(asked)}"
+    table.add_row("labels released", asked_for)
     if student["labels_right"] is not None:
         table.add_row("of them right", f"{student['labels_right']:.1%}")
     guarantee = f"epsilon {show.figure(spent['epsilon'])} at delta {spent['delta']:g}"

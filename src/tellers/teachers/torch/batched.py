@@ -8,6 +8,7 @@ alone, so what one teacher learned from cannot move another one's weights.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import Literal, cast
 
 import torch
@@ -198,6 +199,8 @@ class _Folded:
             return self.drop(prefix, layer, x)
         if isinstance(layer, nn.Flatten):
             return x.flatten(1) if self.layout == "shared" else self.by_teacher(x).flatten(2)
+        if isinstance(layer, nn.MaxPool2d) and not self.training and x.device.type == "cpu":
+            return _pool(layer, self.as_images(x))
         if isinstance(layer, (nn.MaxPool2d, nn.AvgPool2d)):
             return cast(Tensor, layer(self.as_images(x)))
         return cast(Tensor, layer(x))
@@ -307,14 +310,29 @@ class _Folded:
     def drop(self, prefix: str, layer: KeyedDropout, x: Tensor) -> Tensor:
         if not self.training or layer.p == 0:
             return x
+        if layer.p == 1:
+            return x * 0
         count = self.stack.buffers[prefix + "n_drawn"]
         layout, x = self.layout, self.by_teacher(x)
         kept = keep_mask(
             self.stack.buffers[prefix + "key"], count, n=x[0].numel(), p=layer.p
         ).view(x.shape)  # fmt: skip
         count.add_(1)
-        x = x * kept.to(x.dtype) / (1 - layer.p) if layer.p < 1 else x * 0
+        x = x * kept.to(x.dtype) / (1 - layer.p)
         return self.as_images(x) if layout in ("grouped", "unfold") else x
+
+
+def _pool(layer: nn.MaxPool2d, x: Tensor) -> Tensor:
+    """Pool on a CPU without gradients: the largest of each tile, several times faster than torch's own."""
+    kernel, stride, padding, dilation = (
+        size if isinstance(size, tuple) else (size, size)
+        for size in (layer.kernel_size, layer.stride, layer.padding, layer.dilation)
+    )
+    if kernel != stride or padding != (0, 0) or dilation != (1, 1) or layer.ceil_mode:
+        return cast(Tensor, layer(x))
+    height, width = (n // k * k for n, k in zip(x.shape[-2:], kernel))
+    rows = reduce(torch.maximum, [x[..., i : height : kernel[0], :width] for i in range(kernel[0])])
+    return reduce(torch.maximum, [rows[..., j :: kernel[1]] for j in range(kernel[1])])
 
 
 def _stacked(states: Sequence[Tensors], device: torch.device | str) -> Tensors:

@@ -24,6 +24,8 @@ class Recipe:
     >>> recipe = Recipe(epochs=60, batch_size=40)
     >>> [recipe.n_steps(n_rows) for n_rows in (240, 279, 3)]
     [360, 360, 60]
+    >>> recipe.rate(0, 360), recipe.rate(180, 360)
+    (0.001, 0.0005)
     """
 
     epochs: int

@@ -27,11 +27,11 @@ class TorchClassifier:
     """A network trained with Adam and a cosine schedule: `fit`, `predict`, `predict_proba`.
 
     `network` is "cnn" (32 filters of 3x3, batch norm, pooling, 100 units, batch norm), "mlp" (128 units,
-    dropout), or a function without arguments that returns a new `torch.nn.Module`. Images are rows of shape
-    (channels, height, width); `image_shape` says it where rows are flat, and a "cnn" takes flat rows for
-    squares. `rotation` (degrees) and `shift` (share of the width) move every image at random each time it is
-    seen. `n_classes` declares classes 0..n_classes-1; without it they are read off y. Everything random comes
-    from `random_state`.
+    dropout), or a function without arguments that returns a new `torch.nn.Module`. `image_shape`, (height,
+    width) or (height, width, channels) as in a `Dataset`, says how flat rows make images; a "cnn" takes flat
+    rows for grey squares. The network gets images as (channels, height, width). `rotation` (degrees) and
+    `shift` (share of the width) move every image at random each time it is seen. `n_classes` declares
+    classes 0..n_classes-1; without it they are read off y. Everything random comes from `random_state`.
 
     >>> from tellers.datasets import digits
     >>> data = digits()
@@ -87,7 +87,7 @@ class TorchClassifier:
         seed = self._seed()
         network = build_network(self.network, shape, n_classes=len(classes), seed=seed)
         check_network(network, shape, n_classes=len(classes))
-        lesson = Lesson(as_rows(rows, shape), ids.astype(np.int64), [len(rows)], [seed], recipe)
+        lesson = Lesson(self.as_rows(rows, shape), ids.astype(np.int64), [len(rows)], [seed], recipe)
         learned = train_alone(network, lesson, device=find_device(self.device))
         if learned.lost:
             raise TeacherFailed(LOST)
@@ -227,13 +227,13 @@ class TorchClassifier:
         """
         own, size = tuple(shape[1:]), int(np.prod(shape[1:]))
         if self.image_shape is not None:
-            wanted = tuple(int(n) for n in self.image_shape)
-            wanted = (1, *wanted) if len(wanted) == 2 else wanted
-            if int(np.prod(wanted)) != size:
+            height, width, channels = self._image_shape()
+            if height * width * channels != size:
+                wanted = tuple(self.image_shape)
                 raise ValueError(
                     f"Expected rows that make images of shape {wanted}, got rows of shape {own}."
                 )
-            own = wanted
+            own = (channels, height, width)
         elif len(own) == 2:
             own = (1, *own)
         elif len(own) == 1 and self.network == "cnn":
@@ -241,15 +241,35 @@ class TorchClassifier:
             if side * side != size:
                 raise ValueError(
                     f"Expected square images for network='cnn', got rows of {size} numbers. Give "
-                    "image_shape=(channels, height, width)."
+                    "image_shape=(height, width, channels)."
                 )
             own = (1, side, side)
         if (self.rotation or self.shift) and len(own) != 3:
             raise ValueError(
-                f"Expected images to turn and shift, got rows of shape {own}. Give image_shape=(channels, "
-                "height, width), or rotation=0 and shift=0."
+                f"Expected images to turn and shift, got rows of shape {own}. Give image_shape=(height, "
+                "width, channels), or rotation=0 and shift=0."
             )
         return own
+
+    def as_rows(self, table: NDArray[Any], shape: Shape) -> NDArray[np.float32]:
+        """Return a table as float32 rows of the shape that the network gets.
+
+        >>> TorchClassifier("mlp").as_rows(np.zeros((2, 4)), (4,)).dtype
+        dtype('float32')
+        """
+        if self.image_shape is not None and tuple(table.shape[1:]) != shape:
+            pixels = self._image_shape()
+            if int(np.prod(table.shape[1:])) == int(np.prod(pixels)):
+                table = np.moveaxis(table.reshape(len(table), *pixels), 3, 1)  # channels come first in torch
+        return as_rows(table, shape)
+
+    def _image_shape(self) -> tuple[int, int, int]:
+        shape = tuple(int(n) for n in self.image_shape or ())
+        if len(shape) not in (2, 3):
+            raise ValueError(
+                f"Expected image_shape=(height, width) or (height, width, channels), got {shape}."
+            )
+        return shape[0], shape[1], shape[2] if len(shape) == 3 else 1
 
     def _seed(self) -> int:
         if self.random_state is None:
@@ -277,7 +297,7 @@ class TorchClassifier:
     @torch.no_grad()
     def _log_probabilities(self, X: ArrayLike) -> NDArray[np.float64]:
         network, rows = self._ready(), numeric_rows(X)
-        rows = as_rows(rows, self.shape_)
+        rows = self.as_rows(rows, self.shape_)
         device = find_device(self.device)
         answers = [
             network(torch.as_tensor(rows[start : start + _ROWS_AT_ONCE], device=device)).double().cpu()
@@ -339,7 +359,8 @@ def as_rows(rows: NDArray[Any], shape: Shape) -> NDArray[np.float32]:
         raise ValueError(f"Expected rows of shape {shape}, or as many numbers, got rows of {rows.shape[1:]}.")
     with np.errstate(over="ignore"):
         table = np.ascontiguousarray(rows, dtype=np.float32).reshape(len(rows), *shape)
-    return numeric_rows(table)  # what float32 cannot hold is infinite now
+    numeric_rows(table)  # what float32 cannot hold is infinite now
+    return table if table.flags.writeable else table.copy()  # torch does not take what cannot be written
 
 
 @torch.no_grad()

@@ -25,7 +25,12 @@ _WARM_STEPS = 3  # before a CUDA graph is captured; they count
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Lesson:
-    """The rows of some teachers, one part after another, and what training them draws from."""
+    """The rows of some teachers, one part after another, and what training them draws from.
+
+    >>> recipe = Recipe(epochs=4, batch_size=2)
+    >>> Lesson(np.zeros((5, 2)), np.zeros(5), sizes=[1, 4], seeds=[7, 8], recipe=recipe).n_steps
+    [4, 8]
+    """
 
     X: NDArray[np.float32]
     y: NDArray[np.int64]
@@ -78,9 +83,10 @@ def train_alone(network: nn.Module, lesson: Lesson, *, device: torch.device) -> 
     # A network may draw numbers of its own: then from this seed, and what others draw is not disturbed.
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices):
-        torch.manual_seed(lesson.seeds[0]) if devices else torch.default_generator.manual_seed(
-            lesson.seeds[0]
-        )
+        if devices:
+            torch.manual_seed(lesson.seeds[0])
+        else:
+            torch.default_generator.manual_seed(lesson.seeds[0])
         rows = moves = torch.empty(0)
         for step in range(n_steps):
             if step % BLOCK == 0:

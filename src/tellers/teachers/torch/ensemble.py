@@ -30,7 +30,7 @@ from ..partition import Partition, Seed
 from ..training import random_states
 from .batched import Tensors
 from .choice import choose_engine
-from .classifier import TorchClassifier, as_rows, check_network, find_device
+from .classifier import TorchClassifier, check_network, find_device
 from .engines import Batched
 from .networks import Shape, build_network
 from .units import SEEN, Unit, UnitOutcome, in_processes, load_states, train_unit
@@ -50,6 +50,19 @@ class TorchEnsemble:
     Assumes:   the queries are public; the number of teachers, the network and the engine are not chosen by
                looking at the data.
     Reference: Papernot et al. 2017, section 2.1.
+
+    >>> from tellers.datasets import digits
+    >>> from tellers.teachers.partition import partition
+    >>> data, model = digits(), TorchClassifier("mlp", epochs=5, device="cpu")
+    >>> ensemble = train_torch_ensemble(
+    ...     model, data.X[:600], data.y[:600], partition(600, 3, seed=7), n_classes=10, seed=7, engine="loop"
+    ... )
+    >>> ensemble.vote(data.X[600:700])
+    Votes(<private>, n_queries=100, n_teachers=3, n_classes=10)
+    >>> ensemble.accuracies(data.X[600:], data.y[600:])
+    Sealed(<private>)
+    >>> ensemble.teacher(0).predict(data.X[600:700]).shape
+    (100,)
     """
 
     classifier: TorchClassifier
@@ -60,7 +73,7 @@ class TorchEnsemble:
 
     def vote(self, X: ArrayLike) -> Votes:
         """Return every teacher's ballot on every query; a teacher votes for classes it has seen."""
-        queries = as_rows(numeric_rows(X), self.shape)
+        queries = self.classifier.as_rows(numeric_rows(X), self.shape)
         states = {name: values for name, values in self.states.items() if name != SEEN}
         ballots = cast_ballots(
             self._network(),
@@ -290,7 +303,7 @@ def _complete(run: _Run, *, n_jobs: int | None, progress: Progress | None) -> di
 def _outcomes(run: _Run, n_jobs: int | None) -> Iterator[UnitOutcome]:
     """Train the pending units, here or in processes."""
     waiting = [numbers for numbers in run.units if numbers not in run.finished]
-    n_workers = 1 if run.device.type != "cpu" else n_jobs or len(os.sched_getaffinity(0))
+    n_workers = 1 if run.device.type != "cpu" else n_jobs or _n_cores()
     spent, n_done = 0.0, 0
     while waiting:
         expected = spent / max(n_done, 1) * len(waiting)
@@ -309,6 +322,12 @@ def _outcomes(run: _Run, n_jobs: int | None) -> Iterator[UnitOutcome]:
     except BrokenProcessPool:
         for numbers in waiting:
             yield UnitOutcome(numbers, failure="a worker process died; try n_jobs=1", failed=numbers[0])
+
+
+def _n_cores() -> int:
+    import joblib
+
+    return int(joblib.cpu_count())
 
 
 def _kept(run: _Run) -> str:

@@ -23,7 +23,7 @@ def cnn(shape: Shape, n_classes: int) -> nn.Module:
     """
     if len(shape) != 3 or min(shape[1:]) < 4:
         raise ValueError(
-            f"Expected images of shape (channels, height, width), 4x4 or larger, for network='cnn', "
+            f"Expected images of 4x4 or larger, as (channels, height, width), for network='cnn', "
             f"got rows of shape {shape}. Give image_shape, or take network='mlp'."
         )
     channels, height, width = shape
@@ -80,7 +80,7 @@ class KeyedDropout(nn.Module):
 
     >>> one, same = KeyedDropout(0.5, key=7), KeyedDropout(0.5, key=7)
     >>> rows = torch.ones(4, 8)
-    >>> torch.equal(one(rows), same(rows)), torch.equal(one(rows), same.eval()(rows))
+    >>> torch.equal(one.forward(rows), same.forward(rows)), torch.equal(one(rows), same.eval()(rows))
     (True, False)
     """
 
@@ -98,9 +98,11 @@ class KeyedDropout(nn.Module):
         """Drop a share of the entries and scale the rest up; in evaluation change nothing."""
         if not self.training or self.p == 0:
             return rows
+        if self.p == 1:
+            return rows * 0
         kept = keep_mask(self.key, self.n_drawn, n=rows.numel(), p=self.p).view(rows.shape)
         self.n_drawn.add_(1)
-        return rows * kept.to(rows.dtype) / (1 - self.p) if self.p < 1 else rows * 0
+        return rows * kept.to(rows.dtype) / (1 - self.p)
 
     def extra_repr(self) -> str:
         """Return what printing a network shows, as for nn.Dropout.

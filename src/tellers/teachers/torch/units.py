@@ -19,7 +19,7 @@ from ..models import write_model
 from ..training import end_with
 from .batched import Tensors
 from .batches import Recipe
-from .classifier import TorchClassifier, as_rows, find_device
+from .classifier import TorchClassifier, find_device
 from .descent import Learned, Lesson, train_alone, train_together
 from .engines import Batched
 from .networks import Shape, build_network
@@ -29,7 +29,12 @@ SEEN = "classes seen"  # beside the weights; no name of a weight holds a blank
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Unit:
-    """All that some teachers are trained from; `parent` is the process that sent it to a worker, if any."""
+    """All that some teachers are trained from; `parent` is the process that sent it to a worker, if any.
+
+    >>> model, X, y = TorchClassifier("mlp"), np.zeros((2, 4)), np.array([0, 1])
+    >>> Unit(range(3, 4), model, X, y, [2], [7], shape=(4,), n_classes=2, engine=None).file
+    'teachers-00003-00003.safetensors'
+    """
 
     numbers: range
     classifier: TorchClassifier
@@ -112,7 +117,7 @@ def _learn(unit: Unit) -> Learned:
         build_network(unit.classifier.network, unit.shape, n_classes=unit.n_classes, seed=seed)
         for seed in unit.seeds
     ]
-    lesson = Lesson(as_rows(unit.X, unit.shape), unit.y, unit.sizes, unit.seeds, unit.recipe)
+    lesson = Lesson(unit.classifier.as_rows(unit.X, unit.shape), unit.y, unit.sizes, unit.seeds, unit.recipe)
     with one_thread(device):
         if unit.engine is None:
             return train_alone(networks[0], lesson, device=device)

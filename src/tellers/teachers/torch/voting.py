@@ -14,7 +14,7 @@ from .networks import Shape
 
 # Numbers in the largest layer of all teachers and queries of one pass: what the caches of a CPU, and the
 # memory of a GPU, take well.
-_NUMBERS = {"cpu": 2**21, "cuda": 2**29}
+_NUMBERS = {"cpu": 2**22, "cuda": 2**29}
 _TEACHERS = {"cpu": 4, "cuda": 256}
 
 

@@ -1,0 +1,1 @@
+"""What the reproductions of PATE share: measures and tables, accountants, images, tables of the UCI."""
