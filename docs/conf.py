@@ -27,7 +27,13 @@ myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 default_role = "code"
 
-autodoc_default_options = {"members": True, "member-order": "bysource", "undoc-members": False}
+autodoc_default_options = {
+    "members": True,
+    "member-order": "bysource",
+    "undoc-members": False,
+    # scikit-learn writes these methods and their words, in a markup of its own.
+    "exclude-members": "set_fit_request, set_score_request",
+}
 autodoc_typehints = "signature"
 autodoc_preserve_defaults = True
 

@@ -51,7 +51,8 @@ base)
     ;;
 dev)
     echo "Installing torch and the test, lint and documentation tools (some minutes, 1.6 GB) ..."
-    install --build-constraint "$pins" -e ".[accounting,secure-noise,report,service,torch]" --group dev
+    install --build-constraint "$pins" \
+        -e ".[accounting,secure-noise,report,torch,postgres,sealed,service]" --group dev
     ;;
 *)
     fail "Expected 'base' or 'dev', got '$what'."

@@ -108,6 +108,16 @@ class Accountant:
             refusal.account = account
             raise refusal
 
+    def left(self, spent: RdpCurve) -> float:
+        """Return which share of the budget is left, from 1 to 0, at the order at which it is held.
+
+        >>> accountant = Accountant(Budget(epsilon=1.0, delta=1e-5))
+        >>> accountant.left(RdpCurve.zero()), round(accountant.left(RdpCurve.zcdp(0.01)), 2)
+        (1.0, 0.67)
+        """
+        most = float(_most(np.array([self.held_at]), self.budget)[0])
+        return max(0.0, 1.0 - float(self._held(spent).values[0]) / most)
+
     def _held(self, curve: RdpCurve) -> RdpCurve:
         at = np.flatnonzero(curve.orders == self.held_at)
         if at.size == 0:

@@ -172,30 +172,35 @@ def most_expected(n_queries: int, *mechanisms: Mechanism | None) -> RdpCurve:
     return RdpCurve(prices[0].orders, np.max([price.values for price in prices], axis=0))
 
 
-def guaranteed_epsilon(ledger: Ledger, accountant: Accountant, *, most: RdpCurve | None = None) -> float:
+def guaranteed_epsilon(ledger: Ledger, accountant: Accountant, *, most: RdpCurve | None) -> float:
     """Return the epsilon that may be stated for all releases on a ledger.
 
-    Where every query cost the same, whatever came out, it is the epsilon of what was spent. Where a cost
-    depends on the outcome (silence is cheaper than an answer), what was spent is itself an outcome, and the
-    statement is what was fixed beforehand: the budget, or `most`, the price of all that could be asked.
+    `most` is the price of everything that could be asked, if that was fixed before the first release and
+    covers all of the ledger; None where others use it too, or settings were chosen after a look at earlier
+    answers. Then the statement is the budget. Otherwise, where every query cost the same, it is the epsilon
+    of what was spent; where a cost depends on the outcome (silence is cheaper than an answer), what was spent
+    is itself an outcome, and `most` or the budget stands.
 
     Guarantee: all releases on the ledger together are (epsilon, budget.delta)-differentially private.
-    Assumes:   `most`, where it is given, was fixed before the first release and covers all of the ledger.
+    Assumes:   `most` is what it is said to be.
     Reference: Feldman and Zrnic 2021: what a filter states is its budget; see "Composition, filters".
 
     >>> from tellers import Accountant, Budget, GNMax, MemoryLedger, Unit, describe, noise
     >>> accountant, price = Accountant(Budget(epsilon=1.0, delta=1e-5)), GNMax(sigma=40.0).price(Unit())
     >>> ledger = MemoryLedger(accountant)
     >>> ticket = ledger.reserve("q0", price, event=describe(GNMax(sigma=40.0), noise.secure()))
-    >>> guaranteed_epsilon(ledger, accountant) == price.epsilon(1e-5)
+    >>> guaranteed_epsilon(ledger, accountant, most=100 * price) == price.epsilon(1e-5)
     True
+    >>> guaranteed_epsilon(ledger, accountant, most=None)
+    1.0
     """
+    if most is None:
+        return accountant.budget.epsilon
     events = [entry.event for entry in ledger.entries()]
     kinds = {(event.get("mechanism"), str(event.get("parameters"))) for event in events}
     if not kinds or (len(kinds) == 1 and next(iter(kinds))[0] in _ONE_PRICE):
         return accountant.epsilon(ledger.spent)
-    budget = accountant.budget.epsilon
-    return budget if most is None else min(budget, accountant.epsilon(most))
+    return min(accountant.budget.epsilon, accountant.epsilon(most))
 
 
 @dataclass(frozen=True)
@@ -236,6 +241,16 @@ class _Rounds:
             raise TypeError(
                 f"Expected {wanted} with {name}, got {type(warm_up).__name__}. A student that was taught "
                 "nothing yet cannot speak; ConfidentGNMax with the same noise is the usual choice."
+            )
+        if listens and not hasattr(student, "predict_proba"):
+            raise TypeError(
+                f"Expected a student with predict_proba for {name}, got {type(student).__name__}. "
+                "An interactive mechanism asks how sure the student is of each class."
+            )
+        if not any(hasattr(student, how) for how in ("predict_proba", "decision_function")):
+            raise TypeError(
+                "Expected a student with predict_proba or decision_function for the active order, got "
+                f"{type(student).__name__}. Take one that can say how sure it is, or another order."
             )
         size = max(1, n_pool // 10) if first is None else first
         require_count(first=size, per_round=size if per_round is None else per_round)
@@ -356,11 +371,6 @@ def _n_classes(room: Room) -> int:
 
 def _belief(student: Any, X: Any, *, n_classes: int) -> NDArray[np.float64]:
     """Return the student's probabilities with a column for every class, also those it was never taught."""
-    if not hasattr(student, "predict_proba"):
-        raise TypeError(
-            f"Expected a student with predict_proba, got {type(student).__name__}. "
-            "An interactive mechanism asks how sure the student is of each class."
-        )
     spoken = np.asarray(student.predict_proba(X), dtype=np.float64)
     belief = np.zeros((len(spoken), n_classes))
     belief[:, np.asarray(student.classes_, dtype=np.int64)] = spoken

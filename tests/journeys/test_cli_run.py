@@ -226,11 +226,11 @@ def test_ctrl_c_says_what_is_kept_and_the_run_goes_on(study):
 
 def test_a_full_disk_is_said_and_the_run_goes_on(study):
     def full():
-        # Files of this process end at 12 kB: enough for settings, too little for a forest.
+        # Files of this process end at 100 kB: enough for settings and a ledger, too little for a forest.
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (12000, resource.RLIM_INFINITY))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
 
-    change(study, 'model = "tree"', 'model = "forest"\nparameters = { n_estimators = 20 }\nn_jobs = 1')
+    change(study, 'model = "tree"', 'model = "forest"\nparameters = { n_estimators = 100 }\nn_jobs = 1')
     done = tellers(study, "run", "study.toml", "--out", "out", preexec_fn=full)
     assert done.returncode == 1, done.stderr
     words = " ".join(done.stderr.split())

@@ -214,7 +214,7 @@ def test_a_ledger_that_is_not_there_is_not_made_without_a_budget(own_database):
 def test_its_repr_and_its_errors_keep_the_password(postgres, database, name):
     ledger = PostgresLedger(database, ACCOUNTANT, name=name)
     assert postgres.password not in repr(ledger)
-    with pytest.raises(ConnectionError, match="are user, password and database right") as refusal:
+    with pytest.raises(ConnectionError, match="whether user, password and database are right") as refusal:
         PostgresLedger(postgres.url(password="a-wrong-secret"), ACCOUNTANT, timeout=3.0)
     assert "a-wrong-secret" not in str(refusal.value)
     for bad in ("postgresql://u:se@cret@h:port/db", "mysql://u:secret@h/db"):
@@ -232,7 +232,7 @@ def test_the_password_may_come_from_the_environment(postgres, database, name, mo
 
 def test_a_server_that_is_not_there_is_said_at_once():
     start = time.monotonic()
-    with pytest.raises(ConnectionError, match="Is it running"):
+    with pytest.raises(ConnectionError, match="See whether it runs"):
         PostgresLedger("postgresql://tellers@127.0.0.1:1/privacy", ACCOUNTANT)
     assert time.monotonic() - start < 10
 

@@ -25,7 +25,7 @@ def test_rows_are_set_aside_once_and_by_the_seed():
 def test_persons_are_set_aside_whole():
     options = {"n_rows": 400, "difficulty": 0.5, "n_persons": 60}
     config = DataConfig(name="synthetic", n_public=100, n_test=50, options=options)
-    tables = read_tables(config, seed=7, by_person=True)
+    tables = read_tables(config, seed=7, by="person")
     left, tested = set(tables.private.persons), set(tables.test.persons)
     assert not left & tested
     assert len(tables.pool) >= 100
@@ -89,9 +89,26 @@ def test_one_file_is_split(tables):
     assert (len(read.private), len(read.pool), len(read.test)) == (25, 10, 15)
 
 
-def test_words_that_were_not_declared_are_refused_across_files(tables):
-    with pytest.raises(ValueError, match="the codes must agree"):
-        read_tables(tables(options={}), seed=7)
+@pytest.mark.parametrize("files", [{}, {"public": "", "test": "", "n_public": 10, "n_test": 10}])
+def test_words_that_were_not_declared_are_refused(tables, files):
+    # One record with a new word would renumber the words in the rows of every teacher.
+    with pytest.raises(ValueError, match="categories of ward"):
+        read_tables(tables(options={}, **files), seed=7)
+
+
+def test_sites_are_set_aside_whole(tmp_path):
+    rng = np.random.default_rng(7)
+    rows = [f"{rng.integers(90)}.{number},{rng.integers(12)},{rng.integers(2)}" for number in range(300)]
+    (tmp_path / "rows.csv").write_text("\n".join(["age,site,back", *rows]) + "\n")
+    config = DataConfig(
+        name="files", private="rows.csv", target="back", site="site", classes=("0", "1"),
+        n_public=50, n_test=30, folder=str(tmp_path),
+    )  # fmt: skip
+    tables = read_tables(config, seed=7, by="site")
+    assert not set(tables.private.sites) & set(tables.test.sites)
+    assert not rows_of(tables.private.X) & rows_of(tables.pool)
+    assert len(set(tables.private.sites)) < 12
+    assert "of whole sites" in tables.notes[-1]
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from tellers.config import (
     RunConfig,
     StudentConfig,
     TeachersConfig,
+    read_config,
 )
 from tellers.errors import BudgetExhausted
 from tellers.pipeline import run
@@ -80,6 +81,107 @@ def test_a_finished_run_is_not_done_twice(tmp_path):
         assert again[key] == first[key]
 
 
+def test_what_may_change_changes_nothing_that_was_paid_for(tmp_path):
+    first = run(SMALL, tmp_path / "study")
+    kept = (tmp_path / "study" / "labels.npz").read_bytes()
+    with a_ledger(tmp_path / "study") as ledger:
+        head = ledger.verify()
+    told = replace(SMALL, report=ReportConfig(private=True), student=StudentConfig(model="naive_bayes"))
+    told = replace(told, teachers=replace(SMALL.teachers, retries=3))
+    second = run(told, tmp_path / "study", resume=True)
+    third = run(read_config(tmp_path / "study" / "config.toml"), tmp_path / "study", resume=True)
+    with a_ledger(tmp_path / "study") as ledger:
+        assert ledger.verify(head) == head
+    assert (tmp_path / "study" / "labels.npz").read_bytes() == kept
+    assert first["queries"] == second["queries"] == third["queries"]
+    assert second["student"]["model"] == third["student"]["model"] == "naive_bayes"
+
+
+def test_a_run_from_files_goes_on_from_its_own_copy_of_the_settings(tmp_path):
+    rng = np.random.default_rng(7)
+    for name, n_rows in (("private", 400), ("public", 30), ("test", 50)):
+        X = rng.normal(size=(n_rows, 3))
+        np.savez(tmp_path / f"{name}.npz", X=X, y=(X[:, 0] > 0).astype(int))
+    (tmp_path / "study.toml").write_text(
+        """
+        [data]
+        name = "files"
+        private = "private.npz"
+        public = "public.npz"
+        test = "test.npz"
+        target = "y"
+        classes = ["0", "1"]
+        [partition]
+        n_teachers = 40
+        [mechanism]
+        name = "gnmax"
+        sigma = 8.0
+        """
+    )
+    first = run(read_config(tmp_path / "study.toml"), tmp_path / "out")
+    again = run(read_config(tmp_path / "out" / "config.toml"), tmp_path / "out", resume=True)
+    assert again["spent"] == first["spent"]
+    assert again["queries"] == first["queries"]
+
+
+def test_other_data_on_a_shared_ledger_are_another_question(tmp_path):
+    budget = BudgetConfig(epsilon=30.0, delta=1e-5, ledger=str(tmp_path / "shared.db"))
+    config = replace(SMALL, budget=budget, queries=QueriesConfig(n_queries=20))
+    run(config, tmp_path / "one")
+    with SqliteLedger(tmp_path / "shared.db", Accountant(Budget(30.0, 1e-5))) as ledger:
+        before = ledger.spent.values
+    run(config, tmp_path / "two")
+    with SqliteLedger(tmp_path / "shared.db", Accountant(Budget(30.0, 1e-5))) as ledger:
+        assert (ledger.spent.values > 1.5 * before).all()
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"student": StudentConfig(parameters={"C": "x", "depth": 3})}, "parameters of the model"),
+        ({"budget": BudgetConfig(epsilon=0.01, delta=1e-5)}, "past the budget"),
+        (
+            {
+                "mechanism": MechanismConfig(name="histogram", sigma=5.0),
+                "student": StudentConfig(kind="distilled", model="neighbours"),
+            },
+            "sample_weight",
+        ),
+        (
+            {
+                "mechanism": MechanismConfig(
+                    name="interactive", sigma=5.0, threshold=15.0, sigma_threshold=8.0, student_confidence=0.8
+                ),
+                "queries": QueriesConfig(warm_up=40, warm_up_threshold=20.0),
+                "student": StudentConfig(model="svm"),
+            },
+            "predict_proba",
+        ),
+    ],
+    ids=["parameters", "budget", "weights", "silent student"],
+)
+def test_what_cannot_end_well_is_refused_before_anything_is_trained(tmp_path, changes, says):
+    with pytest.raises((ValueError, TypeError, BudgetExhausted), match=says):
+        run(replace(SMALL, **changes), tmp_path / "study")
+    assert not (tmp_path / "study" / "private" / "teachers").exists()
+
+
+def test_silence_alone_says_what_it_cost(tmp_path):
+    silent = replace(SMALL, mechanism=replace(SMALL.mechanism, threshold=400.0))
+    with pytest.raises(ValueError, match=r"silence for every row.*epsilon [0-9.]+ is spent"):
+        run(silent, tmp_path / "study")
+    assert (tmp_path / "study" / "labels.npz").exists()
+
+
+def test_votes_of_a_run_whose_settings_are_gone_are_not_taken_up(tmp_path):
+    run(SMALL, tmp_path / "study")
+    for path in (tmp_path / "study").iterdir():
+        if path.is_file():
+            path.unlink()
+    with pytest.raises(ValueError, match="Expected a new or empty folder"):
+        run(replace(SMALL, teachers=TeachersConfig(model="tree")), tmp_path / "study", resume=True)
+
+
 def test_nothing_private_is_in_what_is_published(tmp_path):
     public, told = (
         run(replace(SMALL, report=ReportConfig(private=private)), tmp_path / str(private))
@@ -91,8 +193,12 @@ def test_nothing_private_is_in_what_is_published(tmp_path):
     assert len(summary["teacher_accuracies"]) == 40
     assert summary["exact_cost"][-1]["epsilon"] < told["spent"]["epsilon"]
     assert set(public) == set(told)
+    assert "teachers" not in told["seconds"]
+    with np.load(tmp_path / "True" / "labels.npz") as kept:
+        assert sorted(kept.files) == ["by_teachers", "labels", "rows"]
     for result in (public, told):
         words = json.dumps({**result, "settings": None})
+        words += (tmp_path / "True" / "student" / "card.md").read_text()
         for secret in ("gap", "teacher_accuracies", "plurality", "exact", "open_model"):
             assert secret not in words
 
@@ -175,6 +281,9 @@ def test_a_private_stop_is_explicit_and_is_no_guarantee(tmp_path):
     assert result["queries"]["stopped_by"] in ("the private budget", "the end of the pool")
     summary = json.loads((tmp_path / "study" / "private" / "summary.json").read_text())
     assert summary["exact_cost"][-1]["epsilon"] <= 2.0
+    elsewhere = replace(budget, ledger=str(tmp_path / "shared.db"))
+    with pytest.raises(ValueError, match="a ledger in the folder of the run"):
+        run(replace(config, budget=elsewhere), tmp_path / "third")
     with pytest.raises(BudgetExhausted, match="first query alone"):
         run(replace(config, budget=replace(budget, private_epsilon=1e-9)), tmp_path / "other")
 

@@ -80,6 +80,7 @@ class ModelCard:
     accuracy: float | None
     not_guaranteed: tuple[str, ...]
     why: str = ""
+    limits: tuple[str, ...] = ()
     versions: Mapping[str, str] | None = None
     created: str = ""
 
@@ -119,6 +120,7 @@ class ModelCard:
             delta=run.delta,
             is_guarantee=run.is_guarantee and math.isfinite(run.epsilon),
             why=run.why,
+            limits=(*run.partition_notes, *(n for n in run.data_notes if n.startswith("Rows were left out"))),
             n_queries=run.n_asked,
             n_labels=run.n_labels,
             student=f"{run.student_model} ({run.student_kind})",
@@ -138,6 +140,7 @@ class ModelCard:
             f"the released labels would have been at most {_factor(self.epsilon)} times as likely, or as "
             f"unlikely, give or take delta: epsilon = {shown_epsilon(self.epsilon)}, delta = {self.delta:g}. "
             "However often the student is asked, this stays so."
+            + "".join(f" But: {limit}" for limit in self.limits)
         )
 
     def as_dict(self) -> dict[str, Any]:
@@ -152,6 +155,7 @@ class ModelCard:
             "delta": float(self.delta),
             "is_guarantee": bool(self.is_guarantee),
             "why": self.why,
+            "limits": list(self.limits),
             "n_queries": int(self.n_queries),
             "n_labels": int(self.n_labels),
             "student": self.student,

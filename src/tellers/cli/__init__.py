@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from typer import Typer
 
 # One module each, with a function `command`. The order is that of the help.
-VERBS = ("demo", "init", "run", "report", "plan", "account", "publish", "serve", "keys", "ask")
+VERBS = ("demo", "init", "run", "report", "plan", "account", "publish", "serve", "ask")
+# One module each, with verbs of its own in `COMMANDS` and what they are about in `HELP`.
+GROUPS = ("keys", "ledger")
 
 _HELP = """Learn from data that must not leave the room, and know what it cost.
 
@@ -62,6 +64,12 @@ def build() -> "Typer":
     for verb in VERBS:
         command = import_module(f".{verb}", __name__).command
         app.command(verb, help=_joined(command.__doc__))(_stoppable(command))
+    for group in GROUPS:
+        module = import_module(f".{group}", __name__)
+        inner = typer.Typer(help=_joined(module.HELP), rich_markup_mode="rich", no_args_is_help=True)
+        for verb, command in module.COMMANDS.items():
+            inner.command(verb, help=_joined(command.__doc__))(_stoppable(command))
+        app.add_typer(inner, name=group)
     return app
 
 
@@ -119,8 +127,8 @@ def _explain(error: Exception) -> tuple[str, int]:
         # A full disk, a folder that may not be written. Paths are the operator's own, rows are not in here.
         said = error.strerror or str(error)
         where = f" ({error.filename})" if error.filename else ""
-        kept = "What was finished is kept; put this right and run it again."
-        return _paragraph(said if said.endswith(".") else f"{said}{where}. {kept}"), 1
+        kept = "" if "kept" in said else " What was finished is kept; put this right and run it again."
+        return _paragraph(f"{said}{kept}" if said.endswith((".", "?")) else f"{said}{where}.{kept}"), 1
     # What went wrong inside may quote private votes: only its kind is shown.
     return f"Unexpected {type(error).__name__}. Set TELLERS_DEBUG=1 to see where, and please report it.", 1
 

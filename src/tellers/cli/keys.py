@@ -1,7 +1,7 @@
 """`tellers keys`: who may ask a service."""
 
 import json
-from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,76 +10,97 @@ from . import options
 from .serve import Config
 
 if TYPE_CHECKING:
-    from ..service.keys import Key
+    from ..service.keys import Key, KeyStore
     from ..service.settings import ServiceSettings
 
 
-class Action(StrEnum):
-    """What can be done with keys."""
+HELP = """Make, list and revoke the keys of a service.
 
-    create = "create"
-    list = "list"
-    revoke = "revoke"
+A student asks for labels and sees what it has spent, an operator sees all that is public, an auditor reads
+and verifies the ledger. Two keys of one name are the same student, with one account.
+"""
 
 
-def command(
-    action: Annotated[Action, typer.Argument(metavar="create|list|revoke", show_default=False)],
-    key_id: Annotated[
-        str | None, typer.Argument(metavar="[ID]", help="revoke: the id of the key.", show_default=False)
-    ] = None,
-    config: Config = "service.toml",  # type: ignore[assignment]
-    name: Annotated[
-        str | None, typer.Option("--name", help="create: whose key it is.", show_default=False)
-    ] = None,
-    role: Annotated[str, typer.Option("--role", help="create: student, operator or auditor.")] = "student",
+def create(
+    name: Annotated[str, typer.Option("--name", help="Whose key it is.", show_default=False)],
+    role: Annotated[str, typer.Option("--role", help="student, operator or auditor.")] = "student",
     epsilon: Annotated[
         float | None,
-        typer.Option("--epsilon", help="create: a budget of its own, for good.", show_default=False),
+        typer.Option("--epsilon", help="A budget of the student's own, for good.", show_default=False),
     ] = None,
     delta: Annotated[
         float | None,
-        typer.Option("--delta", help="create: its delta; without it that of the data.", show_default=False),
+        typer.Option("--delta", help="Its delta. Without it: that of the data.", show_default=False),
     ] = None,
+    config: Config = Path("service.toml"),
     as_json: options.Json = False,
 ) -> None:
-    """Make, list and revoke the keys of a service.
+    """Make a key and show it, the only time: a hash of it is all that is kept.
 
-    A key is shown once, when it is made; only a hash of it is kept. A student asks for labels and sees what
-    it has spent, an operator sees all that is public, an auditor reads and verifies the ledger. Two keys of
-    one name are the same student, with one account. Revoking works at once, also while the service runs.
+    With --epsilon the student gets an account of its own in the ledger; a question is then paid by both, the
+    data's budget and the student's, or by neither. A second key of the same name has the same account.
 
-    Example:
-
-    \b
-    tellers keys create --name alice --epsilon 1.0
-    tellers keys revoke abcdefghijkl
+    Example: tellers keys create --name alice --epsilon 1.0
     """
-    from ..service import read_settings
-    from ..service.keys import KeyStore
-
-    settings = read_settings(config)
-    store = KeyStore(settings.place(settings.keys.store))
+    settings, store = _open(config)
     try:
-        if action is Action.create:
-            _refuse(key_id is not None, "Expected no id with create; it is chosen by chance.")
-            _create(settings, store, name, role, epsilon=epsilon, delta=delta, as_json=as_json)
-        elif action is Action.revoke:
-            if key_id is None:
-                raise ValueError("Expected the id of the key to revoke; `tellers keys list` shows them.")
-            key = store.revoke(key_id)
-            print(json.dumps(_told(key)) if as_json else f"Revoked {key.id} of {key.name}.")
-        else:
-            _list(store.all(), as_json=as_json)
+        _create(settings, store, name, role, epsilon=epsilon, delta=delta, as_json=as_json)
     finally:
         store.close()
 
 
+def list_keys(config: Config = Path("service.toml"), as_json: options.Json = False) -> None:
+    """List all keys by their ids; the keys themselves are not kept.
+
+    Example: tellers keys list
+    """
+    _, store = _open(config)
+    keys = store.all()
+    store.close()
+    if as_json:
+        print(json.dumps([_told(key) for key in keys]))
+        return
+    from . import show
+
+    table = show.table("id", "name", "role", "made", "revoked")
+    for key in keys:
+        table.add_row(key.id, key.name, key.role, key.created[:16], (key.revoked or "")[:16])
+    console = show.console()
+    console.print(table if keys else "No keys yet. Make one: tellers keys create --name alice")
+
+
+def revoke(
+    key_id: Annotated[str, typer.Argument(metavar="ID", help="The id of the key.", show_default=False)],
+    config: Config = Path("service.toml"),
+    as_json: options.Json = False,
+) -> None:
+    """Revoke a key: it opens nothing from the next request on, also while the service runs.
+
+    Example: tellers keys revoke abcdefghijkl
+    """
+    _, store = _open(config)
+    try:
+        key = store.revoke(key_id)
+    finally:
+        store.close()
+    print(json.dumps(_told(key)) if as_json else f"Revoked {key.id} of {key.name}.")
+
+
+COMMANDS = {"create": create, "list": list_keys, "revoke": revoke}
+
+
+def _open(config: Path) -> "tuple[ServiceSettings, KeyStore]":
+    from ..service import read_settings
+    from ..service.keys import KeyStore
+
+    settings = read_settings(config)
+    return settings, KeyStore(settings.place(settings.keys.store))
+
+
 def _create(
-    settings: "ServiceSettings", store: Any, name: str | None, role: str, *, epsilon: float | None,
+    settings: "ServiceSettings", store: "KeyStore", name: str, role: str, *, epsilon: float | None,
     delta: float | None, as_json: bool,
 ) -> None:  # fmt: skip
-    if name is None:
-        raise ValueError("Expected whose key it is, got none. For example: --name alice")
     _refuse(epsilon is None and delta is not None, "Expected --epsilon with --delta, got none.")
     _refuse(
         epsilon is not None and role != "student", f"Expected no budget with --role {role}: it cannot spend."
@@ -113,19 +134,6 @@ def _open_account(settings: "ServiceSettings", name: str, epsilon: float, delta:
     with open_books(served.ledger, served.budget) as ledger:
         ledger.open_account(account_name(name), budget)
     return account_name(name)
-
-
-def _list(keys: "list[Key]", *, as_json: bool) -> None:
-    if as_json:
-        print(json.dumps([_told(key) for key in keys]))
-        return
-    from . import show
-
-    table = show.table("id", "name", "role", "made", "revoked")
-    for key in keys:
-        table.add_row(key.id, key.name, key.role, key.created[:16], (key.revoked or "")[:16])
-    console = show.console()
-    console.print(table if keys else "No keys yet. Make one: tellers keys create --name alice")
 
 
 def _told(key: "Key") -> dict[str, Any]:

@@ -168,8 +168,8 @@ class TeachersConfig(_Section):
     )
     parameters: Mapping[str, Any] = option(dict, "Its parameters, e.g. {max_iter = 500}.")
     n_jobs: int = option(0, "Teachers trained at a time; 0 = choose.", least=0)
-    timeout: float = option(0.0, "Seconds one teacher may take; 0 = no limit.", least=0)
-    retries: int = option(1, "How often a teacher that failed is tried again.", least=0)
+    timeout: float = option(0.0, "Seconds one teacher may take; 0 = no limit; not for networks.", least=0)
+    retries: int = option(1, "How often a teacher that failed is tried again; not for networks.", least=0)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from .base import (
     require_bookable,
 )
 from .chain import Book, Line, read_release, write_also, write_curve, write_release
+from .vault import Vault
 
 
 class Pages(Protocol):
@@ -52,12 +53,15 @@ class ChainedLedger(ABC):
     >>> import tempfile
     >>> from tellers import Accountant, Budget, SqliteLedger
     >>> path, accountant = tempfile.mkdtemp() + "/spend.db", Accountant(Budget(epsilon=9.0, delta=1e-5))
-    >>> isinstance(SqliteLedger(path, accountant), ChainedLedger)
+    >>> ledger = SqliteLedger(path, accountant)
+    >>> isinstance(ledger, ChainedLedger)
     True
+    >>> ledger.close()
     """
 
     accountant: Accountant
     allow_seeded: bool
+    vault: Vault | None
     _book: Book
 
     @abstractmethod
@@ -71,6 +75,16 @@ class ChainedLedger(ABC):
     @abstractmethod
     def _write(self, next_line: Callable[[], Line | None]) -> None:
         """Append what `next_line` returns; nobody else writes from before the call until it is durable."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Hand back what is open; what is written stays."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
 
     @property
     def spent(self) -> RdpCurve:
@@ -212,6 +226,8 @@ class ChainedLedger(ABC):
             return Line.after(self._book.head, "settled", key=key, body=body)
 
         self._write(next_line)
+        if self.vault is not None and release.cost.tight is not None:
+            self.vault.put(key, release.cost.tight)
         if not all_kept:
             refuse_overrun(key)
 

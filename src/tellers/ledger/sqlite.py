@@ -15,6 +15,7 @@ from ..errors import LedgerConflict, require_positive
 from . import _file, _forks
 from .chain import Book, Line, opening
 from .chained import ChainedLedger, Pages, require_terms
+from .vault import Vault
 
 # What forgotten ledgers had open. The garbage collector may run anywhere; the next ledger in use closes them.
 _forgotten: list[sqlite3.Connection] = []
@@ -26,7 +27,7 @@ class SqliteLedger(ChainedLedger):
 
     The budget is written down when the file is made, and the file is opened with no other. `close`, or the
     end of a `with` block, hands the file back; a ledger that is used again opens it again. `timeout` is how
-    many seconds to wait for another writer.
+    many seconds to wait for another writer. Private costs are not kept, unless there is a `vault` for them.
 
     Guarantee: the sum of all debits never passes the budget, whoever else writes. A reservation is on
                the disk when `reserve` returns. A changed line is found by its hash when it is read.
@@ -49,6 +50,7 @@ class SqliteLedger(ChainedLedger):
     _: KW_ONLY
     allow_seeded: bool = False
     timeout: float = 30.0
+    vault: Vault | None = None
     _book: Book = field(default_factory=Book, init=False, repr=False)
     _lock: threading.RLock = field(default_factory=threading.RLock, init=False, repr=False)
     _connection: sqlite3.Connection | None = field(default=None, init=False, repr=False)
@@ -82,12 +84,6 @@ class SqliteLedger(ChainedLedger):
             if connection is not None:
                 connection.close()
 
-    def __enter__(self) -> "SqliteLedger":
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        self.close()
-
     def __del__(self) -> None:
         connection = getattr(self, "_connection", None)
         if connection is not None:
@@ -95,7 +91,7 @@ class SqliteLedger(ChainedLedger):
 
     def __reduce__(self) -> tuple[Callable[..., "SqliteLedger"], tuple[Any, ...]]:
         # Another process opens the file for itself; connections and locks do not travel.
-        again = partial(SqliteLedger, allow_seeded=self.allow_seeded, timeout=self.timeout)
+        again = partial(SqliteLedger, allow_seeded=self.allow_seeded, timeout=self.timeout, vault=self.vault)
         return again, (os.fspath(self._path), self.accountant)
 
     def _title(self) -> str:

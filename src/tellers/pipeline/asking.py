@@ -1,8 +1,6 @@
 """The way out: labels of the pool, charged to the ledger of the run, and what the ledger says of it then."""
 
-import hashlib
 import io
-import json
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,16 +8,16 @@ import numpy as np
 from .. import noise
 from ..budget import Accountant, Budget
 from ..catalogue import make_model
-from ..config import RunConfig, config_as_dict
+from ..config import RunConfig
 from ..door import Room
 from ..errors import BudgetExhausted
 from ..exact import exact_epsilons
 from ..labelling import Labels, Progress, guaranteed_epsilon, label_pool, most_expected, pool_order
-from ..ledger import SqliteLedger
 from ..teachers.pool import VotedPool
 from ..teachers.store import write_whole
 from ..votes import Votes
-from .data import Tables, digest
+from .beginning import open_books, takes_part
+from .data import Tables
 from .folder import RunFolder
 
 
@@ -61,21 +59,20 @@ def release_labels(
     most = min(asking.n_queries or n_pool, n_pool)
     if config.budget.stop == "private":
         most = min(most, _privately_affordable(config, votes))
-    # What is asked, and by which settings; not the data, which a key must not betray.
-    made_of = json.dumps(config_as_dict(config), sort_keys=True, default=str)
-    key = hashlib.sha256((made_of + digest(tables.pool)).encode()).hexdigest()[:16]
+    # A name and no fingerprint: settings of the report may change, and other data are another question.
+    key = folder.key
     student = make_model(
         config.student.model, config.student.parameters, n_classes=tables.private.n_classes,
         image_shape=tables.private.image_shape,
     )  # fmt: skip
-    takes_part = asking.order == "active" or config.mechanism.name == "interactive"
-    with SqliteLedger(folder.path / config.budget.ledger, accountant) as ledger:
+    has_part = takes_part(config)
+    with open_books(config, folder) as ledger:
         labels = label_pool(
             Room(VotedPool(votes), mechanism, ledger, noise.secure()), tables.pool,
             seed=config.seed, order=asking.order, n_queries=most, n_labels=asking.n_labels or None,
-            batch=asking.batch, student=student if takes_part else None,
-            first=(asking.warm_up or asking.first or None) if takes_part else None,
-            per_round=(asking.per_round or None) if takes_part else None, warm_up=config.warm_up(),
+            batch=asking.batch, student=student if has_part else None,
+            first=(asking.warm_up or asking.first or None) if has_part else None,
+            per_round=(asking.per_round or None) if has_part else None, warm_up=config.warm_up(),
             queries=np.arange(n_pool), key=key, progress=progress,
         )  # fmt: skip
         total, curve, n_asked = 0 * ledger.spent, [], 0

@@ -3,7 +3,7 @@
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,18 +30,20 @@ class Tables:
     notes: tuple[str, ...] = ()
 
 
-def read_tables(config: DataConfig, *, seed: int, by_person: bool = False) -> Tables:
+def read_tables(
+    config: DataConfig, *, seed: int, by: Literal["record", "person", "site"] = "record"
+) -> Tables:
     """Read or make the tables that a config names.
 
-    Rows that are set aside for the pool and the test are drawn by the seed; where persons are protected,
-    whole persons are set aside, and none of them stays behind among the private rows.
+    Rows that are set aside for the pool and the test are drawn by the seed; where persons or sites are
+    protected, whole ones are set aside, and none of them stays behind among the private rows.
 
     >>> tables = read_tables(DataConfig(name="digits", n_public=300, n_test=297), seed=7)
     >>> len(tables.private), len(tables.pool), len(tables.test)
     (1200, 300, 297)
     """
     if config.name == "files":
-        return _files(config, seed=seed, by_person=by_person)
+        return _files(config, seed=seed, by=by)
     options = dict(config.options)
     if config.name in ("synthetic", "diabetes130"):
         options.setdefault("seed", seed)
@@ -51,7 +53,7 @@ def read_tables(config: DataConfig, *, seed: int, by_person: bool = False) -> Ta
     where = config.directory_path
     whole = load(config.name, data_dir=where, **options)
     if config.name not in _TEST_PART:
-        return _set_aside(whole, config, seed=seed, by_person=by_person)
+        return _set_aside(whole, config, seed=seed, by=by)
     published = load(config.name, data_dir=where, **{**options, "part": "test"})
     n_test = config.n_test or len(published) - config.n_public
     _require_rows(config.n_public + n_test, len(published), f"the test part of {config.name}", keep=0)
@@ -75,7 +77,7 @@ def digest(*arrays: NDArray[Any]) -> str:
     return made.hexdigest()
 
 
-def _files(config: DataConfig, *, seed: int, by_person: bool) -> Tables:
+def _files(config: DataConfig, *, seed: int, by: str) -> Tables:
     columns: dict[str, Any] = {
         "target": config.target,
         "person": config.person or None,
@@ -86,13 +88,14 @@ def _files(config: DataConfig, *, seed: int, by_person: bool) -> Tables:
     private = read_table(_required(config.private_path), **columns)
     undeclared = [note for note in private.notes if note.startswith("The categories of")]
     separate = config.public_path is not None or config.test_path is not None
-    if separate and undeclared:
+    if undeclared:
+        # One row with a new word would renumber the words of every teacher's rows.
         raise ValueError(
-            f"{_required(config.private_path).name}: {undeclared[0]} With tables in several files the codes "
-            'must agree: [data.options] categories = {column = ["a", "b"]} declares them.'
+            f"{_required(config.private_path).name}: {undeclared[0]} In [data]: "
+            'options = {categories = {column = ["a", "b"]}}'
         )
     if not separate:
-        return _set_aside(private, config, seed=seed, by_person=by_person)
+        return _set_aside(private, config, seed=seed, by=by)
     categories = config.options.get("categories") or {}
     test = None
     if config.test_path is not None:
@@ -102,7 +105,7 @@ def _files(config: DataConfig, *, seed: int, by_person: bool) -> Tables:
         )  # fmt: skip
         _require_features(test.n_features, private, config.test_path)
     if config.public_path is None:
-        kept = _set_aside(private, config, seed=seed, by_person=by_person)
+        kept = _set_aside(private, config, seed=seed, by=by)
         return Tables(kept.private, kept.pool, kept.pool_y, test or kept.test, kept.notes)
     pool = read_features(
         config.public_path, private.feature_names if _named(private) else None,
@@ -111,28 +114,29 @@ def _files(config: DataConfig, *, seed: int, by_person: bool) -> Tables:
     _require_features(pool.shape[1], private, config.public_path)
     notes = private.notes
     if test is None and config.n_test:
-        kept = _set_aside(private, config, seed=seed, by_person=by_person, n_public=0)
+        kept = _set_aside(private, config, seed=seed, by=by, n_public=0)
         private, test, notes = kept.private, kept.test, kept.notes
     return Tables(private, pool, None, test, notes)
 
 
 def _set_aside(
-    data: Dataset, config: DataConfig, *, seed: int, by_person: bool, n_public: int | None = None
+    data: Dataset, config: DataConfig, *, seed: int, by: str, n_public: int | None = None
 ) -> Tables:
     """Draw rows, or whole persons, for the pool and the test; whoever they belong to is not protected."""
     n_public = config.n_public if n_public is None else n_public
     n_test = config.n_test if config.test_path is None else 0
     _require_rows(n_public + n_test, len(data), f"the data set {data.name!r}", keep=1)
     generator = np.random.default_rng(seed)
-    if by_person and data.persons is not None:
-        _, codes = np.unique(data.persons, return_inverse=True)
+    owners = {"person": data.persons, "site": data.sites}.get(by)
+    if owners is not None:
+        _, codes = np.unique(owners, return_inverse=True)
         shuffled = generator.permutation(int(codes.max()) + 1)
-        # Rows in the order of their shuffled persons: a cut between two persons cuts between two rows.
+        # Rows in the order of their shuffled owners: a cut between two owners cuts between two rows.
         place = np.argsort(shuffled)[codes]
         order = np.argsort(place, kind="stable")
         ends = np.flatnonzero(np.diff(place[order], append=-1))
         first, second = (_cut(ends, n) for n in (n_public, n_public + n_test))
-        note = f"{second} rows, of whole persons, were set aside as public: nothing protects these persons."
+        note = f"{second} rows, of whole {by}s, were set aside as public: nothing protects these {by}s."
     else:
         order = generator.permutation(len(data))
         first, second = n_public, n_public + n_test
@@ -152,7 +156,7 @@ def _set_aside(
 
 
 def _cut(ends: NDArray[np.int64], n: int) -> int:
-    """Return the first end of a person's rows with at least n rows before it."""
+    """Return the first end of an owner's rows with at least n rows before it."""
     if n == 0:
         return 0
     return int(ends[min(int(np.searchsorted(ends + 1, n)), len(ends) - 1)]) + 1

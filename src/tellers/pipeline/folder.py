@@ -2,6 +2,7 @@
 
 import json
 import os
+import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -81,6 +82,14 @@ class RunFolder:
     def summary(self) -> Path:
         """Return where the private numbers are."""
         return self.private / "summary.json"
+
+    @property
+    def key(self) -> str:
+        """Return the name of this run on its ledger, drawn once and kept: no two runs share a question."""
+        place = self.path / "key.txt"
+        if not place.exists():
+            write_whole(place, secrets.token_hex(8).encode(), shared=True)
+        return place.read_text()
 
     @contextmanager
     def held(self) -> Iterator[None]:

@@ -21,6 +21,7 @@ from ..votes import Votes
 from .asking import Spending
 from .data import Tables
 
+_PUBLIC_STEPS = ("student",)
 _SHOWN = ("numpy", "scipy", "scikit-learn", "torch")
 _PRIVATE_STOP = (
     "The run stopped at a private, data-dependent cost: how many queries were asked depends on the votes, "
@@ -102,14 +103,21 @@ def public_numbers(
         "seed": config.seed,
         "versions": {"tellers": __version__, "python": platform.python_version(), **_versions(config)},
         "started": started,
-        "seconds": dict(seconds),
+        # How long teachers took says something of their rows, which no epsilon covers.
+        "seconds": {step: taken for step, taken in seconds.items() if step in _PUBLIC_STEPS},
         "settings": config_as_dict(config),
         "warnings": _warnings(config, labels, tables),
     }
 
 
 def private_numbers(
-    config: RunConfig, tables: Tables, *, votes: Votes, labels: Labels, test_votes: Votes | None
+    config: RunConfig,
+    tables: Tables,
+    *,
+    votes: Votes,
+    labels: Labels,
+    test_votes: Votes | None,
+    seconds: dict[str, float] | None = None,
 ) -> dict[str, Any]:
     """Return what `private/summary.json` holds: what looks at votes, teachers or private rows.
 
@@ -120,7 +128,7 @@ def private_numbers(
     >>> labels = Labels(np.array([1, 0]), np.array([3, SILENT]), np.array([True, False]))
     >>> tables = read_tables(config.data, seed=7)
     >>> sorted(private_numbers(config, tables, votes=made_up, labels=labels, test_votes=None))
-    ['accuracy_against_noise', 'delta', 'exact_cost', 'gaps', 'n_teachers']
+    ['accuracy_against_noise', 'delta', 'exact_cost', 'gaps', 'n_teachers', 'seconds']
     """
     asked = votes[labels.rows]
     numbers: dict[str, Any] = {
@@ -128,6 +136,7 @@ def private_numbers(
         "delta": config.budget.delta,
         "gaps": asked.gap.tolist(),
         "exact_cost": _exact_cost(config, asked),
+        "seconds": dict(seconds or {}),
     }
     if tables.pool_y is not None:
         numbers["accuracy_against_noise"] = _against_noise(votes, tables.pool_y)

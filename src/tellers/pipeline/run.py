@@ -4,8 +4,6 @@ Every step leaves something whole in the folder, so a run that was killed goes o
 votes are not made again, and what is on the ledger is read from there, never charged twice.
 """
 
-import io
-import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,20 +13,19 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ..card import ModelCard, export_student
 from ..catalogue import make_model
-from ..config import RunConfig, config_as_dict, read_config, with_absolute_paths, write_config
+from ..config import RunConfig
 from ..labelling import Labels
 from ..report import write_report
 from ..students import fit_distilled, fit_supervised
 from ..teachers import train_ensemble
-from ..teachers.partition import Partition, partition
-from ..teachers.store import read_votes, save_votes, write_whole
+from ..teachers.partition import Partition
+from ..teachers.store import read_votes, save_votes
 from ..votes import Votes
-from .asking import release_labels
-from .data import Tables, digest, read_tables
+from .asking import Spending, release_labels
+from .beginning import begin, deal_rows, is_network, open_books, require_able, require_same
+from .data import Tables, read_tables
 from .folder import RunFolder, write_json
 from .numbers import private_numbers, public_numbers
 
@@ -61,19 +58,21 @@ def run(
     """
     place = RunFolder(Path(folder))
     with place.held():
-        _begin(place, config, resume=resume)
+        begin(place, config, resume=resume)
         state = _State(config, place, show=show or _silent)
         with state.step("data"):
-            tables = read_tables(config.data, seed=config.seed, by_person=config.partition.by == "person")
-            parts = _parts(config, tables)
-            _require_same(place, tables, parts)
+            tables = read_tables(config.data, seed=config.seed, by=config.partition.by)
+            parts = deal_rows(config, tables)
+            require_same(place, tables, parts)
+            require_able(config, tables)
+            open_books(config, place).close()
         votes = _votes(state, tables, parts)
         with state.step("labels"):
             labels, spending = release_labels(
                 config, tables, votes=votes, folder=place, progress=state.progress("labels")
             )
         with state.step("student"):
-            student = _teach(config, tables, labels)
+            student = _teach(config, tables, labels, spending)
         result = public_numbers(
             config, tables, parts, labels=labels, spending=spending, student=student, seconds=state.seconds,
             started=state.started,
@@ -90,7 +89,9 @@ def _write(
     config, folder = state.config, state.folder
     if config.report.private:
         on_test = _test_votes(folder, tables)
-        numbers = private_numbers(config, tables, votes=votes, labels=labels, test_votes=on_test)
+        numbers = private_numbers(
+            config, tables, votes=votes, labels=labels, test_votes=on_test, seconds=state.seconds
+        )
         write_json(folder.summary, numbers, public=False)
     export_student(student, folder.student, card=ModelCard.from_result(result), overwrite=True)
     write_json(folder.result, result, public=True)
@@ -120,90 +121,6 @@ class _State:
         return lambda done, total: self.show(name, done, total)
 
 
-def _begin(folder: RunFolder, config: RunConfig, *, resume: bool) -> None:
-    """Write the settings down, or see that they are the ones of the run that is there."""
-    if not folder.config.exists():
-        others = sorted(entry.name for entry in folder.path.iterdir() if entry.name != "private")
-        if others and not resume:
-            raise ValueError(
-                f"Expected a new or empty folder at {folder.path}, got one that holds {others[0]}. "
-                "Take another one (--out)."
-            )
-        write_whole(folder.config, write_config(with_absolute_paths(config)).encode(), shared=True)
-        return
-    if not resume:
-        raise ValueError(
-            f"Expected a new or empty folder at {folder.path}, got one that holds a run. "
-            "Go on with it (--resume), or take another one (--out)."
-        )
-    given = with_absolute_paths(config)
-    there, here = (_flat(config_as_dict(settings)) for settings in (read_config(folder.config), given))
-    changed = sorted(key for key in {*there, *here} if there.get(key) != here.get(key))
-    # What the report shows may be changed afterwards; everything else makes another run.
-    changed = [key for key in changed if not key.startswith("report.")]
-    if changed:
-        raise ValueError(
-            f"Expected the settings that the run in {folder.path} was begun with, got others for "
-            f"{', '.join(changed)}. Put them back, or take another folder (--out)."
-        )
-
-
-def _flat(settings: dict[str, Any]) -> dict[str, Any]:
-    flat = {}
-    for name, value in settings.items():
-        inner = (
-            {f"{name}.{key}": entry for key, entry in value.items()}
-            if isinstance(value, dict)
-            else {name: value}
-        )
-        flat.update(inner)
-    return flat
-
-
-def _parts(config: RunConfig, tables: Tables) -> Partition:
-    chosen, data = config.partition, tables.private
-    if chosen.by == "site":
-        if data.sites is None:
-            raise ValueError(
-                f'Expected a column of sites in {data.name!r} for [partition] by = "site", got none.'
-            )
-        return partition(len(data), sites=data.sites, persons=data.persons)
-    if chosen.by == "person":
-        if data.persons is None:
-            raise ValueError(
-                f'Expected a column of persons in {data.name!r} for [partition] by = "person", got none. '
-                "Name it in [data] person."
-            )
-        return partition(
-            len(data), chosen.n_teachers, seed=config.seed, persons=data.persons, balance=chosen.balance
-        )
-    labels = data.y if chosen.stratified else None
-    return partition(len(data), chosen.n_teachers, seed=config.seed, labels=labels)
-
-
-def _require_same(folder: RunFolder, tables: Tables, parts: Partition) -> None:
-    """Write down what the run is made of, or refuse to go on with other rows."""
-    made_of = {
-        "private": digest(tables.private.X, tables.private.y),
-        "public": digest(tables.pool),
-        "partition": digest(*parts),
-    }
-    if folder.identity.exists():
-        there = json.loads(folder.identity.read_bytes())
-        changed = [name for name in made_of if there.get(name) != made_of[name]]
-        if changed:
-            raise ValueError(
-                f"Expected the data that the run in {folder.path} was begun with, got another "
-                f"{' and another '.join(changed)} table. Teachers and releases belong to the data they were "
-                "made of: take another folder (--out)."
-            )
-        return
-    flat = io.BytesIO()
-    np.savez(flat, rows=np.concatenate(list(parts)), sizes=parts.sizes)
-    write_whole(folder.partition, flat.getvalue())
-    write_json(folder.identity, made_of, public=False)
-
-
 def _votes(state: _State, tables: Tables, parts: Partition) -> Votes:
     """Return the votes on the pool: those on disk, or those of teachers that are trained now."""
     config, folder, n_classes = state.config, state.folder, tables.private.n_classes
@@ -229,7 +146,7 @@ def _train(state: _State, tables: Tables, parts: Partition) -> Any:
         "n_classes": data.n_classes, "seed": config.seed, "folder": state.folder.teachers,
         "n_jobs": chosen.n_jobs or None, "progress": state.progress("teachers"),
     }  # fmt: skip
-    if type(model).__module__.startswith("tellers.teachers.torch"):
+    if is_network(model):
         from ..teachers.torch import train_torch_ensemble
 
         return train_torch_ensemble(model, data.X, data.y, parts, **shared)
@@ -238,18 +155,23 @@ def _train(state: _State, tables: Tables, parts: Partition) -> Any:
     )
 
 
-def _teach(config: RunConfig, tables: Tables, labels: Labels) -> Any:
+def _teach(config: RunConfig, tables: Tables, labels: Labels, spending: Spending) -> Any:
     chosen = config.student
     model = make_model(
         chosen.model, chosen.parameters, n_classes=tables.private.n_classes,
         image_shape=tables.private.image_shape,
     )  # fmt: skip
     X = tables.pool[labels.rows]
-    if chosen.kind == "distilled" and labels.values is not None:
-        return fit_distilled(
-            model, X, labels.values, temperature=chosen.temperature, floor=chosen.floor, seed=config.seed
-        )
-    return fit_supervised(model, X, labels.labels, seed=config.seed)
+    try:
+        if chosen.kind == "distilled" and labels.values is not None:
+            return fit_distilled(
+                model, X, labels.values, temperature=chosen.temperature, floor=chosen.floor, seed=config.seed
+            )
+        return fit_supervised(model, X, labels.labels, seed=config.seed)
+    except ValueError as error:
+        raise ValueError(
+            f"{error} What came out is kept in labels.npz, and epsilon {spending.charged:.4g} is spent."
+        ) from error
 
 
 def _test_votes(folder: RunFolder, tables: Tables) -> Votes | None:

@@ -78,7 +78,7 @@ def fit_distilled(
     rows, classes = np.nonzero(targets)
     require_classes(np.unique(classes), n_answered=len(targets))
     student = fresh(estimator, seed=seed)
-    weights = {_weight_name(student): targets[rows, classes]}
+    weights = {weight_name(student): targets[rows, classes]}
     student.fit(take_rows(X, rows), classes.astype(np.int64), **weights)
     return student
 
@@ -97,8 +97,13 @@ def _noisy_counts(values: Release | ArrayLike) -> Floats:
     return counts
 
 
-def _weight_name(student: Any) -> str:
-    """Return what `fit` calls the weights of rows, or say that it takes none."""
+def weight_name(student: Any) -> str:
+    """Return what `fit` calls the weights of rows, or say that it takes none.
+
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> weight_name(LogisticRegression())
+    'sample_weight'
+    """
     from sklearn.pipeline import Pipeline
     from sklearn.utils.validation import has_fit_parameter
 

@@ -4,7 +4,7 @@ from importlib.resources import as_file, files
 
 import sqlalchemy as sa
 
-from .plain import plain_words
+from .plain import Lost, not_there, plain_words
 from .tables import REVISION, VERSION_TABLE, make_engine, parse_url
 
 _LOCK = 0x54454C4C  # "TELL": two that migrate at once take turns
@@ -23,16 +23,19 @@ def migrate(url: str, *, timeout: float = 30.0) -> str:
     from alembic.config import Config
 
     parsed = parse_url(url)
-    with (
-        as_file(files("tellers.ledger") / "migrations") as folder,
-        plain_words(parsed, timeout),
-        make_engine(parsed, timeout=timeout).begin() as connection,
-    ):
-        config = Config()
-        config.set_main_option("script_location", str(folder).replace("%", "%%"))
-        config.attributes["connection"] = connection
-        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
-        command.upgrade(config, "head")
+    try:
+        with (
+            as_file(files("tellers.ledger") / "migrations") as folder,
+            plain_words(parsed, timeout),
+            make_engine(parsed, timeout=timeout).begin() as connection,
+        ):
+            config = Config()
+            config.set_main_option("script_location", str(folder).replace("%", "%%"))
+            config.attributes["connection"] = connection
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
+            command.upgrade(config, "head")
+    except Lost as lost:
+        raise not_there(parsed, lost) from lost
     return REVISION
 
 

@@ -25,6 +25,19 @@ def shown(url: URL) -> str:
     return f"{url.database or 'the default database'} on {host}{port}"
 
 
+def not_there(url: URL, lost: Lost) -> ConnectionError:
+    """Return what to raise where a server cannot be reached to begin with.
+
+    >>> from sqlalchemy.engine import make_url
+    >>> str(not_there(make_url("postgresql://team@db.example/privacy"), Lost("connection refused")))[:70]
+    'Expected a PostgreSQL server for privacy on db.example: connection ref'
+    """
+    return ConnectionError(
+        f"Expected a PostgreSQL server for {shown(url)}: {lost}. Nothing was written. See whether it runs, "
+        "and whether user, password and database are right."
+    )
+
+
 def is_lost(error: sa.exc.DBAPIError) -> bool:
     """Say whether an error is about the connection or the server, and not about what was asked of it.
 
@@ -49,7 +62,15 @@ def is_lost(error: sa.exc.DBAPIError) -> bool:
 
 @contextmanager
 def plain_words(url: URL, timeout: float) -> Iterator[None]:
-    """Say what a server's errors mean for a ledger; a lost connection becomes `Lost`."""
+    """Say what a server's errors mean for a ledger; a lost connection becomes `Lost`.
+
+    >>> from sqlalchemy.engine import make_url
+    >>> with plain_words(make_url("postgresql://team@db.example/privacy"), 30.0):
+    ...     raise sa.exc.OperationalError("COMMIT", {}, Exception("server closed the connection"))
+    Traceback (most recent call last):
+        ...
+    tellers.ledger.sql.plain.Lost: server closed the connection
+    """
     try:
         yield
     except sa.exc.DBAPIError as error:

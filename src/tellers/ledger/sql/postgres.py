@@ -3,7 +3,7 @@
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
@@ -11,7 +11,6 @@ from typing import Any, NoReturn
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
-from sqlalchemy.engine import URL
 
 from ...budget import Accountant
 from ...errors import LedgerConflict, require_positive
@@ -19,9 +18,10 @@ from .. import _forks
 from ..base import canonical
 from ..chain import Book, Line, opening
 from ..chained import ChainedLedger, Pages, require_terms
+from ..vault import Vault
 from .migrating import table_version
 from .pages import TablePages, read, write
-from .plain import Lost, plain_words, shown
+from .plain import Lost, not_there, plain_words, shown
 from .tables import LEDGERS, LINES, REVISION, make_engine, parse_url
 
 _LONGEST_KEY = 2000
@@ -34,6 +34,7 @@ class PostgresLedger(ChainedLedger):
     `tellers ledger init URL` makes the tables; a ledger is made when its name is first opened, with the
     budget it is opened with, and is opened with no other. The password may be in the URL, in PGPASSWORD or
     in ~/.pgpass. `timeout` is how many seconds to wait for another writer, and for a server to come back.
+    Private costs are not kept, unless there is a `vault` for them.
 
     Guarantee: the sum of all debits never passes the budget, whoever else writes. A reservation is on the
                server's disk when `reserve` returns, also if the connection broke in between: the chain is
@@ -56,6 +57,7 @@ class PostgresLedger(ChainedLedger):
     name: str = "main"
     allow_seeded: bool = False
     timeout: float = 30.0
+    vault: Vault | None = None
     _book: Book = field(default_factory=Book, init=False, repr=False)
     _lock: threading.RLock = field(default_factory=threading.RLock, init=False, repr=False)
     _connection: sa.Connection | None = field(default=None, init=False, repr=False)
@@ -88,15 +90,15 @@ class PostgresLedger(ChainedLedger):
                 with suppress(sa.exc.SQLAlchemyError):
                     connection.close()
 
-    def __enter__(self) -> "PostgresLedger":
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        self.close()
-
     def __reduce__(self) -> tuple[Callable[..., "PostgresLedger"], tuple[Any, ...]]:
         # Another process opens a connection for itself; connections and locks do not travel.
-        again = partial(PostgresLedger, name=self.name, allow_seeded=self.allow_seeded, timeout=self.timeout)
+        again = partial(
+            PostgresLedger,
+            name=self.name,
+            allow_seeded=self.allow_seeded,
+            timeout=self.timeout,
+            vault=self.vault,
+        )
         return again, (self.url, self.accountant)
 
     def _title(self) -> str:
@@ -211,7 +213,7 @@ class PostgresLedger(ChainedLedger):
             # A server on its way up is waited for; one that is not there, or does not let us in, is not.
             if "the database system is" in str(lost) or "server closed the connection" in str(lost):
                 raise
-            raise _not_there(self._url, lost) from lost
+            raise not_there(self._url, lost) from lost
 
     def _require_server(self, connection: sa.Connection) -> None:
         version = table_version(connection)
@@ -260,6 +262,31 @@ def _require_storable(key: str) -> None:
         )
 
 
+def fill(url: str, lines: Sequence[Line], *, name: str = "main", timeout: float = 30.0) -> None:
+    """Make a ledger of these lines, all of it or nothing; the name must be free.
+
+    >>> fill("postgresql://team@localhost/privacy", [])  # doctest: +SKIP
+    """
+    parsed = parse_url(url)
+    try:
+        with plain_words(parsed, timeout), make_engine(parsed, timeout=timeout).begin() as connection:
+            if table_version(connection) != REVISION:
+                raise LedgerConflict(
+                    f"Expected the tables of ledgers in {shown(parsed)}. Nothing was written. Make them: "
+                    "tellers ledger init URL"
+                )
+            made = insert(LEDGERS).values(name=canonical(name)).on_conflict_do_nothing()
+            ledger = connection.execute(made.returning(LEDGERS.c.id)).scalar()
+            if ledger is None:
+                raise LedgerConflict(
+                    f"Expected a name that is free in {shown(parsed)}, got {name!r}. Nothing was written."
+                )
+            for line in lines:
+                write(connection, ledger, line)
+    except Lost as lost:
+        raise not_there(parsed, lost) from lost
+
+
 def first_line(url: str, *, name: str = "main", timeout: float = 30.0) -> Line:
     """Return the line that a ledger in a database begins with, which holds its terms.
 
@@ -275,16 +302,9 @@ def first_line(url: str, *, name: str = "main", timeout: float = 30.0) -> Line:
                 for line in read(connection, ledger or 0, LINES.c.number == 0):
                     return line
     except Lost as lost:
-        raise _not_there(parsed, lost) from lost
+        raise not_there(parsed, lost) from lost
     raise FileNotFoundError(
         f"Expected a ledger named {name!r} in {shown(parsed)}, got none of that name. Nothing was written."
-    )
-
-
-def _not_there(url: URL, lost: Lost) -> ConnectionError:
-    return ConnectionError(
-        f"Expected a PostgreSQL server for {shown(url)}: {lost}. Nothing was written. Is it running, and are "
-        "user, password and database right?"
     )
 
 
@@ -302,4 +322,4 @@ def ledger_names(url: str, *, timeout: float = 30.0) -> list[str]:
             found = connection.execute(sa.select(LEDGERS.c.name).order_by(LEDGERS.c.id)).scalars()
             return [json.loads(name) for name in found]
     except Lost as lost:
-        raise _not_there(parsed, lost) from lost
+        raise not_there(parsed, lost) from lost

@@ -1,0 +1,228 @@
+"""How a run begins: settings and data that are those of the folder, and everything refused that can be.
+
+What would fail only after teachers were trained, or labels paid for, is refused here, before either.
+"""
+
+import io
+import json
+import shutil
+from typing import Any
+
+import numpy as np
+
+from ..budget import Accountant, Budget
+from ..catalogue import make_model
+from ..config import RunConfig, config_as_dict, read_config, with_absolute_paths, write_config
+from ..ledger import SqliteLedger
+from ..students.distil import weight_name
+from ..teachers.partition import Partition, partition
+from ..teachers.store import write_whole
+from ..votes import Unit
+from .data import Tables, digest
+from .folder import RunFolder, write_json
+
+
+def begin(folder: RunFolder, config: RunConfig, *, resume: bool) -> None:
+    """Write the settings down, or see that they are the ones of the run that is there.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> folder = RunFolder(Path(tempfile.mkdtemp()))
+    >>> with folder.held():
+    ...     begin(folder, RunConfig(), resume=False)
+    >>> folder.config.exists()
+    True
+    """
+    if not folder.config.exists():
+        # A run that was killed at once left the private folder with its lock, and nothing in it.
+        found = [*folder.path.iterdir(), *folder.private.iterdir()]
+        others = sorted(e.name for e in found if e != folder.private and not e.name.startswith("."))
+        if others:
+            raise ValueError(
+                f"Expected a new or empty folder at {folder.path}, got one that holds {others[0]}. "
+                "Take another one (--out)."
+            )
+        write_whole(folder.config, write_config(with_absolute_paths(config)).encode(), shared=True)
+        return
+    if not resume:
+        raise ValueError(
+            f"Expected a new or empty folder at {folder.path}, got one that holds a run. "
+            "Go on with it (--resume), or take another one (--out)."
+        )
+    given = with_absolute_paths(config)
+    there, here = _flat(config_as_dict(read_config(folder.config))), _flat(config_as_dict(given))
+    changed = sorted(key for key in {*there, *here} if there.get(key) != here.get(key))
+    fixed = [key for key in changed if not _may_change(key, config)]
+    if fixed:
+        raise ValueError(
+            f"Expected the settings that the run in {folder.path} was begun with, got others for "
+            f"{', '.join(fixed)}. Put them back, or take another folder (--out)."
+        )
+    _sweep(folder)
+    if changed:
+        write_whole(folder.config, write_config(given).encode(), shared=True)
+
+
+def _may_change(key: str, config: RunConfig) -> bool:
+    """Say whether a setting of a run that was begun may become another one: it decides nothing before."""
+    if key.startswith("report.") or key in ("teachers.n_jobs", "teachers.timeout", "teachers.retries"):
+        return True
+    # A student that takes part decides what is asked, and how; one that only learns may be another one.
+    return key.startswith("student.") and not takes_part(config)
+
+
+def _sweep(folder: RunFolder) -> None:
+    """Remove what a killed run was writing; nobody else is at work here, since the folder is held."""
+    for leftover in (*folder.path.glob(".*.tmp"), *folder.private.glob(".*.tmp")):
+        if leftover.is_dir():
+            shutil.rmtree(leftover, ignore_errors=True)
+        else:
+            leftover.unlink(missing_ok=True)
+
+
+def _flat(settings: dict[str, Any]) -> dict[str, Any]:
+    flat = {}
+    for name, value in settings.items():
+        inner = (
+            {f"{name}.{key}": entry for key, entry in value.items()}
+            if isinstance(value, dict)
+            else {name: value}
+        )
+        flat.update(inner)
+    return flat
+
+
+def deal_rows(config: RunConfig, tables: Tables) -> Partition:
+    """Return which private rows each teacher gets.
+
+    >>> from tellers.pipeline.data import read_tables
+    >>> deal_rows(RunConfig(), read_tables(RunConfig().data, seed=7))
+    Partition(n_teachers=60, unit='one record')
+    """
+    chosen, data = config.partition, tables.private
+    if chosen.by == "site":
+        if data.sites is None:
+            raise ValueError(
+                f'Expected a column of sites in {data.name!r} for [partition] by = "site", got none.'
+            )
+        return partition(len(data), sites=data.sites, persons=data.persons)
+    if chosen.by == "person":
+        if data.persons is None:
+            raise ValueError(
+                f'Expected a column of persons in {data.name!r} for [partition] by = "person", got none. '
+                "Name it in [data] person."
+            )
+        return partition(
+            len(data), chosen.n_teachers, seed=config.seed, persons=data.persons, balance=chosen.balance
+        )
+    labels = data.y if chosen.stratified else None
+    return partition(len(data), chosen.n_teachers, seed=config.seed, labels=labels)
+
+
+def require_same(folder: RunFolder, tables: Tables, parts: Partition) -> None:
+    """Write down what the run is made of, or refuse to go on with other rows.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from tellers.pipeline.data import read_tables
+    >>> folder, tables = RunFolder(Path(tempfile.mkdtemp())), read_tables(RunConfig().data, seed=7)
+    >>> with folder.held():
+    ...     require_same(folder, tables, deal_rows(RunConfig(), tables))
+    >>> folder.identity.exists()
+    True
+    """
+    made_of = {
+        "private": digest(tables.private.X, tables.private.y),
+        "public": digest(tables.pool),
+        "partition": digest(*parts),
+    }
+    if folder.identity.exists():
+        there = json.loads(folder.identity.read_bytes())
+        changed = [name for name in made_of if there.get(name) != made_of[name]]
+        if changed:
+            raise ValueError(
+                f"Expected the data that the run in {folder.path} was begun with, got another "
+                f"{' and another '.join(changed)} table. Teachers and releases belong to the data they were "
+                "made of: take another folder (--out)."
+            )
+        return
+    flat = io.BytesIO()
+    np.savez(flat, rows=np.concatenate(list(parts)), sizes=parts.sizes)
+    write_whole(folder.partition, flat.getvalue())
+    write_json(folder.identity, made_of, public=False)
+
+
+def require_able(config: RunConfig, tables: Tables) -> None:
+    """Refuse a model that would fail only after teachers were trained and labels were paid for.
+
+    >>> from tellers.pipeline.data import read_tables
+    >>> require_able(RunConfig(), read_tables(RunConfig().data, seed=7))
+    """
+    shape: dict[str, Any] = {"n_classes": tables.private.n_classes, "image_shape": tables.private.image_shape}
+    teacher = make_model(config.teachers.model, config.teachers.parameters, **shape)
+    if config.teachers.timeout and is_network(teacher):
+        raise ValueError(
+            f"{config.where('teachers', 'timeout')}: Expected no time limit for networks, which are trained "
+            f"together, got {config.teachers.timeout:g} seconds. Leave it out."
+        )
+    model = make_model(config.student.model, config.student.parameters, **shape)
+    if config.student.kind == "distilled":
+        weight_name(model)
+    speaks = hasattr(model, "predict_proba")
+    name = config.student.model
+    if config.mechanism.name == "interactive" and not speaks:
+        raise ValueError(
+            f"{config.where('student', 'model')}: Expected a student with predict_proba for interactive "
+            f"voting, which asks how sure it is, got {name!r}. Take another one."
+        )
+    if config.queries.order == "active" and not (speaks or hasattr(model, "decision_function")):
+        raise ValueError(
+            f"{config.where('student', 'model')}: Expected a student that can say how sure it is for the "
+            f"active order, got {name!r}. Take one with predict_proba or decision_function."
+        )
+
+
+def is_network(model: Any) -> bool:
+    """Say whether a model is a torch network, of which many are trained together.
+
+    >>> is_network(make_model("tree"))
+    False
+    """
+    return type(model).__module__.startswith("tellers.teachers.torch.")
+
+
+def takes_part(config: RunConfig) -> bool:
+    """Say whether the student takes part in the asking: it chooses the questions, or is asked first.
+
+    >>> takes_part(RunConfig())
+    False
+    """
+    return config.queries.order == "active" or config.mechanism.name == "interactive"
+
+
+def open_books(config: RunConfig, folder: RunFolder) -> SqliteLedger:
+    """Open the ledger of a run, or begin it, and see that it can pay for the first question.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> with open_books(RunConfig(), RunFolder(Path(tempfile.mkdtemp()))) as ledger:
+    ...     ledger.entries()
+    []
+    """
+    place = folder.path / config.budget.ledger
+    if config.budget.stop == "private" and place.resolve().parent != folder.path.resolve():
+        raise ValueError(
+            f"{config.where('budget', 'ledger')}: Expected a ledger in the folder of the run with stop = "
+            '"private", got one elsewhere. How many queries it holds then depends on votes, and nobody else '
+            "may count on it."
+        )
+    accountant = Accountant(Budget(config.budget.epsilon, config.budget.delta))
+    ledger = SqliteLedger(place, accountant)
+    try:
+        if ledger.asked(f"{folder.key}/0") is None:
+            first = config.warm_up() or config.mechanism.build()
+            accountant.require(ledger.spent, first.price(Unit()), key=f"{folder.key}/0")
+    except BaseException:
+        ledger.close()
+        raise
+    return ledger
