@@ -88,7 +88,9 @@ class Place:
 
     def ledger(self) -> Any:
         ledger = self.settings.ledger
-        return open_books(self.settings.place(ledger.url), Budget(ledger.epsilon, ledger.delta))
+        return open_books(
+            self.settings.place(ledger.url), Budget(ledger.epsilon, ledger.delta), name=ledger.name
+        )
 
     def spent(self) -> float:
         with self.ledger() as ledger:

@@ -3,12 +3,15 @@
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
+import pytest
+
 from tellers import Budget
 from tellers.service import KeysConfig, LedgerConfig
+from tellers.service.keys import KeyStore
 
 
 def test_books_and_keys_in_one_database(place, own_database):
-    ledger = LedgerConfig(url=own_database, epsilon=2.0, delta=1e-5)
+    ledger = LedgerConfig(url=own_database, name="labels", epsilon=2.0, delta=1e-5)
     there = replace(
         place, settings=replace(place.settings, ledger=ledger, keys=KeysConfig(store=own_database))
     )
@@ -43,3 +46,9 @@ def test_books_and_keys_in_one_database(place, own_database):
         store.close()
         assert second.get("/v1/budget", headers=headers["bob"]).status_code == 401
     assert own_database not in there.log.getvalue()
+
+
+def test_a_database_that_is_not_there_is_said_without_its_password():
+    with pytest.raises(OSError, match="Is it there") as caught:
+        KeyStore("postgresql://team:very-secret@127.0.0.1:1/labels")
+    assert "very-secret" not in str(caught.value)

@@ -131,7 +131,7 @@ def _open_account(settings: "ServiceSettings", name: str, epsilon: float, delta:
 
     served = open_served(settings)
     budget = Budget(epsilon, served.budget.delta if delta is None else delta)
-    with open_books(served.ledger, served.budget) as ledger:
+    with open_books(served.ledger, served.budget, name=settings.ledger.name) as ledger:
         ledger.open_account(account_name(name), budget)
     return account_name(name)
 

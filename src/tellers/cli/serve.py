@@ -54,7 +54,7 @@ def command(
         from ..service.teachers import open_served
 
         served = open_served(settings)
-        with open_books(served.ledger, served.budget) as ledger:
+        with open_books(served.ledger, served.budget, name=settings.ledger.name) as ledger:
             left = Desk(served, ledger, noise.secure()).standing()
         told = {
             "address": settings.server.address, "source": settings.data.source, "n_pool": served.n_pool,

@@ -73,7 +73,7 @@ def create_app(settings: ServiceSettings, *, log_stream: TextIO | None = None) -
     log = make_log(settings.server.log_level, stream=log_stream)
     served = open_served(settings)
     store = KeyStore(settings.place(settings.keys.store))
-    desk = Desk(served, open_books(served.ledger, served.budget), noise.secure())
+    desk = Desk(served, open_books(served.ledger, served.budget, name=settings.ledger.name), noise.secure())
     service = Service(settings, desk, Door(store, settings.limits), Metrics(), log)
 
     @asynccontextmanager

@@ -7,6 +7,7 @@ import numpy as np
 
 from ..budget import Accountant, Budget
 from ..ledger import Ledger, open_ledger
+from ..ledger.opening import is_url
 from ..rdp import RdpCurve
 
 _MOST_QUERIES = 1_000_000_000
@@ -75,14 +76,17 @@ def account_name(student: str) -> str:
     return f"student/{student}"
 
 
-def open_books(place: str, budget: Budget) -> Ledger:
+def open_books(place: str, budget: Budget, *, name: str = "main") -> Ledger:
     """Open the ledger at a path or a database's address, or begin it with this budget.
+
+    `name` says which one, where a database has several.
 
     >>> import tempfile
     >>> with open_books(tempfile.mkdtemp() + "/ledger.db", Budget(epsilon=1.0, delta=1e-5)) as ledger:
     ...     ledger.entries()
     []
     """
-    opened: Any = open_ledger(place, Accountant(budget))
+    which = {"name": name} if is_url(place) else {}
+    opened: Any = open_ledger(place, Accountant(budget), **which)
     ledger: Ledger = opened
     return ledger

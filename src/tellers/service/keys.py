@@ -74,11 +74,27 @@ class KeyStore:
     def __init__(self, place: str) -> None:
         url = sql.make_url(place) if "://" in place else sql.URL.create("sqlite", database=place)
         is_file = url.get_backend_name() == "sqlite"
-        self._engine = sql.create_engine(url, connect_args={"timeout": 30} if is_file else {})
+        if url.drivername in ("postgresql", "postgres"):
+            url = url.set(drivername="postgresql+psycopg")
+        try:
+            self._engine = sql.create_engine(
+                url, connect_args={"timeout": 30} if is_file else {"connect_timeout": 30}, pool_pre_ping=True
+            )
+        except ModuleNotFoundError as error:
+            raise MissingExtra(
+                f"Keys in a database need {error.name}: pip install 'tellers[postgres]'"
+            ) from error
         if is_file:
             _private_file(str(url.database))
             sql.event.listen(self._engine, "connect", _use_log)
-        _TABLES.create_all(self._engine)
+        try:
+            _TABLES.create_all(self._engine)
+        except sql.exc.DBAPIError as error:
+            self._engine.dispose()
+            where = url.render_as_string(hide_password=True)
+            raise OSError(
+                f"Expected a store of keys at {where}, could not open or make it. Is it there?"
+            ) from error
 
     def create(self, name: str, role: str) -> tuple[str, Key]:
         """Make a key and return it, the only time it is seen, with what is kept of it."""

@@ -59,6 +59,7 @@ class LedgerConfig(_Section):
         "A file, or the address of a PostgreSQL database. run: with nothing here the service goes on with "
         "the ledger and the budget of the run.",
     )
+    name: str = option("main", "Which ledger, where a database has several.", non_empty=True)
     epsilon: float = option(0.0, "The budget of the data; fixed when the ledger is begun.", least=0)
     delta: float = option(0.0, "Failure probability, well below 1 / the number of records.", least=0, below=1)
 
