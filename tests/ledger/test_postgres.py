@@ -1,6 +1,8 @@
 """The ledger in a database: one chain, one writer at a time, nothing lost or doubled when the server dies."""
 
+import os
 import pickle
+import signal
 import threading
 import time
 
@@ -312,6 +314,21 @@ def test_a_writer_that_freezes_does_not_hold_the_others_for_ever(database, name)
     assert 0.5 < time.monotonic() - start < 10
     go_on.set()
     thread.join()
+
+
+def test_a_server_that_freezes_is_given_up_and_the_next_connection_goes_on(database, name):
+    with PostgresLedger(database, ACCOUNTANT, name=name, timeout=0.5) as ledger:
+        frozen = ledger._connection.connection.dbapi_connection.info.backend_pid
+        os.kill(frozen, signal.SIGSTOP)
+        try:
+            start = time.monotonic()
+            with pytest.raises(ConnectionError, match="Nothing was written"):
+                ledger.reserve("q0", ONE, event=SECURE)
+            assert 1 < time.monotonic() - start < 20
+            ledger.reserve("q0", ONE, event=SECURE)
+        finally:
+            os.kill(frozen, signal.SIGCONT)
+        assert [entry.key for entry in ledger.entries()] == ["q0"]
 
 
 def break_commits(monkeypatch, *, after, times=1):
