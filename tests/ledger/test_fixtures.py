@@ -2,12 +2,14 @@
 
 import json
 import shutil
+import sqlite3
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tellers import Accountant, Budget, Cost, RdpCurve, Release, SqliteLedger
+from tellers.ledger.chain import READABLE
 
 FIXTURES = Path(__file__).parent / "fixtures"
 VERSIONS = sorted(path.stem for path in FIXTURES.glob("ledger-*.db"))
@@ -26,8 +28,12 @@ def opened(path, state):
     return SqliteLedger(path, Accountant(Budget(state["epsilon"], state["delta"])))
 
 
-def test_there_is_a_ledger_of_the_first_version():
-    assert "ledger-1" in VERSIONS
+def test_there_is_a_ledger_of_every_version():
+    assert [f"ledger-{version}" for version in READABLE] == VERSIONS
+    for version in READABLE:
+        connection = sqlite3.connect(FIXTURES / f"ledger-{version}.db")
+        assert connection.execute("PRAGMA user_version").fetchone() == (version,)
+        connection.close()
 
 
 def test_an_old_ledger_is_verified(kept):
@@ -50,6 +56,8 @@ def test_an_old_ledger_says_what_it_said(kept):
                 said["reserved_epsilon"], rel=1e-12
             )
             assert entry.charged.epsilon(state["delta"]) == pytest.approx(said["charged_epsilon"], rel=1e-12)
+            paid = {n: [c.reserved.epsilon(1e-5), c.charged.epsilon(1e-5)] for n, c in entry.also.items()}
+            assert paid == {n: pytest.approx(c, rel=1e-12) for n, c in said.get("also", {}).items()}
             release = ledger.find(entry.key)
             if said["labels"] is None:
                 assert release is None
@@ -59,8 +67,20 @@ def test_an_old_ledger_says_what_it_said(kept):
             assert (None if release.values is None else release.values.tolist()) == said["values"]
 
 
-def test_the_first_version_holds_every_kind_of_outcome():
-    entries = json.loads((FIXTURES / "ledger-1.json").read_text())["entries"]
+def test_an_old_ledger_has_the_accounts_it_had(kept):
+    path, state = kept
+    with opened(path, state) as ledger:
+        accounts = ledger.accounts()
+        assert accounts.keys() == state.get("accounts", {}).keys()
+        for name, said in state.get("accounts", {}).items():
+            assert accounts[name].budget == Budget(said["epsilon"], said["delta"])
+            assert accounts[name].held_at == said["held_at"]
+            np.testing.assert_array_equal(accounts[name].spent.values, said["spent"])
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_version_holds_every_kind_of_outcome(version):
+    entries = json.loads((FIXTURES / f"{version}.json").read_text())["entries"]
     assert {entry["is_settled"] for entry in entries} == {True, False}
     assert any(-1 in (entry["labels"] or []) for entry in entries)
     assert any(entry["values"] for entry in entries)

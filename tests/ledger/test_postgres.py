@@ -1,6 +1,8 @@
 """The ledger in a database: one chain, one writer at a time, nothing lost or doubled when the server dies."""
 
+import os
 import pickle
+import signal
 import threading
 import time
 
@@ -87,12 +89,12 @@ def test_a_key_too_long_to_be_stored_is_refused(ledger):
         "DELETE FROM tellers_ledgers",
     ],
 )
-def test_an_honest_program_cannot_change_a_line(postgres, own_database, own_ledger, statement):
-    own_ledger.settle(own_ledger.reserve("q0", 2 * ONE, event=SECURE), a_release())
-    head = own_ledger.verify()
+def test_an_honest_program_cannot_change_a_line(postgres, database, ledger, statement):
+    ledger.settle(ledger.reserve("q0", 2 * ONE, event=SECURE), a_release())
+    head = ledger.verify()
     with pytest.raises(Exception, match=r"append-only|foreign key"):
-        postgres.sql(statement, own_database.rpartition("/")[2])
-    assert own_ledger.verify(head) == head
+        postgres.sql(statement, database.rpartition("/")[2])
+    assert ledger.verify(head) == head
 
 
 TAMPERED = {
@@ -103,21 +105,21 @@ TAMPERED = {
     "WHERE number = 0",
     "a line removed": "DELETE FROM tellers_lines WHERE number = 1",
     "the first line removed": "DELETE FROM tellers_lines WHERE number = 0",
-    "all lines removed": "DELETE FROM tellers_lines",
+    "all lines removed": "DELETE FROM tellers_lines WHERE number >= 0",
     "another hash": "UPDATE tellers_lines SET hash = previous WHERE number = 2",
 }
 
 
 @pytest.mark.parametrize("what", TAMPERED)
-def test_changed_tables_are_found(postgres, own_database, own_ledger, what):
-    own_ledger.settle(own_ledger.reserve("q0", 2 * ONE, event=SECURE), a_release())
-    name = own_database.rpartition("/")[2]
+def test_changed_tables_are_found(postgres, database, ledger, name, what):
+    ledger.settle(ledger.reserve("q0", 2 * ONE, event=SECURE), a_release())
     # A superuser may step around triggers; they are there again afterwards.
-    postgres.sql(f"SET session_replication_role = replica; {TAMPERED[what]}", name)
+    statement = f"SET session_replication_role = replica; {TAMPERED[what]} AND ledger = {ledger._id}"
+    postgres.sql(statement, database.rpartition("/")[2])
     with pytest.raises(LedgerConflict, match=r"not the one that was written|lost"):
-        PostgresLedger(own_database, ACCOUNTANT)
+        PostgresLedger(database, ACCOUNTANT, name=name)
     with pytest.raises(LedgerConflict):
-        own_ledger.verify()
+        ledger.verify()
 
 
 @pytest.mark.parametrize(
@@ -314,6 +316,21 @@ def test_a_writer_that_freezes_does_not_hold_the_others_for_ever(database, name)
     thread.join()
 
 
+def test_a_server_that_freezes_is_given_up_and_the_next_connection_goes_on(database, name):
+    with PostgresLedger(database, ACCOUNTANT, name=name, timeout=0.5) as ledger:
+        frozen = ledger._connection.connection.dbapi_connection.info.backend_pid
+        os.kill(frozen, signal.SIGSTOP)
+        try:
+            start = time.monotonic()
+            with pytest.raises(ConnectionError, match="Nothing was written"):
+                ledger.reserve("q0", ONE, event=SECURE)
+            assert 1 < time.monotonic() - start < 20
+            ledger.reserve("q0", ONE, event=SECURE)
+        finally:
+            os.kill(frozen, signal.SIGCONT)
+        assert [entry.key for entry in ledger.entries()] == ["q0"]
+
+
 def break_commits(monkeypatch, *, after, times=1):
     """Let commits of writers break, before or after the server made them; return how many are left."""
     commit, left = sa.Connection.commit, [times]
@@ -364,17 +381,40 @@ def test_a_server_that_stays_away_leaves_no_ticket(monkeypatch, database, name):
     ledger.reserve("q0", ONE, event=SECURE)
 
 
-def test_a_broken_connection_is_opened_again(postgres, own_ledger):
+def test_a_turn_that_does_not_come_leaves_a_lost_answer_unknown(monkeypatch, database, name):
+    """An answer is lost, and then somebody else holds the lock: nobody may say that nothing was written."""
+    import psycopg
+
+    ledger = PostgresLedger(database, ACCOUNTANT, name=name, timeout=0.5)
+    commit, others = sa.Connection.commit, []
+
+    def breaking(self):
+        commit(self)
+        if not others:
+            others.append(psycopg.connect(database.replace("+psycopg", "")))
+            others[0].execute("SELECT * FROM tellers_ledgers FOR UPDATE")
+            raise sa.exc.OperationalError(
+                "COMMIT", {}, Exception("server closed the connection unexpectedly")
+            )
+
+    monkeypatch.setattr(sa.Connection, "commit", breaking)
+    with pytest.raises(ConnectionError, match="is not known; if it was, it stays charged"):
+        ledger.reserve("q0", ONE, event=SECURE)
+    others[0].close()
+    assert [entry.key for entry in ledger.entries()] == ["q0"]
+
+
+def test_a_broken_connection_is_opened_again(postgres, ledger):
     for n in range(3):
-        ticket = own_ledger.reserve(f"q{n}", ONE, event=SECURE)
+        ticket = ledger.reserve(f"q{n}", ONE, event=SECURE)
         postgres.sql(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'tellers'"
         )
-        own_ledger.settle(ticket, a_release())
+        ledger.settle(ticket, a_release())
         postgres.sql(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'tellers'"
         )
-        assert len(own_ledger.entries()) == n + 1
+        assert len(ledger.entries()) == n + 1
 
 
 def go_on_until(happened, seconds=30.0):

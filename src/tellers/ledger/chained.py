@@ -6,9 +6,8 @@ that decides about money is here, once.
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
-from typing import Any, Protocol, Self
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -29,6 +28,8 @@ from .base import (
 )
 from .chain import Book, Line, read_release, write_also, write_curve, write_release
 from .vault import Vault
+
+T = TypeVar("T")
 
 
 class Pages(Protocol):
@@ -69,8 +70,8 @@ class ChainedLedger(ABC):
         """Return what to call these books in a message."""
 
     @abstractmethod
-    def _pages(self) -> AbstractContextManager[Pages]:
-        """Hold the books as they are now, with everything that others wrote read in."""
+    def _read(self, look: Callable[[Pages], T]) -> T:
+        """Return what `look` makes of the books as they are now, with all that others wrote read in."""
 
     @abstractmethod
     def _write(self, next_line: Callable[[], Line | None]) -> None:
@@ -89,8 +90,7 @@ class ChainedLedger(ABC):
     @property
     def spent(self) -> RdpCurve:
         """Return everything debited to the main account so far, by anyone, reservations included."""
-        with self._pages():
-            return self._book.spent
+        return self._read(lambda _: self._book.spent)
 
     def open_account(self, name: str, budget: Budget) -> None:
         """Give a student, an analyst or a group a budget of its own, for good.
@@ -125,8 +125,7 @@ class ChainedLedger(ABC):
         >>> SqliteLedger(path, accountant).accounts()
         {}
         """
-        with self._pages():
-            return self._book.accounts()
+        return self._read(lambda _: self._book.accounts())
 
     def find(self, key: str) -> Release | None:
         """Return the recorded release of a key, or None.
@@ -137,11 +136,14 @@ class ChainedLedger(ABC):
         >>> SqliteLedger(path, accountant).find("q0") is None
         True
         """
-        with self._pages() as pages:
+
+        def look(pages: Pages) -> Release | None:
             if key not in self._book.settled:
                 return None
             body = self._body(pages, "settled", key)
             return read_release(body, self._book.curve(body["charged"]))
+
+        return self._read(look)
 
     def asked(self, key: str) -> dict[str, Any] | None:
         """Return the event that a key was reserved for, settled or not, or None.
@@ -154,11 +156,14 @@ class ChainedLedger(ABC):
         >>> ledger.asked("q0"), ledger.asked("q1")
         ({'noise': 'secure'}, None)
         """
-        with self._pages() as pages:
+
+        def look(pages: Pages) -> dict[str, Any] | None:
             if key not in self._book.settled and key not in self._book.pending:
                 return None
             event: dict[str, Any] = self._body(pages, "reserved", key)["event"]
             return event
+
+        return self._read(look)
 
     def reserve(
         self,
@@ -242,9 +247,10 @@ class ChainedLedger(ABC):
         >>> [(entry.key, entry.event, entry.is_settled) for entry in ledger.entries()]
         [('q0', {'noise': 'secure'}, False)]
         """
-        found: dict[str, Entry] = {}
-        head: Line | None = None
-        with self._pages() as pages:
+
+        def look(pages: Pages) -> dict[str, Entry]:
+            found: dict[str, Entry] = {}
+            head: Line | None = None
             for line in pages.all():
                 line.require_follows(head)
                 head = line
@@ -261,7 +267,9 @@ class ChainedLedger(ABC):
                     found[line.key] = Entry(
                         line.key, asked.event, asked.reserved, charged, True, release, also=paid
                     )
-        return list(found.values())
+            return found
+
+        return list(self._read(look).values())
 
     def lines(self) -> list[Line]:
         """Return the chain as it is written, every line checked against the one before.
@@ -272,12 +280,7 @@ class ChainedLedger(ABC):
         >>> [line.kind for line in SqliteLedger(path, accountant).lines()]
         ['opened']
         """
-        book, found = Book(), []
-        with self._pages() as pages:
-            for line in pages.all():
-                book.add(line)
-                found.append(line)
-        return found
+        return self._read(lambda pages: _checked(pages.all()))
 
     def verify(self, head: str | None = None) -> str:
         """Read all of the books again, check every hash, and return the last one.
@@ -294,12 +297,12 @@ class ChainedLedger(ABC):
         >>> ledger.verify(head=noted) == noted
         False
         """
-        book, hashes = Book(), []
-        with self._pages() as pages:
+
+        def look(pages: Pages) -> list[str]:
             pages.require_rules()
-            for line in pages.all():
-                book.add(line)
-                hashes.append(line.hash)
+            return [line.hash for line in _checked(pages.all())]
+
+        hashes = self._read(look)
         if head is not None and head not in hashes:
             raise LedgerConflict(
                 f"{self._title()} does not hold the line with hash {head[:16]}..., which it held before. "
@@ -313,6 +316,14 @@ class ChainedLedger(ABC):
                 body: dict[str, Any] = json.loads(line.body)
                 return body
         raise LedgerConflict(f"The {kind!r} line of key {key!r} in {self._title()} was changed or removed.")
+
+
+def _checked(lines: Iterable[Line]) -> list[Line]:
+    book, found = Book(), []
+    for line in lines:
+        book.add(line)
+        found.append(line)
+    return found
 
 
 def require_terms(terms: dict[str, Any], accountant: Accountant, title: str) -> None:

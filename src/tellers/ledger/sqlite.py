@@ -14,7 +14,7 @@ from ..budget import Accountant
 from ..errors import LedgerConflict, require_positive
 from . import _file, _forks
 from .chain import Book, Line, opening
-from .chained import ChainedLedger, Pages, require_terms
+from .chained import ChainedLedger, Pages, T, require_terms
 from .vault import Vault
 
 # What forgotten ledgers had open. The garbage collector may run anywhere; the next ledger in use closes them.
@@ -97,10 +97,9 @@ class SqliteLedger(ChainedLedger):
     def _title(self) -> str:
         return self._path.name
 
-    @contextmanager
-    def _pages(self) -> Iterator[Pages]:
+    def _read(self, look: Callable[[Pages], T]) -> T:
         with self._books("BEGIN") as connection:
-            yield _file.FilePages(connection, self._path.name)
+            return look(_file.FilePages(connection, self._path.name))
 
     def _write(self, next_line: Callable[[], Line | None]) -> None:
         # The lock is taken before the check, so two writers never both pass it.

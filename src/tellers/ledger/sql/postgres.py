@@ -17,11 +17,11 @@ from ...errors import LedgerConflict, require_positive
 from .. import _forks
 from ..base import canonical
 from ..chain import Book, Line, opening
-from ..chained import ChainedLedger, Pages, require_terms
+from ..chained import ChainedLedger, Pages, T, require_terms
 from ..vault import Vault
 from .migrating import table_version
 from .pages import TablePages, read, write
-from .plain import Lost, not_there, plain_words, shown
+from .plain import Lost, cut_off, not_there, plain_words, shown
 from .tables import LEDGERS, LINES, REVISION, make_engine, parse_url
 
 _LONGEST_KEY = 2000
@@ -104,16 +104,14 @@ class PostgresLedger(ChainedLedger):
     def _title(self) -> str:
         return f"Ledger {self.name!r} of {shown(self._url)}"
 
-    @contextmanager
-    def _pages(self) -> Iterator[Pages]:
+    def _read(self, look: Callable[[Pages], T]) -> T:
         with self._lock:
-            ready = self._until_reachable(self._begin_reading)
-            try:
-                with self._transaction():
-                    yield TablePages(ready, self._id, self._title())
-            except Lost as lost:
-                self.close()
-                self._give_up(lost, sent=None)
+            return self._until_reachable(lambda: self._try_to_read(look))
+
+    def _try_to_read(self, look: Callable[[Pages], T]) -> T:
+        with self._transaction() as connection:
+            self._catch_up(connection)
+            return look(TablePages(connection, self._id, self._title()))
 
     def _write(self, next_line: Callable[[], Line | None]) -> None:
         with self._lock:
@@ -122,7 +120,7 @@ class PostgresLedger(ChainedLedger):
 
     def _try_to_write(self, next_line: Callable[[], Line | None], sent: list[Line]) -> None:
         """Append a line in one transaction. `sent` remembers it while its commit is not acknowledged."""
-        with self._transaction() as connection:
+        with self._transaction() as connection, cut_off(connection, after=2 * self.timeout + 1):
             # From here until the commit no other transaction is inside: also not one of our own whose
             # connection broke. What is in the chain now is all there will ever be of it.
             connection.execute(sa.select(LEDGERS.c.id).where(LEDGERS.c.id == self._id).with_for_update())
@@ -136,12 +134,7 @@ class PostgresLedger(ChainedLedger):
                 write(connection, self._id, line)
                 sent.append(line)
 
-    def _begin_reading(self) -> sa.Connection:
-        with self._transaction() as connection:
-            self._catch_up(connection)
-            return connection
-
-    def _until_reachable(self, act: Callable[[], Any], *, sent: list[Line] | None = None) -> Any:
+    def _until_reachable(self, act: Callable[[], T], *, sent: list[Line] | None = None) -> T:
         """Do something that may be done again, until it is done or the server was away for too long."""
         deadline, pause = time.monotonic() + self.timeout, 0.02
         while True:
@@ -153,6 +146,11 @@ class PostgresLedger(ChainedLedger):
                     self._give_up(lost, sent=sent)
                 time.sleep(pause)
                 pause = min(2 * pause, 1.0)
+            except OSError as error:
+                # Another writer's turn took too long, say; but a line of ours is still on its way.
+                if sent:
+                    self._give_up(Lost(str(error).rstrip(".")), sent=sent)
+                raise
 
     def _give_up(self, lost: Lost, *, sent: list[Line] | None) -> NoReturn:
         known = (
@@ -191,8 +189,7 @@ class PostgresLedger(ChainedLedger):
         """Find the ledger, or make it; a server that is not there is said at once."""
         with self._lock:
             self._until_reachable(self._find_or_make)
-            with self._pages():
-                pass  # another budget is refused now and not at the first question
+            self._read(lambda _: None)  # another budget is refused now and not at the first question
 
     def _find_or_make(self) -> None:
         try:
@@ -210,8 +207,8 @@ class PostgresLedger(ChainedLedger):
                         write(connection, ledger, opening(self.accountant))
                 self._ledger = ledger
         except Lost as lost:
-            # A server on its way up is waited for; one that is not there, or does not let us in, is not.
-            if "the database system is" in str(lost) or "server closed the connection" in str(lost):
+            # A server on its way up or down is waited for; one that is not there, or keeps us out, is not.
+            if self._connection is not None or "the database system is" in str(lost):
                 raise
             raise not_there(self._url, lost) from lost
 
