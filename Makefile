@@ -16,7 +16,7 @@ PAPER ?= pate2017
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint quick coverage bench reproduce docs fresh browser clean clean-all
+.PHONY: help demo test lint quick coverage bench reproduce docs fresh browser postgres clean clean-all
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -24,7 +24,7 @@ help: ## show this list
 demo: .venv/.base ## teachers, votes, a ledger, a student and its report, on digits that come along
 	@$(BIN)/tellers demo --out $(OUT)
 
-test: .venv/.dev browser ## lint, types, import contracts, dependencies and all tests
+test: .venv/.dev browser postgres ## lint, types, import contracts, dependencies and all tests
 	@$(MAKE) --no-print-directory lint
 	$(BIN)/python -m pytest -n $(JOBS)
 
@@ -49,8 +49,11 @@ bench: .venv/.dev ## CPU time per question, as ratios to a plain reference
 reproduce: .venv/.dev ## the numbers of a paper beside ours: make reproduce PAPER=pate2018 ARGS=--quick
 	$(BIN)/python experiments/$(PAPER)/run.py $(ARGS)
 
-browser: ## Chromium, which the tests look at the report with
+browser: ## Chromium, which the tests look at pages with
 	@sh scripts/browser.sh
+
+postgres: ## PostgreSQL, on which the tests try the ledger
+	@sh scripts/postgres.sh
 
 docs: .venv/.dev ## build the documentation into docs/_build
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
