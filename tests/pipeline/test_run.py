@@ -4,11 +4,12 @@ import json
 import os
 import threading
 from dataclasses import replace
+from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
 
-from tellers import Accountant, Budget, SqliteLedger
+from tellers import Accountant, Budget, SqliteLedger, open_ledger
 from tellers.card import load_student
 from tellers.config import (
     BudgetConfig,
@@ -295,6 +296,23 @@ def test_two_runs_may_share_a_ledger(tmp_path):
     assert second["cost"][0]["epsilon"] > first["spent"]["charged"]
     assert second["queries"]["stopped_by"] == "the budget"
     assert second["spent"]["epsilon"] == 8.0
+
+
+def test_the_books_of_a_run_may_be_in_a_database(tmp_path, own_database, monkeypatch):
+    parts = urlsplit(own_database)
+    monkeypatch.setenv("PGPASSWORD", parts.password)
+    inside = own_database.replace(f":{parts.password}@", "@")
+    config = replace(SMALL, budget=BudgetConfig(epsilon=20.0, delta=1e-5, ledger=inside))
+    first = run(config, tmp_path / "study")
+    again = run(config, tmp_path / "study", resume=True)
+    assert again["spent"] == first["spent"]
+    with open_ledger(inside) as ledger:
+        assert len(ledger.entries()) > 0
+    told = BudgetConfig(epsilon=20.0, delta=1e-5, ledger=own_database)
+    with pytest.raises(ValueError, match="without a password") as at:
+        run(replace(config, budget=told), tmp_path / "other")
+    assert parts.password not in str(at.value)
+    assert not (tmp_path / "other" / "config.toml").exists()
 
 
 def test_persons_and_sites(tmp_path):

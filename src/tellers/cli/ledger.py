@@ -207,7 +207,7 @@ def import_(
     name: Name = "main",
     as_json: options.Json = False,
 ) -> None:
-    """Make a ledger from an export: a new file, or a free name in a database.
+    """Make a ledger from an export: a new file, or a free name in a database, with tables if it has none.
 
     Every line is checked before anything is written; the copy has the same lines, hashes and state. From then
     on spend on one of the two: each knows nothing of what the other spends.
@@ -215,7 +215,12 @@ def import_(
     Example: tellers ledger import spend.jsonl copy.db
     """
     from ..ledger import import_ledger
+    from ..ledger.opening import is_url
 
+    if is_url(where):
+        from ..ledger.sql import migrate
+
+        migrate(where)  # a fresh database has no tables yet; where they are there, this changes nothing
     with (
         file.open(encoding="utf-8") as stream,
         import_ledger(stream, where, head=head, name=name) as ledger,

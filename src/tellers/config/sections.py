@@ -234,7 +234,12 @@ class BudgetConfig(_Section):
     delta: float = option(
         1e-4, "Failure probability, well below 1 / the number of private records.", above=0, below=1
     )
-    ledger: str = option("ledger.db", "The ledger, relative to the folder of the run.", non_empty=True)
+    ledger: str = option(
+        "ledger.db",
+        "The ledger: a file, relative to the folder of the run, or the address of a PostgreSQL database, "
+        "without a password.",
+        non_empty=True,
+    )
     stop: Literal["public", "private"] = option(
         "public",
         "public: stop when the price, which holds for any votes, reaches the budget. private: stop when the "

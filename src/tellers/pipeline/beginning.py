@@ -6,14 +6,18 @@ What would fail only after teachers were trained, or labels paid for, is refused
 import io
 import json
 import shutil
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
 
 from ..budget import Accountant, Budget
 from ..catalogue import make_model
 from ..config import RunConfig, config_as_dict, read_config, with_absolute_paths, write_config
-from ..ledger import SqliteLedger
+from ..ledger import open_ledger
+from ..ledger.chained import ChainedLedger
+from ..ledger.opening import is_url
 from ..students.distil import weight_name
 from ..teachers.partition import Partition, partition
 from ..teachers.store import write_whole
@@ -33,6 +37,7 @@ def begin(folder: RunFolder, config: RunConfig, *, resume: bool) -> None:
     >>> folder.config.exists()
     True
     """
+    _books_at(config, folder)  # refused before anything is written down
     if not folder.config.exists():
         # A run that was killed at once left the private folder with its lock, and nothing in it.
         found = [*folder.path.iterdir(), *folder.private.iterdir()]
@@ -200,7 +205,7 @@ def takes_part(config: RunConfig) -> bool:
     return config.queries.order == "active" or config.mechanism.name == "interactive"
 
 
-def open_books(config: RunConfig, folder: RunFolder) -> SqliteLedger:
+def open_books(config: RunConfig, folder: RunFolder) -> ChainedLedger:
     """Open the ledger of a run, or begin it, and see that it can pay for the first question.
 
     >>> import tempfile
@@ -209,15 +214,16 @@ def open_books(config: RunConfig, folder: RunFolder) -> SqliteLedger:
     ...     ledger.entries()
     []
     """
-    place = folder.path / config.budget.ledger
-    if config.budget.stop == "private" and place.resolve().parent != folder.path.resolve():
+    place = _books_at(config, folder)
+    inside = isinstance(place, Path) and place.resolve().parent == folder.path.resolve()
+    if config.budget.stop == "private" and not inside:
         raise ValueError(
             f"{config.where('budget', 'ledger')}: Expected a ledger in the folder of the run with stop = "
             '"private", got one elsewhere. How many queries it holds then depends on votes, and nobody else '
             "may count on it."
         )
     accountant = Accountant(Budget(config.budget.epsilon, config.budget.delta))
-    ledger = SqliteLedger(place, accountant)
+    ledger = open_ledger(place, accountant)
     try:
         if ledger.asked(f"{folder.key}/0") is None:
             first = config.warm_up() or config.mechanism.build()
@@ -226,3 +232,16 @@ def open_books(config: RunConfig, folder: RunFolder) -> SqliteLedger:
         ledger.close()
         raise
     return ledger
+
+
+def _books_at(config: RunConfig, folder: RunFolder) -> str | Path:
+    """Return the address of the ledger, or its file; an address is copied where everybody may read it."""
+    written = config.budget.ledger
+    if not is_url(written):
+        return folder.path / written
+    if urlsplit(written).password:
+        raise ValueError(
+            f"{config.where('budget', 'ledger')}: Expected the address of a database without a password, "
+            "which would stand in everything the run writes. Put it into PGPASSWORD or ~/.pgpass."
+        )
+    return written
