@@ -16,7 +16,7 @@ skipped() {
     printf '%s\n' \
         "*****************************************************************************************" \
         "NO BROWSER: $1" \
-        "The tests that open the report in Chromium (tests/report/test_browser.py) will be SKIPPED." \
+        "The tests that open the report and the dashboard in Chromium will be SKIPPED." \
         "Install Chromium, or name one: TELLERS_CHROMIUM=/path/to/chrome" \
         "*****************************************************************************************" >&2
     exit 0

@@ -1,8 +1,9 @@
-"""Settings that every test shares, and a PostgreSQL server for those that want one."""
+"""Settings that every test shares, and a PostgreSQL server or a browser for those that want one."""
 
 import importlib.util
 import itertools
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -64,3 +65,65 @@ def _prepared(postgres, name):
     postgres.sql(f"CREATE DATABASE {name}")
     migrate(postgres.url(name))
     return postgres.url(name)
+
+
+CHROMIUM = os.environ.get("TELLERS_CHROMIUM") or next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
+
+# Every piece of text with too little contrast to what lies behind it (WCAG 2, AA: 4.5, large text 3).
+CONTRAST = """() => {
+  const channel = v => (v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
+  const parse = c => (c.match(/[\\d.]+/g) || []).map(Number);
+  const luminance = ([r, g, b]) => 0.2126 * channel(r) + 0.7152 * channel(g) + 0.0722 * channel(b);
+  const behind = e => {
+    for (; e; e = e.parentElement) {
+      const c = parse(getComputedStyle(e).backgroundColor);
+      if (c.length === 3 || c[3] === 1) return c;
+    }
+    return [255, 255, 255];
+  };
+  const bad = [];
+  const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  for (let node; (node = walk.nextNode()); ) {
+    const e = node.parentElement, style = getComputedStyle(e);
+    if (!node.data.trim() || e.closest('title') || !e.getClientRects().length) continue;
+    const ink = parse(e.closest('svg') ? style.fill : style.color);
+    const [a, b] = [luminance(ink), luminance(behind(e))].sort((x, y) => y - x);
+    const large = parseFloat(style.fontSize) >= 24;
+    if ((a + 0.05) / (b + 0.05) < (large ? 3 : 4.5))
+      bad.push(node.data.trim() + ' ' + ink + ' on ' + behind(e));
+  }
+  return bad;
+}"""
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Chromium; without one, tests are skipped loudly, or fail with TELLERS_REQUIRE_BROWSER=1."""
+    if CHROMIUM is None:
+        _no_browser("there is no Chromium (set TELLERS_CHROMIUM where it has another name)")
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        _no_browser("playwright is not installed")
+    with sync_playwright() as play:
+        # Without the sandbox, which needs rights that containers rarely give; the pages are our own.
+        chromium = play.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+        )
+        yield chromium
+        chromium.close()
+
+
+def _no_browser(reason):
+    words = f"PAGES WERE NOT OPENED IN A BROWSER: {reason}. `sh scripts/browser.sh` installs Chromium."
+    if os.environ.get("TELLERS_REQUIRE_BROWSER") == "1":
+        pytest.fail(words)
+    pytest.skip(words)
+
+
+@pytest.fixture
+def low_contrast():
+    """A script that returns every piece of text that is hard to read."""
+    return CONTRAST

@@ -1,66 +1,8 @@
 """The report in a browser, with JavaScript off: nothing is asked for, everything fits and can be read."""
 
-import os
-import shutil
-
 import pytest
 
 from tellers.report import write_report
-
-CHROMIUM = os.environ.get("TELLERS_CHROMIUM") or next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
-)
-REQUIRED = os.environ.get("TELLERS_REQUIRE_BROWSER") == "1"
-
-# Every piece of text with too little contrast to what lies behind it (WCAG 2, AA: 4.5, large text 3).
-CONTRAST = """() => {
-  const channel = v => (v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
-  const parse = c => (c.match(/[\\d.]+/g) || []).map(Number);
-  const luminance = ([r, g, b]) => 0.2126 * channel(r) + 0.7152 * channel(g) + 0.0722 * channel(b);
-  const behind = e => {
-    for (; e; e = e.parentElement) {
-      const c = parse(getComputedStyle(e).backgroundColor);
-      if (c.length === 3 || c[3] === 1) return c;
-    }
-    return [255, 255, 255];
-  };
-  const bad = [];
-  const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-  for (let node; (node = walk.nextNode()); ) {
-    const e = node.parentElement, style = getComputedStyle(e);
-    if (!node.data.trim() || e.closest('title') || !e.getClientRects().length) continue;
-    const ink = parse(e.closest('svg') ? style.fill : style.color);
-    const [a, b] = [luminance(ink), luminance(behind(e))].sort((x, y) => y - x);
-    const large = parseFloat(style.fontSize) >= 24;
-    if ((a + 0.05) / (b + 0.05) < (large ? 3 : 4.5))
-      bad.push(node.data.trim() + ' ' + ink + ' on ' + behind(e));
-  }
-  return bad;
-}"""
-
-
-def missing(reason):
-    words = f"THE REPORT WAS NOT OPENED IN A BROWSER: {reason}. `sh scripts/browser.sh` installs Chromium."
-    if REQUIRED:
-        pytest.fail(words)
-    pytest.skip(words)
-
-
-@pytest.fixture(scope="module")
-def browser():
-    if CHROMIUM is None:
-        missing("there is no Chromium (set TELLERS_CHROMIUM where it has another name)")
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        missing("playwright is not installed")
-    with sync_playwright() as play:
-        # Without the sandbox, which needs rights that containers rarely give; the pages are our own.
-        chromium = play.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
-        )
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture
@@ -89,7 +31,7 @@ def visit(browser):
 
 @pytest.mark.parametrize("ugly", [False, True], ids=["usual", "ugly"])
 @pytest.mark.parametrize("private", [False, True], ids=["public", "private"])
-def test_it_opens_fits_and_can_be_read(folder, make_ugly, visit, private, ugly):
+def test_it_opens_fits_and_can_be_read(folder, make_ugly, visit, low_contrast, private, ugly):
     if ugly:
         make_ugly(folder)
     path = write_report(folder, private=private)
@@ -99,7 +41,7 @@ def test_it_opens_fits_and_can_be_read(folder, make_ugly, visit, private, ugly):
         assert page.locator("h1").inner_text().endswith("a student taught in private")
         assert page.locator("script, img, iframe").count() == 0
         assert page.evaluate("document.documentElement.scrollWidth") <= width
-        assert page.evaluate(CONTRAST) == []
+        assert page.evaluate(low_contrast) == []
         for drawing in page.locator("svg").all():
             box = drawing.bounding_box()
             assert box["width"] > 250
@@ -142,10 +84,10 @@ def test_settings_open_with_the_keyboard(folder, visit):
     assert row.is_visible()
 
 
-def test_paper_is_white_and_has_the_settings(folder, visit):
+def test_paper_is_white_and_has_the_settings(folder, visit, low_contrast):
     page = visit(write_report(folder), scheme="dark")
     page.emulate_media(media="print", color_scheme="dark")
     assert page.evaluate("getComputedStyle(document.documentElement).backgroundColor") == "rgb(255, 255, 255)"
-    assert page.evaluate(CONTRAST) == []
+    assert page.evaluate(low_contrast) == []
     assert page.get_by_text("mechanism.sigma_threshold").is_visible()
     assert len(page.pdf(format="A4")) > 10_000

@@ -71,10 +71,23 @@ class Door:
 
     def admit(self, request: Request) -> Key:
         """Return the key of a request, or refuse it: without a key that opens something, or too often."""
-        address = request.client.host if request.client else "nobody"
-        failures = self.limits.failures_per_minute
         words = request.headers.get("authorization", "").split(" ")
         token = words[1] if len(words) == 2 and words[0].lower() == "bearer" else ""
+        key = self.check(token, request.client.host if request.client else "nobody")
+        request.state.key_id = key.id
+        self.count(key)
+        return key
+
+    def check(self, token: str, address: str) -> Key:
+        """Return the key of a token that opens something, or refuse whoever sent it from an address.
+
+        >>> import tempfile
+        >>> Door(KeyStore(tempfile.mkdtemp() + "/keys.db"), LimitsConfig()).check("tlr_x", "127.0.0.1")
+        Traceback (most recent call last):
+            ...
+        tellers.service.problems.Problem: 401: The key is not known, or was revoked.
+        """
+        failures = self.limits.failures_per_minute
         # Who guesses keys must not shut out those who share an address with them and were let in before.
         is_stranger = bool(token and failures) and not self._is_remembered(token)
         if is_stranger and not self._windows.test(RateLimitItemPerMinute(failures), "failed", address):
@@ -85,11 +98,18 @@ class Door:
                 self._windows.hit(RateLimitItemPerMinute(failures), "failed", address)
             detail = "The key is not known, or was revoked." if token else "No key came with the request."
             raise Problem("no-key", detail, headers={"WWW-Authenticate": 'Bearer realm="tellers"'})
-        request.state.key_id = key.id
+        return key
+
+    def count(self, key: Key) -> None:
+        """Count one more request of a key, or refuse it where there were too many in a minute.
+
+        >>> import tempfile
+        >>> door = Door(KeyStore(tempfile.mkdtemp() + "/keys.db"), LimitsConfig(requests_per_minute=1))
+        >>> door.count(door.store.create("alice", "student")[1])
+        """
         most = self.limits.requests_per_minute
         if most and not self._windows.hit(RateLimitItemPerMinute(most), "key", key.id):
             self._refuse_often(most, "key", key.id, f"A key may send {most} requests in a minute.")
-        return key
 
     def _mark(self, token: str) -> bytes:
         return hmac.digest(self._secret, token.encode(), hashlib.sha256)

@@ -14,6 +14,7 @@ from starlette.responses import JSONResponse, Response
 from .. import __version__, noise
 from .access import Door
 from .books import open_books
+from .dashboard import add_dashboard, is_page
 from .desk import Desk
 from .keys import KeyStore
 from .logs import make_log
@@ -95,22 +96,19 @@ def create_app(settings: ServiceSettings, *, log_stream: TextIO | None = None) -
     app.state.service = service
     app.include_router(make_router(desk, service.metrics, max_batch=settings.limits.max_batch))
     app.add_api_route("/v1/openapi.json", _describe, include_in_schema=False)
+    add_dashboard(app, desk, service.door, settings=settings, log=log)
     app.add_exception_handler(HTTPException, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
     # The last one added is the outermost.
-    app.add_middleware(Limit, limits=settings.limits, is_form=_is_page)
+    app.add_middleware(Limit, limits=settings.limits, is_form=is_page)
     app.add_middleware(Admit, door=service.door, is_open=_is_open)
     app.add_middleware(Record, log=log, metrics=service.metrics, is_tls=settings.server.is_tls)
     return app
 
 
 def _is_open(path: str) -> bool:
-    return path in OPEN or _is_page(path)
-
-
-def _is_page(_path: str) -> bool:
-    # Pages have a sign-in of their own; there are none yet.
-    return False
+    # Pages have a sign-in of their own.
+    return path in OPEN or is_page(path)
 
 
 async def _describe(request: Request) -> JSONResponse:

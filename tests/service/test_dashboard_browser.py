@@ -1,0 +1,255 @@
+"""The dashboard in a real browser, over a real server: people sign in, students ask, budgets and keys end.
+
+Screenshots are left in .artifacts/dashboard, or where TELLERS_ARTIFACTS says, to be looked at.
+"""
+
+import os
+import re
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import httpx
+import pytest
+import uvicorn
+
+from tellers import Budget
+from tellers.config import MechanismConfig
+from tellers.service import create_app
+from tellers.service.dashboard import outlook
+
+ARTIFACTS = Path(os.environ.get("TELLERS_ARTIFACTS") or Path(__file__).parents[2] / ".artifacts")
+# Two of the five queries of the pool are silent at this threshold, but once in a billion.
+CONFIDENT = MechanismConfig(name="confident", sigma=150.0, threshold=12_000.0, sigma_threshold=300.0)
+SOON = 20_000
+
+
+class Town:
+    """A service that listens, people with keys, and what went wrong in their browsers."""
+
+    def __init__(self, place, browser):
+        self.place, self.browser, self.problems, self.contexts = place, browser, [], []
+        self.operator = place.key("otto", "operator")
+        config = uvicorn.Config(
+            create_app(place.settings, log_stream=place.log), host="127.0.0.1", port=0, log_config=None,
+            ws="none", lifespan="on",
+        )  # fmt: skip
+        self.server = uvicorn.Server(config)
+        self.thread = threading.Thread(target=self.server.run, daemon=True)
+        self.thread.start()
+        deadline = time.monotonic() + 30
+        while not self.server.started and time.monotonic() < deadline:
+            time.sleep(0.02)
+        port = self.server.servers[0].sockets[0].getsockname()[1]
+        self.url = f"http://127.0.0.1:{port}"
+
+    def visit(self, *, width=1200, scheme="light", script=True):
+        context = self.browser.new_context(
+            viewport={"width": width, "height": 900}, color_scheme=scheme, java_script_enabled=script
+        )
+        self.contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: self.problems.append(message.text))
+        page.on("pageerror", lambda error: self.problems.append(str(error)))
+        page.on("request", self._listen)
+        return page
+
+    def sign_in(self, page, key=None):
+        page.goto(f"{self.url}/")
+        page.get_by_label("API key").fill(key or self.operator)
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/dashboard")
+        return page
+
+    def ask(self, headers, key, pool):
+        body = {"idempotency_key": key, "pool": pool}
+        return httpx.post(f"{self.url}/v1/labels", headers=headers, json=body)
+
+    def keep(self, page, name):
+        """Keep a screenshot, and what was read for the scan of secrets."""
+        (ARTIFACTS / "dashboard").mkdir(parents=True, exist_ok=True)
+        page.screenshot(path=ARTIFACTS / "dashboard" / f"{name}.png", full_page=True)
+        self.place.heard.append(page.content())
+
+    def close(self):
+        for context in self.contexts:
+            context.close()
+        self.server.should_exit = True
+        self.thread.join(30)
+
+    def _listen(self, request):
+        if not request.url.startswith(f"{self.url}/"):
+            self.problems.append(f"asked for {request.url}")
+
+
+@pytest.fixture
+def open_town(place, browser, monkeypatch):
+    profiles = [
+        outlook.Profile(0.75, 0.55, 0.93),
+        outlook.Profile(0.9, 0.81, 0.99),
+        outlook.Profile(0.97, 0.92, 1.0),
+    ]
+    monkeypatch.setattr(outlook, "make_profiles", lambda served: profiles)
+    towns = []
+
+    def open_town(epsilon=2.0):
+        ledger = replace(place.settings.ledger, epsilon=epsilon)
+        place.settings = replace(place.settings, mechanism=CONFIDENT, ledger=ledger)
+        towns.append(Town(place, browser))
+        return towns[-1]
+
+    yield open_town
+    for town in towns:
+        town.close()
+        # Not one complaint about the policy, a missing file or a script, and nothing from elsewhere.
+        assert town.problems == []
+
+
+def busy(town):
+    """Let three students ask, one of whom has no account of its own and one whose account is small."""
+    place = town.place
+    alice = place.bearer("alice", budget=Budget(epsilon=1.2, delta=1e-5))
+    bob = place.bearer("bob.the-second@example.org", budget=Budget(epsilon=0.06, delta=1e-5))
+    carol = place.bearer("carol")
+    place.key("ada", "auditor")
+    for number in range(8):
+        assert town.ask(alice, f"2026-03-01/batch-{number}", [number % 5, 0, 1, 2] * 12).status_code == 200
+    for number in range(20):
+        if town.ask(bob, f"b{number}", [number % 5]).status_code == 402:
+            break
+    assert (
+        town.ask(
+            carol, "a-rather-long-idempotency-key/with/parts/and-more-of-them-0001", [4, 3] * 30
+        ).status_code
+        == 200
+    )
+    return alice
+
+
+def test_numbers_change_while_the_page_is_open(open_town):
+    town = open_town()
+    alice = busy(town)
+    page = town.sign_in(town.visit())
+    asked = int(page.locator("#asked").inner_text().replace(",", ""))
+    left = int(page.locator("#left").inner_text().replace(",", ""))
+    page.evaluate("window.stayed = true")
+    assert town.ask(alice, "while-open", [0, 1, 2, 3]).status_code == 200
+    page.wait_for_function(
+        "n => document.querySelector('#asked').innerText !== n", arg=f"{asked:,}", timeout=SOON
+    )
+    assert int(page.locator("#asked").inner_text().replace(",", "")) == asked + 4
+    assert int(page.locator("#left").inner_text().replace(",", "")) < left
+    assert page.get_by_text("while-open").is_visible()
+    assert page.evaluate("window.stayed")  # and the page was not loaded again
+    assert page.locator(".uplot").count() == 1
+    assert page.locator("#stale").is_hidden()
+
+
+def test_it_fits_and_can_be_read(open_town, low_contrast):
+    town = open_town()
+    busy(town)
+    for width, scheme in ((1200, "light"), (1200, "dark"), (360, "light"), (360, "dark")):
+        page = town.visit(width=width, scheme=scheme)
+        page.goto(f"{town.url}/dashboard")
+        assert page.evaluate(low_contrast) == []
+        town.keep(page, f"sign-in-{width}-{scheme}")
+        town.sign_in(page)
+        page.get_by_text("≈").first.wait_for(timeout=SOON)
+        for path in ("", "/account?name=student/alice", "/releases", "/keys", "/ledger"):
+            page.goto(f"{town.url}/dashboard{path}")
+            name = path.strip("/").partition("?")[0] or "overview"
+            town.keep(page, f"{name}-{width}-{scheme}")
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, path
+            assert page.evaluate(low_contrast) == [], path
+
+
+def test_tables_need_no_script(open_town):
+    town = open_town()
+    busy(town)
+    page = town.sign_in(town.visit(script=False))
+    assert page.locator("svg.burn").is_visible()
+    assert page.get_by_role("cell", name="2026-03-01/batch-7").is_visible()
+    assert page.locator("noscript meta, meta[http-equiv=refresh]").count() == 1
+    town.keep(page, "overview-without-script")
+    page.get_by_role("link", name="Keys").click()
+    assert page.get_by_role("rowheader", name="carol").is_visible()
+    page.get_by_role("link", name="Ledger").click()
+    page.get_by_role("button", name="Verify now").click()
+    assert page.get_by_role("heading", name="Intact").is_visible()
+    town.keep(page, "ledger-verified")
+    page.get_by_role("button", name="Sign out").click()
+    assert page.get_by_text("You are signed out.").is_visible()
+
+
+def test_an_exhausted_budget_is_shown(open_town):
+    town = open_town(epsilon=0.08)
+    alice = town.place.bearer("alice")
+    page = town.sign_in(town.visit())
+    assert page.get_by_text("The budget pays for").is_visible()
+    for number in range(200):
+        if town.ask(alice, f"k{number}", [0]).status_code == 402:
+            break
+    page.get_by_text("The budget is exhausted.").wait_for(timeout=SOON)
+    town.keep(page, "exhausted")
+
+
+def test_a_key_that_is_revoked_opens_nothing(open_town):
+    town = open_town()
+    alice = town.place.bearer("alice")
+    page = town.sign_in(town.visit())
+    page.get_by_role("link", name="Keys").click()
+    row = page.get_by_role("row").filter(has_text="alice")
+    row.locator("summary").focus()
+    page.keyboard.press("Enter")
+    town.keep(page, "revoking")
+    row.get_by_role("button", name="Yes, revoke it").click()
+    page.get_by_text(re.compile("revoked 20")).wait_for()
+    assert town.ask(alice, "k1", [0]).status_code == 401
+    # And whoever is signed in with a key that is revoked is out, without doing anything.
+    store = town.place.store
+    store.revoke(town.operator.split("_")[1])
+    store.close()
+    page.wait_for_url("**/sign-in?why=revoked", timeout=SOON)
+    assert page.get_by_text("was revoked").is_visible()
+    # The browser says that it was refused once; nothing else is wrong.
+    assert all("401" in problem for problem in town.problems), town.problems
+    town.problems.clear()
+
+
+def test_a_wrong_key_is_told(open_town):
+    town = open_town()
+    page = town.visit()
+    page.goto(f"{town.url}/dashboard")
+    page.get_by_label("API key").fill("tlr_nothing")
+    page.keyboard.press("Enter")
+    assert page.get_by_role("alert").inner_text() == "The key is not known, or was revoked."
+    town.keep(page, "wrong-key")
+    town.problems.clear()  # the browser reports the 401
+
+
+def test_it_can_be_used_by_keyboard(open_town):
+    town = open_town()
+    page = town.sign_in(town.visit())
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the numbers"
+    assert page.evaluate("document.activeElement.getBoundingClientRect().left") >= 0
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "main"
+    page.goto(f"{town.url}/dashboard/ledger")
+    for _ in range(20):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.innerText") == "Verify now":
+            break
+    assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="Intact").wait_for(timeout=SOON)
+
+
+def test_a_server_that_is_gone_is_told(open_town):
+    town = open_town()
+    page = town.sign_in(town.visit())
+    town.server.should_exit = True
+    town.thread.join(30)
+    page.locator("#stale").wait_for(state="visible", timeout=SOON)
+    town.problems.clear()  # the browser reports the connection
