@@ -1,20 +1,23 @@
 """The dashboard without a browser: who gets in, what forms are refused, and what pages say and do not say."""
 
+import hashlib
 import json
 import re
 import sqlite3
 import threading
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from starlette.routing import Route
 
-from tellers import Budget
+from tellers import Accountant, Budget, InteractiveGNMax, NoisyHistogram, RdpCurve
 from tellers.errors import LedgerConflict
 from tellers.service import ServerConfig
 from tellers.service.dashboard import figures, is_page, outlook
 from tellers.service.dashboard.sessions import Sessions
+from tellers.service.teachers import Served
 
 LOOKS = [
     "/dashboard", "/dashboard/account?name=student/alice", "/dashboard/releases", "/dashboard/keys",
@@ -110,6 +113,16 @@ def test_signing_in_and_out(client, operator):
     client.cookies.set("tellers_session", kept)
     again = client.get("/dashboard", follow_redirects=False)
     assert (again.status_code, again.headers["location"]) == (303, "/dashboard/sign-in?why=ended")
+
+
+def test_signing_in_again_ends_the_last_session(client, operator, auditor):
+    sign_in(client, operator)
+    first = client.cookies["tellers_session"]
+    sign_in(client, auditor)
+    assert "ada · auditor" in client.get("/dashboard").text
+    client.cookies.clear()
+    client.cookies.set("tellers_session", first)
+    assert client.get("/dashboard", follow_redirects=False).status_code == 303
 
 
 def test_students_are_not_let_in(place, client):
@@ -459,3 +472,29 @@ def test_no_other_files_are_served(client, name):
     assert answer.status_code in (200, 404)
     assert "import" not in answer.text
     assert "root:" not in answer.text
+
+
+def test_what_others_wrote_is_as_they_published_it():
+    vendor = Path(outlook.__file__).parent / "static" / "vendor"
+    noted = set(re.findall(r"sha256 ([0-9a-f]{64})", (vendor / "NOTICE.txt").read_text()))
+    files = [path for path in vendor.iterdir() if path.suffix in (".js", ".css")]
+    assert len(files) == 3
+    assert {hashlib.sha256(path.read_bytes()).hexdigest() for path in files} == noted
+    assert {path.name for path in vendor.glob("*.LICENSE")} == {"htmx.LICENSE", "uPlot.LICENSE"}
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "n_estimates"),
+    [
+        (NoisyHistogram(sigma=20.0), None),
+        (object(), 0),
+        (InteractiveGNMax(20.0, 60.0, 20.0, student_confidence=0.9), 0),
+    ],
+)
+def test_no_estimate_is_made_where_nobody_can_know(mechanism, n_estimates):
+    served = Served(None, mechanism, Budget(epsilon=4.0, delta=1e-5), "", 3, 60, n_pool=3)
+    made = outlook.Outlook(served)
+    made.start().join(60)
+    found = made.estimates(Accountant(served.budget), RdpCurve.zero())
+    assert found is not None
+    assert n_estimates is None or len(found) == n_estimates

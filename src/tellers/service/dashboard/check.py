@@ -1,7 +1,6 @@
 """Whether the books hold together: verified on request, and remembered until the next time."""
 
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -12,7 +11,11 @@ from ...ledger import Ledger
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a verification found, and when."""
+    """What a verification found, and when.
+
+    >>> Verdict(datetime(2026, 3, 1, tzinfo=UTC), True, "3f2a", n_entries=7).is_intact
+    True
+    """
 
     when: datetime
     is_intact: bool
@@ -37,7 +40,6 @@ class Check:
     """
 
     ledger: Ledger
-    now: Callable[[], datetime] = field(default=lambda: datetime.now(UTC), repr=False)
     last: Verdict | None = None
     _head: str | None = field(default=None, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
@@ -53,9 +55,9 @@ class Check:
         with self._lock:
             try:
                 head = check(head=self._head)
-                verdict = Verdict(self.now(), True, head, len(self.ledger.entries()))
+                verdict = Verdict(datetime.now(UTC), True, head, len(self.ledger.entries()))
                 self._head = head or None
             except LedgerConflict:
-                verdict = Verdict(self.now(), False, "", 0)
+                verdict = Verdict(datetime.now(UTC), False, "", 0)
             self.last = verdict
         return verdict

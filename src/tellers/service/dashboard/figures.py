@@ -77,7 +77,11 @@ class Account:
 
 @dataclass(frozen=True)
 class Question:
-    """A question on the page: who asked, what came of it in numbers, and its charge by itself."""
+    """A question on the page: who asked, what came of it in numbers, and its charge by itself.
+
+    >>> Question(0, "alice", "k1", Outcomes(n_silent=2), True, 0.05).outcomes.n_queries
+    2
+    """
 
     number: int
     student: str
@@ -91,8 +95,10 @@ class Question:
 class Snapshot:
     """The books as they were a moment ago.
 
-    >>> list(Snapshot.__dataclass_fields__)
-    ['data', 'accounts', 'entries', 'delta', 'spent']
+    >>> nobody = Account("", Standing(2.0, 1e-5, 0.0, 2.0, 100), Outcomes(), [(0, 2.0)])
+    >>> seen = Snapshot(nobody, {}, [], 1e-5, RdpCurve.zero())
+    >>> seen.questions(0, 10), seen.n_questions()
+    ([], 0)
     """
 
     data: Account
@@ -166,12 +172,19 @@ def take_snapshot(desk: Desk) -> Snapshot:
     >>> take_snapshot(desk).data.burn
     [(0, 1.0)]
     """
-    entries, accounts = desk.ledger.entries(), {}
-    for name, state in sorted(desk.accounts().items()):
-        paid = [entry for entry in entries if name in entry.also]
-        costs = [entry.also[name].charged for entry in paid]
-        burn = burn_down(state.accountant, costs, n_queries=[n_queries(entry) for entry in paid])
-        accounts[name] = Account(name, desk.stands(state), total(paid), burn)
+    entries, states = desk.ledger.entries(), desk.accounts()
+    paid: dict[str, list[Entry]] = {name: [] for name in sorted(states)}
+    for entry in entries:
+        for name in entry.also:
+            paid.setdefault(name, []).append(entry)
+    accounts = {}
+    for name, mine in paid.items():
+        # Accounts are never closed; one that is younger than this list of them is there the next time.
+        if name in states:
+            costs = [entry.also[name].charged for entry in mine]
+            n_asked = [n_queries(entry) for entry in mine]
+            burn = burn_down(states[name].accountant, costs, n_queries=n_asked)
+            accounts[name] = Account(name, desk.stands(states[name]), total(mine), burn)
     costs = [entry.charged for entry in entries]
     burn = burn_down(desk.accountant, costs, n_queries=[n_queries(entry) for entry in entries])
     data = Account("", desk.standing(), total(entries), burn)

@@ -1,6 +1,7 @@
 """How many more labels at this setting: what the price promises, and what an assumed agreement would give."""
 
 import threading
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -82,9 +83,11 @@ class Outlook:
         """
         self.start()
         profiles, prices = self._profiles, self._prices
-        if profiles is None or prices is None:
+        if profiles is None:
             return None
-        found = []
+        found: list[Estimate] = []
+        if prices is None:
+            return found
         for profile in profiles:
             n = n_affordable(accountant, spent, prices=prices, share=profile.share)
             found.append(Estimate(profile, n, int(n * profile.share)))
@@ -92,12 +95,12 @@ class Outlook:
 
     def _count(self) -> None:
         profiles: list[Profile] = []
-        try:
+        # A mechanism of somebody else's may not say how likely its outcomes are: then there is no estimate.
+        with suppress(Exception):
             self._prices = check_and_answer(self.served.mechanism)
             if not self.served.listens:
                 profiles = make_profiles(self.served)
-        finally:
-            self._profiles = profiles
+        self._profiles = profiles
 
 
 def make_profiles(served: Served) -> list[Profile]:

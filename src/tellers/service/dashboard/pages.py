@@ -157,7 +157,7 @@ class _Pages:
         response = _go(HOME)
         try:
             key = self.porter.door.check(form.get("key", "").strip(), address)
-            self.porter.sign_in(response, key)
+            self.porter.sign_in(request, response, key)
         except Problem as problem:
             words = "Paste a key." if problem.kind == "no-key" and not form.get("key") else problem.detail
             refused = self._sign_in_form(request, error=words, status=problem.status_code)

@@ -135,14 +135,17 @@ class Porter:
         if not self.sessions.is_form_token(visit.session.number, form.get("form", "")):
             raise NotOurForm
 
-    def sign_in(self, response: Response, key: Key) -> None:
-        """Begin a session for a key, and let the response carry it.
+    def sign_in(self, request: Request, response: Response, key: Key) -> None:
+        """Begin a session for a key, in place of the browser's last one, and let the response carry it.
 
         >>> callable(Porter.sign_in)
         True
         """
         if key.role not in ROLES:
             raise Problem("wrong-role", f"The dashboard is for operators and auditors, not for {key.role}s.")
+        last = self.sessions.find(request.cookies.get(self.session_cookie, ""))
+        if last is not None:
+            self.sessions.end(last)
         cookie, _ = self.sessions.begin(key.id)
         self._set(response, self.session_cookie, cookie, seconds=60 * self.sessions.minutes)
         response.delete_cookie(self.visitor_cookie, **self._terms())

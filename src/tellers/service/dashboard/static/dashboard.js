@@ -20,8 +20,9 @@
                { label: "epsilon left", stroke: colour("--accent"), fill: colour("--area"), width: 2,
                  paths: uPlot.paths.stepped({ align: 1 }), points: { show: false },
                  value: (_, left) => left === null ? "–" : left.toFixed(3) }],
+      // How it stands now, until somebody points elsewhere.
+      hooks: { ready: [made => made.setLegend({ idx: data[0].length - 1 })] },
     }, data, place);
-    chart.setLegend({ idx: data[0].length - 1 }); // how it stands now, until somebody points elsewhere
     place.classList.add("drawn");
     chart.root.setAttribute("aria-hidden", "true"); // the drawing below it has the words
     charts.set(figure, chart);
