@@ -16,7 +16,7 @@ PAPER ?= pate2017
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint quick coverage bench reproduce docs fresh browser postgres clean clean-all
+.PHONY: help demo test lint quick coverage chaos bench reproduce docs fresh browser postgres clean clean-all
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -41,6 +41,11 @@ quick: .venv/.dev ## the tests that are not slow
 coverage: .venv/.dev ## all tests, with branch coverage
 	$(BIN)/python -m pytest -n $(JOBS) --cov --cov-report=term
 
+chaos: .venv/.dev ## a thousand kills under load, per backend: make chaos ARGS="--seconds 180" for less
+	@sh scripts/postgres.sh
+	$(BIN)/python scripts/chaos --backend sqlite $(or $(ARGS),--kills 1000)
+	$(BIN)/python scripts/chaos --backend postgresql $(or $(ARGS),--kills 1000)
+
 bench: .venv/.dev ## CPU time per question, as ratios to a plain reference
 	$(BIN)/python benchmarks/run.py
 	$(BIN)/python benchmarks/teachers.py
@@ -64,7 +69,7 @@ fresh: .venv/.base ## install the package into an empty environment and run the 
 
 clean: ## remove what building and testing left behind
 	rm -rf build dist tellers-demo docs/_build docs/reference/generated .coverage .coverage.* .pytest_cache .mypy_cache \
-		.ruff_cache .hypothesis .import_linter_cache
+		.ruff_cache .hypothesis .import_linter_cache chaos-evidence
 	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
 
 clean-all: clean ## the same, and .venv

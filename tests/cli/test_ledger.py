@@ -200,3 +200,19 @@ def test_all_of_it_in_a_database_without_a_word_of_the_password(tellers, postgre
     words = "".join(out + err for _, out, err in said)
     assert postgres.password not in words
     assert "hunter2" not in words
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_every_verb_reads_an_old_ledger_alike_in_a_file_and_in_a_database(tellers, own_database, version):
+    fixture = OLD.with_name(f"ledger-{version}.db")
+    state = json.loads(fixture.with_suffix(".json").read_text())
+    shutil.copy(fixture, "old.db")
+    assert tellers("export", "old.db", "old.jsonl")[0] == 0
+    code, out, _ = tellers("import", "old.jsonl", own_database, "--head", state["head"], "--json")
+    assert (code, json.loads(out)["head"]) == (0, state["head"])
+    for words in (("status",), ("list", "--limit", 0), ("verify", "--head", state["head"]), ("reprice",)):
+        told = [tellers(words[0], where, *words[1:], "--json") for where in ("old.db", own_database)]
+        assert [code for code, _, _ in told] == [0, 0], told
+        in_file, in_database = ({**json.loads(out), "where": None} for _, out, _ in told)
+        assert in_file == in_database
+    assert tellers("export", own_database)[1] == Path("old.jsonl").read_text()

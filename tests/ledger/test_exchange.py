@@ -43,8 +43,11 @@ def require_same(one, other):
     assert [(e.key, e.event, e.is_settled) for e in other.entries()] == [
         (e.key, e.event, e.is_settled) for e in one.entries()
     ]
+    assert other.accounts().keys() == one.accounts().keys()
     for name, state in one.accounts().items():
-        np.testing.assert_array_equal(other.accounts()[name].spent.values, state.spent.values)
+        theirs = other.accounts()[name]
+        assert (theirs.budget, theirs.held_at) == (state.budget, state.held_at)
+        np.testing.assert_array_equal(theirs.spent.values, state.spent.values)
 
 
 def test_a_ledger_is_the_same_elsewhere_and_goes_on(tmp_path):
@@ -67,6 +70,23 @@ def test_a_ledger_moves_between_a_file_and_a_database(tmp_path, database):
         require_same(one, back)
         with pytest.raises(LedgerConflict, match=r"a name that is free.*'moved'"):
             import_ledger(io.StringIO(exported(one)), database, name="moved")
+
+
+def test_a_ledger_moves_between_databases_and_goes_on(tmp_path, postgres, database, own_database):
+    with (
+        filled(tmp_path / "one.db") as one,
+        import_ledger(io.StringIO(exported(one)), database, name="moves on") as here,
+        import_ledger(io.StringIO(exported(here)), own_database, name="elsewhere") as there,
+    ):
+        require_same(one, there)
+        assert exported(here) == exported(there)
+        also = {"student/älice\0": ONE}
+        there.settle(there.reserve("q2", ONE, event=SECURE, also=also), Release(np.array([1]), Cost(ONE)))
+        with pytest.raises(LedgerConflict, match="not settled"):
+            there.reserve("q1\u2028\n", ONE, event=SECURE)
+        with import_ledger(io.StringIO(exported(there)), tmp_path / "back.db") as back:
+            require_same(there, back)
+            assert back.verify(head=one.verify()) == there.verify()
 
 
 def test_an_old_ledger_moves_too(tmp_path):

@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from tellers import Accountant, Budget, Cost, PostgresLedger, RdpCurve, Release, open_ledger
-from tellers.errors import BudgetExhausted, LedgerConflict
+from tellers.errors import BudgetExhausted, LedgerConflict, Unsettled
 from tellers.ledger.sql import ledger_names, migrate
 from tellers.ledger.sql.tables import METADATA, REVISION, make_engine, parse_url
 
@@ -360,6 +360,25 @@ def test_a_commit_whose_answer_was_lost_is_neither_lost_nor_doubled(monkeypatch,
     left[0] = 0
     np.testing.assert_array_equal(ledger.spent.values, ONE.values)
     assert [line.kind for line in ledger.lines()] == ["opened", "reserved", "settled"]
+
+
+def test_a_lost_reservation_is_not_mistaken_for_that_of_somebody_else(monkeypatch, database, name):
+    """Two ask the same at once; one loses its commit. Only the other one may draw."""
+    one, other = (PostgresLedger(database, ACCOUNTANT, name=name) for _ in range(2))
+    commit, lost = sa.Connection.commit, []
+
+    def breaking(self):
+        if not lost and self.scalar(sa.text("SELECT pg_current_xact_id_if_assigned()")) is not None:
+            lost.append(1)
+            self.rollback()
+            other.reserve("q0", ONE, event=SECURE)
+            raise sa.exc.OperationalError("COMMIT", {}, Exception("server closed the connection"))
+        commit(self)
+
+    monkeypatch.setattr(sa.Connection, "commit", breaking)
+    with pytest.raises(Unsettled):
+        one.reserve("q0", ONE, event=SECURE)
+    assert [line.kind for line in one.lines()] == ["opened", "reserved"]
 
 
 def test_a_refusal_after_a_lost_answer_is_still_a_refusal(monkeypatch, ledger):

@@ -5,6 +5,7 @@ that decides about money is here, once.
 """
 
 import json
+import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol, Self, TypeVar
@@ -193,7 +194,10 @@ class ChainedLedger(ABC):
             self.accountant.require(book.spent, price, key=key)
             states = {name: book.account(name) for name in named if name in book.accountants}
             require_affordable(key, named, accounts=states)
-            body = {"event": stored, "price": write_curve(price), **write_also(named, price)}
+            # Two who ask the same at once would write the same line, and one whose commit was lost would take
+            # the other's for its own: no two reservations have the same mark.
+            mark = secrets.token_hex(8)
+            body = {"event": stored, "price": write_curve(price), "mark": mark, **write_also(named, price)}
             return Line.after(book.head, "reserved", key=key, body=body)
 
         self._write(next_line)

@@ -1,6 +1,7 @@
 """Make the tables of a database, or bring them up to date."""
 
 from importlib.resources import as_file, files
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -49,5 +50,6 @@ def table_version(connection: sa.Connection) -> str | None:
     """
     if not sa.inspect(connection).has_table(VERSION_TABLE):
         return None
-    version: str | None = connection.execute(sa.text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar()
+    named: sa.Select[Any] = sa.select(sa.column("version_num")).select_from(sa.table(VERSION_TABLE))
+    version: str | None = connection.execute(named).scalar()
     return version
