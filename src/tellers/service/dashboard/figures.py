@@ -16,7 +16,7 @@ from ..desk import Desk, owner
 
 Points = list[tuple[int, float]]
 
-_MOST_POINTS = 120
+_MOST_POINTS = 80
 _AGE_SECONDS = 1.0
 # Reading the books takes turns with those who ask: watching them may take a twentieth of the time.
 _PATIENCE = 20.0
@@ -200,12 +200,16 @@ def burn_down(accountant: Accountant, costs: Sequence[RdpCurve], *, n_queries: S
     [(0, 1.0), (1, 0.84), (2, 0.77)]
     """
     epsilon = accountant.budget.epsilon
-    points, asked, spent = [(0, epsilon)], 0, None
+    points = [(0, epsilon)]
+    if not costs:
+        return points
     shown = {round(place) for place in np.linspace(0, len(costs) - 1, min(len(costs), _MOST_POINTS))}
+    spent, asked = np.zeros_like(costs[0].values), 0
     for number, cost in enumerate(costs):
-        spent, asked = cost if spent is None else spent + cost, asked + n_queries[number]
+        spent, asked = spent + cost.values, asked + n_queries[number]
         if number in shown:
-            points.append((asked, max(0.0, epsilon - accountant.epsilon(spent))))
+            left = epsilon - accountant.epsilon(RdpCurve(cost.orders, spent))
+            points.append((asked, max(0.0, left)))
     return points
 
 
