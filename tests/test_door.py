@@ -22,9 +22,11 @@ from tellers import (
     SqliteLedger,
     Unit,
     Votes,
+    exact_cost,
     noise,
 )
 from tellers.errors import BudgetExhausted, InsecureNoise, LedgerConflict
+from tellers.ledger import Vault
 
 N_TEACHERS = 100
 SURE = GNMax(sigma=8.0)
@@ -289,3 +291,19 @@ def test_sparse_queries_are_told_apart_too():
     room.ask(scipy.sparse.coo_matrix([[0, 1], [1, 0]]), key="q0")
     with pytest.raises(LedgerConflict, match="other queries"):
         room.ask(scipy.sparse.csr_matrix([[1, 0], [0, 1]]), key="q0")
+
+
+def test_a_vault_gets_the_exact_cost_and_nobody_else(tmp_path):
+    vault = Vault(tmp_path / "costs.sealed", Vault.new_key())
+    accountant = Accountant(Budget(epsilon=20.0, delta=1e-5))
+    mechanism = ConfidentGNMax(sigma=8.0, threshold=60, sigma_threshold=12.0)
+    with SqliteLedger(tmp_path / "spend.db", accountant, vault=vault) as ledger:
+        release = a_room(mechanism, ledger=ledger).ask([3, 1], key="q0")
+        assert release.cost.tight is None
+        assert ledger.find("q0").cost.tight is None
+        worst = ledger.spent
+    kept = vault.read().reveal()["q0"]
+    votes = Agreed().vote([3, 1])
+    np.testing.assert_allclose(kept.values, exact_cost(mechanism, votes).cost.reveal().values)
+    # A unanimous vote costs far less than the price, which holds for any votes.
+    assert (kept.values < worst.values).all()

@@ -3,18 +3,19 @@
 import hashlib
 import inspect
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from .errors import LedgerConflict
+from .exact import exact_cost
 from .ledger import Ledger, Ticket
 from .mechanisms import Mechanism
 from .noise import Noise
 from .rdp import RdpCurve
-from .release import Release, describe
+from .release import Cost, Release, describe
 from .votes import Unit, Votes
 
 
@@ -71,8 +72,9 @@ class Room:
 
         A key that was asked before returns what was recorded, without a vote and without a charge. If the
         teachers fail after the price was reserved, it stays charged: that they failed may be private too.
-        `student` are the student's probabilities, for a mechanism that listens to them. `account` names an
-        account of the ledger that pays the same price from a budget of its own; either both pay or neither.
+        A ledger with a vault is told the exact cost too, sealed. `student` are the student's probabilities,
+        for a mechanism that listens to them. `account` names an account of the ledger that pays the same price
+        from a budget of its own; either both pay or neither.
 
         >>> import numpy as np
         >>> from tellers import Accountant, Budget, GNMax, MemoryLedger, Votes, noise
@@ -95,6 +97,10 @@ class Room:
         votes = self.ensemble.vote(X)
         _require_votes(votes, n, key)
         release = self.mechanism.release(votes, self.noise, **context)
+        if getattr(self.ledger, "vault", None) is not None and hasattr(self.mechanism, "outcomes"):
+            # For the operator's vault alone; what is recorded and returned has no tight cost.
+            tight = exact_cost(self.mechanism, votes, **context).cost
+            release = replace(release, cost=Cost(release.cost.worst, tight))
         self.ledger.settle(held, release)
         return release.record()
 
