@@ -73,8 +73,8 @@ class Room:
         A key that was asked before returns what was recorded, without a vote and without a charge. If the
         teachers fail after the price was reserved, it stays charged: that they failed may be private too.
         A ledger with a vault is told the exact cost too, sealed. `student` are the student's probabilities,
-        for a mechanism that listens to them. `account` names an account of the ledger that pays the same price
-        from a budget of its own; either both pay or neither.
+        for a mechanism that listens to them. `account` names an account of the ledger that pays the same
+        price from a budget of its own; either both pay or neither.
 
         >>> import numpy as np
         >>> from tellers import Accountant, Budget, GNMax, MemoryLedger, Votes, noise
