@@ -129,7 +129,10 @@ class Cluster:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(each, how)
         process.wait(timeout=60)
-        for child in children:
+        # One that was born while we counted would keep the next server out.
+        for child in {*children, *(_working_in(self.data) if how == signal.SIGKILL else [])}:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, how)
             _gone(child)
         self._process = None
 
@@ -152,6 +155,15 @@ def _children(pid: int) -> list[int]:
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError, ValueError):
             if int(path.read_text().rpartition(")")[2].split()[1]) == pid:
+                found.append(int(path.parent.name))
+    return found
+
+
+def _working_in(folder: Path) -> list[int]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cwd"):
+        with contextlib.suppress(OSError):
+            if os.readlink(path) == str(folder):
                 found.append(int(path.parent.name))
     return found
 
