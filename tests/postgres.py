@@ -117,13 +117,7 @@ class Cluster:
         pid, process = self.postmaster(), self._process
         if process is None:
             return
-        children = []
-        if pid is not None and how == signal.SIGKILL:
-            # Held still, it has no more children while we count them: one that was missed would keep the next
-            # server out.
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGSTOP)
-            children = _children(pid)
+        children = _children(pid) if pid is not None and how == signal.SIGKILL else []
         for each in [pid, *children]:
             if each is not None:
                 with contextlib.suppress(ProcessLookupError):
