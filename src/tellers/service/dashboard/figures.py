@@ -50,11 +50,11 @@ class Outcomes:
 
 
 @dataclass(frozen=True)
-class Account:
+class BudgetView:
     """An account on the page: how it stands, what was asked on it, and its budget after each question.
 
     >>> stands = Standing(2.0, 1e-5, 0.5, 1.5, 100)
-    >>> Account("student/alice", stands, Outcomes(), [(0, 2.0), (10, 1.5)]).share_spent
+    >>> BudgetView("student/alice", stands, Outcomes(), [(0, 2.0), (10, 1.5)]).share_spent
     25.0
     """
 
@@ -95,14 +95,14 @@ class Question:
 class Snapshot:
     """The books as they were a moment ago.
 
-    >>> nobody = Account("", Standing(2.0, 1e-5, 0.0, 2.0, 100), Outcomes(), [(0, 2.0)])
+    >>> nobody = BudgetView("", Standing(2.0, 1e-5, 0.0, 2.0, 100), Outcomes(), [(0, 2.0)])
     >>> seen = Snapshot(nobody, {}, [], 1e-5, RdpCurve.zero())
     >>> seen.questions(0, 10), seen.n_questions()
     ([], 0)
     """
 
-    data: Account
-    accounts: dict[str, Account]
+    data: BudgetView
+    accounts: dict[str, BudgetView]
     entries: list[Entry]
     delta: float
     spent: RdpCurve
@@ -184,10 +184,10 @@ def take_snapshot(desk: Desk) -> Snapshot:
             costs = [entry.also[name].charged for entry in mine]
             n_asked = [n_queries(entry) for entry in mine]
             burn = burn_down(states[name].accountant, costs, n_queries=n_asked)
-            accounts[name] = Account(name, desk.stands(states[name]), total(mine), burn)
+            accounts[name] = BudgetView(name, desk.stands(states[name]), total(mine), burn)
     costs = [entry.charged for entry in entries]
     burn = burn_down(desk.accountant, costs, n_queries=[n_queries(entry) for entry in entries])
-    data = Account("", desk.standing(), total(entries), burn)
+    data = BudgetView("", desk.standing(), total(entries), burn)
     return Snapshot(data, accounts, entries, desk.served.budget.delta, desk.ledger.spent)
 
 
