@@ -4,7 +4,6 @@ import contextlib
 import multiprocessing
 import os
 import threading
-import time
 
 import numpy as np
 
@@ -12,7 +11,17 @@ from ..budget import Accountant, Budget
 from ..errors import BudgetExhausted, LedgerConflict
 from ..ledger import Ledger
 from ..rdp import RdpCurve
-from ._books import EVENT, ONE, MakeLedger, fork, kill, outcome, receive, require_refused, require_spent
+from ._books import (
+    EVENT,
+    ONE,
+    MakeLedger,
+    fork,
+    outcome,
+    receive,
+    require_refused,
+    require_spent,
+    reserve_and_die,
+)
 from ._promise import require
 
 _AMPLE = Accountant(Budget(epsilon=50.0, delta=1e-5))
@@ -223,20 +232,7 @@ def _check_reopening(make_ledger: MakeLedger) -> None:
 
 
 def _check_killed(make_ledger: MakeLedger) -> None:
-    ours, theirs = multiprocessing.get_context("fork").Pipe()
-
-    def reserve_and_hang() -> None:
-        with _opened(make_ledger, "killed with accounts") as ledger:
-            ledger.reserve("q0", ONE, event=EVENT, also={_ALICE: ONE, _GROUP: 2 * ONE})
-            theirs.send("reserved")
-            time.sleep(600)
-
-    process = fork(reserve_and_hang)
-    theirs.close()
-    try:
-        receive(ours, "reserve")
-    finally:
-        kill(process)
+    reserve_and_die(lambda: _opened(make_ledger, "killed with accounts"), also={_ALICE: ONE, _GROUP: 2 * ONE})
     with make_ledger("killed with accounts", _AMPLE) as ledger:
         when = "after a kill between reserve and settle, which every account stays charged for"
         _require_paid(ledger, when, main=1, alice=1, group=2)

@@ -4,6 +4,7 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -97,3 +98,21 @@ def kill(process: multiprocessing.process.BaseProcess) -> None:
     if process.pid is not None:
         os.kill(process.pid, signal.SIGKILL)
     process.join()
+
+
+def reserve_and_die(open_books: Callable[[], Ledger], **reservation: Any) -> None:
+    """Reserve in a process of its own, and kill it between reserve and settle."""
+    ours, theirs = multiprocessing.get_context("fork").Pipe()
+
+    def reserve_and_hang() -> None:
+        with open_books() as ledger:
+            ledger.reserve("q0", ONE, event=EVENT, **reservation)
+            theirs.send("reserved")
+            time.sleep(600)
+
+    process = fork(reserve_and_hang)
+    theirs.close()
+    try:
+        receive(ours, "reserve")
+    finally:
+        kill(process)

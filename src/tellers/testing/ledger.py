@@ -35,6 +35,7 @@ from ._books import (
     receive,
     require_refused,
     require_spent,
+    reserve_and_die,
 )
 from ._promise import require
 
@@ -222,20 +223,7 @@ def _require_race(ledger: Ledger, n_granted: int, who: str) -> None:
 
 
 def _check_killed_between(make_ledger: MakeLedger) -> None:
-    ours, theirs = multiprocessing.get_context("fork").Pipe()
-
-    def reserve_and_hang() -> None:
-        with make_ledger("killed", ACCOUNTANT) as ledger:
-            ledger.reserve("q0", ONE, event=EVENT)
-            theirs.send("reserved")
-            time.sleep(600)
-
-    process = fork(reserve_and_hang)
-    theirs.close()
-    try:
-        receive(ours, "reserve")
-    finally:
-        kill(process)
+    reserve_and_die(lambda: make_ledger("killed", ACCOUNTANT))
     with make_ledger("killed", ACCOUNTANT) as ledger:
         require_spent(ledger, ONE, "after a kill between reserve and settle, which stays charged")
         require(ledger.find("q0") is None, "Expected no release of a question that was never settled.")
