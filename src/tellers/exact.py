@@ -15,7 +15,7 @@ papers report too; it is not a bound over all paths. The public price composes w
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -26,7 +26,7 @@ from .mechanisms.base import Mechanism
 from .mechanisms.outcomes import Outcomes, chunks
 from .rdp import RdpCurve, check_orders
 from .sealed import Sealed
-from .votes import Votes
+from .votes import Unit, Votes
 
 Floats = NDArray[np.float64]
 Progress = Callable[[int], None]
@@ -73,17 +73,15 @@ def exact_cost(
     ('query', Sealed(<private>))
     """
     grid = check_orders(orders)
-    n_rows = votes.n_teachers if votes.ballots is not None else 1
-    totals = np.zeros((2, n_rows, grid.size))
-    for start, costs in _blocks(mechanism, votes, grid, student=student):
-        if votes.ballots is not None:
-            ballots = votes.ballots[:, start : start + costs.shape[1]]
-            totals += _by_teacher(costs, ballots)
-        else:
+    if votes.ballots is not None:
+        totals = teacher_costs(mechanism, votes, orders=grid, student=student, progress=progress).reveal()
+    else:
+        totals = np.zeros((2, 1, grid.size))
+        for _, costs, _ in _blocks(mechanism, votes, grid, student=student):
             # Without ballots nobody knows who voted what: each query's worst ballot is added up.
-            totals += costs.max(axis=2).sum(axis=1)[:, None, :]
-        if progress is not None:
-            progress(costs.shape[1])
+            totals += costs.max(axis=(2, 3)).sum(axis=1)[:, None, :]
+            if progress is not None:
+                progress(costs.shape[1])
     forward, reverse = totals[0].max(axis=0), totals[1].max(axis=0)
     return ExactCost(
         cost=Sealed(RdpCurve(grid, totals.max(axis=(0, 1)))),
@@ -117,19 +115,71 @@ def exact_epsilons(
     True
     """
     grid = check_orders(orders)
-    n_rows = votes.n_teachers if votes.ballots is not None else 1
-    totals = np.zeros((2, n_rows, grid.size))
+    totals = np.zeros((2, votes.n_teachers if votes.ballots is not None else 1, grid.size))
     epsilons = np.empty(len(votes))
-    for start, costs in _blocks(mechanism, votes, grid, student=student):
-        for i in range(costs.shape[1]):
-            if votes.ballots is not None:
-                totals += costs[:, i, votes.ballots[:, start + i], :]
-            else:
-                totals += costs[:, i].max(axis=1)[:, None, :]
-            epsilons[start + i] = RdpCurve(grid, totals.max(axis=(0, 1))).epsilon(delta)
+    for done, costs in query_costs(mechanism, votes, orders=grid, student=student):
+        totals += costs
+        epsilons[done] = RdpCurve(grid, totals.max(axis=(0, 1))).epsilon(delta)
+        if progress is not None:
+            progress(1)
+    return Sealed(epsilons)
+
+
+def teacher_costs(
+    mechanism: Mechanism,
+    votes: Votes,
+    *,
+    orders: ArrayLike | None = None,
+    student: ArrayLike | None = None,
+    progress: Progress | None = None,
+) -> Sealed[Floats]:
+    """Return what the run cost the unit behind each teacher, sealed: (2 directions, teachers, orders).
+
+    Guarantee: entry (d, i, k) is the divergence of the whole release when the ballots of teacher i change,
+               by their weights, forward (0) or reverse (1), at order k. Where a teacher was absent it is 0.
+    Assumes:   as `exact_cost`; weights and absences are public and were fixed before the votes.
+    Reference: see "The exact cost".
+
+    >>> from tellers import GNMax, Votes
+    >>> votes = Votes.from_ballots([[0, 1], [0, 1], [1, 1]], n_classes=2).weighted([1, 2, 1])
+    >>> costs = teacher_costs(GNMax(sigma=4.0), votes, orders=[8.0]).reveal()
+    >>> costs.shape, bool(costs[0, 1, 0] > costs[0, 0, 0] > 0)
+    ((2, 3, 1), True)
+    """
+    if votes.ballots is None:
+        raise ValueError("Expected votes with ballots, got counts alone: who cast which ballot is not known.")
+    grid = check_orders(orders)
+    totals = np.zeros((2, votes.n_teachers, grid.size))
+    for start, costs, which in _blocks(mechanism, votes, grid, student=student):
+        ballots = votes.ballots[:, start : start + costs.shape[1]]
+        totals += _by_teacher(costs, ballots, which)
         if progress is not None:
             progress(costs.shape[1])
-    return Sealed(epsilons)
+    return Sealed(totals)
+
+
+def query_costs(
+    mechanism: Mechanism, votes: Votes, *, orders: ArrayLike | None = None, student: ArrayLike | None = None
+) -> Iterator[tuple[int, Floats]]:
+    """Yield (query, its cost to each teacher), (2 directions, teachers, orders), one query after another.
+
+    With counts alone there is one row: the worst ballot. What is yielded is private.
+
+    >>> from tellers import GNMax, Votes
+    >>> votes = Votes.from_counts([[240, 10], [130, 120]], n_teachers=250)
+    >>> [costs.shape for _, costs in query_costs(GNMax(sigma=40.0), votes, orders=[2.0, 8.0])]
+    [(2, 1, 2), (2, 1, 2)]
+    """
+    for start, costs, which in _blocks(mechanism, votes, check_orders(orders), student=student):
+        for i in range(costs.shape[1]):
+            if votes.ballots is None:
+                yield start + i, costs[:, i].max(axis=(1, 2))[:, None, :]
+            elif which is None:
+                yield start + i, costs[:, i, 0, votes.ballots[:, start + i], :]
+            else:
+                present = which[:, i, None] >= 0
+                by_ballot = costs[:, i, which[:, i], votes.ballots[:, start + i], :]
+                yield start + i, np.where(present, by_ballot, 0.0)
 
 
 def divergences(outcomes: Outcomes, *, orders: ArrayLike | None = None) -> Floats:
@@ -179,8 +229,12 @@ def divergences(outcomes: Outcomes, *, orders: ArrayLike | None = None) -> Float
 
 def _blocks(
     mechanism: Mechanism, votes: Votes, grid: Floats, *, student: ArrayLike | None
-) -> Iterator[tuple[int, Floats]]:
-    """Yield (first query, costs) with costs (2, queries, classes, orders), in the order of the queries."""
+) -> Iterator[tuple[int, Floats, NDArray[np.int64] | None]]:
+    """Yield (first query, costs, which) in the order of the queries.
+
+    `costs` is (2, queries, weights, classes, orders), and `which` (teachers, queries) says which of the
+    weights a teacher's ballot had, -1 for an absent teacher; None where there is one weight for all.
+    """
     if not hasattr(mechanism, "outcomes"):
         raise TypeError(
             f"Expected a mechanism with outcomes, got {type(mechanism).__name__}, which is charged its "
@@ -192,14 +246,33 @@ def _blocks(
             f"Expected student probabilities of shape (queries, classes) = {votes.counts.shape}, "
             f"got {beliefs.shape}."
         )
-    block = max(1, min(_BLOCK, 20_000_000 // (2 * votes.n_classes * grid.size)))
+    n_weights = 1 if votes.weights is None else np.unique(votes.weights).size
+    block = max(1, min(_BLOCK, 20_000_000 // (2 * votes.n_classes * grid.size * n_weights)))
     for start in range(0, len(votes), block):
         part = votes[start : start + block]
-        if beliefs is None and getattr(mechanism, "symmetric", False):
-            yield start, _symmetric_costs(mechanism, part, grid)
-        else:
-            belief = None if beliefs is None else beliefs[start : start + block]
-            yield start, _class_costs(mechanism, part, grid, belief)
+        belief = None if beliefs is None else beliefs[start : start + block]
+        units, which = _weights(part)
+        costs = [_unit_costs(mechanism, replace(part, unit=unit), grid, belief) for unit in units]
+        yield start, np.stack(costs, axis=2), which
+
+
+def _weights(votes: Votes) -> tuple[list[Unit], NDArray[np.int64] | None]:
+    """Return the units to follow, and which of them sits behind each ballot."""
+    if votes.weights is None:
+        return [votes.unit], None
+    distinct, which = np.unique(votes.weights, return_inverse=True)
+    which = which.reshape(votes.weights.shape)
+    if distinct[0] == 0:
+        distinct, which = distinct[1:], which - 1
+    if which.ndim == 1:
+        which = np.broadcast_to(which[:, None], (votes.n_teachers, len(votes)))
+    return [Unit.of_weight(int(weight)) for weight in distinct], which
+
+
+def _unit_costs(mechanism: Mechanism, votes: Votes, grid: Floats, belief: Floats | None) -> Floats:
+    if belief is None and getattr(mechanism, "symmetric", False):
+        return _symmetric_costs(mechanism, votes, grid)
+    return _class_costs(mechanism, votes, grid, belief)
 
 
 def _symmetric_costs(mechanism: Mechanism, votes: Votes, grid: Floats) -> Floats:
@@ -223,15 +296,21 @@ def _class_costs(mechanism: Mechanism, votes: Votes, grid: Floats, student: Floa
     return result
 
 
-def _by_teacher(costs: Floats, ballots: NDArray[np.int64]) -> Floats:
+def _by_teacher(costs: Floats, ballots: NDArray[np.int64], which: NDArray[np.int64] | None) -> Floats:
     """Sum, for every teacher, the costs of the ballots it cast: a sparse 0/1 matrix product."""
     n_teachers, n_queries = ballots.shape
-    n_classes = costs.shape[2]
-    columns = (np.arange(n_queries)[None, :] * n_classes + ballots).ravel()
-    pointers = np.arange(n_teachers + 1) * n_queries
-    shape = (n_teachers, n_queries * n_classes)
-    cast = csr_array((np.ones(columns.size), columns, pointers), shape=shape)
-    return np.stack([cast @ direction.reshape(n_queries * n_classes, -1) for direction in costs])
+    n_weights, n_classes = costs.shape[2:4]
+    columns = np.arange(n_queries)[None, :] * (n_weights * n_classes) + ballots
+    if which is None:
+        pointers = np.arange(n_teachers + 1) * n_queries
+        flat = columns.ravel()
+    else:
+        present = which >= 0
+        flat = (columns + np.maximum(which, 0) * n_classes)[present]
+        pointers = np.concatenate([[0], np.cumsum(present.sum(axis=1))])
+    shape = (n_teachers, n_queries * n_weights * n_classes)
+    cast = csr_array((np.ones(flat.size), flat, pointers), shape=shape)
+    return np.stack([cast @ direction.reshape(shape[1], -1) for direction in costs])
 
 
 def _even_runs(grid: Floats) -> list[tuple[int, int, float]]:

@@ -7,7 +7,7 @@ Teachers and classes are declared: reading the number of classes off private bal
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -22,7 +22,8 @@ Integers = NDArray[np.int64]
 class Unit:
     """How far one protected unit can move a tally, as l1, l2 and l-infinity norms.
 
-    The default is one changed ballot: a vote leaves one class and enters another.
+    The default is one changed ballot: a vote leaves one class and enters another. `n_ballots` says by how
+    many ballots it moves, 0 where that is not known: then the norms alone count.
 
     >>> round(Unit().l2 ** 2, 9), Unit().l1, Unit().linf
     (2.0, 2.0, 1.0)
@@ -31,13 +32,50 @@ class Unit:
     l1: float = 2.0
     l2: float = math.sqrt(2.0)
     linf: float = 1.0
+    n_ballots: int = 0
+
+    @classmethod
+    def of_weight(cls, weight: int) -> "Unit":
+        """Return the unit behind one ballot that counts `weight` votes.
+
+        >>> Unit.of_weight(1) == Unit(), Unit.of_weight(3).linf
+        (True, 3.0)
+        """
+        require_count(weight=weight)
+        return cls() if weight == 1 else cls(2.0 * weight, math.sqrt(2.0) * weight, float(weight), 1)
+
+    @classmethod
+    def of_ballots(cls, n_ballots: int) -> "Unit":
+        """Return the unit behind several ballots of one vote each, which may all change at once.
+
+        The norms are those of all ballots leaving one class for one other, the furthest they can go.
+
+        >>> Unit.of_ballots(1) == Unit(), Unit.of_ballots(3).l1
+        (True, 6.0)
+        """
+        require_count(n_ballots=n_ballots)
+        furthest = cls.of_weight(n_ballots)
+        return replace(furthest, n_ballots=int(n_ballots)) if n_ballots > 1 else furthest
+
+    @property
+    def is_one_ballot(self) -> bool:
+        """Return whether one ballot moves, with all its weight, from one class to one other.
+
+        >>> Unit().is_one_ballot, Unit.of_weight(3).is_one_ballot, Unit.of_ballots(3).is_one_ballot
+        (True, True, False)
+        """
+        whole = self.linf >= 1 and float(self.linf).is_integer()
+        return whole and self == Unit.of_weight(int(self.linf))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Votes:
     """Tallies of a batch of queries, with the ballots behind them where they are known.
 
-    Guarantee: every row of `counts` holds whole votes that sum to `n_teachers`.
+    Every ballot counts one vote, unless `weights` says otherwise: whole votes per teacher, or per teacher
+    and query; a weight of 0 is a teacher who takes no part.
+
+    Guarantee: every row of `counts` holds whole votes that sum to `n_votes`, without weights `n_teachers`.
     Assumes:   one protected unit sits behind one teacher, so it changes one ballot per query.
     Reference: Papernot et al. 2017, section 3.1 (the threat model).
 
@@ -53,6 +91,7 @@ class Votes:
     n_teachers: int
     ballots: Integers | None = None
     unit: Unit = Unit()
+    weights: Integers | None = None
 
     @classmethod
     def from_ballots(cls, ballots: ArrayLike, *, n_classes: int) -> "Votes":
@@ -107,6 +146,54 @@ class Votes:
             )
         return cls(_frozen(table), int(n_teachers))
 
+    def weighted(self, weights: ArrayLike) -> "Votes":
+        """Return the same ballots, each counting its weight: (teachers,) or (teachers, queries), 0 is absent.
+
+        Weights are whole, so that whole noise still covers them: weights that are fractions are brought to a
+        common denominator first, and the mechanism's noise and threshold multiplied by it.
+
+        >>> votes = Votes.from_ballots([[0, 1], [0, 1], [2, 1]], n_classes=3)
+        >>> votes.weighted([1, 1, 3]).counts
+        array([[2, 0, 3],
+               [0, 5, 0]])
+        >>> votes.weighted([[1, 0], [1, 1], [0, 1]]).counts
+        array([[2, 0, 0],
+               [0, 2, 0]])
+        """
+        if self.ballots is None:
+            raise ValueError("Expected votes with ballots to weigh, got counts alone. Keep the ballots.")
+        table = np.asarray(weights)
+        one_each = table.reshape(-1, 1) if table.ndim == 1 else table
+        table = _whole_numbers(one_each, name="weights", axes=("teacher", "query"))
+        if table.shape not in ((self.n_teachers, 1), self.ballots.shape):
+            raise ValueError(
+                f"Expected weights of shape ({self.n_teachers},) or {self.ballots.shape}, one per teacher or "
+                f"one per teacher and query, got shape {np.shape(weights)}."
+            )
+        if (table < 0).any():
+            raise ValueError(
+                f"Expected weights >= 0, got a negative one at {_first_place(table < 0, _AXES)}."
+            )
+        silent = (table == 0).all(axis=0)
+        if silent.any():
+            raise ValueError("Expected a teacher with a weight above 0 in every query, got a query without.")
+        counts = np.zeros_like(self.counts)
+        columns = np.arange(self.n_queries)
+        for ballot, weight in zip(self.ballots, table, strict=True):
+            counts[columns, ballot] += weight
+        unit = Unit.of_weight(int(table.max()))
+        kept = table[:, 0] if table.shape[1] == 1 else table
+        return Votes(_frozen(counts), self.n_teachers, self.ballots, unit, _frozen(kept))
+
+    @property
+    def n_votes(self) -> Integers:
+        """Return how many votes each query holds: its teachers, by their weights.
+
+        >>> Votes.from_ballots([[0, 1], [0, 1]], n_classes=2).weighted([1, 4]).n_votes
+        array([5, 5])
+        """
+        return np.asarray(self.counts.sum(axis=1))
+
     @property
     def n_queries(self) -> int:
         """Return how many queries the batch holds."""
@@ -138,7 +225,10 @@ class Votes:
                 raise IndexError(f"Expected a query in 0..{len(self) - 1}, got {rows}.")
             rows = [int(rows)]
         ballots = None if self.ballots is None else _frozen(self.ballots[:, rows])
-        return Votes(_frozen(self.counts[rows]), self.n_teachers, ballots, self.unit)
+        weights = self.weights
+        if weights is not None and weights.ndim == 2:
+            weights = _frozen(weights[:, rows])
+        return Votes(_frozen(self.counts[rows]), self.n_teachers, ballots, self.unit, weights)
 
     def __iter__(self) -> Iterator["Votes"]:
         return (self[i] for i in range(len(self)))
@@ -154,6 +244,7 @@ class Votes:
         )
 
 
+_AXES = ("teacher", "query")
 _PLURAL = {"teacher": "teachers", "query": "queries", "class": "classes"}
 
 

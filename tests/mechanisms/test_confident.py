@@ -35,9 +35,15 @@ def test_the_price_is_check_and_answer():
     np.testing.assert_array_equal(MECHANISM.check_price(Unit()).values, check_supremum(8.0).values)
 
 
-def test_other_units_pay_the_gaussian_price():
-    larger = Unit(l1=4.0, l2=2 * math.sqrt(2.0), linf=2.0)
-    np.testing.assert_allclose(MECHANISM.check_price(larger).values, 4 * DEFAULT_ORDERS / (2 * 8.0**2))
+def test_other_units_pay_for_how_far_they_move_the_margin():
+    larger, odd = (
+        Unit(l1=4.0, l2=2 * math.sqrt(2.0), linf=2.0),
+        Unit(l1=3.0, l2=1.5 * math.sqrt(2.0), linf=1.5),
+    )
+    price = MECHANISM.check_price(larger).values
+    np.testing.assert_array_equal(price, check_supremum(8.0, weight=2).values)
+    assert np.all(price <= 4 * DEFAULT_ORDERS / (2 * 8.0**2))
+    np.testing.assert_allclose(MECHANISM.check_price(odd).values, 2.25 * DEFAULT_ORDERS / (2 * 8.0**2))
 
 
 def test_silence_costs_its_check_alone():

@@ -1,8 +1,8 @@
 """Who wins a noisy vote, and with what probability, here and after every single change of a ballot.
 
-Class j wins with P_j = sum over x of p(x - n_j) prod_{l != j} F(x - n_l). When a vote moves from a to
-b only two factors change, so with r-(x) = F(x - n_a + 1) / F(x - n_a) and r+(x) = F(x - n_b - 1) /
-F(x - n_b) all neighbours of a query come out of one contraction of the base integrand with r- and r+;
+Class j wins with P_j = sum over x of p(x - n_j) prod_{l != j} F(x - n_l). When a vote of weight w moves
+from a to b only two factors change, so with r-(x) = F(x - n_a + w) / F(x - n_a) and r+(x) = F(x - n_b - w)
+/ F(x - n_b) all neighbours of a query come out of one contraction of the base integrand with r- and r+;
 for the winners a and b themselves the density moves instead.
 
 Classes with equal counts are exchangeable, because ties are broken at random. They form a group with
@@ -14,8 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ..votes import Unit
 from .laws import Floats, Law
 
+_ONE_BALLOT = Unit()
 # Ratios of distribution functions up to e^200 are multiplied in linear space; beyond that, logs.
 _LINEAR_RANGE = 200.0
 # Cells of the largest array worked on at once: long grids come a few queries at a time.
@@ -27,17 +29,18 @@ class Groups:
     """The classes of each query, gathered by equal counts (and equal thresholds, where they differ).
 
     `value`, `offset` and `size` are (queries, groups); a size of 0 is padding. `of_class` is
-    (queries, classes) and says which group a class is in.
+    (queries, classes) and says which group a class is in; `step` is how many votes move at once.
     """
 
     value: Floats
     offset: Floats
     size: NDArray[np.int64]
     of_class: NDArray[np.int64]
+    step: int = 1
 
     def __getitem__(self, rows: slice) -> "Groups":
         """Return some of the queries."""
-        return Groups(self.value[rows], self.offset[rows], self.size[rows], self.of_class[rows])
+        return Groups(self.value[rows], self.offset[rows], self.size[rows], self.of_class[rows], self.step)
 
     @property
     def moves(self) -> NDArray[np.bool_]:
@@ -47,7 +50,7 @@ class Groups:
         array([[0, 1],
                [0, 0]])
         """
-        somebody = (self.size > 0) & (self.value > 0)
+        somebody = (self.size > 0) & (self.value >= self.step)
         # Inside one group a vote can move only to another class of that group.
         other = (self.size[:, None, :] - np.eye(self.size.shape[1], dtype=np.int64)) > 0
         return np.asarray(somebody[:, :, None] & other)
@@ -64,8 +67,12 @@ class Groups:
         return np.maximum(left, 0)
 
 
-def group_classes(counts: NDArray[np.int64], offsets: NDArray[np.int64] | None = None) -> Groups:
+def group_classes(
+    counts: NDArray[np.int64], offsets: NDArray[np.int64] | None = None, *, unit: Unit = _ONE_BALLOT
+) -> Groups:
     """Gather the classes of each query by (count, offset), largest count first.
+
+    `unit` says by how much the ballot moves that is to be followed.
 
     >>> groups = group_classes(np.array([[0, 5, 0, 2], [3, 4, 0, 0]]))
     >>> groups.value
@@ -75,6 +82,8 @@ def group_classes(counts: NDArray[np.int64], offsets: NDArray[np.int64] | None =
     array([[1, 1, 2],
            [1, 1, 2]])
     """
+    if not unit.is_one_ballot:
+        raise ValueError(f"Expected a unit behind one ballot of whole weight, got {unit}.")
     n_queries, n_classes = counts.shape
     extra = np.zeros_like(counts) if offsets is None else np.broadcast_to(offsets, counts.shape)
     order = np.lexsort((extra, -counts), axis=1)
@@ -94,7 +103,7 @@ def group_classes(counts: NDArray[np.int64], offsets: NDArray[np.int64] | None =
     offset[rows, index.ravel()] = sorted_extra.ravel()
     of_class = np.empty((n_queries, n_classes), dtype=np.int64)
     np.put_along_axis(of_class, order, index, axis=1)
-    return Groups(value, offset, size, of_class)
+    return Groups(value, offset, size, of_class, int(unit.linf))
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +135,8 @@ def win_probabilities(groups: Groups, law: Law) -> Wins:
     """
     n_classes = groups.of_class.shape[1]
     n_queries, n_groups = groups.size.shape
-    grid = law.grid(groups.value.min() - 1, groups.value.max() + 1, n_classes=n_classes)
+    step = groups.step
+    grid = law.grid(groups.value.min() - step, groups.value.max() + step, n_classes=n_classes)
     room = max(1, _CELLS // (grid.x.size * max(n_groups**2, 8)))
     if n_queries > room:
         parts = [win_probabilities(groups[i : i + room], law) for i in range(0, n_queries, room)]
@@ -139,8 +149,8 @@ def win_probabilities(groups: Groups, law: Law) -> Wins:
         return law.log_density(x), law.log_cdf(x, grid.u[None, :])
 
     density, cdf = shifted(0)
-    density_less, cdf_less = shifted(-1)
-    density_more, cdf_more = shifted(1)
+    density_less, cdf_less = shifted(-step)
+    density_more, cdf_more = shifted(step)
     log_less, log_more = cdf_less - cdf, cdf_more - cdf
 
     everyone = np.einsum("qk,qkx->qx", groups.size.astype(np.float64), cdf[inverse]) + grid.log_weight

@@ -39,7 +39,8 @@ def check_outcomes(groups: Groups, sigma: float) -> Check:
     score = groups.value - groups.offset
     margin = np.where(groups.size > 0, score, -np.inf).max(axis=1)
     left = np.where(groups.remaining > 0, score[:, None, None, :], -np.inf).max(axis=3)
-    moved = np.maximum(left, np.maximum((score - 1)[:, :, None], (score + 1)[:, None, :]))
+    less, more = score - groups.step, score + groups.step
+    moved = np.maximum(left, np.maximum(less[:, :, None], more[:, None, :]))
     log_pass, log_fail = log_pass_and_fail(margin, sigma)
     log_pass_moved, log_fail_moved = log_pass_and_fail(moved, sigma)
     return Check(log_pass, log_fail, log_pass_moved, log_fail_moved)

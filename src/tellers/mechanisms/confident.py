@@ -89,22 +89,24 @@ class ConfidentGNMax:
         >>> np.exp(mechanism.outcomes(Votes.from_counts([[20, 5]], n_teachers=25)).log_labels).round(3)
         array([[0.692, 0.303, 0.005]])
         """
-        groups = group_classes(votes.counts, whole_thresholds(self.threshold))
+        groups = group_classes(votes.counts, whole_thresholds(self.threshold), unit=votes.unit)
         wins = win_probabilities(groups, DiscreteGaussian(self.sigma))
         return assemble(groups, wins, check_outcomes(groups, self.sigma_threshold))
 
 
 def check_price(sigma: float, unit: Unit) -> RdpCurve:
-    """Return the most a noisy check costs: the two-outcome supremum, or the Gaussian price for other units.
+    """Return the most a noisy check costs: the two-outcome supremum, or the Gaussian price for odd units.
+
+    A unit moves the checked margin by at most its l-infinity norm, whether by one ballot or by several.
 
     >>> from tellers import Unit
     >>> twice = Unit(l1=4.0, l2=2.0, linf=1.0)
     >>> bool(check_price(150.0, Unit()).values[0] <= check_price(150.0, twice).values[0])
     True
     """
-    if unit != Unit():
+    if unit.linf < 1 or not float(unit.linf).is_integer():
         return RdpCurve.zcdp(unit.linf**2 / (2 * sigma**2))
-    return check_supremum(sigma)
+    return check_supremum(sigma, weight=int(unit.linf))
 
 
 def answer(

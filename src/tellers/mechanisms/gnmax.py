@@ -44,9 +44,9 @@ class GNMax:
         >>> round((461 * GNMax(sigma=40.0).price(Unit())).epsilon(1e-5), 2)
         2.69
         """
-        if unit != Unit():
+        if not unit.is_one_ballot:
             return self.histogram_price(unit)
-        return argmax_supremum(self.sigma)
+        return argmax_supremum(self.sigma, weight=int(unit.linf))
 
     def histogram_price(self, unit: Unit) -> RdpCurve:
         """Return the price of showing the whole noisy histogram, which also bounds its arg max.
@@ -77,5 +77,5 @@ class GNMax:
         >>> [round(math.exp(p), 3) for p in outcomes.log_labels[0]]
         [0.0, 0.983, 0.017]
         """
-        groups = group_classes(votes.counts)
+        groups = group_classes(votes.counts, unit=votes.unit)
         return assemble(groups, win_probabilities(groups, DiscreteGaussian(self.sigma)))

@@ -81,7 +81,7 @@ class InteractiveGNMax:
         1
         """
         belief = student_probabilities(student, votes)
-        margin = (votes.counts - whole_thresholds(self.threshold, votes.n_teachers * belief)).max(axis=1)
+        margin = (votes.counts - self._thresholds(votes, belief)).max(axis=1)
         answered = margin + noise.discrete_gaussian(self.sigma_threshold, margin.shape) >= 0
         sure = belief.max(axis=1) > self.student_confidence
         labels = np.where(sure, belief.argmax(axis=1), SILENT).astype(np.int64)
@@ -102,9 +102,12 @@ class InteractiveGNMax:
         True
         """
         belief = student_probabilities(student, votes)
-        groups = group_classes(votes.counts, whole_thresholds(self.threshold, votes.n_teachers * belief))
+        groups = group_classes(votes.counts, self._thresholds(votes, belief), unit=votes.unit)
         wins = win_probabilities(groups, DiscreteGaussian(self.sigma))
         return assemble(groups, wins, check_outcomes(groups, self.sigma_threshold))
+
+    def _thresholds(self, votes: Votes, belief: NDArray[np.float64]) -> NDArray[np.int64]:
+        return whole_thresholds(self.threshold, votes.n_votes[:, None] * belief)
 
 
 def student_probabilities(student: ArrayLike, votes: Votes) -> NDArray[np.float64]:

@@ -47,7 +47,9 @@ class LNMax:
         >>> bool(LNMax(gamma=0.05).price(Unit()).values.max() <= 0.1)
         True
         """
-        return laplace_price(self.gamma) if unit == Unit() else RdpCurve.pure(self.gamma * unit.l1)
+        if unit.is_one_ballot:
+            return laplace_price(self.gamma * unit.linf)
+        return RdpCurve.pure(self.gamma * unit.l1)
 
     def release(self, votes: Votes, noise: Noise) -> Release:
         """Draw the noise and return the winners.
@@ -68,7 +70,7 @@ class LNMax:
         >>> round(sum(math.exp(p) for p in outcomes.log_labels[0]), 9)
         1.0
         """
-        groups = group_classes(votes.counts)
+        groups = group_classes(votes.counts, unit=votes.unit)
         return assemble(groups, win_probabilities(groups, DiscreteLaplace(1 / self.gamma)))
 
 

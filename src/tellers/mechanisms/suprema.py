@@ -29,13 +29,18 @@ _NEARLY_HISTOGRAM = 12.0
 # Beyond this sigma the factor price * sigma^2 / order is a function of order / sigma to about 1e-4, which
 # the margin covers.
 _LARGE = 200.0
+# With a weight above 1 and at least this much noise the factor is read off one table of order * weight /
+# sigma; a margin on top covers the discreteness of the noise and the interpolation.
+_FINE = 20.0
+_TABLE_MARGIN = 1 + 1.5e-3
 
 
-def check_supremum(sigma: float, orders: ArrayLike | None = None) -> RdpCurve:
-    """Return the most a noisy check can cost when one unit moves its margin by at most 1.
+def check_supremum(sigma: float, orders: ArrayLike | None = None, *, weight: int = 1) -> RdpCurve:
+    """Return the most a noisy check can cost when one unit moves its margin by at most `weight`.
 
-    Guarantee: an upper bound for every margin, both directions, on the noise that is drawn; about
-               0.637 order / (2 sigma^2) for orders well below sigma, never above order / (2 sigma^2).
+    Guarantee: an upper bound for every margin, both directions, on the noise that is drawn; for weight 1
+               about 0.637 order / (2 sigma^2) for orders well below sigma, never above order / (2 sigma^2).
+               A weight acts as if sigma were divided by it.
     Assumes:   whole margins, discrete Gaussian noise.
     Reference: see "The price of an arg max"; Papernot et al. 2018 charge order / (2 sigma^2).
 
@@ -43,58 +48,64 @@ def check_supremum(sigma: float, orders: ArrayLike | None = None) -> RdpCurve:
     >>> round(float(curve.values[0]) * 2 * 150**2 / 2, 3)
     0.637
     """
-    return _check_supremum(float(sigma), tuple(check_orders(orders)))
+    return _check_supremum(float(sigma), tuple(check_orders(orders)), int(weight))
 
 
-def argmax_supremum(sigma: float, orders: ArrayLike | None = None) -> RdpCurve:
-    """Return the most a noisy arg max can cost when one vote moves.
+def argmax_supremum(sigma: float, orders: ArrayLike | None = None, *, weight: int = 1) -> RdpCurve:
+    """Return the most a noisy arg max can cost when one ballot of `weight` votes moves.
 
     Guarantee: an upper bound for every histogram and any number of classes, both directions, on the
-               noise that is drawn; about 0.640 order / sigma^2 for orders well below sigma, never
-               above order / sigma^2.
-    Assumes:   one vote leaves a class and enters another; discrete Gaussian noise, random ties.
+               noise that is drawn; for weight 1 about 0.640 order / sigma^2 for orders well below sigma,
+               never above order / sigma^2. A weight acts as if sigma were divided by it.
+    Assumes:   one ballot leaves a class and enters another; discrete Gaussian noise, random ties.
     Reference: see "The price of an arg max"; Papernot et al. 2018, Proposition 8, charge order / sigma^2.
 
     >>> curve = argmax_supremum(40.0, orders=[2.0])
     >>> round(float(curve.values[0]) * 40**2 / 2, 2)
     0.64
     """
-    return _argmax_supremum(float(sigma), tuple(check_orders(orders)))
+    return _argmax_supremum(float(sigma), tuple(check_orders(orders)), int(weight))
 
 
 @lru_cache(maxsize=64)
-def _check_supremum(sigma: float, orders: tuple[float, ...]) -> RdpCurve:
+def _check_supremum(sigma: float, orders: tuple[float, ...], weight: int = 1) -> RdpCurve:
     grid = np.array(orders)
+    if weight > 1 and sigma >= _FINE:
+        return _tabulated(_check_supremum, sigma / weight, grid, weight**2 / (2 * sigma**2))
     if sigma > _LARGE:
         return _rescaled(_check_supremum, sigma, grid, 1 / (2 * sigma**2))
     law = DiscreteGaussian(sigma)
-    # At order a the worst margin lies within about a of the threshold, plus the noise.
-    reach = math.ceil(grid[-1] + 9 * sigma) + 1
+    # At order a the worst margin lies within about a (times the weight) of the threshold, plus the noise.
+    reach = math.ceil(weight * grid[-1] + 9 * sigma) + weight
     margin = np.arange(-reach, reach + 1, dtype=np.float64)
     log_pass, log_fail = law.log_cdf(margin), law.log_cdf(-margin - 1)
     here = np.stack([log_pass, log_fail])
     values = np.zeros(grid.size)
     for i, order in enumerate(grid):
-        both = both_directions(here[:, :-1], here[:, 1:], order)
+        both = both_directions(here[:, :-weight], here[:, weight:], order)
         values[i] = both.max()
     # Every whole margin within reach was looked at: no search error, only rounding.
-    return RdpCurve(grid, np.minimum(values * (1 + 1e-9), grid / (2 * sigma**2)))
+    return RdpCurve(grid, np.minimum(values * (1 + 1e-9), weight**2 * grid / (2 * sigma**2)))
 
 
 @lru_cache(maxsize=64)
-def _argmax_supremum(sigma: float, orders: tuple[float, ...]) -> RdpCurve:
+def _argmax_supremum(sigma: float, orders: tuple[float, ...], weight: int = 1) -> RdpCurve:
     grid = np.array(orders)
+    if weight > 1 and sigma >= _FINE:
+        return _tabulated(_argmax_supremum, sigma / weight, grid, weight**2 / sigma**2)
     if sigma > _LARGE:
         return _rescaled(_argmax_supremum, sigma, grid, 1 / sigma**2)
-    histogram = grid / sigma**2
-    searched = np.flatnonzero(grid <= _NEARLY_HISTOGRAM * sigma)
+    histogram = weight**2 * grid / sigma**2
+    searched = np.flatnonzero(grid * weight <= _NEARLY_HISTOGRAM * sigma)
     if searched.size == 0:
         return RdpCurve(grid, histogram)
     largest = grid[searched[-1]]
     step = max(1, math.floor(sigma / 16))
-    # The rarer winner is at best 2 (order - 1) votes behind, plus the noise.
-    behind = np.arange(1, math.ceil(2 * largest + 9 * sigma) + step, step)
-    race = ThreeWays(DiscreteGaussian(sigma), deepest=int(behind[-1]), reach=math.ceil(largest))
+    # The rarer winner is at best 2 (order - 1) times the weight behind, plus the noise. A lead below the
+    # weight is the other direction of one above it.
+    behind = np.arange(weight, math.ceil(2 * largest * weight + 9 * sigma) + step, step)
+    far = math.ceil(largest * weight)
+    race = ThreeWays(DiscreteGaussian(sigma), deepest=int(behind[-1]), reach=far, weight=weight)
     table = lru_cache(maxsize=None)(lambda which: race(int(behind[which])))
 
     def worst(which: int, order: float, stride: int) -> float:
@@ -128,18 +139,19 @@ def _peak(left: float, middle: float, right: float) -> float:
 class ThreeWays:
     """The outcomes {a, b, other} of a race of two classes against a threshold, at every threshold.
 
-    a leads b by `behind` votes; thresholds are the start and the middle of every whole cell, from
-    `behind` + 9 sigma below a's count to `reach` + 9 sigma above it.
+    a leads b by `behind` votes, and `weight` votes move; thresholds are the start and the middle of every
+    whole cell, from `behind` + 9 sigma below a's count to `reach` + 9 sigma above it.
 
     >>> here, there = ThreeWays(DiscreteGaussian(2.0), deepest=8, reach=4)(3)
     >>> bool(np.allclose(np.exp(here).sum(axis=0), 1) and np.allclose(np.exp(there).sum(axis=0), 1))
     True
     """
 
-    def __init__(self, law: DiscreteGaussian, *, deepest: int, reach: int) -> None:
-        self.spread = math.ceil(9 * law.sigma) + 2
+    def __init__(self, law: DiscreteGaussian, *, deepest: int, reach: int, weight: int = 1) -> None:
+        self.spread = math.ceil(9 * law.sigma) + 1 + weight
         self.reach = reach
-        self._origin = 2 * (deepest + self.spread) + reach + 4
+        self.weight = weight
+        self._origin = 2 * (deepest + self.spread) + reach + 4 * weight
         x = np.arange(-self._origin, self._origin + 1, dtype=np.float64)
         self._density = law.log_density(x)
         self._below, self._middle, self._late = law.log_cdf(x - 1), law.log_cdf(x, 0.5), law.log_cdf(x, 0.75)
@@ -153,9 +165,10 @@ class ThreeWays:
         return np.arange(-behind - self.spread, self.spread + self.reach + 1, 0.5)
 
     def __call__(self, behind: int) -> tuple[Floats, Floats]:
-        """Return log-probabilities (3, thresholds), before and after a vote moves from a to b."""
+        """Return log-probabilities (3, thresholds), before and after a ballot moves from a to b."""
         first, last = -behind - self.spread, self.spread + self.reach
-        return self._cells(first, last, (0, -behind)), self._cells(first, last, (-1, 1 - behind))
+        moved = (-self.weight, self.weight - behind)
+        return self._cells(first, last, (0, -behind)), self._cells(first, last, moved)
 
     def _cells(self, first: int, last: int, at: tuple[int, int]) -> Floats:
         a, b = (slice(self._origin + first - place, self._origin + last - place + 1) for place in at)
@@ -192,7 +205,7 @@ def both_directions(here: Floats, there: Floats, order: float) -> Floats:
 def _rescaled(
     supremum: Callable[[float, tuple[float, ...]], RdpCurve], sigma: float, grid: Floats, histogram: float
 ) -> RdpCurve:
-    """Large sigma: the share of the histogram's price depends on order / sigma only, and grows with it."""
+    """Large noise: the share of the histogram's price depends on order / sigma only, and grows with it."""
     scaled = np.maximum(grid * _LARGE / sigma, 1.25)
     distinct: NDArray[np.float64] = np.unique(scaled)
     curve = supremum(_LARGE, tuple(distinct))
@@ -200,3 +213,24 @@ def _rescaled(
     share = np.maximum.accumulate(per_order / per_order[-1]) * per_order[-1]
     at_sigma = share[np.searchsorted(distinct, scaled)] * (_LARGE / sigma) ** 2
     return RdpCurve(grid, np.minimum(at_sigma * _MARGIN, histogram) * grid)
+
+
+def _tabulated(
+    supremum: Callable[[float, tuple[float, ...]], RdpCurve], sigma: float, grid: Floats, histogram: float
+) -> RdpCurve:
+    """Fine noise and a weight: the same share, read off a table; `sigma` is the noise per weight."""
+    # At any sigma the table's own histogram price is to this one as the noise is.
+    ratios, shares = _shares(supremum, round(2 * histogram * sigma**2) / (2 * _LARGE**2))
+    share = np.interp(np.log(grid / sigma), np.log(ratios), shares, right=1.0) * _TABLE_MARGIN
+    return RdpCurve(grid, np.minimum(share, 1.0) * histogram * grid)
+
+
+@lru_cache(maxsize=2)
+def _shares(
+    supremum: Callable[[float, tuple[float, ...]], RdpCurve], histogram: float
+) -> tuple[Floats, Floats]:
+    """Return (order / sigma, price as a share of the histogram's), the share growing from one to the next."""
+    steps = np.geomspace(0.23, 1.1 * _NEARLY_HISTOGRAM, 60)
+    ratios = np.concatenate([np.geomspace(1.25 / _LARGE, 0.2, 12), steps])
+    curve = supremum(_LARGE, tuple(_LARGE * ratios))
+    return ratios, np.maximum.accumulate(curve.values / curve.orders / histogram)
