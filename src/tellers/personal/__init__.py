@@ -1,0 +1,1 @@
+"""Personalised budgets: everybody as private as they asked to be."""
