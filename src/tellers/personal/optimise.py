@@ -169,7 +169,8 @@ def _groups(
 ) -> tuple[list[Budget], Integers]:
     if len(epsilons) != len(n_teachers) or not len(epsilons):
         raise ValueError(
-            f"Expected a budget and a number of teachers per group, got {len(epsilons)} and {len(n_teachers)}."
+            "Expected a budget and a number of teachers per group, "
+            f"got {len(epsilons)} and {len(n_teachers)}."
         )
     require_fraction(delta=delta)
     for epsilon, count in zip(epsilons, n_teachers, strict=True):
@@ -183,7 +184,8 @@ def _whole(share: Floats, counts: Integers, *, denominator: int) -> Integers:
     if np.ptp(share) == 0:
         return np.ones(share.size, dtype=np.int64)  # equal budgets are plain votes
     weights = share * (denominator * counts.sum() / (share @ counts))
-    return np.maximum(1, np.round(weights)).astype(np.int64)
+    whole: Integers = np.maximum(1, np.round(weights)).astype(np.int64)
+    return whole
 
 
 def _times(accountant: Accountant, price: RdpCurve) -> float:
