@@ -276,7 +276,7 @@ def _seated(votes: Votes, plan: GroupPlan, *, key: str) -> Votes:
 
 
 def _is_evaluated(mechanism: Mechanism, votes: Votes) -> bool:
-    """Return whether an exact cost can be worked out from the votes alone, without knowing who taught whom."""
+    """Return whether the votes alone give an exact cost, without knowing whose data taught whom."""
     return hasattr(mechanism, "outcomes") and votes.unit.is_one_ballot
 
 
