@@ -8,7 +8,7 @@ to is taken as public: it decides what the teachers learn from and how loud they
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -52,7 +52,8 @@ class Group:
 class Consent:
     """The groups, from the strictest to the most generous, and the group of every person.
 
-    Persons are numbered by first appearance; without persons every row is one.
+    Persons are numbered by first appearance, and `person_of` is the person of each row; without it every row
+    is a person.
 
     Guarantee: nobody is in a group whose budget is above their own.
     Assumes:   budgets are public, and a person whose data change keeps theirs.
@@ -68,11 +69,10 @@ class Consent:
     groups: tuple[Group, ...]
     group_of: Integers
     delta: float
-    n_rows: int = 0
+    person_of: Integers | None = None
 
     def __post_init__(self) -> None:
         require_fraction(delta=self.delta)
-        object.__setattr__(self, "n_rows", self.n_rows or len(self.group_of))
         of = np.array(self.group_of, dtype=np.int64)
         counts = np.bincount(of, minlength=len(self.groups)).tolist()
         if counts != [group.n_persons for group in self.groups]:
@@ -84,11 +84,32 @@ class Consent:
             raise ValueError("Expected every group to have a name of its own, got one twice.")
         of.flags.writeable = False
         object.__setattr__(self, "group_of", of)
+        if self.person_of is not None:
+            rows = np.array(self.person_of, dtype=np.int64)
+            if np.any(np.bincount(rows, minlength=of.size) == 0) or rows.max() >= of.size:
+                raise ValueError(f"Expected rows of persons 0..{of.size - 1}, at least one of each.")
+            rows.flags.writeable = False
+            object.__setattr__(self, "person_of", rows)
 
     @property
     def n_persons(self) -> int:
         """Return how many people consented."""
         return len(self.group_of)
+
+    @property
+    def n_rows(self) -> int:
+        """Return how many rows of data they have."""
+        return len(self.persons)
+
+    @property
+    def persons(self) -> Integers:
+        """Return the number of every row's person."""
+        return np.arange(self.n_persons) if self.person_of is None else self.person_of
+
+    @property
+    def unit(self) -> Literal["one record", "one person"]:
+        """Return what is protected: a person with all their rows, or a record where no persons were named."""
+        return "one record" if self.person_of is None else "one person"
 
     def summary(self) -> list[dict[str, Any]]:
         """Return one row per group for a table: name, budget, persons, their share, and the waste.
@@ -164,7 +185,9 @@ def read_consent(
                 f"{len(people)} persons."
             )
     require_present(budgets=entries)
-    first = list(range(len(entries))) if people is None else _first_rows(people, entries)
+    first, person_of = list(range(len(entries))), None
+    if people is not None:
+        first, person_of = _one_budget_each(people, entries)
     chosen = [entries[row] for row in first]
     if named is None:
         groups, of = _from_numbers(_numbers(chosen, first), int(max_groups))
@@ -174,7 +197,7 @@ def read_consent(
         raise ValueError(
             f"Expected at most {max_groups} levels in use, got {len(groups)}. Join some, or raise max_groups."
         )
-    return Consent(groups, of, float(delta), len(entries))
+    return Consent(groups, of, float(delta), person_of)
 
 
 def _column(values: ArrayLike, *, name: str) -> list[Any]:
@@ -189,17 +212,23 @@ def _column(values: ArrayLike, *, name: str) -> list[Any]:
     return entries
 
 
-def _first_rows(people: Sequence[Any], entries: Sequence[Any]) -> list[int]:
-    """Return the first row of every person, after all their rows have been found to agree with it."""
-    first: dict[Any, int] = {}
+def _one_budget_each(people: Sequence[Any], entries: Sequence[Any]) -> tuple[list[int], Integers]:
+    """Return every person's first row, with which all others agree, and the number of each row's person."""
+    numbers: dict[Any, int] = {}
+    first: list[int] = []
+    person_of = np.empty(len(people), dtype=np.int64)
     for row, person in enumerate(people):
-        begun = first.setdefault(person, row)
+        if person not in numbers:
+            numbers[person] = len(first)
+            first.append(row)
+        person_of[row] = numbers[person]
+        begun = first[numbers[person]]
         if entries[row] != entries[begun]:
             raise ValueError(
                 f"Expected all rows of a person to have one budget, got different ones in rows {begun} and "
                 f"{row}. A person consents once: take the smaller."
             )
-    return list(first.values())
+    return first, person_of
 
 
 def _numbers(entries: Sequence[Any], rows: Sequence[int]) -> Floats:

@@ -115,9 +115,7 @@ def teachers_per_group(
     return tuple(counts.tolist())
 
 
-def budget_pure_partition(
-    consent: Consent, per_group: Sequence[int], *, seed: int, persons: ArrayLike | None = None
-) -> Partition:
+def budget_pure_partition(consent: Consent, per_group: Sequence[int], *, seed: int) -> Partition:
     """Deal the rows so that every teacher learns from one group only: the first group's teachers come first.
 
     With one group this is the plain partition of the same seed.
@@ -132,36 +130,12 @@ def budget_pure_partition(
         raise ValueError(
             f"Expected a number of teachers for each of {len(consent.groups)} groups, got {len(per_group)}."
         )
-    codes = person_of_row(consent, persons)
-    row_group = consent.group_of[codes]
+    row_group = consent.group_of[consent.persons]
     generator = np.random.default_rng(int(seed))
     parts: list[Integers] = []
     for at, n_teachers in enumerate(per_group):
         rows = np.flatnonzero(row_group == at)
-        who = None if persons is None else codes[rows]
+        who = None if consent.person_of is None else consent.person_of[rows]
         own = partition(len(rows), int(n_teachers), seed=generator, persons=who)
         parts.extend(rows[part] for part in own)
-    return Partition(tuple(parts), unit="one record" if persons is None else "one person")
-
-
-def person_of_row(consent: Consent, persons: ArrayLike | None) -> Integers:
-    """Return the number of every row's person, as the consent counts them: by first appearance.
-
-    >>> from tellers.personal.consent import read_consent
-    >>> consent = read_consent([0.7, 1.4, 0.7], delta=1e-5, persons=["bo", "anna", "bo"])
-    >>> person_of_row(consent, ["bo", "anna", "bo"])
-    array([0, 1, 0])
-    """
-    if persons is None:
-        if consent.n_persons != consent.n_rows:
-            raise ValueError("Expected `persons`, since the consent was read with them, got none.")
-        return np.arange(consent.n_rows)
-    entries = np.asarray(persons, dtype=object).tolist()
-    seen: dict[object, int] = {}
-    codes = np.array([seen.setdefault(entry, len(seen)) for entry in entries], dtype=np.int64)
-    if len(codes) != consent.n_rows or len(seen) != consent.n_persons:
-        raise ValueError(
-            f"Expected the persons that the consent was read with, {consent.n_persons} in {consent.n_rows} "
-            f"rows, got {len(seen)} in {len(codes)}."
-        )
-    return codes
+    return Partition(tuple(parts), unit=consent.unit)

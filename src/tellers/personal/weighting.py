@@ -1,5 +1,6 @@
 """Weighting: everybody votes, and the more generous count for more."""
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
@@ -143,16 +144,19 @@ class Weighting:
     def without(self, names: Iterable[str]) -> "Weighting":
         """Return the plan in which these groups' teachers are silent and the noise fits who is left.
 
+        What divides all weights that are left is taken out of them: only their proportions matter.
+
         >>> from tellers import GNMax
         >>> groups = (Group("low", 0.7, 50), Group("high", 1.4, 50))
         >>> plan = Weighting(groups, GNMax(40.0), 4, (np.arange(2), np.arange(2, 4)), weight_of=(1, 2))
         >>> plan.without(["low"]).weights(10, key="q0"), plan.without(["low"]).mechanism
-        (array([0, 0, 2, 2]), GNMax(sigma=40.0))
+        (array([0, 0, 1, 1]), GNMax(sigma=20.0))
         """
         rest = left(self.groups, names)
+        common = math.gcd(*(self.weight_of[at] for at in rest))
         return replace(
             self,
             groups=tuple(self.groups[at] for at in rest),
             members=tuple(self.members[at] for at in rest),
-            weight_of=tuple(self.weight_of[at] for at in rest),
+            weight_of=tuple(self.weight_of[at] // common for at in rest),
         )
