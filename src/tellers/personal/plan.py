@@ -1,0 +1,220 @@
+"""What every personalised variant answers, and the arithmetic that they share.
+
+All of them come down to whole votes: ballots that count several votes or none, a mechanism scaled to the
+electorate, and one `Unit` per group that says how far its people can move a tally. With equal budgets that is
+plain PATE.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..errors import require_count, require_fraction
+from ..mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax
+from ..mechanisms.base import Mechanism
+from ..rdp import RdpCurve
+from ..votes import Unit
+from .consent import Group
+
+Integers = NDArray[np.int64]
+
+# Ratios of budgets are quotients of logarithms, say: a hair below a whole number is that number.
+_HAIR = 1e-9
+
+
+@runtime_checkable
+class PersonalPlan(Protocol):
+    """A public description of who votes how loudly, and of what a batch costs each group.
+
+    Everything in it follows from budgets, numbers of people and a seed; no vote was looked at.
+    """
+
+    @property
+    def variant(self) -> str:
+        """Return the name of the variant: weighting, vanishing or upsampling."""
+        ...
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """Return the groups that take part, the strictest first."""
+        ...
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """Return the mechanism, scaled to the electorate."""
+        ...
+
+    @property
+    def n_teachers(self) -> int:
+        """Return how many teachers there are, present or not."""
+        ...
+
+    @property
+    def units(self) -> tuple[Unit, ...]:
+        """Return how far one person of each group can move a tally that they take part in."""
+        ...
+
+    @property
+    def members(self) -> tuple[Integers, ...]:
+        """Return the teachers of each group; () where every teacher learns from all groups."""
+        ...
+
+    @property
+    def summary(self) -> tuple[str, ...]:
+        """Return lines for the operator: the variant, the electorate, and every group."""
+        ...
+
+    def weights(self, n_queries: int, *, key: str) -> Integers | None:
+        """Return the weights of a batch for `Votes.weighted`, or None where all ballots count once."""
+        ...
+
+    def prices(self, n_queries: int, *, key: str) -> dict[str, RdpCurve]:
+        """Return the most that a batch can cost each group, by the group's name."""
+        ...
+
+    def charges(self, answered: ArrayLike, *, key: str) -> dict[str, RdpCurve]:
+        """Return what a batch did cost each group, given which of its queries were answered."""
+        ...
+
+    def without(self, names: Iterable[str]) -> "PersonalPlan":
+        """Return the plan in which these groups take no part any more, scaled to who is left."""
+        ...
+
+
+def charge(mechanism: Mechanism, unit: Unit, *, n_queries: int, n_answered: int) -> RdpCurve:
+    """Return what queries cost once it is public how many were answered: silence costs its check alone.
+
+    This is, to the last bit, what the mechanism's own release charges.
+
+    >>> from tellers import ConfidentGNMax, GNMax
+    >>> confident = ConfidentGNMax(sigma=40.0, threshold=200, sigma_threshold=150.0)
+    >>> silent = charge(confident, Unit(), n_queries=3, n_answered=0)
+    >>> bool((silent.values == (confident.check_price(Unit()) * 3).values).all())
+    True
+    >>> charge(GNMax(40.0), Unit(), n_queries=3, n_answered=3).epsilon(1e-5) > 0
+    True
+    """
+    require_count(0, n_queries=n_queries, n_answered=n_answered)
+    if n_answered > n_queries:
+        raise ValueError(f"Expected at most {n_queries} answered queries, got {n_answered}.")
+    if isinstance(mechanism, (ConfidentGNMax, InteractiveGNMax)):
+        checks = mechanism.check_price(unit) * n_queries
+        return checks + GNMax(mechanism.sigma).price(unit) * n_answered if n_answered else checks
+    check = getattr(mechanism, "check_price", None)
+    if check is None:  # whatever was answered, every query released something
+        return mechanism.price(unit) * n_queries
+    silent: RdpCurve = check(unit) * (n_queries - n_answered)
+    return silent + mechanism.price(unit) * n_answered
+
+
+def whole_shares(
+    shares: ArrayLike,
+    *,
+    smallest: int | None = None,
+    precision: float = 0.02,
+    most: int | None = None,
+) -> tuple[int, ...]:
+    """Return whole numbers in the proportions of `shares`, as small as the precision allows.
+
+    The smallest share becomes `smallest`, s, and every other is rounded down to a whole number: it is below
+    its proportion by a relative error under 1/s, and never above. Without `smallest` the first s is taken
+    whose errors are all within `precision`. None passes `most`: where no s keeps within both, the one with
+    the least error is taken.
+
+    >>> whole_shares(np.log([2, 4, 8]))
+    (1, 2, 3)
+    >>> whole_shares([1.0, 1.5, 2.24])
+    (10, 15, 22)
+    >>> whole_shares([1.0, 1.5, 2.24], smallest=1), whole_shares([1.0, 50.0], most=20)
+    ((1, 1, 2), (1, 20))
+    """
+    require_fraction(precision=precision)
+    table = np.asarray(shares, dtype=np.float64)
+    if table.ndim != 1 or table.size == 0 or not np.all(np.isfinite(table) & (table > 0)):
+        raise ValueError("Expected shares > 0 and finite, at least one.")
+    ratios = table / table.min()
+    if most is not None:
+        require_count(most=most)
+    if smallest is not None:
+        require_count(smallest=smallest)
+        return tuple(_rounded_down(ratios * smallest, most).tolist())
+    # With 1/s below the precision no error is above it, so the search ends.
+    candidates = range(1, int(np.ceil(1 / precision)) + 1)
+    best, least = _rounded_down(ratios, most), np.inf
+    for s in candidates:
+        whole = _rounded_down(ratios * s, most)
+        error = float(np.max(1 - whole / (ratios * s)))
+        if error < least - _HAIR:
+            best, least = whole, error
+        if error <= precision:
+            break
+    return tuple(best.tolist())
+
+
+def _rounded_down(values: NDArray[np.float64], most: int | None) -> Integers:
+    whole: Integers = np.floor(values * (1 + _HAIR)).astype(np.int64)
+    return whole if most is None else np.minimum(whole, most)
+
+
+def ranges(per_group: Sequence[int]) -> tuple[Integers, ...]:
+    """Return the teachers of each group when the first group's come first.
+
+    >>> ranges((2, 3))
+    (array([0, 1]), array([2, 3, 4]))
+    """
+    ends = np.cumsum(per_group)
+    return tuple(np.arange(end - n, end) for end, n in zip(ends, per_group, strict=True))
+
+
+def left(groups: Sequence[Group], names: Iterable[str]) -> list[int]:
+    """Return which groups are left when those of these names are gone.
+
+    >>> left([Group("low", 0.7, 3), Group("high", 1.4, 3)], ["low"])
+    [1]
+    >>> left([Group("low", 0.7, 3)], ["low"])
+    Traceback (most recent call last):
+        ...
+    ValueError: Expected at least one group to be left, got all of them to leave.
+    """
+    gone = {names} if isinstance(names, str) else set(names)
+    unknown = gone - {group.name for group in groups}
+    if unknown:
+        raise ValueError(
+            f"Expected names of groups that take part, got {sorted(unknown)[0]!r}. "
+            f"There are {', '.join(repr(group.name) for group in groups)}."
+        )
+    rest = [at for at, group in enumerate(groups) if group.name not in gone]
+    if not rest:
+        raise ValueError("Expected at least one group to be left, got all of them to leave.")
+    return rest
+
+
+def require_members(groups: Sequence[Group], members: Sequence[Integers], n_teachers: int) -> None:
+    """Refuse teachers that are shared by groups, that do not exist, or a group without any.
+
+    >>> require_members([Group("low", 0.7, 3)], [np.array([0, 1])], 2)
+    """
+    if len(members) != len(groups) or not groups:
+        raise ValueError(f"Expected teachers for each of {len(groups)} groups, got {len(members)}.")
+    for group, own in zip(groups, members, strict=True):
+        if len(own) == 0:
+            raise ValueError(f"Expected a teacher for group {group.name!r}, got none.")
+    everybody = np.concatenate([np.asarray(own) for own in members])
+    if everybody.dtype.kind not in "iu" or everybody.min() < 0 or everybody.max() >= n_teachers:
+        raise ValueError(f"Expected teachers 0..{n_teachers - 1}, got one outside.")
+    if np.unique(everybody).size < everybody.size:
+        raise ValueError("Expected every teacher in one group, got one in two.")
+
+
+def checked_mask(answered: ArrayLike) -> NDArray[np.bool_]:
+    """Return the mask of answered queries, refusing anything but one truth value per query.
+
+    >>> checked_mask([True, False])
+    array([ True, False])
+    """
+    mask = np.asarray(answered)
+    if mask.ndim != 1 or (mask.size and mask.dtype != np.bool_):
+        raise TypeError("Expected one truth value per query: whether it was answered.")
+    return mask.astype(np.bool_)
