@@ -3,7 +3,7 @@
 import hashlib
 import inspect
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -46,6 +46,11 @@ class GroupPlan(Protocol):
         ...
 
     @property
+    def members(self) -> Sequence[NDArray[np.int64]]:
+        """The teachers of each group; empty where every teacher learns from all groups."""
+        ...
+
+    @property
     def units(self) -> Sequence[Unit]:
         """How far one person of each group can move a tally."""
         ...
@@ -62,7 +67,7 @@ class GroupPlan(Protocol):
         """What it did cost, given which of its queries were answered."""
         ...
 
-    def without(self, names: Collection[str]) -> "GroupPlan":
+    def without(self, names: Iterable[str]) -> "GroupPlan":
         """The plan in which these groups take no part."""
         ...
 
@@ -103,6 +108,14 @@ class Room:
     noise: Noise
     plan: GroupPlan | None = None
     exhausted_leave: bool = False
+
+    def __post_init__(self) -> None:
+        if self.exhausted_leave and self.plan is not None and not self.plan.members:
+            raise ValueError(
+                f"Expected teachers of one group each for exhausted_leave=True, got a plan by "
+                f"{self.plan.variant}, in which every teacher learned from all groups: whoever is silent, "
+                "their data still speak. Train teachers anew without the exhausted groups."
+            )
 
     def price(self, n_queries: int) -> RdpCurve:
         """Return the most that a batch can cost, which is what `ask` reserves.

@@ -78,6 +78,10 @@ class PersonalPlan(Protocol):
         """Return what a batch did cost each group, given which of its queries were answered."""
         ...
 
+    def using(self, mechanism: Mechanism) -> "PersonalPlan":
+        """Return the same plan for another mechanism, described for teachers of one vote each."""
+        ...
+
     def without(self, names: Iterable[str]) -> "PersonalPlan":
         """Return the plan in which these groups take no part any more, scaled to who is left."""
         ...

@@ -154,6 +154,16 @@ class Upsampling:
             for group, unit in zip(self.groups, self.units, strict=True)
         }
 
+    def using(self, mechanism: Mechanism) -> "Upsampling":
+        """Return the same plan for another mechanism, described for as many teachers of one vote each.
+
+        >>> from tellers import GNMax
+        >>> groups = (Group("low", 0.7, 50), Group("high", 1.4, 50))
+        >>> Upsampling(groups, GNMax(40.0), 10, copies_of=(1, 2)).using(GNMax(10.0)).mechanism
+        GNMax(sigma=15.0)
+        """
+        return self if mechanism == self.plain else replace(self, plain=mechanism)
+
     def without(self, names: Iterable[str]) -> "Upsampling":
         """Return the plan for teachers that are trained anew, without the rows of these groups.
 

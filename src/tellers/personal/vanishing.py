@@ -181,6 +181,17 @@ class Vanishing:
             charges[group.name] = RdpCurve(curves[0].orders, values)
         return charges
 
+    def using(self, mechanism: Mechanism) -> "Vanishing":
+        """Return the same plan for another mechanism, described for as many teachers of one vote each.
+
+        >>> from tellers import GNMax
+        >>> group, own = Group("all", 0.7, 9), np.arange(2)
+        >>> plan = Vanishing((group,), GNMax(4.0), 2, (own,), frequency_of=(1,), seed=7)
+        >>> plan.using(GNMax(10.0)).mechanism
+        GNMax(sigma=10.0)
+        """
+        return self if mechanism == self.plain else replace(self, plain=mechanism)
+
     def without(self, names: Iterable[str]) -> "Vanishing":
         """Return the plan in which these groups never vote; the most generous of those left always does.
 

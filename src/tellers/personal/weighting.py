@@ -141,6 +141,16 @@ class Weighting:
             for group, unit in zip(self.groups, self.units, strict=True)
         }
 
+    def using(self, mechanism: Mechanism) -> "Weighting":
+        """Return the same plan for another mechanism, described for as many teachers of one vote each.
+
+        >>> from tellers import GNMax
+        >>> plan = Weighting((Group("all", 0.7, 9),), GNMax(40.0), 2, (np.arange(2),), weight_of=(3,))
+        >>> plan.using(GNMax(10.0)).mechanism
+        GNMax(sigma=30.0)
+        """
+        return self if mechanism == self.plain else replace(self, plain=mechanism)
+
     def without(self, names: Iterable[str]) -> "Weighting":
         """Return the plan in which these groups' teachers are silent and the noise fits who is left.
 
