@@ -89,6 +89,7 @@ def test_the_paper_s_budgets_are_small_whole_numbers():
     groups = groups_of([math.log(2), math.log(4), math.log(8), math.log(16)])
     assert copies_for(groups) == weights_for(groups) == (1, 2, 3, 4)
     assert frequencies_for(groups)[0] == pytest.approx(1 / 16, rel=1e-12)
+    assert copies_for(groups_of([0.1, 0.3])) == (1, 3)  # 0.3 / 0.1 is a hair below 3
     assert copies_for(groups_of([1.0, 1.5])) == (2, 3)
     assert copies_for(groups_of([1.0, 1.5]), precision=0.4) == (1, 1)
 
