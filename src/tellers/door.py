@@ -3,13 +3,15 @@
 import hashlib
 import inspect
 import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from .errors import LedgerConflict
+from .budget import Budget
+from .errors import BudgetExhausted, LedgerConflict
 from .exact import exact_cost
 from .ledger import Ledger, Ticket
 from .mechanisms import Mechanism
@@ -27,9 +29,55 @@ class Ensemble(Protocol):
         ...
 
 
+class GroupPlan(Protocol):
+    """How groups of people take part in a vote, each paying from a budget of its own (`tellers.personal`).
+
+    Everything here is public: it depends on budgets, a seed and a key, never on votes.
+    """
+
+    @property
+    def variant(self) -> str:
+        """Which of the ways it is."""
+        ...
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """The mechanism, fitted to the votes of this plan."""
+        ...
+
+    @property
+    def units(self) -> Sequence[Unit]:
+        """How far one person of each group can move a tally."""
+        ...
+
+    def weights(self, n_queries: int, *, key: str) -> NDArray[np.int64] | None:
+        """How much each teacher's ballot counts, in each query of the batch; None for one vote each."""
+        ...
+
+    def prices(self, n_queries: int, *, key: str) -> dict[str, RdpCurve]:
+        """The most a batch can cost one person of each group."""
+        ...
+
+    def charges(self, answered: NDArray[np.bool_], *, key: str) -> dict[str, RdpCurve]:
+        """What it did cost, given which of its queries were answered."""
+        ...
+
+    def without(self, names: Collection[str]) -> "GroupPlan":
+        """The plan in which these groups take no part."""
+        ...
+
+    def using(self, mechanism: Mechanism) -> "GroupPlan":
+        """The plan with another mechanism, described for one vote per teacher."""
+        ...
+
+
 @dataclass(frozen=True, eq=False)
 class Room:
     """Teachers, a mechanism and a ledger behind one verb.
+
+    With a `plan` groups of people take part in their own ways and pay from accounts of their own: the
+    mechanism is the one for one vote per teacher, which the plan fits to its votes. The first group that
+    cannot pay ends it, or, with `exhausted_leave`, leaves while the others go on.
 
     Guarantee: whatever is asked, in whatever order and by whomever, all releases together stay within the
                budget of the ledger. The price is on the books before the teachers are asked; a key is
@@ -53,6 +101,8 @@ class Room:
     mechanism: Mechanism
     ledger: Ledger
     noise: Noise
+    plan: GroupPlan | None = None
+    exhausted_leave: bool = False
 
     def price(self, n_queries: int) -> RdpCurve:
         """Return the most that a batch can cost, which is what `ask` reserves.
@@ -63,6 +113,8 @@ class Room:
         >>> room.price(20).epsilon(1e-5) > room.price(10).epsilon(1e-5) > 0
         True
         """
+        if self.plan is not None:
+            return _largest(self.plan.using(self.mechanism).prices(n_queries, key="").values())
         return self.mechanism.price(Unit()) * n_queries
 
     def ask(
@@ -94,26 +146,35 @@ class Room:
         held = self._find_or_reserve(key, n, _digest(X), account)
         if isinstance(held, Release):
             return held
+        ticket, plan = held
         votes = self.ensemble.vote(X)
         _require_votes(votes, n, key)
-        release = self.mechanism.release(votes, self.noise, **context)
-        if getattr(self.ledger, "vault", None) is not None and hasattr(self.mechanism, "outcomes"):
+        mechanism = self.mechanism
+        if plan is not None:
+            mechanism, votes = plan.mechanism, _seated(votes, plan, key=key)
+        release = mechanism.release(votes, self.noise, **context)
+        used = None
+        if plan is not None:
+            charges = plan.charges(release.answered, key=key)
+            worst = _largest(charges.values())
+            release = replace(release, cost=Cost(worst))
+            used = {_account(name): curve for name, curve in charges.items()}
+            if account is not None:
+                used[account] = worst
+        if getattr(self.ledger, "vault", None) is not None and _is_evaluated(mechanism, votes):
             # For the operator's vault alone; what is recorded and returned has no tight cost.
-            tight = exact_cost(self.mechanism, votes, **context).cost
+            tight = exact_cost(mechanism, votes, **context).cost
             release = replace(release, cost=Cost(release.cost.worst, tight))
-        self.ledger.settle(held, release)
+        self.ledger.settle(ticket, release, **({} if used is None else {"used": used}))
         return release.record()
 
-    def _find_or_reserve(self, key: str, n: int, digest: str, account: str | None) -> Release | Ticket:
+    def _find_or_reserve(
+        self, key: str, n: int, digest: str, account: str | None
+    ) -> Release | tuple[Ticket, GroupPlan | None]:
         recorded = self.ledger.find(key)
         if recorded is None:
-            event = {**describe(self.mechanism, self.noise), "n_queries": n, "queries": digest}
-            price = self.price(n)
             try:
-                if account is None:
-                    return self.ledger.reserve(key, price, event=event)
-                event["account"] = account
-                return self.ledger.reserve(key, price, event=event, also={account: price})
+                return self._reserve(key, n, digest, account)
             except LedgerConflict:
                 # Somebody with the same key may have been faster, and be done by now.
                 recorded = self.ledger.find(key)
@@ -134,6 +195,34 @@ class Room:
             )
         return recorded
 
+    def _reserve(self, key: str, n: int, digest: str, account: str | None) -> tuple[Ticket, GroupPlan | None]:
+        asked: dict[str, Any] = {"n_queries": n, "queries": digest}
+        if account is not None:
+            asked["account"] = account
+        if self.plan is None:
+            event = {**describe(self.mechanism, self.noise), **asked}
+            price = self.price(n)
+            also = None if account is None else {account: price}
+            return self.ledger.reserve(key, price, event=event, also=also), None
+        plan, absent = self.plan.using(self.mechanism), set[str]()
+        while True:
+            prices = plan.prices(n, key=key)
+            event = {**describe(plan.mechanism, self.noise), **asked, "unit": "one person"}
+            event["groups"] = {"variant": plan.variant, "absent": sorted(absent)}
+            price = _largest(prices.values())
+            also = {_account(name): curve for name, curve in prices.items()}
+            if account is not None:
+                also[account] = price
+            try:
+                return self.ledger.reserve(key, price, event=event, also=also), plan
+            except BudgetExhausted as refusal:
+                # What a group was charged is public, and so is that it takes no further part.
+                name = (refusal.account or "").removeprefix(_GROUP)
+                if not self.exhausted_leave or name not in prices or len(prices) == 1:
+                    raise
+                absent.add(name)
+                plan = self.plan.without(absent).using(self.mechanism)
+
     def _context(self, student: ArrayLike | None, n: int) -> dict[str, Any]:
         # Asked for before anything is charged: a forgotten argument must not cost a batch.
         listens = "student" in inspect.signature(self.mechanism.release).parameters
@@ -150,6 +239,45 @@ class Room:
                 f"{_n_queries(student)}. Nothing was charged."
             )
         return {"student": student}
+
+
+def open_group_accounts(ledger: Ledger, budgets: Mapping[str, Budget]) -> None:
+    """Open an account per group of people, each with the budget its people agreed to.
+
+    >>> from tellers import Accountant, Budget, MemoryLedger
+    >>> ledger = MemoryLedger(Accountant(Budget(epsilon=2.0, delta=1e-5)))
+    >>> open_group_accounts(ledger, {"low": Budget(1.0, 1e-5), "high": Budget(2.0, 1e-5)})
+    >>> sorted(ledger.accounts())
+    ['group/high', 'group/low']
+    """
+    for name, budget in budgets.items():
+        ledger.open_account(_account(name), budget)
+
+
+_GROUP = "group/"
+
+
+def _account(group: str) -> str:
+    return f"{_GROUP}{group}"
+
+
+def _largest(curves: Iterable[RdpCurve]) -> RdpCurve:
+    """Return the largest value at every order: what nobody was charged more than."""
+    every = list(curves)
+    return RdpCurve(every[0].orders, np.max([curve.values for curve in every], axis=0))
+
+
+def _seated(votes: Votes, plan: GroupPlan, *, key: str) -> Votes:
+    """Return the votes as the plan counts them."""
+    weights = plan.weights(len(votes), key=key)
+    if weights is not None:
+        return votes.weighted(weights)
+    return replace(votes, unit=max(plan.units, key=lambda unit: unit.linf))
+
+
+def _is_evaluated(mechanism: Mechanism, votes: Votes) -> bool:
+    """Return whether the votes alone give an exact cost, without knowing whose data taught whom."""
+    return hasattr(mechanism, "outcomes") and votes.unit.is_one_ballot
 
 
 def _n_queries(X: Any) -> int:
