@@ -57,7 +57,7 @@ class Consent:
 
     Guarantee: nobody is in a group whose budget is above their own.
     Assumes:   budgets are public, and a person whose data change keeps theirs.
-    Reference: Jorgensen et al. 2015, definition 5 (personalised differential privacy).
+    Reference: Jorgensen, Yu and Cormode 2015 (personalised differential privacy).
 
     >>> consent = read_consent(["low", "high", "high"], delta=1e-5, levels={"low": 0.7, "high": 1.4})
     >>> consent

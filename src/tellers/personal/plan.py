@@ -119,18 +119,22 @@ def whole_shares(
     smallest: int | None = None,
     precision: float = 0.02,
     most: int | None = None,
+    nearest: bool = False,
 ) -> tuple[int, ...]:
     """Return whole numbers in the proportions of `shares`, as small as the precision allows.
 
     The smallest share becomes `smallest`, s, and every other is rounded down to a whole number: it is below
-    its proportion by a relative error under 1/s, and never above. Without `smallest` the first s is taken
-    whose errors are all within `precision`. None passes `most`: where no s keeps within both, the one with
-    the least error is taken.
+    its proportion by a relative error under 1/s, and never above. With `nearest` it is rounded to the nearest
+    and is off by at most 1/(2s) of itself, either way. Without `smallest` the first s is taken whose errors
+    are all within `precision`. None passes `most`: where no s keeps within both, the one with the least error
+    is taken.
 
     >>> whole_shares(np.log([2, 4, 8]))
     (1, 2, 3)
     >>> whole_shares([1.0, 1.5, 2.24])
     (10, 15, 22)
+    >>> whole_shares([1.0, 1.5, 2.24], nearest=True)
+    (4, 6, 9)
     >>> whole_shares([1.0, 1.5, 2.24], smallest=1), whole_shares([1.0, 50.0], most=20)
     ((1, 1, 2), (1, 20))
     """
@@ -143,13 +147,13 @@ def whole_shares(
         require_count(most=most)
     if smallest is not None:
         require_count(smallest=smallest)
-        return tuple(_rounded_down(ratios * smallest, most).tolist())
+        return tuple(_rounded(ratios * smallest, most, nearest).tolist())
     # With 1/s below the precision no error is above it, so the search ends.
     candidates = range(1, int(np.ceil(1 / precision)) + 1)
-    best, least = _rounded_down(ratios, most), np.inf
+    best, least = _rounded(ratios, most, nearest), np.inf
     for s in candidates:
-        whole = _rounded_down(ratios * s, most)
-        error = float(np.max(1 - whole / (ratios * s)))
+        whole = _rounded(ratios * s, most, nearest)
+        error = float(np.max(np.abs(1 - whole / (ratios * s))))
         if error < least - _HAIR:
             best, least = whole, error
         if error <= precision:
@@ -157,8 +161,8 @@ def whole_shares(
     return tuple(best.tolist())
 
 
-def _rounded_down(values: NDArray[np.float64], most: int | None) -> Integers:
-    whole: Integers = np.floor(values * (1 + _HAIR)).astype(np.int64)
+def _rounded(values: NDArray[np.float64], most: int | None, nearest: bool) -> Integers:
+    whole: Integers = (np.rint(values) if nearest else np.floor(values * (1 + _HAIR))).astype(np.int64)
     return whole if most is None else np.minimum(whole, most)
 
 

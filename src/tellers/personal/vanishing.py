@@ -145,11 +145,13 @@ class Vanishing:
         return worst
 
     def weights(self, n_queries: int, *, key: str) -> Integers | None:
-        """Return who votes in which query, (teachers, queries) of 0 and 1; None where everybody does."""
+        """Return who votes in which query, (teachers, queries) of 0 and 1; None where all always vote."""
+        if self.n_voters == self.n_teachers:
+            return None
         present = np.zeros((self.n_teachers, int(n_queries)), dtype=np.int64)
         for at, own in enumerate(self.members):
             present[own] = self._schedule(at, n_queries, key)
-        return None if present.all() else present
+        return present
 
     def prices(self, n_queries: int, *, key: str) -> dict[str, RdpCurve]:
         """Return the most that a batch can cost each group: that of its busiest teacher."""

@@ -31,20 +31,20 @@ def weights_for(
     Votes of real weights would need noise on the reals. On a common denominator they are whole, and so is the
     noise that is drawn, exactly: with every weight s times as large, the mechanism's noise and threshold are
     s times as large too, and nothing else changes. `denominator` is the weight of the quietest teachers; all
-    others are rounded down to whole votes, so that each is below its proportion by less than 1/denominator
-    of it and never above. Without it, the smallest is taken that keeps every error within `precision`: small
-    weights make exact costs fast. `shares` replaces the budgets as proportions.
+    others are rounded to whole votes, and are off by at most 1/(2 denominator) of themselves. Without it, the
+    smallest is taken that keeps every error within `precision`: small weights make exact costs fast. What
+    is charged follows from the rounded weights. `shares` replaces the budgets as proportions.
 
     >>> groups = [Group("low", float(np.log(2)), 50), Group("high", float(np.log(8)), 50)]
     >>> weights_for(groups), weights_for(groups, denominator=4)
     ((1, 3), (4, 12))
     >>> weights_for(groups, shares=[1.0, 1.734])
-    (7, 12)
+    (4, 7)
     """
     wanted = [group.epsilon for group in groups] if shares is None else shares
     if np.shape(wanted) != (len(groups),):
         raise ValueError(f"Expected a share for each of {len(groups)} groups, got shape {np.shape(wanted)}.")
-    return whole_shares(wanted, smallest=denominator, precision=precision)
+    return whole_shares(wanted, smallest=denominator, precision=precision, nearest=True)
 
 
 @dataclass(frozen=True, eq=False)
