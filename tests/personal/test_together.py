@@ -103,13 +103,16 @@ def test_queries_add_up_to_the_run(n_classes):
     assert np.array_equal(costs[:, 0], costs[:, 3])  # a team is a set
 
 
-@given(seed=seeds, u=st.integers(2, 5), sigma=st.sampled_from([0.7, 2.0, 5.0, 40.0]))
+@given(seed=seeds, u=st.integers(2, 5), sigma=st.sampled_from([0.5, 1.0, 2.0, 5.0, 40.0]))
 def test_bounds_beyond_the_enumeration(seed, u, sigma):
-    """Forward vertices give GNMax's largest divergence; every bound is above what enumeration finds."""
+    """Forward vertices give GNMax's largest divergence; every bound is above what enumeration finds.
+
+    Some votes are nearly unanimous by many standard deviations, where noise falls steeply between neighbours.
+    """
     rng = np.random.default_rng(seed)
-    votes = some_votes(
-        seed, n_teachers=max(6, int(rng.choice([1, 6]) * sigma)), n_classes=int(rng.integers(3, 6))
-    )
+    n_teachers = max(6, int(rng.choice([1, 6, 15]) * sigma))
+    agreement = float(rng.choice([0.3, 0.9]))
+    votes = some_votes(seed, n_teachers=n_teachers, n_classes=int(rng.integers(3, 6)), agreement=agreement)
     team = rng.permutation(votes.n_teachers)[None, :u]
     orders = [1.25, 2.0, 8.0, 32.0, 128.0]
     check = {"threshold": float(rng.integers(0, votes.n_teachers)), "sigma_threshold": sigma * 1.5}
@@ -217,7 +220,8 @@ def test_plain_wins_are_the_wins_without_a_move(law):
     wanted = np.take_along_axis(win_probabilities(groups, law).base, groups.of_class, axis=1)
     wanted = wanted - np.logaddexp.reduce(wanted, axis=1)[:, None]
     assert np.allclose(log_wins(counts, law), wanted, rtol=1e-9, atol=1e-9)
-    assert np.allclose(log_win_slopes(counts, law)[0], wanted, rtol=1e-9, atol=1e-9)
+    if isinstance(law, DiscreteGaussian):
+        assert np.allclose(log_win_slopes(counts, law)[0], wanted, rtol=1e-9, atol=1e-9)
 
 
 def test_slopes_are_slopes():

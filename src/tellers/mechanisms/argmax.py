@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..votes import Unit
-from .laws import Floats, Law
+from .laws import ContinuousGaussian, DiscreteGaussian, Floats, Law
 
 _ONE_BALLOT = Unit()
 # Ratios of distribution functions up to e^200 are multiplied in linear space; beyond that, logs.
@@ -208,11 +208,14 @@ def log_wins(counts: NDArray[np.int64], law: Law) -> Floats:
     return result
 
 
-def log_win_slopes(counts: NDArray[np.int64], law: Law) -> tuple[Floats, Floats]:
+def log_win_slopes(
+    counts: NDArray[np.int64], law: DiscreteGaussian | ContinuousGaussian
+) -> tuple[Floats, Floats]:
     """Return `log_wins` and how fast each of them moves with every count, (tallies, winners, classes).
 
-    The slope of log P_j in n_l is minus the mean, over where j wins, of p / F of class l; the slopes of one
-    winner add up to 0, since a vote more for everybody changes nothing.
+    The slope of log P_j in n_l is minus the mean, over where j wins, of F' / F of class l; the slopes of one
+    winner add up to 0, since a vote more for everybody changes nothing. Whole counts stand on a smooth curve
+    for Gaussian noise, and it is the slope of that curve.
 
     >>> from .laws import DiscreteGaussian
     >>> logs, slopes = log_win_slopes(np.array([[6, 4]]), DiscreteGaussian(4.0))
@@ -220,6 +223,9 @@ def log_win_slopes(counts: NDArray[np.int64], law: Law) -> tuple[Floats, Floats]
     (True, True)
     """
     summed = _Sums.over(counts, law)
+    value = np.unique(counts)
+    x = summed.x[None, :] - value[:, None].astype(np.float64)
+    steep = np.exp(law.log_slope(x, summed.u[None, :]) - summed.log_cdf)
     n_tallies, n_classes = counts.shape
     logs, slopes = np.empty(counts.shape), np.empty((n_tallies, n_classes, n_classes))
     own = np.arange(n_classes)
@@ -228,7 +234,7 @@ def log_win_slopes(counts: NDArray[np.int64], law: Law) -> tuple[Floats, Floats]
         part = summed.place[first : first + room]
         integrand = summed.log_hazard[part] + summed.together(part)[:, None, :]
         total = _log_sum(integrand)
-        slope = -np.exp(integrand - total[..., None]) @ summed.hazard[part].transpose(0, 2, 1)
+        slope = -np.exp(integrand - total[..., None]) @ steep[part].transpose(0, 2, 1)
         slope[:, own, own] = 0.0
         slope[:, own, own] = -slope.sum(axis=2)
         logs[first : first + room] = total - _log_sum(total)[:, None]
@@ -248,6 +254,8 @@ class _Sums:
     log_cdf: Floats
     log_hazard: Floats
     hazard: Floats
+    x: Floats
+    u: Floats
     log_weight: Floats
 
     @classmethod
@@ -258,7 +266,8 @@ class _Sums:
         x = grid.x[None, :] - value[:, None].astype(np.float64)
         log_cdf = law.log_cdf(x, grid.u[None, :])
         log_hazard = law.log_density(x) - log_cdf
-        return cls(place.reshape(counts.shape), log_cdf, log_hazard, np.exp(log_hazard), grid.log_weight)
+        place = place.reshape(counts.shape)
+        return cls(place, log_cdf, log_hazard, np.exp(log_hazard), grid.x, grid.u, grid.log_weight)
 
     @property
     def grid_size(self) -> int:

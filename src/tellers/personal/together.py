@@ -44,8 +44,8 @@ Reverse = Literal["enumerate", "vertices"]
 _PAIRS = 1 << 13
 _BLOCK = 256
 _PLACES = 1 << 24
-# Below this much noise the slope of a step is no slope of what the steps stand for: charge the price.
-_SMOOTH = 2.0
+# Below this much noise whole counts no longer stand on one smooth log-concave curve: charge the price.
+_SMOOTH = 1.0
 
 
 def team_costs(
