@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tellers import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, Unit, Votes, exact_cost
+from tellers import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, RdpCurve, Unit, Votes, exact_cost
 from tellers.accounting import published_cost
 from tellers.bounds import gaussian_bound
 from tellers.exact import divergences, teacher_costs
@@ -17,7 +17,7 @@ from tellers.personal.running import labels_within_budgets, running_epsilons
 from tellers.personal.seating import arrange
 from tellers.personal.upsampling import Upsampling
 from tellers.personal.vanishing import Vanishing
-from tellers.personal.weighting import Weighting
+from tellers.personal.weighting import Weighting, weights_for
 from tellers.upset import log_q_gnmax
 
 ORDERS = np.array([1.5, 2.0, 4.0, 8.0, 20.0, 64.0])
@@ -325,3 +325,41 @@ def test_what_does_not_fit_together_is_refused():
         Asked(upsampled.plan, upsampled.votes, teams=[[[0]], [[1]]])
     assert "private" in repr(upsampled)
     assert next(each_query(upsampled, "exact"))[1].shape[0] == 2
+
+
+@settings(max_examples=200)
+@given(
+    seed=seeds,
+    n_groups=st.integers(1, 20),
+    accounting=st.sampled_from(["exact"] * 9 + ["public"]),  # prices of new weights take a while
+    votes_are=st.sampled_from(["random", "tied", "unanimous", "moody"]),
+)
+def test_nobody_is_above_their_budget(seed, n_groups, accounting, votes_are):
+    """Any number of groups, any budgets, votes as bad as they come: counted again teacher by teacher."""
+    rng = np.random.default_rng(seed)
+    epsilons = np.sort(rng.uniform(0.3, 6.0, n_groups))
+    groups = tuple(Group(f"g{at}", float(epsilon), 5) for at, epsilon in enumerate(epsilons))
+    n_teachers, n_queries = 2 * n_groups, 30
+    members = tuple(np.arange(2 * at, 2 * at + 2) for at in range(n_groups))
+    plain = GNMax(float(rng.uniform(2.0, 30.0)))
+    plan = Weighting(groups, plain, n_teachers, members, weight_of=weights_for(groups, precision=0.2))
+    ballots = {
+        "random": lambda: rng.integers(0, 3, (n_teachers, n_queries)),
+        "tied": lambda: np.repeat(np.arange(n_teachers)[:, None] % 2, n_queries, axis=1),
+        "unanimous": lambda: np.zeros((n_teachers, n_queries), dtype=np.int64),
+        "moody": lambda: np.repeat(rng.integers(0, 3, n_queries)[None], n_teachers, axis=0),
+    }[votes_are]()
+    votes = Votes.from_ballots(ballots, n_classes=3)
+    weights = plan.weights(n_queries, key="q")
+    votes = votes if weights is None else votes.weighted(weights)
+    asked = Asked(plan, votes)
+    fits = labels_within_budgets(asked, delta=DELTA, accounting=accounting, orders=ORDERS).reveal()
+    if fits.n_queries:
+        spent = teacher_costs(plan.mechanism, votes[: fits.n_queries], orders=ORDERS).reveal().max(axis=0)
+        for group, own in zip(groups, members, strict=True):
+            for teacher in own:
+                assert RdpCurve(ORDERS, spent[teacher]).epsilon(DELTA) <= group.epsilon * (1 + 1e-9)
+    if fits.first_over is not None:
+        over = totals(asked[: fits.n_queries + 1], accounting, orders=ORDERS)
+        line = [RdpCurve(ORDERS, part.max(axis=(0, 1))).epsilon(DELTA) for part in over]
+        assert any(epsilon > group.epsilon for epsilon, group in zip(line, groups, strict=True))
