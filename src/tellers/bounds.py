@@ -153,7 +153,9 @@ def check_margins(votes: Votes, threshold: float, *, student: ArrayLike | None =
     if student is None:
         return np.asarray((votes.counts - whole_thresholds(threshold)).max(axis=1))
     share = student_probabilities(student, votes)
-    return np.asarray((votes.counts - whole_thresholds(threshold, votes.n_teachers * share)).max(axis=1))
+    return np.asarray(
+        (votes.counts - whole_thresholds(threshold, votes.n_votes[:, None] * share)).max(axis=1)
+    )
 
 
 def published_gnmax(

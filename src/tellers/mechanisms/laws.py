@@ -143,6 +143,27 @@ class DiscreteGaussian:
             mixed: Floats = np.logaddexp(before + np.log1p(-np.asarray(u)), at + np.log(np.asarray(u)))
         return mixed
 
+    def log_slope(self, x: Floats, u: Floats | float) -> Floats:
+        """Return the log of how fast `exp(log_cdf)` grows in x, read as a smooth function of real x.
+
+        F(x) is the sum of p over x, x - 1, ..., so its slope is the sum of p' = -k p(k) / sigma^2 there:
+        more than p where p falls steeply from one whole number to the next.
+
+        >>> law = DiscreteGaussian(40.0)
+        >>> slope, density = law.log_slope(np.array([5.0]), 0.5), law.log_density(np.array([5.0]))
+        >>> bool(np.allclose(slope, density, rtol=1e-3))
+        True
+        """
+        reach = int(np.max(np.abs(x), initial=0.0)) + 1
+        table, origin = _log_slope_table(self.sigma, 1 << max(6, reach.bit_length()))
+        index = x.astype(np.int64) + origin
+        before = table[index - 1]
+        with np.errstate(divide="ignore"):
+            mixed: Floats = np.logaddexp(
+                before + np.log1p(-np.asarray(u)), table[index] + np.log(np.asarray(u))
+            )
+        return mixed
+
 
 def _require_room(n_points: float, **noise: float) -> None:
     if n_points > _MOST_POINTS:
@@ -172,6 +193,20 @@ def _log_cdf_table(sigma: float, reach: int) -> tuple[Floats, int]:
     # F(x) = 1 - F(-x-1) for x >= 0, where F(-x-1) <= 1/2.
     # `lower` ends at x = 0, so reversed and without its first two entries it starts at F(-2), for x = 1.
     table = np.concatenate([lower, np.log1p(-np.exp(lower[::-1][2:]))])
+    table.flags.writeable = False
+    return table, reach + 1
+
+
+@lru_cache(maxsize=16)
+def _log_slope_table(sigma: float, reach: int) -> tuple[Floats, int]:
+    """Tabulate the log of the sum of -k p(k) / sigma^2 over k <= x, for x in [-reach - 1, reach]."""
+    left = reach + 2 + math.ceil(_REACH * sigma)
+    _require_room(left, sigma=sigma)
+    k = np.arange(left, 0, -1, dtype=np.float64)
+    log_terms = np.log(k) - 0.5 * (k / sigma) ** 2 - _log_normaliser(sigma) - 2 * math.log(sigma)
+    lower = np.logaddexp.accumulate(log_terms)[left - reach - 1 :]  # x = -reach - 1 .. -1
+    # All terms add up to 0, so the sum up to x is that up to -x - 1: the table is its own mirror image.
+    table = np.concatenate([lower, lower[::-1]])
     table.flags.writeable = False
     return table, reach + 1
 
@@ -299,6 +334,15 @@ class ContinuousGaussian:
         """
         value: Floats = -0.5 * (x / self.sigma) ** 2 - math.log(self.sigma * math.sqrt(2 * math.pi))
         return value
+
+    def log_slope(self, x: Floats, u: Floats | float) -> Floats:
+        """Return the log of how fast the distribution function grows: the log density.
+
+        >>> law = ContinuousGaussian(2.0)
+        >>> bool(law.log_slope(np.zeros(1), 0.0)[0] == law.log_density(np.zeros(1))[0])
+        True
+        """
+        return self.log_density(x)
 
     def log_cdf(self, x: Floats, u: Floats | float = 1.0) -> Floats:
         """Return the log of the distribution function; ties do not happen.
