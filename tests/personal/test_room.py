@@ -109,9 +109,9 @@ def test_nobody_is_ever_above_their_budget(epsilons, variant, adversarial, seed)
 
 
 @pytest.mark.slow
-def test_nobody_is_above_their_budget_in_two_thousand_random_distributions():
+def test_nobody_is_above_their_budget_in_a_thousand_random_distributions():
     rng = np.random.default_rng(11)
-    for _ in range(2000):
+    for _ in range(1000):
         n_groups = int(rng.integers(1, 21))
         epsilons = np.unique(np.round(rng.uniform(0.2, 8.0, n_groups), 3)).tolist()
         variant = str(rng.choice(["weighting", "vanishing", "upsampling"]))
@@ -134,7 +134,8 @@ def test_exhausted_groups_leave_and_the_others_go_on_until_theirs_is_spent(varia
     early, late = ask_all(stops, batch=4), ask_all(goes_on, batch=4)
     assert late > early > 0
     events = [entry.event["groups"]["absent"] for entry in goes_on.ledger.entries()]
-    assert events[0] == [] and events[-1] == ["level 0"]
+    assert events[0] == []
+    assert events[-1] == ["level 0"]
     for entry in goes_on.ledger.entries():
         absent = "level 0" in entry.event["groups"]["absent"]
         assert ("group/level 0" in entry.also) is not absent
