@@ -3,7 +3,9 @@
 import hashlib
 import inspect
 import json
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,11 +13,11 @@ from numpy.typing import ArrayLike
 
 from .errors import LedgerConflict
 from .exact import exact_cost
-from .ledger import Ledger, Ticket
+from .ledger import Ledger, Ticket, Vault
 from .mechanisms import Mechanism
 from .noise import Noise
 from .rdp import RdpCurve
-from .release import Cost, Release, describe
+from .release import Release, describe
 from .votes import Unit, Votes
 
 
@@ -30,6 +32,9 @@ class Ensemble(Protocol):
 @dataclass(frozen=True, eq=False)
 class Room:
     """Teachers, a mechanism and a ledger behind one verb.
+
+    How long an exact cost takes depends on the votes. `later` is handed that work, for a ledger with a vault,
+    when the answer is on the books; by default it is done at once, before `ask` returns.
 
     Guarantee: whatever is asked, in whatever order and by whomever, all releases together stay within the
                budget of the ledger. The price is on the books before the teachers are asked; a key is
@@ -53,6 +58,7 @@ class Room:
     mechanism: Mechanism
     ledger: Ledger
     noise: Noise
+    later: Callable[[Callable[[], None]], object] | None = None
 
     def price(self, n_queries: int) -> RdpCurve:
         """Return the most that a batch can cost, which is what `ask` reserves.
@@ -97,12 +103,16 @@ class Room:
         votes = self.ensemble.vote(X)
         _require_votes(votes, n, key)
         release = self.mechanism.release(votes, self.noise, **context)
-        if getattr(self.ledger, "vault", None) is not None and hasattr(self.mechanism, "outcomes"):
-            # For the operator's vault alone; what is recorded and returned has no tight cost.
-            tight = exact_cost(self.mechanism, votes, **context).cost
-            release = replace(release, cost=Cost(release.cost.worst, tight))
         self.ledger.settle(held, release)
+        vault = getattr(self.ledger, "vault", None)
+        if vault is not None and hasattr(self.mechanism, "outcomes"):
+            # For the operator's vault alone; what is recorded and returned has no tight cost.
+            seal = partial(self._seal, vault, key, votes, context)
+            seal() if self.later is None else self.later(seal)
         return release.record()
+
+    def _seal(self, vault: Vault, key: str, votes: Votes, context: dict[str, Any]) -> None:
+        vault.put(key, exact_cost(self.mechanism, votes, **context).cost)
 
     def _find_or_reserve(self, key: str, n: int, digest: str, account: str | None) -> Release | Ticket:
         recorded = self.ledger.find(key)

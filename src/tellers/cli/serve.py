@@ -49,17 +49,19 @@ def command(
     settings = read_settings(config)
     if check:
         from .. import noise
-        from ..service.books import open_books
+        from ..service.books import open_books, open_vault
         from ..service.desk import Desk
         from ..service.teachers import open_served
 
         served = open_served(settings)
+        open_vault(settings)
         with open_books(served.ledger, served.budget, name=settings.ledger.name) as ledger:
             left = Desk(served, ledger, noise.secure()).standing()
         told = {
             "address": settings.server.address, "source": settings.data.source, "n_pool": served.n_pool,
             "n_features": served.n_features, "n_classes": served.n_classes, "epsilon": left.epsilon,
             "epsilon_left": left.epsilon_left, "queries_left": left.queries_left,
+            "vault": settings.vault.path or None,
         }  # fmt: skip
         print(json.dumps(told) if as_json else "\n".join(f"{name}: {value}" for name, value in told.items()))
         return

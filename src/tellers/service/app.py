@@ -13,11 +13,11 @@ from starlette.responses import JSONResponse, Response
 
 from .. import __version__, noise
 from .access import Door
-from .books import open_books
+from .books import open_books, open_vault
 from .dashboard import add_dashboard, is_page
 from .desk import Desk
 from .keys import KeyStore
-from .logs import make_log
+from .logs import describe_error, make_log
 from .metrics import Metrics
 from .middleware import Admit, Limit, Record
 from .problems import Problem, as_problem
@@ -74,7 +74,11 @@ def create_app(settings: ServiceSettings, *, log_stream: TextIO | None = None) -
     log = make_log(settings.server.log_level, stream=log_stream)
     served = open_served(settings)
     store = KeyStore(settings.place(settings.keys.store))
-    desk = Desk(served, open_books(served.ledger, served.budget, name=settings.ledger.name), noise.secure())
+    ledger = open_books(served.ledger, served.budget, name=settings.ledger.name, vault=open_vault(settings))
+    # Of an error its kind and place: its words may quote a cost.
+    desk = Desk(
+        served, ledger, noise.secure(), lambda error: log.error("not in the vault", **describe_error(error))
+    )
     service = Service(settings, desk, Door(store, settings.limits), Metrics(), log)
 
     @asynccontextmanager
@@ -86,7 +90,7 @@ def create_app(settings: ServiceSettings, *, log_stream: TextIO | None = None) -
         )  # fmt: skip
         yield
         store.close()
-        desk.ledger.__exit__(None, None, None)
+        desk.close()
         log.info("stopped")
 
     app = FastAPI(

@@ -1,7 +1,8 @@
 """The desk: where a student's question becomes a question to the room, in the student's own name."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -56,11 +57,16 @@ class Desk:
     served: Served
     ledger: Ledger
     noise: Noise
+    unsealed: Callable[[BaseException], object] | None = None  # told why a cost did not reach the vault
     _guard: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _busy: dict[str, list[Any]] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        self.room = Room(self.served.ensemble, self.served.mechanism, self.ledger, self.noise)
+        # One thread: how long an exact cost takes depends on the votes, and no answer waits for it.
+        self._sealing = ThreadPoolExecutor(1, thread_name_prefix="vault")
+        self.room = Room(
+            self.served.ensemble, self.served.mechanism, self.ledger, self.noise, later=self._seal
+        )
         self.accountant = Accountant(self.served.budget)
         self.price = self.room.price(1)
 
@@ -122,6 +128,26 @@ class Desk:
             if student is None or whose == student:
                 found.append((number, whose, key, entry))
         return found
+
+    def close(self) -> None:
+        """Put what is left to put into the vault, and hand the ledger back.
+
+        >>> from tellers import Accountant, Budget, GNMax, MemoryLedger, noise
+        >>> served = Served(None, GNMax(sigma=20.0), Budget(epsilon=1.0, delta=1e-5), "", 2, 250, n_pool=3)
+        >>> Desk(served, MemoryLedger(Accountant(served.budget)), noise.secure()).close()
+        """
+        self._sealing.shutdown(wait=True)
+        self.ledger.__exit__(None, None, None)
+
+    def _seal(self, work: Callable[[], None]) -> None:
+        def told() -> None:
+            try:
+                work()
+            except Exception as error:  # the answer is out and on the books: it does not fail with this
+                if self.unsealed is not None:
+                    self.unsealed(error)
+
+        self._sealing.submit(told)
 
     @contextmanager
     def _alone(self, name: str) -> Iterator[None]:
