@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Literal
 import sqlalchemy as sql
 
 from ..errors import MissingExtra
+from .rates import TABLES as RATES
+from .rates import Rates
 
 if TYPE_CHECKING:
     from argon2 import PasswordHasher
@@ -84,17 +86,32 @@ class KeyStore:
             raise MissingExtra(
                 f"Keys in a database need {error.name}: pip install 'tellers[postgres]'"
             ) from error
+        counting = self._engine
         if is_file:
             _private_file(str(url.database))
             sql.event.listen(self._engine, "connect", _use_log)
+            if url.database not in (None, "", ":memory:"):
+                # A count lost in a power cut is a minute old at most: it waits for no disk. A key does.
+                counting = sql.create_engine(url, connect_args={"timeout": 30})
+                sql.event.listen(counting, "connect", _use_log_lazily)
+        self._counting, self.rates = counting, Rates(counting)
         try:
-            _TABLES.create_all(self._engine)
+            self._make_tables()
+            self.rates.forget()
         except sql.exc.DBAPIError as error:
-            self._engine.dispose()
+            self.close()
             where = url.render_as_string(hide_password=True)
             raise OSError(
                 f"Expected a store of keys at {where}, could not open or make it. Is it there?"
             ) from error
+
+    def _make_tables(self) -> None:
+        for tables in (_TABLES, RATES):
+            try:
+                tables.create_all(self._engine)
+            except sql.exc.DBAPIError:
+                # Another process may have made them since they were looked for.
+                tables.create_all(self._engine)
 
     def create(self, name: str, role: str) -> tuple[str, Key]:
         """Make a key and return it, the only time it is seen, with what is kept of it."""
@@ -159,6 +176,7 @@ class KeyStore:
     def close(self) -> None:
         """Hand the file or the connections back."""
         self._engine.dispose()
+        self._counting.dispose()
 
     def _row(self, number: str) -> tuple[Key, str] | None:
         with self._engine.connect() as connection:
@@ -199,6 +217,11 @@ def _private_file(path: str) -> None:
     # Made by ourselves first: SQLite would make it readable for others.
     if path and path != ":memory:":
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+
+
+def _use_log_lazily(connection: object, _record: object) -> None:
+    connection.execute("PRAGMA journal_mode = WAL")  # type: ignore[attr-defined]
+    connection.execute("PRAGMA synchronous = NORMAL")  # type: ignore[attr-defined]
 
 
 def _use_log(connection: object, _record: object) -> None:

@@ -101,9 +101,15 @@ class LimitsConfig(_Section):
     max_batch: int = option(1000, "Queries in one request.", least=1)
     max_body_bytes: int = option(8_388_608, "Bytes of one request.", least=1024)
     max_depth: int = option(8, "Brackets inside brackets of one request.", least=4, most=64)
-    requests_per_minute: int = option(600, "Requests of one key in any minute; 0 = no limit.", least=0)
+    requests_per_minute: int = option(
+        600,
+        "Requests of one key in any minute, over all services that share its store; 0 = no limit.",
+        least=0,
+    )
     failures_per_minute: int = option(
-        60, "Wrong keys from one address in any minute before it is refused; 0 = no limit.", least=0
+        60,
+        "Wrong keys from one address in any minute before it is refused, by each service; 0 = no limit.",
+        least=0,
     )
 
 
