@@ -1,6 +1,6 @@
 """The application: what is served, behind a door, with everything in its place."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TextIO
@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, Response
 
 from .. import __version__, noise
 from .access import Door
-from .books import open_books, open_vault
+from .books import open_books, open_vault, wait_for_databases
 from .dashboard import add_dashboard, is_page
 from .desk import Desk
 from .keys import KeyStore
@@ -32,6 +32,7 @@ cost is on the books before it is drawn. Silence (-1) is an outcome too, and is 
 Errors are problem details (RFC 9457): `type` names the problem for good, `advice` says what to do."""
 OPEN = ("/v1/health",)
 _MOST_MISTAKES = 10
+_SAID_EVERY = 5.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,8 +50,16 @@ class Service:
     log: Any
 
 
-def create_app(settings: ServiceSettings, *, log_stream: TextIO | None = None) -> FastAPI:
+def create_app(
+    settings: ServiceSettings,
+    *,
+    log_stream: TextIO | None = None,
+    wait: float = 0.0,
+    waiting: Callable[[str, float], object] | None = None,
+) -> FastAPI:
     """Return the service as an ASGI application; its ledger and its keys are opened now.
+
+    Databases that do not answer are waited for, up to `wait` seconds each; `waiting`, or the log, is told.
 
     Guarantee: no label leaves before its price is on the books, whoever asks at the same time.
     Assumes:   `settings` name teachers of one partition, and rows that are asked are public.
@@ -73,6 +82,8 @@ def create_app(settings: ServiceSettings, *, log_stream: TextIO | None = None) -
     """
     log = make_log(settings.server.log_level, stream=log_stream)
     served = open_served(settings)
+    if wait:
+        wait_for_databases(settings, served.ledger, wait, say=waiting or _waiting(log))
     store = KeyStore(settings.place(settings.keys.store))
     ledger = open_books(served.ledger, served.budget, name=settings.ledger.name, vault=open_vault(settings))
     # Of an error its kind and place: its words may quote a cost.
@@ -108,6 +119,17 @@ def create_app(settings: ServiceSettings, *, log_stream: TextIO | None = None) -
     app.add_middleware(Admit, door=service.door, is_open=_is_open)
     app.add_middleware(Record, log=log, metrics=service.metrics, is_tls=settings.server.is_tls)
     return app
+
+
+def _waiting(log: Any) -> Callable[[str, float], object]:
+    last: dict[str, float] = {}
+
+    def say(database: str, left: float) -> None:
+        if last.get(database, left + _SAID_EVERY) - left >= _SAID_EVERY:
+            last[database] = left
+            log.warning("waiting for a database", database=database, seconds_left=round(left, 1))
+
+    return say
 
 
 def _is_open(path: str) -> bool:

@@ -1,5 +1,6 @@
 """The books as a service sees them: the ledger, the accounts of students, and what is left on each."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,6 +78,24 @@ def account_name(student: str) -> str:
     'student/alice'
     """
     return f"student/{student}"
+
+
+def wait_for_databases(
+    settings: ServiceSettings,
+    ledger: str,
+    seconds: float,
+    *,
+    say: Callable[[str, float], object] | None = None,
+) -> None:
+    """Return when the databases of the ledger and of the keys answer, or raise when one did not in time.
+
+    >>> wait_for_databases(ServiceSettings(), "ledger.db", 30.0)  # files are there
+    """
+    places = dict.fromkeys((ledger, settings.place(settings.keys.store)))
+    for place in filter(is_url, places):
+        from ..ledger.sql import wait_until_there
+
+        wait_until_there(place, seconds, say=say)
 
 
 def open_vault(settings: ServiceSettings) -> Vault | None:
