@@ -77,6 +77,7 @@ def test_the_exact_cost_is_shown_loudly_as_private(tellers, filled):
     assert code == 0
     assert (told["private"], told["n_questions"], told["n_in_vault"]) == (True, 3, 2)
     assert "PRIVATE" in told["warning"]
+    assert told["is_guarantee"] is False
     exact = 2 * exact_cost(GNMax(20.0), VOTES[np.array([0, 1])]).cost.reveal()
     from tellers import Unit
 
@@ -88,6 +89,7 @@ def test_the_exact_cost_is_shown_loudly_as_private(tellers, filled):
     assert "private: do not publish" in out
     assert "PRIVATE: these numbers look at the votes" in out
     assert "2 of 3 questions" in out
+    assert "what may be stated is the public one" in " ".join(out.replace("│", " ").split())
 
 
 def test_the_key_from_the_environment_and_wrong_ones(tellers, filled, monkeypatch, tmp_path):

@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from ..ledger.chained import ChainedLedger
     from ..rdp import RdpCurve
 
+PATH_TAKEN = (
+    "A sum along the path that was taken, where answers decided what was asked next: what may be stated is "
+    "the public one."
+)
 WARNING = "PRIVATE: these numbers look at the votes. Do not publish them, and do not act on them in public."
 
 
@@ -56,7 +60,8 @@ def read_vault(ledger: "ChainedLedger", costs: "dict[str, RdpCurve]") -> dict[st
         raise ValueError("Expected the vault of this ledger, got one that knows none of its questions.")
     return {
         "private": True,
-        "warning": WARNING,
+        "warning": f"{WARNING} {PATH_TAKEN}",
+        "is_guarantee": False,
         "delta": at,
         "n_questions": len(entries),
         "n_in_vault": kept,
@@ -81,5 +86,5 @@ def print_vault(told: dict[str, Any]) -> None:
         words += f" The vault holds {other:,} of other ledgers."
     screen = show.console()
     screen.print()
-    screen.print(show.private_panel(WARNING, "", rows, "", words))
+    screen.print(show.private_panel(WARNING, "", rows, "", words, PATH_TAKEN))
     screen.print()

@@ -1,5 +1,6 @@
 """A place apart for private costs: encrypted with the operator's key, and nothing of it in the ledger."""
 
+import errno
 import json
 import os
 from dataclasses import dataclass, field
@@ -69,7 +70,12 @@ class Vault:
         # One write at the end of the file: several writers do not mix their lines.
         file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
-            os.write(file, token)
+            if os.write(file, token) != len(token):
+                raise OSError(
+                    errno.ENOSPC,
+                    f"Expected room for a private cost in {Path(self.path).name}, got less. Make room, and "
+                    "remove its last line, which was cut short",
+                )
         finally:
             os.close(file)
 
