@@ -505,3 +505,23 @@ def test_a_released_histogram_is_kept(path):
     with open_ledger(path) as ledger:
         np.testing.assert_array_equal(ledger.find("q0").values, release.values)
         ledger.verify()
+
+
+def test_a_thread_that_hangs_inside_does_not_hold_the_others_for_ever(path):
+    ledger = SqliteLedger(path, ACCOUNTANT, timeout=0.2)
+    inside, go_on = threading.Event(), threading.Event()
+
+    def hang(_pages):
+        inside.set()
+        go_on.wait(30)
+
+    thread = threading.Thread(target=ledger._read, args=(hang,))
+    thread.start()
+    inside.wait(10)
+    try:
+        with pytest.raises(TimeoutError, match="another thread"):
+            ledger.reserve("q0", ONE, event=SECURE)
+    finally:
+        go_on.set()
+        thread.join()
+    ledger.reserve("q0", ONE, event=SECURE)

@@ -6,8 +6,10 @@ that decides about money is here, once.
 
 import json
 import secrets
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
@@ -63,8 +65,10 @@ class ChainedLedger(ABC):
 
     accountant: Accountant
     allow_seeded: bool
+    timeout: float
     vault: Vault | None
     _book: Book
+    _lock: threading.RLock
 
     @abstractmethod
     def _title(self) -> str:
@@ -313,6 +317,20 @@ class ChainedLedger(ABC):
                 "It was replaced or cut short; restore it from a backup."
             )
         return hashes[-1]
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Let one thread in at a time; the others wait for it as long as for another program, not for ever."""
+        lock = self._lock
+        if not lock.acquire(timeout=self.timeout):
+            raise TimeoutError(
+                f"Expected {self._title()} to be free within {self.timeout:g} s, another thread holds it. "
+                "Nothing was written; try again."
+            )
+        try:
+            yield
+        finally:
+            lock.release()
 
     def _body(self, pages: Pages, kind: str, key: str) -> dict[str, Any]:
         for line in pages.some(kind, key):

@@ -74,7 +74,9 @@ def create_app(settings: ServiceSettings, *, log_stream: TextIO | None = None) -
     log = make_log(settings.server.log_level, stream=log_stream)
     served = open_served(settings)
     store = KeyStore(settings.place(settings.keys.store))
-    desk = Desk(served, open_books(served.ledger, served.budget, name=settings.ledger.name), noise.secure())
+    terms = settings.ledger
+    ledger = open_books(served.ledger, served.budget, name=terms.name, timeout=float(terms.timeout_seconds))
+    desk = Desk(served, ledger, noise.secure())
     service = Service(settings, desk, Door(store, settings.limits), Metrics(), log)
 
     @asynccontextmanager

@@ -76,10 +76,10 @@ def account_name(student: str) -> str:
     return f"student/{student}"
 
 
-def open_books(place: str, budget: Budget, *, name: str = "main") -> Ledger:
+def open_books(place: str, budget: Budget, *, name: str = "main", timeout: float = 30.0) -> Ledger:
     """Open the ledger at a path or a database's address, or begin it with this budget.
 
-    `name` says which one, where a database has several.
+    `name` says which one, where a database has several; `timeout` how long to wait for others.
 
     >>> import tempfile
     >>> with open_books(tempfile.mkdtemp() + "/ledger.db", Budget(epsilon=1.0, delta=1e-5)) as ledger:
@@ -87,6 +87,6 @@ def open_books(place: str, budget: Budget, *, name: str = "main") -> Ledger:
     []
     """
     which = {"name": name} if is_url(place) else {}
-    opened: Any = open_ledger(place, Accountant(budget), **which)
+    opened: Any = open_ledger(place, Accountant(budget), timeout=timeout, **which)
     ledger: Ledger = opened
     return ledger

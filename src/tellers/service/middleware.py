@@ -76,8 +76,7 @@ class Record:
         except Exception as raised:
             error = describe_error(raised)
             if not status:
-                failed = as_problem(raised) if isinstance(raised, HTTPException) else _internal()
-                await failed.response(request_id)(scope, receive, answer)
+                await _failed(raised).response(request_id)(scope, receive, answer)
         finally:
             seconds = time.perf_counter() - start
             method = scope["method"] if scope["method"] in _METHODS else "other"
@@ -198,5 +197,11 @@ def require_shallow(body: bytes, *, depth: int, n_lists: int) -> None:
             deep -= 1
 
 
-def _internal() -> Problem:
+def _failed(raised: Exception) -> Problem:
+    if isinstance(raised, HTTPException):
+        return as_problem(raised)
+    if isinstance(raised, OSError):
+        # A database that is away, frozen or busy, a disk that is full: it may be there again in a moment.
+        words = "The books or the keys cannot be reached just now. What was charged stays charged."
+        return Problem("unavailable", words, headers={"Retry-After": "5"})
     return Problem("internal", "The server could not answer. What was charged stays charged.")
