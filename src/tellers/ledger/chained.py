@@ -165,7 +165,7 @@ class ChainedLedger(ABC):
         def look(pages: Pages) -> dict[str, Any] | None:
             if key not in self._book.settled and key not in self._book.pending:
                 return None
-            event: dict[str, Any] = self._body(pages, "reserved", key)["event"]
+            event: dict[str, Any] = self._body(pages, "reserved", key).get("event", {})
             return event
 
         return self._read(look)
@@ -266,7 +266,7 @@ class ChainedLedger(ABC):
                 if line.kind == "reserved":
                     price = self._book.curve(body["price"])
                     paid = {name: Charge(c, c) for name, c in self._book.also(body, price).items()}
-                    found[line.key] = Entry(line.key, body["event"], price, charged=price, also=paid)
+                    found[line.key] = Entry(line.key, body.get("event", {}), price, charged=price, also=paid)
                 elif line.kind == "settled":
                     asked, charged = found[line.key], self._book.curve(body["charged"])
                     named = self._book.also(body, charged)
@@ -320,7 +320,7 @@ class ChainedLedger(ABC):
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Let one thread in at a time; the others wait for it as long as for another program, not for ever."""
+        """Let one thread in at a time; others wait for it as long as for another program, not for ever."""
         lock = self._lock
         if not lock.acquire(timeout=self.timeout):
             raise TimeoutError(
