@@ -32,6 +32,7 @@ cost is on the books before it is drawn. Silence (-1) is an outcome too, and is 
 Errors are problem details (RFC 9457): `type` names the problem for good, `advice` says what to do."""
 OPEN = ("/v1/health",)
 _MOST_MISTAKES = 10
+_LONGEST_PLACE = 100
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,7 +155,7 @@ async def _invalid(request: Request, error: Exception) -> Response:
         return Problem("bad-request", "Expected JSON, got something else.").response(request.state.request_id)
     # Where and what, never what came: it may be large, or somebody's data.
     told = [
-        {"where": ".".join(map(str, mistake["loc"][1:])) or "body", "what": mistake["msg"]}
+        {"where": ".".join(map(str, mistake["loc"][1:]))[:_LONGEST_PLACE] or "body", "what": mistake["msg"]}
         for mistake in mistakes[:_MOST_MISTAKES]
     ]
     detail = f"{len(mistakes)} things are wrong with it, the first: {told[0]['where']}: {told[0]['what']}."
