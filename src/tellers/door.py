@@ -18,6 +18,8 @@ from .rdp import RdpCurve
 from .release import Cost, Release, describe
 from .votes import Unit, Votes
 
+_SETTLE_TRIES = 3
+
 
 class Ensemble(Protocol):
     """Teachers that vote."""
@@ -101,7 +103,22 @@ class Room:
             # For the operator's vault alone; what is recorded and returned has no tight cost.
             tight = exact_cost(self.mechanism, votes, **context).cost
             release = replace(release, cost=Cost(release.cost.worst, tight))
-        self.ledger.settle(held, release)
+        return self._settle(held, release)
+
+    def _settle(self, ticket: Ticket, release: Release) -> Release:
+        # What was drawn is paid for: a ledger that is busy or away for a while must not lose it.
+        for attempt in range(_SETTLE_TRIES):
+            try:
+                self.ledger.settle(ticket, release)
+                break
+            except (TimeoutError, ConnectionError):
+                if attempt + 1 == _SETTLE_TRIES:
+                    raise
+            except LedgerConflict:
+                # The try before may have gone through after all.
+                if not attempt or self.ledger.find(ticket.key) is None:
+                    raise
+                break
         return release.record()
 
     def _find_or_reserve(self, key: str, n: int, digest: str, account: str | None) -> Release | Ticket:

@@ -10,6 +10,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
@@ -42,6 +43,10 @@ class Pages(Protocol):
         """Return all lines in order, as they are."""
         ...
 
+    def after(self, number: int) -> Iterator[Line]:
+        """Return the lines after one in order, as they are."""
+        ...
+
     def some(self, kind: str, key: str) -> Iterator[Line]:
         """Return the lines of one kind about one key, as they are."""
         ...
@@ -69,6 +74,8 @@ class ChainedLedger(ABC):
     vault: Vault | None
     _book: Book
     _lock: threading.RLock
+    # Questions as of a line, so that they are not read again; replaced as a whole, never changed.
+    _known: tuple[Line | None, dict[str, Entry]] = (None, {})
 
     @abstractmethod
     def _title(self) -> str:
@@ -247,6 +254,8 @@ class ChainedLedger(ABC):
     def entries(self) -> list[Entry]:
         """Return everything on the books, oldest first.
 
+        What was read and checked before is not read again; `verify` reads everything.
+
         >>> import tempfile
         >>> from tellers import Accountant, Budget, SqliteLedger
         >>> path, accountant = tempfile.mkdtemp() + "/spend.db", Accountant(Budget(epsilon=9.0, delta=1e-5))
@@ -257,9 +266,9 @@ class ChainedLedger(ABC):
         """
 
         def look(pages: Pages) -> dict[str, Entry]:
-            found: dict[str, Entry] = {}
-            head: Line | None = None
-            for line in pages.all():
+            head, known = self._known
+            found = dict(known)
+            for line in pages.after(-1 if head is None else head.number):
                 line.require_follows(head)
                 head = line
                 body = json.loads(line.body)
@@ -275,9 +284,10 @@ class ChainedLedger(ABC):
                     found[line.key] = Entry(
                         line.key, asked.event, asked.reserved, charged, True, release, also=paid
                     )
+            self._known = (head, found)
             return found
 
-        return list(self._read(look).values())
+        return [replace(entry, event=_copied(entry.event)) for entry in self._read(look).values()]
 
     def lines(self) -> list[Line]:
         """Return the chain as it is written, every line checked against the one before.
@@ -338,6 +348,12 @@ class ChainedLedger(ABC):
                 body: dict[str, Any] = json.loads(line.body)
                 return body
         raise LedgerConflict(f"The {kind!r} line of key {key!r} in {self._title()} was changed or removed.")
+
+
+def _copied(plain: Any) -> Any:
+    if isinstance(plain, dict):
+        return {name: _copied(value) for name, value in plain.items()}
+    return [_copied(value) for value in plain] if isinstance(plain, list) else plain
 
 
 def _checked(lines: Iterable[Line]) -> list[Line]:

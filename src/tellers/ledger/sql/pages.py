@@ -97,7 +97,18 @@ class TablePages:
 
     def all(self) -> Iterator[Line]:
         """Return all lines in order, as they are."""
-        return read(self.connection, self.ledger)
+        return self.after(-1)
+
+    def after(self, number: int) -> Iterator[Line]:
+        """Return the lines after one in order, as they are.
+
+        >>> from .tables import METADATA
+        >>> connection = sa.create_engine("sqlite://").connect()
+        >>> METADATA.create_all(connection)
+        >>> list(TablePages(connection, 1, "Ledger 'main'").after(3))
+        []
+        """
+        return read(self.connection, self.ledger, LINES.c.number > number)
 
     def some(self, kind: str, key: str) -> Iterator[Line]:
         """Return the lines of one kind about one key, as they are."""
