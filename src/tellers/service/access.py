@@ -88,14 +88,14 @@ class Door:
         tellers.service.problems.Problem: 401: The key is not known, or was revoked.
         """
         failures = self.limits.failures_per_minute
-        # Who guesses keys must not shut out those who share an address with them and were let in before.
         is_stranger = bool(token and failures) and not self._is_remembered(token)
-        if is_stranger and not self._windows.test(RateLimitItemPerMinute(failures), "failed", address):
-            self._refuse_often(failures, "failed", address, f"{failures} wrong keys in a minute.")
+        place = self._counted(token, address) if is_stranger else ()
+        if is_stranger and not self._windows.test(RateLimitItemPerMinute(failures), *place):
+            self._refuse_often(failures, *place, f"{failures} wrong keys in a minute.")
         key = self.verify(token) if token else None
         if key is None:
             if token and failures:
-                self._windows.hit(RateLimitItemPerMinute(failures), "failed", address)
+                self._windows.hit(RateLimitItemPerMinute(failures), *(place or self._counted(token, address)))
             detail = "The key is not known, or was revoked." if token else "No key came with the request."
             raise Problem("no-key", detail, headers={"WWW-Authenticate": 'Bearer realm="tellers"'})
         return key
@@ -110,6 +110,15 @@ class Door:
         most = self.limits.requests_per_minute
         if most and not self._windows.hit(RateLimitItemPerMinute(most), "key", key.id):
             self._refuse_often(most, "key", key.id, f"A key may send {most} requests in a minute.")
+
+    def _counted(self, token: str, address: str) -> tuple[str, ...]:
+        """Return where a wrong key counts: who guesses must not shut out others behind the same proxy.
+
+        Ids are 60 random bits: who knows one is counted by it, and everybody else by the address.
+        """
+        parts = TOKEN.fullmatch(token)
+        known = parts is not None and self.store.find(parts[1]) is not None
+        return ("failed", address, parts[1]) if parts is not None and known else ("failed", address)
 
     def _mark(self, token: str) -> bytes:
         return hmac.digest(self._secret, token.encode(), hashlib.sha256)

@@ -164,6 +164,7 @@ def owner(key: str) -> tuple[str, str]:
     >>> owner("student/alice/a/b"), owner("3f2a/10")
     (('alice', 'a/b'), ('', '3f2a/10'))
     """
+    key = key.encode("utf-8", "backslashreplace").decode("utf-8")  # what cannot be sent is spelled out
     kind, _, rest = key.partition("/")
     student, slash, own = rest.partition("/")
     return (student, own) if kind == "student" and slash else ("", key)
