@@ -11,6 +11,7 @@ import pytest
 
 from tellers import Budget, GNMax, Unit
 from tellers.config import MechanismConfig
+from tellers.errors import LedgerConflict
 from tellers.service import ServedConfig
 
 
@@ -261,3 +262,17 @@ def test_the_numbers_of_a_student_tell_nothing_of_the_others(place, alice):
             ask(client, who, key, pool=[0])
         mine = client.get("/v1/releases", headers=alice).json()["releases"]
     assert [one["number"] for one in mine] == [0, 1]
+
+
+def test_books_that_refuse_an_outcome_are_not_called_another_question(place, alice, monkeypatch):
+    with place.open() as client:
+        ledger = client.app.state.service.desk.ledger
+
+        def refuse(_ticket, _release):
+            raise LedgerConflict("It cost more than its price.")
+
+        monkeypatch.setattr(ledger, "settle", refuse)
+        refused = ask(client, alice, "k1", pool=[0])
+    assert place.spent() > 0  # so that "nothing was charged" would be wrong
+    assert refused.status_code == 500
+    assert "stays charged" in refused.json()["detail"]
