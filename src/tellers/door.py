@@ -20,6 +20,8 @@ from .rdp import RdpCurve
 from .release import Release, describe
 from .votes import Unit, Votes
 
+_SETTLE_TRIES = 3
+
 
 class Ensemble(Protocol):
     """Teachers that vote."""
@@ -103,13 +105,28 @@ class Room:
         votes = self.ensemble.vote(X)
         _require_votes(votes, n, key)
         release = self.mechanism.release(votes, self.noise, **context)
-        self.ledger.settle(held, release)
+        self._settle(held, release)
         vault = getattr(self.ledger, "vault", None)
         if vault is not None and hasattr(self.mechanism, "outcomes"):
             # For the operator's vault alone; what is recorded and returned has no tight cost.
             seal = partial(self._seal, vault, key, votes, context)
             seal() if self.later is None else self.later(seal)
         return release.record()
+
+    def _settle(self, ticket: Ticket, release: Release) -> None:
+        # What was drawn is paid for: a ledger that is busy or away for a while must not lose it.
+        for attempt in range(_SETTLE_TRIES):
+            try:
+                self.ledger.settle(ticket, release)
+                return
+            except (TimeoutError, ConnectionError):
+                if attempt + 1 == _SETTLE_TRIES:
+                    raise
+            except LedgerConflict:
+                # The try before may have gone through after all.
+                if not attempt or self.ledger.find(ticket.key) is None:
+                    raise
+                return
 
     def _seal(self, vault: Vault, key: str, votes: Votes, context: dict[str, Any]) -> None:
         vault.put(key, exact_cost(self.mechanism, votes, **context).cost)

@@ -75,9 +75,12 @@ def _reprice(entry: Entry) -> Repriced:
     if event.get("unit") != "one ballot":
         why = "the event does not say that one unit changes one ballot"
         return Repriced(entry.key, named, n_queries, entry.charged, None, why)
-    if n_queries is None:
+    if type(n_queries) is not int or n_queries < 0:
         why = "the event does not say how many queries were asked"
         return Repriced(entry.key, named, None, entry.charged, None, why)
+    if release is not None and len(release) != n_queries:
+        why = "the event says another number of queries than were answered"
+        return Repriced(entry.key, named, n_queries, entry.charged, None, why)
     try:
         mechanism: Mechanism = EVENTS[named](**event.get("parameters", {}))
     except (TypeError, ValueError):

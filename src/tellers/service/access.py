@@ -89,14 +89,14 @@ class Door:
         tellers.service.problems.Problem: 401: The key is not known, or was revoked.
         """
         failures = self.limits.failures_per_minute
-        # Who guesses keys must not shut out those who share an address with them and were let in before.
         is_stranger = bool(token and failures) and not self._is_remembered(token)
-        if is_stranger and not self._failed.test(RateLimitItemPerMinute(failures), address):
-            self._refuse_stranger(failures, address)
+        place = self._counted(token, address) if is_stranger else ()
+        if is_stranger and not self._failed.test(RateLimitItemPerMinute(failures), *place):
+            self._refuse_stranger(failures, *place)
         key = self.verify(token) if token else None
         if key is None:
             if token and failures:
-                self._failed.hit(RateLimitItemPerMinute(failures), address)
+                self._failed.hit(RateLimitItemPerMinute(failures), *(place or self._counted(token, address)))
             detail = "The key is not known, or was revoked." if token else "No key came with the request."
             raise Problem("no-key", detail, headers={"WWW-Authenticate": 'Bearer realm="tellers"'})
         return key
@@ -109,10 +109,19 @@ class Door:
         >>> door.count(door.store.create("alice", "student")[1])
         """
         most = self.limits.requests_per_minute
-        wait = self.store.rates.hit(key.id, most=most) if most else 0
+        wait = self.store.hit(key.id, most=most) if most else 0
         if wait:
             detail = f"A key may send {most} requests in a minute."
             raise Problem("too-many", detail, headers={"Retry-After": str(wait)})
+
+    def _counted(self, token: str, address: str) -> tuple[str, ...]:
+        """Return where a wrong key counts: who guesses must not shut out others behind the same proxy.
+
+        Ids are 60 random bits: who knows one is counted by it, and everybody else by the address.
+        """
+        parts = TOKEN.fullmatch(token)
+        known = parts is not None and self.store.find(parts[1]) is not None
+        return (address, parts[1]) if parts is not None and known else (address,)
 
     def _mark(self, token: str) -> bytes:
         return hmac.digest(self._secret, token.encode(), hashlib.sha256)
@@ -121,8 +130,8 @@ class Door:
         with self._lock:
             return self._seen.get(self._mark(token), ("", 0.0))[1] > self.clock()
 
-    def _refuse_stranger(self, most: int, address: str) -> None:
-        reset = self._failed.get_window_stats(RateLimitItemPerMinute(most), address).reset_time
+    def _refuse_stranger(self, most: int, *place: str) -> None:
+        reset = self._failed.get_window_stats(RateLimitItemPerMinute(most), *place).reset_time
         wait = max(1, round(reset - time.time() + 0.5))
         detail = f"{most} wrong keys in a minute."
         raise Problem("too-many", detail, headers={"Retry-After": str(min(wait, 60))})

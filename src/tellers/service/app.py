@@ -33,6 +33,7 @@ Errors are problem details (RFC 9457): `type` names the problem for good, `advic
 OPEN = ("/v1/health",)
 _MOST_MISTAKES = 10
 _SAID_EVERY = 5.0
+_LONGEST_PLACE = 100
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +86,11 @@ def create_app(
     if wait:
         wait_for_databases(settings, served.ledger, wait, say=waiting or _waiting(log))
     store = KeyStore(settings.place(settings.keys.store))
-    ledger = open_books(served.ledger, served.budget, name=settings.ledger.name, vault=open_vault(settings))
+    terms = settings.ledger
+    ledger = open_books(
+        served.ledger, served.budget, name=terms.name, timeout=float(terms.timeout_seconds),
+        vault=open_vault(settings),
+    )  # fmt: skip
     # Of an error its kind and place: its words may quote a cost.
     desk = Desk(
         served, ledger, noise.secure(), lambda error: log.error("not in the vault", **describe_error(error))
@@ -178,7 +183,7 @@ async def _invalid(request: Request, error: Exception) -> Response:
         return Problem("bad-request", "Expected JSON, got something else.").response(request.state.request_id)
     # Where and what, never what came: it may be large, or somebody's data.
     told = [
-        {"where": ".".join(map(str, mistake["loc"][1:])) or "body", "what": mistake["msg"]}
+        {"where": ".".join(map(str, mistake["loc"][1:]))[:_LONGEST_PLACE] or "body", "what": mistake["msg"]}
         for mistake in mistakes[:_MOST_MISTAKES]
     ]
     detail = f"{len(mistakes)} things are wrong with it, the first: {told[0]['where']}: {told[0]['what']}."

@@ -121,10 +121,13 @@ def open_vault(settings: ServiceSettings) -> Vault | None:
     return vault
 
 
-def open_books(place: str, budget: Budget, *, name: str = "main", vault: Vault | None = None) -> Ledger:
+def open_books(
+    place: str, budget: Budget, *, name: str = "main", timeout: float = 30.0, vault: Vault | None = None
+) -> Ledger:
     """Open the ledger at a path or a database's address, or begin it with this budget.
 
-    `name` says which one, where a database has several; `vault` is where private costs go, if anywhere.
+    `name` says which one, where a database has several; `timeout` how long to wait for others; `vault` is
+    where private costs go, if anywhere.
 
     >>> import tempfile
     >>> with open_books(tempfile.mkdtemp() + "/ledger.db", Budget(epsilon=1.0, delta=1e-5)) as ledger:
@@ -132,6 +135,6 @@ def open_books(place: str, budget: Budget, *, name: str = "main", vault: Vault |
     []
     """
     which = {"name": name} if is_url(place) else {}
-    opened: Any = open_ledger(place, Accountant(budget), vault=vault, **which)
+    opened: Any = open_ledger(place, Accountant(budget), timeout=timeout, vault=vault, **which)
     ledger: Ledger = opened
     return ledger

@@ -1,12 +1,14 @@
 """From settings to a server that listens until it is told to stop."""
 
 import socket
+import ssl
 import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, TextIO
 
+from ..config.problems import Problem, complain
 from .settings import ServiceSettings
 
 if TYPE_CHECKING:
@@ -41,11 +43,13 @@ def serve(
         import uvicorn
 
         from .app import create_app
+        from .hurrying import MOST_HEAD_BYTES, HurriedProtocol
     except ModuleNotFoundError as error:
         raise MissingExtra(f"The service needs {error.name}: pip install 'tellers[service]'") from error
     from .logs import forward_others
 
     server = settings.server
+    require_tls(settings)
     app = create_app(settings, log_stream=log_stream, wait=wait, waiting=waiting)
     forward_others(app.state.service.log, server.log_level)
 
@@ -59,7 +63,8 @@ def serve(
 
     listening = Listening(uvicorn.Config(
         app, host=server.host, port=server.port, log_config=None, access_log=False, server_header=False,
-        proxy_headers=False, ws="none", lifespan="on", timeout_keep_alive=15,
+        http=HurriedProtocol, h11_max_incomplete_event_size=MOST_HEAD_BYTES, proxy_headers=False, ws="none",
+        lifespan="on", timeout_keep_alive=15,
         timeout_graceful_shutdown=server.shutdown_seconds or None,
         ssl_certfile=str(settings.path(server.tls_cert)) if server.is_tls else None,
         ssl_keyfile=str(settings.path(server.tls_key)) if server.is_tls else None,
@@ -68,3 +73,31 @@ def serve(
         listening.run()
     if not listening.started:
         sys.exit(3)
+
+
+def require_tls(settings: ServiceSettings) -> None:
+    """Refuse a certificate or a key that cannot be used, before anything is opened.
+
+    >>> from tellers.service import ServerConfig, ServiceSettings
+    >>> require_tls(ServiceSettings(server=ServerConfig(tls_cert="no.pem", tls_key="no.key")))
+    Traceback (most recent call last):
+        ...
+    tellers.errors.ConfigError: server.tls_cert: Expected a certificate chain (PEM) and its private key, ...
+    """
+    server = settings.server
+    if not server.is_tls:
+        return
+
+    def none() -> str:
+        # Asked for at a terminal, a service that starts by itself would wait for ever.
+        raise ValueError("a passphrase")
+
+    try:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(settings.path(server.tls_cert), settings.path(server.tls_key), password=none)
+    except (OSError, ValueError):
+        words = (
+            "Expected a certificate chain (PEM) and its private key, without a passphrase, in "
+            f"{server.tls_cert} and {server.tls_key}, got something else. Are both there and a pair?"
+        )
+        complain([Problem(("server", "tls_cert"), words)], settings.source, settings.lines)

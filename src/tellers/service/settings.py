@@ -64,6 +64,9 @@ class LedgerConfig(_Section):
     name: str = option("main", "Which ledger, where a database has several.", non_empty=True)
     epsilon: float = option(0.0, "The budget of the data; fixed when the ledger is begun.", least=0)
     delta: float = option(0.0, "Failure probability, well below 1 / the number of records.", least=0, below=1)
+    timeout_seconds: int = option(
+        15, "How long to wait for other writers, or for a database that is away, before 503.", least=1
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
