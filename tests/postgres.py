@@ -108,6 +108,23 @@ class Cluster:
         """Stop the server; connections are broken."""
         self._end(signal.SIGINT)
 
+    def freeze(self) -> list[int]:
+        """Let the server and its connections hang, without a word; return what `thaw` wants to know."""
+        pid = self.postmaster()
+        assert pid is not None
+        assert self._process is not None
+        # Who started the server stops when it does.
+        hanging = [self._process.pid, pid, *_children(pid)]
+        for each in hanging[1:]:
+            os.kill(each, signal.SIGSTOP)
+        return hanging
+
+    def thaw(self, hanging: list[int]) -> None:
+        """Let the server go on."""
+        for each in reversed(hanging):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(each, signal.SIGCONT)
+
     def remove(self) -> None:
         """Stop the server and remove all it wrote."""
         self.kill()

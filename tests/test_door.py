@@ -307,3 +307,39 @@ def test_a_vault_gets_the_exact_cost_and_nobody_else(tmp_path):
     np.testing.assert_allclose(kept.values, exact_cost(mechanism, votes).cost.reveal().values)
     # A unanimous vote costs far less than the price, which holds for any votes.
     assert (kept.values < worst.values).all()
+
+
+@dataclass
+class Busy(MemoryLedger):
+    """A ledger that does not answer the first times it is to settle something; what it was told may count."""
+
+    error: type[OSError] = TimeoutError
+    times: int = 2
+    is_written: bool = False
+
+    def settle(self, ticket, release, *, used=None):
+        if self.times:
+            self.times -= 1
+            if self.is_written and not self._entries[ticket.key].is_settled:
+                super().settle(ticket, release, used=used)
+            raise self.error("busy")
+        super().settle(ticket, release, used=used)
+
+
+@pytest.mark.parametrize("error", [TimeoutError, ConnectionError])
+@pytest.mark.parametrize("is_written", [False, True])
+@pytest.mark.parametrize("times", [1, 2])
+def test_what_was_drawn_is_recorded_as_soon_as_the_ledger_answers(error, is_written, times):
+    accountant = Accountant(Budget(epsilon=20.0, delta=1e-5))
+    room = a_room(ledger=Busy(accountant, error=error, times=times, is_written=is_written))
+    release = room.ask([3, 1], key="batch")
+    assert release.labels.tolist() == room.ledger.find("batch").labels.tolist() == [3, 1]
+    np.testing.assert_allclose(room.ledger.spent.values, (2 * SURE.price(Unit())).values)
+
+
+def test_a_ledger_that_stays_away_keeps_the_charge_and_gives_nothing():
+    room = a_room(ledger=Busy(Accountant(Budget(epsilon=20.0, delta=1e-5)), times=99))
+    with pytest.raises(TimeoutError):
+        room.ask([3], key="batch")
+    assert room.ledger.find("batch") is None
+    assert room.ledger.spent.epsilon(1e-5) > 0

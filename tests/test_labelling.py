@@ -22,7 +22,8 @@ from tellers import (
     noise,
 )
 from tellers.errors import BudgetExhausted, LedgerConflict
-from tellers.labelling import label_pool
+from tellers.labelling import guaranteed_epsilon, label_pool, most_expected
+from tellers.mechanisms import EVENTS
 from tellers.students import least_confident
 from tellers.teachers.pool import VotedPool
 
@@ -235,3 +236,43 @@ def test_an_interactive_mechanism_needs_a_warm_up_and_a_student_that_can_speak()
         label_pool(a_room(INTERACTIVE), X, seed=7, student=LogisticRegression())
     with pytest.raises(TypeError, match="predict_proba"):
         label_pool(a_room(INTERACTIVE), X, seed=7, student=Perceptron(), warm_up=WARM_UP)
+
+
+@dataclass(frozen=True)
+class MyGNMax:
+    """GNMax by another name: what a name stands for is not known to those who read books later."""
+
+    sigma: float
+
+    def price(self, unit):
+        return GNMax(self.sigma).price(unit)
+
+    def release(self, votes, source):
+        return GNMax(self.sigma).release(votes, source)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "stated"),
+    [
+        (GNMax(sigma=8.0), "spent"),
+        (NoisyHistogram(sigma=8.0), "spent"),
+        (ConfidentGNMax(sigma=8.0, threshold=60.0, sigma_threshold=8.0), "most"),
+        (MyGNMax(sigma=8.0), "most"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
+)
+def test_what_was_spent_is_stated_only_where_every_query_has_one_price(mechanism, stated):
+    room = a_room(mechanism)
+    label_pool(room, X, seed=7, n_queries=10)
+    accountant, most = room.ledger.accountant, most_expected(20, mechanism)
+    spent = accountant.epsilon(room.ledger.spent)
+    expected = {"spent": spent, "most": accountant.epsilon(most)}[stated]
+    assert guaranteed_epsilon(room.ledger, accountant, most=most) == expected
+    assert spent < accountant.epsilon(most)
+
+
+def test_books_know_every_mechanism_and_which_have_one_price():
+    assert {name: getattr(kind, "one_price", False) for name, kind in EVENTS.items()} == {
+        "ConfidentGNMax": False, "GNMax": True, "InteractiveGNMax": False, "LNMax": True,
+        "NoisyHistogram": True,
+    }  # fmt: skip

@@ -76,6 +76,8 @@ def test_a_sharper_proof_lowers_an_old_price_and_changes_no_line(ledger):
         ({"parameters": {"width": 1.0}}, "parameters are not those"),
         ({"unit": "two ballots"}, "one unit changes one ballot"),
         ({"n_queries": None}, "how many queries"),
+        ({"n_queries": "ten"}, "how many queries"),
+        ({"n_queries": -5}, "how many queries"),
     ],
 )
 def test_what_cannot_be_priced_counts_as_it_was_charged(ledger, changes, why):
@@ -95,3 +97,13 @@ def test_a_ledger_of_the_first_version_is_priced_again(tmp_path):
     assert all(question.repriced is not None for question in again.questions)
     # No later accountant may find the same releases dearer than the first one did.
     assert np.all(again.repriced.values <= again.charged.values * (1 + 1e-9))
+
+
+def test_an_event_that_says_fewer_queries_than_were_answered_lowers_no_price(ledger):
+    mechanism = GNMax(sigma=40.0)
+    price = 10 * mechanism.price(Unit())
+    event = {**describe(mechanism, SOURCE), "n_queries": 1}
+    ledger.settle(ledger.reserve("q0", price, event=event), Release(np.zeros(10, int), Cost(price)))
+    again = reprice(ledger.entries())
+    assert "another number of queries" in again.questions[0].why
+    np.testing.assert_array_equal(again.repriced.values, again.charged.values)

@@ -3,10 +3,11 @@
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, fields
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -114,9 +115,7 @@ class Client:
         except ModuleNotFoundError as error:
             raise MissingExtra("The client needs httpx: pip install 'tellers[service]'") from error
         require_positive(timeout=self.timeout)
-        parts = urlsplit(self.url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"Expected an address such as https://labels.example.org, got {self.url!r}.")
+        parts = _parts(self.url)
         local = parts.hostname in ("localhost", "127.0.0.1", "::1")
         if parts.scheme == "http" and not local and not self.allow_plain:
             raise ValueError(
@@ -128,6 +127,8 @@ class Client:
         self._http = httpx.Client(
             base_url=self.url, headers={"Authorization": f"Bearer {self.key}"}, timeout=self.timeout,
             verify=self.verify, transport=self.transport, follow_redirects=False,
+            # What is not encrypted goes there itself, and not by way of a proxy that reads the key.
+            trust_env=parts.scheme == "https",
         )  # fmt: skip
 
     def ask(
@@ -155,14 +156,18 @@ class Client:
         if student is not None:
             question["student"] = _table("student", student)
         said = self._call("POST", "/v1/labels", json=question)
-        values = said.get("values")
-        own = said.get("own")
-        return Answer(
-            name, np.asarray(said["labels"], dtype=np.int64), np.asarray(said["by_teachers"], dtype=np.bool_),
-            epsilon=said["charge"]["epsilon"], delta=said["charge"]["delta"], left=Left(**said["left"]),
-            own=None if own is None else Left(**own), replayed=said["replayed"],
-            values=None if values is None else np.asarray(values, dtype=np.int64),
-        )  # fmt: skip
+        try:
+            answer = _answer(name, said)
+        except (KeyError, TypeError, ValueError, OverflowError):
+            answer = None
+        n = len(question.get("rows", question.get("pool", ())))
+        if answer is None or not len(answer.labels) == len(answer.by_teachers) == n:
+            raise ServiceError(
+                f"Expected labels for {n} queries, got something else. Is the address right? Asked again "
+                f"under the same key, {name}, nothing is charged twice.",
+                status=200,
+            )
+        return answer
 
     def budget(self) -> dict[str, Any]:
         """Return how the budgets stand, as the service says it.
@@ -208,7 +213,7 @@ class Client:
             is_last = attempt == self.retries
             try:
                 response = self._http.request(method, path, **given)
-            except httpx.TransportError as error:
+            except httpx.RequestError as error:
                 if is_last:
                     raise ServiceError(
                         f"No answer from {self.url} ({type(error).__name__}). Is the address right, and is "
@@ -222,6 +227,35 @@ class Client:
                 raise _refusal(response)
             self.sleep(_wait(attempt, response.headers.get("Retry-After", "")))
         raise AssertionError("the last attempt returns or raises")
+
+
+def _parts(url: str) -> SplitResult:
+    with suppress(ValueError):
+        parts = urlsplit(url)
+        # A name and a password in the address would be sent in place of the key.
+        if (
+            parts.scheme in ("http", "https")
+            and parts.hostname
+            and parts.port != 0
+            and "@" not in parts.netloc
+        ):
+            return parts
+    raise ValueError("Expected an address such as https://labels.example.org, got something else.")
+
+
+def _answer(name: str, said: dict[str, Any]) -> Answer:
+    values, own = said.get("values"), said.get("own")
+    return Answer(
+        name, np.asarray(said["labels"], dtype=np.int64), np.asarray(said["by_teachers"], dtype=np.bool_),
+        epsilon=said["charge"]["epsilon"], delta=said["charge"]["delta"], left=_left(said["left"]),
+        own=None if own is None else _left(own), replayed=said["replayed"],
+        values=None if values is None else np.asarray(values, dtype=np.int64),
+    )  # fmt: skip
+
+
+def _left(said: dict[str, Any]) -> Left:
+    # A newer service may say more: what was paid for must not be lost over it.
+    return Left(**{field.name: said[field.name] for field in fields(Left)})
 
 
 def _wait(attempt: int, asked: str = "") -> float:

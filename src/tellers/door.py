@@ -3,8 +3,9 @@
 import hashlib
 import inspect
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,12 +14,14 @@ from numpy.typing import ArrayLike, NDArray
 from .budget import Budget
 from .errors import BudgetExhausted, LedgerConflict
 from .exact import exact_cost
-from .ledger import Ledger, Ticket
+from .ledger import Ledger, Ticket, Vault
 from .mechanisms import Mechanism
 from .noise import Noise
 from .rdp import RdpCurve
 from .release import Cost, Release, describe
 from .votes import Unit, Votes
+
+_SETTLE_TRIES = 3
 
 
 class Ensemble(Protocol):
@@ -84,6 +87,9 @@ class Room:
     mechanism is the one for one vote per teacher, which the plan fits to its votes. The first group that
     cannot pay ends it, or, with `exhausted_leave`, leaves while the others go on.
 
+    How long an exact cost takes depends on the votes. `later` is handed that work, for a ledger with a vault,
+    when the answer is on the books; by default it is done at once, before `ask` returns.
+
     Guarantee: whatever is asked, in whatever order and by whomever, all releases together stay within the
                budget of the ledger. The price is on the books before the teachers are asked; a key is
                answered and charged once.
@@ -106,6 +112,7 @@ class Room:
     mechanism: Mechanism
     ledger: Ledger
     noise: Noise
+    later: Callable[[Callable[[], None]], object] | None = None
     plan: GroupPlan | None = None
     exhausted_leave: bool = False
 
@@ -174,12 +181,29 @@ class Room:
             used = {_account(name): curve for name, curve in charges.items()}
             if account is not None:
                 used[account] = worst
-        if getattr(self.ledger, "vault", None) is not None and _is_evaluated(mechanism, votes):
+        self._settle(ticket, release, used)
+        vault = getattr(self.ledger, "vault", None)
+        if vault is not None and _is_evaluated(mechanism, votes):
             # For the operator's vault alone; what is recorded and returned has no tight cost.
-            tight = exact_cost(mechanism, votes, **context).cost
-            release = replace(release, cost=Cost(release.cost.worst, tight))
-        self.ledger.settle(ticket, release, **({} if used is None else {"used": used}))
+            seal = partial(_seal, vault, key, mechanism, votes, context)
+            seal() if self.later is None else self.later(seal)
         return release.record()
+
+    def _settle(self, ticket: Ticket, release: Release, used: Mapping[str, RdpCurve] | None) -> None:
+        groups = {} if used is None else {"used": used}
+        # What was drawn is paid for: a ledger that is busy or away for a while must not lose it.
+        for attempt in range(_SETTLE_TRIES):
+            try:
+                self.ledger.settle(ticket, release, **groups)
+                return
+            except (TimeoutError, ConnectionError):
+                if attempt + 1 == _SETTLE_TRIES:
+                    raise
+            except LedgerConflict:
+                # The try before may have gone through after all.
+                if not attempt or self.ledger.find(ticket.key) is None:
+                    raise
+                return
 
     def _find_or_reserve(
         self, key: str, n: int, digest: str, account: str | None
@@ -286,6 +310,10 @@ def _seated(votes: Votes, plan: GroupPlan, *, key: str) -> Votes:
     if weights is not None:
         return votes.weighted(weights)
     return replace(votes, unit=max(plan.units, key=lambda unit: unit.linf))
+
+
+def _seal(vault: Vault, key: str, mechanism: Mechanism, votes: Votes, context: dict[str, Any]) -> None:
+    vault.put(key, exact_cost(mechanism, votes, **context).cost)
 
 
 def _is_evaluated(mechanism: Mechanism, votes: Votes) -> bool:

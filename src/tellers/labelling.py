@@ -17,7 +17,7 @@ from .budget import Accountant
 from .door import Room
 from .errors import BudgetExhausted, Unsettled, require_count
 from .ledger import Ledger
-from .mechanisms import Mechanism
+from .mechanisms import EVENTS, Mechanism
 from .rdp import RdpCurve
 from .release import SILENT, Release
 from .students import fit_supervised, least_confident
@@ -30,8 +30,6 @@ Order = Literal["given", "shuffled", "active"]
 StoppedBy = Literal["the budget", "the number of queries", "the number of labels", "the end of the pool"]
 
 ORDERS = ("given", "shuffled", "active")
-# Each query costs the same, whatever comes out.
-_ONE_PRICE = ("GNMax", "LNMax", "NoisyHistogram")
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,7 +196,7 @@ def guaranteed_epsilon(ledger: Ledger, accountant: Accountant, *, most: RdpCurve
         return accountant.budget.epsilon
     events = [entry.event for entry in ledger.entries()]
     kinds = {(event.get("mechanism"), str(event.get("parameters"))) for event in events}
-    if not kinds or (len(kinds) == 1 and next(iter(kinds))[0] in _ONE_PRICE):
+    if not kinds or (len(kinds) == 1 and _has_one_price(*kinds)):
         return accountant.epsilon(ledger.spent)
     return min(accountant.budget.epsilon, accountant.epsilon(most))
 
@@ -357,6 +355,11 @@ def _check(n_pool: int, *, order: str, n_queries: int | None, n_labels: int | No
 
 def _listens(mechanism: Mechanism) -> bool:
     return "student" in inspect.signature(mechanism.release).parameters
+
+
+def _has_one_price(kind: tuple[Any, str]) -> bool:
+    # What a stranger's mechanism costs is not known from its name.
+    return bool(getattr(EVENTS.get(kind[0]), "one_price", False))
 
 
 def _n_classes(room: Room) -> int:

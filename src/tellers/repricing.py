@@ -7,15 +7,10 @@ released before. The ledger itself stays as it is: a budget was spent at the pri
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from . import mechanisms
 from .ledger import Entry
-from .mechanisms import Mechanism
+from .mechanisms import EVENTS, Mechanism
 from .publishable import independent_cost
 from .rdp import RdpCurve
-
-_KNOWN: dict[str, type] = {
-    kind.__name__: kind for kind in (*mechanisms.MECHANISMS.values(), mechanisms.NoisyHistogram)
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,17 +69,20 @@ def _reprice(entry: Entry) -> Repriced:
     event, release = entry.event, entry.release
     named = str(event.get("mechanism", ""))
     n_queries = event.get("n_queries", None if release is None else len(release))
-    if named not in _KNOWN:
+    if named not in EVENTS:
         why = f"{named} is not a mechanism of this version" if named else "the event names no mechanism"
         return Repriced(entry.key, named, n_queries, entry.charged, None, why)
     if event.get("unit") != "one ballot":
         why = "the event does not say that one unit changes one ballot"
         return Repriced(entry.key, named, n_queries, entry.charged, None, why)
-    if n_queries is None:
+    if type(n_queries) is not int or n_queries < 0:
         why = "the event does not say how many queries were asked"
         return Repriced(entry.key, named, None, entry.charged, None, why)
+    if release is not None and len(release) != n_queries:
+        why = "the event says another number of queries than were answered"
+        return Repriced(entry.key, named, n_queries, entry.charged, None, why)
     try:
-        mechanism: Mechanism = _KNOWN[named](**event.get("parameters", {}))
+        mechanism: Mechanism = EVENTS[named](**event.get("parameters", {}))
     except (TypeError, ValueError):
         why = "its parameters are not those of this version"
         return Repriced(entry.key, named, n_queries, entry.charged, None, why)

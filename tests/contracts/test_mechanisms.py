@@ -381,7 +381,14 @@ class NotEvenADataclass:
     price, release = Honest.price, Honest.release
 
 
+class SaysOnePrice(ConfidentGNMax):
+    """Silence is cheaper than an answer, whatever it says."""
+
+    one_price: ClassVar[bool] = True
+
+
 BROKEN = [
+    (SaysOnePrice(sigma=2.0, threshold=45.0, sigma_threshold=3.0), "as one_price says, got less"),
     (Cheap(), "no divergence above the price"),
     (CheapAtOneOrder(), "no divergence above the price, got .* at order 33"),
     (Noiseless(), "draws to follow `outcomes`"),

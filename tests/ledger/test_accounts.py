@@ -164,3 +164,9 @@ def test_a_forged_line_about_accounts_must_still_make_sense(kind, key, body):
     with pytest.raises(LedgerConflict, match="does not make sense"):
         book.add(Line.after(book.head, kind, key=key, body=body))
     np.testing.assert_array_equal(book.accounts()["alice"].spent.values, ONE.values)
+
+
+def test_half_a_character_is_no_name(ledger):
+    with pytest.raises(ValueError, match="whole characters"):
+        ledger.open_account("student/\udcff", Budget(epsilon=1.0, delta=1e-5))
+    assert ledger.accounts() == {}

@@ -3,6 +3,7 @@
 import io
 import json
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,8 @@ import pytest
 from tellers import Accountant, Budget, Cost, RdpCurve, Release, SqliteLedger
 from tellers.errors import LedgerConflict
 from tellers.ledger import export_ledger, import_ledger, open_ledger
-from tellers.ledger.chain import Line
+from tellers.ledger.chain import Line, opening
+from tellers.rdp import DEFAULT_ORDERS
 
 FIXTURES = Path(__file__).parent / "fixtures"
 SECURE = {"noise": "secure"}
@@ -156,3 +158,49 @@ def test_a_file_that_is_there_is_left_alone(tmp_path):
         with pytest.raises(LedgerConflict, match=r"not there yet, got two\.db"):
             import_ledger(io.StringIO(exported(one)), tmp_path / "two.db")
     assert (tmp_path / "two.db").read_text() == "precious"
+
+
+def made_up(*said, **terms):
+    """Return the export of a chain that somebody wrote by hand, with hashes that fit."""
+    first = opening(Accountant(Budget(epsilon=1.0, delta=1e-5)))
+    body = {name: value for name, value in {**json.loads(first.body), **terms}.items() if value is not None}
+    lines = [Line.after(None, "opened", key="", body=body)]
+    for kind, key, content in said:
+        lines.append(Line.after(lines[-1], kind, key=key, body=content))
+    end = {"lines": len(lines), "head": lines[-1].hash}
+    return [json.dumps(each) for each in ({"tellers": "ledger", "format": 1}, *map(asdict, lines), end)]
+
+
+PRICE = [0.001] * len(DEFAULT_ORDERS)
+ASKED = ("reserved", "q0", {"event": {"noise": "secure"}, "price": PRICE})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        made_up(ASKED, ("settled", "q0", {"charged": PRICE, "release": {"labels": "x", "by_teachers": []}})),
+        made_up(ASKED, ("settled", "q0", {"charged": PRICE, "release": {"labels": [10**30]}})),
+        made_up(ASKED, ("settled", "q0", {"charged": PRICE})),
+        made_up(ASKED, ("settled", "q0", {"charged": [-1.0] * len(PRICE), "release": None})),
+        made_up(("reserved", "q0", {"event": [1], "price": PRICE})),
+        made_up(("account", "a", {"epsilon": 1.0, "delta": 1e-5, "held_at": 17.123})),
+        made_up(schema=99),
+        made_up(epsilon=None),
+        made_up(held_at="18"),
+        ['{"tellers": "ledger", "format": 1}', "[" * 100_000, "{}"],
+    ],
+    ids=[
+        "labels", "large labels", "no release", "a gift", "event", "order", "schema", "no budget",
+        "text", "deep",
+    ],
+)  # fmt: skip
+def test_lines_with_good_hashes_that_could_not_be_used_are_refused(tmp_path, text):
+    with pytest.raises(LedgerConflict):
+        import_ledger(text, tmp_path / "copy.db")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_made_up_chain_is_otherwise_read(tmp_path):
+    good = {"labels": [1], "by_teachers": [True]}
+    text = made_up(ASKED, ("settled", "q0", {"charged": PRICE, "release": good}))
+    assert import_ledger(text, tmp_path / "copy.db").find("q0").labels.tolist() == [1]

@@ -1,5 +1,6 @@
 """The ledger in a database: one chain, one writer at a time, nothing lost or doubled when the server dies."""
 
+import contextlib
 import os
 import pickle
 import signal
@@ -503,3 +504,56 @@ def test_it_travels_by_its_url(ledger):
     assert (again.name, again.timeout) == (ledger.name, 10.0)
     np.testing.assert_array_equal(again.spent.values, ONE.values)
     again.close()
+
+
+@pytest.mark.parametrize(
+    "read",
+    [lambda ledger: ledger.spent, lambda ledger: ledger.find("q0"), lambda ledger: ledger.verify()],
+    ids=["spent", "find", "verify"],
+)
+def test_a_server_that_freezes_is_given_up_by_who_reads(database, name, read):
+    with PostgresLedger(database, ACCOUNTANT, name=name, timeout=0.5) as ledger:
+        ledger.reserve("q0", ONE, event=SECURE)
+        frozen = ledger._connection.connection.dbapi_connection.info.backend_pid
+        os.kill(frozen, signal.SIGSTOP)
+        try:
+            start = time.monotonic()
+            with pytest.raises(ConnectionError, match="to answer within"):
+                read(ledger)
+            assert time.monotonic() - start < 10
+            read(ledger)  # over a connection of its own
+        finally:
+            os.kill(frozen, signal.SIGCONT)
+
+
+def test_those_who_wait_for_a_frozen_server_do_not_wait_one_after_the_other(database, name):
+    with PostgresLedger(database, ACCOUNTANT, name=name, timeout=1.0) as ledger:
+        frozen = ledger._connection.connection.dbapi_connection.info.backend_pid
+        os.kill(frozen, signal.SIGSTOP)
+        took = []
+
+        def wait():
+            start = time.monotonic()
+            with contextlib.suppress(OSError):
+                ledger.reserve(f"q{threading.get_ident()}", ONE, event=SECURE)
+            took.append(time.monotonic() - start)
+
+        try:
+            threads = [threading.Thread(target=wait) for _ in range(12)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        finally:
+            os.kill(frozen, signal.SIGCONT)
+        assert max(took) < 8  # not twelve times as long as one of them
+
+
+def test_books_longer_than_a_page_are_read_whole(monkeypatch, database, name):
+    monkeypatch.setattr("tellers.ledger.sql.pages.PAGE", 3)
+    with PostgresLedger(database, ACCOUNTANT, name=name) as ledger:
+        for number in range(7):  # with the first line, the last page has lines; without, it is empty
+            ledger.reserve(f"q{number}", 0.01 * ONE, event=SECURE)
+            assert len(ledger.lines()) == number + 2
+    with PostgresLedger(database, ACCOUNTANT, name=name) as again:
+        assert [entry.key for entry in again.entries()] == [f"q{number}" for number in range(7)]

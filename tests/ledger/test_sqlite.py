@@ -505,3 +505,45 @@ def test_a_released_histogram_is_kept(path):
     with open_ledger(path) as ledger:
         np.testing.assert_array_equal(ledger.find("q0").values, release.values)
         ledger.verify()
+
+
+def test_a_thread_that_hangs_inside_does_not_hold_the_others_for_ever(path):
+    ledger = SqliteLedger(path, ACCOUNTANT, timeout=0.2)
+    inside, go_on = threading.Event(), threading.Event()
+
+    def hang(_pages):
+        inside.set()
+        go_on.wait(30)
+
+    thread = threading.Thread(target=ledger._read, args=(hang,))
+    thread.start()
+    inside.wait(10)
+    try:
+        with pytest.raises(TimeoutError, match="another thread"):
+            ledger.reserve("q0", ONE, event=SECURE)
+    finally:
+        go_on.set()
+        thread.join()
+    ledger.reserve("q0", ONE, event=SECURE)
+
+
+def test_questions_that_were_read_are_not_read_again(path, monkeypatch):
+    read = []
+    follow = chain.Line.require_follows
+    monkeypatch.setattr(
+        chain.Line, "require_follows", lambda self, head: read.append(1) or follow(self, head)
+    )
+    ledger, other = SqliteLedger(path, ACCOUNTANT), SqliteLedger(path, ACCOUNTANT)
+    for number in range(5):
+        ledger.reserve(f"q{number}", 0.01 * ONE, event={**SECURE, "parameters": {"sigma": 1.0}})
+    assert len(ledger.entries()) == 5
+    read.clear()
+    assert len(ledger.entries()) == 5
+    assert read == []
+    ticket = other.reserve("q5", 0.01 * ONE, event=SECURE)
+    assert [entry.is_settled for entry in ledger.entries()] == [False] * 6
+    other.settle(ticket, Release(np.array([1]), Cost(0.01 * ONE)))
+    assert [entry.is_settled for entry in ledger.entries()] == [False] * 5 + [True]
+    assert [entry.key for entry in ledger.entries()] == [entry.key for entry in other.entries()]
+    ledger.entries()[0].event["parameters"]["sigma"] = 2.0  # one's own copy
+    assert ledger.entries()[0].event["parameters"] == {"sigma": 1.0}

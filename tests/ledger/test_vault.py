@@ -1,6 +1,7 @@
 """Private costs are kept nowhere, or apart and encrypted."""
 
 import builtins
+import os
 import pickle
 import stat
 import threading
@@ -63,6 +64,13 @@ def test_a_changed_line_is_found(vault):
     vault.path.write_bytes(b"\n".join(lines))
     with pytest.raises(ValueError, match="line 2"):
         vault.read()
+
+
+def test_a_full_disk_is_said(vault, monkeypatch):
+    write = os.write
+    monkeypatch.setattr("tellers.ledger.vault.os.write", lambda file, token: write(file, token[:50]))
+    with pytest.raises(OSError, match="cut short"):
+        vault.put("q0", Sealed(ONE))
 
 
 def test_several_writers_do_not_mix_their_lines(vault):

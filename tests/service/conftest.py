@@ -38,6 +38,13 @@ TALLIES = [
 BUDGET = Budget(epsilon=2.0, delta=1e-5)
 
 
+def first_digits(value: float) -> str:
+    """Return a pattern of the first seven digits that count, cut off: rounded, they would not be found."""
+    found = re.match(r"[0.]*(?:\d\.?){1,7}", f"{value:.17g}")
+    assert found is not None
+    return re.escape(found[0])
+
+
 def private_words() -> list[str]:
     """Return what must never be said: tallies, gaps and exact costs of the votes above."""
     votes = Votes.from_counts(np.array(TALLIES), n_teachers=N_TEACHERS)
@@ -47,9 +54,7 @@ def private_words() -> list[str]:
     for query in range(len(TALLIES)):
         exact = exact_cost(GNMax(sigma=SIGMA), votes[np.array([query])]).cost.reveal()
         # Seven digits of a number are not there by chance; zeros are.
-        words += [
-            re.escape(f"{value:.7g}") for value in (exact.epsilon(1e-5), *exact.values[::10]) if value > 0
-        ]
+        words += [first_digits(value) for value in (exact.epsilon(1e-5), *exact.values[::10]) if value > 0]
     return [word for word in words if word not in ("0",)]
 
 
@@ -142,3 +147,8 @@ def alice(place: Place) -> dict[str, str]:
 @pytest.fixture
 def find_leaks() -> Callable[[str], list[str]]:
     return leaks
+
+
+@pytest.fixture
+def digits() -> Callable[[float], str]:
+    return first_digits

@@ -166,3 +166,58 @@ def test_what_cannot_be_is_refused_at_once(url, key, words):
 def test_rows_that_cannot_be_sent_are_refused_here(rows):
     with pytest.raises(ValueError, match="rows"):
         Client(URL, "tlr_x").ask(rows)
+
+
+GOOD = {
+    "labels": [1], "by_teachers": [True], "replayed": False, "charge": {"epsilon": 0.1, "delta": 1e-5},
+    "left": {"epsilon": 1, "delta": 1e-5, "epsilon_spent": 0, "epsilon_left": 1, "queries_left": 3},
+}  # fmt: skip
+
+
+def answered(**options):
+    transport = httpx.MockTransport(lambda _request: httpx.Response(200, **options))
+    client = Client("http://127.0.0.1:1", "tlr_x", transport=transport, sleep=lambda _: None)
+    return client.ask(pool=[0], key="k1")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"json": {"labels": [1]}},
+        {"json": {**GOOD, "labels": ["x"]}},
+        {"json": {**GOOD, "labels": [1, 2], "by_teachers": [True, True]}},
+        {"json": {**GOOD, "by_teachers": []}},
+        {"json": {**GOOD, "left": {}}},
+        {"headers": {"Content-Encoding": "gzip"}, "content": b"junk"},
+    ],
+)
+def test_an_answer_to_something_else_is_said_so(options):
+    with pytest.raises(ServiceError, match="the same key"):
+        answered(**options)
+
+
+def test_a_newer_service_may_say_more():
+    said = {**GOOD, "left": {**GOOD["left"], "more": 1}, "own": {**GOOD["left"], "more": 1}, "more": 1}
+    assert answered(json=said).own.queries_left == 3
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://team:secret@labels.example.org",
+        "https://[::1",
+        "http://127.0.0.1:x",
+        "http://127.0.0.1:99999",
+    ],
+)
+def test_addresses_that_cannot_be_are_refused_without_being_quoted(url):
+    with pytest.raises(ValueError, match="Expected an address") as caught:
+        Client(url, "tlr_x")
+    assert "secret" not in str(caught.value)
+
+
+def test_a_key_that_is_not_encrypted_goes_by_way_of_no_proxy(monkeypatch):
+    monkeypatch.setenv("HTTP_PROXY", "http://proxy.example:3128")
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy.example:3128")
+    assert not Client("http://127.0.0.1:1", "tlr_x")._http._mounts
+    assert Client("https://labels.example.org", "tlr_x")._http._mounts  # a tunnel, which reads nothing

@@ -1,8 +1,12 @@
 """What is sent: too large, too deep, not JSON, not finite, not what was asked for. None of it is charged."""
 
 import json
+import time
+from dataclasses import replace
 
 import pytest
+
+from tellers.service import LimitsConfig
 
 JSON = {"Content-Type": "application/json"}
 
@@ -114,3 +118,51 @@ def test_requests_of_strangers_are_not_read(place):
     with place.open() as client:
         refused = client.post("/v1/labels", headers=JSON, content=b" " * 1_000_000)
     assert refused.status_code == 401
+
+
+def test_a_thousand_mistakes_are_told_as_one(place, alice, monkeypatch):
+    monkeypatch.setattr(place, "settings", replace(place.settings, limits=LimitsConfig(max_batch=100_000)))
+    body = json.dumps({"idempotency_key": "k", "pool": [None] * 100_000})
+    with place.open() as client:
+        start = time.perf_counter()
+        refused = client.post("/v1/labels", headers={**alice, **JSON}, content=body)
+        took = time.perf_counter() - start
+    assert refused.status_code == 422
+    assert len(refused.json()["mistakes"]) == 1
+    assert took < 0.3  # and not half a second, of everybody's
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"idempotency_key": "a", "idempotency_key": "b", "pool": [0]}',
+        '{"idempotency_key": "a", "pool": [0], "p\\u006fol": [1]}',
+        '{"idempotency_key": "a", "pool": [0], ' + ", ".join(f'"k{n}": 1' for n in range(1000)) + "}",
+        '{"idempotency_key": "a", "pool": [0]}'.encode("utf-16"),
+        '{"idempotency_key": "a", "pool": [0]}'.encode("utf-32-le"),
+        '{"idempotency_key": "a", "pool": [0], "\\x": 1}',
+    ],
+    ids=["a name twice", "a name twice in other letters", "many names", "UTF-16", "UTF-32", "no escape"],
+)
+def test_what_readers_may_differ_on_is_refused(place, alice, body):
+    with place.open() as client:
+        refused = client.post("/v1/labels", headers={**alice, **JSON}, content=body)
+    assert refused.status_code == 400
+    assert place.spent() == 0.0
+
+
+def test_a_long_name_is_not_sent_back(place, alice):
+    body = {"idempotency_key": "k", "pool": [0], "x" * 10_000: 1}
+    with place.open() as client:
+        refused = client.post("/v1/labels", headers=alice, json=body)
+    assert refused.status_code == 422
+    assert len(refused.text) < 2000
+
+
+def test_strangers_send_no_more_than_a_form_needs(place):
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    settings = replace(place.settings, limits=LimitsConfig())
+    with replace(place, settings=settings).open() as client:
+        for path in ("/dashboard/sign-in", "/dashboard/keys/revoke", "/dashboard/nowhere"):
+            refused = client.post(path, headers=form, content=b"key=" + b"x" * 100_000)
+            assert refused.status_code == 413

@@ -1,14 +1,17 @@
 """Asking for labels: what comes back, what is charged, and that asking again costs nothing."""
 
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from tellers import Budget, GNMax, Unit
 from tellers.config import MechanismConfig
+from tellers.errors import LedgerConflict
 from tellers.service import ServedConfig
 
 
@@ -210,3 +213,66 @@ def test_teachers_that_fail_say_nothing_of_why(place, alice, monkeypatch):
     # That they failed may be private too: the price stays charged.
     assert again.status_code == 409
     assert place.spent() > 0
+
+
+def test_an_answer_stays_paid_for_when_an_account_is_opened_later(place, alice):
+    with place.open() as client:
+        first = ask(client, alice, "k1", pool=[0, 1]).json()
+        with place.ledger() as ledger:
+            ledger.open_account("student/alice", Budget(epsilon=0.5, delta=1e-5))
+        spent = place.spent()
+        again = ask(client, alice, "k1", pool=[0, 1])
+        assert again.status_code == 200
+        assert again.json()["labels"] == first["labels"]
+        assert again.json()["replayed"]
+        assert again.json()["own"]["epsilon_spent"] == 0.0
+        assert place.spent() == spent
+        assert ask(client, alice, "k1", pool=[1, 0]).status_code == 409
+        assert ask(client, alice, "k2", pool=[0]).json()["own"]["epsilon_spent"] > 0.0
+
+
+def test_those_who_ask_the_same_do_not_take_every_thread(place, alice, monkeypatch):
+    go_on, bob = threading.Event(), place.bearer("bob")
+    with place.open() as client:
+        room = client.app.state.service.desk.room
+        vote = room.ensemble.vote
+
+        def slow(question):
+            go_on.wait(20)
+            return vote(question)
+
+        object.__setattr__(room, "ensemble", SimpleNamespace(vote=slow))
+        with ThreadPoolExecutor(50) as pool:
+            asked = [pool.submit(ask, client, alice, "k1", pool=[0]) for _ in range(50)]
+            try:
+                start = time.monotonic()
+                assert client.get("/v1/budget", headers=bob).status_code == 200
+                assert time.monotonic() - start < 10
+            finally:
+                go_on.set()
+            codes = [each.result().status_code for each in asked]
+    assert set(codes) == {200, 409}
+    assert place.spent() == pytest.approx(GNMax(sigma=150.0).price(Unit()).epsilon(1e-5))
+
+
+def test_the_numbers_of_a_student_tell_nothing_of_the_others(place, alice):
+    bob = place.bearer("bob")
+    with place.open() as client:
+        for who, key in ((bob, "b1"), (alice, "a1"), (bob, "b2"), (bob, "b3"), (alice, "a2")):
+            ask(client, who, key, pool=[0])
+        mine = client.get("/v1/releases", headers=alice).json()["releases"]
+    assert [one["number"] for one in mine] == [0, 1]
+
+
+def test_books_that_refuse_an_outcome_are_not_called_another_question(place, alice, monkeypatch):
+    with place.open() as client:
+        ledger = client.app.state.service.desk.ledger
+
+        def refuse(_ticket, _release):
+            raise LedgerConflict("It cost more than its price.")
+
+        monkeypatch.setattr(ledger, "settle", refuse)
+        refused = ask(client, alice, "k1", pool=[0])
+    assert place.spent() > 0  # so that "nothing was charged" would be wrong
+    assert refused.status_code == 500
+    assert "stays charged" in refused.json()["detail"]

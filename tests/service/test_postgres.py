@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tellers import Budget
+from tellers import Budget, RdpCurve
 from tellers.service import KeysConfig, LedgerConfig
 from tellers.service.keys import KeyStore
 
@@ -52,3 +52,14 @@ def test_a_database_that_is_not_there_is_said_without_its_password():
     with pytest.raises(OSError, match="Is it there") as caught:
         KeyStore("postgresql://team:very-secret@127.0.0.1:1/labels")
     assert "very-secret" not in str(caught.value)
+
+
+def test_a_key_of_half_a_character_is_shown_all_the_same(place, own_database):
+    ledger = LedgerConfig(url=own_database, epsilon=2.0, delta=1e-5)
+    there = replace(place, settings=replace(place.settings, ledger=ledger))
+    operator = there.bearer("otto", "operator")
+    with there.ledger() as books:
+        books.reserve("run/\udcff", RdpCurve.zcdp(1e-6), event={"noise": "secure", "n_queries": 1})
+    with there.open() as client:
+        said = client.get("/v1/releases", headers=operator)
+    assert said.json()["releases"][0]["idempotency_key"] == "run/\\udcff"

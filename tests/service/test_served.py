@@ -1,6 +1,7 @@
 """What can be served: the folder of a run, a vote file, a folder of teachers; and what is refused."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -60,6 +61,34 @@ def test_a_student_is_heard_before_anything_is_charged(tmp_path):
         assert not ledger.entries()
         answered = desk.ask("alice", "k1", rows=[[0.0, 0.0]], belief=[[0.0, 0.0, 1.0]])
     assert len(answered.release) == 1
+
+
+def test_networks_vote_on_any_row(tmp_path):
+    pytest.importorskip("torch")
+    from tellers.teachers.partition import partition
+    from tellers.teachers.torch import TorchClassifier, train_torch_ensemble
+
+    rng = np.random.default_rng(7)
+    y = rng.integers(3, size=300)
+    X = np.eye(3)[y][:, :2] + 0.05 * rng.normal(size=(300, 2))
+    model = TorchClassifier("mlp", epochs=20, learning_rate=0.01, device="cpu")
+    train_torch_ensemble(
+        model, X, y, partition(300, 10, seed=7), n_classes=3, seed=7, n_jobs=1, folder=tmp_path / "teachers"
+    )
+    settings = ServiceSettings(
+        data=ServedConfig(source="teachers", path="teachers", n_classes=3, n_features=2),
+        mechanism=MechanismConfig(name="gnmax", sigma=1.0), ledger=replace(LEDGER, epsilon=50.0),
+        folder=str(tmp_path),
+    )  # fmt: skip
+    served = open_served(settings)
+    assert (served.n_teachers, served.n_features) == (10, 2)
+    with open_books(served.ledger, served.budget) as ledger:
+        # Ten of ten votes against noise of one: wrong once in a billion.
+        answered = Desk(served, ledger, noise.secure()).ask("alice", "k1", rows=[[1.0, 0.0], [0.0, 0.0]])
+    assert answered.release.labels.tolist() == [0, 2]
+    wide = replace(settings, data=replace(settings.data, n_features=3))
+    with pytest.raises(ConfigError, match="n_features = 2"):
+        open_served(wide)
 
 
 def test_a_missing_teacher_is_refused(tmp_path):

@@ -104,3 +104,46 @@ def test_databases_are_left_alone_and_files_are_found_beside_the_settings():
     settings = ServiceSettings(folder="/srv/labels")
     assert settings.place("postgresql+psycopg://host/name") == "postgresql+psycopg://host/name"
     assert settings.place("keys.db") == "/srv/labels/keys.db"
+
+
+@pytest.mark.parametrize("what", ["missing", "junk", "passphrase", "not a pair"])
+def test_tls_files_that_cannot_be_used_are_said_before_anything_is_opened(tmp_path, what):
+    from tellers.service.serving import serve
+
+    if what != "missing":
+        write_certificate(tmp_path / "cert.pem", tmp_path / "key.pem", secret=what == "passphrase")
+    if what == "junk":
+        (tmp_path / "cert.pem").write_text("junk")
+    if what == "not a pair":
+        write_certificate(tmp_path / "other.pem", tmp_path / "key.pem", secret=False)
+    text = '[server]\ntls_cert = "cert.pem"\ntls_key = "key.pem"\n'
+    with pytest.raises(ConfigError, match=r"s\.toml:2: server\.tls_cert: Expected a certificate"):
+        serve(parse_settings(text, source="s.toml", folder=str(tmp_path)))
+    assert not (tmp_path / "keys.db").exists()
+
+
+def write_certificate(certificate, key, *, secret):
+    x509 = pytest.importorskip("cryptography.x509")
+    from datetime import UTC, datetime, timedelta
+
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    private = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    now = datetime.now(UTC)
+    signed = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(private.public_key())
+        .serial_number(1)
+        .not_valid_before(now)
+        .not_valid_after(now + timedelta(days=1))
+        .sign(private, hashes.SHA256())
+    )
+    hidden = serialization.BestAvailableEncryption(b"word") if secret else serialization.NoEncryption()
+    certificate.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
+    key.write_bytes(
+        private.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, hidden)
+    )

@@ -64,6 +64,7 @@ def command(
         raise ValueError("Expected either --rows FILE or --pool IDS.")
     table = None if rows is None else _read_rows(rows)
     ids = np.arange(len(table)) if table is not None else np.asarray(parse_ids(str(pool)))
+    _require_writable(out)
     answers: list[Answer] = []
     with Client(url, _key(key_file), verify=True if ca is None else _context(ca)) as client:
         for start in range(0, len(ids), batch):
@@ -72,12 +73,15 @@ def command(
             try:
                 asked: Any = {"pool": ids[now]} if table is None else {"rows": table[now]}
                 answers.append(client.ask(**asked, key=key))
-            except TellersError as error:
+            except BaseException as error:
                 if not answers:
                     raise
-                _tell(answers, ids, out=out, as_json=as_json)  # what came is paid for
-                words = f"{sum(map(len, answers))} of {len(ids)} queries were answered before this. {error}"
-                raise type(error)(words) from error
+                _tell(answers, ids, out=out, as_json=as_json)  # what came is paid for, whatever comes now
+                words = f"{sum(map(len, answers))} of {len(ids)} queries were answered before this."
+                if isinstance(error, (TellersError, ValueError)):
+                    raise type(error)(f"{words} {error}") from error
+                error.add_note(words)
+                raise
     _tell(answers, ids, out=out, as_json=as_json)
 
 
@@ -92,6 +96,12 @@ def parse_ids(text: str) -> list[int]:
             raise ValueError(f"Expected fewer ids, got --pool {text}.")
         ids += range(int(first), int(last or first) + 1)
     return ids
+
+
+def _require_writable(out: Path | None) -> None:
+    # Said before anything is paid for.
+    if out is not None and (out.is_dir() or not os.access(out.absolute().parent, os.W_OK)):
+        raise ValueError(f"Expected a file in a folder that can be written for --out, got {out}.")
 
 
 def _key(file: Path | None) -> str:
@@ -140,7 +150,11 @@ def _tell(answers: "list[Answer]", ids: Any, *, out: Path | None, as_json: bool)
 
         content = io.BytesIO()
         np.savez(content, rows=asked, labels=labels, by_teachers=by_teachers)
-        write_whole(out, content.getvalue(), shared=True)
+        try:
+            write_whole(out, content.getvalue(), shared=True)
+        except OSError:
+            print(json.dumps({"rows": asked.tolist(), "labels": labels.tolist()}))  # they are paid for
+            raise
     n_silent = int((labels < 0).sum())
     left = last.own or last.left
     if as_json:

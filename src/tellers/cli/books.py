@@ -187,12 +187,16 @@ def print_repriced(state: dict[str, Any]) -> None:
         changed = sum(abs(q["repriced"] - q["charged"]) > 1e-9 * max(1.0, q["charged"]) for q in known)
         n_queries = sum(q["n_queries"] or 0 for q in questions)
         rows.add_row(
-            name, f"{len(questions):,}", f"{n_queries:,}", f"{changed:,}", f"{len(questions) - len(known):,}"
+            _plain(name),
+            f"{len(questions):,}",
+            f"{n_queries:,}",
+            f"{changed:,}",
+            f"{len(questions) - len(known):,}",
         )
     screen.print()
     screen.print(show.indented(rows))
     screen.print(f"Charged: epsilon {show.figure(state['charged'])} at delta {state['delta']:g}.")
     screen.print(f"Today:   epsilon {show.figure(state['repriced'])}.\n")
     for why in sorted({q["why"] for q in state["questions"] if q["why"]}):
-        screen.print(show.note(f"kept as charged: {why}."))
+        screen.print(show.note(_plain(f"kept as charged: {why}.").plain))
     screen.print("[dim]The ledger was not changed, and its budget is spent as it was charged.[/dim]\n")

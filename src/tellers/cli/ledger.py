@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from . import options
+from .vault import make_key
 
 if TYPE_CHECKING:
     from ..ledger.chained import ChainedLedger
@@ -250,6 +251,46 @@ def reprice(where: Where, name: Name = "main", as_json: options.Json = False) ->
         books.print_repriced(state)
 
 
+def show_vault(
+    where: Where,
+    vault: Annotated[
+        Path, typer.Option("--vault", metavar="FILE", help="The file of the vault.", show_default=False)
+    ],
+    key_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--key-file",
+            metavar="FILE",
+            help="Its key. Without it: the environment variable TELLERS_VAULT_KEY.",
+            show_default=False,
+        ),
+    ] = None,
+    name: Name = "main",
+    as_json: options.Json = False,
+) -> None:
+    """Show what all answers cost at these very votes. PRIVATE: for the operator, not for publication.
+
+    A ledger holds prices that are the same for any votes; a vault beside it holds the exact costs, encrypted.
+    A question that is not in the vault counts as it was charged. To publish such a number, pay for it: see
+    tellers publish.
+
+    Example: tellers ledger vault spend.db --vault costs.sealed --key-file vault.key
+    """
+    from ..ledger.vault import Vault, read_key
+    from .vault import print_vault, read_vault
+
+    if not vault.is_file():
+        raise ValueError(f"Expected a vault at {vault}, found none.")
+    key = read_key(variable="TELLERS_VAULT_KEY") if key_file is None else read_key(file=key_file)
+    costs = Vault(vault, key).read().reveal()
+    with _opened(where, name) as ledger:
+        told = read_vault(ledger, costs)
+    if as_json:
+        print(json.dumps(told, indent=2))
+    else:
+        print_vault(told)
+
+
 COMMANDS = {
     "init": init,
     "status": status,
@@ -258,6 +299,8 @@ COMMANDS = {
     "export": export,
     "import": import_,
     "reprice": reprice,
+    "vault": show_vault,
+    "vault-key": make_key,
 }
 
 

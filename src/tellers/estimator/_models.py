@@ -1,6 +1,5 @@
 """What a classifier is made of where its parameters leave that open, and how its teachers are trained."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from sklearn.pipeline import Pipeline
 from ..catalogue import make_model
 from ..mechanisms import ConfidentGNMax, GNMax, Mechanism
 from ..release import SILENT
-from ..teachers import train_ensemble
+from ..teachers import train_teachers
 
 
 def model_or_default(model: Any) -> Any:
@@ -40,12 +39,9 @@ def default_n_teachers(n_units: int) -> int:
 
 
 def train(teacher: Any, *data: Any, n_jobs: int | None, **how: Any) -> Any:
-    """Train an ensemble with the backend that its teacher belongs to; torch is loaded for its own alone."""
-    make: Callable[..., Any] = train_ensemble
-    if type(teacher).__module__.startswith("tellers.teachers.torch"):
-        from ..teachers.torch import train_torch_ensemble as make
+    """Train an ensemble with the backend that its teacher belongs to."""
     # scikit-learn's -1 stands for every processor.
-    return make(teacher, *data, n_jobs=None if n_jobs is None else effective_n_jobs(n_jobs), **how)
+    return train_teachers(teacher, *data, n_jobs=None if n_jobs is None else effective_n_jobs(n_jobs), **how)
 
 
 def constant_student(X: NDArray[Any], labels: NDArray[np.int64]) -> Any:

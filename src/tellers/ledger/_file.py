@@ -40,7 +40,11 @@ class FilePages:
 
     def all(self) -> Iterator[Line]:
         """Return all lines in order, as they are."""
-        return read(self.connection, "ORDER BY number")
+        return self.after(-1)
+
+    def after(self, number: int) -> Iterator[Line]:
+        """Return the lines after one in order, as they are."""
+        return read(self.connection, "WHERE number > ? ORDER BY number", number)
 
     def some(self, kind: str, key: str) -> Iterator[Line]:
         """Return the lines of one kind about one key, as they are."""

@@ -25,6 +25,9 @@ def require_account(name: object, budget: object) -> None:
     """
     if not isinstance(name, str) or not name:
         raise TypeError(f"Expected the name of an account, a non-empty string, got {name!r}.")
+    if name.encode("utf-8", "ignore").decode("utf-8") != name:
+        # Half a character can be kept, and then not be shown: every page with the account on it would fail.
+        raise ValueError(f"Expected the name of an account in whole characters, got {name!r}.")
     if not isinstance(budget, Budget):
         raise TypeError(f"Expected a Budget for account {name!r}, got {type(budget).__name__}.")
 

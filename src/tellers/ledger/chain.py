@@ -204,7 +204,7 @@ class Book:
         line.require_follows(self.head)
         try:
             self._read(line.kind, line.key, json.loads(line.body))
-        except (KeyError, TypeError, ValueError, AttributeError):
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError):
             raise LedgerConflict(
                 f"Line {line.number} of the ledger, {line.kind!r}, does not make sense there. "
                 "A newer version of tellers may have written it: update, or restore the file."
@@ -274,14 +274,18 @@ class Book:
         if (kind == "opened") != (self.head is None):
             raise ValueError(kind)
         if kind == "opened":
+            if body.get("schema", SCHEMA) not in READABLE:
+                raise ValueError(kind)
             self._orders, self.terms = RdpCurve.zero(body["orders"]).orders, body
         elif kind == "account" and key and key not in self.accountants:
             budget = Budget(body["epsilon"], body["delta"])
+            if self._orders is None or body["held_at"] not in self._orders:
+                raise ValueError(kind)
             self.accountants[key] = Accountant(budget, order=body["held_at"])
         elif kind == "reserved" and key not in self.pending and key not in self.settled:
             price = self.curve(body["price"])
             also = self.also(body, price)
-            if not also.keys() <= self.accountants.keys():
+            if not also.keys() <= self.accountants.keys() or not isinstance(body.get("event", {}), dict):
                 raise ValueError(kind)
             self.pending[key] = Reserved(price, also)
         elif kind == "settled":
@@ -290,6 +294,7 @@ class Book:
             also = self.also(body, charged)
             if self.pending[key].also.keys() != also.keys():
                 raise ValueError(kind)
+            read_release(body, charged)  # an outcome that cannot be read back is found now
             del self.pending[key]
             self.settled.add(key)
             self._charge(None, charged)

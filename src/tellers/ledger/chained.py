@@ -6,8 +6,11 @@ that decides about money is here, once.
 
 import json
 import secrets
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
@@ -40,6 +43,10 @@ class Pages(Protocol):
         """Return all lines in order, as they are."""
         ...
 
+    def after(self, number: int) -> Iterator[Line]:
+        """Return the lines after one in order, as they are."""
+        ...
+
     def some(self, kind: str, key: str) -> Iterator[Line]:
         """Return the lines of one kind about one key, as they are."""
         ...
@@ -63,8 +70,12 @@ class ChainedLedger(ABC):
 
     accountant: Accountant
     allow_seeded: bool
+    timeout: float
     vault: Vault | None
     _book: Book
+    _lock: threading.RLock
+    # Questions as of a line, so that they are not read again; replaced as a whole, never changed.
+    _known: tuple[Line | None, dict[str, Entry]] = (None, {})
 
     @abstractmethod
     def _title(self) -> str:
@@ -161,7 +172,7 @@ class ChainedLedger(ABC):
         def look(pages: Pages) -> dict[str, Any] | None:
             if key not in self._book.settled and key not in self._book.pending:
                 return None
-            event: dict[str, Any] = self._body(pages, "reserved", key)["event"]
+            event: dict[str, Any] = self._body(pages, "reserved", key).get("event", {})
             return event
 
         return self._read(look)
@@ -243,6 +254,8 @@ class ChainedLedger(ABC):
     def entries(self) -> list[Entry]:
         """Return everything on the books, oldest first.
 
+        What was read and checked before is not read again; `verify` reads everything.
+
         >>> import tempfile
         >>> from tellers import Accountant, Budget, SqliteLedger
         >>> path, accountant = tempfile.mkdtemp() + "/spend.db", Accountant(Budget(epsilon=9.0, delta=1e-5))
@@ -253,16 +266,16 @@ class ChainedLedger(ABC):
         """
 
         def look(pages: Pages) -> dict[str, Entry]:
-            found: dict[str, Entry] = {}
-            head: Line | None = None
-            for line in pages.all():
+            head, known = self._known
+            found = dict(known)
+            for line in pages.after(-1 if head is None else head.number):
                 line.require_follows(head)
                 head = line
                 body = json.loads(line.body)
                 if line.kind == "reserved":
                     price = self._book.curve(body["price"])
                     paid = {name: Charge(c, c) for name, c in self._book.also(body, price).items()}
-                    found[line.key] = Entry(line.key, body["event"], price, charged=price, also=paid)
+                    found[line.key] = Entry(line.key, body.get("event", {}), price, charged=price, also=paid)
                 elif line.kind == "settled":
                     asked, charged = found[line.key], self._book.curve(body["charged"])
                     named = self._book.also(body, charged)
@@ -271,9 +284,10 @@ class ChainedLedger(ABC):
                     found[line.key] = Entry(
                         line.key, asked.event, asked.reserved, charged, True, release, also=paid
                     )
+            self._known = (head, found)
             return found
 
-        return list(self._read(look).values())
+        return [replace(entry, event=_copied(entry.event)) for entry in self._read(look).values()]
 
     def lines(self) -> list[Line]:
         """Return the chain as it is written, every line checked against the one before.
@@ -314,12 +328,32 @@ class ChainedLedger(ABC):
             )
         return hashes[-1]
 
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Let one thread in at a time; others wait for it as long as for another program, not for ever."""
+        lock = self._lock
+        if not lock.acquire(timeout=self.timeout):
+            raise TimeoutError(
+                f"Expected {self._title()} to be free within {self.timeout:g} s, another thread holds it. "
+                "Nothing was written; try again."
+            )
+        try:
+            yield
+        finally:
+            lock.release()
+
     def _body(self, pages: Pages, kind: str, key: str) -> dict[str, Any]:
         for line in pages.some(kind, key):
             if line.is_intact:
                 body: dict[str, Any] = json.loads(line.body)
                 return body
         raise LedgerConflict(f"The {kind!r} line of key {key!r} in {self._title()} was changed or removed.")
+
+
+def _copied(plain: Any) -> Any:
+    if isinstance(plain, dict):
+        return {name: _copied(value) for name, value in plain.items()}
+    return [_copied(value) for value in plain] if isinstance(plain, list) else plain
 
 
 def _checked(lines: Iterable[Line]) -> list[Line]:

@@ -90,7 +90,12 @@ def import_ledger(
             "of other books, or of older ones. Nothing was written."
         )
     terms = json.loads(lines[0].body)
-    accountant = Accountant(Budget(terms["epsilon"], terms["delta"]), order=terms["held_at"])
+    try:
+        accountant = Accountant(Budget(terms["epsilon"], terms["delta"]), order=terms["held_at"])
+    except (KeyError, TypeError, ValueError):
+        raise LedgerConflict(
+            "Expected a budget in the first line of the export, got none. Nothing was written."
+        ) from None
     require_terms(terms, accountant, "the export")
     if is_url(where):
         from .sql import fill
@@ -116,7 +121,7 @@ def import_ledger(
 def _parsed(text: str) -> dict[str, Any]:
     try:
         said = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         said = None
     return said if isinstance(said, dict) else {}
 

@@ -39,6 +39,9 @@ def open_ledger(
     Budget(epsilon=2.0, delta=1e-05)
     """
     if not is_url(where):
+        if "://" in os.fspath(where):
+            # The text is not quoted: it may hold a password.
+            raise ValueError("Expected a path or a postgresql:// URL for a ledger, got another kind of URL.")
         if accountant is None:
             first = _file.first_line(Path(os.path.abspath(where)), options.get("timeout", 30.0))
             accountant = _accountant(first)

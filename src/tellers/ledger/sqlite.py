@@ -111,7 +111,7 @@ class SqliteLedger(ChainedLedger):
     @contextmanager
     def _books(self, begin: str) -> Iterator[sqlite3.Connection]:
         """Hold the file for one transaction, with everything that others wrote read in."""
-        with self._lock, _file.plain_words(self._path, self.timeout):
+        with self._alone(), _file.plain_words(self._path, self.timeout):
             _close_forgotten()
             if self._place is not None:
                 self._require_place(self._place)
@@ -128,6 +128,8 @@ class SqliteLedger(ChainedLedger):
             except BaseException:
                 with suppress(sqlite3.Error):
                     connection.execute("ROLLBACK")
+                if connection.in_transaction:
+                    self.close()  # one that cannot be ended would keep everybody out, ourselves as well
                 raise
 
     def _require_place(self, place: tuple[int, int]) -> None:

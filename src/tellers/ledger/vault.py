@@ -1,5 +1,6 @@
 """A place apart for private costs: encrypted with the operator's key, and nothing of it in the ledger."""
 
+import errno
 import json
 import os
 from dataclasses import dataclass, field
@@ -46,6 +47,16 @@ class Vault:
         """
         return str(_library().Fernet.generate_key().decode("ascii"))
 
+    def require_usable(self) -> None:
+        """Refuse a file that cannot be written, or that was begun with another key; made if it is not there.
+
+        >>> import tempfile
+        >>> Vault(tempfile.mkdtemp() + "/costs.sealed", Vault.new_key()).require_usable()
+        """
+        os.close(os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600))
+        with open(self.path, "rb") as file:
+            self._decrypt(file.readline().rstrip(b"\n"), number=1)
+
     def put(self, key: str, cost: Sealed[RdpCurve]) -> None:
         """Add the private cost of a question.
 
@@ -59,7 +70,12 @@ class Vault:
         # One write at the end of the file: several writers do not mix their lines.
         file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
-            os.write(file, token)
+            if os.write(file, token) != len(token):
+                raise OSError(
+                    errno.ENOSPC,
+                    f"Expected room for a private cost in {Path(self.path).name}, got less. Make room, and "
+                    "remove its last line, which was cut short",
+                )
         finally:
             os.close(file)
 
@@ -71,17 +87,83 @@ class Vault:
         {}
         """
         path, costs = Path(self.path), {}
-        fernet, invalid = _fernet(self.key), _library().InvalidToken
         for number, token in enumerate(path.read_bytes().splitlines() if path.exists() else [], start=1):
-            try:
-                said = json.loads(fernet.decrypt(token))
-            except invalid:
-                raise ValueError(
-                    f"Expected line {number} of {path.name} to be encrypted with this key; it was not, or it "
-                    "was changed. Use the key it was written with."
-                ) from None
-            costs[said["key"]] = RdpCurve(said["orders"], said["values"])
+            said = self._decrypt(token, number=number)
+            if said is not None:
+                costs[said["key"]] = RdpCurve(said["orders"], said["values"])
         return Sealed(costs)
+
+    def _decrypt(self, token: bytes, *, number: int) -> dict[str, Any] | None:
+        if not token:
+            return None
+        try:
+            said: dict[str, Any] = json.loads(_fernet(self.key).decrypt(token))
+        except _library().InvalidToken:
+            raise ValueError(
+                f"Expected line {number} of {Path(self.path).name} to be encrypted with this key; it was "
+                "not, or it was changed. Use the key it was written with."
+            ) from None
+        return said
+
+
+def read_key(*, file: str | os.PathLike[str] | None = None, variable: str | None = None) -> str:
+    """Return the key of a vault from a file that its owner alone may read, or from an environment variable.
+
+    >>> read_key(variable="NO_SUCH_KEY")
+    Traceback (most recent call last):
+        ...
+    ValueError: Expected the key of a vault in the environment variable NO_SUCH_KEY, got none. ...
+    """
+    if (file is None) == (variable is None):
+        raise TypeError("Expected either file or variable, where the key of a vault is, got both or neither.")
+    if variable is not None:
+        key = os.environ.get(variable, "").strip()
+        if not key:
+            raise ValueError(
+                f"Expected the key of a vault in the environment variable {variable}, got none. Make one "
+                "with: tellers ledger vault-key"
+            )
+        return key
+    path = Path(os.fspath(file or ""))
+    try:
+        with path.open("rb") as opened:
+            mode = os.fstat(opened.fileno()).st_mode
+            # A file of another size is none of ours, and it may be anything.
+            words = opened.read(256).decode("ascii", errors="replace").strip()
+    except OSError as error:
+        raise ValueError(
+            f"Expected the key of a vault in {path}, could not read it ({error.strerror}). Make one with: "
+            "tellers ledger vault-key FILE"
+        ) from None
+    if mode & 0o077:
+        raise ValueError(
+            f"Expected a key that its owner alone may read in {path}, got mode {mode & 0o777:04o}. "
+            f"Others may have seen it; if not: chmod 600 {path}"
+        )
+    return words
+
+
+def write_key(path: str | os.PathLike[str]) -> None:
+    """Write a fresh key to a new file that its owner alone may read.
+
+    >>> import tempfile
+    >>> path = tempfile.mkdtemp() + "/vault.key"
+    >>> write_key(path)
+    >>> len(read_key(file=path))
+    44
+    """
+    key = Vault.new_key()
+    try:
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        raise ValueError(
+            f"Expected a new file for the key, {os.fspath(path)} is there. Nothing was written: what is "
+            "sealed with a key that is lost can never be read."
+        ) from None
+    with os.fdopen(file, "w", encoding="ascii") as opened:
+        opened.write(key + "\n")
+        opened.flush()
+        os.fsync(opened.fileno())
 
 
 def _library() -> Any:

@@ -1,7 +1,7 @@
 """The mechanisms: how votes become outcomes.
 
 `MECHANISMS` maps the names used in files and on command lines to classes; code passes objects. The noisy
-histogram has no name there: the command line prices labels.
+histogram has no name there: the command line prices labels. `EVENTS` maps the names that stored events hold.
 """
 
 from .base import Mechanism
@@ -17,8 +17,10 @@ MECHANISMS: dict[str, type] = {
     "interactive": InteractiveGNMax,
     "lnmax": LNMax,
 }
+EVENTS: dict[str, type] = {kind.__name__: kind for kind in (*MECHANISMS.values(), NoisyHistogram)}
 
 __all__ = [
+    "EVENTS",
     "MECHANISMS",
     "ConfidentGNMax",
     "GNMax",

@@ -15,6 +15,11 @@ class Mechanism(Protocol):
 
     Its fields are public and may be logged; votes arrive as arguments only. `price` and `release` are
     required; a mechanism without `outcomes` is charged its price.
+
+    Two things a class may say of itself, as attributes that are True: `one_price`, every query costs its
+    price, whatever comes out, so that what was spent is known beforehand; `symmetric`, permuted classes give
+    permuted outcomes. Neither is assumed of a mechanism that does not say so, and `check_mechanism` holds it
+    to its word.
     """
 
     def price(self, unit: Unit) -> RdpCurve:

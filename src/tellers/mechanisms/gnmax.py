@@ -32,6 +32,7 @@ class GNMax:
 
     sigma: float
     symmetric: ClassVar[bool] = True
+    one_price: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         require_positive(sigma=self.sigma)

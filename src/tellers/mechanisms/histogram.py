@@ -1,6 +1,7 @@
 """The noisy histogram: every count, with Gaussian noise; for students that learn from shares of votes."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ..errors import as_floats, require_positive
 from ..noise import Noise
@@ -33,6 +34,7 @@ class NoisyHistogram:
     """
 
     sigma: float
+    one_price: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         require_positive(sigma=self.sigma)

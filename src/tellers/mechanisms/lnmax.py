@@ -35,6 +35,7 @@ class LNMax:
 
     gamma: float
     symmetric: ClassVar[bool] = True
+    one_price: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         require_positive(gamma=self.gamma)

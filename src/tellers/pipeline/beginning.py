@@ -19,6 +19,7 @@ from ..ledger import open_ledger
 from ..ledger.chained import ChainedLedger
 from ..ledger.opening import is_url
 from ..students.distil import weight_name
+from ..teachers import is_network
 from ..teachers.partition import Partition, partition
 from ..teachers.store import write_whole
 from ..votes import Unit
@@ -185,15 +186,6 @@ def require_able(config: RunConfig, tables: Tables) -> None:
             f"{config.where('student', 'model')}: Expected a student that can say how sure it is for the "
             f"active order, got {name!r}. Take one with predict_proba or decision_function."
         )
-
-
-def is_network(model: Any) -> bool:
-    """Say whether a model is a torch network, of which many are trained together.
-
-    >>> is_network(make_model("tree"))
-    False
-    """
-    return type(model).__module__.startswith("tellers.teachers.torch.")
 
 
 def takes_part(config: RunConfig) -> bool:

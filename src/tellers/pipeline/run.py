@@ -19,12 +19,12 @@ from ..config import RunConfig
 from ..labelling import Labels
 from ..report import write_report
 from ..students import fit_distilled, fit_supervised
-from ..teachers import train_ensemble
+from ..teachers import train_teachers
 from ..teachers.partition import Partition
 from ..teachers.store import read_votes, save_votes
 from ..votes import Votes
 from .asking import Spending, release_labels
-from .beginning import begin, deal_rows, is_network, open_books, require_able, require_same
+from .beginning import begin, deal_rows, open_books, require_able, require_same
 from .data import Tables, read_tables
 from .folder import RunFolder, write_json
 from .numbers import private_numbers, public_numbers
@@ -142,17 +142,11 @@ def _train(state: _State, tables: Tables, parts: Partition) -> Any:
     model = make_model(
         chosen.model, chosen.parameters, n_classes=data.n_classes, image_shape=data.image_shape
     )
-    shared: dict[str, Any] = {
-        "n_classes": data.n_classes, "seed": config.seed, "folder": state.folder.teachers,
-        "n_jobs": chosen.n_jobs or None, "progress": state.progress("teachers"),
-    }  # fmt: skip
-    if is_network(model):
-        from ..teachers.torch import train_torch_ensemble
-
-        return train_torch_ensemble(model, data.X, data.y, parts, **shared)
-    return train_ensemble(
-        model, data.X, data.y, parts, timeout=chosen.timeout or None, retries=chosen.retries, **shared
-    )
+    return train_teachers(
+        model, data.X, data.y, parts, n_classes=data.n_classes, seed=config.seed,
+        folder=state.folder.teachers, n_jobs=chosen.n_jobs or None, timeout=chosen.timeout or None,
+        retries=chosen.retries, progress=state.progress("teachers"),
+    )  # fmt: skip
 
 
 def _teach(config: RunConfig, tables: Tables, labels: Labels, spending: Spending) -> Any:

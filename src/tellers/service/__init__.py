@@ -11,6 +11,7 @@ from .settings import (
     ServedConfig,
     ServerConfig,
     ServiceSettings,
+    VaultConfig,
 )
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ __all__ = [
     "ServedConfig",
     "ServerConfig",
     "ServiceSettings",
+    "VaultConfig",
     "create_app",
     "parse_settings",
     "read_settings",

@@ -23,7 +23,7 @@ _MOST_REMEMBERED = 10_000
 
 @dataclass(eq=False)
 class Door:
-    """Checks keys and roles, and counts requests.
+    """Checks keys and roles, and counts requests, those of a key together with all who share its store.
 
     A token that was verified is remembered for a minute under a keyed hash, so that argon2 is not paid for by
     every request. Whether its key was revoked is looked up each time.
@@ -49,7 +49,8 @@ class Door:
     _secret: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
     _seen: dict[bytes, tuple[str, float]] = field(default_factory=dict, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
-    _windows: MovingWindowRateLimiter = field(
+    # In this process: a stranger makes nobody write to a database, and no address is kept.
+    _failed: MovingWindowRateLimiter = field(
         default_factory=lambda: MovingWindowRateLimiter(MemoryStorage()), repr=False
     )
 
@@ -88,14 +89,14 @@ class Door:
         tellers.service.problems.Problem: 401: The key is not known, or was revoked.
         """
         failures = self.limits.failures_per_minute
-        # Who guesses keys must not shut out those who share an address with them and were let in before.
         is_stranger = bool(token and failures) and not self._is_remembered(token)
-        if is_stranger and not self._windows.test(RateLimitItemPerMinute(failures), "failed", address):
-            self._refuse_often(failures, "failed", address, f"{failures} wrong keys in a minute.")
+        place = self._counted(token, address) if is_stranger else ()
+        if is_stranger and not self._failed.test(RateLimitItemPerMinute(failures), *place):
+            self._refuse_stranger(failures, *place)
         key = self.verify(token) if token else None
         if key is None:
             if token and failures:
-                self._windows.hit(RateLimitItemPerMinute(failures), "failed", address)
+                self._failed.hit(RateLimitItemPerMinute(failures), *(place or self._counted(token, address)))
             detail = "The key is not known, or was revoked." if token else "No key came with the request."
             raise Problem("no-key", detail, headers={"WWW-Authenticate": 'Bearer realm="tellers"'})
         return key
@@ -108,8 +109,19 @@ class Door:
         >>> door.count(door.store.create("alice", "student")[1])
         """
         most = self.limits.requests_per_minute
-        if most and not self._windows.hit(RateLimitItemPerMinute(most), "key", key.id):
-            self._refuse_often(most, "key", key.id, f"A key may send {most} requests in a minute.")
+        wait = self.store.hit(key.id, most=most) if most else 0
+        if wait:
+            detail = f"A key may send {most} requests in a minute."
+            raise Problem("too-many", detail, headers={"Retry-After": str(wait)})
+
+    def _counted(self, token: str, address: str) -> tuple[str, ...]:
+        """Return where a wrong key counts: who guesses must not shut out others behind the same proxy.
+
+        Ids are 60 random bits: who knows one is counted by it, and everybody else by the address.
+        """
+        parts = TOKEN.fullmatch(token)
+        known = parts is not None and self.store.find(parts[1]) is not None
+        return (address, parts[1]) if parts is not None and known else (address,)
 
     def _mark(self, token: str) -> bytes:
         return hmac.digest(self._secret, token.encode(), hashlib.sha256)
@@ -118,10 +130,10 @@ class Door:
         with self._lock:
             return self._seen.get(self._mark(token), ("", 0.0))[1] > self.clock()
 
-    def _refuse_often(self, most: int, *who: str) -> None:
-        *place, detail = who
-        reset = self._windows.get_window_stats(RateLimitItemPerMinute(most), *place).reset_time
+    def _refuse_stranger(self, most: int, *place: str) -> None:
+        reset = self._failed.get_window_stats(RateLimitItemPerMinute(most), *place).reset_time
         wait = max(1, round(reset - time.time() + 0.5))
+        detail = f"{most} wrong keys in a minute."
         raise Problem("too-many", detail, headers={"Retry-After": str(min(wait, 60))})
 
     def _remember(self, mark: bytes, number: str) -> None:

@@ -1,6 +1,6 @@
 """The application: what is served, behind a door, with everything in its place."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TextIO
@@ -13,11 +13,11 @@ from starlette.responses import JSONResponse, Response
 
 from .. import __version__, noise
 from .access import Door
-from .books import open_books
+from .books import open_books, open_vault, wait_for_databases
 from .dashboard import add_dashboard, is_page
 from .desk import Desk
 from .keys import KeyStore
-from .logs import make_log
+from .logs import describe_error, make_log
 from .metrics import Metrics
 from .middleware import Admit, Limit, Record
 from .problems import Problem, as_problem
@@ -32,6 +32,8 @@ cost is on the books before it is drawn. Silence (-1) is an outcome too, and is 
 Errors are problem details (RFC 9457): `type` names the problem for good, `advice` says what to do."""
 OPEN = ("/v1/health",)
 _MOST_MISTAKES = 10
+_SAID_EVERY = 5.0
+_LONGEST_PLACE = 100
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,8 +51,16 @@ class Service:
     log: Any
 
 
-def create_app(settings: ServiceSettings, *, log_stream: TextIO | None = None) -> FastAPI:
+def create_app(
+    settings: ServiceSettings,
+    *,
+    log_stream: TextIO | None = None,
+    wait: float = 0.0,
+    waiting: Callable[[str, float], object] | None = None,
+) -> FastAPI:
     """Return the service as an ASGI application; its ledger and its keys are opened now.
+
+    Databases that do not answer are waited for, up to `wait` seconds each; `waiting`, or the log, is told.
 
     Guarantee: no label leaves before its price is on the books, whoever asks at the same time.
     Assumes:   `settings` name teachers of one partition, and rows that are asked are public.
@@ -73,8 +83,18 @@ def create_app(settings: ServiceSettings, *, log_stream: TextIO | None = None) -
     """
     log = make_log(settings.server.log_level, stream=log_stream)
     served = open_served(settings)
+    if wait:
+        wait_for_databases(settings, served.ledger, wait, say=waiting or _waiting(log))
     store = KeyStore(settings.place(settings.keys.store))
-    desk = Desk(served, open_books(served.ledger, served.budget, name=settings.ledger.name), noise.secure())
+    terms = settings.ledger
+    ledger = open_books(
+        served.ledger, served.budget, name=terms.name, timeout=float(terms.timeout_seconds),
+        vault=open_vault(settings),
+    )  # fmt: skip
+    # Of an error its kind and place: its words may quote a cost.
+    desk = Desk(
+        served, ledger, noise.secure(), lambda error: log.error("not in the vault", **describe_error(error))
+    )
     service = Service(settings, desk, Door(store, settings.limits), Metrics(), log)
 
     @asynccontextmanager
@@ -86,7 +106,7 @@ def create_app(settings: ServiceSettings, *, log_stream: TextIO | None = None) -
         )  # fmt: skip
         yield
         store.close()
-        desk.ledger.__exit__(None, None, None)
+        desk.close()
         log.info("stopped")
 
     app = FastAPI(
@@ -104,6 +124,17 @@ def create_app(settings: ServiceSettings, *, log_stream: TextIO | None = None) -
     app.add_middleware(Admit, door=service.door, is_open=_is_open)
     app.add_middleware(Record, log=log, metrics=service.metrics, is_tls=settings.server.is_tls)
     return app
+
+
+def _waiting(log: Any) -> Callable[[str, float], object]:
+    last: dict[str, float] = {}
+
+    def say(database: str, left: float) -> None:
+        if last.get(database, left + _SAID_EVERY) - left >= _SAID_EVERY:
+            last[database] = left
+            log.warning("waiting for a database", database=database, seconds_left=round(left, 1))
+
+    return say
 
 
 def _is_open(path: str) -> bool:
@@ -152,7 +183,7 @@ async def _invalid(request: Request, error: Exception) -> Response:
         return Problem("bad-request", "Expected JSON, got something else.").response(request.state.request_id)
     # Where and what, never what came: it may be large, or somebody's data.
     told = [
-        {"where": ".".join(map(str, mistake["loc"][1:])) or "body", "what": mistake["msg"]}
+        {"where": ".".join(map(str, mistake["loc"][1:]))[:_LONGEST_PLACE] or "body", "what": mistake["msg"]}
         for mistake in mistakes[:_MOST_MISTAKES]
     ]
     detail = f"{len(mistakes)} things are wrong with it, the first: {told[0]['where']}: {told[0]['what']}."

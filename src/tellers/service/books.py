@@ -1,14 +1,18 @@
 """The books as a service sees them: the ledger, the accounts of students, and what is left on each."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ..budget import Accountant, Budget
-from ..ledger import Ledger, open_ledger
+from ..config.problems import Problem, complain
+from ..ledger import Ledger, Vault, open_ledger
 from ..ledger.opening import is_url
+from ..ledger.vault import read_key
 from ..rdp import RdpCurve
+from .settings import ServiceSettings
 
 _MOST_QUERIES = 1_000_000_000
 
@@ -76,10 +80,54 @@ def account_name(student: str) -> str:
     return f"student/{student}"
 
 
-def open_books(place: str, budget: Budget, *, name: str = "main") -> Ledger:
+def wait_for_databases(
+    settings: ServiceSettings,
+    ledger: str,
+    seconds: float,
+    *,
+    say: Callable[[str, float], object] | None = None,
+) -> None:
+    """Return when the databases of the ledger and of the keys answer, or raise when one did not in time.
+
+    >>> wait_for_databases(ServiceSettings(), "ledger.db", 30.0)  # files are there
+    """
+    places = dict.fromkeys((ledger, settings.place(settings.keys.store)))
+    for place in filter(is_url, places):
+        from ..ledger.sql import wait_until_there
+
+        wait_until_there(place, seconds, say=say)
+
+
+def open_vault(settings: ServiceSettings) -> Vault | None:
+    """Return the vault of the settings, seen to be usable, or None where private costs are not kept.
+
+    >>> open_vault(ServiceSettings()) is None
+    True
+    """
+    chosen = settings.vault
+    if not chosen.path:
+        return None
+    place = settings.path(chosen.path)
+    try:
+        if chosen.key_file:
+            vault = Vault(place, read_key(file=settings.path(chosen.key_file)))
+        else:
+            vault = Vault(place, read_key(variable=chosen.key_env))
+        vault.require_usable()
+    except (OSError, ValueError) as error:
+        words = f"Expected a vault at {place}: {error}" if isinstance(error, OSError) else str(error)
+        complain([Problem(("vault", "path"), words)], settings.source, settings.lines)
+        raise
+    return vault
+
+
+def open_books(
+    place: str, budget: Budget, *, name: str = "main", timeout: float = 30.0, vault: Vault | None = None
+) -> Ledger:
     """Open the ledger at a path or a database's address, or begin it with this budget.
 
-    `name` says which one, where a database has several.
+    `name` says which one, where a database has several; `timeout` how long to wait for others; `vault` is
+    where private costs go, if anywhere.
 
     >>> import tempfile
     >>> with open_books(tempfile.mkdtemp() + "/ledger.db", Budget(epsilon=1.0, delta=1e-5)) as ledger:
@@ -87,6 +135,6 @@ def open_books(place: str, budget: Budget, *, name: str = "main") -> Ledger:
     []
     """
     which = {"name": name} if is_url(place) else {}
-    opened: Any = open_ledger(place, Accountant(budget), **which)
+    opened: Any = open_ledger(place, Accountant(budget), timeout=timeout, vault=vault, **which)
     ledger: Ledger = opened
     return ledger

@@ -1,7 +1,8 @@
 """The desk: where a student's question becomes a question to the room, in the student's own name."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +18,7 @@ from .books import Standing
 from .teachers import Served
 
 _PATIENCE_SECONDS = 30.0
+_MOST_WAITING = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,11 +58,16 @@ class Desk:
     served: Served
     ledger: Ledger
     noise: Noise
+    unsealed: Callable[[BaseException], object] | None = None  # told why a cost did not reach the vault
     _guard: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _busy: dict[str, list[Any]] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        self.room = Room(self.served.ensemble, self.served.mechanism, self.ledger, self.noise)
+        # One thread: how long an exact cost takes depends on the votes, and no answer waits for it.
+        self._sealing = ThreadPoolExecutor(1, thread_name_prefix="vault")
+        self.room = Room(
+            self.served.ensemble, self.served.mechanism, self.ledger, self.noise, later=self._seal
+        )
         self.accountant = Accountant(self.served.budget)
         self.price = self.room.price(1)
 
@@ -79,13 +86,16 @@ class Desk:
         name = ledger_key(student, key)
         # Two at once with one key: the second waits, and finds the answer of the first.
         with self._alone(name):
-            is_replay = self.ledger.find(name) is not None
-            account = books.account_name(student)
-            pays = account if account in self.accounts() else None
+            asked = self.ledger.asked(name)
+            if asked is None:
+                is_replay, account = False, books.account_name(student)
+                pays = account if account in self.accounts() else None
+            else:
+                # Who paid is on the books; an account opened since does not make it another question.
+                is_replay, pays = self.ledger.find(name) is not None, asked.get("account")
             release = self.room.ask(question, key=name, student=heard, account=pays)
         epsilon = release.cost.worst.epsilon(self.served.budget.delta)
-        own = None if pays is None else self.own(student)
-        return Answered(release, is_replay, epsilon, self.standing(), own)
+        return Answered(release, is_replay, epsilon, self.standing(), self.own(student))
 
     def standing(self) -> Standing:
         """Return how the budget of the data stands."""
@@ -115,18 +125,41 @@ class Desk:
         return books.standing(state.accountant, state.spent, price=self.price)
 
     def releases(self, student: str | None = None) -> list[tuple[int, str, str, Entry]]:
-        """Return number, student, key and entry of all questions, or of one student's, oldest first."""
-        found = []
-        for number, entry in enumerate(self.ledger.entries()):
-            whose, key = owner(entry.key)
-            if student is None or whose == student:
-                found.append((number, whose, key, entry))
-        return found
+        """Return number, student, key and entry of all questions, or of one student's, oldest first.
+
+        A student's are numbered by themselves: a place in the ledger would tell how much others asked.
+        """
+        owned = [(*owner(entry.key), entry) for entry in self.ledger.entries()]
+        wanted = [one for one in owned if student is None or one[0] == student]
+        return [(number, *one) for number, one in enumerate(wanted)]
+
+    def close(self) -> None:
+        """Put what is left to put into the vault, and hand the ledger back.
+
+        >>> from tellers import Accountant, Budget, GNMax, MemoryLedger, noise
+        >>> served = Served(None, GNMax(sigma=20.0), Budget(epsilon=1.0, delta=1e-5), "", 2, 250, n_pool=3)
+        >>> Desk(served, MemoryLedger(Accountant(served.budget)), noise.secure()).close()
+        """
+        self._sealing.shutdown(wait=True)
+        self.ledger.__exit__(None, None, None)
+
+    def _seal(self, work: Callable[[], None]) -> None:
+        def told() -> None:
+            try:
+                work()
+            except Exception as error:  # the answer is out and on the books: it does not fail with this
+                if self.unsealed is not None:
+                    self.unsealed(error)
+
+        self._sealing.submit(told)
 
     @contextmanager
     def _alone(self, name: str) -> Iterator[None]:
         with self._guard:
             busy = self._busy.setdefault(name, [threading.Lock(), 0])
+            if busy[1] > _MOST_WAITING:
+                # Each of them holds a thread that others could use.
+                raise Unsettled("The same question is being answered for others already. Try again.")
             busy[1] += 1
         try:
             if not busy[0].acquire(timeout=_PATIENCE_SECONDS):
@@ -157,6 +190,7 @@ def owner(key: str) -> tuple[str, str]:
     >>> owner("student/alice/a/b"), owner("3f2a/10")
     (('alice', 'a/b'), ('', '3f2a/10'))
     """
+    key = key.encode("utf-8", "backslashreplace").decode("utf-8")  # what cannot be sent is spelled out
     kind, _, rest = key.partition("/")
     student, slash, own = rest.partition("/")
     return (student, own) if kind == "student" and slash else ("", key)

@@ -3,14 +3,20 @@
 import re
 import secrets
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import sqlalchemy as sql
 
 from ..errors import MissingExtra
+from ..ledger.opening import is_url
+from .rates import TABLES as RATES
+from .rates import Rates
 
 if TYPE_CHECKING:
     from argon2 import PasswordHasher
@@ -19,6 +25,7 @@ Role = Literal["student", "operator", "auditor"]
 ROLES: tuple[Role, ...] = ("student", "operator", "auditor")
 
 TOKEN = re.compile(r"tlr_([a-z2-7]{12})_([A-Za-z0-9_-]{43})")
+_ID = re.compile(r"[a-z2-7]{12}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
 # Each check takes some MiB of memory: strangers who guess keys must not take all of it.
@@ -71,30 +78,43 @@ class KeyStore:
     >>> store.close()
     """
 
-    def __init__(self, place: str) -> None:
-        url = sql.make_url(place) if "://" in place else sql.URL.create("sqlite", database=place)
-        is_file = url.get_backend_name() == "sqlite"
-        if url.drivername in ("postgresql", "postgres"):
-            url = url.set(drivername="postgresql+psycopg")
-        try:
-            self._engine = sql.create_engine(
-                url, connect_args={"timeout": 30} if is_file else {"connect_timeout": 30}, pool_pre_ping=True
-            )
-        except ModuleNotFoundError as error:
-            raise MissingExtra(
-                f"Keys in a database need {error.name}: pip install 'tellers[postgres]'"
-            ) from error
-        if is_file:
-            _private_file(str(url.database))
+    def __init__(self, place: str, *, timeout: float = 5.0) -> None:
+        self._file: tuple[Path, tuple[int, int]] | None = None
+        if is_url(place):
+            from ..ledger.sql.tables import make_engine, parse_url
+
+            # Every request waits for this: a server that does not answer is given up soon.
+            self._engine = self._counting = make_engine(parse_url(place), timeout=timeout, keeps=True)
+        elif "://" in place:
+            # The text is not quoted: it may hold a password.
+            raise ValueError("Expected a file or a postgresql:// URL for keys, got another kind of URL.")
+        else:
+            _private_file(place)
+            url = sql.URL.create("sqlite", database=place)
+            self._engine = sql.create_engine(url, connect_args={"timeout": timeout})
             sql.event.listen(self._engine, "connect", _use_log)
+            # A count lost in a power cut is a minute old at most: it waits for no disk. A key does.
+            self._counting = sql.create_engine(url, connect_args={"timeout": timeout})
+            sql.event.listen(self._counting, "connect", _use_log_lazily)
+            self._file = (Path(place).absolute(), _identity(Path(place)))
+        self.rates = Rates(self._counting)
         try:
-            _TABLES.create_all(self._engine)
+            self._make_tables()
+            self.rates.forget()
         except sql.exc.DBAPIError as error:
-            self._engine.dispose()
-            where = url.render_as_string(hide_password=True)
+            self.close()
+            where = self._engine.url.render_as_string(hide_password=True)
             raise OSError(
                 f"Expected a store of keys at {where}, could not open or make it. Is it there?"
             ) from error
+
+    def _make_tables(self) -> None:
+        for tables in (_TABLES, RATES):
+            try:
+                tables.create_all(self._engine)
+            except sql.exc.DBAPIError:
+                # Another process may have made them since they were looked for.
+                tables.create_all(self._engine)
 
     def create(self, name: str, role: str) -> tuple[str, Key]:
         """Make a key and return it, the only time it is seen, with what is kept of it."""
@@ -106,7 +126,7 @@ class KeyStore:
             raise ValueError(f"Expected a role: {', '.join(ROLES)}, got {role!r}.")
         number, secret = "".join(secrets.choice(_LETTERS) for _ in range(12)), secrets.token_urlsafe(32)
         key = Key(number, name, role, _now())
-        with self._engine.begin() as connection:
+        with self._open() as connection:
             connection.execute(
                 _KEYS.insert().values(
                     id=key.id, name=key.name, role=key.role, hash=hasher().hash(secret), created=key.created
@@ -140,7 +160,7 @@ class KeyStore:
 
     def revoke(self, number: str) -> Key:
         """Revoke a key by its id; it opens nothing from the next request on."""
-        with self._engine.begin() as connection:
+        with self._open() as connection:
             connection.execute(
                 _KEYS.update().where(_KEYS.c.id == number, _KEYS.c.revoked.is_(None)).values(revoked=_now())
             )
@@ -152,16 +172,46 @@ class KeyStore:
     def all(self) -> list[Key]:
         """Return every key, oldest first."""
         columns = [column for column in _KEYS.c if column.name != "hash"]
-        with self._engine.connect() as connection:
+        with self._open() as connection:
             rows = connection.execute(sql.select(*columns).order_by(_KEYS.c.created, _KEYS.c.id))
             return [Key(*row) for row in rows]
+
+    def hit(self, number: str, *, most: int) -> int:
+        """Count one more request of a key and return 0, or return how many seconds it has to wait."""
+        with self._there():
+            return self.rates.hit(number, most=most)
 
     def close(self) -> None:
         """Hand the file or the connections back."""
         self._engine.dispose()
+        self._counting.dispose()
+
+    @contextmanager
+    def _open(self) -> Iterator[sql.Connection]:
+        """Hold the store for one transaction, or say in plain words that it does not answer."""
+        with self._there(), self._engine.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def _there(self) -> Iterator[None]:
+        try:
+            if self._file is not None:
+                path, known = self._file
+                if _identity(path) != known:
+                    # A file put in its place is another store: what is revoked there must be revoked here.
+                    self.close()
+                    self._file = (path, _identity(path))
+                    self._make_tables()
+            yield
+        except (sql.exc.DBAPIError, sql.exc.TimeoutError) as error:
+            raise ConnectionError(
+                "Expected the store of keys to answer, it does not. Is it there, and free?"
+            ) from error
 
     def _row(self, number: str) -> tuple[Key, str] | None:
-        with self._engine.connect() as connection:
+        if not _ID.fullmatch(number):
+            return None
+        with self._open() as connection:
             row = connection.execute(sql.select(_KEYS).where(_KEYS.c.id == number)).one_or_none()
         if row is None:
             return None
@@ -197,8 +247,20 @@ def _private_file(path: str) -> None:
     import os
 
     # Made by ourselves first: SQLite would make it readable for others.
-    if path and path != ":memory:":
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    try:
+        now = path.stat()
+    except OSError as error:
+        raise FileNotFoundError(f"Expected the store of keys in {path.name}, it is not there.") from error
+    return now.st_dev, now.st_ino
+
+
+def _use_log_lazily(connection: object, _record: object) -> None:
+    connection.execute("PRAGMA journal_mode = WAL")  # type: ignore[attr-defined]
+    connection.execute("PRAGMA synchronous = NORMAL")  # type: ignore[attr-defined]
 
 
 def _use_log(connection: object, _record: object) -> None:

@@ -4,6 +4,7 @@ In that order from the outside in: strangers are refused before a byte of what t
 """
 
 import asyncio
+import json
 import re
 import secrets
 import time
@@ -31,9 +32,12 @@ HEADERS = {
     "Cache-Control": "no-store",
 }
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-_TEXT = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+_TEXT = re.compile(rb'("(?:[^"\\]++|\\.)*+")(\s*+:)?', re.DOTALL)
 _BRACKET = re.compile(rb"[\[\]{}]")
 _BODY_SECONDS = 30.0
+# A question has a few names and one text; a form, which strangers may send too, a key and a token.
+_MOST_TEXTS = 64
+_MOST_FORM_BYTES = 16_384
 
 
 class Record:
@@ -76,8 +80,7 @@ class Record:
         except Exception as raised:
             error = describe_error(raised)
             if not status:
-                failed = as_problem(raised) if isinstance(raised, HTTPException) else _internal()
-                await failed.response(request_id)(scope, receive, answer)
+                await _failed(raised).response(request_id)(scope, receive, answer)
         finally:
             seconds = time.perf_counter() - start
             method = scope["method"] if scope["method"] in _METHODS else "other"
@@ -160,6 +163,8 @@ class Limit:
 
     async def _read(self, scope: Scope, receive: Receive) -> bytes:
         most = self.limits.max_body_bytes
+        if self.is_form(scope["path"]):
+            most = min(most, _MOST_FORM_BYTES)
         declared = Headers(scope=scope).get("content-length", "")
         if declared.isdecimal() and int(declared[:20]) > most:
             raise Problem("too-large", f"Expected at most {most} bytes.")
@@ -186,6 +191,9 @@ def require_shallow(body: bytes, *, depth: int, n_lists: int) -> None:
         ...
     tellers.service.problems.Problem: 400: Expected brackets nested at most 8 deep.
     """
+    if b"\0" in body:
+        raise Problem("bad-request", "Expected JSON in UTF-8, got another encoding.")
+    require_distinct(body)
     deep = seen = 0
     for mark in _BRACKET.finditer(_TEXT.sub(b"", body)):
         if mark[0] in b"[{":
@@ -198,5 +206,32 @@ def require_shallow(body: bytes, *, depth: int, n_lists: int) -> None:
             deep -= 1
 
 
-def _internal() -> Problem:
+def require_distinct(body: bytes) -> None:
+    """Refuse JSON that says one name twice, where readers differ on which counts, or far too many of them.
+
+    >>> require_distinct(b'{"pool": [0], "p\\\\u006fol": [1]}')
+    Traceback (most recent call last):
+        ...
+    tellers.service.problems.Problem: 400: Expected every name once, got one twice.
+    """
+    names: list[str] = []
+    for seen, text in enumerate(_TEXT.finditer(body), start=1):
+        if seen > _MOST_TEXTS:
+            raise Problem("bad-request", f"Expected at most {_MOST_TEXTS} texts.")
+        if text[2] is not None:
+            try:
+                names.append(json.loads(text[1]))
+            except ValueError:
+                raise Problem("bad-request", "Expected JSON, got something else.") from None
+    if len(set(names)) < len(names):
+        raise Problem("bad-request", "Expected every name once, got one twice.")
+
+
+def _failed(raised: Exception) -> Problem:
+    if isinstance(raised, HTTPException):
+        return as_problem(raised)
+    if isinstance(raised, OSError):
+        # A database that is away, frozen or busy, a disk that is full: it may be there again in a moment.
+        words = "The books or the keys cannot be reached just now. What was charged stays charged."
+        return Problem("unavailable", words, headers={"Retry-After": "5"})
     return Problem("internal", "The server could not answer. What was charged stays charged.")

@@ -58,7 +58,8 @@ def question_model(served: Served, *, max_batch: int) -> type[Question]:
     both = bool(served.n_pool and served.n_features)
     fields: dict[str, Any] = {}
     if served.n_features:
-        row = Annotated[list[float], Field(min_length=served.n_features, max_length=served.n_features)]
+        limits = Field(min_length=served.n_features, max_length=served.n_features, fail_fast=True)
+        row = Annotated[list[float], limits]
         known = " Rows of the pool only: teachers vote on no others." if served.ids is not None else ""
         fields["rows"] = _many(row, f"Rows of {served.n_features} numbers.{known}", max_batch, optional=both)
     if served.n_pool:
@@ -67,7 +68,7 @@ def question_model(served: Served, *, max_batch: int) -> type[Question]:
         fields["pool"] = _many(number, words, max_batch, optional=both)
     if served.listens:
         chance = Annotated[float, Field(ge=0, le=1)]
-        limits = Field(min_length=served.n_classes, max_length=served.n_classes)
+        limits = Field(min_length=served.n_classes, max_length=served.n_classes, fail_fast=True)
         words = "What the student thinks: probabilities of the classes, one row per query, that sum to 1."
         fields["student"] = _many(Annotated[list[chance], limits], words, max_batch, optional=False)
     base = _OneOf if both else Question
@@ -81,7 +82,10 @@ def question_model(served: Served, *, max_batch: int) -> type[Question]:
 def _many(kind: Any, words: str, most: int, *, optional: bool) -> Any:
     # A default that is no list of these: null itself is refused.
     hidden = {"json_schema_extra": lambda schema: schema.pop("default", None)} if optional else {}
-    limits = Field(min_length=1, max_length=most, description=words, **hidden)  # type: ignore[call-overload]
+    # The first mistake is enough: a million of them would take seconds, and a gigabyte, to be told.
+    limits = Field(  # type: ignore[call-overload]
+        min_length=1, max_length=most, fail_fast=True, description=words, **hidden
+    )
     return (Annotated[list[kind], limits], None if optional else ...)
 
 
@@ -181,7 +185,7 @@ class ReleaseRecord(BaseModel):
     True
     """
 
-    number: int = Field(description="Its place in the ledger, from 0.")
+    number: int = Field(description="Its place among those this key may see, from 0.")
     student: str | None = Field(
         default=None, description="Who asked; none for what a run of the operator's asked."
     )

@@ -135,8 +135,8 @@ def add_labels(router: APIRouter, desk: Desk, metrics: Metrics, *, max_batch: in
             detail = f"Idempotency key {question.idempotency_key} was charged and has no answer."
             raise Problem("unsettled", detail, headers={"Retry-After": "2"}) from None
         except LedgerConflict:
-            if desk.ledger.asked(ledger_key(key.name, question.idempotency_key)) is None:
-                raise  # not the question but the books: the operator's business
+            if desk.ledger.find(ledger_key(key.name, question.idempotency_key)) is None:
+                raise  # not another question under this key, but the books: the operator's business
             detail = f"Idempotency key {question.idempotency_key} was used for another question before."
             raise Problem("key-reused", detail) from None
         except TimeoutError:

@@ -1,6 +1,7 @@
 """The settings of a service: one frozen record per section of its file, each option with words and limits."""
 
 import ipaddress
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +13,7 @@ from ..config.fields import option
 from ..config.problems import Problem, complain
 from ..config.rules import mechanism_rules
 
+_VARIABLE = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -62,6 +64,22 @@ class LedgerConfig(_Section):
     name: str = option("main", "Which ledger, where a database has several.", non_empty=True)
     epsilon: float = option(0.0, "The budget of the data; fixed when the ledger is begun.", least=0)
     delta: float = option(0.0, "Failure probability, well below 1 / the number of records.", least=0, below=1)
+    timeout_seconds: int = option(
+        15, "How long to wait for other writers, or for a database that is away, before 503.", least=1
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class VaultConfig(_Section):
+    """Exact costs, which look at the votes: encrypted with an operator's key, or, by default, not kept.
+
+    >>> VaultConfig(path="costs.sealed", key_file="/etc/tellers/vault.key").path
+    'costs.sealed'
+    """
+
+    path: str = option("", "The file they are kept in, encrypted; with nothing here none is kept.")
+    key_file: str = option("", "The file that holds the key; its owner alone may read it (mode 0600).")
+    key_env: str = option("", "Or the name of the environment variable that holds the key.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,9 +104,15 @@ class LimitsConfig(_Section):
     max_batch: int = option(1000, "Queries in one request.", least=1)
     max_body_bytes: int = option(8_388_608, "Bytes of one request.", least=1024)
     max_depth: int = option(8, "Brackets inside brackets of one request.", least=4, most=64)
-    requests_per_minute: int = option(600, "Requests of one key in any minute; 0 = no limit.", least=0)
+    requests_per_minute: int = option(
+        600,
+        "Requests of one key in any minute, over all services that share its store; 0 = no limit.",
+        least=0,
+    )
     failures_per_minute: int = option(
-        60, "Wrong keys from one address in any minute before it is refused; 0 = no limit.", least=0
+        60,
+        "Wrong keys from one address in any minute before it is refused, by each service; 0 = no limit.",
+        least=0,
     )
 
 
@@ -146,6 +170,7 @@ class ServiceSettings:
     data: ServedConfig = field(default_factory=ServedConfig)
     mechanism: MechanismConfig | None = None
     ledger: LedgerConfig = field(default_factory=LedgerConfig)
+    vault: VaultConfig = field(default_factory=VaultConfig)
     keys: KeysConfig = field(default_factory=KeysConfig)
     limits: LimitsConfig = field(default_factory=LimitsConfig)
     server: ServerConfig = field(default_factory=ServerConfig)
@@ -177,6 +202,7 @@ def service_rules(settings: Any) -> Iterator[Problem]:
     """
     yield from _data_rules(settings)
     yield from _ledger_rules(settings)
+    yield from _vault_rules(settings.vault)
     if settings.mechanism is not None:
         yield from mechanism_rules(settings)
     server = settings.server
@@ -255,10 +281,35 @@ def _ledger_rules(settings: Any) -> Iterator[Problem]:
             )
 
 
+def _vault_rules(vault: Any) -> Iterator[Problem]:
+    if vault.key_env and not _VARIABLE.fullmatch(vault.key_env):
+        # Not quoted: it may be the key.
+        yield Problem(
+            ("vault", "key_env"),
+            "Expected the name of an environment variable, got something else. If it is the key, make a new "
+            "one: settings are no place for it.",
+        )
+    n_places = bool(vault.key_file) + bool(vault.key_env)
+    if vault.path and n_places != 1:
+        got = "none" if not n_places else "both"
+        yield Problem(
+            ("vault", "key_file"),
+            f"Expected key_file or key_env, where the key of the vault is, got {got}.",
+            (("vault", "path"), ("vault", "key_env")),
+        )
+    if not vault.path and n_places:
+        yield Problem(
+            ("vault", "path"),
+            'Expected the file of the vault beside its key, got none. For example: path = "costs.sealed"',
+            (("vault", "key_file"), ("vault", "key_env")),
+        )
+
+
 SECTIONS: dict[str, type] = {
     "data": ServedConfig,
     "mechanism": MechanismConfig,
     "ledger": LedgerConfig,
+    "vault": VaultConfig,
     "keys": KeysConfig,
     "limits": LimitsConfig,
     "server": ServerConfig,

@@ -154,6 +154,9 @@ def _from_votes(settings: ServiceSettings, place: Path) -> Served:
 def _from_teachers(settings: ServiceSettings, place: Path) -> Served:
     data = settings.data
     ensemble = load_ensemble(place, n_classes=data.n_classes)
+    width = getattr(ensemble, "n_features", data.n_features)
+    if width != data.n_features:
+        raise ValueError(f"Expected n_features = {width}, which these networks take, got {data.n_features}.")
     pool = None if not data.pool else _read_rows(settings)
     if pool is not None and pool.shape[1] != data.n_features:
         raise ValueError(

@@ -3,19 +3,24 @@
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..errors import require_count
 from .ensemble import Ensemble
 from .models import find_teacher, load_model
 
+if TYPE_CHECKING:
+    from .torch import TorchEnsemble
+
 
 def load_ensemble(
     folder: str | PathLike[str], *, n_classes: int, n_teachers: int | None = None, trusted: Sequence[str] = ()
-) -> Ensemble:
-    """Return the teachers that `train_ensemble` kept in a folder.
+) -> "Ensemble | TorchEnsemble":
+    """Return the teachers that `train_ensemble` or `train_torch_ensemble` kept in a folder.
 
     `trusted` names types beyond scikit-learn's that the models may be made of. All teachers of one partition
-    belong in a vote: a gap in their numbers is refused, and so is another number than `n_teachers`.
+    belong in a vote: a gap in their numbers is refused, and so is another number than `n_teachers`. Torch is
+    loaded where the folder holds networks.
 
     Guarantee: one changed unit of the partition changes one row of ballots.
     Assumes:   the folder holds the teachers of one partition, all of them.
@@ -32,6 +37,15 @@ def load_ensemble(
     require_count(2, n_classes=n_classes)
     place = Path(folder)
     there = sorted(path.name for path in place.glob("teacher-*.skops"))
+    if any(place.glob("teachers-*.safetensors")):
+        if there:
+            raise ValueError(
+                f"Expected teachers of one kind in {place}, got networks (.safetensors) and others (.skops). "
+                "Give each kind a folder of its own."
+            )
+        from .torch import load_torch_ensemble
+
+        return load_torch_ensemble(place, n_classes=n_classes, n_teachers=n_teachers)
     teachers = []
     for number in range(len(there)):
         found = find_teacher(place, number)

@@ -50,12 +50,13 @@ def check_mechanism(
     """Raise AssertionError if a mechanism breaks a promise, saying which one and where.
 
     It must be a frozen dataclass of plain public fields with `price` and `release`. Its releases are
-    labels or silence, drawn from the noise they are given and from nothing else, and cost at most
-    the price. With `outcomes`: distributions sum to one, here and at every neighbour; a neighbour's own
-    outcomes are those announced for the move; no divergence passes the price, in either direction at
-    any order; permuted classes give permuted outcomes if it says it is `symmetric`; draws follow the
-    distribution. Without: no event is so much likelier at one of two neighbours that its draws prove
-    the price wrong; events are labels, and where noisy `values` are released also large ones.
+    labels or silence, drawn from the noise they are given and from nothing else, and cost at most the
+    price, and no less if it says that it has `one_price`. With `outcomes`: distributions sum to one, here
+    and at every neighbour; a neighbour's own outcomes are those announced for the move; no divergence
+    passes the price, in either direction at any order; permuted classes give permuted outcomes if it says
+    it is `symmetric`; draws follow the distribution. Without: no event is so much likelier at one of two
+    neighbours that its draws prove the price wrong; events are labels, and where noisy `values` are
+    released also large ones.
 
     `student` are rows of probabilities, taken in turn, for mechanisms that want them.
 
@@ -233,6 +234,9 @@ def _check_releases(trial: _Trial, price: RdpCurve) -> None:
         over = cost.values > n * price.values * (1 + _ROUNDING)
         where = f"at order {cost.orders[over.argmax()]:g}"
         require(not over.any(), f"Expected {n} queries to cost at most {n} times the price, not so {where}.")
+        if getattr(trial.mechanism, "one_price", False):
+            exact = (cost.values >= n * price.values * (1 - _ROUNDING)).all()
+            require(exact, f"Expected {n} queries to cost {n} times the price, as one_price says, got less.")
 
 
 def _check_outcomes(trial: _Trial, price: RdpCurve) -> None:

@@ -13,6 +13,9 @@ from ..base import canonical
 from ..chain import Line
 from .tables import LINES
 
+PAGE = 2000
+"""How many lines are read at once."""
+
 _COLUMNS = (LINES.c.number, LINES.c.kind, LINES.c.key, LINES.c.body, LINES.c.previous, LINES.c.hash)
 
 # Trigger, table, kind (see pg_trigger.tgtype) and what its function does, as the migrations make them.
@@ -37,10 +40,20 @@ def read(connection: sa.Connection, ledger: int, *where: sa.ColumnElement[bool])
     >>> list(read(connection, 1, LINES.c.number >= 0))
     []
     """
-    rows = connection.execute(
-        sa.select(*_COLUMNS).where(LINES.c.ledger == ledger, *where).order_by(LINES.c.number)
-    )
-    return (Line(row[0], row[1], _key(row[2]), *row[3:]) for row in rows)
+    last = -1
+    while True:
+        # Some at a time: what a server has to answer within is one page, however long the books are.
+        page = connection.execute(
+            sa.select(*_COLUMNS)
+            .where(LINES.c.ledger == ledger, LINES.c.number > last, *where)
+            .order_by(LINES.c.number)
+            .limit(PAGE)
+        ).all()
+        for row in page:
+            yield Line(row[0], row[1], _key(row[2]), *row[3:])
+        if len(page) < PAGE:
+            return
+        last = page[-1][0]
 
 
 def write(connection: sa.Connection, ledger: int, line: Line) -> None:
@@ -84,7 +97,18 @@ class TablePages:
 
     def all(self) -> Iterator[Line]:
         """Return all lines in order, as they are."""
-        return read(self.connection, self.ledger)
+        return self.after(-1)
+
+    def after(self, number: int) -> Iterator[Line]:
+        """Return the lines after one in order, as they are.
+
+        >>> from .tables import METADATA
+        >>> connection = sa.create_engine("sqlite://").connect()
+        >>> METADATA.create_all(connection)
+        >>> list(TablePages(connection, 1, "Ledger 'main'").after(3))
+        []
+        """
+        return read(self.connection, self.ledger, LINES.c.number > number)
 
     def some(self, kind: str, key: str) -> Iterator[Line]:
         """Return the lines of one kind about one key, as they are."""

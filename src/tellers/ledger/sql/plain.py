@@ -1,10 +1,7 @@
 """What a database server's errors mean for a ledger, in plain words and without the password."""
 
-import os
-import socket
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 import sqlalchemy as sa
 from sqlalchemy.engine import URL
@@ -99,33 +96,6 @@ def plain_words(url: URL, timeout: float) -> Iterator[None]:
         raise OSError(
             f"Expected to read and write {where}: {_first_line(error)}. Nothing was written."
         ) from error
-
-
-@contextmanager
-def cut_off(connection: sa.Connection, *, after: float) -> Iterator[None]:
-    """Break the connection to a server that has not answered by then: one that froze says nothing for ever.
-
-    >>> with cut_off(sa.create_engine("sqlite://").connect(), after=60.0):
-    ...     pass
-    """
-    number = getattr(connection.connection.dbapi_connection, "fileno", None)
-    if number is None:  # a file has no line to cut
-        yield
-        return
-    line = socket.socket(fileno=os.dup(number()))
-
-    def cut() -> None:
-        with suppress(OSError):
-            line.shutdown(socket.SHUT_RDWR)
-
-    timer = threading.Timer(after, cut)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-        line.close()
 
 
 def _first_line(error: sa.exc.DBAPIError) -> str:

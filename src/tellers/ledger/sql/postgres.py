@@ -21,7 +21,7 @@ from ..chained import ChainedLedger, Pages, T, require_terms
 from ..vault import Vault
 from .migrating import table_version
 from .pages import TablePages, read, write
-from .plain import Lost, cut_off, not_there, plain_words, shown
+from .plain import Lost, not_there, plain_words, shown
 from .tables import LEDGERS, LINES, REVISION, make_engine, parse_url
 
 _LONGEST_KEY = 2000
@@ -105,7 +105,7 @@ class PostgresLedger(ChainedLedger):
         return f"Ledger {self.name!r} of {shown(self._url)}"
 
     def _read(self, look: Callable[[Pages], T]) -> T:
-        with self._lock:
+        with self._alone():
             return self._until_reachable(lambda: self._try_to_read(look))
 
     def _try_to_read(self, look: Callable[[Pages], T]) -> T:
@@ -114,13 +114,13 @@ class PostgresLedger(ChainedLedger):
             return look(TablePages(connection, self._id, self._title()))
 
     def _write(self, next_line: Callable[[], Line | None]) -> None:
-        with self._lock:
+        with self._alone():
             sent: list[Line] = []
             self._until_reachable(lambda: self._try_to_write(next_line, sent), sent=sent)
 
     def _try_to_write(self, next_line: Callable[[], Line | None], sent: list[Line]) -> None:
         """Append a line in one transaction. `sent` remembers it while its commit is not acknowledged."""
-        with self._transaction() as connection, cut_off(connection, after=2 * self.timeout + 1):
+        with self._transaction() as connection:
             # From here until the commit no other transaction is inside: also not one of our own whose
             # connection broke. What is in the chain now is all there will ever be of it.
             connection.execute(sa.select(LEDGERS.c.id).where(LEDGERS.c.id == self._id).with_for_update())

@@ -1,10 +1,13 @@
 """The tables of ledgers in a database, and how to reach it; alembic makes them, see `migrate`."""
 
+from typing import Any
+
 import sqlalchemy as sa
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.pool import NullPool
 
 from ...errors import MissingExtra
+from .patience import be_impatient
 
 VERSION_TABLE = "tellers_version"
 REVISION = "lines"
@@ -54,8 +57,10 @@ def parse_url(url: str) -> URL:
     return parsed.set(drivername="postgresql+psycopg")
 
 
-def make_engine(url: URL, *, timeout: float) -> sa.Engine:
-    """Return an engine that opens a connection whenever it is asked for one, and keeps none.
+def make_engine(url: URL, *, timeout: float, keeps: bool = False) -> sa.Engine:
+    """Return an engine that opens a connection whenever it is asked for one, and keeps none unless told to.
+
+    It waits this long for a connection and for the locks of others, and half as long again for any answer.
 
     >>> make_engine(parse_url("postgresql://team@db.example/privacy"), timeout=5.0).url.host
     'db.example'
@@ -84,5 +89,9 @@ def make_engine(url: URL, *, timeout: float) -> sa.Engine:
         "keepalives_count": 3,
         "tcp_user_timeout": milliseconds,
     }
+    kept: dict[str, Any] = {"poolclass": NullPool}
+    if keeps:
+        kept = {"pool_pre_ping": True, "pool_timeout": timeout}
     # The writers' lock is a row's, taken first: what is read after it is what the last writer left.
-    return sa.create_engine(url, poolclass=NullPool, connect_args=arguments, isolation_level="READ COMMITTED")
+    engine = sa.create_engine(url, connect_args=arguments, isolation_level="READ COMMITTED", **kept)
+    return be_impatient(engine, seconds=1.5 * timeout + 1)

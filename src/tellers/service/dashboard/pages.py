@@ -13,6 +13,7 @@ from ...errors import LedgerConflict
 from ...release import describe
 from ..access import Door
 from ..desk import Desk
+from ..logs import describe_error
 from ..problems import KINDS, Problem
 from ..settings import ServiceSettings
 from .check import Check
@@ -135,6 +136,10 @@ class _Pages:
         except TimeoutError:
             words = "Others are writing to it. Load the page again in a moment."
             return self.press.plain("refused.html", status=503, heading="The ledger is busy", words=words)
+        except OSError as error:
+            self.log.error("page failed", **describe_error(error))
+            words = "The books or the keys cannot be reached just now. Load the page again in a moment."
+            return self.press.plain("refused.html", status=503, heading="Not now", words=words)
         except Problem as problem:
             _, heading, advice = KINDS[problem.kind]
             refused = self.press.plain(

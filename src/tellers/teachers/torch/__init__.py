@@ -10,5 +10,6 @@ if find_spec("torch") is None:
 from .classifier import TorchClassifier
 from .engines import Batched
 from .ensemble import TorchEnsemble, train_torch_ensemble
+from .loading import load_torch_ensemble
 
-__all__ = ["Batched", "TorchClassifier", "TorchEnsemble", "train_torch_ensemble"]
+__all__ = ["Batched", "TorchClassifier", "TorchEnsemble", "load_torch_ensemble", "train_torch_ensemble"]

@@ -84,6 +84,11 @@ class TorchEnsemble:
         )
         return Votes.from_ballots(ballots, n_classes=self.n_classes)
 
+    @property
+    def n_features(self) -> int:
+        """Return how many numbers a row has."""
+        return int(np.prod(self.shape))
+
     def accuracies(self, X: ArrayLike, y: ArrayLike) -> Sealed[NDArray[np.float64]]:
         """Return each teacher's share of right answers, sealed: it was learned from private rows."""
         queries = numeric_rows(X)
@@ -221,7 +226,7 @@ class _Run:
         unit = Unit(
             numbers, self.classifier, self.X[rows], self.y[rows], sizes=[len(part) for part in parts],
             seeds=[random_states(self.seed, number, 1)[0] for number in numbers], shape=self.shape,
-            n_classes=self.n_classes, engine=self.engine, folder=self.folder,
+            n_classes=self.n_classes, engine=self.engine, folder=self.folder, n_teachers=len(self.partition),
         )  # fmt: skip
         if self.folder is not None:
             object.__setattr__(unit, "made_of", self.made_of(unit))

@@ -5,6 +5,7 @@ their numbers alone, and a unit is trained as a whole or not at all: resumed or 
 arithmetic.
 """
 
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -24,6 +25,7 @@ from .descent import Learned, Lesson, train_alone, train_together
 from .engines import Batched
 from .networks import Shape, build_network
 
+_ABOUT = "tellers"
 SEEN = "classes seen"  # beside the weights; no name of a weight holds a blank
 
 
@@ -47,12 +49,25 @@ class Unit:
     engine: Batched | None
     folder: Path | None = None
     made_of: dict[str, Any] | None = None
+    n_teachers: int = 0
     parent: int | None = None
 
     @property
     def file(self) -> str:
         """Return the name of the file that keeps these teachers."""
         return f"teachers-{self.numbers[0]:05d}-{self.numbers[-1]:05d}.safetensors"
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """Return what has to be known to use these teachers again; none of it comes from their rows."""
+        made = self.classifier.get_params()
+        # A function is not kept, and whoever loads them has devices of their own.
+        named = made["network"] if isinstance(made["network"], str) else None
+        return {
+            "parameters": made | {"network": named, "device": "auto"}, "shape": list(self.shape),
+            "n_classes": self.n_classes, "n_teachers": self.n_teachers, "first": self.numbers[0],
+            "engine": "loop" if self.engine is None else self.engine.name,
+        }  # fmt: skip
 
     @property
     def recipe(self) -> Recipe:
@@ -98,7 +113,8 @@ def train_unit(unit: Unit) -> UnitOutcome:
     states = {**learned.states, SEEN: _seen(unit).to(next(iter(learned.states.values())).device)}
     if unit.folder is not None:
         try:
-            write_model(unit.folder, unit.file, content=dump_states(states), made_of=unit.made_of or {})
+            content = dump_states(states, about=unit.about)
+            write_model(unit.folder, unit.file, content=content, made_of=unit.made_of or {})
         except OSError as error:
             why = (
                 f"Expected room to write teachers {unit.numbers[0]} to {unit.numbers[-1]} in {unit.folder}, "
@@ -149,16 +165,38 @@ def _seen(unit: Unit) -> torch.Tensor:
     return torch.from_numpy(seen)
 
 
-def dump_states(states: Tensors) -> bytes:
-    """Return states as the bytes of a safetensors file.
+def dump_states(states: Tensors, *, about: dict[str, Any] | None = None) -> bytes:
+    """Return states as the bytes of a safetensors file, with words about them.
 
     >>> load_states(dump_states({"weight": torch.ones(2, 3)}))["weight"].shape
     torch.Size([2, 3])
     """
     from safetensors.torch import save
 
-    content: bytes = save({name: values.cpu().contiguous() for name, values in states.items()})
+    said = {} if about is None else {_ABOUT: json.dumps(about, default=_plain, sort_keys=True)}
+    content: bytes = save({name: values.cpu().contiguous() for name, values in states.items()}, said or None)
     return content
+
+
+def read_about(content: bytes) -> dict[str, Any]:
+    """Return the words that a safetensors file of teachers holds about them.
+
+    >>> read_about(dump_states({"weight": torch.ones(2, 3)}, about={"n_classes": 3}))
+    {'n_classes': 3}
+    """
+    try:
+        header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+        about: dict[str, Any] = json.loads(header["__metadata__"][_ABOUT])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            "Expected networks that say what they are, got others. They can be used where they were trained; "
+            "train them again, into another folder, to load them elsewhere."
+        ) from error
+    return about
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else str(value)
 
 
 def load_states(content: bytes, *, like: Tensors | None = None, n_teachers: int | None = None) -> Tensors:
