@@ -119,8 +119,17 @@ def test_who_has_said_what_they_want_is_not_hurried(line):
 
 def test_a_service_speaks_it(monkeypatch, place):
     given = {}
-    monkeypatch.setattr(uvicorn, "run", lambda _app, **named: given.update(named))
-    serving.serve(place.settings, log_stream=place.log)
+
+    class Stop(Exception):
+        pass
+
+    def config(_app, **named):
+        given.update(named)
+        raise Stop
+
+    monkeypatch.setattr(uvicorn, "Config", config)
+    with pytest.raises(Stop):
+        serving.serve(place.settings, log_stream=place.log)
     assert given["http"] is HurriedProtocol
     assert given["h11_max_incomplete_event_size"] == MOST_HEAD_BYTES
     assert isinstance(place.settings, ServiceSettings)
