@@ -177,7 +177,14 @@ class KeyStore:
             return [Key(*row) for row in rows]
 
     def hit(self, number: str, *, most: int) -> int:
-        """Count one more request of a key and return 0, or return how many seconds it has to wait."""
+        """Count one more request of a key and return 0, or return how many seconds it has to wait.
+
+        >>> import tempfile
+        >>> store = KeyStore(tempfile.mkdtemp() + "/keys.db")
+        >>> _, key = store.create("alice", "student")
+        >>> store.hit(key.id, most=1), store.hit(key.id, most=1) > 0
+        (0, True)
+        """
         with self._there():
             return self.rates.hit(number, most=most)
 
