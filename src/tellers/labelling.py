@@ -170,8 +170,10 @@ def most_expected(n_queries: int, *mechanisms: Mechanism | None) -> RdpCurve:
     return RdpCurve(prices[0].orders, np.max([price.values for price in prices], axis=0))
 
 
-def guaranteed_epsilon(ledger: Ledger, accountant: Accountant, *, most: RdpCurve | None) -> float:
-    """Return the epsilon that may be stated for all releases on a ledger.
+def guaranteed_epsilon(
+    ledger: Ledger, accountant: Accountant, *, most: RdpCurve | None, account: str | None = None
+) -> float:
+    """Return the epsilon that may be stated for all releases on a ledger, or for an account's part in them.
 
     `most` is the price of everything that could be asked, if that was fixed before the first release and
     covers all of the ledger; None where others use it too, or settings were chosen after a look at earlier
@@ -197,7 +199,7 @@ def guaranteed_epsilon(ledger: Ledger, accountant: Accountant, *, most: RdpCurve
     events = [entry.event for entry in ledger.entries()]
     kinds = {(event.get("mechanism"), str(event.get("parameters"))) for event in events}
     if not kinds or (len(kinds) == 1 and _has_one_price(*kinds)):
-        return accountant.epsilon(ledger.spent)
+        return accountant.epsilon(ledger.spent if account is None else ledger.accounts()[account].spent)
     return min(accountant.budget.epsilon, accountant.epsilon(most))
 
 

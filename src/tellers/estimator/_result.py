@@ -16,6 +16,11 @@ def public_result(fitted: Any, name: str, *, accuracy: float | None) -> dict[str
     """Return the content of a `result.json`, as far as a fitted classifier knows it."""
     parameters = describe(fitted.mechanism_, noise.secure())["parameters"]
     budget = None if fitted.budget_ is None else fitted.budget_.epsilon
+    plan, personal = fitted.plan_, {}
+    if plan is not None:
+        rows = [{**row, "stated": None} if fitted.why_ else row for row in fitted.groups_]
+        about = {"variant": plan.variant, "leave": fitted.exhausted_leave, "plan": list(plan.summary)}
+        personal = {"personal": {**about, "groups": rows}}
     return {
         "format": 1,
         "data": {
@@ -40,6 +45,7 @@ def public_result(fitted: Any, name: str, *, accuracy: float | None) -> dict[str
             "is_guarantee": not fitted.why_,
             "why": fitted.why_,
         },
+        **personal,
         "queries": {
             "n_asked": fitted.n_queries_ + fitted.released_.n_lost,
             "n_answered": fitted.released_.n_answered,

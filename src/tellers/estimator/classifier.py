@@ -1,12 +1,8 @@
 """The classifier: one fit from private rows to a public student, in scikit-learn's manner."""
 
-import hashlib
-import json
 import math
-import secrets
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
@@ -23,18 +19,15 @@ from ..card import ModelCard, export_student
 from ..door import Room
 from ..errors import BudgetExhausted, require_count
 from ..labelling import ORDERS, Labels, Order, guaranteed_epsilon, label_pool, most_expected
-from ..ledger import Ledger, MemoryLedger, SqliteLedger
+from ..ledger import Ledger
 from ..mechanisms import Mechanism, NoisyHistogram
+from ..personal import Consent
 from ..release import SILENT
 from ..students import fit_distilled, fit_supervised
-from ..teachers.models import describe_estimator
-from ..teachers.partition import Partition, partition
 from ..teachers.pool import VotedPool
-from ..teachers.store import write_whole
-from . import _inputs, _models
+from . import _books, _groups, _inputs, _models
 from ._result import public_result
 
-_NO_LIMIT = 1e9  # without classes and pool there is no budget to keep, unless one was given
 _ADVICE = "epsilon_ is infinite. Declare classes=..., pass public=... and leave seeded_noise alone."
 
 
@@ -54,12 +47,15 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     without them goes through, with a `NoGuaranteeWarning` and an infinite `epsilon_`. What is left at None
     comes from public numbers: as teachers 1.5 times the root of the number of rows, or persons, and 250 at
     most; ConfidentGNMax with sigma, threshold and sigma_threshold at 0.2, 0.6 and 0.24 of the teachers;
-    epsilon 8 at delta 1e-5; logistic regression on standardised features.
+    epsilon 8 at delta 1e-5; logistic regression on standardised features. Where people agreed to different
+    budgets, `fit(..., budgets=...)` takes them by `variant` and its options, which are those of
+    `personal.make_plan`; with `exhausted_leave` whoever has none left leaves, and the others go on.
 
     Guarantee: with classes and pool declared, everything a fitted classifier holds and says is
-               (`epsilon_`, `delta_`)-differentially private for one `unit_`, and epsilon_ <= budget.epsilon.
-    Assumes:   `public`, the parameters and the number of rows do not depend on private rows; `notes_` say
-               what a partition that looked at labels leaves out; one ledger covers all fits on the same rows.
+               (`epsilon_`, `delta_`)-differentially private for one `unit_`, and epsilon_ <= budget.epsilon;
+               with budgets also for each group at its own epsilon ("stated" in `groups_`).
+    Assumes:   `public`, parameters, budgets and the number of rows do not depend on private rows; `notes_`
+               say what a partition that looked at labels leaves out; one ledger covers all fits on the rows.
     Reference: Papernot et al. 2017, section 2; Papernot et al. 2018, section 4; see `Accountant`.
 
     >>> from tellers.datasets import digits
@@ -93,6 +89,18 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         floor: float = 0.0,
         stratified: bool = False,
         balance: Literal["persons", "rows"] = "persons",
+        levels: Mapping[str, float] | None = None,
+        max_groups: int = 20,
+        variant: Literal["weighting", "vanishing", "upsampling"] = "weighting",
+        weights: Sequence[float] | None = None,
+        denominator: int | None = None,
+        precision: float | None = None,
+        min_persons: int | None = None,
+        power: float | None = None,
+        copies: Sequence[int] | None = None,
+        most: int | None = None,
+        grow: Literal["teachers", "shares"] | None = None,
+        exhausted_leave: bool = False,
         ledger: Ledger | str | PathLike[str] | None = None,
         folder: str | PathLike[str] | None = None,
         n_jobs: int | None = None,
@@ -117,6 +125,18 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.floor = floor
         self.stratified = stratified
         self.balance = balance
+        self.levels = levels
+        self.max_groups = max_groups
+        self.variant = variant
+        self.weights = weights
+        self.denominator = denominator
+        self.precision = precision
+        self.min_persons = min_persons
+        self.power = power
+        self.copies = copies
+        self.most = most
+        self.grow = grow
+        self.exhausted_leave = exhausted_leave
         self.ledger = ledger
         self.folder = folder
         self.n_jobs = n_jobs
@@ -132,16 +152,20 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         classes: Sequence[Any] | None = None,
         persons: ArrayLike | None = None,
         sites: ArrayLike | None = None,
+        budgets: ArrayLike | Mapping[Any, Any] | None = None,
     ) -> "PateClassifier":
         """Train teachers on private rows, ask them about `public` ones, and teach a student what they said.
 
         `classes` declares the classes for this fit, where the parameters do not. `persons` and `sites` have
         an entry per private row: all rows of a person go to one teacher, or every site is one teacher.
+        `budgets` say what everybody agreed to: an epsilon or a name among `levels` for every private row, or
+        a mapping from `persons` to those.
         """
         self._check_parameters()
+        _groups.check_groups(self, budgets, sites)
         self._forget()
         X, y = _inputs.validated(self, X, y)
-        check_consistent_length(X, persons, sites)
+        check_consistent_length(X, persons, sites, None if isinstance(budgets, Mapping) else budgets)
         declared = _inputs.declared_classes(self.classes if classes is None else classes, self.n_classes)
         is_open = declared is None or public is None
         seeded = self.seeded_noise or (is_open and self.random_state is not None)
@@ -150,7 +174,7 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             warnings.warn(f"{' '.join(reasons)} {_ADVICE}", NoGuaranteeWarning, stacklevel=2)
         self.classes_ = _inputs.classes_read_off(y) if declared is None else declared
         y = _inputs.class_ids(y, self.classes_)
-        name, seed = self._identity()
+        name, seed = _books.identity(self.folder, self.random_state)
         split, teach, ask, learn, draw = (int(n) for n in np.random.SeedSequence(seed).generate_state(5))
 
         owners = {"persons": persons, "sites": sites}
@@ -158,30 +182,41 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             rows, kept = _inputs.halves(y, seed=split)
             pool, X, y = X[rows], X[kept], y[kept]
             owners = {n: None if o is None else np.asarray(o)[kept] for n, o in owners.items()}
+            budgets = _groups.kept_budgets(budgets, kept)
         else:
             pool = _inputs.validated(self, public, reset=False)
             rows = np.arange(len(pool))
-        parts = self._partition(y, seed=split, **owners)
-        self.mechanism_ = self.mechanism or _models.default_mechanism(len(parts), saves=not is_open)
-        self.n_private_, self.n_public_, self.n_teachers_ = len(X), len(pool), len(parts)
-        self.unit_, self.notes_ = parts.unit, parts.notes
-        budget = self._agreed_budget(unlimited=is_open)
+        delta = _books.agreed_delta(self.budget, self.ledger)
+        consent = _groups.consent_of(self, budgets, owners["persons"], delta=delta)
+        leave = self.exhausted_leave and consent is not None and len(consent.groups) > 1
+        budget = _books.agreed_budget(
+            self.budget, self.ledger, unlimited=is_open, consent=consent, leave=leave
+        )
+        seats = _groups.seats_of(self, y, consent, saves=not is_open, seed=split, **owners)
+        self.mechanism_, self.plan_ = seats.mechanism, seats.plan
+        self.n_private_, self.n_public_, self.n_teachers_ = len(X), len(pool), len(seats.partition)
+        self.unit_, self.notes_ = seats.partition.unit, seats.partition.notes
         # Opened before hours of training: books with another budget are refused now.
-        with self._books(budget, allow_seeded=seeded) as ledger:
+        with _books.open_books(self.ledger, budget, allow_seeded=seeded, consent=consent) as ledger:
             ensemble = _models.train(
-                _models.model_or_default(self.teacher), X, y, parts, n_classes=len(self.classes_), seed=teach,
-                folder=None if self.folder is None else Path(self.folder) / "teachers", n_jobs=self.n_jobs,
+                _models.model_or_default(self.teacher), *seats.rows(X, y), seats.partition,
+                n_classes=len(self.classes_), seed=teach, n_jobs=self.n_jobs,
+                folder=None if self.folder is None else Path(self.folder) / "teachers",
             )  # fmt: skip
             source = noise.seeded(draw) if seeded else noise.secure()
-            room = Room(VotedPool(ensemble.vote(pool)), self.mechanism_, ledger, source)
+            room = Room(
+                VotedPool(ensemble.vote(pool)), seats.plain, ledger, source, plan=seats.plan,
+                exhausted_leave=leave,
+            )  # fmt: skip
             try:
                 released = label_pool(
                     room, pool, seed=ask, order=self.order, n_queries=self.n_queries, n_labels=self.n_labels,
                     batch=self.batch, student=_models.model_or_default(self.student), first=self.first,
                     per_round=self.per_round, warm_up=self.warm_up, queries=np.arange(len(pool)),
-                    key=f"{name}/{self._question(pool, seed=ask)}",
+                    key=f"{name}/{_books.question(self, pool, plan=seats.plan, seed=ask)}",
                 )  # fmt: skip
                 self._record(released, rows, ledger=ledger, budget=budget, reasons=reasons)
+                self._state(ledger, budget, seats, consent, leave=leave)
                 self.student_ = self._taught(pool, released, seed=learn, lenient=is_open)
             except Exception as error:
                 spent = ledger.spent.epsilon(budget.delta)
@@ -284,60 +319,6 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         }
         return [reason for reason, holds in found.items() if holds]
 
-    def _identity(self) -> tuple[str, int]:
-        """Return a name for the questions of this fit and its seed; a folder keeps both for the next one."""
-        name, seed = f"fit-{secrets.token_hex(8)}", _inputs.seed_number(self.random_state)
-        if self.folder is None:
-            return name, seed
-        place = Path(self.folder) / "fit.json"
-        if place.exists():
-            kept = json.loads(place.read_bytes())
-            return kept["name"], kept["seed"] if self.random_state is None else seed
-        place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        write_whole(place, json.dumps({"name": name, "seed": seed}).encode())
-        return name, seed
-
-    def _question(self, pool: NDArray[Any], *, seed: int) -> str:
-        """Return a fingerprint of all that decides which rows are asked, and how: public things alone."""
-        asked = [repr(self.mechanism_), self.order, seed, pool.shape]
-        if self.order == "active" or self.warm_up is not None:
-            student = describe_estimator(_models.model_or_default(self.student))
-            asked += [student, repr(self.warm_up), self.first, self.per_round]
-        digest = hashlib.sha256(json.dumps(asked).encode())
-        digest.update(np.ascontiguousarray(pool, dtype=np.float64).tobytes())
-        return digest.hexdigest()[:16]
-
-    def _partition(
-        self, ids: NDArray[np.int64], *, seed: int, persons: ArrayLike | None, sites: ArrayLike | None
-    ) -> Partition:
-        n_teachers = self.n_teachers
-        if n_teachers is None and sites is None:
-            n_units = len(ids) if persons is None else len(set(np.asarray(persons).tolist()))
-            n_teachers = _models.default_n_teachers(n_units)
-        return partition(
-            len(ids), n_teachers, seed=seed, labels=ids if self.stratified else None, persons=persons,
-            sites=sites, balance=self.balance,
-        )  # fmt: skip
-
-    def _agreed_budget(self, *, unlimited: bool) -> Budget:
-        held = getattr(getattr(self.ledger, "accountant", None), "budget", None)
-        if held is not None and self.budget not in (None, held):
-            raise ValueError(
-                f"Expected the budget of the ledger, {held}, got {self.budget}. Leave out one of the two."
-            )
-        default = Budget(epsilon=_NO_LIMIT if unlimited else 8.0, delta=1e-5)
-        return self.budget or held or default
-
-    @contextmanager
-    def _books(self, budget: Budget, *, allow_seeded: bool) -> Iterator[Ledger]:
-        if self.ledger is None:
-            yield MemoryLedger(Accountant(budget), allow_seeded=allow_seeded)
-        elif isinstance(self.ledger, (str, PathLike)):
-            with SqliteLedger(self.ledger, Accountant(budget)) as ledger:
-                yield ledger
-        else:
-            yield self.ledger
-
     def _record(
         self, released: Labels, rows: NDArray[Any], *, ledger: Ledger, budget: Budget, reasons: list[str]
     ) -> None:
@@ -351,14 +332,28 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.n_queries_, self.n_labels_ = len(released), int(answered.sum())
         self.answered_share_ = released.n_answered / max(1, len(released))
         self.spent_, self.delta_, self.why_ = ledger.spent, budget.delta, " ".join(reasons)
-        self.epsilon_ = math.inf
-        if not reasons:
-            # A cap counts if it was set before the first release, which only fresh books are sure of.
-            n_most = min(self.n_public_, self.n_queries or self.n_public_)
-            worst = most_expected(n_most, self.mechanism_, self.warm_up)
-            most = None if self.ledger is not None else worst
-            self.epsilon_ = guaranteed_epsilon(ledger, Accountant(budget), most=most)
-        self.budget_ = None if budget.epsilon == _NO_LIMIT else budget
+        self.budget_ = None if budget.epsilon == _books.NO_LIMIT else budget
+
+    def _state(
+        self, ledger: Ledger, budget: Budget, seats: _groups.Seats, consent: Consent | None, *, leave: bool
+    ) -> None:
+        """Set the attributes that say what is guaranteed, and to whom."""
+        # A cap counts if it was set before the first release, which only fresh books are sure of.
+        n_most = min(self.n_public_, self.n_queries or self.n_public_)
+        is_fixed, is_guarantee = self.ledger is None, not self.why_
+        self.groups_: tuple[dict[str, Any], ...] = ()
+        if consent is None or seats.plan is None:
+            most = most_expected(n_most, self.mechanism_, self.warm_up) if is_fixed else None
+            stated = guaranteed_epsilon(ledger, Accountant(budget), most=most)
+        else:
+            # Without those who left there is less noise: a price for all of it was not known beforehand.
+            fixed = is_fixed and not leave
+            prices = _groups.most_of(seats.plan, n_most, seats.plain, self.warm_up) if fixed else None
+            self.groups_ = _groups.group_rows(ledger, consent, most=prices, is_guarantee=is_guarantee)
+            most = None if prices is None else _groups.largest(prices.values())
+            stated = guaranteed_epsilon(ledger, Accountant(budget), most=most)
+            stated = min(stated, max(row["stated"] for row in self.groups_))
+        self.epsilon_ = stated if is_guarantee else math.inf
 
     def _taught(self, pool: NDArray[Any], released: Labels, *, seed: int, lenient: bool) -> Any:
         model, rows = _models.model_or_default(self.student), pool[released.rows]

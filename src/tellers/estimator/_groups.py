@@ -1,0 +1,151 @@
+"""Budgets per person in a fit: who agreed to what, who sits where, and what it cost each group."""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..labelling import guaranteed_epsilon
+from ..ledger import Ledger
+from ..mechanisms import Mechanism
+from ..personal import Consent, PersonalPlan, Seating, arrange, read_consent
+from ..rdp import RdpCurve
+from ..teachers.partition import Partition, partition
+from . import _models
+
+VARIANTS = ("weighting", "vanishing", "upsampling")
+OPTIONS = ("weights", "denominator", "precision", "min_persons", "power", "copies", "most", "grow")
+
+
+def check_groups(fitted: Any, budgets: Any, sites: Any) -> None:
+    """Refuse parameters that do not go with budgets per person, or without them."""
+    if fitted.variant not in VARIANTS:
+        raise ValueError(f"Expected variant to be one of {', '.join(VARIANTS)}, got {fitted.variant!r}.")
+    if fitted.exhausted_leave and fitted.variant == "upsampling":
+        raise ValueError(
+            "Expected exhausted_leave=False with upsampling, whose teachers learn from all groups: whoever "
+            "is silent, their data still speak. Take weighting or vanishing."
+        )
+    if budgets is None:
+        given = [name for name in ("levels", *OPTIONS) if getattr(fitted, name) is not None]
+        given += ["exhausted_leave"] * bool(fitted.exhausted_leave)
+        if given:
+            # Passed over, everybody would be treated alike and nobody would be told.
+            raise ValueError(f"Expected fit(..., budgets=...) with {given[0]}, got no budgets. Pass them.")
+        return
+    for name, differs in {
+        "sites": sites is not None,
+        "stratified": fitted.stratified,
+        "balance": fitted.balance != "persons",
+    }.items():
+        if differs:
+            raise ValueError(
+                f"Expected no {name} with budgets: who shares a teacher follows from the budgets. "
+                "Leave out one of the two."
+            )
+
+
+def kept_budgets(budgets: Any, rows: NDArray[np.int64]) -> Any:
+    """Return the budgets of some rows; a mapping from persons holds for all of them."""
+    return budgets if budgets is None or isinstance(budgets, Mapping) else np.asarray(budgets)[rows]
+
+
+def consent_of(fitted: Any, budgets: Any, persons: ArrayLike | None, *, delta: float) -> Consent | None:
+    """Return who agreed to what, or None where all are treated alike."""
+    if budgets is None:
+        return None
+    return read_consent(
+        budgets, delta=delta, levels=fitted.levels, persons=persons, max_groups=fitted.max_groups
+    )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Seats:
+    """Every teacher's rows, the mechanism for teachers of one vote each, and the plan where there is one."""
+
+    partition: Partition
+    plain: Mechanism
+    plan: PersonalPlan | None = None
+    seating: Seating | None = None
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """Return the mechanism that answers."""
+        return self.plain if self.plan is None else self.plan.mechanism
+
+    def rows(self, *tables: NDArray[Any]) -> list[NDArray[Any]]:
+        """Return tables as the partition numbers their rows."""
+        return [table if self.seating is None else self.seating.rows(table) for table in tables]
+
+
+def seats_of(
+    fitted: Any,
+    ids: NDArray[np.int64],
+    consent: Consent | None,
+    *,
+    persons: ArrayLike | None,
+    sites: ArrayLike | None,
+    saves: bool,
+    seed: int,
+) -> Seats:
+    """Deal the rows to teachers, plainly or as the budgets of their people ask for."""
+    n_teachers = fitted.n_teachers
+    if n_teachers is None and sites is None:
+        n_units = len(ids) if persons is None else len(set(np.asarray(persons).tolist()))
+        n_teachers = _models.default_n_teachers(n_units)
+    if consent is None:
+        parts = partition(
+            len(ids), n_teachers, seed=seed, labels=ids if fitted.stratified else None, persons=persons,
+            sites=sites, balance=fitted.balance,
+        )  # fmt: skip
+        return Seats(parts, fitted.mechanism or _models.default_mechanism(len(parts), saves=saves))
+    plain = fitted.mechanism or _models.default_mechanism(n_teachers, saves=saves)
+    chosen = {name: getattr(fitted, name) for name in OPTIONS}
+    seating = arrange(fitted.variant, consent, plain, n_teachers=n_teachers, seed=seed, **chosen)
+    return Seats(seating.partition, plain, seating.plan, seating)
+
+
+def most_of(plan: PersonalPlan, n_queries: int, *mechanisms: Mechanism | None) -> dict[str, RdpCurve]:
+    """Return the price of so many queries for each group, whoever of it takes part."""
+    prices: dict[str, list[RdpCurve]] = {group.name: [] for group in plan.groups}
+    for mechanism in mechanisms:
+        if mechanism is not None:
+            fitted = plan.using(mechanism)
+            for group, unit in zip(fitted.groups, fitted.units, strict=True):
+                prices[group.name].append(n_queries * fitted.mechanism.price(unit))
+    return {name: largest(curves) for name, curves in prices.items()}
+
+
+def largest(curves: Iterable[RdpCurve]) -> RdpCurve:
+    """Return the largest value at every order."""
+    every = list(curves)
+    return RdpCurve(every[0].orders, np.max([curve.values for curve in every], axis=0))
+
+
+def group_rows(
+    ledger: Ledger, consent: Consent, *, most: Mapping[str, RdpCurve] | None, is_guarantee: bool
+) -> tuple[dict[str, Any], ...]:
+    """Return a row per group: its people, its budget, what it was charged and what is stated."""
+    accounts, entries = ledger.accounts(), ledger.entries()
+    absent = entries[-1].event.get("groups", {}).get("absent", ()) if entries else ()
+    rows = []
+    for row, group in zip(consent.summary(), consent.groups, strict=True):
+        state = accounts[group.account]
+        bound = None if most is None else most[group.name]
+        stated = guaranteed_epsilon(ledger, state.accountant, most=bound, account=group.account)
+        rows.append(
+            {
+                "name": group.name,
+                "epsilon": group.epsilon,
+                "n_persons": group.n_persons,
+                "share": row["share"],
+                "waste": group.waste,
+                "spent": state.epsilon,
+                "stated": stated if is_guarantee else math.inf,
+                "has_left": group.name in absent,
+            }
+        )
+    return tuple(rows)
