@@ -66,6 +66,7 @@ def command(
         from .. import noise
         from ..service.books import open_books, open_vault, wait_for_databases
         from ..service.desk import Desk
+        from ..service.groups import open_groups
         from ..service.teachers import open_served
 
         served = open_served(settings)
@@ -73,11 +74,13 @@ def command(
             wait_for_databases(settings, served.ledger, wait, say=None if as_json else welcome.waiting())
         open_vault(settings)
         with open_books(served.ledger, served.budget, name=settings.ledger.name) as ledger:
+            open_groups(settings, ledger, served.plan, delta=served.budget.delta)
             left = Desk(served, ledger, noise.secure()).standing()
         told = {
             "address": settings.server.address, "source": settings.data.source, "n_pool": served.n_pool,
             "n_features": served.n_features, "n_classes": served.n_classes, "epsilon": left.epsilon,
             "epsilon_left": left.epsilon_left, "queries_left": left.queries_left,
+            "groups": None if served.plan is None else [group.name for group in served.plan.groups],
             "vault": settings.vault.path or None,
         }  # fmt: skip
         print(json.dumps(told) if as_json else "\n".join(f"{name}: {value}" for name, value in told.items()))

@@ -79,6 +79,6 @@ def plan_from_dict(record: Any) -> PersonalPlan:
         if record["variant"] == Upsampling.variant:
             copies, grow, n = tuple(record["copies_of"]), record["grow"], record["n_persons"]
             return Upsampling(groups, mechanism, record["n_plain"], copies_of=copies, grow=grow, n_persons=n)
-    except (KeyError, TypeError, ValueError) as error:
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise ValueError(f"Expected the record of a plan, got one that is damaged: {error}.") from error
     raise ValueError(f"Expected a variant of this version, got {record['variant']!r}.")

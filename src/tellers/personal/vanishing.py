@@ -138,11 +138,24 @@ class Vanishing:
         [4.0, 1.0, 1.3333333333333333]
         """
         require_count(n_queries=n_queries)
-        worst = 1.0
-        for often, own in zip(self.frequency_of, self.members, strict=True):
-            in_hands = math.ceil(n_queries * often * len(own) * (1 - _HAIR))
-            worst = max(worst, math.ceil(in_hands / len(own)) / (n_queries * often))
-        return worst
+        fair = [n_queries * often for often in self.frequency_of]
+        return max(1.0, *(n / share for n, share in zip(self.busiest(n_queries), fair, strict=True)))
+
+    def busiest(self, n_queries: int) -> tuple[int, ...]:
+        """Return in how many queries of a batch the busiest teacher of each group votes at most.
+
+        >>> from tellers import GNMax
+        >>> groups, members = (Group("low", 0.7, 5), Group("high", 1.4, 5)), (np.arange(4), np.arange(4, 8))
+        >>> plan = Vanishing(groups, GNMax(40.0), 8, members, frequency_of=(0.25, 1.0), seed=7)
+        >>> plan.busiest(6)
+        (2, 6)
+        """
+        sizes = [len(own) for own in self.members]
+        in_hands = [
+            math.ceil(n_queries * often * n * (1 - _HAIR))
+            for often, n in zip(self.frequency_of, sizes, strict=True)
+        ]
+        return tuple(math.ceil(hands / n) for hands, n in zip(in_hands, sizes, strict=True))
 
     def weights(self, n_queries: int, *, key: str) -> Integers | None:
         """Return who votes in which query, (teachers, queries) of 0 and 1; None where all always vote."""

@@ -16,6 +16,7 @@ from .access import Door
 from .books import open_books, open_vault, wait_for_databases
 from .dashboard import add_dashboard, is_page
 from .desk import Desk
+from .groups import open_groups
 from .keys import KeyStore
 from .logs import describe_error, make_log
 from .metrics import Metrics
@@ -91,6 +92,12 @@ def create_app(
         served.ledger, served.budget, name=terms.name, timeout=float(terms.timeout_seconds),
         vault=open_vault(settings),
     )  # fmt: skip
+    try:
+        open_groups(settings, ledger, served.plan, delta=served.budget.delta)
+    except BaseException:
+        ledger.__exit__(None, None, None)
+        store.close()
+        raise
     # Of an error its kind and place: its words may quote a cost.
     desk = Desk(
         served, ledger, noise.secure(), lambda error: log.error("not in the vault", **describe_error(error))
@@ -103,6 +110,7 @@ def create_app(
         log.info(
             "serving", source=settings.data.source, n_pool=served.n_pool, n_features=served.n_features,
             epsilon=left.epsilon, epsilon_spent=left.epsilon_spent, queries_left=left.queries_left,
+            n_groups=len(desk.groups()),
         )  # fmt: skip
         yield
         store.close()

@@ -14,7 +14,7 @@ from ..ledger.vault import read_key
 from ..rdp import RdpCurve
 from .settings import ServiceSettings
 
-_MOST_QUERIES = 1_000_000_000
+MOST_QUERIES = 1_000_000_000
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,8 @@ def queries_left(accountant: Accountant, spent: RdpCurve, price: RdpCurve) -> in
     # At the order at which a budget is held, epsilon is what was spent and a constant.
     held = spent.orders == accountant.held_at
     used, one = float(spent.values[held][0]), float(price.values[held][0])
-    if accountant.affords(spent, price * _MOST_QUERIES):
-        return _MOST_QUERIES
+    if accountant.affords(spent, price * MOST_QUERIES):
+        return MOST_QUERIES
     far = used + 1000.0
     constant = RdpCurve(spent.orders[held], np.array([far])).epsilon(accountant.budget.delta) - far
     n = max(1, int((accountant.budget.epsilon - constant - used) / one))

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..budget import Accountant
@@ -15,6 +15,7 @@ from ..noise import Noise
 from ..release import Release
 from . import books
 from .books import Standing
+from .groups import group_standings
 from .teachers import Served
 
 _PATIENCE_SECONDS = 30.0
@@ -66,10 +67,13 @@ class Desk:
         # One thread: how long an exact cost takes depends on the votes, and no answer waits for it.
         self._sealing = ThreadPoolExecutor(1, thread_name_prefix="vault")
         self.room = Room(
-            self.served.ensemble, self.served.mechanism, self.ledger, self.noise, later=self._seal
-        )
+            self.served.ensemble, self.served.mechanism, self.ledger, self.noise, later=self._seal,
+            plan=self.served.plan, exhausted_leave=self.served.leave,
+        )  # fmt: skip
         self.accountant = Accountant(self.served.budget)
         self.price = self.room.price(1)
+        plan = self.served.plan
+        self.mechanism = self.served.mechanism if plan is None else plan.mechanism
 
     def ask(
         self,
@@ -98,8 +102,26 @@ class Desk:
         return Answered(release, is_replay, epsilon, self.standing(), self.own(student))
 
     def standing(self) -> Standing:
-        """Return how the budget of the data stands."""
-        return books.standing(self.accountant, self.ledger.spent, price=self.price)
+        """Return how the budget of the data stands; what is left of it is what all groups can pay for."""
+        stands = books.standing(self.accountant, self.ledger.spent, price=self.price)
+        lasts = [one.queries_left for one in self.groups().values()]
+        if self.served.leave:
+            lasts = [n for n in lasts if n] or lasts[:1]
+        return replace(stands, queries_left=min([stands.queries_left, *lasts]))
+
+    def groups(self) -> dict[str, Standing]:
+        """Return how the account of every group of people stands, by its name in the ledger.
+
+        >>> from tellers import Accountant, Budget, GNMax, MemoryLedger, noise
+        >>> served = Served(None, GNMax(sigma=20.0), Budget(epsilon=1.0, delta=1e-5), "", 2, 250, n_pool=3)
+        >>> Desk(served, MemoryLedger(Accountant(served.budget)), noise.secure()).groups()
+        {}
+        """
+        plan = self.served.plan
+        if plan is None:
+            return {}
+        stands = group_standings(plan, self.accounts(), leave=self.served.leave)
+        return {group.account: stands[group.name] for group in plan.groups}
 
     def accounts(self) -> dict[str, AccountState]:
         """Return the named accounts of the ledger."""

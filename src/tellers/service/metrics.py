@@ -1,5 +1,7 @@
 """Numbers for Prometheus, public ones alone: requests, released outcomes, prices that hold for any votes."""
 
+from collections.abc import Mapping
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from .books import Standing
@@ -42,6 +44,14 @@ class Metrics:
                 "queries_left": "Queries that are still paid for at the present setting.",
             }.items()
         }
+        self._groups = {
+            name: Gauge(f"tellers_group_{name}", words, ["group"], registry=self.registry)
+            for name, words in {
+                "epsilon": "The budget of a group of people.",
+                "epsilon_spent": "What was spent of it, reservations included.",
+                "queries_left": "Queries that it still pays for at the present setting.",
+            }.items()
+        }
 
     def count_request(self, method: str, route: str, status: int, *, seconds: float) -> None:
         """Count a request that was answered."""
@@ -60,8 +70,11 @@ class Metrics:
         """
         self._refused.inc()
 
-    def text(self, standing: Standing) -> bytes:
-        """Return everything in the format of Prometheus, with how the budget stands now."""
+    def text(self, standing: Standing, groups: Mapping[str, Standing] | None = None) -> bytes:
+        """Return everything in the format of Prometheus, with how the budgets stand now."""
         for name, gauge in self._gauges.items():
             gauge.set(getattr(standing, name))
+        for account, stands in (groups or {}).items():
+            for name, gauge in self._groups.items():
+                gauge.labels(account.removeprefix("group/")).set(getattr(stands, name))
         return generate_latest(self.registry)

@@ -156,6 +156,18 @@ class LabelsAnswer(BaseModel):
         return sum(self.silent)
 
 
+class GroupAnswer(AccountAnswer):
+    """How the account of a group of people stands; budgets and numbers of people are public by design.
+
+    >>> GroupAnswer(
+    ...     epsilon=1.0, delta=1e-5, epsilon_spent=0.2, epsilon_left=0.8, queries_left=9, n_persons=120
+    ... ).n_persons
+    120
+    """
+
+    n_persons: int = Field(description="How many people agreed to this budget.", examples=[120])
+
+
 class BudgetAnswer(BaseModel):
     """How the budgets stand.
 
@@ -167,6 +179,10 @@ class BudgetAnswer(BaseModel):
     own: AccountAnswer | None = Field(default=None, description="Your own budget, where you have one.")
     accounts: dict[str, AccountAnswer] | None = Field(
         default=None, description="All named accounts, for operators."
+    )
+    groups: dict[str, GroupAnswer] | None = Field(
+        default=None,
+        description="Groups of people with budgets of their own, by name, for operators and auditors.",
     )
     mechanism: dict[str, Any] = Field(
         description="The present setting.", examples=[{"name": "GNMax", "sigma": 40.0}]

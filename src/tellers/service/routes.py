@@ -1,6 +1,7 @@
 """The API, version 1."""
 
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from fastapi.security import HTTPBearer
 from ..errors import BudgetExhausted, LedgerConflict, Unsettled
 from ..ledger import Entry
 from ..release import describe
+from .books import account_name
 from .desk import Answered, Desk, ledger_key
 from .keys import Key, Role
 from .metrics import Metrics
@@ -17,6 +19,7 @@ from .models import (
     AccountAnswer,
     BudgetAnswer,
     ChargeAnswer,
+    GroupAnswer,
     HealthAnswer,
     LabelsAnswer,
     ProblemAnswer,
@@ -156,15 +159,26 @@ def add_books(router: APIRouter, desk: Desk) -> None:
     def budget(key: Annotated[Key, Depends(anyone)]) -> BudgetAnswer:
         """Say how the budget of the data stands, and your own; operators and auditors see every account."""
         is_student, states = key.role == "student", desk.accounts()
-        accounts = None
+        accounts = groups = None
         if not is_student:
-            accounts = {name: AccountAnswer.of(desk.stands(state)) for name, state in states.items()}
+            paying = desk.groups()
+            accounts = {
+                name: AccountAnswer.of(paying.get(name) or desk.stands(state))
+                for name, state in states.items()
+            }
+            plan = desk.served.plan
+            if plan is not None:
+                groups = {
+                    group.name: GroupAnswer(**asdict(paying[group.account]), n_persons=group.n_persons)
+                    for group in plan.groups
+                }
         own = desk.own(key.name) if is_student else None
         return BudgetAnswer(
             data=AccountAnswer.of(desk.standing()),
             own=None if own is None else AccountAnswer.of(own),
             accounts=accounts,
-            mechanism=_mechanism(describe(desk.served.mechanism, desk.noise)),
+            groups=groups,
+            mechanism=_mechanism(describe(desk.mechanism, desk.noise)),
             price=desk.price.epsilon(desk.served.budget.delta),
         )
 
@@ -225,7 +239,7 @@ def add_watching(router: APIRouter, desk: Desk, metrics: Metrics) -> None:
     )
     def numbers(_key: Annotated[Key, Depends(role("operator"))]) -> Response:
         """Return public numbers alone: requests, released outcomes, and how the budget stands."""
-        text = metrics.text(desk.standing())
+        text = metrics.text(desk.standing(), desk.groups())
         return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
@@ -272,12 +286,14 @@ def _mechanism(event: dict[str, Any]) -> dict[str, Any]:
 def _exhausted(desk: Desk, student: str, error: BudgetExhausted) -> Problem:
     """Say whose budget it is and what it would still pay for."""
     account = getattr(error, "account", None)
-    own = desk.own(student) if account is not None else None
+    own = desk.own(student) if account == account_name(student) else None
     left = own if own is not None else desk.standing()
     whose = "The budget of the data" if own is None else "Your own budget"
+    # Which group it is, is for operators and auditors.
+    why = ": a group of people in it has no more to give" if account and own is None else ""
     return Problem(
         "budget-exhausted",
-        f"{whose} pays for {left.queries_left} more queries at this setting, not for these.",
+        f"{whose} pays for {left.queries_left} more queries at this setting, not for these{why}.",
         account="data" if own is None else account,
         queries_left=left.queries_left,
         epsilon_left=left.epsilon_left,

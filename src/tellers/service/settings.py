@@ -70,6 +70,24 @@ class LedgerConfig(_Section):
 
 
 @dataclass(frozen=True, kw_only=True)
+class PlanConfig(_Section):
+    """Groups of people with budgets of their own, each with an account in the ledger.
+
+    >>> PlanConfig(plan="study/plan.json").leave
+    False
+    """
+
+    plan: str = option(
+        "",
+        "The plan by which groups vote and pay (plan.json). run: with nothing here, the one in its folder, "
+        "where there is one.",
+    )
+    leave: bool = option(
+        False, "Go on without a group whose budget is used; not with upsampling. Otherwise it ends there."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class VaultConfig(_Section):
     """Exact costs, which look at the votes: encrypted with an operator's key, or, by default, not kept.
 
@@ -170,6 +188,7 @@ class ServiceSettings:
     data: ServedConfig = field(default_factory=ServedConfig)
     mechanism: MechanismConfig | None = None
     ledger: LedgerConfig = field(default_factory=LedgerConfig)
+    personal: PlanConfig = field(default_factory=PlanConfig)
     vault: VaultConfig = field(default_factory=VaultConfig)
     keys: KeysConfig = field(default_factory=KeysConfig)
     limits: LimitsConfig = field(default_factory=LimitsConfig)
@@ -309,6 +328,7 @@ SECTIONS: dict[str, type] = {
     "data": ServedConfig,
     "mechanism": MechanismConfig,
     "ledger": LedgerConfig,
+    "personal": PlanConfig,
     "vault": VaultConfig,
     "keys": KeysConfig,
     "limits": LimitsConfig,

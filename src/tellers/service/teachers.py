@@ -1,6 +1,6 @@
 """Who is asked: the teachers, or their votes on a pool, behind a room that a service can ask."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,12 @@ from ..config.problems import Problem, complain
 from ..door import Ensemble
 from ..errors import ConfigError
 from ..mechanisms import Mechanism
+from ..personal import PersonalPlan
 from ..pipeline.folder import RunFolder
 from ..teachers.loading import load_ensemble
 from ..teachers.pool import VotedPool
 from ..teachers.store import read_votes
+from .groups import read_plan
 from .settings import ServiceSettings
 
 Asked = NDArray[np.float64] | NDArray[np.int64]
@@ -60,6 +62,9 @@ class Served:
     # The numbers of a row, as bytes, to its id; empty where no rows of a pool are known.
     ids: dict[bytes, int] | None = None
     pool: NDArray[np.float64] | None = None
+    # How groups of people with budgets of their own take part, and whether they leave when theirs is used.
+    plan: PersonalPlan | None = None
+    leave: bool = False
 
     @property
     def listens(self) -> bool:
@@ -118,7 +123,11 @@ def open_served(settings: ServiceSettings) -> Served:
     """
     data, place = settings.data, settings.path(settings.data.path)
     try:
-        return _LOADERS[data.source](settings, place)
+        served = _LOADERS[data.source](settings, place)
+        votes = getattr(served.ensemble, "votes", None)
+        has_ballots = votes is None or votes.ballots is not None
+        plan = read_plan(settings, served.mechanism, n_teachers=served.n_teachers, has_ballots=has_ballots)
+        return replace(served, plan=plan, leave=settings.personal.leave)
     except ConfigError:
         raise
     except (OSError, ValueError) as error:

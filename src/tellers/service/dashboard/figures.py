@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -106,6 +106,17 @@ class Snapshot:
     entries: list[Entry]
     delta: float
     spent: RdpCurve
+    people: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def groups(self) -> list[tuple[BudgetView, int]]:
+        """Return the accounts of groups of people, the strictest first, and how many people each has."""
+        return [(self.accounts[name], n) for name, n in self.people.items() if name in self.accounts]
+
+    @property
+    def others(self) -> list[BudgetView]:
+        """Return the accounts that are nobody's but students'."""
+        return [account for name, account in self.accounts.items() if name not in self.people]
 
     def questions(self, first: int, n: int, *, account: str | None = None) -> list[Question]:
         """Return some questions, the newest first, or those that one account paid for."""
@@ -177,18 +188,21 @@ def take_snapshot(desk: Desk) -> Snapshot:
     for entry in entries:
         for name in entry.also:
             paid.setdefault(name, []).append(entry)
-    accounts = {}
+    accounts, paying, plan = {}, desk.groups(), desk.served.plan
     for name, mine in paid.items():
         # Accounts are never closed; one that is younger than this list of them is there the next time.
         if name in states:
             costs = [entry.also[name].charged for entry in mine]
             n_asked = [n_queries(entry) for entry in mine]
             burn = burn_down(states[name].accountant, costs, n_queries=n_asked)
-            accounts[name] = BudgetView(name, desk.stands(states[name]), total(mine), burn)
+            accounts[name] = BudgetView(
+                name, paying.get(name) or desk.stands(states[name]), total(mine), burn
+            )
     costs = [entry.charged for entry in entries]
     burn = burn_down(desk.accountant, costs, n_queries=[n_queries(entry) for entry in entries])
     data = BudgetView("", desk.standing(), total(entries), burn)
-    return Snapshot(data, accounts, entries, desk.served.budget.delta, desk.ledger.spent)
+    people = {} if plan is None else {group.account: group.n_persons for group in plan.groups}
+    return Snapshot(data, accounts, entries, desk.served.budget.delta, desk.ledger.spent, people)
 
 
 def burn_down(accountant: Accountant, costs: Sequence[RdpCurve], *, n_queries: Sequence[int]) -> Points:

@@ -79,7 +79,8 @@ class Outlook:
     def estimates(self, accountant: Accountant, spent: RdpCurve) -> list[Estimate] | None:
         """Return an estimate for each assumed profile, or None while they are being counted.
 
-        There are none where the mechanism hears the student, whose answers nobody can assume.
+        There are none where the mechanism hears the student, whose answers nobody can assume, or where groups
+        of people pay from budgets of their own.
         """
         self.start()
         profiles, prices = self._profiles, self._prices
@@ -98,7 +99,7 @@ class Outlook:
         # A mechanism of somebody else's may not say how likely its outcomes are: then there is no estimate.
         with suppress(Exception):
             self._prices = check_and_answer(self.served.mechanism)
-            if not self.served.listens:
+            if not self.served.listens and self.served.plan is None:
                 profiles = make_profiles(self.served)
         self._profiles = profiles
 

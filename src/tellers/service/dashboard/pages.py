@@ -195,12 +195,13 @@ class _Pages:
 
     def overview(self, request: Request, visit: Visit) -> Response:
         seen, served = self.watch.snapshot(), self.desk.served
-        event = describe(served.mechanism, self.desk.noise)
+        event = describe(self.desk.mechanism, self.desk.noise)
         return self.press.page(
             request, visit, "overview.html", seen=seen, recent=seen.questions(0, _N_RECENT),
             estimates=self.outlook.estimates(self.desk.accountant, seen.spent), verdict=self.check.last,
             mechanism=event.get("mechanism"), parameters=event.get("parameters", {}),
             price=self.desk.price.epsilon(served.budget.delta), n_pool=served.n_pool, listens=served.listens,
+            plan=served.plan, leave=served.leave,
         )  # fmt: skip
 
     def account(self, request: Request, visit: Visit) -> Response:
