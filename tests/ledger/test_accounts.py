@@ -49,6 +49,14 @@ def test_an_account_has_a_budget(ledger):
         ledger.open_account("student/alice", 0.5)
 
 
+def test_a_budget_of_nothing_is_not_written_down(ledger):
+    with pytest.raises(ValueError, match="Take a larger epsilon"):
+        ledger.open_account("student/alice", Budget(epsilon=0.001, delta=1e-5))
+    assert ledger.accounts() == {}
+    ledger.open_account("student/alice", Budget(epsilon=0.02, delta=1e-5))
+    assert list(ledger.accounts()) == ["student/alice"]
+
+
 def test_the_smallest_budget_stops_first(ledger):
     ledger.open_account("student/alice", SMALL)
     ledger.open_account("student/bob", SMALL)

@@ -30,6 +30,14 @@ def require_account(name: object, budget: object) -> None:
         raise ValueError(f"Expected the name of an account in whole characters, got {name!r}.")
     if not isinstance(budget, Budget):
         raise TypeError(f"Expected a Budget for account {name!r}, got {type(budget).__name__}.")
+    try:
+        Accountant(budget, order=Accountant(budget).held_at)
+    except ValueError:
+        # Written down, it could not be read again, and neither could anything after it.
+        raise ValueError(
+            f"Expected a budget that can pay for something, got epsilon={budget.epsilon} for account "
+            f"{name!r}: at delta={budget.delta} that is nothing. Take a larger epsilon."
+        ) from None
 
 
 def require_same(name: str, held: Accountant, budget: Budget) -> None:
