@@ -3,6 +3,7 @@
 Screenshots are left in .artifacts/dashboard, or where TELLERS_ARTIFACTS says, to be looked at.
 """
 
+import json
 import os
 import re
 import threading
@@ -16,13 +17,16 @@ import uvicorn
 
 from tellers import Budget
 from tellers.config import MechanismConfig
-from tellers.service import create_app
+from tellers.personal import Group, Upsampling
+from tellers.personal.record import plan_as_dict
+from tellers.service import PlanConfig, create_app
 from tellers.service.dashboard import outlook
 
 ARTIFACTS = Path(os.environ.get("TELLERS_ARTIFACTS") or Path(__file__).parents[2] / ".artifacts")
 # Two of the five queries of the pool are silent at this threshold, but once in a billion.
 CONFIDENT = MechanismConfig(name="confident", sigma=150.0, threshold=12_000.0, sigma_threshold=300.0)
 SOON = 20_000
+N_TEACHERS = 20_011  # of the made-up votes
 
 
 class Town:
@@ -180,6 +184,33 @@ def test_tables_need_no_script(open_town):
     town.keep(page, "ledger-verified")
     page.get_by_role("button", name="Sign out").click()
     assert page.get_by_text("You are signed out.").is_visible()
+
+
+def test_groups_of_people_have_a_burn_down_each(open_town, place, low_contrast):
+    groups = (Group("careful", 1.0, 70_000), Group("generous, by a form of some length", 2.0, 30_000))
+    # Counts alone are known of these votes: copies ask for no more.
+    plan = Upsampling(groups, CONFIDENT.build(), N_TEACHERS, copies_of=(1, 2), grow="shares")
+    (Path(place.settings.folder) / "plan.json").write_text(json.dumps(plan_as_dict(plan)))
+    place.settings = replace(place.settings, personal=PlanConfig(plan="plan.json"))
+    town = open_town()
+    carol = place.bearer("carol")
+    for number in range(4):
+        assert town.ask(carol, f"b{number}", [number, 0, 1, 2] * 10).status_code == 200
+    for width, script in ((1200, True), (360, True), (1200, False)):
+        page = town.sign_in(town.visit(width=width, script=script))
+        table = page.get_by_role("region", name="Groups of people")
+        for group in groups:
+            assert table.get_by_role("rowheader", name=group.name).is_visible()
+        assert table.locator("svg.spark").count() == 2
+        assert page.locator("svg.burn").count() == 3
+        if script:
+            assert page.locator(".uplot").count() == 3
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            assert page.evaluate(low_contrast) == []
+        town.keep(page, f"groups-{width}{'' if script else '-without-script'}")
+    page.get_by_role("link", name="careful").first.click()
+    assert page.get_by_role("heading", name="group/careful").is_visible()
+    assert page.locator("svg.burn").is_visible()
 
 
 def test_an_exhausted_budget_is_shown(open_town):

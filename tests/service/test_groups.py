@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 from tellers import Accountant, Budget, ConfidentGNMax, GNMax, Votes
-from tellers.config import MechanismConfig
+from tellers.cli import main
+from tellers.config import BudgetConfig, MechanismConfig, default_config, write_config
 from tellers.errors import ConfigError
 from tellers.exact import exact_cost
 from tellers.personal import make_plan, read_consent
@@ -409,3 +410,34 @@ def test_equal_budgets_are_charged_as_none_are(tmp_path):
                 (first, ledger.spent.values.tolist(), Accountant(Budget(4.0, DELTA)).epsilon(ledger.spent))
             )
     assert spent[0] == spent[1]
+
+
+def test_a_run_has_its_plan_beside_it(tmp_path):
+    made = Place(tmp_path)
+    study = tmp_path / "study"
+    (study / "private").mkdir(parents=True)
+    settings = {"epsilon": 4.0, "delta": DELTA, "ledger": "ledger.db"}
+    run = replace(
+        default_config(),
+        mechanism=MechanismConfig(name="gnmax", sigma=SIGMA),
+        budget=BudgetConfig(**settings),
+    )
+    (study / "config.toml").write_text(write_config(run))
+    (study / "result.json").write_text(json.dumps({"data": {"class_names": ["a", "b", "c"]}}))
+    save_votes(study / "private" / "votes.npz", made.votes)
+    (study / "plan.json").write_text(json.dumps(plan_as_dict(made.plan)))
+    made.settings = ServiceSettings(data=ServedConfig(source="run", path="study"), folder=str(tmp_path))
+    alice, otto = made.bearer("alice"), made.bearer("otto", "operator")
+    with made.open() as client:
+        assert ask(client, alice, "k").status_code == 200
+        assert list(client.get("/v1/budget", headers=otto).json()["groups"]) == ["low", "high"]
+    (study / "plan.json").unlink()
+    assert "Ask by the plan that they were opened for" in refused(made)
+
+
+def test_a_check_before_serving_names_the_groups(place, capsys):
+    (place.folder / "service.toml").write_text(write_settings(place.settings))
+    with pytest.raises(SystemExit) as left:
+        main(("serve", "--check", "--json", "--config", str(place.folder / "service.toml")))
+    assert left.value.code == 0
+    assert json.loads(capsys.readouterr().out)["groups"] == ["low", "high"]
