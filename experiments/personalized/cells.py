@@ -5,22 +5,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from costs import (
-    DEFAULT_ORDERS,
-    FEW,
-    ORDERS,
-    ExactWalk,
-    Stop,
-    allowed,
-    exact_teams,
-    paper_costs,
-    price_costs,
-    walk_costs,
-)
+from costs import EXACT, PAPER, PUBLIC, ExactWalk, Stop, stop_of
 from ensembles import Data, Ensemble
 
 from tellers import Votes, noise
-from tellers.personal import Consent, PersonalPlan, Upsampling, make_plan, read_consent
+from tellers.personal import Consent, Group, PersonalPlan, Upsampling, make_plan, read_consent
+from tellers.personal.accounting import Asked
+from tellers.personal.running import running_epsilons
 
 VARIANTS = {"u": "upsampling", "c": "upsampling", "v": "vanishing", "v4": "vanishing", "w": "weighting"}
 # How often the stricter vote: the ratio of budgets to this power. The paper says that its runs took 4; its
@@ -62,11 +53,6 @@ def order_of(ensemble: Ensemble, seed: int, voting: int) -> np.ndarray:
     return np.random.default_rng([seed, voting, 1]).permutation(len(ensemble.votes))
 
 
-def limits_of(plan: PersonalPlan, data: Data, orders: np.ndarray, **options: str) -> list[np.ndarray]:
-    """Return what each group may spend."""
-    return [allowed(group.epsilon, data.delta, orders, **options) for group in plan.groups]
-
-
 def measure_cell(
     data: Data,
     ensemble: Ensemble,
@@ -83,6 +69,11 @@ def measure_cell(
         raise ValueError(
             f"Expected {plan.n_teachers} teachers for {cell.key}, got {ensemble.votes.n_teachers}."
         )
+    teams = None
+    if ensemble.teams is not None:
+        # Nobody's data sits in one teacher alone where everybody has copies.
+        alone = np.arange(plan.n_teachers)[:, None]
+        teams = (alone, ensemble.teams)[-len(plan.groups) :]
     mechanism: Any = plan.mechanism
     records = []
     for voting in range(votings):
@@ -91,39 +82,22 @@ def measure_cell(
         weights = plan.weights(len(plain), key=f"voting {voting}")
         votes = plain if weights is None else plain.weighted(weights)
         release = mechanism.release(votes, noise.seeded(1000 * seed + voting))
-        present = weights if weights is not None and weights.ndim == 2 else None
-        vanishes = plan.variant == "vanishing"
-        sensitivities = [1.0 if vanishes else unit.linf for unit in plan.units]
-        walked = {"members": plan.members, "present": present} if vanishes else {}
-        stops = {
-            "paper": walk_costs(
-                [paper_costs(mechanism, votes, release.answered, sensitivity=s) for s in sensitivities],
-                limits_of(plan, data, FEW, conversion="classic"), **walked,
-            ),
-            "public": walk_costs(
-                [price_costs(mechanism, release.answered, unit=unit) for unit in plan.units],
-                limits_of(plan, data, DEFAULT_ORDERS), **walked,
-            ),
-        }  # fmt: skip
+        asked = Asked(plan, votes, release.answered, teams=teams)
+        stops = {"paper": stop_of(asked, data.delta, **PAPER), "public": stop_of(asked, data.delta, **PUBLIC)}
         extra: dict[str, Any] = {}
         if voting < n_exact and isinstance(plan, Upsampling):
-            assert ensemble.teams is not None
-            everybody = np.arange(plan.n_teachers)[:, None]
-            teams = [everybody, ensemble.teams][-len(plan.groups) :]
-            stops["exact"] = exact_teams(mechanism, votes, teams=teams, limits=limits_of(plan, data, ORDERS))
+            stops["exact"] = stop_of(asked, data.delta, **EXACT)
         elif voting < n_exact:
-            walk = ExactWalk(plan.n_teachers)
-            stops["exact"] = walk.go(
-                mechanism, votes, members=plan.members, limits=limits_of(plan, data, ORDERS)
-            )
+            walk = ExactWalk(plan.n_teachers, data.delta)
+            stops["exact"] = walk.go(plan, votes)
             n_labels = int(release.answered[: walk.start].sum())
-            n_labels += _go_on(data, plan, plain, walk, stops["exact"], number=1000 * seed + voting)
+            n_labels += _go_on(plan, plain, walk, stops["exact"], number=1000 * seed + voting)
             extra["combined"] = n_labels
         records.append(_record(ensemble, order, release, stops) | extra)
     return records
 
 
-def _go_on(data: Data, plan: PersonalPlan, plain: Votes, walk: ExactWalk, stop: Stop, *, number: int) -> int:
+def _go_on(plan: PersonalPlan, plain: Votes, walk: ExactWalk, stop: Stop, *, number: int) -> int:
     """Let the groups that ran out vanish, one after another, and count the labels that come out after."""
     n_labels = 0
     while stop.group is not None and len(plan.groups) > 1:
@@ -133,7 +107,7 @@ def _go_on(data: Data, plan: PersonalPlan, plain: Votes, walk: ExactWalk, stop: 
         votes = plain if weights is None else plain.weighted(weights)
         start = walk.start
         told = mechanism.release(votes[np.arange(start, len(votes))], noise.seeded(number + 500)).answered
-        stop = walk.go(mechanism, votes, members=plan.members, limits=limits_of(plan, data, ORDERS))
+        stop = walk.go(plan, votes)
         n_labels += int(told[: stop.n_queries - start].sum())
     return n_labels
 
@@ -142,24 +116,25 @@ def measure_baselines(
     data: Data, ensemble: Ensemble, factors: Sequence[float], seed: int, *, votings: int, n_exact: int
 ) -> list[dict[str, Any]]:
     """Run plain PATE; how many labels for everybody's budget being each of these multiples of the lowest."""
-    mechanism, everybody = data.mechanism, [np.arange(data.n_teachers)]
+    mechanism = data.mechanism
+    everybody = (Group("everybody", data.low, data.sizes[0]),)
+    plan = Upsampling(everybody, mechanism, data.n_teachers, copies_of=(1,))
+    alone = (np.arange(data.n_teachers)[:, None],)
     records = []
     for voting in range(votings):
         order = order_of(ensemble, seed, voting)
         votes = ensemble.votes[order]
         release = mechanism.release(votes, noise.seeded(1000 * seed + voting))
-        paper = paper_costs(mechanism, votes, release.answered, sensitivity=1.0)
-        public = price_costs(mechanism, release.answered, unit=votes.unit)
-        walk = ExactWalk(data.n_teachers)
+        asked = Asked(plan, votes, release.answered, teams=alone)
+        accountants: dict[str, dict[str, Any]] = {"paper": PAPER, "public": PUBLIC}
+        if voting < n_exact:
+            accountants["exact"] = EXACT
         stops = {}
-        for factor in sorted(factors):
-            epsilon, name = factor * data.low, f"{factor:.6g}"
-            limit = allowed(epsilon, data.delta, FEW, conversion="classic")
-            stops[f"paper/{name}"] = walk_costs([paper], [limit])
-            stops[f"public/{name}"] = walk_costs([public], [allowed(epsilon, data.delta, DEFAULT_ORDERS)])
-            if voting < n_exact:
-                limit = allowed(epsilon, data.delta, ORDERS)
-                stops[f"exact/{name}"] = walk.go(mechanism, votes, members=everybody, limits=[limit])
+        for name, accountant in accountants.items():
+            found = running_epsilons(asked, delta=data.delta, **accountant).reveal()["everybody"]
+            for factor in factors:
+                n = int(np.searchsorted(found, factor * data.low, side="right"))
+                stops[f"{name}/{factor:.6g}"] = Stop(n, None if n == len(found) else 0)
         records.append(_record(ensemble, order, release, stops))
     return records
 

@@ -4,76 +4,64 @@ from typing import Any
 
 import numpy as np
 from cells import order_of
-from costs import FEW, ORDERS, paper_costs, teacher_epsilons
+from costs import EXACT, PAPER
 from ensembles import Data, Ensemble
 
-from tellers import Votes, noise
-from tellers.exact import teacher_costs
-from tellers.personal import Group, Upsampling, Vanishing, Weighting
+from tellers import RdpCurve, noise
+from tellers.personal import Group, PersonalPlan, Upsampling, Vanishing, Weighting
+from tellers.personal.accounting import Asked, totals
 from tellers.personal.plan import ranges
-from tellers.personal.together import team_costs
 
 RATIOS_OF_COSTS = range(2, 10)
 N_VOTINGS = 4000
-N_TOGETHER = 1000  # persons with several teachers: exact costs of fewer queries
+N_TOGETHER = 1000  # of persons with several teachers, exact costs take longer
 
 
 def cost_ratios(data: Data, ensemble: Ensemble, c: int, seed: int) -> dict[str, Any]:
-    """Return the ratio of epsilons of weighting and vanishing, by the paper's bound and exactly."""
-    half = data.n_teachers // 2
+    """Return ratios of epsilons, high to low: of upsampling where there are copies, else of the others."""
+    half, mechanism, n_teachers = data.sizes[0] // 2, data.mechanism, data.n_teachers
     groups = (Group("low", data.low, half), Group("high", c * data.low, half))
-    made: dict[str, Any] = {"members": ranges((half, data.n_teachers - half))}
-    ratios = {}
-    votes = ensemble.votes[order_of(ensemble, seed, 0)[:N_VOTINGS]]
-    plans: dict[str, Any] = {
-        "w": Weighting(groups, data.mechanism, data.n_teachers, weight_of=(1, c), **made),
-        "v": Vanishing(groups, data.mechanism, data.n_teachers, frequency_of=(1 / c, 1.0), seed=seed, **made),
-    }
-    for name, plan in plans.items():
-        weights = plan.weights(len(votes), key="figure 4")
-        weighted = votes.weighted(weights)
-        told = plan.mechanism.release(weighted, noise.seeded(seed)).answered
-        if name == "w":
-            costs = [
-                paper_costs(plan.mechanism, weighted, told, sensitivity=weight).sum(axis=0)
-                for weight in plan.weight_of
-            ]
-        else:
-            per_query = paper_costs(plan.mechanism, weighted, told, sensitivity=1.0)
-            costs = [(weights[own] @ per_query).max(axis=0) for own in plan.members]
-        low, high = (_classic(cost, data.delta) for cost in costs)
-        spent = teacher_costs(plan.mechanism, weighted, orders=ORDERS).reveal()
-        exact_low, exact_high = teacher_epsilons(spent, plan.members, data.delta)
-        ratios |= {f"{name}/paper": high / low, f"{name}/exact": exact_high / exact_low}
+    members = ranges((n_teachers // 2, n_teachers - n_teachers // 2))
+    plans: dict[str, PersonalPlan]
     if ensemble.teams is not None:
-        raise ValueError("Expected an ensemble without copies.")
+        plans = {"u": Upsampling(groups, mechanism, n_teachers, copies_of=(1, c))}
+    else:
+        often = (1 / c, 1.0)
+        plans = {
+            "w": Weighting(groups, mechanism, n_teachers, members, weight_of=(1, c)),
+            "v": Vanishing(groups, mechanism, n_teachers, members, frequency_of=often, seed=seed),
+        }
+    order = order_of(ensemble, seed, 0)[:N_VOTINGS]
+    ratios = {}
+    for name, plan in plans.items():
+        ratios[f"{name}/paper"] = _ratio(data, ensemble, plan, order, seed, **PAPER)
+        asked = order if ensemble.teams is None else order[:N_TOGETHER]
+        ratios[f"{name}/exact"] = _ratio(data, ensemble, plan, asked, seed, **EXACT)
     return {"ratios": ratios}
 
 
-def copies_ratio(data: Data, ensemble: Ensemble, c: int, seed: int) -> dict[str, Any]:
-    """Return the same for upsampling, of an ensemble in which half of the persons have c copies."""
-    assert ensemble.teams is not None
-    half = data.sizes[0] // 2
-    groups = (Group("low", data.low, half), Group("high", c * data.low, half))
-    plan: Any = Upsampling(groups, data.mechanism, data.n_teachers, copies_of=(1, c))
-    votes: Votes = ensemble.votes[order_of(ensemble, seed, 0)[:N_VOTINGS]]
-    told = plan.mechanism.release(votes, noise.seeded(seed)).answered
+def _ratio(
+    data: Data,
+    ensemble: Ensemble,
+    plan: PersonalPlan,
+    order: np.ndarray,
+    seed: int,
+    *,
+    accounting: Any,
+    orders: np.ndarray,
+    conversion: Any = "tight",
+) -> float:
+    votes = ensemble.votes[order]
+    weights = plan.weights(len(votes), key="figure 4")
+    if weights is not None:
+        votes = votes.weighted(weights)
+    mechanism: Any = plan.mechanism
+    told = mechanism.release(votes, noise.seeded(seed)).answered
+    teams = None
+    if ensemble.teams is not None:
+        teams = (np.arange(plan.n_teachers)[:, None], ensemble.teams)
     low, high = (
-        _classic(paper_costs(plan.mechanism, votes, told, sensitivity=s).sum(axis=0), data.delta)
-        for s in plan.copies_of
+        RdpCurve(orders, spent.max(axis=(0, 1))).epsilon(data.delta, conversion=conversion)
+        for spent in totals(Asked(plan, votes, told, teams=teams), accounting, orders=orders)
     )
-    few = votes[np.arange(N_TOGETHER)]
-    everybody = np.arange(votes.n_teachers)
-    exact_low, exact_high = (
-        teacher_epsilons(
-            team_costs(plan.mechanism, few, teams, orders=ORDERS).reveal(),
-            [np.arange(len(teams))],
-            data.delta,
-        )[0]
-        for teams in (everybody[:, None], ensemble.teams)
-    )
-    return {"ratios": {"u/paper": high / low, "u/exact": exact_high / exact_low}}
-
-
-def _classic(cost: np.ndarray, delta: float) -> float:
-    return float(np.min(cost - np.log(delta) / (FEW - 1)))
+    return high / low

@@ -24,7 +24,7 @@ import numpy as np  # noqa: E402
 from cells import Cell, measure_baselines, measure_cell  # noqa: E402
 from common.measure import Report, finish, shown_command  # noqa: E402
 from ensembles import Data, Ensemble, bundled_data, bundled_ensemble, get_ensemble, load_data  # noqa: E402
-from figure4 import RATIOS_OF_COSTS, copies_ratio, cost_ratios  # noqa: E402
+from figure4 import RATIOS_OF_COSTS, cost_ratios  # noqa: E402
 from published import FACTORS, MINORITY, RATIOS, SHARES, average_factor  # noqa: E402
 from rich.progress import Progress  # noqa: E402
 from sections import Results, add_sections, markdown  # noqa: E402
@@ -83,10 +83,8 @@ def measure_job(job: Job) -> bool:
     asked: dict[str, Any] = {"votings": job.votings, "n_exact": job.n_exact}
     if job.cell.variant == "base":
         records = measure_baselines(data, ensemble, baseline_factors(job.data_set), job.seed, **asked)
-    elif job.cell.variant == "fig":
+    elif job.cell.variant in ("fig", "figu"):
         records = [cost_ratios(data, ensemble, job.cell.factor, job.seed)]
-    elif job.cell.variant == "figu":
-        records = [copies_ratio(data, ensemble, job.cell.factor, job.seed)]
     else:
         share = job.cell.ratio / 100
         if job.cell.variant == "c":
