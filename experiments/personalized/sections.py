@@ -189,8 +189,12 @@ def markdown(results: Results) -> str:
     """Return tables in the paper's form: a row per budget and accountant, a column per ratio and variant."""
     lines: list[str] = []
     for name in results.data_sets:
-        lines += _pivot(results, name, "labels", LABELS.get(name, {}), "Labels")
-        lines += _pivot(results, name, "student", STUDENTS.get(name, {}), "Student accuracy, %")
+        for variants, words in ((("u", "w"), "upsampling and weighting"), (("v", "v4"), "vanishing")):
+            for what, title, published in (
+                ("labels", "Labels", LABELS.get(name, {})),
+                ("student", "Student accuracy, %", STUDENTS.get(name, {})),
+            ):
+                lines += _pivot(results, name, what, variants, published, f"{title}, {words}")
         lines += _baseline_pivot(results, name)
         lines += _class_pivot(results, name)
         lines += _figure_pivot(results, name)
@@ -208,30 +212,43 @@ def _said(values: list[float], what: str) -> str:
 
 
 def _pivot(
-    results: Results, name: str, what: str, published: dict[tuple[int, int], tuple[float, ...]], title: str
+    results: Results,
+    name: str,
+    what: str,
+    variants: tuple[str, ...],
+    published: dict[tuple[int, int], tuple[float, ...]],
+    title: str,
 ) -> list[str]:
-    variants = ("u", "w", "v", "v4")
-    heads = [f"{r} % {v}" for r in RATIOS for v in variants]
+    columns = [(ratio, variant) for ratio in RATIOS for variant in variants]
+    heads = [f"{ratio} % {variant}" for ratio, variant in columns]
     lines = [f"**{title}, {SCALED[name]}**", "", f"| higher budget | | {' | '.join(heads)} |"]
     lines.append("|---|---|" + "---|" * len(heads))
     found = False
     for factor in FACTORS:
-        beside = []
-        for ratio in RATIOS:
-            row = published.get((ratio, factor))
-            beside += [f"{row['uvw'.index(v)]:g}" if row and v != "v4" else "-"
-                       for v in variants]  # fmt: skip
+        head = f"log {2**factor}" if name != "digits" else f"{factor} times"
+        beside = [
+            published[ratio, factor]["uvw".index(variant[0])] if published else None
+            for ratio, variant in columns
+        ]
+        texts = [
+            "-" if b is None or v == "v4" else f"{b:g}" for b, (_, v) in zip(beside, columns, strict=True)
+        ]
         if published:
-            lines.append(f"| log {2**factor} | published | {' | '.join(beside)} |")
+            lines.append(f"| {head} | published | {' | '.join(texts)} |")
         for accountant in ("paper", "exact", "combined", "public"):
-            texts = []
-            for ratio in RATIOS:
-                for variant in variants:
-                    key = Cell(variant, ratio, factor).key
-                    texts.append(_said(results.get(name, key, f"{what}/{accountant}"), what))
-            if set(texts) != {"-"}:
-                found = True
-                lines.append(f"| log {2**factor} | {NAMES[accountant]} | {' | '.join(texts)} |")
+            values = [
+                results.get(name, Cell(variant, ratio, factor).key, f"{what}/{accountant}")
+                for ratio, variant in columns
+            ]
+            if not any(values):
+                continue
+            found = True
+            lines.append(f"| {head} | {NAMES[accountant]} | {' | '.join(_said(v, what) for v in values)} |")
+            if accountant == "exact" and what == "labels" and published and variants[0] == "u":
+                times = [
+                    f"{np.mean(v) / b:.2f}" if v and b else "-" for v, b in zip(values, beside, strict=True)
+                ]
+                lines.append(f"| {head} | exact / published | {' | '.join(times)} |")
     return [*lines, ""] if found else []
 
 
