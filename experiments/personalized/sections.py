@@ -205,10 +205,11 @@ def _said(values: list[float], what: str) -> str:
     if not values:
         return "-"
     mean, n = float(np.mean(values)), len(values)
-    error = float(np.std(values, ddof=1) / np.sqrt(n)) if n > 1 else 0.0
-    if what in ("student", "right", "precision", "recall"):
-        return f"{100 * mean:.2f} ± {100 * error:.2f}"
-    return f"{mean:.0f} ± {error:.0f}" if what == "labels" else f"{mean:.2f}"
+    scale, places = (1, 0) if what == "labels" else (1, 2) if what == "ratio" else (100, 2)
+    text = f"{scale * mean:.{places}f}"
+    if n == 1 or what == "ratio":
+        return text
+    return f"{text} ± {scale * float(np.std(values, ddof=1)) / np.sqrt(n):.{places}f}"
 
 
 def _pivot(
@@ -219,7 +220,8 @@ def _pivot(
     published: dict[tuple[int, int], tuple[float, ...]],
     title: str,
 ) -> list[str]:
-    columns = [(ratio, variant) for ratio in RATIOS for variant in variants]
+    measured = {key[1].split("-")[0] for key in results.values if key[0] == name and key[2].startswith(what)}
+    columns = [(ratio, variant) for ratio in RATIOS for variant in variants if variant in measured]
     heads = [f"{ratio} % {variant}" for ratio, variant in columns]
     lines = [f"**{title}, {SCALED[name]}**", "", f"| higher budget | | {' | '.join(heads)} |"]
     lines.append("|---|---|" + "---|" * len(heads))
