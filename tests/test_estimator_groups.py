@@ -91,6 +91,10 @@ def test_every_group_stays_within_its_budget(blobs, variant):
     for row in model.groups_:
         assert 0 < row["spent"] <= row["stated"] <= row["epsilon"]
         assert not row["has_left"]
+        assert row["n_queries"] == model.n_queries_
+        assert 0 <= row["budget_left"] < 1
+    how = {"weighting": "weight", "vanishing": "frequency", "upsampling": "copies"}[variant]
+    assert low[how] < high[how]
     assert model.epsilon_ == max(low["stated"], high["stated"]) <= 4.0
     assert model.stopped_by_ == "the budget"
     assert model.plan_.variant == variant

@@ -17,6 +17,7 @@ from ..teachers.partition import Partition, partition
 from . import _models
 
 VARIANTS = ("weighting", "vanishing", "upsampling")
+HOW = ("weight", "frequency", "copies")  # what a group has by the variant
 OPTIONS = ("weights", "denominator", "precision", "min_persons", "power", "copies", "most", "grow")
 
 
@@ -126,13 +127,19 @@ def largest(curves: Iterable[RdpCurve]) -> RdpCurve:
 
 
 def group_rows(
-    ledger: Ledger, consent: Consent, *, most: Mapping[str, RdpCurve] | None, is_guarantee: bool
+    ledger: Ledger,
+    consent: Consent,
+    plan: PersonalPlan,
+    *,
+    most: Mapping[str, RdpCurve] | None,
+    is_guarantee: bool,
 ) -> tuple[dict[str, Any], ...]:
     """Return a row per group: its people, its budget, what it was charged and what is stated."""
     accounts, entries = ledger.accounts(), ledger.entries()
     absent = entries[-1].event.get("groups", {}).get("absent", ()) if entries else ()
     rows = []
-    for row, group in zip(consent.summary(), consent.groups, strict=True):
+    for at, (row, group) in enumerate(zip(consent.summary(), consent.groups, strict=True)):
+        paid = [entry.event.get("n_queries", 0) for entry in entries if group.account in entry.also]
         state = accounts[group.account]
         bound = None if most is None else most[group.name]
         stated = guaranteed_epsilon(ledger, state.accountant, most=bound, account=group.account)
@@ -143,7 +150,11 @@ def group_rows(
                 "n_persons": group.n_persons,
                 "share": row["share"],
                 "waste": group.waste,
+                "n_teachers": len(plan.members[at]) if plan.members else plan.n_teachers,
+                **{name: getattr(plan, f"{name}_of")[at] for name in HOW if hasattr(plan, f"{name}_of")},
+                "n_queries": sum(paid),
                 "spent": state.epsilon,
+                "budget_left": state.accountant.left(state.spent),
                 "stated": stated if is_guarantee else math.inf,
                 "has_left": group.name in absent,
             }

@@ -17,8 +17,8 @@ def public_result(fitted: Any, name: str, *, accuracy: float | None) -> dict[str
     parameters = describe(fitted.mechanism_, noise.secure())["parameters"]
     budget = None if fitted.budget_ is None else fitted.budget_.epsilon
     plan, personal = fitted.plan_, {}
-    if plan is not None:
-        rows = [{**row, "stated": None} if fitted.why_ else row for row in fitted.groups_]
+    if plan is not None and not fitted.why_:
+        rows = list(fitted.groups_)
         about = {"variant": plan.variant, "leave": fitted.exhausted_leave, "plan": list(plan.summary)}
         personal = {"personal": {**about, "groups": rows}}
     return {

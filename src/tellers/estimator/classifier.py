@@ -349,7 +349,9 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             # Without those who left there is less noise: a price for all of it was not known beforehand.
             fixed = is_fixed and not leave
             prices = _groups.most_of(seats.plan, n_most, seats.plain, self.warm_up) if fixed else None
-            self.groups_ = _groups.group_rows(ledger, consent, most=prices, is_guarantee=is_guarantee)
+            self.groups_ = _groups.group_rows(
+                ledger, consent, seats.plan, most=prices, is_guarantee=is_guarantee
+            )
             most = None if prices is None else _groups.largest(prices.values())
             stated = guaranteed_epsilon(ledger, Accountant(budget), most=most)
             stated = min(stated, max(row["stated"] for row in self.groups_))
