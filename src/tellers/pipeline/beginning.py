@@ -111,6 +111,7 @@ def require_same(folder: RunFolder, tables: Tables, electorate: Electorate) -> N
     >>> folder.identity.exists()
     True
     """
+    require_plan(folder, electorate.plan)
     parts = electorate.partition
     made_of = {
         "private": digest(tables.private.X, tables.private.y),
@@ -126,9 +127,7 @@ def require_same(folder: RunFolder, tables: Tables, electorate: Electorate) -> N
                 f"{' and another '.join(changed)} table. Teachers and releases belong to the data they were "
                 "made of: take another folder (--out)."
             )
-        require_plan(folder, electorate.plan)
         return
-    require_plan(folder, electorate.plan)
     flat = io.BytesIO()
     copied = {} if electorate.source is None else {"source": electorate.source}
     np.savez(flat, rows=np.concatenate(list(parts)), sizes=parts.sizes, **copied)

@@ -22,7 +22,7 @@ def budgets_from_file(path: Path, persons: ArrayLike, *, levels: bool) -> NDArra
     ...     budgets_from_file(path, ["bo", "ann", "bo"], levels=True).tolist()
     ['high', 'low', 'high']
     """
-    wanted = "level" if levels else "epsilon"
+    wanted, one = ("level", "a level") if levels else ("epsilon", "an epsilon")
     columns = read_columns(path)
     if "person" not in columns or wanted not in columns:
         why = "levels are declared" if levels else "no levels are declared"
@@ -32,9 +32,7 @@ def budgets_from_file(path: Path, persons: ArrayLike, *, levels: bool) -> NDArra
     agreed: dict[str, str] = {}
     for row, (person, said) in enumerate(zip(*(_words(columns[name]) for name in ("person", wanted)))):
         if person in MISSING or said in MISSING:
-            raise ValueError(
-                f"{path.name}: Expected a person and a {wanted} in every row, none in row {row}."
-            )
+            raise ValueError(f"{path.name}: Expected a person and {one} in every row, none in row {row}.")
         if person in agreed:
             raise ValueError(f"{path.name}: Expected one row per person, got a second one in row {row}.")
         agreed[person] = said
@@ -42,7 +40,7 @@ def budgets_from_file(path: Path, persons: ArrayLike, *, levels: bool) -> NDArra
     missing = [row for row, name in enumerate(names) if name not in agreed]
     if missing:
         raise ValueError(
-            f"{path.name}: Expected a {wanted} for every person, got none for the person of row "
+            f"{path.name}: Expected {one} for every person, got none for the person of row "
             f"{missing[0]} of the data. Ask them, or leave their rows out."
         )
     entries = [agreed[name] for name in names]
