@@ -13,6 +13,7 @@ from tellers import (
     ConfidentGNMax,
     GNMax,
     MemoryLedger,
+    NoisyHistogram,
     Room,
     Votes,
     noise,
@@ -82,7 +83,7 @@ def test_no_group_passes_its_budget_and_the_first_that_would_ends_it(variant, me
     )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     epsilons=st.lists(st.floats(0.3, 6.0), min_size=1, max_size=20, unique=True),
     variant=st.sampled_from(["weighting", "vanishing", "upsampling"]),
@@ -116,7 +117,8 @@ def test_nobody_is_above_their_budget_in_a_thousand_random_distributions():
         epsilons = np.unique(np.round(rng.uniform(0.2, 8.0, n_groups), 3)).tolist()
         variant = str(rng.choice(["weighting", "vanishing", "upsampling"]))
         options = {"most": 5} if variant == "upsampling" else {}
-        mechanism = GNMax(sigma=float(rng.choice([20.0, 60.0, 200.0])))
+        # Of all mechanisms this one's price is worked out fastest; the books do not know the difference.
+        mechanism = NoisyHistogram(sigma=float(rng.choice([20.0, 60.0, 200.0])))
         room = a_room(variant, mechanism, epsilons, teachers=40, n_per_group=45, **options)
         room.ensemble.ballots = rng.integers(0, 2, (room.plan.n_teachers, 400))
         ask_all(room, batch=int(rng.integers(10, 100)), n=300)
