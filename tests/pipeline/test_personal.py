@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from tellers import Accountant, Budget, SqliteLedger
+from tellers.cli.outcome import show_groups
 from tellers.config import (
     BudgetConfig,
     DataConfig,
@@ -332,3 +333,62 @@ def test_the_settings_on_the_page_run(tmp_path):
     (tmp_path / "consent.toml").write_text(text)
     result = run(read_config(tmp_path / "consent.toml"), tmp_path / "study")
     assert [group["name"] for group in result["personal"]["groups"]] == ["low", "high"]
+
+
+@pytest.mark.parametrize("variant", ["weighting", "vanishing", "upsampling"])
+def test_a_student_may_take_part(tmp_path, variant):
+    listens = MechanismConfig(
+        name="interactive", sigma=8.0, threshold=6.0, sigma_threshold=16.0, student_confidence=0.8
+    )
+    asking = QueriesConfig(warm_up=20, warm_up_threshold=8.0, per_round=20, n_queries=60)
+    config = replace(
+        SMALL, **grouped(variant, low=6.0), mechanism=listens, queries=asking,
+        budget=BudgetConfig(epsilon=60.0, delta=1e-5), report=ReportConfig(private=True),
+    )  # fmt: skip
+    config = replace(config, personal=replace(config.personal, levels={"low": 20.0, "high": 40.0}))
+    result = run(config, tmp_path / "study")
+    for group in result["personal"]["groups"]:
+        assert 0 < group["spent"] <= group["stated"] <= group["epsilon"]
+    # Along a path that the student chose, exact costs bound nothing, and none are told.
+    summary = json.loads((tmp_path / "study" / "private" / "summary.json").read_text())
+    assert summary["personal"]["exact_cost"] is None
+    again = run(config, tmp_path / "study", resume=True)
+    assert again["personal"] == result["personal"]
+
+
+def test_levels_are_dealt_to_persons_with_all_their_rows(tmp_path):
+    data = DataConfig(
+        name="synthetic", n_public=40, n_test=50, options={"n_rows": 600, "n_persons": 150, "difficulty": 0.4}
+    )
+    parts = PartitionConfig(n_teachers=20, by="person")
+    result = run(replace(SMALL, data=data, partition=parts), tmp_path / "study")
+    low, high = result["personal"]["groups"]
+    assert abs(low["n_persons"] - high["n_persons"]) <= 1
+    assert low["n_persons"] + high["n_persons"] < 150  # some were set aside, whole
+    assert result["partition"]["unit"] == "one person"
+
+
+def test_many_numbers_are_binned_and_the_waste_is_told(tmp_path, capsys):
+    study = patients(tmp_path)
+    lines = (tmp_path / "private.csv").read_text().splitlines()
+    swapped = [
+        re.sub(r"(p(\d+)),(low|high)", lambda m: f"{m[1]},{2 + int(m[2]) / 100}", line) for line in lines
+    ]
+    (tmp_path / "private.csv").write_text("\n".join(swapped))
+    text = study.read_text().replace("levels = {low = 3.0, high = 6.0}", 'column = "consent"\nmax_groups = 3')
+    study.write_text(text)
+    result = run(read_config(study), tmp_path / "out", show_groups=show_groups)
+    groups = result["personal"]["groups"]
+    assert len(groups) == 3
+    assert groups[0]["epsilon"] == 2.0
+    assert all(0 < group["waste"] < 1 for group in groups)
+    shown = capsys.readouterr().out
+    assert "unused" in shown
+    assert "teachers each" in shown
+    assert "epsilon 2" in shown
+    bad = (tmp_path / "private.csv").read_text().replace(",p3,2.03,", ",p3,-1,")
+    (tmp_path / "private.csv").write_text(bad)
+    with pytest.raises(
+        ValueError, match=r"private.csv: Expected budgets > 0 and finite, got another in row 3"
+    ):
+        run(read_config(study), tmp_path / "other")
