@@ -8,6 +8,7 @@ from tellers.config import (
     DataConfig,
     MechanismConfig,
     PartitionConfig,
+    PersonalConfig,
     QueriesConfig,
     ReportConfig,
     RunConfig,
@@ -56,6 +57,26 @@ def data_sections(draw):
 
 
 @st.composite
+def personal_sections(draw):
+    """Return budgets per group, dealt at random, by any variant with its own options."""
+    levels = draw(st.dictionaries(names, st.floats(1e-3, 1e3), min_size=1, max_size=3))
+    variant = draw(st.sampled_from(["weighting", "vanishing", "upsampling"]))
+    own = {
+        "weighting": {"weights": draw(st.sampled_from(["epsilon", "price"])), "precision": 0.05},
+        "vanishing": {"power": draw(st.floats(0.1, 9)), "min_persons": draw(st.integers(0, 99))},
+        "upsampling": {
+            "grow": draw(st.sampled_from(["teachers", "shares"])),
+            "most": draw(st.integers(1, 99)),
+        },
+    }
+    return PersonalConfig(
+        variant=variant, levels=levels, shares=dict.fromkeys(levels, 1 / len(levels)),
+        leave=variant != "upsampling" and draw(st.booleans()), max_groups=draw(st.integers(1, 99)),
+        **own[variant],
+    )  # fmt: skip
+
+
+@st.composite
 def runs(draw):
     """Return settings in which every option goes with every other."""
     data = draw(data_sections())
@@ -76,6 +97,8 @@ def runs(draw):
     order = draw(st.sampled_from(["shuffled", "given", "active"]))
     listens, active = name == "interactive", order == "active"
     stops = not active and name in ("lnmax", "gnmax", "confident") and draw(st.booleans())
+    even = by != "site" and not partition.stratified and partition.balance == "persons" and not stops
+    has_groups = even and name in ("gnmax", "confident", "interactive") and draw(st.booleans())
     counts = st.integers(0, 10**6)
     distilled = name == "histogram" and draw(st.booleans())
     return RunConfig(
@@ -91,6 +114,7 @@ def runs(draw):
             epsilon=draw(numbers), delta=draw(st.floats(1e-300, 1, exclude_max=True)), ledger=draw(names),
             stop="private" if stops else "public", private_epsilon=draw(numbers) if stops else 0.0,
         ),
+        personal=draw(personal_sections()) if has_groups else PersonalConfig(),
         queries=QueriesConfig(
             order=order, n_queries=draw(counts), n_labels=draw(counts), batch=draw(st.integers(1, 999)),
             warm_up=draw(st.integers(1, 999)) if listens else 0,

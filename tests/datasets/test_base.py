@@ -64,7 +64,7 @@ def test_what_does_not_fit_is_refused(changes, words):
 
 
 @pytest.mark.parametrize(
-    "changes", [{"X": X.astype(str)}, {"y": [0.0, 1.0, 1.0, 0.0]}, {"budgets": list("abcd")}]
+    "changes", [{"X": X.astype(str)}, {"y": [0.0, 1.0, 1.0, 0.0]}, {"budgets": [True] * 4}]
 )
 def test_wrong_types_are_type_errors(changes):
     with pytest.raises(TypeError, match="Expected"):

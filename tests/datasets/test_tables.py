@@ -131,7 +131,6 @@ def test_missing_values_are_refused_wherever_they_are(write, hole, column):
         (CSV, {"features": []}, "at least one feature"),
         (CSV, {"features": ["back"]}, "none that is target"),
         (CSV, {"person": "back"}, "a column of its own"),
-        (CSV, {"budget": "ward"}, "numbers in 'ward', got words"),
         (CSV, {"classes": ["yes", "maybe"]}, "2 declared categories in 'back', got another in row 0"),
         (CSV, {"classes": ["yes", "no", "no"]}, "got one twice"),
         (CSV, {"categories": {"ward": ["A"]}}, "1 declared categories in 'ward', got another in row 0"),
@@ -177,3 +176,14 @@ def test_columns_of_another_kind_are_refused(tmp_path, column, words):
 def test_a_file_that_is_not_there(tmp_path):
     with pytest.raises(ValueError, match="found none at"):
         read_table(tmp_path / "gone.csv", "y")
+
+
+def test_budgets_may_be_names_of_levels(tmp_path):
+    place = tmp_path / "visits.csv"
+    place.write_text("age,agreed,back\n61,low,no\n48,high,yes\n")
+    data = read_table(place, "back", budget="agreed")
+    assert data.budgets.tolist() == ["low", "high"]
+    assert data.feature_names == ("age",)
+    place.write_text("age,agreed,back\n61,low,no\n48,,yes\n")
+    with pytest.raises(ValueError, match=r"visits.csv: Expected a value in every row of 'agreed'.*row 1"):
+        read_table(place, "back", budget="agreed")

@@ -34,6 +34,10 @@ _UNIT = {
     "one person": "A person who stands in the table under two names counts as two.",
     "one site": "A person with rows at several sites is not covered as a whole.",
 }
+_CONSENT = (
+    "Who agreed to which budget is treated as public, and so is who takes part when. Whoever agrees to more "
+    "is heard more: what the student is good at may lean towards the generous groups."
+)
 _PRIVATE_STOP = (
     "The run stopped by a private rule: how many queries were asked depends on private votes, and that "
     "number is not covered by epsilon."
@@ -46,6 +50,7 @@ class ModelCard:
 
     Every field is public. `unit` is what is protected ("one record", "one person", "one site"); `epsilon` is
     infinite where nothing is promised, and `why` says why; `accuracy` is None where it was not measured.
+    `groups` says, where people have budgets of their own, how they take part and what each group is promised.
 
     Guarantee: (epsilon, delta)-differential privacy of the student for one unit, if `is_guarantee`.
     Assumes:   the numbers come from a ledger whose prices are worst-case; see `not_guaranteed`.
@@ -83,6 +88,7 @@ class ModelCard:
     limits: tuple[str, ...] = ()
     versions: Mapping[str, str] | None = None
     created: str = ""
+    groups: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         require_count(n_teachers=self.n_teachers)
@@ -128,6 +134,7 @@ class ModelCard:
             not_guaranteed=tuple(_left_out(run)),
             versions=run.versions,
             created=run.started,
+            groups=tuple(_groups(run)),
         )
 
     @property
@@ -164,6 +171,7 @@ class ModelCard:
             "not_guaranteed": list(self.not_guaranteed),
             "versions": dict(self.versions or {}),
             "created": self.created,
+            **({"groups": list(self.groups)} if self.groups else {}),
         }
 
     def markdown(self) -> str:
@@ -188,11 +196,13 @@ class ModelCard:
             or "unknown versions",
         }
         rows = "\n".join(f"| {_plain(name)} | {_plain(value)} |" for name, value in facts.items())
+        groups = "\n".join(f"- {_plain(line)}" for line in self.groups)
+        groups = f"## What each group is promised\n\n{groups}\n\n" if groups else ""
         left_out = "\n".join(f"- {_plain(line)}" for line in self.not_guaranteed)
         return (
             f"# Model card: {_plain(self.task)}\n\n| | |\n|---|---|\n{rows}\n\n"
             f"## What is guaranteed\n\n{_plain(self.guarantee)}\n\n"
-            f"## What is not guaranteed\n\n{left_out}\n"
+            f"{groups}## What is not guaranteed\n\n{left_out}\n"
         )
 
 
@@ -217,9 +227,28 @@ def _factor(epsilon: float) -> str:
     return f"{math.ceil(10 * factor) / 10:.1f}" if factor < 100 else f"{math.ceil(factor):,}"
 
 
+def _groups(run: RunResult) -> Iterator[str]:
+    personal = run.personal
+    if personal is None:
+        return
+    yield f"People have budgets of their own, by {personal.words}."
+    for group in personal.groups:
+        who = f"{group.n_persons} {'people' if run.unit == 'one person' else 'records'}"
+        line = (
+            f"{group.name} ({who}): agreed to epsilon = {group.budget:.4g}, and is held to epsilon = "
+            f"{shown_epsilon(group.epsilon)} at delta = {run.delta:g}: at most {_factor(group.epsilon)} "
+            "times as likely, or as unlikely."
+        )
+        if group.left_after is not None:
+            line += f" It took part in {group.n_queries} of {run.n_asked} queries; then its budget was used."
+        yield line
+
+
 def _left_out(run: RunResult) -> Iterator[str]:
     if run.accuracy is not None:
         yield _MEASURED
+    if run.personal is not None:
+        yield _CONSENT
     if run.unit in _UNIT:
         yield _UNIT[run.unit]
     yield from run.partition_notes

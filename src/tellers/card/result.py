@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from .entries import COUNT, EPSILON, FLAG, NUMBER, SHARE, TABLE, TABLES, TEXT, TEXTS, WHOLE, Entries
+from .groups import PersonalResult, read_personal
 
 FORMAT: Final = 1
 
@@ -74,6 +75,7 @@ class RunResult:
     seconds: Mapping[str, float]
     settings: Mapping[str, Any]
     warnings: tuple[str, ...]
+    personal: PersonalResult | None = None
 
     @classmethod
     def from_dict(cls, table: Mapping[str, Any]) -> "RunResult":
@@ -134,6 +136,7 @@ class RunResult:
             },
             settings=settings,
             warnings=read.at("warnings", TEXTS, ()),
+            personal=read_personal(table),
         )
 
 

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rich.markup import escape
+
 from . import show
 
 if TYPE_CHECKING:
@@ -74,6 +76,27 @@ def steps_shown(*, wanted: bool) -> "Iterator[Show | None]":
             _finish(bars, task)
 
 
+_TAKES_PART = {"weight": "votes each", "frequency": "of all queries", "copies": "teachers each"}
+
+
+def show_groups(rows: list[dict[str, Any]], lines: tuple[str, ...]) -> None:
+    """Print who has which budget and how each group takes part, before anything is trained."""
+    how = next(name for name in _TAKES_PART if name in rows[0])
+    headings = ["group", "epsilon", "persons", "share", "teachers", _TAKES_PART[how]]
+    binned = any(row["waste"] for row in rows)
+    table = show.table(*headings, *["unused"] * binned, numbers=range(1, 7))
+    for row in rows:
+        cells = [f"{row['epsilon']:.4g}", f"{row['n_persons']:,}", f"{row['share']:.1%}"]
+        cells += [f"{row['n_teachers']:,}", f"{row[how]:.1%}" if how == "frequency" else f"{row[how]}"]
+        table.add_row(escape(row["name"]), *cells, *[f"{row['waste']:.3g}"] * binned)
+    console = show.console()
+    console.print()
+    console.print(show.indented(table))
+    console.print(lines[0], markup=False)
+    if binned:
+        console.print(show.note("unused: what the people of a bin would have allowed on top, on average."))
+
+
 def _finish(bars: "Progress", task: "TaskID") -> None:
     # A run that stops early, at its budget say, is through with what it did and not with what it might have.
     done = bars.tasks[task].completed or 1
@@ -96,6 +119,8 @@ def tell(result: dict[str, Any], folder: Path, *, public_data: bool = False) -> 
     table.add_row("privacy", f"{guarantee}, for {result['partition']['unit']}")
     table.add_row("stopped by", asked["stopped_by"])
     console.print(show.indented(table))
+    if "personal" in result:
+        console.print(show.indented(_groups(result)))
     if not spent["is_guarantee"]:
         console.print(show.note(spent["why"]))
     for warning in result["warnings"]:
@@ -111,6 +136,15 @@ def tell(result: dict[str, Any], folder: Path, *, public_data: bool = False) -> 
     console.print(
         f"Open {folder / 'report.html'} in a browser. The student and its card: {folder / 'student'}"
     )
+
+
+def _groups(result: dict[str, Any]) -> Any:
+    table = show.table("group", "epsilon at most", "budget", "left", "took part in", numbers=(1, 2, 3, 4))
+    n_asked = result["queries"]["n_asked"]
+    for group in result["personal"]["groups"]:
+        cells = [show.figure(group["stated"]), f"{group['epsilon']:.4g}", f"{group['budget_left']:.0%}"]
+        table.add_row(escape(group["name"]), *cells, f"{group['n_queries']:,} of {n_asked:,}")
+    return table
 
 
 def _accuracies(result: dict[str, Any], folder: Path) -> Any:

@@ -32,17 +32,19 @@ def command(
     Everything comes from one file of settings and goes into one folder: the ledger, the released labels, the
     student with its model card, a report to read in a browser, and, in a folder of its own, what is private.
     A run that was cut short goes on with --resume: nothing is trained, charged or drawn a second time.
+    People may have budgets of their own, by the section [personal]: the groups are shown before anything is
+    trained, and each pays from its own account.
 
     Example: tellers init tellers.toml && tellers run tellers.toml --out study
     """
     from ..config import read_config
     from ..pipeline import run
-    from .outcome import steps_shown, tell
+    from .outcome import show_groups, steps_shown, tell
 
     settings = read_config(config)
     folder = out if out is not None else config.with_name(f"{config.stem}-run")
     with steps_shown(wanted=not as_json) as show:
-        result = run(settings, folder, resume=resume, show=show)
+        result = run(settings, folder, resume=resume, show=show, show_groups=None if as_json else show_groups)
     if as_json:
         print(json.dumps({**result, "folder": str(folder)}))
     else:

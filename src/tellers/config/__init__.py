@@ -1,6 +1,7 @@
 """The settings of a run: typed records, and the commented TOML file they are read from."""
 
 from .defaults import default_config
+from .personal import PersonalConfig
 from .reading import parse_config, read_config
 from .sections import (
     BudgetConfig,
@@ -20,6 +21,7 @@ __all__ = [
     "DataConfig",
     "MechanismConfig",
     "PartitionConfig",
+    "PersonalConfig",
     "QueriesConfig",
     "ReportConfig",
     "RunConfig",

@@ -17,6 +17,22 @@ def option(default: Any, words: str, **limits: Any) -> Any:
     return field(**made, metadata={"words": words, **limits})
 
 
+class Section:
+    """A record of options, which are all checked when it is made.
+
+    >>> from tellers.config import ReportConfig
+    >>> ReportConfig(private="yes")
+    Traceback (most recent call last):
+        ...
+    tellers.errors.ConfigError: report.private: Expected true or false, got "yes". Write it without quotes.
+    """
+
+    def __post_init__(self) -> None:
+        from .checks import freeze
+
+        freeze(self)
+
+
 def options_of(section: type) -> "list[Field[Any]]":
     """Return the fields of a section that are options of the file.
 

@@ -10,6 +10,7 @@ from typing import Any
 from .checks import check_options, unknown
 from .fields import options_of
 from .lines import Key
+from .personal import personal_rules
 from .problems import Problem, complain
 from .sections import FILES, HAS_TEST_PART, MECHANISM_PARAMETERS, SECTIONS, RunConfig
 
@@ -62,6 +63,7 @@ def rules(run: RunConfig | SimpleNamespace) -> Iterator[Problem]:
             (("budget", "stop"),),
         )
     yield from _private_stop_rules(run)
+    yield from personal_rules(run)
     if student.kind == "distilled" and run.mechanism.name != "histogram":
         yield Problem(
             ("student", "kind"),

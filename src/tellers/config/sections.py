@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from .fields import option
+from .fields import Section, option
+from .personal import PersonalConfig
 
 if TYPE_CHECKING:
     from ..mechanisms import ConfidentGNMax, Mechanism
@@ -33,17 +34,8 @@ HAS_TEST_PART = ("adult", "fashion_mnist", "mnist", "svhn")
 _AS_USUAL = -1
 
 
-class _Section:
-    """Checks every option of a section when a record is made."""
-
-    def __post_init__(self) -> None:
-        from .checks import freeze
-
-        freeze(self)
-
-
 @dataclass(frozen=True, kw_only=True)
-class DataConfig(_Section):
+class DataConfig(Section):
     """What is learned from, what is asked, what is tested on.
 
     >>> data = DataConfig(name="files", private="rows.csv", public="pool.csv", folder="study")
@@ -106,29 +98,34 @@ class DataConfig(_Section):
     @property
     def private_path(self) -> Path | None:
         """Return where the private rows are, or None."""
-        return self._path(self.private)
+        return self.path(self.private)
 
     @property
     def public_path(self) -> Path | None:
         """Return where the public rows are, or None."""
-        return self._path(self.public)
+        return self.path(self.public)
 
     @property
     def test_path(self) -> Path | None:
         """Return where the test rows are, or None."""
-        return self._path(self.test)
+        return self.path(self.test)
 
     @property
     def directory_path(self) -> Path | None:
         """Return where the published data sets are, or None."""
-        return self._path(self.directory)
+        return self.path(self.directory)
 
-    def _path(self, written: str) -> Path | None:
+    def path(self, written: str) -> Path | None:
+        """Return where something named in the settings is, or None where nothing is named.
+
+        >>> DataConfig(folder="study").path("consent.csv").as_posix()
+        'study/consent.csv'
+        """
         return Path(self.folder) / Path(written).expanduser() if written else None
 
 
 @dataclass(frozen=True, kw_only=True)
-class PartitionConfig(_Section):
+class PartitionConfig(Section):
     """How the private rows are dealt to teachers.
 
     >>> PartitionConfig(n_teachers=250, by="person")
@@ -153,7 +150,7 @@ class PartitionConfig(_Section):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TeachersConfig(_Section):
+class TeachersConfig(Section):
     """What every teacher is.
 
     >>> TeachersConfig(model="forest", parameters={"n_estimators": 100}).n_jobs
@@ -173,7 +170,7 @@ class TeachersConfig(_Section):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MechanismConfig(_Section):
+class MechanismConfig(Section):
     """How votes become outcomes, with the parameters that this mechanism has and no others.
 
     >>> MechanismConfig(name="gnmax", sigma=9).build()
@@ -223,7 +220,7 @@ class MechanismConfig(_Section):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BudgetConfig(_Section):
+class BudgetConfig(Section):
     """The most that may be spent, and where it is written down.
 
     >>> BudgetConfig(epsilon=2.0, delta=1e-5).stop
@@ -252,7 +249,7 @@ class BudgetConfig(_Section):
 
 
 @dataclass(frozen=True, kw_only=True)
-class QueriesConfig(_Section):
+class QueriesConfig(Section):
     """Which rows of the pool are asked, in which order, and when to stop.
 
     >>> QueriesConfig(order="active", first=50, per_round=25).batch
@@ -282,7 +279,7 @@ class QueriesConfig(_Section):
 
 
 @dataclass(frozen=True, kw_only=True)
-class StudentConfig(_Section):
+class StudentConfig(Section):
     """What learns from the released labels.
 
     >>> StudentConfig(kind="distilled", temperature=2.0).model
@@ -308,7 +305,7 @@ class StudentConfig(_Section):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReportConfig(_Section):
+class ReportConfig(Section):
     """What the report shows.
 
     >>> ReportConfig().private
@@ -346,6 +343,7 @@ class RunConfig:
     teachers: TeachersConfig = field(default_factory=TeachersConfig)
     mechanism: MechanismConfig = field(default_factory=_default_mechanism)
     budget: BudgetConfig = field(default_factory=BudgetConfig)
+    personal: PersonalConfig = field(default_factory=PersonalConfig)
     queries: QueriesConfig = field(default_factory=QueriesConfig)
     student: StudentConfig = field(default_factory=StudentConfig)
     report: ReportConfig = field(default_factory=ReportConfig)
@@ -387,6 +385,7 @@ SECTIONS: dict[str, type] = {
     "teachers": TeachersConfig,
     "mechanism": MechanismConfig,
     "budget": BudgetConfig,
+    "personal": PersonalConfig,
     "queries": QueriesConfig,
     "student": StudentConfig,
     "report": ReportConfig,

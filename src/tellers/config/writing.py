@@ -73,7 +73,10 @@ def with_absolute_paths(config: RunConfig) -> RunConfig:
     data = config.data
     paths = {name: getattr(data, f"{name}_path") for name in ("private", "public", "test", "directory")}
     full: dict[str, Any] = {name: str(path.absolute()) for name, path in paths.items() if path is not None}
-    return dataclasses.replace(config, data=dataclasses.replace(data, **full))
+    consent, personal = data.path(config.personal.file), config.personal
+    if consent is not None:
+        personal = dataclasses.replace(personal, file=str(consent.absolute()))
+    return dataclasses.replace(config, data=dataclasses.replace(data, **full), personal=personal)
 
 
 def default_words(option: "dataclasses.Field[Any]") -> str:

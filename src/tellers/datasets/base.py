@@ -19,9 +19,9 @@ from ..rows import class_ids, numeric_rows
 class Dataset:
     """Rows, their labels, and what belongs to each row; checked, and read-only.
 
-    `persons` names whose row it is, `budgets` the epsilon that row's owner agreed to, `sites` where it was
-    collected. `image_shape` gives the rows of `X` their shape back. `notes` says what was read off the data
-    because it was not declared.
+    `persons` names whose row it is, `budgets` the epsilon that row's owner agreed to, or the name of its
+    level, `sites` where it was collected. `image_shape` gives the rows of `X` their shape back. `notes` says
+    what was read off the data because it was not declared.
 
     >>> data = Dataset(name="tiny", X=[[0.0], [1.0], [2.0]], y=[0, 1, 1], n_classes=2, persons=list("aba"))
     >>> data
@@ -39,7 +39,7 @@ class Dataset:
     class_names: tuple[str, ...] = ()
     feature_names: tuple[str, ...] = ()
     persons: NDArray[Any] | None = None
-    budgets: NDArray[np.float64] | None = None
+    budgets: NDArray[Any] | None = None
     sites: NDArray[Any] | None = None
     image_shape: tuple[int, ...] | None = None
     notes: tuple[str, ...] = ()
@@ -114,10 +114,13 @@ def _labels(values: ArrayLike, *, n_rows: int, n_classes: int) -> NDArray[np.int
     return class_ids(_column(values, n_rows=n_rows, name="y"), n_classes=n_classes)
 
 
-def _budgets(values: ArrayLike, *, n_rows: int) -> NDArray[np.float64]:
+def _budgets(values: ArrayLike, *, n_rows: int) -> NDArray[Any]:
     budgets = _column(values, n_rows=n_rows, name="budgets")
+    if budgets.dtype.kind == "U":
+        require_present(budgets=budgets.tolist())
+        return budgets
     if budgets.dtype.kind not in "iuf":
-        raise TypeError(f"Expected numbers in budgets, got dtype {budgets.dtype}.")
+        raise TypeError(f"Expected numbers or names of levels in budgets, got dtype {budgets.dtype}.")
     bad = ~(np.isfinite(budgets) & (budgets > 0))
     if bad.any():
         raise ValueError(f"Expected budgets > 0 and finite, got another in row {int(np.argmax(bad))}.")

@@ -41,8 +41,9 @@ def read_table(
     """Read a data set from a file: CSV with a header (plain, .gz or .xz), Parquet, or npz.
 
     `target`, `person`, `budget` and `site` name columns; every other column, or those in `features`, is a
-    feature. `classes` declares the classes, in the order of their ids, and `categories` those of a column of
-    words. In an npz each array is a column, except a two-dimensional `X`, which holds all features.
+    feature. Budgets are numbers, or names of levels. `classes` declares the classes, in the order of their
+    ids, and `categories` those of a column of words. In an npz each array is a column, except a
+    two-dimensional `X`, which holds all features.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -76,7 +77,7 @@ def read_table(
             class_names=class_names,
             feature_names=names,
             persons=None if person is None else _identities(columns[person], person),
-            budgets=None if budget is None else _numbers(columns[budget], budget),
+            budgets=None if budget is None else _budgets(columns[budget], budget),
             sites=None if site is None else _identities(columns[site], site),
             notes=tuple(notes),
         )
@@ -284,6 +285,13 @@ def _numbers(column: NDArray[Any], name: str) -> NDArray[np.float64]:
         row = int(np.argmin(np.isfinite(numbers)))
         raise ValueError(f"Expected finite numbers in {name!r}, got NaN or infinity in row {row}.")
     return numbers
+
+
+def _budgets(column: NDArray[Any], name: str) -> NDArray[Any]:
+    flat = _flat(column, name)
+    if flat.dtype.kind == "U" and not _looks_numeric(flat, name):
+        return np.array(_words(flat, name))
+    return _numbers(flat, name)
 
 
 def _looks_numeric(column: NDArray[Any], name: str) -> bool:

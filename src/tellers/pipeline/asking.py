@@ -18,12 +18,14 @@ from ..teachers.store import write_whole
 from ..votes import Votes
 from .beginning import open_books, takes_part
 from .data import Tables
+from .electorate import Electorate
 from .folder import RunFolder
+from .groups import PersonalSpending, spent_by_groups
 
 
 @dataclass(frozen=True)
 class Spending:
-    """What the ledger says after a run: the guarantee, what was charged, and how it grew.
+    """What the ledger says after a run: the guarantee, what was charged, how it grew, and so per group.
 
     >>> Spending(epsilon=2.0, charged=1.9, curve=((10, 1.2), (20, 1.9))).charged
     1.9
@@ -32,12 +34,21 @@ class Spending:
     epsilon: float
     charged: float
     curve: tuple[tuple[int, float], ...]
+    personal: PersonalSpending | None = None
 
 
 def release_labels(
-    config: RunConfig, tables: Tables, *, votes: Votes, folder: RunFolder, progress: Progress | None = None
+    config: RunConfig,
+    tables: Tables,
+    *,
+    votes: Votes,
+    folder: RunFolder,
+    electorate: Electorate | None = None,
+    progress: Progress | None = None,
 ) -> tuple[Labels, Spending]:
     """Ask for labels of the pool until the rules of the config stop it, and keep them in the folder.
+
+    Where the electorate has groups with budgets of their own, they are asked and pay by its plan.
 
     >>> import tempfile
     >>> from pathlib import Path
@@ -66,11 +77,13 @@ def release_labels(
         image_shape=tables.private.image_shape,
     )  # fmt: skip
     has_part = takes_part(config)
-    with open_books(config, folder) as ledger:
+    plan, leave = (None, False) if electorate is None else (electorate.plan, electorate.leave)
+    batch, note = (asking.batch, "") if electorate is None else electorate.batch(asking.batch, most=most)
+    with open_books(config, folder, electorate) as ledger:
+        room = Room(VotedPool(votes), mechanism, ledger, noise.secure(), plan=plan, exhausted_leave=leave)
         labels = label_pool(
-            Room(VotedPool(votes), mechanism, ledger, noise.secure()), tables.pool,
-            seed=config.seed, order=asking.order, n_queries=most, n_labels=asking.n_labels or None,
-            batch=asking.batch, student=student if has_part else None,
+            room, tables.pool, seed=config.seed, order=asking.order, n_queries=most,
+            n_labels=asking.n_labels or None, batch=batch, student=student if has_part else None,
             first=(asking.warm_up or asking.first or None) if has_part else None,
             per_round=(asking.per_round or None) if has_part else None, warm_up=config.warm_up(),
             queries=np.arange(n_pool), key=key, progress=progress,
@@ -82,9 +95,17 @@ def release_labels(
                 n_asked += int(entry.event["n_queries"])
                 curve.append((n_asked, accountant.epsilon(total)))
         alone = all(entry.key.startswith(f"{key}/") for entry in ledger.entries())
-        worst = most_expected(most, mechanism, config.warm_up())
-        epsilon = guaranteed_epsilon(ledger, accountant, most=worst if alone else None)
-        spending = Spending(epsilon, accountant.epsilon(ledger.spent), tuple(curve))
+        used = [mechanism, *filter(None, [config.warm_up()])]
+        personal = None
+        if electorate is not None and electorate.plan is not None:
+            personal = spent_by_groups(
+                ledger, electorate, key=key, ceiling=accountant.budget, most=most, mechanisms=used, note=note
+            )
+            epsilon = personal.epsilon
+        else:
+            worst = most_expected(most, *used) if alone else None
+            epsilon = guaranteed_epsilon(ledger, accountant, most=worst)
+        spending = Spending(epsilon, accountant.epsilon(ledger.spent), tuple(curve), personal)
     content = io.BytesIO()
     values = {} if labels.values is None else {"values": labels.values}
     np.savez(content, rows=labels.rows, labels=labels.labels, by_teachers=labels.by_teachers, **values)

@@ -20,10 +20,10 @@ from ..ledger.chained import ChainedLedger
 from ..ledger.opening import is_url
 from ..students.distil import weight_name
 from ..teachers import is_network
-from ..teachers.partition import Partition, partition
 from ..teachers.store import write_whole
 from ..votes import Unit
 from .data import Tables, digest
+from .electorate import Electorate, open_groups, require_plan
 from .folder import RunFolder, write_json
 
 
@@ -98,45 +98,21 @@ def _flat(settings: dict[str, Any]) -> dict[str, Any]:
     return flat
 
 
-def deal_rows(config: RunConfig, tables: Tables) -> Partition:
-    """Return which private rows each teacher gets.
-
-    >>> from tellers.pipeline.data import read_tables
-    >>> deal_rows(RunConfig(), read_tables(RunConfig().data, seed=7))
-    Partition(n_teachers=60, unit='one record')
-    """
-    chosen, data = config.partition, tables.private
-    if chosen.by == "site":
-        if data.sites is None:
-            raise ValueError(
-                f'Expected a column of sites in {data.name!r} for [partition] by = "site", got none.'
-            )
-        return partition(len(data), sites=data.sites, persons=data.persons)
-    if chosen.by == "person":
-        if data.persons is None:
-            raise ValueError(
-                f'Expected a column of persons in {data.name!r} for [partition] by = "person", got none. '
-                "Name it in [data] person."
-            )
-        return partition(
-            len(data), chosen.n_teachers, seed=config.seed, persons=data.persons, balance=chosen.balance
-        )
-    labels = data.y if chosen.stratified else None
-    return partition(len(data), chosen.n_teachers, seed=config.seed, labels=labels)
-
-
-def require_same(folder: RunFolder, tables: Tables, parts: Partition) -> None:
-    """Write down what the run is made of, or refuse to go on with other rows.
+def require_same(folder: RunFolder, tables: Tables, electorate: Electorate) -> None:
+    """Write down what the run is made of, or refuse to go on with other rows or other budgets.
 
     >>> import tempfile
     >>> from pathlib import Path
     >>> from tellers.pipeline.data import read_tables
+    >>> from tellers.pipeline.electorate import seat_teachers
     >>> folder, tables = RunFolder(Path(tempfile.mkdtemp())), read_tables(RunConfig().data, seed=7)
     >>> with folder.held():
-    ...     require_same(folder, tables, deal_rows(RunConfig(), tables))
+    ...     require_same(folder, tables, seat_teachers(RunConfig(), tables))
     >>> folder.identity.exists()
     True
     """
+    require_plan(folder, electorate.plan)
+    parts = electorate.partition
     made_of = {
         "private": digest(tables.private.X, tables.private.y),
         "public": digest(tables.pool),
@@ -153,7 +129,8 @@ def require_same(folder: RunFolder, tables: Tables, parts: Partition) -> None:
             )
         return
     flat = io.BytesIO()
-    np.savez(flat, rows=np.concatenate(list(parts)), sizes=parts.sizes)
+    copied = {} if electorate.source is None else {"source": electorate.source}
+    np.savez(flat, rows=np.concatenate(list(parts)), sizes=parts.sizes, **copied)
     write_whole(folder.partition, flat.getvalue())
     write_json(folder.identity, made_of, public=False)
 
@@ -197,8 +174,8 @@ def takes_part(config: RunConfig) -> bool:
     return config.queries.order == "active" or config.mechanism.name == "interactive"
 
 
-def open_books(config: RunConfig, folder: RunFolder) -> ChainedLedger:
-    """Open the ledger of a run, or begin it, and see that it can pay for the first question.
+def open_books(config: RunConfig, folder: RunFolder, electorate: Electorate | None = None) -> ChainedLedger:
+    """Open the ledger of a run, or begin it, and see that it, and every group, can pay for one question.
 
     >>> import tempfile
     >>> from pathlib import Path
@@ -217,7 +194,10 @@ def open_books(config: RunConfig, folder: RunFolder) -> ChainedLedger:
     accountant = Accountant(Budget(config.budget.epsilon, config.budget.delta))
     ledger = open_ledger(place, accountant)
     try:
-        if ledger.asked(f"{folder.key}/0") is None:
+        if electorate is not None:
+            open_groups(ledger, config, electorate, key=folder.key)
+        has_groups = electorate is not None and electorate.plan is not None
+        if not has_groups and ledger.asked(f"{folder.key}/0") is None:
             first = config.warm_up() or config.mechanism.build()
             accountant.require(ledger.spent, first.price(Unit()), key=f"{folder.key}/0")
     except BaseException:

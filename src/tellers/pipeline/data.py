@@ -1,16 +1,17 @@
 """The three tables of a run: private rows for the teachers, a public pool, and public rows to test on."""
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..config import DataConfig
+from ..config import DataConfig, PersonalConfig
 from ..datasets import Dataset, load, read_table
-from ..datasets.tables import read_features
+from ..datasets.tables import read_columns, read_features
+from .consent import budgets_from_file
 
 _TEST_PART = ("adult", "fashion_mnist", "mnist", "svhn")
 
@@ -31,9 +32,13 @@ class Tables:
 
 
 def read_tables(
-    config: DataConfig, *, seed: int, by: Literal["record", "person", "site"] = "record"
+    config: DataConfig,
+    *,
+    seed: int,
+    by: Literal["record", "person", "site"] = "record",
+    personal: PersonalConfig | None = None,
 ) -> Tables:
-    """Read or make the tables that a config names.
+    """Read or make the tables that a config names, with the budgets of `personal` where it names some.
 
     Rows that are set aside for the pool and the test are drawn by the seed; where persons or sites are
     protected, whole ones are set aside, and none of them stays behind among the private rows.
@@ -43,7 +48,7 @@ def read_tables(
     (1200, 300, 297)
     """
     if config.name == "files":
-        return _files(config, seed=seed, by=by)
+        return _files(config, seed=seed, by=by, personal=personal or PersonalConfig())
     options = dict(config.options)
     if config.name in ("synthetic", "diabetes130"):
         options.setdefault("seed", seed)
@@ -52,6 +57,8 @@ def read_tables(
         options.setdefault("difficulty", 0.5)
     where = config.directory_path
     whole = load(config.name, data_dir=where, **options)
+    if personal is not None and personal.file and whole.persons is not None:
+        whole = _agreed(whole, whole.persons, config, personal)
     if config.name not in _TEST_PART:
         return _set_aside(whole, config, seed=seed, by=by)
     published = load(config.name, data_dir=where, **{**options, "part": "test"})
@@ -77,15 +84,20 @@ def digest(*arrays: NDArray[Any]) -> str:
     return made.hexdigest()
 
 
-def _files(config: DataConfig, *, seed: int, by: str) -> Tables:
+def _files(config: DataConfig, *, seed: int, by: str, personal: PersonalConfig) -> Tables:
     columns: dict[str, Any] = {
         "target": config.target,
         "person": config.person or None,
         "site": config.site or None,
         "classes": list(config.classes) or None,
+        "budget": personal.column or None,
         **config.options,
     }
     private = read_table(_required(config.private_path), **columns)
+    if personal.file:
+        # By name: a table that was read only numbers its persons.
+        names = read_columns(_required(config.private_path))[config.person]
+        private = _agreed(private, names, config, personal)
     undeclared = [note for note in private.notes if note.startswith("The categories of")]
     separate = config.public_path is not None or config.test_path is not None
     if undeclared:
@@ -109,7 +121,7 @@ def _files(config: DataConfig, *, seed: int, by: str) -> Tables:
         return Tables(kept.private, kept.pool, kept.pool_y, test or kept.test, kept.notes)
     pool = read_features(
         config.public_path, private.feature_names if _named(private) else None,
-        categories=categories, leave_out=(config.target, config.person, config.site),
+        categories=categories, leave_out=(config.target, config.person, config.site, personal.column),
     )  # fmt: skip
     _require_features(pool.shape[1], private, config.public_path)
     notes = private.notes
@@ -117,6 +129,12 @@ def _files(config: DataConfig, *, seed: int, by: str) -> Tables:
         kept = _set_aside(private, config, seed=seed, by=by, n_public=0)
         private, test, notes = kept.private, kept.test, kept.notes
     return Tables(private, pool, None, test, notes)
+
+
+def _agreed(data: Dataset, names: NDArray[Any], config: DataConfig, personal: PersonalConfig) -> Dataset:
+    place = _required(config.path(personal.file))
+    budgets = budgets_from_file(place, names, levels=bool(personal.levels))
+    return replace(data, budgets=budgets)
 
 
 def _set_aside(

@@ -49,6 +49,11 @@ class RunFolder:
         return self.path / "result.json"
 
     @property
+    def plan(self) -> Path:
+        """Return where the plan is by which groups of people take part, if they have budgets of their own."""
+        return self.path / "plan.json"
+
+    @property
     def private(self) -> Path:
         """Return the folder of everything that must not leave."""
         return self.path / "private"

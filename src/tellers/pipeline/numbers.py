@@ -1,6 +1,7 @@
 """The numbers of a run: those that may be shown to anyone, and those for the operator alone."""
 
 import platform
+from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -14,12 +15,14 @@ from ..config import RunConfig, config_as_dict
 from ..exact import exact_epsilons
 from ..labelling import Labels
 from ..mechanisms import GNMax
+from ..personal import Upsampling
 from ..release import SILENT
 from ..students.base import fresh
-from ..teachers.partition import Partition
 from ..votes import Votes
 from .asking import Spending
 from .data import Tables
+from .electorate import Electorate, group_rows
+from .groups import exact_by_groups, personal_numbers
 
 _PUBLIC_STEPS = ("student",)
 _SHOWN = ("numpy", "scipy", "scikit-learn", "torch")
@@ -33,7 +36,7 @@ _FIXED = "Fixed before the first release, it holds whatever the teachers voted a
 def public_numbers(
     config: RunConfig,
     tables: Tables,
-    parts: Partition,
+    electorate: Electorate,
     *,
     labels: Labels,
     spending: Spending,
@@ -44,7 +47,7 @@ def public_numbers(
     """Return what `result.json` holds: settings, prices, released labels and public test rows, no vote.
 
     >>> from tellers.pipeline.data import read_tables
-    >>> from tellers.teachers.partition import partition
+    >>> from tellers.pipeline.electorate import seat_teachers
     >>> config = RunConfig()
     >>> tables = read_tables(config.data, seed=7)
     >>> labels = Labels(np.array([1, 0]), np.array([3, SILENT]), np.array([True, False]))
@@ -52,7 +55,7 @@ def public_numbers(
     ...     def predict(self, X):
     ...         return np.full(len(X), 3)
     >>> numbers = public_numbers(
-    ...     config, tables, partition(1200, 60, seed=7), labels=labels,
+    ...     config, tables, seat_teachers(config, tables), labels=labels,
     ...     spending=Spending(epsilon=2.0, charged=1.9, curve=((2, 1.9),)), student=Constant(), seconds={},
     ...     started="2026-11-15T12:00:00+00:00",
     ... )
@@ -60,8 +63,15 @@ def public_numbers(
     (1, 1, 2.0)
     """
     data, stops_privately = tables.private, config.budget.stop == "private"
-    mechanism = config.mechanism.build()
+    parts, plan = electorate.partition, electorate.plan
+    mechanism, given = config.mechanism.build(), config.mechanism.given
+    if isinstance(plan, Upsampling):
+        # The one for as many teachers as there are.
+        given = {name: getattr(plan.mechanism, name) for name in given}
     handed_back = (labels.labels != SILENT) & ~labels.by_teachers
+    personal = {}
+    if spending.personal is not None:
+        personal["personal"] = personal_numbers(electorate, spending.personal, group_rows(electorate))
     return {
         "format": 1,
         "data": {
@@ -71,10 +81,10 @@ def public_numbers(
             "n_test": 0 if tables.test is None else len(tables.test),
             "n_features": data.n_features,
             "class_names": list(data.class_names),
-            "notes": list(tables.notes),
+            "notes": [*tables.notes, *electorate.notes],
         },
         "partition": {"n_teachers": len(parts), "unit": parts.unit, "notes": list(parts.notes)},
-        "mechanism": {"name": type(mechanism).__name__, **config.mechanism.given},
+        "mechanism": {"name": type(mechanism).__name__, **given},
         "budget": {"epsilon": config.budget.epsilon, "delta": config.budget.delta},
         "spent": {
             "epsilon": spending.epsilon,
@@ -93,6 +103,7 @@ def public_numbers(
             "stopped_by": "the private budget" if _stopped_privately(config, labels) else labels.stopped_by,
         },
         "cost": [{"n_queries": n, "epsilon": epsilon} for n, epsilon in spending.curve],
+        **personal,
         "student": {
             "kind": config.student.kind,
             "model": config.student.model,
@@ -106,7 +117,7 @@ def public_numbers(
         # How long teachers took says something of their rows, which no epsilon covers.
         "seconds": {step: taken for step, taken in seconds.items() if step in _PUBLIC_STEPS},
         "settings": config_as_dict(config),
-        "warnings": _warnings(config, labels, tables),
+        "warnings": _warnings(config, labels, tables, electorate, spending),
     }
 
 
@@ -118,6 +129,8 @@ def private_numbers(
     labels: Labels,
     test_votes: Votes | None,
     seconds: dict[str, float] | None = None,
+    electorate: Electorate | None = None,
+    spending: Spending | None = None,
 ) -> dict[str, Any]:
     """Return what `private/summary.json` holds: what looks at votes, teachers or private rows.
 
@@ -135,9 +148,16 @@ def private_numbers(
         "n_teachers": votes.n_teachers,
         "delta": config.budget.delta,
         "gaps": asked.gap.tolist(),
-        "exact_cost": _exact_cost(config, asked),
+        "exact_cost": None,
         "seconds": dict(seconds or {}),
     }
+    if electorate is None or electorate.plan is None or spending is None or spending.personal is None:
+        numbers["exact_cost"] = _exact_cost(config, asked)
+    else:
+        exact = exact_by_groups(
+            electorate, asked, labels=labels, batches=spending.personal.batches, delta=config.budget.delta
+        )
+        numbers["personal"] = {"exact_cost": None if exact is None else exact.reveal()}
     if tables.pool_y is not None:
         numbers["accuracy_against_noise"] = _against_noise(votes, tables.pool_y)
     if test_votes is not None and tables.test is not None and test_votes.ballots is not None:
@@ -207,7 +227,9 @@ def _versions(config: RunConfig) -> dict[str, str]:
     return found
 
 
-def _warnings(config: RunConfig, labels: Labels, tables: Tables) -> list[str]:
+def _warnings(
+    config: RunConfig, labels: Labels, tables: Tables, electorate: Electorate, spending: Spending
+) -> list[str]:
     said = []
     if config.budget.stop == "private":
         said.append(_PRIVATE_STOP)
@@ -216,6 +238,8 @@ def _warnings(config: RunConfig, labels: Labels, tables: Tables) -> list[str]:
             f"{labels.n_lost} queries were charged and lost when a run was interrupted between its price and "
             "its outcome. They are not asked again."
         )
+    if spending.personal is not None:
+        said += [*spending.personal.notes, *_above(config, electorate)]
     n_private = len(tables.private)
     if config.budget.delta * n_private >= 1:
         said.append(
@@ -223,6 +247,21 @@ def _warnings(config: RunConfig, labels: Labels, tables: Tables) -> list[str]:
             "a mechanism that publishes one record at random could pass with it. Take a smaller one."
         )
     return said
+
+
+def _above(config: RunConfig, electorate: Electorate) -> Iterator[str]:
+    ceiling, groups = config.budget.epsilon, () if electorate.plan is None else electorate.plan.groups
+    above = [group.name for group in groups if group.epsilon > ceiling]
+    if above:
+        yield (
+            f"[budget] epsilon = {ceiling:g} is the ceiling for everybody, and below what {_listed(above)} "
+            "agreed to. Raise it to use more of their budgets."
+        )
+
+
+def _listed(names: list[str]) -> str:
+    shown = ", ".join(names[:3])
+    return f"{shown} and {len(names) - 3} others" if len(names) > 3 else shown
 
 
 def _exact_cost(config: RunConfig, asked: Votes) -> list[dict[str, Any]] | None:

@@ -20,25 +20,32 @@ from ..labelling import Labels
 from ..report import write_report
 from ..students import fit_distilled, fit_supervised
 from ..teachers import train_teachers
-from ..teachers.partition import Partition
 from ..teachers.store import read_votes, save_votes
 from ..votes import Votes
 from .asking import Spending, release_labels
-from .beginning import begin, deal_rows, open_books, require_able, require_same
+from .beginning import begin, open_books, require_able, require_same
 from .data import Tables, read_tables
+from .electorate import Electorate, group_rows, seat_teachers
 from .folder import RunFolder, write_json
 from .numbers import private_numbers, public_numbers
 
 Show = Callable[[str, int, int], object]
+ShowGroups = Callable[[list[dict[str, Any]], tuple[str, ...]], object]
 
 
 def run(
-    config: RunConfig, folder: str | PathLike[str], *, resume: bool = False, show: Show | None = None
+    config: RunConfig,
+    folder: str | PathLike[str],
+    *,
+    resume: bool = False,
+    show: Show | None = None,
+    show_groups: ShowGroups | None = None,
 ) -> dict[str, Any]:
     """Do everything that a config says, in a folder, and return the public numbers of `result.json`.
 
     With `resume` a run that was cut short goes on: it must be the same config on the same data. Of a run that
-    was finished nothing is done twice. `show(step, done, total)` is called as the steps go on.
+    was finished nothing is done twice. `show(step, done, total)` is called as the steps go on, and where
+    people have budgets of their own, `show_groups(rows, lines)` before anything is trained.
 
     Guarantee: all releases together keep to the budget of the ledger, whenever and however often the run was
                killed; partitions and teachers are the same as without interruption.
@@ -61,42 +68,48 @@ def run(
         begin(place, config, resume=resume)
         state = _State(config, place, show=show or _silent)
         with state.step("data"):
-            tables = read_tables(config.data, seed=config.seed, by=config.partition.by)
-            parts = deal_rows(config, tables)
-            require_same(place, tables, parts)
+            tables = read_tables(
+                config.data, seed=config.seed, by=config.partition.by, personal=config.personal
+            )
+            electorate = seat_teachers(config, tables)
+            if electorate.plan is not None and show_groups is not None:
+                show_groups(group_rows(electorate), electorate.plan.summary)
+            require_same(place, tables, electorate)
             require_able(config, tables)
-            open_books(config, place).close()
-        votes = _votes(state, tables, parts)
+            open_books(config, place, electorate).close()
+        votes = _votes(state, tables, electorate)
         with state.step("labels"):
             labels, spending = release_labels(
-                config, tables, votes=votes, folder=place, progress=state.progress("labels")
-            )
+                config, tables, votes=votes, folder=place, electorate=electorate,
+                progress=state.progress("labels"),
+            )  # fmt: skip
         with state.step("student"):
             student = _teach(config, tables, labels, spending)
         result = public_numbers(
-            config, tables, parts, labels=labels, spending=spending, student=student, seconds=state.seconds,
-            started=state.started,
+            config, tables, electorate, labels=labels, spending=spending, student=student,
+            seconds=state.seconds, started=state.started,
         )  # fmt: skip
         with state.step("report"):
-            _write(state, tables, result=result, student=student, votes=votes, labels=labels)
+            numbers = None
+            if config.report.private:
+                numbers = private_numbers(
+                    config, tables, votes=votes, labels=labels, test_votes=_test_votes(place, tables),
+                    seconds=state.seconds, electorate=electorate, spending=spending,
+                )  # fmt: skip
+            _write(place, result=result, student=student, numbers=numbers)
     return result
 
 
 def _write(
-    state: "_State", tables: Tables, *, result: dict[str, Any], student: Any, votes: Votes, labels: Labels
+    folder: RunFolder, *, result: dict[str, Any], student: Any, numbers: dict[str, Any] | None
 ) -> None:
     """Write down what came of it: private numbers if they were asked for, the student, the public numbers."""
-    config, folder = state.config, state.folder
-    if config.report.private:
-        on_test = _test_votes(folder, tables)
-        numbers = private_numbers(
-            config, tables, votes=votes, labels=labels, test_votes=on_test, seconds=state.seconds
-        )
+    if numbers is not None:
         write_json(folder.summary, numbers, public=False)
     export_student(student, folder.student, card=ModelCard.from_result(result), overwrite=True)
     write_json(folder.result, result, public=True)
     write_report(folder.path)
-    if config.report.private:
+    if numbers is not None:
         write_report(folder.path, private=True)
 
 
@@ -121,14 +134,14 @@ class _State:
         return lambda done, total: self.show(name, done, total)
 
 
-def _votes(state: _State, tables: Tables, parts: Partition) -> Votes:
+def _votes(state: _State, tables: Tables, electorate: Electorate) -> Votes:
     """Return the votes on the pool: those on disk, or those of teachers that are trained now."""
     config, folder, n_classes = state.config, state.folder, tables.private.n_classes
     on_test = tables.test.X if config.report.private and tables.test is not None else None
     there = folder.votes.exists() and (on_test is None or folder.test_votes.exists())
     if not there:
         with state.step("teachers"):
-            ensemble = _train(state, tables, parts)
+            ensemble = _train(state, tables, electorate)
         with state.step("votes"):
             save_votes(folder.votes, ensemble.vote(tables.pool))
             if on_test is not None:
@@ -136,14 +149,15 @@ def _votes(state: _State, tables: Tables, parts: Partition) -> Votes:
     return read_votes(folder.votes, n_classes=n_classes).votes
 
 
-def _train(state: _State, tables: Tables, parts: Partition) -> Any:
+def _train(state: _State, tables: Tables, electorate: Electorate) -> Any:
     config, data = state.config, tables.private
     chosen = config.teachers
     model = make_model(
         chosen.model, chosen.parameters, n_classes=data.n_classes, image_shape=data.image_shape
     )
     return train_teachers(
-        model, data.X, data.y, parts, n_classes=data.n_classes, seed=config.seed,
+        model, electorate.rows(data.X), electorate.rows(data.y), electorate.partition,
+        n_classes=data.n_classes, seed=config.seed,
         folder=state.folder.teachers, n_jobs=chosen.n_jobs or None, timeout=chosen.timeout or None,
         retries=chosen.retries, progress=state.progress("teachers"),
     )  # fmt: skip

@@ -1,11 +1,13 @@
 """The folder of a run: its public result, and its private numbers only for who asks for them."""
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..card.entries import COUNTS, NUMBER, SHARE, SHARES, TABLES, Entries
+from ..card.entries import COUNTS, NUMBER, SHARE, SHARES, TABLE, TABLES, Entries
+from ..card.groups import Curve, read_curves
 from ..card.result import RunResult, read_cost
 
 
@@ -25,11 +27,13 @@ class PrivateNumbers:
     gaps: tuple[int, ...]
     accuracy_against_noise: tuple[tuple[float, float], ...]
     exact_cost: tuple[tuple[int, float], ...]
+    exact_by_group: Mapping[str, Curve] = field(default_factory=dict)
 
     @classmethod
     def from_dict(cls, table: dict[str, Any]) -> "PrivateNumbers":
         """Read the content of a `summary.json`, or say which entry is not what it should be."""
         read = Entries(table)
+        personal: dict[str, Any] = read.at("personal", TABLE, {})
         points = read.at("accuracy_against_noise", TABLES, ())
         return cls(
             teacher_accuracies=read.at("teacher_accuracies", SHARES, ()),
@@ -40,6 +44,7 @@ class PrivateNumbers:
                 (Entries(point).at("sigma", NUMBER), Entries(point).at("accuracy", SHARE)) for point in points
             ),
             exact_cost=read_cost(table, "exact_cost"),
+            exact_by_group=read_curves(personal, "exact_cost"),
         )
 
     def __repr__(self) -> str:

@@ -2,33 +2,20 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import PurePath
 from typing import Any
 
 from ..card.card import ModelCard, shown_epsilon
 from ..card.result import RunResult
+from .drawing import Drawing
 from .folder import PrivateNumbers
+from .groups import describe_groups
 from .plots import plot_cost, plot_gaps, plot_noise, plot_teachers
 from .simulated import Simulated, noise_scale, simulate
 
 _MOST_ROWS = 24
 _SAYS_IT_ALL = {"shuffled": "in random order", "given": "in the order given", "active": "hardest first"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Drawing:
-    """A plot with the words below it; `mark` says "private", for the red frame, or "simulated".
-
-    >>> Drawing(svg="<svg></svg>", heading="Cost", caption="What it cost.").mark
-    ''
-    """
-
-    svg: str
-    heading: str
-    caption: str
-    mark: str = ""
 
 
 def describe_run(run: RunResult, private: PrivateNumbers | None = None) -> dict[str, Any]:
@@ -50,6 +37,7 @@ def describe_run(run: RunResult, private: PrivateNumbers | None = None) -> dict[
     ('1.97', '87.67 %', '–', ['simulated', 'simulated'])
     """
     card = ModelCard.from_result(run)
+    groups = describe_groups(run, private.exact_by_group if private else None)
     return {
         "private": private is not None,
         "title": f"{run.name}: a student taught in private",
@@ -69,7 +57,9 @@ def describe_run(run: RunResult, private: PrivateNumbers | None = None) -> dict[
         "labels_right": percent(run.labels_right),
         "order": _SAYS_IT_ALL.get(run.order, run.order),
         "outcomes": list(_outcomes(run)),
-        "cost": _cost(run, private),
+        "groups": groups,
+        # With budgets per group the main account is charged what the dearest pays: nobody's own cost.
+        "cost": [drawn for drawn in [groups["drawing"]] if drawn] if groups else _cost(run, private),
         "cost_rows": [(n, shown_epsilon(e)) for n, e in thinned(run.cost)],
         "votes": list(_votes(run, private)),
         "scores": [

@@ -20,8 +20,15 @@ _COLOURS = {
     "#0a0b03": "var(--accent)",
     "#0a0b04": "var(--red)",
     "#0a0b05": "var(--muted)",
+    "#0a0b11": "var(--group-1)",
+    "#0a0b12": "var(--group-2)",
+    "#0a0b13": "var(--group-3)",
+    "#0a0b14": "var(--group-4)",
+    "#0a0b15": "var(--group-5)",
+    "#0a0b16": "var(--group-6)",
 }
-_INK, _LINE, _ACCENT, _RED, _MUTED = _COLOURS
+_INK, _LINE, _ACCENT, _RED, _MUTED, *_GROUPS = _COLOURS
+N_COLOURS = len(_GROUPS)
 _STYLE: dict[str, Any] = {
     "axes.edgecolor": _LINE,
     "axes.facecolor": "none",
@@ -75,6 +82,48 @@ def plot_cost(public: Points, *, budget: float, title: str, exact: Points = ()) 
         axes.legend(loc="lower right")
 
     return _svg(draw, name="cost", title=title)
+
+
+def plot_groups(
+    curves: Sequence[Points], *, budgets: Sequence[float], title: str, exact: Sequence[Points] = ()
+) -> str:
+    """Draw the epsilon of each group over the number of queries, its budget as a line in the same colour.
+
+    Groups are numbered from 1: their names are anybody's, and stay out of the drawing.
+
+    >>> curves = [[(10, 0.5), (20, 0.7)], [(10, 1.0), (20, 1.4)]]
+    >>> drawn = plot_groups(curves, budgets=[0.7, 1.4], title="Cost")
+    >>> "var(--group-2)" in drawn
+    True
+    """
+
+    def draw(axes: Any) -> None:
+        from matplotlib.lines import Line2D
+
+        for at, (points, budget) in enumerate(zip(curves, budgets, strict=True)):
+            colour = _GROUPS[at % N_COLOURS]
+            if math.isfinite(budget):
+                axes.axhline(budget, color=colour, linewidth=1.2, linestyle=(0, (5, 3)))
+                # Beside its budget, where no curve runs through it.
+                place = axes.get_yaxis_transform()
+                axes.text(1.012, budget, f"{at + 1}", transform=place, va="center", fontsize=8.5)
+            if points:
+                axes.plot(*zip(*points), color=colour, marker="o" if len(points) == 1 else None)
+            if len(exact) > at and exact[at]:
+                axes.plot(*zip(*exact[at]), color=colour, linestyle=(0, (1, 1.4)))
+        kinds: list[tuple[str, Any, float]] = [("charged", "-", 2.0), ("budget", (0, (5, 3)), 1.2)]
+        kinds += [("exact, private", (0, (1, 1.4)), 2.0)] if any(exact) else []
+        keys = [Line2D([], [], color=_INK, linestyle=how, linewidth=w, label=word) for word, how, w in kinds]
+        axes.legend(handles=keys, loc="upper left", fontsize=8.5, ncols=3)
+        # Room for the legend above the highest line.
+        tops = [*(budget for budget in budgets if math.isfinite(budget)), *(p[-1][1] for p in curves if p)]
+        axes.set_ylim(0, 1.2 * max(tops, default=1.0))
+        axes.set_xlim(left=0)
+        axes.set_xlabel("questions asked")
+        axes.set_ylabel("epsilon spent")
+        axes.xaxis.get_major_locator().set_params(integer=True)
+
+    return _svg(draw, name="groups", title=title)
 
 
 def plot_gaps(gaps: Sequence[int], *, n_teachers: int, private: bool, title: str) -> str:

@@ -1,0 +1,121 @@
+"""What a result says of groups of people with budgets of their own: read, checked, and with names."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .entries import COUNT, EPSILON, FLAG, NUMBER, SHARE, TABLE, TABLES, TEXT, TEXTS, Entries
+
+Curve = tuple[tuple[int, float], ...]
+
+_HOW = {
+    "weighting": "the more generous a group, the more its teachers' ballots count",
+    "vanishing": "the stricter a group, the more queries its teachers sit out",
+    "upsampling": "the more generous a person, the more teachers learn from them",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupResult:
+    """What one group agreed to, what is guaranteed to it, what was charged, and how long it took part.
+
+    `how` is its weight, frequency or number of copies, by the variant; `left_after` is after how many queries
+    it first took no part.
+
+    >>> GroupResult(
+    ...     name="low", budget=0.7, epsilon=0.7, spent=0.69, budget_left=0.02, n_persons=600, waste=0.0,
+    ...     n_teachers=30, how=1.0, n_queries=40, left_after=None, cost=((10, 0.3), (40, 0.69)),
+    ... ).spent
+    0.69
+    """
+
+    name: str
+    budget: float
+    epsilon: float
+    spent: float
+    budget_left: float
+    n_persons: int
+    waste: float
+    n_teachers: int
+    how: float
+    n_queries: int
+    left_after: int | None
+    cost: Curve
+
+
+@dataclass(frozen=True, kw_only=True)
+class PersonalResult:
+    """The groups of a run, the strictest first, and the variant by which they took part.
+
+    >>> PersonalResult(variant="weighting", leave=False, plan=(), groups=()).words
+    "weighting: the more generous a group, the more its teachers' ballots count"
+    """
+
+    variant: str
+    leave: bool
+    plan: tuple[str, ...]
+    groups: tuple[GroupResult, ...]
+
+    @property
+    def words(self) -> str:
+        """Return the variant in plain words."""
+        return f"{self.variant}: {_HOW[self.variant]}" if self.variant in _HOW else self.variant
+
+
+def read_personal(table: Mapping[str, Any]) -> PersonalResult | None:
+    """Return what the table of a result says of groups, or None where there are none.
+
+    >>> read_personal({"format": 1})
+    """
+    if table.get("personal") is None:
+        return None
+    part = Entries(table).at("personal", TABLE)
+    read = Entries(part)
+    curves = read_curves(part, "cost")
+    left = {Entries(e).at("name", TEXT): Entries(e).at("after", COUNT) for e in read.at("left", TABLES, ())}
+    groups = []
+    for entry in read.at("groups", TABLES):
+        one = Entries(entry)
+        name = one.at("name", TEXT)
+        groups.append(
+            GroupResult(
+                name=name,
+                budget=one.at("epsilon", EPSILON),
+                epsilon=one.at("stated", EPSILON),
+                spent=one.at("spent", EPSILON),
+                budget_left=one.at("budget_left", SHARE),
+                n_persons=one.at("n_persons", COUNT),
+                waste=one.at("waste", NUMBER, 0.0),
+                n_teachers=one.at("n_teachers", COUNT),
+                how=next(
+                    (one.at(key, NUMBER) for key in ("weight", "frequency", "copies") if key in entry), 1.0
+                ),
+                n_queries=one.at("n_queries", COUNT),
+                left_after=left.get(name),
+                cost=curves.get(name, ()),
+            )
+        )
+    return PersonalResult(
+        variant=read.at("variant", TEXT),
+        leave=read.at("leave", FLAG, False),
+        plan=read.at("plan", TEXTS, ()),
+        groups=tuple(groups),
+    )
+
+
+def read_curves(table: Mapping[str, Any], key: str) -> dict[str, Curve]:
+    """Return the epsilon of each group over the queries, by its name.
+
+    >>> read_curves({"cost": [{"n_queries": 10, "epsilon": {"low": 0.3}}]}, "cost")
+    {'low': ((10, 0.3),)}
+    """
+    curves: dict[str, list[tuple[int, float]]] = {}
+    for point in Entries(table).at(key, TABLES, ()):
+        read = Entries(point)
+        epsilons = read.at("epsilon", TABLE)
+        for name, value in epsilons.items():
+            # Not by a path: a group may have dots in its name.
+            curves.setdefault(name, []).append(
+                (read.at("n_queries", COUNT), Entries({"epsilon": value}).at("epsilon", EPSILON))
+            )
+    return {name: tuple(curve) for name, curve in curves.items()}

@@ -1,0 +1,250 @@
+"""Who the teachers learn from, and, where people have budgets of their own, how each group takes part."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..budget import Accountant, Budget
+from ..config import RunConfig
+from ..door import open_group_accounts
+from ..errors import BudgetExhausted
+from ..ledger import Ledger
+from ..mechanisms import Mechanism
+from ..personal import Consent, PersonalPlan, Upsampling, Vanishing, Weighting, arrange, teachers_per_group
+from ..personal.optimise import weights_by_price
+from ..personal.record import plan_as_dict
+from ..teachers.partition import Partition, partition
+from .consent import read_agreed
+from .data import Tables
+from .folder import RunFolder, write_json
+
+_DEALT = (
+    "Who agreed to which budget was dealt at random by the seed ({shares}): an experiment. Nobody was asked."
+)
+# Batches of vanishing may lose so much to rounding before others are taken.
+_LITTLE = 1.02
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Electorate:
+    """The rows of every teacher and, with budgets per group, the plan by which groups vote and pay.
+
+    The partition numbers the rows of `X[source]` where `source` is given, as people are copied there.
+    """
+
+    partition: Partition
+    source: NDArray[np.int64] | None = None
+    plan: PersonalPlan | None = None
+    consent: Consent | None = None
+    leave: bool = False
+    notes: tuple[str, ...] = ()
+
+    def rows(self, table: NDArray[Any]) -> NDArray[Any]:
+        """Return the rows that the partition numbers.
+
+        >>> Electorate(Partition((np.array([0]),), unit="one record"), np.array([1, 1])).rows(np.arange(3))
+        array([1, 1])
+        """
+        return table if self.source is None else table[self.source]
+
+    def batch(self, wanted: int, *, most: int) -> tuple[int, str]:
+        """Return how many queries share a batch, and words where that is not what was wanted, or loses.
+
+        >>> Electorate(Partition((np.array([0]),), unit="one record")).batch(10, most=300)
+        (10, '')
+        """
+        plan = self.plan
+        if not isinstance(plan, Vanishing) or plan.loss(wanted) <= _LITTLE:
+            return wanted, ""
+        period = plan.period
+        size = -(-wanted // period) * period
+        if size <= most and plan.loss(size) < plan.loss(wanted):
+            return size, (
+                f"Batches are of {size} queries and not of {wanted}, in which a group, which pays for its "
+                f"busiest teacher, would pay up to {plan.loss(wanted):.2f} times its fair share."
+            )
+        return wanted, (
+            f"In batches of {wanted} queries a group, which pays for its busiest teacher, pays up to "
+            f"{plan.loss(wanted):.2f} times its fair share. Batches of {period} would lose least."
+        )
+
+    def __repr__(self) -> str:
+        variant = "plain" if self.plan is None else self.plan.variant
+        return f"Electorate({variant}, n_teachers={len(self.partition)})"
+
+
+def deal_rows(config: RunConfig, tables: Tables) -> Partition:
+    """Return which private rows each teacher gets.
+
+    >>> from tellers.pipeline.data import read_tables
+    >>> deal_rows(RunConfig(), read_tables(RunConfig().data, seed=7))
+    Partition(n_teachers=60, unit='one record')
+    """
+    chosen, data = config.partition, tables.private
+    if chosen.by == "site":
+        if data.sites is None:
+            raise ValueError(
+                f'Expected a column of sites in {data.name!r} for [partition] by = "site", got none.'
+            )
+        return partition(len(data), sites=data.sites, persons=data.persons)
+    if chosen.by == "person":
+        if data.persons is None:
+            raise ValueError(
+                f'Expected a column of persons in {data.name!r} for [partition] by = "person", got none. '
+                "Name it in [data] person."
+            )
+        return partition(
+            len(data), chosen.n_teachers, seed=config.seed, persons=data.persons, balance=chosen.balance
+        )
+    labels = data.y if chosen.stratified else None
+    return partition(len(data), chosen.n_teachers, seed=config.seed, labels=labels)
+
+
+def seat_teachers(config: RunConfig, tables: Tables) -> Electorate:
+    """Return which private rows each teacher gets, by the plan of the groups where there are any.
+
+    >>> from tellers.config import PersonalConfig
+    >>> from tellers.pipeline.data import read_tables
+    >>> levels, shares = {"low": 0.7, "high": 1.4}, {"low": 0.5, "high": 0.5}
+    >>> config = RunConfig(personal=PersonalConfig(variant="upsampling", levels=levels, shares=shares))
+    >>> seat_teachers(config, read_tables(config.data, seed=7))
+    Electorate(upsampling, n_teachers=90)
+    """
+    chosen = config.personal
+    if not chosen.variant:
+        return Electorate(deal_rows(config, tables))
+    data, mechanism = tables.private, config.mechanism.build()
+    if config.partition.by == "person" and data.persons is None:
+        deal_rows(config, tables)  # says what is missing
+    consent = read_agreed(config, data)
+    try:
+        n_teachers = config.partition.n_teachers
+        options = _options(config, consent, mechanism)
+        seating = arrange(
+            chosen.variant, consent, mechanism, n_teachers=n_teachers, seed=config.seed, **options
+        )
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{config.where('personal', 'variant')}: {error}") from error
+    notes: tuple[str, ...] = ()
+    if chosen.shares:
+        shares = ", ".join(f"{name} {share:.0%}" for name, share in chosen.shares.items())
+        notes = (_DEALT.format(shares=shares),)
+    return Electorate(
+        seating.partition, seating.source, seating.plan, consent, leave=chosen.leave, notes=notes
+    )
+
+
+def _options(config: RunConfig, consent: Consent, mechanism: Mechanism) -> dict[str, Any]:
+    chosen, options = config.personal, dict[str, Any]()
+    if chosen.variant == "vanishing":
+        options["power"] = chosen.power
+    else:
+        options["precision"] = chosen.precision or None
+    if chosen.variant == "upsampling":
+        return {**options, "grow": chosen.grow, "most": chosen.most}
+    options["min_persons"] = chosen.min_persons or None
+    if chosen.weights == "price":
+        groups, least = consent.groups, options["min_persons"]
+        per_group = teachers_per_group(groups, config.partition.n_teachers, min_persons=least)
+        budgets = [group.epsilon for group in groups]
+        options["weights"] = weights_by_price(
+            budgets, per_group, mechanism, delta=config.budget.delta
+        ).weights
+    return options
+
+
+def group_rows(electorate: Electorate) -> list[dict[str, Any]]:
+    """Return one row per group: who is in it, and how it takes part; public, before anything runs.
+
+    >>> group_rows(Electorate(Partition((np.array([0]),), unit="one record")))
+    []
+    """
+    plan, consent = electorate.plan, electorate.consent
+    if plan is None or consent is None:
+        return []
+    rows = []
+    for at, known in enumerate(consent.summary()):
+        row = {
+            "name": known["group"], "epsilon": known["epsilon"], "n_persons": known["persons"],
+            "share": known["share"], "waste": known["waste"],
+        }  # fmt: skip
+        row["n_teachers"] = len(plan.members[at]) if plan.members else plan.n_teachers
+        if isinstance(plan, Weighting):
+            row["weight"] = plan.weight_of[at]
+        elif isinstance(plan, Vanishing):
+            row["frequency"] = plan.frequency_of[at]
+        elif isinstance(plan, Upsampling):
+            row["copies"] = plan.copies_of[at]
+        rows.append(row)
+    return rows
+
+
+def require_plan(folder: RunFolder, plan: PersonalPlan | None) -> None:
+    """Keep the plan of a run beside its settings, or see that it is the one of the run that is there.
+
+    >>> require_plan(RunFolder(None), None)
+    """
+    if plan is None:
+        return
+    record = json.loads(json.dumps(plan_as_dict(plan)))
+    if folder.plan.exists():
+        if json.loads(folder.plan.read_bytes()) != record:
+            raise ValueError(
+                f"Expected the budgets that the run in {folder.path} was begun with, got others. People who "
+                "agreed to something else since are another run: take another folder (--out)."
+            )
+        return
+    write_json(folder.plan, record, public=True)
+
+
+def open_groups(ledger: Ledger, config: RunConfig, electorate: Electorate, *, key: str) -> None:
+    """Open the accounts of all groups, and see that each can pay for a question of its own.
+
+    With budgets per group every question on a ledger must be paid by groups, and by the same ones: what a
+    question without them cost a group is not known.
+
+    >>> from tellers import MemoryLedger
+    >>> ledger = MemoryLedger(Accountant(Budget(epsilon=8.0, delta=1e-4)))
+    >>> open_groups(ledger, RunConfig(), Electorate(Partition((np.array([0]),), unit="one record")), key="q")
+    >>> ledger.accounts()
+    {}
+    """
+    plan, place = electorate.plan, config.where("budget", "ledger")
+    there = {name for name in ledger.accounts() if name.startswith("group/")}
+    if plan is None:
+        if there:
+            raise ValueError(
+                f"{place}: Expected a ledger without groups for a run without [personal], got one with "
+                f"{len(there)}. What is asked here would not be charged to them: take another ledger."
+            )
+        return
+    mine = {group.account for group in plan.groups}
+    if there and there != mine:
+        raise ValueError(
+            f"{place}: Expected a ledger with the groups of this run, got one with others. "
+            "Take another ledger."
+        )
+    if any("groups" not in entry.event for entry in ledger.entries()):
+        raise ValueError(
+            f"{place}: Expected a ledger on which groups paid for every question, got one with others. "
+            "What those cost each group is not known: take another ledger."
+        )
+    delta = config.budget.delta
+    open_group_accounts(ledger, {group.name: Budget(group.epsilon, delta) for group in plan.groups})
+    if ledger.asked(f"{key}/0") is not None:
+        return
+    first = plan.using(config.warm_up() or config.mechanism.build())
+    states, refusals = ledger.accounts(), list[BudgetExhausted]()
+    for group, unit in zip(first.groups, first.units, strict=True):
+        state, price = states[group.account], first.mechanism.price(unit)
+        try:
+            Accountant(Budget(config.budget.epsilon, delta)).require(ledger.spent, price, key=f"{key}/0")
+            state.accountant.require(state.spent, price, key=f"{key}/0", account=group.account)
+        except BudgetExhausted as refusal:
+            refusals.append(refusal)
+    # Whoever cannot pay once leaves at once, if groups may leave; somebody must stay.
+    if refusals and not (electorate.leave and len(refusals) < len(plan.groups)):
+        raise refusals[0]

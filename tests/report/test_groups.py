@@ -1,0 +1,120 @@
+"""The report of a run in which people have budgets of their own."""
+
+import json
+
+import pytest
+
+from tellers.card import ModelCard
+from tellers.card.groups import read_personal
+from tellers.report import write_report
+
+NASTY = '"><script>alert(1)</script>{{ 7 * 7 }} a.b'
+
+
+def a_group(at, *, epsilon, name=None, **changes):
+    group = {
+        "name": name or f"level {at}", "epsilon": epsilon, "stated": epsilon, "spent": 0.9 * epsilon,
+        "budget_left": 0.2, "n_persons": 100, "share": 0.1, "waste": 0.0, "n_teachers": 10, "weight": at + 1,
+        "n_queries": 40,
+    }  # fmt: skip
+    return {**group, **changes}
+
+
+def personal(groups, **changes):
+    names = {group["name"]: group["spent"] for group in groups}
+    cost = [
+        {"n_queries": n, "epsilon": {name: spent * n / 40 for name, spent in names.items()}}
+        for n in (10, 20, 30, 40)
+    ]
+    return {
+        "variant": "weighting",
+        "leave": False,
+        "plan": [],
+        "groups": groups,
+        "cost": cost,
+        "left": [],
+        **changes,
+    }
+
+
+@pytest.fixture
+def grouped(folder, change):
+    """Return a function that gives the run of the folder groups, and exact costs to its private numbers."""
+
+    def give(groups, **changes):
+        table = personal(groups, **changes)
+        change(folder / "result.json", personal=table)
+        exact = [{**p, "epsilon": {n: 0.5 * e for n, e in p["epsilon"].items()}} for p in table["cost"]]
+        change(folder / "private" / "summary.json", personal={"exact_cost": exact})
+        return folder
+
+    return give
+
+
+def test_groups_have_a_table_and_a_plot_and_exact_costs_stay_private(grouped):
+    strict = a_group(0, epsilon=1.0, n_queries=20, spent=0.987)
+    folder = grouped([strict, a_group(1, epsilon=2.0)], left=[{"name": "level 0", "after": 20}], leave=True)
+    page = write_report(folder).read_text()
+    n_asked = json.loads((folder / "result.json").read_text())["queries"]["n_asked"]
+    assert "Budgets, group by group" in page
+    assert f"until 20 of {n_asked}" in page
+    assert "0.99" in page  # rounded up
+    assert 'aria-labelledby="groups-title"' in page
+    assert "var(--group-2)" in page
+    assert "exact, private" not in page
+    assert "and exact" not in page
+    secret = write_report(folder, private=True).read_text()
+    assert "Public and exact cost per group" in secret
+    assert "exact, private" in secret
+
+
+def test_a_run_without_groups_has_none(folder):
+    assert "group by group" not in write_report(folder).read_text()
+    assert read_personal({"format": 1}) is None
+
+
+def test_names_of_groups_are_text(grouped):
+    page = write_report(grouped([a_group(0, epsilon=1.0, name=NASTY), a_group(1, epsilon=2.0)])).read_text()
+    assert "<script" not in page
+    assert "&lt;script&gt;" in page
+
+
+def test_a_damaged_entry_is_named(grouped, change):
+    folder = grouped([a_group(0, epsilon=1.0)])
+    change(folder / "result.json", personal__groups=[{"name": "low"}])
+    with pytest.raises(ValueError, match=r"at epsilon, got nothing.*changed or damaged"):
+        write_report(folder)
+
+
+def test_the_card_promises_each_group_its_own(grouped):
+    groups = [a_group(0, epsilon=1.0), a_group(1, epsilon=2.0, name="a|b")]
+    folder = grouped(groups, left=[{"name": "level 0", "after": 20}])
+    card = ModelCard.from_result(json.loads((folder / "result.json").read_text()))
+    assert "the more its teachers' ballots count" in card.groups[0]
+    assert card.groups[1].startswith(
+        "level 0 (100 records): agreed to epsilon = 1, and is held to epsilon = 1.00"
+    )
+    assert "then its budget was used" in card.groups[1]
+    assert "What each group is promised" in card.markdown()
+    assert "a\\|b" in card.markdown()
+    assert card.as_dict()["groups"] == list(card.groups)
+    assert any("treated as public, and so is who takes part" in line for line in card.not_guaranteed)
+
+
+@pytest.mark.parametrize("n_groups", [2, 20])
+@pytest.mark.parametrize("private", [False, True], ids=["public", "private"])
+def test_it_fits_and_can_be_read(grouped, browser, low_contrast, private, n_groups):
+    groups = [a_group(at, epsilon=1.0 + at, waste=0.1 * (n_groups > 2)) for at in range(n_groups)]
+    groups[0]["name"] = "a level with a rather long name, and on, and on"
+    path = write_report(grouped(groups), private=private)
+    for width, scheme in ((1100, "light"), (1100, "dark"), (360, "light"), (360, "dark")):
+        context = browser.new_context(
+            viewport={"width": width, "height": 900}, color_scheme=scheme, java_script_enabled=False
+        )
+        page = context.new_page()
+        page.goto(path.as_uri())
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        card = page.locator(".wide")
+        assert card.evaluate("it => it.scrollWidth - it.clientWidth") == 0, "the table needs scrolling"
+        assert page.evaluate(low_contrast) == []
+        context.close()
