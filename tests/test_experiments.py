@@ -70,6 +70,39 @@ def test_pate2018_on_the_bundled_ballots(tmp_path):
 
 
 @pytest.mark.slow
+def test_personalized_in_its_quick_form(tmp_path):
+    done = run("personalized", "--quick", "--check", "--json", tmp_path / "out.json")
+    assert "SKIPPED" not in done.stderr
+    for published in ("table 4", "239", "623", "figure 4"):
+        assert published in done.stdout
+    found = measures(tmp_path / "out.json")
+    for cell in ("w-50-2", "w-50-4", "v-50-2", "v-50-4"):
+        labels = {name: found[f"mnist/{cell}/{name}"] for name in ("public", "paper", "exact", "combined")}
+        assert labels["public"] < labels["paper"] < labels["exact"] <= labels["combined"]
+    # Personalised, more labels come out than at the lowest budget for all, and fewer than at the highest.
+    for accountant in ("paper", "exact"):
+        for factor in (2, 4):
+            lowest, highest = (found[f"mnist/base/{c}/{accountant}"] for c in (1, factor))
+            assert lowest < found[f"mnist/w-50-{factor}/{accountant}"] < highest
+    for c in (2, 4, 9):
+        assert found[f"mnist/figure4/{c}/w/paper"] == pytest.approx(c, rel=0.15)
+        assert found[f"mnist/figure4/{c}/v/paper"] == pytest.approx(np.sqrt(c), rel=0.1)
+
+
+def test_personalized_goes_on_where_it_was(tmp_path):
+    words = ("--quick", "--parts", "figure4", "--keep", tmp_path / "kept")
+    run("personalized", *words, "--json", tmp_path / "first.json")
+    kept = sorted((tmp_path / "kept").glob("mnist-bundled-fig-*.npz"))
+    assert len(kept) == 3
+    kept[0].unlink()
+    before = {path: path.stat().st_mtime_ns for path in kept[1:]}
+    run("personalized", *words, "--json", tmp_path / "second.json")
+    assert kept[0].is_file()
+    assert before == {path: path.stat().st_mtime_ns for path in kept[1:]}
+    assert measures(tmp_path / "first.json") == measures(tmp_path / "second.json")
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("paper", PAPERS)
 def test_the_whole_quick_run_is_as_expected(paper, data, tmp_path):
     done = run(paper, "--quick", "--data", data, "--check", "--json", tmp_path / "out.json")

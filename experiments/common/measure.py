@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 Published = float | str | None
-TRAINED = ("adult", "diabetes", "ask", "interactive", "student", "distil")
+TRAINED = ("adult", "digits", "diabetes", "ask", "interactive", "student", "distil")
 
 
 @dataclass(frozen=True)
@@ -203,7 +203,7 @@ def shown_command(paper: str, words: list[str]) -> str:
     for word in words:
         if skip:
             skip = False
-        elif word in ("--json", "--markdown", "--figures", "--data", "--keep"):
+        elif word in ("--json", "--markdown", "--figures", "--data", "--keep", "--votes", "--jobs"):
             skip = True
         elif word not in ("--check", "--expect"):
             shown.append(word)

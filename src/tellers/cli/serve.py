@@ -36,6 +36,13 @@ def command(
             show_default=False,
         ),
     ] = None,
+    trust_ledger: Annotated[
+        bool,
+        typer.Option(
+            "--trust-ledger",
+            help="Serve a ledger that lost what was seen of it: a new one, or a backup that was checked.",
+        ),
+    ] = False,
     as_json: options.Json = False,
 ) -> None:
     """Hand out labels to those who hold a key, each charged to the ledger before it is drawn.
@@ -87,4 +94,5 @@ def command(
     # A log that a machine reads holds JSON alone; people are told where they can see it.
     is_watched = sys.stderr.isatty() if banner is None else banner
     say = welcome.waiting() if is_watched else None
-    serve(settings, wait=wait, waiting=say, ready=welcome.announce if is_watched else None)
+    told_ready = welcome.announce if is_watched else None
+    serve(settings, wait=wait, waiting=say, ready=told_ready, trust_ledger=trust_ledger)

@@ -1,7 +1,7 @@
 """The application: what is served, behind a door, with everything in its place."""
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, TextIO
 
@@ -12,10 +12,12 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 from .. import __version__, noise
+from ..errors import LedgerConflict
 from .access import Door
-from .books import open_books, open_vault, wait_for_databases
+from .books import open_books, open_vault, require_seen, wait_for_databases
 from .dashboard import add_dashboard, is_page
 from .desk import Desk
+from .heads import mark
 from .keys import KeyStore
 from .logs import describe_error, make_log
 from .metrics import Metrics
@@ -57,10 +59,12 @@ def create_app(
     log_stream: TextIO | None = None,
     wait: float = 0.0,
     waiting: Callable[[str, float], object] | None = None,
+    trust_ledger: bool = False,
 ) -> FastAPI:
     """Return the service as an ASGI application; its ledger and its keys are opened now.
 
     Databases that do not answer are waited for, up to `wait` seconds each; `waiting`, or the log, is told.
+    A ledger that lost what a service saw of it is refused, unless it is trusted for this once.
 
     Guarantee: no label leaves before its price is on the books, whoever asks at the same time.
     Assumes:   `settings` name teachers of one partition, and rows that are asked are public.
@@ -91,6 +95,13 @@ def create_app(
         served.ledger, served.budget, name=terms.name, timeout=float(terms.timeout_seconds),
         vault=open_vault(settings),
     )  # fmt: skip
+    which = mark(served.ledger, terms.name)
+    try:
+        require_seen(store, ledger, which, is_trusted=trust_ledger)
+    except BaseException:
+        store.close()
+        ledger.__exit__(None, None, None)
+        raise
     # Of an error its kind and place: its words may quote a cost.
     desk = Desk(
         served, ledger, noise.secure(), lambda error: log.error("not in the vault", **describe_error(error))
@@ -105,6 +116,8 @@ def create_app(
             epsilon=left.epsilon, epsilon_spent=left.epsilon_spent, queries_left=left.queries_left,
         )  # fmt: skip
         yield
+        with suppress(OSError, LedgerConflict):  # whatever is away now is looked at when the next one starts
+            require_seen(store, ledger, which)
         store.close()
         desk.close()
         log.info("stopped")

@@ -8,10 +8,13 @@ import numpy as np
 
 from ..budget import Accountant, Budget
 from ..config.problems import Problem, complain
+from ..errors import LedgerConflict
 from ..ledger import Ledger, Vault, open_ledger
 from ..ledger.opening import is_url
 from ..ledger.vault import read_key
 from ..rdp import RdpCurve
+from .heads import not_the_one
+from .keys import KeyStore
 from .settings import ServiceSettings
 
 _MOST_QUERIES = 1_000_000_000
@@ -96,6 +99,29 @@ def wait_for_databases(
         from ..ledger.sql import wait_until_there
 
         wait_until_there(place, seconds, say=say)
+
+
+def require_seen(store: KeyStore, ledger: Ledger, which: str, *, is_trusted: bool = False) -> None:
+    """Refuse a ledger that does not hold the last line which a service saw of it, and note its last line.
+
+    >>> import tempfile
+    >>> store = KeyStore(tempfile.mkdtemp() + "/keys.db")
+    >>> ledger = open_books(tempfile.mkdtemp() + "/ledger.db", Budget(epsilon=1.0, delta=1e-5))
+    >>> require_seen(store, ledger, "study")
+    >>> ledger.open_account("student/alice", Budget(epsilon=0.5, delta=1e-5))
+    >>> require_seen(store, ledger, "study")
+    >>> other = open_books(tempfile.mkdtemp() + "/ledger.db", Budget(epsilon=1.0, delta=1e-5))
+    >>> require_seen(store, other, "study")
+    Traceback (most recent call last):
+        ...
+    tellers.errors.LedgerConflict: ... does not hold the line with hash ..., which it held before. ...
+    """
+    chain: Any = ledger
+    try:
+        head = chain.verify(head=None if is_trusted else store.known_head(which))
+    except LedgerConflict as error:
+        raise not_the_one(error) from error
+    store.remember_head(which, head)
 
 
 def open_vault(settings: ServiceSettings) -> Vault | None:

@@ -15,6 +15,8 @@ import sqlalchemy as sql
 
 from ..errors import MissingExtra
 from ..ledger.opening import is_url
+from .heads import TABLES as HEADS
+from .heads import known_head, remember_head
 from .rates import TABLES as RATES
 from .rates import Rates
 
@@ -109,7 +111,7 @@ class KeyStore:
             ) from error
 
     def _make_tables(self) -> None:
-        for tables in (_TABLES, RATES):
+        for tables in (_TABLES, RATES, HEADS):
             try:
                 tables.create_all(self._engine)
             except sql.exc.DBAPIError:
@@ -187,6 +189,28 @@ class KeyStore:
         """
         with self._there():
             return self.rates.hit(number, most=most)
+
+    def known_head(self, ledger: str) -> str | None:
+        """Return the last hash that a service saw of a ledger, or None; see `service.heads`.
+
+        >>> import tempfile
+        >>> KeyStore(tempfile.mkdtemp() + "/keys.db").known_head("study") is None
+        True
+        """
+        with self._open() as connection:
+            return known_head(connection, ledger)
+
+    def remember_head(self, ledger: str, head: str) -> None:
+        """Note the last hash of a ledger.
+
+        >>> import tempfile
+        >>> store = KeyStore(tempfile.mkdtemp() + "/keys.db")
+        >>> store.remember_head("study", "ab12")
+        >>> store.known_head("study")
+        'ab12'
+        """
+        with self._open() as connection:
+            remember_head(connection, ledger, head)
 
     def close(self) -> None:
         """Hand the file or the connections back."""

@@ -22,6 +22,7 @@ def serve(
     wait: float = 0.0,
     waiting: Callable[[str, float], object] | None = None,
     ready: "Callable[[Service, str], object] | None" = None,
+    trust_ledger: bool = False,
 ) -> None:
     """Listen until SIGINT or SIGTERM; requests in flight are finished first.
 
@@ -50,7 +51,7 @@ def serve(
 
     server = settings.server
     require_tls(settings)
-    app = create_app(settings, log_stream=log_stream, wait=wait, waiting=waiting)
+    app = create_app(settings, log_stream=log_stream, wait=wait, waiting=waiting, trust_ledger=trust_ledger)
     forward_others(app.state.service.log, server.log_level)
 
     class Listening(uvicorn.Server):
