@@ -98,7 +98,7 @@ def gap_envelope(n_teachers: int, n_classes: int, *, sigma: float, order: float,
     return table
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=16)
 def confident_envelope(
     n_teachers: int,
     n_classes: int,

@@ -341,7 +341,7 @@ def test_what_cannot_be_published_is_refused_before_anything_is_charged(asked):
         publish_group_costs(many, _Breaks(), plan=publish_plan(), delta=DELTA, ledger=ledger, key="shown")
     heavy = Weighting(GROUPS, MECHANISMS[1], N_TEACHERS, SEATS, weight_of=(100, 200, 300))
     loud = ask(heavy, np.zeros((N_TEACHERS, 4), dtype=int), 3, seed=1)
-    with pytest.raises(ValueError, match=r"at most 3000 votes in a query.*smaller denominator"):
+    with pytest.raises(ValueError, match=r"at most 2000 votes in a query.*smaller denominator"):
         publish_group_costs(loud, _Breaks(), plan=publish_plan(), delta=DELTA, ledger=ledger, key="shown")
     assert ledger.entries() == []
     with pytest.raises(ValueError, match="a key with a ledger"):

@@ -27,8 +27,8 @@ from ..smooth import PublishedEpsilon, PublishPlan, release_value, require_secur
 from ..votes import Votes
 from .accounting import Asked
 
-# A table in two numbers, margin and gap, has this many rows and columns at most.
-_MOST_VOTES = 3000
+# A table in two numbers, margin and gap, has this many rows and columns at most: a minute of work.
+_MOST_VOTES = 2000
 # The heaviest ballot is at most about this many steps: finer steps are work, coarser ones a higher price.
 _STEPS = 8
 
