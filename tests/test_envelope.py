@@ -2,13 +2,14 @@
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy.special import logsumexp
 
-from tellers import ConfidentGNMax, GNMax, Votes
-from tellers.envelope import confident_envelope, gap_cost, gap_envelope, top_and_gap_cost
+from tellers import ConfidentGNMax, GNMax, Unit, Votes
+from tellers.envelope import confident_envelope, gap_cost, gap_envelope, margin_envelope, top_and_gap_cost
 from tellers.exact import divergences
 from tellers.mechanisms.laws import DiscreteGaussian
 from tellers.mechanisms.suprema import argmax_supremum
@@ -255,6 +256,39 @@ def test_a_check_that_always_passes_leaves_the_gap_and_one_that_never_does_leave
     top, gap = np.nonzero(~np.isnan(always))
     np.testing.assert_allclose(always[top, gap], gaps[gap], atol=1e-11)
     assert np.nanmax(never) < 1e-11
+
+
+# Ballots of several votes -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("n_votes", "n_classes"), [(24, 2), (24, 3), (16, 5)])
+@pytest.mark.parametrize("weight", [2, 3, 7])
+@pytest.mark.parametrize("sigma", [0.8, 4.0, 17.0, 60.0])
+def test_no_histogram_costs_a_loud_ballot_more_than_its_gap_says(n_votes, n_classes, weight, sigma):
+    votes = replace(all_sorted_histograms(n_votes, n_classes), unit=Unit.of_weight(weight))
+    orders = ORDERS[30 * sigma / weight >= ORDERS]
+    confident = ConfidentGNMax(sigma, 14, 3.0)
+    answers, checked = (exact_costs(mechanism, votes, orders) for mechanism in (GNMax(sigma), confident))
+    setting = {"sigma": sigma, "weight": weight}
+    check = {"threshold": 14, "sigma_threshold": 3.0}
+    for i, order in enumerate(orders):
+        table = gap_envelope(n_votes, n_classes, order=order, **setting)
+        assert np.all(answers[:, i] <= table[votes.gap])
+        both = confident_envelope(n_votes, n_classes, order=order, **setting, **check)
+        assert np.all(checked[:, i] <= both[votes.top, votes.gap])
+        # Fewer votes are in the same table, and a check by margins is above the one by top counts.
+        fewer = all_sorted_histograms(n_votes - 1, n_classes)
+        wide = confident_envelope(n_votes, n_classes, order=order, **setting, **check, n_fewest=n_votes - 1)
+        assert not np.isnan(wide[fewer.top, fewer.gap]).any()
+        margins = margin_envelope(table, -14, n_votes - 14, order=order, sigma_threshold=3.0, weight=weight)
+        np.testing.assert_allclose(both[votes.top, votes.gap], margins[votes.top, votes.gap])
+
+
+def test_a_loud_ballot_against_wide_noise_costs_what_its_square_says():
+    # For orders well below the noise everything scales: U of weight w at sigma is U of weight 1 at sigma / w.
+    loud = gap_envelope(600, 4, sigma=120.0, order=8.0, weight=3)
+    plain = gap_envelope(200, 4, sigma=40.0, order=8.0)
+    np.testing.assert_allclose(loud[::3], plain, rtol=0.1)
 
 
 # How fast the sums move -------------------------------------------------------------------------------------

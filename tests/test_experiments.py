@@ -182,3 +182,16 @@ def test_what_is_expected_has_a_tolerance_that_means_something(paper):
         assert expected[mode]
         for key, entry in expected[mode].items():
             assert entry["tolerance"] <= max(0.1 * abs(entry["value"]), 0.03), key
+
+
+def test_what_the_page_on_variants_says_budgets_buy():
+    place = ROOT / "experiments" / "personal_prices" / "run.py"
+    spec = importlib.util.spec_from_file_location("personal_prices", place)
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    page = (ROOT / "docs" / "personalised.md").read_text(encoding="utf-8")
+    shown = [line.strip("| ").split(" | ") for line in page.splitlines() if "% | " in line]
+    assert len(shown) == 5
+    for share, *numbers in shown[1:3]:
+        found = script.sweep(4, [int(share.removesuffix(" %"))])
+        assert [found[variant][0] for variant in script.VARIANTS] == [int(number) for number in numbers]

@@ -4,7 +4,8 @@ The exact cost of a query looks at its whole histogram. An envelope U looks at o
 gap between the two largest counts, and is computed before voting from public numbers: U(g) is at
 least the two-sided cost of every histogram with gap g. The sum of U over the queries then bounds the
 exact cost of the run, and how fast it can change is known, because U is a public function and one
-changed ballot moves every gap by at most 2.
+changed ballot moves every gap by at most 2. A ballot may count several votes: everything below holds for any
+weight, and a ballot of w votes moves every gap by at most 2 w.
 
 How U is proved: a vote moves from a to b, R is the largest noisy count among the other classes, and
 H(r) is (order - 1) times the larger direction of the divergence of {a, b, other} at threshold r. R has
@@ -31,6 +32,7 @@ from .mechanisms.laws import DiscreteGaussian
 from .mechanisms.suprema import ThreeWays, argmax_supremum, both_directions
 
 Floats = NDArray[np.float64]
+Moves = tuple[tuple[int, float], ...]
 
 # Expectations over R are trapezoid sums at sigma/32 or finer, distances are stepped by sigma/16: both
 # errors are of second order and below 1e-3 of the result. The tables are raised by twice that.
@@ -39,10 +41,12 @@ _FLOAT_RANGE = 600.0
 
 
 @lru_cache(maxsize=64)
-def gap_envelope(n_teachers: int, n_classes: int, *, sigma: float, order: float) -> Floats:
+def gap_envelope(n_teachers: int, n_classes: int, *, sigma: float, order: float, weight: int = 1) -> Floats:
     """Return U, with U[g] at least the GNMax cost of every histogram whose top two counts differ by g.
 
-    Guarantee: for every histogram of n_teachers votes over n_classes classes and every single move,
+    With a `weight` it is the cost of moving a ballot of that many votes, and `n_teachers` counts all votes.
+
+    Guarantee: for every histogram of at most n_teachers votes over n_classes classes and every single move,
                both directions of the divergence at this order are at most U[gap]; U does not increase.
     Assumes:   discrete Gaussian noise, ties at random; the stated margin covers the quadrature.
     Reference: see "Publishing a cost close to the exact one".
@@ -51,21 +55,22 @@ def gap_envelope(n_teachers: int, n_classes: int, *, sigma: float, order: float)
     >>> table.shape, bool(np.all(np.diff(table) <= 0))
     ((251,), True)
     """
-    require_count(n_teachers=n_teachers)
+    require_count(n_teachers=n_teachers, weight=weight)
     require_count(2, n_classes=n_classes)
     require_positive(sigma=sigma, order=order)
-    cap = float(argmax_supremum(sigma, [order]).values[0])
-    if order > 12 * sigma:
+    cap = float(argmax_supremum(sigma, [order], weight=weight).values[0])
+    if order * weight > 12 * sigma:
         # The noise hides next to nothing at such an order, and tails below 1e-16 would decide: no table.
         flat = np.full(n_teachers + 1, cap)
         flat.flags.writeable = False
         return flat
     law = DiscreteGaussian(sigma)
     stride = max(1, math.floor(sigma / 16))
-    reach = math.ceil(order)
-    # One class leads the other by these many votes; two more because a vote may move towards the leader.
-    leads = np.arange(0, n_teachers + 3 + stride, stride)
-    race = ThreeWays(law, deepest=int(leads[-1]), reach=reach)
+    reach = math.ceil(order * weight)
+    # One class leads the other by these many votes; two (weights) more because a ballot may move towards the
+    # leader.
+    leads = np.arange(0, n_teachers + 2 * weight + 1 + stride, stride)
+    race = ThreeWays(law, deepest=int(leads[-1]), reach=reach, weight=weight)
     low = -int(leads[-1]) - race.spread
     y = np.arange(low, race.spread + reach + 1, stride / 2)
     away, towards = (np.empty((leads.size, y.size)) for _ in range(2))
@@ -74,11 +79,11 @@ def gap_envelope(n_teachers: int, n_classes: int, *, sigma: float, order: float)
         # Thresholds below those of the race change nothing any more: repeat the first value.
         away[i] = np.interp(y, race.thresholds(int(lead)), values)
         # The move towards the leader is the way back from a lead of two more, seen from one vote higher.
-        towards[i] = np.interp(y - 1, race.thresholds(int(lead)), values)
-    # A lead of d before a move towards the leader is a lead of d + 2 after it.
-    shift = -(-2 // stride)
+        towards[i] = np.interp(y - weight, race.thresholds(int(lead)), values)
+    # A lead of d before a move towards the leader is a lead of d + 2 (weights) after it.
+    shift = -(-2 * weight // stride)
     moves = np.concatenate([away[: leads.size - shift], towards[shift:]])
-    lead_of = np.concatenate([leads[: leads.size - shift], np.maximum(leads[shift:] - 2, 0)])
+    lead_of = np.concatenate([leads[: leads.size - shift], np.maximum(leads[shift:] - 2 * weight, 0)])
 
     gaps = np.arange(n_teachers + 1)
     involved = _expected_growing(law, moves, y, gaps, n_rivals=n_classes - 2)
@@ -93,35 +98,78 @@ def gap_envelope(n_teachers: int, n_classes: int, *, sigma: float, order: float)
     return table
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=16)
 def confident_envelope(
-    n_teachers: int, n_classes: int, *, sigma: float, order: float, threshold: float, sigma_threshold: float
+    n_teachers: int,
+    n_classes: int,
+    *,
+    sigma: float,
+    order: float,
+    threshold: float,
+    sigma_threshold: float,
+    weight: int = 1,
+    n_fewest: int | None = None,
 ) -> Floats:
     """Return W, with W[t, g] at least the Confident-GNMax cost of a query with top count t and gap g.
 
+    With a `weight` it is the cost of moving a ballot of that many votes, and `n_teachers` counts all votes;
+    `n_fewest` is how many the emptiest query holds, where they differ.
+
     Guarantee: bounds both directions over the joint outcome space of silence and answers; entries
                that no histogram can have are NaN.
-    Assumes:   as `gap_envelope`; the check moves by at most 1 with one ballot.
+    Assumes:   as `gap_envelope`; the check moves by at most the weight with one ballot.
     Reference: see "Publishing a cost close to the exact one", section on the check.
 
     >>> table = confident_envelope(50, 3, sigma=10.0, order=8.0, threshold=40, sigma_threshold=20.0)
     >>> table.shape, bool(np.isnan(table[10, 20]))
     ((51, 51), True)
     """
-    answer = gap_envelope(n_teachers, n_classes, sigma=sigma, order=order)
-    margin = np.arange(-1, n_teachers + 2, dtype=np.float64) - whole_thresholds(threshold)[0, 0]
+    answer = gap_envelope(n_teachers, n_classes, sigma=sigma, order=order, weight=weight)
+    margin = np.arange(-weight, n_teachers + weight + 1, dtype=np.float64) - whole_thresholds(threshold)[0, 0]
+    table = _checked(answer, margin, order=order, sigma_threshold=sigma_threshold, weight=weight)
+    fewest = n_teachers if n_fewest is None else n_fewest
+    possible = np.logical_or.reduce(
+        [_possible(n_teachers, n_classes, n_votes) for n_votes in range(fewest, n_teachers + 1)]
+    )
+    table = np.where(possible, table, np.nan)
+    table.flags.writeable = False
+    return table
+
+
+def margin_envelope(
+    answer: Floats, lowest: int, highest: int, *, order: float, sigma_threshold: float, weight: int = 1
+) -> Floats:
+    """Return W, with W[m - lowest, g] at least the cost of a checked query with margin m and gap g.
+
+    For checks whose margin is not the top count: an interactive one compares every class with a threshold of
+    its own. `answer` is the `gap_envelope` of the same weight.
+
+    Guarantee: as `confident_envelope`; every margin in lowest..highest is taken to go with every gap.
+    Assumes:   one ballot moves the margin by at most the weight.
+    Reference: see "Publishing a cost close to the exact one", section on the check.
+
+    >>> answer = gap_envelope(50, 3, sigma=10.0, order=8.0)
+    >>> margin_envelope(answer, -21, 30, order=8.0, sigma_threshold=20.0).shape
+    (52, 51)
+    """
+    require_positive(order=order, sigma_threshold=sigma_threshold)
+    margin = np.arange(lowest - weight, highest + weight + 1, dtype=np.float64)
+    return _checked(answer, margin, order=order, sigma_threshold=sigma_threshold, weight=weight)
+
+
+def _checked(answer: Floats, margin: Floats, *, order: float, sigma_threshold: float, weight: int) -> Floats:
+    """Return W for all margins but `weight` of them at either end, which a ballot can reach."""
     log_pass, log_fail = log_pass_and_fail(margin, sigma_threshold)
-    table = np.full((n_teachers + 1, n_teachers + 1), -np.inf)
-    tops = np.arange(n_teachers + 1)
-    for moved in (-1, 0, 1):
-        for here, there in ((tops + 1, tops + 1 + moved), (tops + 1 + moved, tops + 1)):
+    tops = np.arange(weight, margin.size - weight)
+    table = np.full((tops.size, answer.size), -np.inf)
+    # Convex in the probability of passing on the other side: the furthest moves of the margin are the worst.
+    for moved in (-weight, 0, weight):
+        for here, there in ((tops, tops + moved), (tops + moved, tops)):
             fail = order * log_fail[here] + (1 - order) * log_fail[there]
             passed = order * log_pass[here] + (1 - order) * log_pass[there]
             both = np.logaddexp(fail[:, None], passed[:, None] + (order - 1) * answer[None, :])
             table = np.maximum(table, both / (order - 1))
-    table = np.where(_possible(n_teachers, n_classes), np.maximum(table, 0.0) + 1e-12, np.nan)
-    table.flags.writeable = False
-    return table
+    return np.asarray(np.maximum(table, 0.0) + 1e-12)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -132,11 +180,23 @@ class EnvelopeCost:
     local: Floats
 
 
-def gap_cost(table: Floats, gaps: NDArray[np.int64]) -> EnvelopeCost:
+def gap_cost(
+    table: Floats,
+    gaps: NDArray[np.int64],
+    *,
+    moves: Moves = ((1, 1.0),),
+    step: int = 1,
+    present: NDArray[np.float64] | None = None,
+) -> EnvelopeCost:
     """Return the sum of U over the queries and its local sensitivity at distance 0, 1, 2, ...
 
-    Guarantee: local[d] bounds how much the sum changes by one ballot anywhere within d ballots of here.
-    Assumes:   one ballot moves every gap by at most 2.
+    `moves` are the ballots that anybody may change, as (weight, share), and distances are counted in steps of
+    `step` votes. `present` says who takes part in which query, (members, queries): then it is the worst
+    member's sum.
+
+    Guarantee: local[d] times its share bounds how much the sum changes by any of these ballots, anywhere
+               within d steps of here.
+    Assumes:   one ballot of weight w moves every gap by at most 2 w.
     Reference: Nissim, Raskhodnikova, Smith 2007, Definition 3.1.
 
     >>> cost = gap_cost(gap_envelope(50, 3, sigma=10.0, order=8.0), np.array([40, 3]))
@@ -144,21 +204,35 @@ def gap_cost(table: Floats, gaps: NDArray[np.int64]) -> EnvelopeCost:
     True
     """
     change = np.zeros_like(table)
-    for step in (1, 2):
-        difference = np.abs(table[step:] - table[:-step])
-        change[step:] = np.maximum(change[step:], difference)
-        change[:-step] = np.maximum(change[:-step], difference)
-    tally = np.bincount(gaps, minlength=table.size).astype(np.float64)
-    distances = range(table.size // 2 + 1)
-    local = [float(maximum_filter1d(change, 4 * d + 1, mode="nearest") @ tally) for d in distances]
-    return EnvelopeCost(float(table @ tally), np.maximum.accumulate(local))
+    for weight, share in moves:
+        high, low = (maximum_filter1d(sign * table, 4 * weight + 1, mode="nearest") for sign in (1, -1))
+        change = np.maximum(change, np.maximum(high - table, table + low) / share)
+    windows = (
+        maximum_filter1d(change, 4 * step * d + 1, mode="nearest")
+        for d in range(-(-(table.size - 1) // (2 * step)) + 1)
+    )
+    if present is None:
+        tally = np.bincount(gaps, minlength=table.size).astype(np.float64)
+        total, local = float(table @ tally), [float(window @ tally) for window in windows]
+    else:
+        total = float((present @ table[gaps]).max())
+        local = [float((present @ window[gaps]).max()) for window in windows]
+    return EnvelopeCost(total, np.maximum.accumulate(local))
 
 
-def top_and_gap_cost(table: Floats, tops: NDArray[np.int64], gaps: NDArray[np.int64]) -> EnvelopeCost:
+def top_and_gap_cost(
+    table: Floats,
+    tops: NDArray[np.int64],
+    gaps: NDArray[np.int64],
+    *,
+    moves: Moves = ((1, 1.0),),
+    step: int = 1,
+    present: NDArray[np.float64] | None = None,
+) -> EnvelopeCost:
     """Return the sum of W over the queries and its local sensitivity at distance 0, 1, 2, ...
 
     Guarantee: as `gap_cost`, over pairs (top count, gap) that some histogram has.
-    Assumes:   one ballot moves the top count by at most 1 and the gap by at most 2.
+    Assumes:   one ballot of weight w moves the top count (or margin) by at most w and the gap by at most 2 w.
     Reference: Nissim, Raskhodnikova, Smith 2007, Definition 3.1.
 
     >>> table = confident_envelope(50, 3, sigma=10.0, order=8.0, threshold=40, sigma_threshold=20.0)
@@ -167,20 +241,33 @@ def top_and_gap_cost(table: Floats, tops: NDArray[np.int64], gaps: NDArray[np.in
     True
     """
     possible = ~np.isnan(table)
-    high = maximum_filter(np.where(possible, table, -np.inf), size=(3, 5), mode="constant", cval=-np.inf)
-    low = -maximum_filter(np.where(possible, -table, -np.inf), size=(3, 5), mode="constant", cval=-np.inf)
-    change = np.where(possible, np.maximum(high - table, table - low), 0.0)
+    change = np.zeros_like(table)
+    for weight, share in moves:
+        high, low = (_widened(np.where(possible, sign * table, -np.inf), weight, -np.inf) for sign in (1, -1))
+        change = np.maximum(change, np.where(possible, np.maximum(high - table, table + low), 0.0) / share)
     tally = np.zeros_like(table)
     np.add.at(tally, (tops, gaps), 1.0)
     local = []
     while True:
-        local.append(float((change * tally).sum()))
-        wider = maximum_filter(change, size=(3, 5), mode="constant", cval=0.0)
+        if present is None:
+            local.append(float((change * tally).sum()))
+        else:
+            local.append(float((present @ change[tops, gaps]).max()))
+        wider = _widened(change, step, 0.0)
         if np.array_equal(wider, change):
             break
         change = wider
-    total = float(np.where(tally > 0, np.where(possible, table, 0.0) * tally, 0.0).sum())
+    if present is None:
+        total = float(np.where(tally > 0, np.where(possible, table, 0.0) * tally, 0.0).sum())
+    else:
+        total = float((present @ table[tops, gaps]).max())
     return EnvelopeCost(total, np.maximum.accumulate(local))
+
+
+def _widened(table: Floats, votes: int, outside: float) -> Floats:
+    """Return the largest entry within so many votes of the top count and twice as many of the gap."""
+    size = (2 * votes + 1, 4 * votes + 1)
+    return np.asarray(maximum_filter(table, size=size, mode="constant", cval=outside))
 
 
 def _expected_growing(
@@ -223,8 +310,8 @@ def _expected_falling(law: DiscreteGaussian, values: Floats, y: Floats, gaps: ND
     return result
 
 
-def _possible(n_teachers: int, n_classes: int) -> NDArray[np.bool_]:
+def _possible(largest: int, n_classes: int, n_votes: int) -> NDArray[np.bool_]:
     """Say which (top, gap) some histogram has: a runner-up that fits, and room for all other votes."""
-    top, gap = np.meshgrid(np.arange(n_teachers + 1), np.arange(n_teachers + 1), indexing="ij")
-    second, rest = top - gap, n_teachers - top
+    top, gap = np.meshgrid(np.arange(largest + 1), np.arange(largest + 1), indexing="ij")
+    second, rest = top - gap, n_votes - top
     return np.asarray((second >= 0) & (second <= rest) & (rest <= (n_classes - 1) * second))

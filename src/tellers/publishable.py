@@ -49,12 +49,18 @@ def require_method(mechanism: Mechanism, method: str) -> None:
 
 
 def independent_cost(
-    mechanism: Mechanism, n_queries: int, *, n_answers: int | None = None, orders: ArrayLike | None = None
+    mechanism: Mechanism,
+    n_queries: int,
+    *,
+    n_answers: int | None = None,
+    orders: ArrayLike | None = None,
+    unit: Unit | None = None,
 ) -> RdpCurve:
     """Return the public cost of a run: every check, and the answers that were given (all, if not said).
 
     Guarantee: holds for all votes; composes adaptively, since silence is public.
-    Assumes:   one unit changes one ballot; a cap on the answers, or a budget, was fixed before the run.
+    Assumes:   one unit changes one ballot, unless `unit` says otherwise; a cap on the answers, or a budget,
+               was fixed before the run.
     Reference: Feldman and Zrnic 2021 (Rényi filters) for returning what a silent query did not use.
 
     >>> from tellers import GNMax
@@ -62,14 +68,21 @@ def independent_cost(
     2.69
     """
     answers = n_queries if n_answers is None else n_answers
+    one = Unit() if unit is None else unit
     if isinstance(mechanism, GNMax):
-        return argmax_supremum(mechanism.sigma, orders) * n_queries
+        return _answer_price(mechanism.sigma, one, orders) * n_queries
     if isinstance(mechanism, (ConfidentGNMax, InteractiveGNMax)):
-        checks = check_supremum(mechanism.sigma_threshold, orders) * n_queries
-        return checks + argmax_supremum(mechanism.sigma, orders) * answers
-    if isinstance(mechanism, LNMax):
+        checks = check_supremum(mechanism.sigma_threshold, orders, weight=int(one.linf)) * n_queries
+        return checks + _answer_price(mechanism.sigma, one, orders) * answers
+    if isinstance(mechanism, LNMax) and one == Unit():
         return laplace_price(mechanism.gamma, orders) * n_queries
-    return mechanism.price(Unit()) * n_queries
+    return mechanism.price(one) * n_queries
+
+
+def _answer_price(sigma: float, unit: Unit, orders: ArrayLike | None) -> RdpCurve:
+    if unit.is_one_ballot:
+        return argmax_supremum(sigma, orders, weight=int(unit.linf))
+    return RdpCurve.zcdp(unit.l2**2 / (2 * sigma**2), orders)
 
 
 def cost_and_sensitivities(

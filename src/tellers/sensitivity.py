@@ -7,6 +7,11 @@ A query enters through its *effective gap*: the gap g at which m - 1 equal rival
 changed ballot moves g by at most 2, whatever the votes, so cost and sensitivity are tables over g. After d
 changed ballots g lies between two values that are known in closed form; the largest table entry between
 them bounds every local sensitivity at distance d. Proofs: docs/maths/smooth-sensitivity.md.
+
+A ballot may count several votes: g then moves by at most twice as many. Costs are those of a ballot of
+`weight` votes, and distances are counted in steps of `step` votes. `moves` are the ballots that anybody may
+change, as (weight, share): what such a ballot changes is divided by its share. Proofs:
+docs/maths/personalised.md.
 """
 
 import math
@@ -18,18 +23,30 @@ from typing import Literal
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import ArrayLike, NDArray
+from scipy.ndimage import maximum_filter1d, minimum_filter1d
 
 from . import bounds, upset
 from .errors import require_count, require_positive
 from .rdp import Floats, check_orders
 from .votes import Integers, Votes
 
+Moves = tuple[tuple[int, float], ...]
+
 _N_NODES = 320_000  # table entries: 64 per vote for 5,000 teachers, at most 512
+_FILTERS = (maximum_filter1d, minimum_filter1d)
 _CELLS = 1 << 17  # (query, distance) pairs worked on at once: bounds the memory, stays near the cache
 
 
 def gnmax_local_sensitivities(
-    counts: ArrayLike, n_teachers: int, *, sigma: float, order: float, drawn: bool = False
+    counts: ArrayLike,
+    n_teachers: int,
+    *,
+    sigma: float,
+    order: float,
+    drawn: bool = False,
+    weight: int = 1,
+    moves: Moves = ((1, 1.0),),
+    step: int = 1,
 ) -> Floats:
     """Return a bound on the local sensitivity of `gnmax_cost` within d changed ballots, d = 0..n_teachers.
 
@@ -46,8 +63,9 @@ def gnmax_local_sensitivities(
     ((251,), True)
     """
     votes = Votes.from_counts(counts, n_teachers=n_teachers)
-    gauge = _gauge("gnmax", float(sigma), votes.n_teachers, votes.n_classes, float(order), drawn)
-    return _local_sensitivities(votes, gauge)
+    loud = (int(weight), tuple(moves))
+    gauge = _gauge("gnmax", float(sigma), votes.n_teachers, votes.n_classes, float(order), drawn, loud)
+    return in_steps(_local_sensitivities(votes, gauge), step)
 
 
 def lnmax_local_sensitivities(
@@ -71,7 +89,7 @@ def lnmax_local_sensitivities(
 
 
 def gnmax_cost(
-    counts: ArrayLike, n_teachers: int, *, sigma: float, order: float, drawn: bool = False
+    counts: ArrayLike, n_teachers: int, *, sigma: float, order: float, drawn: bool = False, weight: int = 1
 ) -> float:
     """Return the 2018 cost of GNMax, summed over the queries, in the form whose sensitivity is proved.
 
@@ -88,7 +106,9 @@ def gnmax_cost(
     True
     """
     votes = Votes.from_counts(counts, n_teachers=n_teachers)
-    return _cost(votes, _gauge("gnmax", float(sigma), votes.n_teachers, votes.n_classes, float(order), drawn))
+    loud = (int(weight), ((1, 1.0),))
+    gauge = _gauge("gnmax", float(sigma), votes.n_teachers, votes.n_classes, float(order), drawn, loud)
+    return _cost(votes, gauge)
 
 
 def lnmax_cost(
@@ -116,6 +136,9 @@ def threshold_local_sensitivities(
     lowest: int | None = None,
     highest: int | None = None,
     drawn: bool = False,
+    weight: int = 1,
+    moves: Moves = ((1, 1.0),),
+    step: int = 1,
 ) -> Floats:
     """Return a bound on the local sensitivity of checks' costs within d changed ballots, d = 0..n_teachers.
 
@@ -124,7 +147,7 @@ def threshold_local_sensitivities(
 
     Guarantee: entry d is at least the local sensitivity of the sum of `threshold_bound` over the checks at
                all votes that d changed ballots can reach, and grows with d.
-    Assumes:   whole margins, which one ballot moves by at most 1; order fixed before voting.
+    Assumes:   whole margins, which one ballot moves by at most its weight; order fixed before voting.
     Reference: Papernot et al. 2018, appendix B, with distances from 0 and a running maximum.
 
     >>> local = threshold_local_sensitivities([60, -5], 250, sigma_threshold=20.0, order=8.0)
@@ -141,19 +164,33 @@ def threshold_local_sensitivities(
         raise ValueError(f"Expected every margin in [{lowest}, {highest}], got one outside these limits.")
     reachable = np.arange(floor, ceiling + 1)
     logs = bounds.log_accept(reachable, sigma_threshold, drawn=drawn)
-    cost = bounds.threshold_bound(*logs, sigma_threshold=sigma_threshold, orders=_one(order))[:, 0]
-    step = np.abs(np.diff(cost, prepend=cost[0], append=cost[-1]))
-    moves = np.zeros(high - low + 1)  # 0 where the margin cannot go
-    moves[floor - low : ceiling - low + 1] = np.maximum(step[:-1], step[1:])
-    ahead = sliding_window_view(moves, n_teachers + 1)
-    behind = sliding_window_view(moves[::-1], n_teachers + 1)
+    cost = bounds.threshold_bound(*logs, sigma_threshold=sigma_threshold / weight, orders=_one(order))[:, 0]
+    change = np.zeros(high - low + 1)  # 0 where the margin cannot go
+    place = slice(floor - low, ceiling - low + 1)
+    for own, share in moves:
+        largest, smallest = (filtered(cost, 2 * own + 1, mode="nearest") for filtered in _FILTERS)
+        change[place] = np.maximum(change[place], np.maximum(largest - cost, cost - smallest) / share)
+    ahead = sliding_window_view(change, n_teachers + 1)
+    behind = sliding_window_view(change[::-1], n_teachers + 1)
     local = np.zeros(n_teachers + 1)
     size = max(1, _CELLS // (n_teachers + 1))
     for part in (slice(i, i + size) for i in range(0, at.size, size)):
         reach = np.maximum(ahead[at[part] - low], behind[high - at[part]])
         np.maximum.accumulate(reach, axis=1, out=reach)
         local += times[part] @ reach
-    return local
+    return in_steps(local, step)
+
+
+def in_steps(local: Floats, step: int) -> Floats:
+    """Return every `step`-th entry, from the first one on, and the last one for whatever lies beyond.
+
+    >>> in_steps(np.arange(6.0), 2)
+    array([0., 2., 4., 5.])
+    """
+    if step == 1:
+        return local
+    last = local.size - 1
+    return np.asarray(local[np.minimum(np.arange(-(-last // step) + 1) * step, last)])
 
 
 def smooth_sensitivity(local: ArrayLike, beta: float) -> float:
@@ -193,8 +230,15 @@ class _Gauge:
 
 @lru_cache(maxsize=4)
 def _gauge(
-    kind: Literal["gnmax", "lnmax"], scale: float, n_teachers: int, n_classes: int, order: float, drawn: bool
+    kind: Literal["gnmax", "lnmax"],
+    scale: float,
+    n_teachers: int,
+    n_classes: int,
+    order: float,
+    drawn: bool,
+    loud: tuple[int, Moves] = (1, ((1, 1.0),)),
 ) -> _Gauge:
+    weight, ballots = loud
     orders = _one(order)
     n_per_vote = 1 << max(4, min(9, (_N_NODES // n_teachers).bit_length() - 1))
     whole = np.arange(n_teachers + 1)
@@ -213,14 +257,16 @@ def _gauge(
     log_q = tail + math.log(n_classes - 1)
     capped = np.minimum(log_q, math.log1p(-1 / n_classes))
     bound = bounds.gaussian_bound if kind == "gnmax" else bounds.laplace_bound
-    cost = np.minimum.accumulate(bound(capped, scale, orders=orders)[:, 0])
+    # q is that of the noise as it is; only what the noise hides is relative to the weight.
+    cost = np.minimum.accumulate(bound(capped, scale / weight, orders=orders)[:, 0])
     # A move of 2 is 2 * n_per_vote nodes. One node more on either side covers all gaps between nodes,
     # and rounding errors in finding the node of a query.
-    node, last = np.arange(cost.size), cost.size - 1
-    reach = 2 * n_per_vote + 1
-    grows = cost[np.maximum(node - reach, 0)] - cost[np.minimum(node + 1, last)]
-    falls = cost[np.maximum(node - 1, 0)] - cost[np.minimum(node + reach, last)]
-    moves = np.maximum(grows, falls)
+    node, last, moves = np.arange(cost.size), cost.size - 1, np.zeros(cost.size)
+    for own, share in ballots:
+        reach = 2 * own * n_per_vote + 1
+        grows = cost[np.maximum(node - reach, 0)] - cost[np.minimum(node + 1, last)]
+        falls = cost[np.maximum(node - 1, 0)] - cost[np.minimum(node + reach, last)]
+        moves = np.maximum(moves, np.maximum(grows, falls) / share)
     from_here_up = np.maximum.accumulate(moves[::-1])[::-1]
     # Between two nodes values are interpolated, so each node must bound the cell before it as well.
     above = np.concatenate([from_here_up[:1], from_here_up[:-1]])

@@ -121,7 +121,24 @@ class PublishPlan:
         """
         if self.method == "independent":
             return 0.0
-        return release_price(self.order, beta=self.beta, sigma_release=self.sigma_release, z=self.z)
+        return self.price_to(1.0)
+
+    def price_to(self, share: float, *, order: float | None = None) -> float:
+        """Return what the publication costs someone who moves the value by that share of the most.
+
+        Guarantee: as `release_price`. Who moves f by at most share * S, and S by at most a factor of
+                   exp(beta * share), sees noise that is 1 / share times as wide, and smoother.
+        Assumes:   0 < share <= 1.
+        Reference: see "Personalised budgets", section on publishing a group's cost.
+
+        >>> plan = PublishPlan("envelope", 12.0, 0.02, 30.0, confidence=0.95, expected_epsilon=1.3)
+        >>> plan.price_to(1.0) == plan.price, round(plan.price_to(0.5) / plan.price, 2)
+        (True, 0.18)
+        """
+        if self.method == "independent":
+            return 0.0
+        at = self.order if order is None else order
+        return release_price(at, beta=self.beta * share, sigma_release=self.sigma_release / share, z=self.z)
 
 
 @dataclass(frozen=True)
@@ -138,6 +155,41 @@ class PublishedEpsilon:
     method: Method
     charged: float
     covers: Literal["both directions", "forward direction"]
+
+
+def release_value(
+    total: float, local: ArrayLike, noise: Noise, *, plan: PublishPlan, n_steps: int = 1
+) -> float:
+    """Draw the noise and return F, rounded up: what may be released of a private cost, once it was charged.
+
+    `local` are the cost's local sensitivities at distance 0, 1, 2, ...; the plan's beta is for `n_steps` of
+    them.
+
+    Guarantee: at the price of the plan, for neighbours within n_steps; at least `total` with plan.confidence.
+    Assumes:   the local sensitivities interleave, as `smooth_sensitivity` asks.
+    Reference: see "Publishing a cost close to the exact one".
+
+    >>> from tellers import noise
+    >>> plan = PublishPlan("envelope", 12.0, 0.02, 30.0, confidence=0.95, expected_epsilon=1.0)
+    >>> release_value(0.5, [0.001, 0.002], noise.secure(), plan=plan) > 0
+    True
+    """
+    spread = smooth_sensitivity(local, plan.beta / n_steps) * plan.sigma_release
+    value = total + spread * (plan.z + float(noise.gaussian(())))
+    return math.ceil(max(value, 0.0) / _GRAIN) * _GRAIN
+
+
+def require_secure(noise: Noise, *, allow_seeded: bool) -> None:
+    """Refuse to publish with noise that can be drawn again.
+
+    >>> from tellers import noise
+    >>> require_secure(noise.secure(), allow_seeded=False)
+    """
+    if not noise.is_secure and not allow_seeded:
+        raise InsecureNoise(
+            "Expected secure noise to publish an epsilon, got seeded noise. Use noise.secure(); "
+            "allow_seeded=True is for experiments that protect nobody."
+        )
 
 
 def publish(
@@ -168,13 +220,12 @@ def publish(
     ('envelope', True)
     """
     require_fraction(delta=delta)
-    if not noise.is_secure and not allow_seeded:
-        raise InsecureNoise(
-            "Expected secure noise to publish an epsilon, got seeded noise. Use noise.secure(); "
-            "allow_seeded=True is for experiments that protect nobody."
-        )
+    require_secure(noise, allow_seeded=allow_seeded)
     if votes.unit != Unit():
-        raise ValueError("Expected votes of which one unit changes one ballot: a cost is published for that.")
+        raise ValueError(
+            "Expected votes of which one unit changes one ballot of one vote: a cost is published for that. "
+            "For groups of people, see personal.publishing.publish_group_costs."
+        )
     # All answers, not those that were given: what happened to be silent bounds no divergence.
     if plan.method == "independent":
         epsilon, order = independent_cost(mechanism, len(votes)).epsilon_and_order(delta)
@@ -182,9 +233,7 @@ def publish(
     total, local = cost_and_sensitivities(
         mechanism, votes, order=plan.order, method=plan.method, answered=answered
     )
-    spread = smooth_sensitivity(local, plan.beta) * plan.sigma_release
-    value = total + spread * (plan.z + float(noise.gaussian(())))
-    value = math.ceil(max(value, 0.0) / _GRAIN) * _GRAIN
+    value = release_value(total, local, noise, plan=plan)
     # Post-processing: the public price bounds the labels' part too, whatever the noise did.
     value = min(value, float(independent_cost(mechanism, len(votes), orders=[plan.order]).values[0]))
     curve = RdpCurve(np.array([plan.order]), np.array([value + plan.price + charged_before]))

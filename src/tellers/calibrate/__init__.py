@@ -2,6 +2,13 @@
 
 from .consensus import Consensus
 from .labels import LabelPlan, plan_labels, sigma_for_labels
-from .publication import plan_publication
+from .publication import plan_group_publication, plan_publication
 
-__all__ = ["Consensus", "LabelPlan", "plan_labels", "plan_publication", "sigma_for_labels"]
+__all__ = [
+    "Consensus",
+    "LabelPlan",
+    "plan_group_publication",
+    "plan_labels",
+    "plan_publication",
+    "sigma_for_labels",
+]

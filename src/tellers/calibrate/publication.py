@@ -1,10 +1,14 @@
 """Planning a publication: order, smoothness and noise, chosen on public votes."""
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import require_count, require_fraction
 from ..mechanisms import ConfidentGNMax, Mechanism
+from ..personal.accounting import Asked
+from ..personal.publishing import distances_of, group_sums, independent_group_costs
 from ..publishable import Method, available_methods, cost_and_sensitivities, independent_cost, require_method
 from ..rdp import RdpCurve
 from ..smooth import PublishPlan, release_prices
@@ -85,9 +89,7 @@ def _best_at(
     """Return the plan with the smallest median epsilon at one order."""
     total, local = cost_and_sensitivities(mechanism, proxy, order=order, method=method, answered=answered)
     scale = n_queries / len(proxy)
-    # Beyond log(order / (order - 1)) / 2 the price is infinite.
-    largest = 0.5 * np.log(order / (order - 1))
-    betas, sigmas = np.geomspace(largest / 200, 0.9 * largest, 30), np.geomspace(0.5, 1000, 60)
+    betas, sigmas = _grid(order)
     discount = np.exp(-betas[:, None] * np.arange(local.size))
     smooth = (discount * local).max(axis=1)
     z = PublishPlan(method, order, 1.0, 1.0, confidence, 0.0).z
@@ -96,3 +98,74 @@ def _best_at(
     i, j = np.unravel_index(int(np.argmin(value)), value.shape)
     epsilon = RdpCurve(np.array([order]), np.array([value[i, j]])).epsilon(delta)
     return PublishPlan(method, order, float(betas[i]), float(sigmas[j]), confidence, epsilon)
+
+
+def plan_group_publication(
+    proxy: Asked,
+    *,
+    n_queries: int,
+    delta: float,
+    confidence: float = 0.95,
+    method: Method | None = None,
+    n_releases: int | None = None,
+) -> PublishPlan:
+    """Return one plan for all groups' numbers, the best on public votes that were counted as theirs will be.
+
+    What is smallest on average is each group's epsilon as a share of its budget, with the prices of all
+    releases in it (as many as there are groups, unless said otherwise). Unless asked for by name, the papers'
+    form is not taken: it covers the forward direction of the divergence only. Where no release is worth its
+    price the method is "independent". `expected_epsilon` is that of the most generous group.
+
+    Guarantee: looks at the proxy only, so the plan is as public as the proxy.
+    Assumes:   as `plan_publication`; the proxy's groups and weights are those of the votes to come.
+    Reference: docs/maths/personalised.md, "Publishing a group's cost".
+
+    >>> import numpy as np
+    >>> from tellers import GNMax, Votes
+    >>> from tellers.personal import Group, Weighting
+    >>> groups, seats = (Group("low", 0.7, 50), Group("high", 1.4, 50)), (np.arange(60), np.arange(60, 120))
+    >>> weighting = Weighting(groups, GNMax(20.0), 120, seats, weight_of=(1, 2))
+    >>> votes = Votes.from_ballots(np.zeros((120, 10), dtype=int), n_classes=4)
+    >>> proxy = Asked(weighting, votes.weighted(weighting.weights(10, key="proxy")))
+    >>> plan_group_publication(proxy, n_queries=500, delta=1e-5).method
+    'envelope'
+    """
+    require_fraction(delta=delta, confidence=confidence)
+    require_count(n_queries=n_queries)
+    far, scale = distances_of(proxy), n_queries / len(proxy)
+    budgets = {group.name: group.epsilon for group in proxy.plan.groups}
+    times = len(budgets) if n_releases is None else n_releases
+    generous = list(budgets)[-1]
+    public = {
+        name: (curve * scale).epsilon_and_order(delta)
+        for name, curve in independent_group_costs(proxy).items()
+    }
+    best = PublishPlan("independent", public[generous][1], 0.0, 0.0, 1.0, public[generous][0])
+    least = float(np.mean([public[name][0] / budget for name, budget in budgets.items()]))
+    if method == "independent":
+        return best
+    chosen, least = method or "envelope", math.inf if method else least
+    z = PublishPlan(chosen, 2.0, 1.0, 1.0, confidence, 0.0).z
+    for order in _ORDERS:
+        betas, sigmas = _grid(order)
+        added = RdpCurve(np.array([order]), np.ones(1)).epsilon(delta) - 1  # by the conversion, to any value
+        epsilons = {}
+        for name, cost in group_sums(proxy, order=order, method=chosen).items():
+            discount = np.exp(-betas[:, None] / far.n_steps * np.arange(cost.local.size))
+            smooth = (discount * cost.local).max(axis=1)
+            value = scale * (cost.total + z * smooth[:, None] * sigmas[None, :])
+            share = far.shares[name]
+            paid = release_prices(order, betas=betas * share, sigmas=sigmas / share, z=z)
+            epsilons[name] = value + times * paid + added
+        ratio = np.mean([epsilons[name] / budget for name, budget in budgets.items()], axis=0)
+        i, j = np.unravel_index(int(np.argmin(ratio)), ratio.shape)
+        if ratio[i, j] < least:
+            least, expected = float(ratio[i, j]), float(epsilons[generous][i, j])
+            best = PublishPlan(chosen, order, float(betas[i]), float(sigmas[j]), confidence, expected)
+    return best
+
+
+def _grid(order: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    # Beyond log(order / (order - 1)) / 2 the price is infinite.
+    largest = 0.5 * np.log(order / (order - 1))
+    return np.geomspace(largest / 200, 0.9 * largest, 30), np.geomspace(0.5, 1000, 60)

@@ -1,0 +1,396 @@
+"""Publishing what a run cost each group, close to what it really cost, at a price to everybody.
+
+A group's cost looks at the votes of all groups, so releasing it must protect every person of every group, and
+everybody pays for every number. A person's ballots move a tally by their weight at most: distances between
+votes are counted in such votes, and whoever moves less pays less. Proofs: docs/maths/personalised.md.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .. import bounds, sensitivity
+from ..envelope import confident_envelope, gap_cost, gap_envelope, margin_envelope, top_and_gap_cost
+from ..errors import require_fraction
+from ..ledger import Ledger
+from ..mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax
+from ..mechanisms.check import whole_thresholds
+from ..mechanisms.interactive import student_probabilities
+from ..noise import Noise
+from ..publishable import Method, independent_cost
+from ..rdp import Floats, RdpCurve, check_orders
+from ..release import Cost, Release
+from ..smooth import PublishedEpsilon, PublishPlan, release_value, require_secure
+from ..votes import Votes
+from .accounting import Asked
+
+# A table in two numbers, margin and gap, has this many rows and columns at most: a minute of work.
+_MOST_VOTES = 2000
+# The heaviest ballot is at most about this many steps: finer steps are work, coarser ones a higher price.
+_STEPS = 8
+
+
+@dataclass(frozen=True)
+class Distances:
+    """How far apart votes are in which one person changed, for each group: in steps of so many votes.
+
+    Public: it follows from the weights alone. `shares` are the steps of a person of each group as a share of
+    `n_steps`, those of whoever moves most.
+
+    >>> Distances(step=1, n_steps=3, moves=((1, 1 / 3), (3, 1.0)), shares={"low": 1 / 3, "high": 1.0}).n_steps
+    3
+    """
+
+    step: int
+    n_steps: int
+    moves: sensitivity.Moves
+    shares: Mapping[str, float]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GroupSum:
+    """What a run cost the worst member of a group, and how fast that moves with every step; private.
+
+    >>> GroupSum(0.5, np.array([0.01, 0.02])).total
+    0.5
+    """
+
+    total: float
+    local: Floats
+
+
+def distances_of(asked: Asked) -> Distances:
+    """Return how far one person of each group can move the votes, public.
+
+    >>> from tellers import GNMax, Votes
+    >>> from tellers.personal import Group, Weighting
+    >>> groups = (Group("low", 0.7, 50), Group("high", 1.4, 50))
+    >>> plan = Weighting(groups, GNMax(4.0), 4, (np.arange(2), np.arange(2, 4)), weight_of=(1, 2))
+    >>> votes = Votes.from_ballots([[0, 1], [0, 1], [0, 0], [0, 1]], n_classes=2).weighted([1, 1, 2, 2])
+    >>> dict(distances_of(Asked(plan, votes)).shares)
+    {'low': 0.5, 'high': 1.0}
+    """
+    own = [int(unit.linf) for unit in asked.plan.units]
+    # Teachers of nobody's group have no weight; if they were given one, they move the tally all the same.
+    given = [] if asked.votes.weights is None else np.unique(asked.votes.weights).tolist()
+    weights = sorted({*own, *(int(weight) for weight in given if weight > 0)})
+    step = max(1, weights[-1] // _STEPS)
+    n_steps = -(-weights[-1] // step)
+    share = {weight: -(-weight // step) / n_steps for weight in weights}
+    names = [group.name for group in asked.plan.groups]
+    return Distances(
+        step,
+        n_steps,
+        tuple(share.items()),
+        {name: share[weight] for name, weight in zip(names, own, strict=True)},
+    )
+
+
+def group_sums(asked: Asked, *, order: float, method: Method) -> dict[str, GroupSum]:
+    """Return a bound on what the run cost each group, and its local sensitivities; private.
+
+    Guarantee: `total` bounds the cost of every member of the group at this order: "envelope" in both
+               directions, over all outcomes of every query; "gnss" in the forward one, along the path taken.
+               `local` bounds how much it moves with anybody's data, see `Distances`.
+    Assumes:   weights, schedules and copies are public, and were fixed before the votes, as the order was.
+    Reference: docs/maths/personalised.md, "Publishing a group's cost".
+
+    >>> from tellers import GNMax, Votes
+    >>> from tellers.personal import Group, Weighting
+    >>> groups = (Group("low", 0.7, 50), Group("high", 1.4, 50))
+    >>> plan = Weighting(groups, GNMax(4.0), 4, (np.arange(2), np.arange(2, 4)), weight_of=(1, 2))
+    >>> votes = Votes.from_ballots([[0, 1], [0, 1], [0, 0], [0, 1]], n_classes=2).weighted([1, 1, 2, 2])
+    >>> low, high = group_sums(Asked(plan, votes), order=4.0, method="envelope").values()
+    >>> low.total < high.total
+    True
+    """
+    if method not in ("envelope", "gnss"):
+        raise ValueError(f"Expected envelope or gnss, got {method!r}: only these look at votes.")
+    if method == "envelope":
+        _require_envelope(asked)
+    distances = distances_of(asked)
+    sums = {}
+    for at, group in enumerate(asked.plan.groups):
+        weight, present = int(asked.plan.units[at].linf), _present(asked, at)
+        if method == "envelope":
+            sums[group.name] = _by_envelope(asked, order, weight, present, distances)
+        else:
+            sums[group.name] = _as_published(asked, order, weight, present, distances)
+    return sums
+
+
+def independent_group_costs(asked: Asked, *, orders: ArrayLike | None = None) -> dict[str, RdpCurve]:
+    """Return the public price of all answers to each group: to whoever of it takes part most often.
+
+    Guarantee: bounds both directions, whatever the votes.
+    Assumes:   as `publishable.independent_cost`.
+    Reference: docs/maths/personalised.md.
+
+    >>> from tellers import GNMax, Votes
+    >>> from tellers.personal import Group, Weighting
+    >>> plan = Weighting((Group("all", 0.7, 50),), GNMax(4.0), 4, (np.arange(4),), weight_of=(1,))
+    >>> asked = Asked(plan, Votes.from_ballots([[0], [0], [0], [1]], n_classes=2))
+    >>> list(independent_group_costs(asked, orders=[8.0]))
+    ['all']
+    """
+    costs = {}
+    for at, (group, unit) in enumerate(zip(asked.plan.groups, asked.plan.units, strict=True)):
+        present = _present(asked, at)
+        n_queries = len(asked) if present is None else int(present.sum(axis=1).max())
+        costs[group.name] = independent_cost(asked.plan.mechanism, n_queries, orders=orders, unit=unit)
+    return costs
+
+
+def publication_prices(
+    distances: Distances, plan: PublishPlan, *, n_releases: int, orders: ArrayLike | None = None
+) -> dict[str, RdpCurve]:
+    """Return what so many releases under a plan cost each group, at every order; infinite where unbounded.
+
+    Guarantee: bounds what the released numbers tell about a person of the group, both directions, any votes.
+    Assumes:   all of them are released by `release_value` under this plan.
+    Reference: docs/maths/personalised.md, "Publishing a group's cost".
+
+    >>> plan = PublishPlan("envelope", 12.0, 0.02, 30.0, confidence=0.95, expected_epsilon=1.3)
+    >>> far = Distances(step=1, n_steps=2, moves=((1, 0.5), (2, 1.0)), shares={"low": 0.5, "high": 1.0})
+    >>> prices = publication_prices(far, plan, n_releases=1, orders=[12.0])
+    >>> float(prices["high"].values[0]) == plan.price, bool(prices["low"].values[0] < 0.2 * plan.price)
+    (True, True)
+    """
+    grid = check_orders(orders)
+    at_share = {
+        share: RdpCurve(grid, np.array([plan.price_to(share, order=order) for order in grid])) * n_releases
+        for share in set(distances.shares.values())
+    }
+    return {name: at_share[share] for name, share in distances.shares.items()}
+
+
+def publish_group_costs(
+    asked: Asked,
+    noise: Noise,
+    *,
+    plan: PublishPlan,
+    delta: float,
+    groups: Iterable[str] | None = None,
+    ledger: Ledger | None = None,
+    key: str | None = None,
+    charged_before: Mapping[str, float] | None = None,
+    allow_seeded: bool = False,
+) -> dict[str, PublishedEpsilon]:
+    """Release an epsilon for each group (or for those named): charge everybody, draw, return upper values.
+
+    With a `ledger` the price of all releases is debited under `key` from every group's account before
+    anything is drawn, and a group that cannot afford it refuses all of them. `charged_before` is what earlier
+    publications of the same votes cost each group, at the plan's order.
+
+    Guarantee: for each group, with probability at least plan.confidence over this noise, the joint release of
+               labels and of all these numbers has a Rényi divergence of at most the published cost at
+               plan.order between these votes and any in which one person of the group has other data.
+    Assumes:   as `publish`; one plan of the groups for all queries; the list of queries, and what a student
+               says of them, were fixed before.
+    Reference: docs/maths/personalised.md, "Publishing a group's cost".
+
+    >>> from tellers import GNMax, Votes, noise
+    >>> from tellers.personal import Group, Weighting
+    >>> groups = (Group("low", 0.7, 50), Group("high", 1.4, 50))
+    >>> seats = (np.arange(50), np.arange(50, 100))
+    >>> weighting = Weighting(groups, GNMax(15.0), 100, seats, weight_of=(1, 2))
+    >>> ballots = np.zeros((100, 40), dtype=int)
+    >>> votes = Votes.from_ballots(ballots, n_classes=3).weighted(weighting.weights(40, key="q0"))
+    >>> plan = PublishPlan("envelope", 12.0, 0.02, 30.0, confidence=0.95, expected_epsilon=1.0)
+    >>> shown = publish_group_costs(Asked(weighting, votes), noise.secure(), plan=plan, delta=1e-5)
+    >>> shown["low"].charged < shown["high"].charged, shown["low"].covers
+    (True, 'both directions')
+    """
+    require_fraction(delta=delta)
+    require_secure(noise, allow_seeded=allow_seeded)
+    if (ledger is None) != (key is None):
+        raise ValueError("Expected a key with a ledger, and only then: the publication is booked under it.")
+    names = [group.name for group in asked.plan.groups]
+    wanted = names if groups is None else list(dict.fromkeys(groups))
+    if not set(wanted) <= set(names):
+        raise ValueError(f"Expected names of groups among {', '.join(map(repr, names))}, got others.")
+    before = {} if charged_before is None else charged_before
+    if plan.method == "independent":
+        public = {
+            name: curve.epsilon_and_order(delta) for name, curve in independent_group_costs(asked).items()
+        }
+        return {
+            name: PublishedEpsilon(
+                public[name][0], delta, 1.0, public[name][1], "independent", 0.0, "both directions"
+            )
+            for name in wanted
+        }
+    distances = distances_of(asked)
+    if plan.method == "envelope":
+        _require_envelope(asked)  # before anything is charged
+    prices = publication_prices(distances, plan, n_releases=len(wanted), orders=[plan.order])
+    if ledger is not None:
+        assert key is not None
+        _charge(asked, plan, noise, distances=distances, n_releases=len(wanted), ledger=ledger, key=key)
+    sums = group_sums(asked, order=plan.order, method=plan.method)
+    public_at = independent_group_costs(asked, orders=[plan.order])
+    shown = {}
+    for name in wanted:
+        value = release_value(sums[name].total, sums[name].local, noise, plan=plan, n_steps=distances.n_steps)
+        # Post-processing: the public price bounds the labels' part too, whatever the noise did.
+        value = min(value, float(public_at[name].values[0]))
+        charged = float(prices[name].values[0])
+        curve = RdpCurve(np.array([plan.order]), np.array([value + charged + before.get(name, 0.0)]))
+        shown[name] = PublishedEpsilon(
+            curve.epsilon(delta),
+            delta,
+            plan.confidence,
+            plan.order,
+            plan.method,
+            charged,
+            "both directions" if plan.method == "envelope" else "forward direction",
+        )
+    return shown
+
+
+def _charge(
+    asked: Asked,
+    plan: PublishPlan,
+    noise: Noise,
+    *,
+    distances: Distances,
+    n_releases: int,
+    ledger: Ledger,
+    key: str,
+) -> None:
+    """Debit every group's account; nothing of it flows back."""
+    curves = publication_prices(distances, plan, n_releases=n_releases)
+    also = {group.account: curves[group.name] for group in asked.plan.groups}
+    grid = next(iter(curves.values())).orders
+    most = RdpCurve(grid, np.max([curve.values for curve in curves.values()], axis=0))
+    event: dict[str, Any] = {
+        "mechanism": "GroupPublication",
+        "parameters": {**asdict(plan), "n_releases": n_releases, "shares": dict(distances.shares)},
+        "noise": noise.name,
+        "unit": "one person",
+        "n_queries": 0,
+    }
+    ticket = ledger.reserve(key, most, event=event, also=also)
+    ledger.settle(ticket, Release(np.empty(0, dtype=np.int64), Cost(most)), used=also)
+
+
+def _present(asked: Asked, at: int) -> Floats | None:
+    """Return who of a group takes part in which query, equal members once; None where all always do."""
+    weights = asked.votes.weights
+    if weights is None or weights.ndim == 1 or not asked.plan.members:
+        return None
+    there = weights[asked.plan.members[at]] > 0
+    return None if there.all() else np.unique(there, axis=0).astype(np.float64)
+
+
+def _require_envelope(asked: Asked) -> None:
+    together = [unit for unit in asked.plan.units if not unit.is_one_ballot]
+    if together and asked.votes.n_classes > 2:
+        raise ValueError(
+            "Expected two classes, or one ballot per person, for the envelope: there is none for several "
+            "ballots that may go different ways. Publish by 'gnss' (forward direction) or 'independent'."
+        )
+    n_votes = int(asked.votes.n_votes.max())
+    if not isinstance(asked.plan.mechanism, GNMax) and n_votes > _MOST_VOTES:
+        raise ValueError(
+            f"Expected at most {_MOST_VOTES} votes in a query for the envelope of a check, got {n_votes}. "
+            "Take weights with a smaller denominator, or publish by method 'gnss' or 'independent'."
+        )
+
+
+def _by_envelope(
+    asked: Asked, order: float, weight: int, present: Floats | None, distances: Distances
+) -> GroupSum:
+    votes, mechanism = asked.votes, asked.plan.mechanism
+    assert isinstance(mechanism, (GNMax, ConfidentGNMax, InteractiveGNMax))
+    most, classes = int(votes.n_votes.max()), votes.n_classes
+    moved: dict[str, Any] = {"moves": distances.moves, "step": distances.step, "present": present}
+    if isinstance(mechanism, ConfidentGNMax):
+        table = confident_envelope(
+            most,
+            classes,
+            sigma=mechanism.sigma,
+            order=order,
+            threshold=mechanism.threshold,
+            sigma_threshold=mechanism.sigma_threshold,
+            weight=weight,
+            n_fewest=int(votes.n_votes.min()),
+        )
+        cost = top_and_gap_cost(table, votes.top, votes.gap, **moved)
+        return GroupSum(cost.total, cost.local)
+    answer = gap_envelope(most, classes, sigma=mechanism.sigma, order=order, weight=weight)
+    if isinstance(mechanism, GNMax):
+        cost = gap_cost(answer, votes.gap, **moved)
+    else:
+        margins, lowest, highest = _interactive_margins(mechanism, votes, asked.student)
+        table = margin_envelope(
+            answer, lowest, highest, order=order, sigma_threshold=mechanism.sigma_threshold, weight=weight
+        )
+        cost = top_and_gap_cost(table, margins - lowest, votes.gap, **moved)
+    return GroupSum(cost.total, cost.local)
+
+
+def _interactive_margins(
+    mechanism: InteractiveGNMax, votes: Votes, student: ArrayLike | None
+) -> tuple[NDArray[np.int64], int, int]:
+    """Return the margins, which are private, and the least and the largest there can be, which are public."""
+    assert student is not None
+    share = student_probabilities(student, votes)
+    thresholds = whole_thresholds(mechanism.threshold, votes.n_votes[:, None] * share)
+    highest = (votes.n_votes - thresholds.min(axis=1)).max()
+    # The largest of m differences is at least their mean.
+    lowest = (-((thresholds.sum(axis=1) - votes.n_votes) // votes.n_classes)).min()
+    return (votes.counts - thresholds).max(axis=1), int(lowest), int(highest)
+
+
+def _as_published(
+    asked: Asked, order: float, weight: int, present: Floats | None, distances: Distances
+) -> GroupSum:
+    members = np.ones((1, len(asked))) if present is None else present
+    n_votes, parts = asked.votes.n_votes, []
+    for there in members > 0:
+        total, local = 0.0, np.zeros(1)
+        for size in np.unique(n_votes):
+            rows = np.flatnonzero(there & (n_votes == size))
+            if rows.size:
+                cost = _published_rows(asked, rows, order=order, weight=weight, distances=distances)
+                total += cost.total
+                # At its last entry a row has every vote in reach, and stays there.
+                width = max(local.size, cost.local.size)
+                local, more = (np.pad(one, (0, width - one.size), mode="edge") for one in (local, cost.local))
+                local = local + more
+        parts.append((total, local))
+    width = max(local.size for _, local in parts)
+    padded = [np.pad(local, (0, width - local.size), mode="edge") for _, local in parts]
+    return GroupSum(max(total for total, _ in parts), np.max(padded, axis=0))
+
+
+def _published_rows(
+    asked: Asked, rows: NDArray[np.int64], *, order: float, weight: int, distances: Distances
+) -> GroupSum:
+    """Return the papers' bound for queries of equally many votes."""
+    mechanism, votes = asked.plan.mechanism, asked.votes[rows]
+    assert isinstance(mechanism, (GNMax, ConfidentGNMax, InteractiveGNMax))
+    n_votes = int(votes.n_votes[0])
+    moved: dict[str, Any] = {"moves": distances.moves, "step": distances.step}
+    how: dict[str, Any] = {"order": order, "drawn": True, "weight": weight}
+    total, local = 0.0, np.zeros(-(-n_votes // distances.step) + 1)
+    if not isinstance(mechanism, GNMax):
+        sigma = mechanism.sigma_threshold
+        student = None if asked.student is None else np.asarray(asked.student)[rows]
+        margins = bounds.check_margins(votes, mechanism.threshold, student=student)
+        odds = bounds.log_accept(margins, sigma, drawn=True)
+        total += float(bounds.threshold_bound(*odds, sigma_threshold=sigma / weight, orders=[order]).sum())
+        local = local + sensitivity.threshold_local_sensitivities(
+            margins, n_votes, sigma_threshold=sigma, **how, **moved
+        )
+    answered = votes.counts[np.asarray(asked.answered)[rows]]
+    if len(answered):
+        total += sensitivity.gnmax_cost(answered, n_votes, sigma=mechanism.sigma, **how)
+        local = local + sensitivity.gnmax_local_sensitivities(
+            answered, n_votes, sigma=mechanism.sigma, **how, **moved
+        )
+    return GroupSum(total, local)
