@@ -27,9 +27,14 @@ def scaled(mechanism: M, factor: float) -> M:
     if factor == 1:
         return mechanism
     names = {field.name for field in fields(mechanism)}  # type: ignore[arg-type]
-    changed: dict[str, Any] = {n: getattr(mechanism, n) * factor for n in _IN_VOTES if n in names}
+    changed: dict[str, Any] = {n: _tidy(getattr(mechanism, n) * factor) for n in _IN_VOTES if n in names}
     if "gamma" in names:
-        changed["gamma"] = mechanism.gamma / factor  # type: ignore[attr-defined]
+        changed["gamma"] = _tidy(mechanism.gamma / factor)  # type: ignore[attr-defined]
     if not changed:
         raise TypeError(f"Expected a mechanism with sigma or gamma, got {type(mechanism).__name__}.")
     return replace(mechanism, **changed)  # type: ignore[type-var]
+
+
+def _tidy(value: float) -> float:
+    # What is drawn, priced and written down is this number: 57.5 reads better than 57.49999999999999.
+    return float(f"{value:.12g}")

@@ -113,6 +113,37 @@ def charge(mechanism: Mechanism, unit: Unit, *, n_queries: int, n_answered: int)
     return silent + mechanism.price(unit) * n_answered
 
 
+def prices_by_unit(plan: PersonalPlan, n_queries: int) -> dict[str, RdpCurve]:
+    """Return the most that a batch can cost each group where everybody takes part in every query.
+
+    >>> from tellers import GNMax
+    >>> from tellers.personal.upsampling import Upsampling
+    >>> plan = Upsampling((Group("all", 0.7, 9),), GNMax(40.0), 2, copies_of=(1,))
+    >>> list(prices_by_unit(plan, 10))
+    ['all']
+    """
+    return {
+        group.name: plan.mechanism.price(unit) * n_queries
+        for group, unit in zip(plan.groups, plan.units, strict=True)
+    }
+
+
+def charges_by_unit(plan: PersonalPlan, answered: ArrayLike) -> dict[str, RdpCurve]:
+    """Return what a batch did cost each group where everybody takes part in every query.
+
+    >>> from tellers import GNMax
+    >>> from tellers.personal.upsampling import Upsampling
+    >>> plan = Upsampling((Group("all", 0.7, 9),), GNMax(40.0), 2, copies_of=(1,))
+    >>> list(charges_by_unit(plan, [True, False]))
+    ['all']
+    """
+    mask = checked_mask(answered)
+    return {
+        group.name: charge(plan.mechanism, unit, n_queries=mask.size, n_answered=int(mask.sum()))
+        for group, unit in zip(plan.groups, plan.units, strict=True)
+    }
+
+
 def whole_shares(
     shares: ArrayLike,
     *,

@@ -14,7 +14,7 @@ from ..mechanisms.scaling import scaled
 from ..rdp import RdpCurve
 from ..votes import Unit
 from .consent import Group
-from .plan import charge, checked_mask, left, require_members, whole_shares
+from .plan import charges_by_unit, left, prices_by_unit, require_members, whole_shares
 
 Integers = NDArray[np.int64]
 
@@ -122,10 +122,7 @@ class Weighting:
 
     def prices(self, n_queries: int, *, key: str) -> dict[str, RdpCurve]:
         """Return the most that a batch can cost each group."""
-        return {
-            group.name: self.mechanism.price(unit) * n_queries
-            for group, unit in zip(self.groups, self.units, strict=True)
-        }
+        return prices_by_unit(self, n_queries)
 
     def charges(self, answered: ArrayLike, *, key: str) -> dict[str, RdpCurve]:
         """Return what a batch did cost each group: silence its check alone.
@@ -135,11 +132,7 @@ class Weighting:
         >>> list(plan.charges([True, True], key="q0"))
         ['all']
         """
-        mask = checked_mask(answered)
-        return {
-            group.name: charge(self.mechanism, unit, n_queries=mask.size, n_answered=int(mask.sum()))
-            for group, unit in zip(self.groups, self.units, strict=True)
-        }
+        return charges_by_unit(self, answered)
 
     def using(self, mechanism: Mechanism) -> "Weighting":
         """Return the same plan for another mechanism, described for as many teachers of one vote each.
