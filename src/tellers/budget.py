@@ -54,17 +54,20 @@ class Accountant:
     def __post_init__(self) -> None:
         if self.order is not None:
             require_positive(order=self.order - 1)
-        if _most(np.array([self.held_at]), self.budget)[0] >= 1e-6 * self.budget.epsilon:
-            return
-        if self.order is None:
-            raise ValueError(
-                f"Expected a budget that can pay for anything, got {self.budget}, which cannot at any order. "
-                "Raise epsilon, or delta."
-            )
-        raise ValueError(
-            f"Expected an order at which {self.budget} can pay for anything, got order={self.order}. "
-            f"Larger orders can; leave it out and order {_best_order(self.budget):g} is taken."
-        )
+            if _most(np.array([float(self.order)]), self.budget)[0] < 1e-6 * self.budget.epsilon:
+                raise ValueError(
+                    f"Expected an order at which {self.budget} can pay for anything, got order={self.order}. "
+                    f"Larger orders can; leave it out and order {_best_order(self.budget):g} is taken."
+                )
+
+    @classmethod
+    def held(cls, budget: Budget, order: float) -> "Accountant":
+        """Return the accountant of a budget that was begun at this order, also one too small for anything.
+
+        >>> Accountant.held(Budget(epsilon=1.0, delta=1e-5), 32.0).held_at
+        32.0
+        """
+        return cls(budget) if order == _best_order(budget) else cls(budget, order=order)
 
     @property
     def held_at(self) -> float:

@@ -209,6 +209,8 @@ def test_ctrl_c_says_what_is_kept_and_the_run_goes_on(study):
     process = subprocess.Popen(
         [sys.executable, "-m", "tellers", "run", "study.toml", "--out", "out"], cwd=study, env=environment,
         stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
+        # Tests that run in the background are deaf to Ctrl-C, and so would be what they start.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
     deadline = time.monotonic() + 120
     while len(list((study / "out" / "private" / "teachers").glob("*.json"))) < 3:

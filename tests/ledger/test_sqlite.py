@@ -27,7 +27,7 @@ from tellers import (
     noise,
 )
 from tellers.errors import BudgetExhausted, InsecureNoise, LedgerConflict
-from tellers.ledger import chain, chained, sqlite
+from tellers.ledger import chain, chained, opening, sqlite
 from tellers.rdp import DEFAULT_ORDERS
 
 SECURE = {"noise": "secure"}
@@ -547,3 +547,9 @@ def test_questions_that_were_read_are_not_read_again(path, monkeypatch):
     assert [entry.key for entry in ledger.entries()] == [entry.key for entry in other.entries()]
     ledger.entries()[0].event["parameters"]["sigma"] = 2.0  # one's own copy
     assert ledger.entries()[0].event["parameters"] == {"sigma": 1.0}
+
+
+def test_a_budget_too_small_for_anything_can_be_opened_again_and_pays_for_nothing(tmp_path):
+    SqliteLedger(tmp_path / "small.db", Accountant(Budget(epsilon=0.001, delta=1e-5))).close()
+    with opening.open_ledger(tmp_path / "small.db") as ledger, pytest.raises(BudgetExhausted):
+        ledger.reserve("q0", RdpCurve.zcdp(0.001), event={"noise": "secure"})

@@ -91,7 +91,7 @@ def import_ledger(
         )
     terms = json.loads(lines[0].body)
     try:
-        accountant = Accountant(Budget(terms["epsilon"], terms["delta"]), order=terms["held_at"])
+        accountant = Accountant.held(Budget(terms["epsilon"], terms["delta"]), terms["held_at"])
     except (KeyError, TypeError, ValueError):
         raise LedgerConflict(
             "Expected a budget in the first line of the export, got none. Nothing was written."

@@ -58,4 +58,4 @@ def open_ledger(
 def _accountant(first: Line) -> Accountant:
     first.require_follows(None)
     terms = json.loads(first.body)
-    return Accountant(Budget(terms["epsilon"], terms["delta"]), order=terms["held_at"])
+    return Accountant.held(Budget(terms["epsilon"], terms["delta"]), terms["held_at"])
