@@ -1,6 +1,6 @@
 """Which backend trains a model: torch networks are trained together, everything else one by one."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from numpy.typing import ArrayLike
 
@@ -9,6 +9,8 @@ from .partition import Partition, Seed
 
 if TYPE_CHECKING:
     from .torch import TorchEnsemble
+
+    AnyEnsemble: TypeAlias = Ensemble | TorchEnsemble
 
 _NETWORKS = "tellers.teachers.torch."
 
@@ -34,7 +36,7 @@ def train_teachers(
     timeout: float | None = None,
     retries: int = 1,
     **options: Any,
-) -> "Ensemble | TorchEnsemble":
+) -> "AnyEnsemble":
     """Train one copy of a model on each part, with the backend that it belongs to.
 
     `options` are those of `train_ensemble`, or of `train_torch_ensemble` for a network. A network is not

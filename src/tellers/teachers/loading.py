@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from ..errors import require_count
 from .ensemble import Ensemble
@@ -12,10 +12,12 @@ from .models import find_teacher, load_model
 if TYPE_CHECKING:
     from .torch import TorchEnsemble
 
+    AnyEnsemble: TypeAlias = Ensemble | TorchEnsemble
+
 
 def load_ensemble(
     folder: str | PathLike[str], *, n_classes: int, n_teachers: int | None = None, trusted: Sequence[str] = ()
-) -> "Ensemble | TorchEnsemble":
+) -> "AnyEnsemble":
     """Return the teachers that `train_ensemble` or `train_torch_ensemble` kept in a folder.
 
     `trusted` names types beyond scikit-learn's that the models may be made of. All teachers of one partition
