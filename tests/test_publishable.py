@@ -114,3 +114,10 @@ def test_consensus_is_cheap_and_conflict_is_not():
     public = independent_cost(GNMax(8.0), 10)
     assert dear <= public.values[np.flatnonzero(public.orders == 6.0)[0]] * (1 + 1e-9)
     assert isinstance(public, RdpCurve)
+
+
+def test_a_unit_that_moves_a_margin_by_a_fraction_pays_for_all_of_it():
+    odd = Unit(l1=3.0, l2=1.5 * 2**0.5, linf=1.5)
+    mechanism = ConfidentGNMax(sigma=40.0, threshold=200, sigma_threshold=150.0)
+    whole = independent_cost(mechanism, 10, unit=odd).values
+    np.testing.assert_allclose(whole, 10 * mechanism.price(odd).values)

@@ -11,10 +11,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .budget import Budget
 from .errors import BudgetExhausted, LedgerConflict
 from .exact import exact_cost
 from .ledger import Ledger, Ticket, Vault
+from .ledger.groups import GROUPS, group_account
 from .mechanisms import Mechanism
 from .noise import Noise
 from .rdp import RdpCurve
@@ -178,7 +178,7 @@ class Room:
             charges = plan.charges(release.answered, key=key)
             worst = _largest(charges.values())
             release = replace(release, cost=Cost(worst))
-            used = {_account(name): curve for name, curve in charges.items()}
+            used = {group_account(name): curve for name, curve in charges.items()}
             if account is not None:
                 used[account] = worst
         self._settle(ticket, release, used)
@@ -247,14 +247,14 @@ class Room:
             event = {**describe(plan.mechanism, self.noise), **asked, "unit": "one person"}
             event["groups"] = {"variant": plan.variant, "absent": sorted(absent)}
             price = _largest(prices.values())
-            also = {_account(name): curve for name, curve in prices.items()}
+            also = {group_account(name): curve for name, curve in prices.items()}
             if account is not None:
                 also[account] = price
             try:
                 return self.ledger.reserve(key, price, event=event, also=also), plan
             except BudgetExhausted as refusal:
                 # What a group was charged is public, and so is that it takes no further part.
-                name = (refusal.account or "").removeprefix(_GROUP)
+                name = (refusal.account or "").removeprefix(GROUPS)
                 if not self.exhausted_leave or name not in prices or len(prices) == 1:
                     raise
                 absent.add(name)
@@ -276,63 +276,6 @@ class Room:
                 f"{_n_queries(student)}. Nothing was charged."
             )
         return {"student": student}
-
-
-def open_group_accounts(ledger: Ledger, budgets: Mapping[str, Budget]) -> None:
-    """Open an account per group of people, each with the budget its people agreed to.
-
-    Groups share a ledger from its first question on, and stay the same: what was asked before their accounts
-    were there was paid by none of them, and who changed groups would have two budgets.
-
-    >>> from tellers import Accountant, Budget, MemoryLedger
-    >>> ledger = MemoryLedger(Accountant(Budget(epsilon=2.0, delta=1e-5)))
-    >>> open_group_accounts(ledger, {"low": Budget(1.0, 1e-5), "high": Budget(2.0, 1e-5)})
-    >>> sorted(ledger.accounts())
-    ['group/high', 'group/low']
-    >>> open_group_accounts(ledger, {"low": Budget(1.0, 1e-5)})
-    Traceback (most recent call last):
-        ...
-    tellers.errors.LedgerConflict: Expected the groups of the ledger, 'high', 'low', got 'low'. ...
-    """
-    there, wanted = _groups_of(ledger), sorted(budgets)
-    if there and there != wanted:
-        names = [", ".join(map(repr, some)) for some in (there, wanted)]
-        raise LedgerConflict(
-            f"Expected the groups of the ledger, {names[0]}, got {names[1]}. Whoever changed groups would "
-            "have two budgets: keep the groups, or delete the data and begin again."
-        )
-    if not there and ledger.entries():
-        raise LedgerConflict(
-            "Expected a ledger without answers to open accounts of groups on, got one on which something was "
-            "asked already, and no group paid for it. Begin a new ledger, for data that was never asked."
-        )
-    for name, budget in budgets.items():
-        ledger.open_account(_account(name), budget)
-
-
-def require_no_groups(ledger: Ledger) -> None:
-    """Refuse a ledger with accounts of groups to whoever would ask without charging them.
-
-    >>> from tellers import Accountant, Budget, MemoryLedger
-    >>> require_no_groups(MemoryLedger(Accountant(Budget(epsilon=2.0, delta=1e-5))))
-    """
-    there = _groups_of(ledger)
-    if there:
-        raise LedgerConflict(
-            f"Expected the budgets of the people, since the ledger has accounts of groups "
-            f"({', '.join(map(repr, there))}), got none. Ask by the plan that they were opened for."
-        )
-
-
-def _groups_of(ledger: Ledger) -> list[str]:
-    return sorted(name.removeprefix(_GROUP) for name in ledger.accounts() if name.startswith(_GROUP))
-
-
-_GROUP = "group/"
-
-
-def _account(group: str) -> str:
-    return f"{_GROUP}{group}"
 
 
 def _largest(curves: Iterable[RdpCurve]) -> RdpCurve:

@@ -8,8 +8,9 @@ from numpy.typing import ArrayLike, NDArray
 from . import bounds, sensitivity
 from .envelope import confident_envelope, gap_cost, gap_envelope, top_and_gap_cost
 from .mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, Mechanism
+from .mechanisms.confident import check_price
+from .mechanisms.gnmax import answer_price
 from .mechanisms.lnmax import laplace_price
-from .mechanisms.suprema import argmax_supremum, check_supremum
 from .rdp import RdpCurve
 from .votes import Unit, Votes
 
@@ -70,19 +71,17 @@ def independent_cost(
     answers = n_queries if n_answers is None else n_answers
     one = Unit() if unit is None else unit
     if isinstance(mechanism, GNMax):
-        return _answer_price(mechanism.sigma, one, orders) * n_queries
+        return answer_price(mechanism.sigma, one, orders) * n_queries
     if isinstance(mechanism, (ConfidentGNMax, InteractiveGNMax)):
-        checks = check_supremum(mechanism.sigma_threshold, orders, weight=int(one.linf)) * n_queries
-        return checks + _answer_price(mechanism.sigma, one, orders) * answers
+        checks = check_price(mechanism.sigma_threshold, one, orders) * n_queries
+        return checks + answer_price(mechanism.sigma, one, orders) * answers
     if isinstance(mechanism, LNMax) and one == Unit():
         return laplace_price(mechanism.gamma, orders) * n_queries
-    return mechanism.price(one) * n_queries
-
-
-def _answer_price(sigma: float, unit: Unit, orders: ArrayLike | None) -> RdpCurve:
-    if unit.is_one_ballot:
-        return argmax_supremum(sigma, orders, weight=int(unit.linf))
-    return RdpCurve.zcdp(unit.l2**2 / (2 * sigma**2), orders)
+    check = getattr(mechanism, "check_price", None)
+    if check is None:  # whatever was answered, every query released something
+        return mechanism.price(one) * n_queries
+    silent: RdpCurve = check(one) * (n_queries - answers)
+    return silent + mechanism.price(one) * answers
 
 
 def cost_and_sensitivities(

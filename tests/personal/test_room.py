@@ -18,8 +18,8 @@ from tellers import (
     Votes,
     noise,
 )
-from tellers.door import open_group_accounts
-from tellers.errors import BudgetExhausted
+from tellers.errors import BudgetExhausted, LedgerConflict
+from tellers.ledger.groups import open_group_accounts
 from tellers.personal.consent import read_consent
 from tellers.personal.seating import make_plan
 
@@ -206,3 +206,13 @@ def test_an_account_of_the_asker_pays_what_the_dearest_group_pays():
     states = room.ledger.accounts()
     assert np.array_equal(states["student/ada"].spent.values, states["group/level 1"].spent.values)
     assert math.isclose(states["group/level 1"].spent.values[5], room.ledger.spent.values[5])
+
+
+def test_accounts_that_a_crash_left_half_opened_are_opened_by_the_next_start():
+    budgets = {name: Budget(1.0, DELTA) for name in ("low", "high")}
+    ledger = MemoryLedger(Accountant(Budget(2.0, DELTA)))
+    ledger.open_account("group/low", budgets["low"])
+    open_group_accounts(ledger, budgets)
+    assert sorted(ledger.accounts()) == ["group/high", "group/low"]
+    with pytest.raises(LedgerConflict, match="two budgets"):
+        open_group_accounts(ledger, {"low": budgets["low"]})

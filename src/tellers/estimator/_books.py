@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..budget import Accountant, Budget
-from ..door import open_group_accounts, require_no_groups
 from ..ledger import Ledger, MemoryLedger, SqliteLedger
+from ..ledger.groups import open_group_accounts, require_no_groups
 from ..personal import Consent, PersonalPlan
 from ..personal.record import plan_as_dict
 from ..teachers.models import describe_estimator

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ..errors import as_floats, require_finite, require_positive
 from ..noise import Noise
@@ -94,7 +94,7 @@ class ConfidentGNMax:
         return assemble(groups, wins, check_outcomes(groups, self.sigma_threshold))
 
 
-def check_price(sigma: float, unit: Unit) -> RdpCurve:
+def check_price(sigma: float, unit: Unit, orders: ArrayLike | None = None) -> RdpCurve:
     """Return the most a noisy check costs: the two-outcome supremum, or the Gaussian price for odd units.
 
     A unit moves the checked margin by at most its l-infinity norm, whether by one ballot or by several.
@@ -105,8 +105,8 @@ def check_price(sigma: float, unit: Unit) -> RdpCurve:
     True
     """
     if unit.linf < 1 or not float(unit.linf).is_integer():
-        return RdpCurve.zcdp(unit.linf**2 / (2 * sigma**2))
-    return check_supremum(sigma, weight=int(unit.linf))
+        return RdpCurve.zcdp(unit.linf**2 / (2 * sigma**2), orders)
+    return check_supremum(sigma, orders, weight=int(unit.linf))
 
 
 def answer(

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+from numpy.typing import ArrayLike
+
 from ..errors import as_floats, require_positive
 from ..noise import Noise
 from ..rdp import RdpCurve
@@ -45,9 +47,7 @@ class GNMax:
         >>> round((461 * GNMax(sigma=40.0).price(Unit())).epsilon(1e-5), 2)
         2.69
         """
-        if not unit.is_one_ballot:
-            return self.histogram_price(unit)
-        return argmax_supremum(self.sigma, weight=int(unit.linf))
+        return answer_price(self.sigma, unit)
 
     def histogram_price(self, unit: Unit) -> RdpCurve:
         """Return the price of showing the whole noisy histogram, which also bounds its arg max.
@@ -80,3 +80,16 @@ class GNMax:
         """
         groups = group_classes(votes.counts, unit=votes.unit)
         return assemble(groups, win_probabilities(groups, DiscreteGaussian(self.sigma)))
+
+
+def answer_price(sigma: float, unit: Unit, orders: ArrayLike | None = None) -> RdpCurve:
+    """Return the most a noisy arg max costs: its supremum for one ballot, the histogram's price for others.
+
+    >>> from tellers import Unit
+    >>> one, both = (answer_price(40.0, unit) for unit in (Unit.of_weight(2), Unit.of_ballots(2)))
+    >>> bool((one.values <= both.values).all())
+    True
+    """
+    if unit.is_one_ballot:
+        return argmax_supremum(sigma, orders, weight=int(unit.linf))
+    return RdpCurve.zcdp(unit.l2**2 / (2 * sigma**2), orders)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import require_count, require_finite, require_fraction, require_positive, require_present
+from ..ledger.groups import group_account
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -45,7 +46,7 @@ class Group:
     @property
     def account(self) -> str:
         """Return the name of the ledger's account that pays for this group."""
-        return f"group/{self.name}"
+        return group_account(self.name)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

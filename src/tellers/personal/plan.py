@@ -11,9 +11,10 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..door import GroupPlan
 from ..errors import require_count, require_fraction
-from ..mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax
 from ..mechanisms.base import Mechanism
+from ..publishable import independent_cost
 from ..rdp import RdpCurve
 from ..votes import Unit
 from .consent import Group
@@ -25,25 +26,16 @@ _HAIR = 1e-9
 
 
 @runtime_checkable
-class PersonalPlan(Protocol):
+class PersonalPlan(GroupPlan, Protocol):
     """A public description of who votes how loudly, and of what a batch costs each group.
 
-    Everything in it follows from budgets, numbers of people and a seed; no vote was looked at.
+    It is what a room needs, and what there is to tell. Everything in it follows from budgets, numbers of
+    people and a seed; no vote was looked at.
     """
-
-    @property
-    def variant(self) -> str:
-        """Return the name of the variant: weighting, vanishing or upsampling."""
-        ...
 
     @property
     def groups(self) -> tuple[Group, ...]:
         """Return the groups that take part, the strictest first."""
-        ...
-
-    @property
-    def mechanism(self) -> Mechanism:
-        """Return the mechanism, scaled to the electorate."""
         ...
 
     @property
@@ -64,18 +56,6 @@ class PersonalPlan(Protocol):
     @property
     def summary(self) -> tuple[str, ...]:
         """Return lines for the operator: the variant, the electorate, and every group."""
-        ...
-
-    def weights(self, n_queries: int, *, key: str) -> Integers | None:
-        """Return the weights of a batch for `Votes.weighted`, or None where all ballots count once."""
-        ...
-
-    def prices(self, n_queries: int, *, key: str) -> dict[str, RdpCurve]:
-        """Return the most that a batch can cost each group, by the group's name."""
-        ...
-
-    def charges(self, answered: ArrayLike, *, key: str) -> dict[str, RdpCurve]:
-        """Return what a batch did cost each group, given which of its queries were answered."""
         ...
 
     def using(self, mechanism: Mechanism) -> "PersonalPlan":
@@ -103,14 +83,7 @@ def charge(mechanism: Mechanism, unit: Unit, *, n_queries: int, n_answered: int)
     require_count(0, n_queries=n_queries, n_answered=n_answered)
     if n_answered > n_queries:
         raise ValueError(f"Expected at most {n_queries} answered queries, got {n_answered}.")
-    if isinstance(mechanism, (ConfidentGNMax, InteractiveGNMax)):
-        checks = mechanism.check_price(unit) * n_queries
-        return checks + GNMax(mechanism.sigma).price(unit) * n_answered if n_answered else checks
-    check = getattr(mechanism, "check_price", None)
-    if check is None:  # whatever was answered, every query released something
-        return mechanism.price(unit) * n_queries
-    silent: RdpCurve = check(unit) * (n_queries - n_answered)
-    return silent + mechanism.price(unit) * n_answered
+    return independent_cost(mechanism, n_queries, n_answers=n_answered, unit=unit)
 
 
 def prices_by_unit(plan: PersonalPlan, n_queries: int) -> dict[str, RdpCurve]:

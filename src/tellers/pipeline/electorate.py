@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from ..budget import Accountant, Budget
 from ..config import RunConfig
-from ..door import open_group_accounts
 from ..errors import BudgetExhausted
 from ..ledger import Ledger
+from ..ledger.groups import group_account, groups_on, open_group_accounts
 from ..mechanisms import Mechanism
 from ..personal import Consent, PersonalPlan, Upsampling, Vanishing, Weighting, arrange, teachers_per_group
 from ..personal.optimise import weights_by_price
@@ -213,7 +213,7 @@ def open_groups(ledger: Ledger, config: RunConfig, electorate: Electorate, *, ke
     {}
     """
     plan, place = electorate.plan, config.where("budget", "ledger")
-    there = {name for name in ledger.accounts() if name.startswith("group/")}
+    there = {group_account(name) for name in groups_on(ledger)}
     if plan is None:
         if there:
             raise ValueError(

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from ..budget import Budget
 from ..config.problems import Problem, complain
-from ..door import open_group_accounts, require_no_groups
 from ..errors import LedgerConflict
 from ..ledger import AccountState, Ledger
+from ..ledger.groups import open_group_accounts, require_no_groups
 from ..mechanisms import Mechanism
 from ..personal import PersonalPlan, Vanishing
 from ..personal.record import plan_from_dict
