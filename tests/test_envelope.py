@@ -9,8 +9,8 @@ import pytest
 from scipy.special import logsumexp
 
 from tellers import ConfidentGNMax, GNMax, Unit, Votes
+from tellers.divergence import divergences
 from tellers.envelope import confident_envelope, gap_cost, gap_envelope, margin_envelope, top_and_gap_cost
-from tellers.exact import divergences
 from tellers.mechanisms.laws import DiscreteGaussian
 from tellers.mechanisms.suprema import argmax_supremum
 from tellers.sensitivity import smooth_sensitivity

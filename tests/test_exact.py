@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tellers import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, NoisyHistogram, Sealed, Votes, exact_cost
-from tellers.exact import divergences, exact_epsilons
+from tellers.divergence import divergences
+from tellers.exact import exact_epsilons
 from tellers.rdp import DEFAULT_ORDERS, RdpCurve
 from tellers.testing import random_votes
 

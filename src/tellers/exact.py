@@ -22,8 +22,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
+from .divergence import divergences
+from .label_costs import by_teacher, label_blocks
+from .label_votes import LabelVotes
 from .mechanisms.base import Mechanism
-from .mechanisms.outcomes import Outcomes, chunks
+from .mechanisms.outcomes import chunks
 from .rdp import RdpCurve, check_orders
 from .sealed import Sealed
 from .votes import Unit, Votes
@@ -31,8 +34,6 @@ from .votes import Unit, Votes
 Floats = NDArray[np.float64]
 Progress = Callable[[int], None]
 
-# Powers grow by multiplication from order to order; a run of orders must stay inside float range.
-_POWER_RANGE = 500.0
 _BLOCK = 1024
 
 
@@ -52,7 +53,7 @@ class ExactCost:
 
 def exact_cost(
     mechanism: Mechanism,
-    votes: Votes,
+    votes: Votes | LabelVotes,
     *,
     orders: ArrayLike | None = None,
     student: ArrayLike | None = None,
@@ -75,6 +76,12 @@ def exact_cost(
     grid = check_orders(orders)
     if votes.ballots is not None:
         totals = teacher_costs(mechanism, votes, orders=grid, student=student, progress=progress).reveal()
+    elif isinstance(votes, LabelVotes):
+        totals = np.zeros((2, 1, grid.size))
+        for _, costs, _ in label_blocks(mechanism, votes, grid):
+            totals += costs.sum(axis=1)[:, None, :]
+            if progress is not None:
+                progress(costs.shape[1])
     else:
         totals = np.zeros((2, 1, grid.size))
         for _, costs, _ in _blocks(mechanism, votes, grid, student=student):
@@ -94,7 +101,7 @@ def exact_cost(
 
 def exact_epsilons(
     mechanism: Mechanism,
-    votes: Votes,
+    votes: Votes | LabelVotes,
     *,
     delta: float,
     orders: ArrayLike | None = None,
@@ -127,7 +134,7 @@ def exact_epsilons(
 
 def teacher_costs(
     mechanism: Mechanism,
-    votes: Votes,
+    votes: Votes | LabelVotes,
     *,
     orders: ArrayLike | None = None,
     student: ArrayLike | None = None,
@@ -150,6 +157,13 @@ def teacher_costs(
         raise ValueError("Expected votes with ballots, got counts alone: who cast which ballot is not known.")
     grid = check_orders(orders)
     totals = np.zeros((2, votes.n_teachers, grid.size))
+    if isinstance(votes, LabelVotes):
+        for _, costs, of_teacher in label_blocks(mechanism, votes, grid):
+            assert of_teacher is not None  # there are ballots
+            totals += by_teacher(costs, of_teacher)
+            if progress is not None:
+                progress(of_teacher.shape[1])
+        return Sealed(totals)
     for start, costs, which in _blocks(mechanism, votes, grid, student=student):
         ballots = votes.ballots[:, start : start + costs.shape[1]]
         totals += _by_teacher(costs, ballots, which)
@@ -159,7 +173,11 @@ def teacher_costs(
 
 
 def query_costs(
-    mechanism: Mechanism, votes: Votes, *, orders: ArrayLike | None = None, student: ArrayLike | None = None
+    mechanism: Mechanism,
+    votes: Votes | LabelVotes,
+    *,
+    orders: ArrayLike | None = None,
+    student: ArrayLike | None = None,
 ) -> Iterator[tuple[int, Floats]]:
     """Yield (query, its cost to each teacher), (2 directions, teachers, orders), one query after another.
 
@@ -170,7 +188,14 @@ def query_costs(
     >>> [costs.shape for _, costs in query_costs(GNMax(sigma=40.0), votes, orders=[2.0, 8.0])]
     [(2, 1, 2), (2, 1, 2)]
     """
-    for start, costs, which in _blocks(mechanism, votes, check_orders(orders), student=student):
+    grid = check_orders(orders)
+    if isinstance(votes, LabelVotes):
+        for start, costs, of_teacher in label_blocks(mechanism, votes, grid):
+            n = costs.shape[1] if of_teacher is None else of_teacher.shape[1]
+            for i in range(n):
+                yield start + i, costs[:, [i] if of_teacher is None else of_teacher[:, i]]
+        return
+    for start, costs, which in _blocks(mechanism, votes, grid, student=student):
         for i in range(costs.shape[1]):
             if votes.ballots is None:
                 yield start + i, costs[:, i].max(axis=(1, 2))[:, None, :]
@@ -180,51 +205,6 @@ def query_costs(
                 present = which[:, i, None] >= 0
                 by_ballot = costs[:, i, which[:, i], votes.ballots[:, start + i], :]
                 yield start + i, np.where(present, by_ballot, 0.0)
-
-
-def divergences(outcomes: Outcomes, *, orders: ArrayLike | None = None) -> Floats:
-    """Return the largest divergence over alternatives, (2 directions, queries, from, orders).
-
-    Guarantee: direction 0 is D(here || there), direction 1 is D(there || here), each to rounding.
-    Assumes:   the log-probabilities of `outcomes` are normalised.
-    Reference: the definition of the Rényi divergence.
-
-    >>> from tellers import GNMax, Votes
-    >>> outcomes = GNMax(sigma=10.0).outcomes(Votes.from_counts([[548, 452]], n_teachers=1000))
-    >>> forward, reverse = divergences(outcomes, orders=[8.0])
-    >>> bool(reverse.max() > forward.max())
-    True
-    """
-    grid = check_orders(orders)
-    alive = (outcomes.multiplicity > 0) & outcomes.moves[..., None]
-    log_ratio = np.where(alive, outcomes.log_here - outcomes.log_there, 0.0)
-    start = np.stack([outcomes.log_here, outcomes.log_there])
-    start = np.where(alive, start + np.log(np.maximum(outcomes.multiplicity, 1)), -np.inf)
-    # Outcomes first: they are summed for every order, and sums over a leading axis run at full speed.
-    start = np.ascontiguousarray(np.moveaxis(start, 4, 0))
-    slope = np.ascontiguousarray(np.moveaxis(np.stack([log_ratio, -log_ratio]), 4, 0))
-    steepest = float(np.abs(log_ratio).max(initial=0.0))
-    result = np.zeros((grid.size, 2, *outcomes.moves.shape[:2]))
-    anywhere = outcomes.moves.any(axis=2)
-    for first, count, step in _even_runs(grid):
-        span = step * (count - 1)
-        if span * steepest > _POWER_RANGE:
-            pieces = [(i, 1, 0.0) for i in range(first, first + count)]
-        else:
-            pieces = [(first, count, step)]
-        for begin, length, h in pieces:
-            exponent = start + (grid[begin] - 1) * slope
-            top = np.where(anywhere, exponent.max(axis=(0, 4)), 0.0)
-            term = np.exp(exponent - top[..., None])
-            factor = np.exp(h * slope) if length > 1 else slope
-            for i in range(begin, begin + length):
-                largest = term.sum(axis=0).max(axis=3)
-                with np.errstate(divide="ignore"):
-                    value = (np.log(largest) + top) / (grid[i] - 1)
-                result[i] = np.where(anywhere, np.maximum(value, 0.0), 0.0)
-                if i + 1 < begin + length:
-                    term *= factor
-    return np.moveaxis(result, 0, 3)
 
 
 def _blocks(
@@ -311,17 +291,3 @@ def _by_teacher(costs: Floats, ballots: NDArray[np.int64], which: NDArray[np.int
     shape = (n_teachers, n_queries * n_weights * n_classes)
     cast = csr_array((np.ones(flat.size), flat, pointers), shape=shape)
     return np.stack([cast @ direction.reshape(shape[1], -1) for direction in costs])
-
-
-def _even_runs(grid: Floats) -> list[tuple[int, int, float]]:
-    """Split a grid into (first index, length, step) with even steps."""
-    runs, first = [], 0
-    while first < grid.size:
-        last = first + 1
-        if last < grid.size:
-            step = grid[last] - grid[first]
-            while last < grid.size and abs(grid[last] - grid[last - 1] - step) < 1e-12 * grid[last]:
-                last += 1
-        runs.append((first, last - first, float(grid[first + 1] - grid[first]) if last - first > 1 else 0.0))
-        first = last
-    return runs

@@ -288,6 +288,17 @@ class Noise:
         chosen = 1 + self.integers_below(nth_tied[:, -1])
         return np.asarray(np.argmax(nth_tied == chosen[:, np.newaxis], axis=1), dtype=np.int64)
 
+    def uniform(self, shape: Shape) -> NDArray[np.float64]:
+        """Draw floats in (0, 1), from a grid of 53 bits; only where no integer arithmetic is possible.
+
+        >>> bool(((seeded(7).uniform(3) > 0) & (seeded(7).uniform(3) < 1)).all())
+        True
+        """
+        result = np.empty(shape)
+        words = _Words(self._read).many(result.size)
+        result.reshape(-1)[:] = ((words >> np.uint64(12)).astype(np.float64) + 0.5) / 2.0**52
+        return result
+
     def gaussian(self, shape: Shape) -> NDArray[np.float64]:
         """Draw standard normal floats; only for publishing a cost, which is no integer.
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tellers import SILENT, ConfidentGNMax, GNMax, RdpCurve, Unit, Votes, exact_cost, noise
-from tellers.exact import divergences
+from tellers.divergence import divergences
 from tellers.mechanisms.check import log_pass_and_fail
 from tellers.mechanisms.suprema import check_supremum
 from tellers.rdp import DEFAULT_ORDERS

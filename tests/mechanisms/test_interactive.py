@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tellers import SILENT, ConfidentGNMax, GNMax, InteractiveGNMax, Unit, Votes, exact_cost, noise
-from tellers.exact import divergences
+from tellers.divergence import divergences
 from tellers.mechanisms.suprema import check_supremum
 from tellers.testing import random_votes
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tellers import LNMax, RdpCurve, Unit, Votes, exact_cost, noise
-from tellers.exact import divergences
+from tellers.divergence import divergences
 from tellers.mechanisms.laws import DiscreteLaplace
 from tellers.rdp import DEFAULT_ORDERS
 from tellers.testing import random_votes

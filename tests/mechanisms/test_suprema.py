@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tellers import GNMax, Votes
-from tellers.exact import divergences
+from tellers.divergence import divergences
 from tellers.mechanisms.laws import DiscreteGaussian
 from tellers.mechanisms.suprema import ThreeWays, argmax_supremum, check_supremum
 from tellers.rdp import DEFAULT_ORDERS

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from tellers import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, RdpCurve, Unit, Votes, exact_cost
 from tellers.accounting import published_cost
 from tellers.bounds import gaussian_bound
-from tellers.exact import divergences, teacher_costs
+from tellers.divergence import divergences
+from tellers.exact import teacher_costs
 from tellers.personal.accounting import Asked, each_query, group_costs, published_rows, teams_of, totals
 from tellers.personal.consent import Group, read_consent
 from tellers.personal.running import labels_within_budgets, running_epsilons

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tellers import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, RdpCurve, Unit, Votes, bounds, exact_cost
-from tellers.exact import divergences
+from tellers.divergence import divergences
 from tellers.mechanisms.argmax import group_classes, win_probabilities
 from tellers.mechanisms.laws import ContinuousGaussian
 from tellers.mechanisms.outcomes import assemble, chunks

@@ -23,8 +23,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
+from ..divergence import divergences
 from ..errors import require_count
-from ..exact import divergences, query_costs, teacher_costs
+from ..exact import query_costs, teacher_costs
 from ..mechanisms.argmax import log_win_slopes, log_wins
 from ..mechanisms.check import log_pass_and_fail, whole_thresholds
 from ..mechanisms.confident import ConfidentGNMax

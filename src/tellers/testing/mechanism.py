@@ -18,8 +18,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import beta, binom
 
 from .. import noise
+from ..divergence import divergences
 from ..errors import require_count
-from ..exact import divergences
 from ..mechanisms.outcomes import Outcomes, chunks
 from ..rdp import DEFAULT_ORDERS, Floats, RdpCurve
 from ..release import SILENT, Release, describe

@@ -1,0 +1,237 @@
+"""What label votes cost the unit behind each ballot: exact, over all labels and all other ballots.
+
+Different labels have noise of their own, so their divergences add. With d_i(x) the divergence of label i when
+a teacher's own vote there becomes x, the cost of its ballot is the largest sum of d_i(v_i) over the ballots v
+that the rule allows. All ones of such a ballot count the same, values[l] with l ones: for each l the best l
+labels are those with the largest d_i(values[l]) - d_i(0). No 2^k ballots are looked at, and none is missed.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from .divergence import divergences, pair_divergences
+from .label_votes import LabelVotes
+from .mechanisms.labels.bins import PowersetOutcomes
+from .mechanisms.labels.outcomes import LabelOutcomes
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+# Floats of the largest array worked on at once.
+_CELLS = 4_000_000
+# Ballots per pass: enough to share computations between queries, few enough to keep memory flat.
+_BALLOTS = 60_000
+
+
+def label_blocks(
+    mechanism: object, votes: LabelVotes, grid: Floats
+) -> Iterator[tuple[int, Floats, Integers | None]]:
+    """Yield (first query, costs, of_teacher): costs (2, ballots, orders), one row per distinct ballot.
+
+    `of_teacher` (teachers, queries) says which row a teacher's ballot is; None where only sums are known, and
+    then there is one row per query: its worst ballot.
+
+    >>> from tellers import LabelVotes
+    >>> from tellers.mechanisms.labels import Binary
+    >>> votes = LabelVotes.from_ballots([[[1, 0]], [[1, 1]], [[1, 0]]], n_labels=2)
+    >>> [(costs.shape, of.shape) for _, costs, of in label_blocks(Binary(2.0, 2), votes, np.array([2.0]))]
+    [((2, 2, 1), (3, 1))]
+    """
+    block = max(1, _BALLOTS // votes.n_teachers)
+    for start in range(0, len(votes), block):
+        outcomes = mechanism.outcomes(votes[start : start + block])  # type: ignore[attr-defined]
+        if isinstance(outcomes, PowersetOutcomes):
+            yield start, _powerset(outcomes, grid), outcomes.of_teacher
+        elif outcomes.ballots is None:
+            yield start, _worst(outcomes, grid), None
+        else:
+            yield start, ballot_costs(outcomes, grid), outcomes.of_teacher
+
+
+def ballot_costs(outcomes: LabelOutcomes, grid: Floats) -> Floats:
+    """Return what each distinct ballot's release costs, (2 directions, ballots, orders); private.
+
+    Guarantee: without a gate the divergence itself, of all labels together, to the worst other ballot. With a
+               gate an upper bound: the gate and the labels may each have another worst ballot.
+    Assumes:   noise is independent from label to label.
+    Reference: "Many labels", the greedy argument.
+
+    >>> from tellers import LabelVotes
+    >>> from tellers.mechanisms.labels import Binary
+    >>> votes = LabelVotes.from_ballots([[[1, 0]], [[1, 1]]], n_labels=2)
+    >>> ballot_costs(Binary(2.0, 2).outcomes(votes), np.array([2.0])).shape
+    (2, 2, 1)
+    """
+    costs = _free(outcomes, grid) if outcomes.rule.is_free else _bounded(outcomes, grid)
+    return costs if outcomes.gate is None else _gated(outcomes, costs, grid)
+
+
+def by_teacher(costs: Floats, of_teacher: Integers) -> Floats:
+    """Return the sum of costs over queries for every teacher, (2, teachers, orders).
+
+    >>> by_teacher(np.ones((2, 3, 1)), np.array([[0, 2], [1, 2]]))[0].ravel()
+    array([2., 2.])
+    """
+    n_teachers, n_queries = of_teacher.shape
+    pointers = np.arange(n_teachers + 1) * n_queries
+    cast = csr_array(
+        (np.ones(of_teacher.size), of_teacher.ravel(), pointers), shape=(n_teachers, costs.shape[1])
+    )
+    return np.stack([cast @ direction for direction in costs])
+
+
+class _Table:
+    """Divergences of a label between sums, each distinct pair of sums and thresholds evaluated once."""
+
+    def __init__(self, outcomes: LabelOutcomes, grid: Floats) -> None:
+        self._law, self._grid = outcomes.law, grid
+        self._limits, self._which = np.unique(outcomes.law.threshold, return_inverse=True)
+        self._span = int(outcomes.sums.max(initial=0)) + 2 * outcomes.rule.one + 2
+
+    def distinct(self, here: Integers, there: Integers) -> tuple[Floats, Integers]:
+        """Return (2, distinct pairs, orders) and the pair of every entry; here and there end with labels."""
+        code = (self._which * self._span + here) * self._span + there
+        pairs, inverse = np.unique(code, return_inverse=True)
+        rest, after = np.divmod(pairs, self._span)
+        which, before = np.divmod(rest, self._span)
+        limit = self._limits[which]
+        log_here = self._law.log_outcomes(before, limit)
+        log_there = self._law.log_outcomes(after, limit)
+        return pair_divergences(log_here, log_there, self._grid), inverse.reshape(code.shape)
+
+
+def _free(outcomes: LabelOutcomes, grid: Floats) -> Floats:
+    """Every label's alternative is chosen by itself: a plain no or a plain yes, whichever is worse."""
+    assert outcomes.ballots is not None
+    assert outcomes.query is not None
+    one, k = outcomes.rule.one, outcomes.rule.n_labels
+    own = outcomes.ballots
+    sums = outcomes.sums[outcomes.query]
+    # A distinct cell is a label's threshold, its sum and the own vote; divergence grows with distance.
+    limits, which = np.unique(outcomes.law.threshold, return_inverse=True)
+    span = int(outcomes.sums.max(initial=0)) + 1
+    code = (which * span + sums) * (one + 1) + own
+    seen, cell = _distinct(code, limits.size * span * (one + 1))
+    rest, vote = np.divmod(seen, one + 1)
+    at, total = np.divmod(rest, span)
+    limit, law = limits[at], outcomes.law
+    here = law.log_outcomes(total, limit)
+    worst = np.zeros((2, seen.size, grid.size))
+    for other in (0, one):
+        there = law.log_outcomes(total - vote + other, limit)
+        worst = np.maximum(worst, pair_divergences(here, there, grid))
+    pointers = np.arange(len(own) + 1) * k
+    cells = csr_array((np.ones(cell.size), cell.ravel(), pointers), shape=(len(own), seen.size))
+    return np.stack([cells @ direction for direction in worst])
+
+
+def _distinct(code: Integers, n_codes: int) -> tuple[Integers, Integers]:
+    """Return the distinct codes and the place of each entry among them; few codes need no sorting."""
+    if n_codes > 1 << 24:
+        seen, inverse = np.unique(code, return_inverse=True)
+        return seen, inverse.reshape(code.shape)
+    present = np.zeros(n_codes, dtype=np.bool_)
+    present[code.ravel()] = True
+    place = np.cumsum(present) - 1
+    return np.flatnonzero(present), place[code]
+
+
+def _bounded(outcomes: LabelOutcomes, grid: Floats) -> Floats:
+    """For every number of ones the best labels to put them on, ballot by ballot."""
+    assert outcomes.ballots is not None
+    assert outcomes.query is not None
+    k, n = outcomes.rule.n_labels, len(outcomes.ballots)
+    table = _Table(outcomes, grid)
+    room = max(1, _CELLS // (2 * k * grid.size))
+    hopes = [_hopes(outcomes, table, outcomes.sums[i : i + room]) for i in range(0, len(outcomes.sums), room)]
+    hope = np.concatenate(hopes, axis=2)
+    result = np.empty((2, n, grid.size))
+    for start in range(0, n, room):
+        rows = slice(start, start + room)
+        query = outcomes.query[rows]
+        result[:, rows] = _greedy(outcomes, table, hope[:, :, query], query, outcomes.ballots[rows])
+    return result
+
+
+def _hopes(outcomes: LabelOutcomes, table: _Table, sums: Integers) -> Floats:
+    """Return the most that l ones can add, (l, 2, queries, orders), whatever ballot they are added to.
+
+    A label that a ballot has already moves less far by being kept than one that it has not by being added.
+    """
+    values = outcomes.rule.values
+    found: dict[int, Floats] = {}
+    for value in set(values[1:]):
+        gains, at = table.distinct(sums, sums + value)
+        found[value] = np.cumsum(-np.sort(-gains[:, at], axis=2), axis=2)
+    return np.stack([found[values[ones]][:, :, ones - 1] for ones in range(1, len(values))])
+
+
+def _greedy(outcomes: LabelOutcomes, table: _Table, hope: Floats, query: Integers, own: Integers) -> Floats:
+    values, sums = outcomes.rule.values, outcomes.sums[query]
+    without, at = table.distinct(sums, sums - own)
+    none = without[:, at]  # (2, ballots, labels, orders)
+    base = none.sum(axis=2)
+    best = base.copy()
+    # The most promising number of ones first: most others are then ruled out by what they can add at most.
+    promise = hope.mean(axis=(1, 2, 3))
+    for ones in (np.argsort(-promise) + 1).tolist():
+        alive = (base + hope[ones - 1] > best * (1 + 1e-12)).any(axis=(0, 2))
+        if not alive.any():
+            continue
+        one_each, at = table.distinct(sums[alive], sums[alive] - own[alive] + values[ones])
+        gain = one_each[:, at] - none[:, alive]
+        if ones < gain.shape[2]:
+            gain = np.partition(gain, gain.shape[2] - ones, axis=2)[:, :, gain.shape[2] - ones :]
+        best[:, alive] = np.maximum(best[:, alive], base[:, alive] + gain.sum(axis=2))
+    return np.asarray(best)
+
+
+def _gated(outcomes: LabelOutcomes, labels: Floats, grid: Floats) -> Floats:
+    """The gate and the labels behind it: silence, or everything that was told.
+
+    With p the chance that the gate opens, and p' after a ballot changed, the divergence D of the whole has
+    exp((a - 1) D) = f^a f'^(1-a) + p^a p'^(1-a) exp((a - 1) L), L that of the labels. It is convex in p', and
+    p' grows with every vote: its largest value is at a ballot of all yes or of none.
+    """
+    gate = outcomes.gate
+    assert gate is not None
+    assert outcomes.ballots is not None
+    assert outcomes.query is not None
+    sums = outcomes.sums[outcomes.query]
+    opened, shut = gate.log_pass_and_fail(sums)
+    worst = np.zeros_like(labels)
+    step = grid - 1
+    for other in (0, outcomes.rule.one):
+        opened_there, shut_there = gate.log_pass_and_fail(sums - outcomes.ballots + other)
+        for way, ((p, f), (p2, f2)) in enumerate(
+            (((opened, shut), (opened_there, shut_there)), ((opened_there, shut_there), (opened, shut)))
+        ):
+            silent = f[:, None] + step * (f - f2)[:, None]
+            told = p[:, None] + step * ((p - p2)[:, None] + labels[way])
+            worst[way] = np.maximum(worst[way], np.logaddexp(silent, told) / step)
+    return np.asarray(np.maximum(worst, 0.0))
+
+
+def _worst(outcomes: LabelOutcomes, grid: Floats) -> Floats:
+    """Without ballots: every label's worse vote, where there is one of that kind."""
+    one, total = outcomes.rule.one, outcomes.sums
+    limit = np.broadcast_to(outcomes.law.threshold, total.shape).ravel()
+    flat = total.ravel()
+    here = outcomes.law.log_outcomes(flat, limit)
+    costs = np.zeros((2, flat.size, grid.size))
+    for move in (-one, one):
+        # Somebody who voted no can only add, somebody who voted yes only take away: both are assumed.
+        there = outcomes.law.log_outcomes(np.maximum(flat + move, 0), limit)
+        costs = np.maximum(costs, pair_divergences(here, there, grid))
+    return np.asarray(costs.reshape(2, *total.shape, grid.size).sum(axis=2))
+
+
+def _powerset(outcomes: PowersetOutcomes, grid: Floats) -> Floats:
+    result = np.zeros((2, outcomes.n_ballots, grid.size))
+    for part in outcomes.parts:
+        by_group = divergences(part.outcomes, orders=grid)
+        result[:, part.ballot] += by_group[:, part.query, part.outcomes.of_class[part.query, part.column]]
+    return result

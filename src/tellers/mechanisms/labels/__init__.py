@@ -1,0 +1,18 @@
+"""Mechanisms for many labels per example: what leaves is a yes, a no or a silence for every label."""
+
+from .binary import Binary, ConfidentBinary
+from .gnthreshold import ConfidentGNThreshold, GNThreshold
+from .powerset import ConfidentPowerset, PartialPowerset, Powerset
+from .tau import ConfidentTau, Tau
+
+__all__ = [
+    "Binary",
+    "ConfidentBinary",
+    "ConfidentGNThreshold",
+    "ConfidentPowerset",
+    "ConfidentTau",
+    "GNThreshold",
+    "PartialPowerset",
+    "Powerset",
+    "Tau",
+]

@@ -1,0 +1,218 @@
+"""GNThreshold: a label is given where the noisy sum of the teachers' votes reaches a share of them."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ...errors import require_count, require_finite, require_positive
+from ...label_votes import LabelVotes
+from ...noise import Noise
+from ...rdp import RdpCurve
+from ...release import SILENT, Cost, Release
+from ...votes import Unit
+from .fields import shares, store
+from .law import answer_supremum
+from .outcomes import Gate, LabelOutcomes
+from .perlabel import PerLabel, require_label_votes, require_one_ballot
+from .rules import Rule, few_labels, free_ballots
+
+Integers = NDArray[np.int64]
+
+
+class SumOverShare(PerLabel):
+    """A sum that exceeds a share of all teachers gives the label; ballots may be capped at `max_labels`.
+
+    >>> GNThreshold(sigma=2.0, n_labels=5, max_labels=2).rule.most
+    2
+    """
+
+    sigma: float
+    share: float | tuple[float, ...]
+    max_labels: int
+
+    @property
+    def rule(self) -> Rule:
+        """Return which ballots count: all, or those with few labels."""
+        if self.max_labels:
+            return few_labels(self.n_labels, self.max_labels, self.resolution)
+        return free_ballots(self.n_labels, self.resolution)
+
+    @property
+    def sum_sigma(self) -> float:
+        """Return the noise on a sum, in votes."""
+        return self.sigma
+
+    def limits(self, n_teachers: int) -> Integers:
+        """Return the smallest sum above the share of each label.
+
+        >>> GNThreshold(sigma=2.0, n_labels=2, share=(0.3, 0.5)).limits(50)
+        array([16, 26])
+        """
+        total = n_teachers * self.resolution
+        wanted = np.array(shares(self.share, self.n_labels, "share")) * total
+        # A sum must exceed the share; a share that is whole up to rounding counts as whole.
+        return np.asarray(np.floor(wanted * (1 + 1e-12)) + 1, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class GNThreshold(SumOverShare):
+    """Give each label whose noisy sum of votes or probabilities exceeds `share` of the teachers.
+
+    Guarantee: one query costs at most `price`: about 0.637 order / (2 sigma^2) for each label that a changed
+               ballot can move, all of them, or 2 `max_labels` where ballots are capped.
+    Assumes:   ballots in [0, 1], in whole units of 1 / `resolution`; `sigma` is a standard deviation in
+               votes; `share` is public, one for all labels or one per label.
+    Reference: the thesis on private audio tagging, section 4.2, charges as many labels as a training sample
+               has; a changed sample can move every label. Its own numbers: `published_labels`.
+
+    >>> from tellers import LabelVotes, noise
+    >>> votes = LabelVotes.from_sums([[48, 3, 20]], n_teachers=50)
+    >>> GNThreshold(sigma=2.0, n_labels=3, share=0.3).release(votes, noise.seeded(7)).labels
+    array([[1, 0, 1]])
+    """
+
+    sigma: float
+    n_labels: int
+    share: float | tuple[float, ...] = 0.5
+    max_labels: int = 0
+    resolution: int = 1
+    one_price: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+@dataclass(frozen=True)
+class ConfidentGNThreshold(SumOverShare):
+    """Answer a query only where its `n_top` largest noisy sums all reach `confident_share` of the teachers.
+
+    Guarantee: one query costs at most `price`: the gate, at most min(n_top, what a ballot moves) labels of
+               noise `sigma_gate`, and the answers. A silent query pays for its gate alone.
+    Assumes:   as `GNThreshold`. Sorting is a contraction: the n largest sums move no further than all sums.
+    Reference: the thesis, section 4.2.2, charges answered queries for the answer alone, and takes the n
+               largest as given; both releases compose.
+
+    >>> from tellers import LabelVotes, noise
+    >>> votes = LabelVotes.from_sums([[48, 3, 2], [26, 20, 2]], n_teachers=50)
+    >>> confident = ConfidentGNThreshold(sigma=2.0, n_labels=3, n_top=1, confident_share=0.8, sigma_gate=2.0)
+    >>> confident.release(votes, noise.seeded(7)).labels
+    array([[ 1,  0,  0],
+           [-1, -1, -1]])
+    """
+
+    sigma: float
+    n_labels: int
+    n_top: int
+    confident_share: float
+    sigma_gate: float
+    share: float | tuple[float, ...] = 0.5
+    max_labels: int = 0
+    resolution: int = 1
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        require_positive(sigma_gate=self.sigma_gate)
+        require_finite(confident_share=self.confident_share)
+        require_count(n_top=self.n_top)
+        if self.n_top > self.n_labels:
+            raise ValueError(f"Expected n_top <= n_labels={self.n_labels}, got n_top={self.n_top}.")
+        store(self, float, "sigma_gate", "confident_share")
+        store(self, int, "n_top")
+
+    def gate(self, n_teachers: int) -> Gate:
+        """Return the check of a whole query.
+
+        >>> one = ConfidentGNThreshold(sigma=2.0, n_labels=3, n_top=1, confident_share=0.8, sigma_gate=2.0)
+        >>> one.gate(50)
+        Gate(sigma=2.0, height=40, n_top=1)
+        """
+        height = math.ceil(self.confident_share * n_teachers * self.resolution * (1 - 1e-12))
+        return Gate(self.sigma_gate * self.resolution, height, self.n_top)
+
+    def check_price(self, unit: Unit, orders: ArrayLike | None = None) -> RdpCurve:
+        """Return the most that the gate costs, which is what silence costs.
+
+        >>> from tellers import Unit
+        >>> one = ConfidentGNThreshold(sigma=2.0, n_labels=9, n_top=2, confident_share=0.8, sigma_gate=9.0)
+        >>> price = one.check_price(Unit(), [2.0]).values[0]
+        >>> bool(np.isclose(price, 2 * 0.637 * 2 / (2 * 9.0**2), rtol=0.01))
+        True
+        """
+        require_one_ballot(unit)
+        moved = min(self.n_top, self.n_labels, 2 * self.rule.most)
+        one = RdpCurve.zero(orders)
+        sigma, units = self.sigma_gate * self.resolution, self.resolution
+        return RdpCurve(one.orders, answer_supremum(sigma, units, orders) * moved)
+
+    def release(self, votes: LabelVotes, noise: Noise) -> Release:
+        """Check every query, answer those that pass on all labels, and charge both.
+
+        >>> from tellers import LabelVotes, noise
+        >>> votes = LabelVotes.from_sums([[48, 3]], n_teachers=50)
+        >>> one = ConfidentGNThreshold(sigma=2.0, n_labels=2, n_top=1, confident_share=3.0, sigma_gate=2.0)
+        >>> one.release(votes, noise.secure()).labels
+        array([[-1, -1]])
+        """
+        require_label_votes(self, votes)
+        law, gate, sums = self.law(votes.n_teachers), self.gate(votes.n_teachers), self.fitted_sums(votes)
+        top = gate.top(sums)
+        opened = (top + noise.discrete_gaussian(gate.sigma, top.shape) >= 0).all(axis=1)
+        given = sums + noise.discrete_gaussian(law.sigma, sums.shape) >= law.threshold
+        told = np.broadcast_to(opened[:, None], sums.shape).copy()
+        labels = np.where(told, given.astype(np.int64), SILENT)
+        answers = self.answer_price(votes.unit, self.n_labels) * int(opened.sum())
+        return Release(labels, Cost(self.check_price(votes.unit) * len(votes) + answers), told)
+
+    def outcomes(self, votes: LabelVotes) -> LabelOutcomes:
+        """Return the law of every label behind the gate, and the distinct ballots.
+
+        >>> from tellers import LabelVotes
+        >>> one = ConfidentGNThreshold(sigma=2.0, n_labels=2, n_top=1, confident_share=0.8, sigma_gate=2.0)
+        >>> one.outcomes(LabelVotes.from_ballots([[[1, 0]]] * 9, n_labels=2)).gate.n_top
+        1
+        """
+        require_label_votes(self, votes)
+        if votes.ballots is None:
+            raise ValueError("Expected votes with ballots, got sums alone: a gate needs to know them.")
+        return replace(super().outcomes(votes), gate=self.gate(votes.n_teachers))
+
+
+def check_fields(mechanism: SumOverShare) -> None:
+    """Refuse fields that are out of range, and store them as plain numbers.
+
+    >>> GNThreshold(sigma=2.0, n_labels=3, share=1.5)
+    Traceback (most recent call last):
+        ...
+    ValueError: Expected share strictly between 0 and 1, one for all labels or one for each of 3, got 1.5.
+    """
+    require_positive(sigma=mechanism.sigma)
+    require_count(n_labels=mechanism.n_labels, resolution=mechanism.resolution)
+    require_count(0, max_labels=mechanism.max_labels)
+    if mechanism.max_labels > mechanism.n_labels:
+        raise ValueError(
+            f"Expected max_labels <= n_labels={mechanism.n_labels} (0: no cap), got {mechanism.max_labels}."
+        )
+    store(mechanism, float, "sigma")
+    store(mechanism, int, "n_labels", "max_labels", "resolution")
+    each = shares(mechanism.share, mechanism.n_labels, "share")
+    one = isinstance(mechanism.share, (int, float))
+    object.__setattr__(mechanism, "share", each[0] if one else each)
+
+
+def published_labels(n_labels: int, *, variance: float, n_queries: int, orders: Sequence[float]) -> RdpCurve:
+    """Return the thesis's own data-independent cost: n labels of one sample, order / (2 variance) each.
+
+    Guarantee: none. A changed training sample can move the votes on all labels, not only on its own.
+    Assumes:   the noise has this *variance*, in votes squared, as the thesis's tables have it.
+    Reference: the thesis on private audio tagging, table 5.4: 418.4 for 2,000 queries with 3 labels of
+               variance 15, at order 2 and delta 1e-8.
+
+    >>> curve = published_labels(3, variance=15.0, n_queries=2000, orders=[2.0])
+    >>> round(curve.epsilon(1e-8, conversion="classic"), 1)
+    418.4
+    """
+    return RdpCurve.zcdp(n_labels / (2 * variance), orders) * n_queries
