@@ -20,7 +20,7 @@ class GroupResult:
     """What one group agreed to, what is guaranteed to it, what was charged, and how long it took part.
 
     `how` is its weight, frequency or number of copies, by the variant; `left_after` is after how many queries
-    it first took no part.
+    it first took no part; `n_labels` is how many labels the teachers gave while it did, None if not told.
 
     >>> GroupResult(
     ...     name="low", budget=0.7, epsilon=0.7, spent=0.69, budget_left=0.02, n_persons=600, waste=0.0,
@@ -41,6 +41,7 @@ class GroupResult:
     n_queries: int
     left_after: int | None
     cost: Curve
+    n_labels: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,6 +94,7 @@ def read_personal(table: Mapping[str, Any]) -> PersonalResult | None:
                 n_queries=one.at("n_queries", COUNT),
                 left_after=left.get(name),
                 cost=curves.get(name, ()),
+                n_labels=one.at("n_labels", COUNT, None),
             )
         )
     return PersonalResult(

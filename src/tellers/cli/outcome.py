@@ -93,8 +93,21 @@ def show_groups(rows: list[dict[str, Any]], lines: tuple[str, ...]) -> None:
     console.print()
     console.print(show.indented(table))
     console.print(lines[0], markup=False)
+    for warning in _warnings(rows, lines):
+        console.print(show.note(warning))
     if binned:
         console.print(show.note("unused: what the people of a bin would have allowed on top, on average."))
+
+
+def warn_of_groups(rows: list[dict[str, Any]], lines: tuple[str, ...]) -> None:
+    """Print what is wrong with the budgets on stderr, before anything is trained, and nothing else."""
+    for warning in _warnings(rows, lines):
+        print(f"tellers: {warning}", file=sys.stderr)
+
+
+def _warnings(rows: list[dict[str, Any]], lines: tuple[str, ...]) -> tuple[str, ...]:
+    # After the lines on the plan and on each group, which the table tells.
+    return lines[1 + len(rows) :]
 
 
 def _finish(bars: "Progress", task: "TaskID") -> None:

@@ -272,6 +272,7 @@ def _charge(
         "noise": noise.name,
         "unit": "one person",
         "n_queries": 0,
+        "groups": {"variant": asked.plan.variant, "absent": []},
     }
     ticket = ledger.reserve(key, most, event=event, also=also)
     ledger.settle(ticket, Release(np.empty(0, dtype=np.int64), Cost(most)), used=also)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..card.published import FILE
 from ..errors import TellersError
 from ..teachers.store import write_whole
 
@@ -52,6 +53,11 @@ class RunFolder:
     def plan(self) -> Path:
         """Return where the plan is by which groups of people take part, if they have budgets of their own."""
         return self.path / "plan.json"
+
+    @property
+    def publication(self) -> Path:
+        """Return where it is kept what was published of the costs of groups."""
+        return self.path / FILE
 
     @property
     def private(self) -> Path:

@@ -1,6 +1,6 @@
 """What a run cost each group of people: by the ledger, which may be told, and exactly, which may not."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..budget import Accountant, Budget
+from ..config import RunConfig
 from ..labelling import Labels
-from ..ledger import Ledger
+from ..ledger import Entry, Ledger
 from ..mechanisms import ConfidentGNMax, GNMax
 from ..mechanisms.base import Mechanism
 from ..personal import PersonalPlan, Vanishing
@@ -22,7 +23,7 @@ from .electorate import Electorate
 
 @dataclass(frozen=True)
 class Batch:
-    """One batch that was asked: its key, how many queries, and the groups that took no part.
+    """One batch that was asked: its key, how many queries, the groups that took no part, and the labels.
 
     >>> Batch("run/0", n_queries=10).absent
     ()
@@ -32,6 +33,7 @@ class Batch:
     n_queries: int
     absent: tuple[str, ...] = ()
     is_settled: bool = True
+    n_labels: int = 0
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ class GroupSpending:
     """What the ledger says of one group: what is stated, what was charged, and how long it took part.
 
     `left_after` is after how many queries it first took no part, None if it always did; `curve` says what was
-    charged after how many queries.
+    charged after how many queries; `n_labels` is how many labels the teachers gave while it took part.
 
     >>> GroupSpending("low", epsilon=0.7, charged=0.69, left=0.02, n_queries=40).left_after
     """
@@ -51,11 +53,14 @@ class GroupSpending:
     n_queries: int
     left_after: int | None = None
     curve: tuple[tuple[int, float], ...] = ()
+    n_labels: int = 0
 
 
 @dataclass(frozen=True)
 class PersonalSpending:
     """The batches of a run with budgets per group, and what they cost each.
+
+    `ended_by` says whose budget does not pay for one more query, in words; "" where all of them do.
 
     >>> PersonalSpending((), ()).epsilon
     0.0
@@ -64,11 +69,37 @@ class PersonalSpending:
     groups: tuple[GroupSpending, ...]
     batches: tuple[Batch, ...] = field(repr=False)
     notes: tuple[str, ...] = ()
+    ended_by: str = ""
 
     @property
     def epsilon(self) -> float:
         """Return the epsilon that may be stated for everybody: the largest of any group."""
         return max((group.epsilon for group in self.groups), default=0.0)
+
+
+def batches_under(ledger: Ledger, key: str) -> list[Batch]:
+    """Return the batches that were asked under a key, in that order.
+
+    >>> from tellers import Accountant, MemoryLedger
+    >>> batches_under(MemoryLedger(Accountant(Budget(epsilon=1.0, delta=1e-5))), "run")
+    []
+    """
+    return [_batch(entry) for entry in ledger.entries() if entry.key.startswith(f"{key}/")]
+
+
+def publications_of(key: str) -> str:
+    """Return what the keys begin with under which publications of a run are charged.
+
+    >>> publications_of("4f1a")
+    '4f1a:publication/'
+    """
+    return f"{key}:publication/"
+
+
+def _batch(entry: Entry) -> Batch:
+    n, absent = int(entry.event["n_queries"]), tuple(entry.event["groups"]["absent"])
+    n_labels = 0 if entry.release is None else int(entry.release.answered.sum())
+    return Batch(entry.key, n, absent, entry.is_settled, n_labels)
 
 
 def spent_by_groups(
@@ -86,8 +117,8 @@ def spent_by_groups(
     Stated of a group is its budget, or what is known to be less: what was charged, where every query costs
     the same whatever comes out; or the price of all queries that could be asked.
 
-    Guarantee: all releases on the ledger together are (epsilon, delta)-differentially private for one person
-               of the group.
+    Guarantee: all labels on the ledger together are (epsilon, delta)-differentially private for one person of
+               the group. What it cost to publish costs comes on top, and is told with them.
     Assumes:   groups paid for every question on the ledger, by a plan that follows from public budgets.
     Reference: as `guaranteed_epsilon`, for each account.
 
@@ -97,7 +128,7 @@ def spent_by_groups(
     >>> plain = Electorate(partition(10, 2, seed=7))
     >>> spent_by_groups(MemoryLedger(Accountant(budget)), plain, key="q", ceiling=budget, most=5,
     ...                 mechanisms=[GNMax(4.0)])
-    PersonalSpending(groups=(), notes=())
+    PersonalSpending(groups=(), notes=(), ended_by='')
     """
     plan = electorate.plan
     if plan is None:
@@ -105,20 +136,24 @@ def spent_by_groups(
     used, states = list(mechanisms), ledger.accounts()
     spent: dict[str, RdpCurve] = {group.name: RdpCurve.zero() for group in plan.groups}
     curves: dict[str, list[tuple[int, float]]] = {name: [] for name in spent}
-    took_part, batches, asked, alone = dict.fromkeys(spent, 0), list[Batch](), 0, True
+    took_part, labels = dict.fromkeys(spent, 0), dict.fromkeys(spent, 0)
+    batches, asked, alone = list[Batch](), 0, True
     for entry in ledger.entries():
+        if entry.key.startswith(publications_of(key)):
+            continue
         for group in plan.groups:
             if group.account in entry.also:
                 spent[group.name] = spent[group.name] + entry.also[group.account].charged
         if not entry.key.startswith(f"{key}/"):
             alone = False
             continue
-        n, absent = int(entry.event["n_queries"]), tuple(entry.event["groups"]["absent"])
-        batches.append(Batch(entry.key, n, absent, entry.is_settled))
-        asked += n
+        batches.append(batch := _batch(entry))
+        asked += batch.n_queries
         for name, curve in curves.items():
             curve.append((asked, spent[name].epsilon(ceiling.delta)))
-            took_part[name] += 0 if name in absent else n
+            if name not in batch.absent:
+                took_part[name] += batch.n_queries
+                labels[name] += batch.n_labels
     prices = _most(electorate, plan, most, used) if alone else {}
     groups = []
     for group in plan.groups:
@@ -138,10 +173,44 @@ def spent_by_groups(
                 n_queries=took_part[name],
                 left_after=_first_without(name, batches),
                 curve=tuple(curves[name]),
+                n_labels=labels[name],
             )
         )
     notes = [note, _held_by_ceiling(ledger, electorate, plan, ceiling, used)]
-    return PersonalSpending(tuple(groups), tuple(batches), tuple(filter(None, notes)))
+    gone = batches[-1].absent if batches else ()
+    ended_by = _ended_by(ledger, plan.without(gone) if gone else plan, ceiling, used, key=f"{key}/{asked}")
+    return PersonalSpending(tuple(groups), tuple(batches), tuple(filter(None, notes)), ended_by)
+
+
+def _ended_by(
+    ledger: Ledger, plan: PersonalPlan, ceiling: Budget, mechanisms: list[Mechanism], *, key: str
+) -> str:
+    """Return whose budget does not pay for the next query, among those who take part in it."""
+    states = ledger.accounts()
+    for mechanism in mechanisms:
+        prices = plan.using(mechanism).prices(1, key=key)
+        short = [
+            group.name
+            for group in plan.groups
+            if not states[group.account].accountant.affords(states[group.account].spent, prices[group.name])
+        ]
+        if short:
+            return f"the budget of {short[0]}" if len(short) == 1 else f"the budgets of {listed(short)}"
+        if not all(Accountant(ceiling).affords(ledger.spent, price) for price in prices.values()):
+            return "the ceiling for everybody"
+    return ""
+
+
+def listed(names: Sequence[str], most: int = 3) -> str:
+    """Return names for a sentence, the first few of them by name.
+
+    >>> listed(["low", "mid", "high"]), listed(["a", "b", "c", "d", "e"])
+    ('low, mid and high', 'a, b, c and 2 others')
+    """
+    if len(names) > most:
+        n_others = len(names) - most
+        return f"{', '.join(names[:most])} and {n_others} other{'s' if n_others > 1 else ''}"
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
 def _held_by_ceiling(
@@ -208,7 +277,7 @@ def personal_numbers(
         "plan": list(plan.summary),
         "groups": [
             {**row, "stated": group.epsilon, "spent": group.charged, "budget_left": group.left,
-             "n_queries": group.n_queries}
+             "n_queries": group.n_queries, "n_labels": group.n_labels}
             for row, group in zip(rows, spending.groups, strict=True)
         ],
         "cost": [
@@ -221,6 +290,23 @@ def personal_numbers(
             if group.left_after is not None
         ],
     }  # fmt: skip
+
+
+def ceiling_notes(config: RunConfig, electorate: Electorate) -> tuple[str, ...]:
+    """Return a warning where the budget for everybody is below what a group agreed to; public.
+
+    >>> ceiling_notes(RunConfig(), Electorate(None))
+    ()
+    """
+    ceiling, groups = config.budget.epsilon, () if electorate.plan is None else electorate.plan.groups
+    above = [group.name for group in groups if group.epsilon > ceiling]
+    if not above:
+        return ()
+    most = max(group.epsilon for group in groups)
+    return (
+        f"[budget] epsilon = {ceiling:g} is the ceiling for everybody, and below what {listed(above)} agreed "
+        f"to: they can never use all of it. Raise it to {most:g} or more to use their budgets.",
+    )
 
 
 def exact_by_groups(

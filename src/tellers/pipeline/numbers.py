@@ -1,7 +1,6 @@
 """The numbers of a run: those that may be shown to anyone, and those for the operator alone."""
 
 import platform
-from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -22,7 +21,7 @@ from ..votes import Votes
 from .asking import Spending
 from .data import Tables
 from .electorate import Electorate, group_rows
-from .groups import exact_by_groups, personal_numbers
+from .groups import ceiling_notes, exact_by_groups, personal_numbers
 
 _PUBLIC_STEPS = ("student",)
 _SHOWN = ("numpy", "scipy", "scikit-learn", "torch")
@@ -100,7 +99,7 @@ def public_numbers(
             "n_by_student": int(handed_back.sum()),
             "n_lost": labels.n_lost,
             "order": config.queries.order,
-            "stopped_by": "the private budget" if _stopped_privately(config, labels) else labels.stopped_by,
+            "stopped_by": _stopped_by(config, labels, spending),
         },
         "cost": [{"n_queries": n, "epsilon": epsilon} for n, epsilon in spending.curve],
         **personal,
@@ -206,6 +205,14 @@ def _tested(student: Any, tables: Tables) -> dict[str, Any]:
     }
 
 
+def _stopped_by(config: RunConfig, labels: Labels, spending: Spending) -> str:
+    if _stopped_privately(config, labels):
+        return "the private budget"
+    if labels.stopped_by == "the budget" and spending.personal is not None:
+        return spending.personal.ended_by or labels.stopped_by
+    return labels.stopped_by
+
+
 def _stopped_privately(config: RunConfig, labels: Labels) -> bool:
     return (
         config.budget.stop == "private"
@@ -239,7 +246,7 @@ def _warnings(
             "its outcome. They are not asked again."
         )
     if spending.personal is not None:
-        said += [*spending.personal.notes, *_above(config, electorate)]
+        said += [*spending.personal.notes, *ceiling_notes(config, electorate)]
     n_private = len(tables.private)
     if config.budget.delta * n_private >= 1:
         said.append(
@@ -247,21 +254,6 @@ def _warnings(
             "a mechanism that publishes one record at random could pass with it. Take a smaller one."
         )
     return said
-
-
-def _above(config: RunConfig, electorate: Electorate) -> Iterator[str]:
-    ceiling, groups = config.budget.epsilon, () if electorate.plan is None else electorate.plan.groups
-    above = [group.name for group in groups if group.epsilon > ceiling]
-    if above:
-        yield (
-            f"[budget] epsilon = {ceiling:g} is the ceiling for everybody, and below what {_listed(above)} "
-            "agreed to. Raise it to use more of their budgets."
-        )
-
-
-def _listed(names: list[str]) -> str:
-    shown = ", ".join(names[:3])
-    return f"{shown} and {len(names) - 3} others" if len(names) > 3 else shown
 
 
 def _exact_cost(config: RunConfig, asked: Votes) -> list[dict[str, Any]] | None:

@@ -27,6 +27,7 @@ from .beginning import begin, open_books, require_able, require_same
 from .data import Tables, read_tables
 from .electorate import Electorate, group_rows, seat_teachers
 from .folder import RunFolder, write_json
+from .groups import ceiling_notes
 from .numbers import private_numbers, public_numbers
 
 Show = Callable[[str, int, int], object]
@@ -45,7 +46,8 @@ def run(
 
     With `resume` a run that was cut short goes on: it must be the same config on the same data. Of a run that
     was finished nothing is done twice. `show(step, done, total)` is called as the steps go on, and where
-    people have budgets of their own, `show_groups(rows, lines)` before anything is trained.
+    people have budgets of their own, `show_groups(rows, lines)` before anything is trained: a row per group,
+    a line on the plan, one on each group, and warnings.
 
     Guarantee: all releases together keep to the budget of the ledger, whenever and however often the run was
                killed; partitions and teachers are the same as without interruption.
@@ -73,7 +75,8 @@ def run(
             )
             electorate = seat_teachers(config, tables)
             if electorate.plan is not None and show_groups is not None:
-                show_groups(group_rows(electorate), electorate.plan.summary)
+                notes = ceiling_notes(config, electorate)
+                show_groups(group_rows(electorate), (*electorate.plan.summary, *notes))
             require_same(place, tables, electorate)
             require_able(config, tables)
             open_books(config, place, electorate).close()
