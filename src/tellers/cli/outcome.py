@@ -152,11 +152,13 @@ def tell(result: dict[str, Any], folder: Path, *, public_data: bool = False) -> 
 
 
 def _groups(result: dict[str, Any]) -> Any:
-    table = show.table("group", "epsilon at most", "budget", "left", "took part in", numbers=(1, 2, 3, 4))
+    headings = ("group", "epsilon at most", "budget", "left", "took part in", "labels")
+    table = show.table(*headings, numbers=range(1, 6))
     n_asked = result["queries"]["n_asked"]
     for group in result["personal"]["groups"]:
         cells = [show.figure(group["stated"]), f"{group['epsilon']:.4g}", f"{group['budget_left']:.0%}"]
-        table.add_row(escape(group["name"]), *cells, f"{group['n_queries']:,} of {n_asked:,}")
+        cells += [f"{group['n_queries']:,} of {n_asked:,}", f"{group['n_labels']:,}"]
+        table.add_row(escape(group["name"]), *cells)
     return table
 
 

@@ -158,7 +158,7 @@ def publish_run(proposal: Proposal) -> PublishedCosts:
             # On disk before anybody sees it. Public prices are no secret: a release may still follow them.
             write_json(place.publication, record, public=True)
             write_report(place.path)
-            if (place.private / "report.private.html").exists():
+            if place.summary.exists():
                 write_report(place.path, private=True)
     return published
 
