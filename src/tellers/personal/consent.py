@@ -240,7 +240,10 @@ def _numbers(entries: Sequence[Any], rows: Sequence[int]) -> Floats:
                 f"Expected a number as budget, got {entry!r} in row {row}. "
                 "Names need `levels`, which says what each one means."
             )
-        budgets[at] = float(entry)
+        try:
+            budgets[at] = float(entry)
+        except OverflowError:
+            budgets[at] = math.inf
         if not math.isfinite(budgets[at]) or budgets[at] <= 0:
             raise ValueError(
                 f"Expected budgets > 0 and finite, got {budgets[at]} in row {row}. "
@@ -250,6 +253,8 @@ def _numbers(entries: Sequence[Any], rows: Sequence[int]) -> Floats:
 
 
 def _checked_levels(levels: Mapping[str, float]) -> dict[str, float]:
+    if not isinstance(levels, Mapping):
+        raise TypeError(f"Expected levels as a mapping from names to budgets, got {type(levels).__name__}.")
     if not levels:
         raise ValueError("Expected at least one level with its budget, got none.")
     for name, epsilon in levels.items():

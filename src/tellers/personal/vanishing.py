@@ -26,6 +26,8 @@ _HAIR = 1e-12
 # A batch is a good one if at most this much of any budget is lost to rounding; so long ones are tried.
 _LITTLE = 1.02
 _LONG = 1000
+# Who votes less often than this does not vote: its teachers would be trained for nothing.
+_RAREST = 1e-9
 
 
 def frequencies_for(groups: Sequence[Group], *, power: float = 2.0) -> tuple[float, ...]:
@@ -40,7 +42,14 @@ def frequencies_for(groups: Sequence[Group], *, power: float = 2.0) -> tuple[flo
     """
     require_positive(power=power)
     most = max(group.epsilon for group in groups)
-    return tuple((group.epsilon / most) ** power for group in groups)
+    frequencies = tuple((group.epsilon / most) ** power for group in groups)
+    for group, often in zip(groups, frequencies, strict=True):
+        if often < _RAREST:
+            raise ValueError(
+                f"Expected budgets closer to each other for vanishing, got group {group.name!r} to vote in "
+                f"{often:.1g} of all queries, which is never. Leave its rows out, or take a smaller power."
+            )
+    return frequencies
 
 
 @dataclass(frozen=True, eq=False)
