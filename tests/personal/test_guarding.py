@@ -144,7 +144,7 @@ def test_two_groups_of_one_name_would_share_a_budget():
         plan_from_dict(record)
 
 
-@pytest.mark.parametrize("far", [1e6, 1e12, 1e200, 1e600])
+@pytest.mark.parametrize("far", [1e8, 1e12, 1e200, 1e600])
 def test_budgets_may_be_any_ratio_apart(far):
     strict, generous = (1.0, far) if far < 1e300 else (1e-300, 1e300)
     consent = read_consent([strict] * 50 + [generous] * 50, delta=DELTA)
