@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from .errors import BudgetExhausted, LedgerConflict
 from .exact import exact_cost
 from .ledger import Ledger, Ticket, Vault
-from .ledger.groups import GROUPS, group_account
+from .ledger.groups import group_account
 from .mechanisms import Mechanism
 from .noise import Noise
 from .rdp import RdpCurve
@@ -46,6 +46,11 @@ class GroupPlan(Protocol):
     @property
     def mechanism(self) -> Mechanism:
         """The mechanism, fitted to the votes of this plan."""
+        ...
+
+    @property
+    def n_teachers(self) -> int:
+        """How many teachers there are, present or not."""
         ...
 
     @property
@@ -168,7 +173,7 @@ class Room:
             return held
         ticket, plan = held
         votes = self.ensemble.vote(X)
-        _require_votes(votes, n, key)
+        _require_votes(votes, n, key, n_teachers=None if plan is None else plan.n_teachers)
         mechanism = self.mechanism
         if plan is not None:
             mechanism, votes = plan.mechanism, _seated(votes, plan, key=key)
@@ -253,9 +258,11 @@ class Room:
             try:
                 return self.ledger.reserve(key, price, event=event, also=also), plan
             except BudgetExhausted as refusal:
-                # What a group was charged is public, and so is that it takes no further part.
-                name = (refusal.account or "").removeprefix(GROUPS)
-                if not self.exhausted_leave or name not in prices or len(prices) == 1:
+                # What a group was charged is public, and so is that it takes no further part. Whoever asks
+                # may have an account of the same name as a group: that one is no group's.
+                paid_by = {group_account(name): name for name in prices}
+                name = paid_by.get(refusal.account or "", "")
+                if not self.exhausted_leave or not name or len(prices) == 1:
                     raise
                 absent.add(name)
                 plan = self.plan.without(absent).using(self.mechanism)
@@ -329,11 +336,16 @@ def _digest(X: Any) -> str:
     return digest.hexdigest()
 
 
-def _require_votes(votes: Any, n: int, key: str) -> None:
+def _require_votes(votes: Any, n: int, key: str, *, n_teachers: int | None = None) -> None:
     charged = f"No noise was drawn, but the price of {key!r} stays charged."
     if not isinstance(votes, Votes):
         raise TypeError(f"Expected the ensemble to return Votes, got {type(votes).__name__}. {charged}")
     if len(votes) != n:
         raise ValueError(f"Expected votes on {n} queries, got {len(votes)}. {charged}")
+    if n_teachers not in (None, votes.n_teachers):
+        raise ValueError(
+            f"Expected the votes of {n_teachers} teachers, as the plan of the groups says, got those of "
+            f"{votes.n_teachers}. {charged}"
+        )
     if votes.unit != Unit():
         raise ValueError(f"Expected votes of which one unit changes one ballot, got another unit. {charged}")

@@ -15,7 +15,7 @@ from ..teachers.partition import Partition, partition
 from ..votes import Unit
 from .consent import Consent, Group
 from .dealing import deal
-from .plan import charges_by_unit, left, prices_by_unit, whole_shares
+from .plan import charges_by_unit, left, prices_by_unit, require_own_names, whole_shares
 
 Integers = NDArray[np.int64]
 
@@ -77,6 +77,7 @@ class Upsampling:
 
     def __post_init__(self) -> None:
         require_count(n_plain=self.n_plain)
+        require_own_names(self.groups)
         if len(self.copies_of) != len(self.groups) or not self.groups:
             raise ValueError(
                 f"Expected a number of copies for each of {len(self.groups)} groups, got "
