@@ -1,7 +1,7 @@
 """What a run cost each group of people: by the ledger, which may be told, and exactly, which may not."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,12 +12,15 @@ from ..labelling import Labels
 from ..ledger import Ledger
 from ..mechanisms import ConfidentGNMax, GNMax
 from ..mechanisms.base import Mechanism
-from ..personal import PersonalPlan, Vanishing
+from ..personal import PersonalPlan, Upsampling, Vanishing
 from ..personal.accounting import Asked, teams_of, totals
+from ..personal.rounds import Round, rounds_on, who_goes_on
 from ..rdp import DEFAULT_ORDERS, RdpCurve
 from ..sealed import Sealed
 from ..votes import Votes
 from .electorate import Electorate
+
+Cast = Callable[[tuple[str, ...]], tuple[Electorate, Votes]]
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,7 @@ class PersonalSpending:
     groups: tuple[GroupSpending, ...]
     batches: tuple[Batch, ...] = field(repr=False)
     notes: tuple[str, ...] = ()
+    rounds: tuple[Round, ...] = field(default=(), repr=False)
 
     @property
     def epsilon(self) -> float:
@@ -80,11 +84,13 @@ def spent_by_groups(
     most: int,
     mechanisms: Iterable[Mechanism],
     note: str = "",
+    is_over: bool = True,
 ) -> PersonalSpending:
     """Return what each group was charged for the questions under a key; nothing where there are no groups.
 
     Stated of a group is its budget, or what is known to be less: what was charged, where every query costs
-    the same whatever comes out; or the price of all queries that could be asked.
+    the same whatever comes out; or the price of all queries that could be asked. `is_over` says that
+    budgets ended the asking: then it is noted where some of a budget could not be used.
 
     Guarantee: all releases on the ledger together are (epsilon, delta)-differentially private for one person
                of the group.
@@ -140,17 +146,29 @@ def spent_by_groups(
                 curve=tuple(curves[name]),
             )
         )
-    notes = [note, _held_by_ceiling(ledger, electorate, plan, ceiling, used)]
-    return PersonalSpending(tuple(groups), tuple(batches), tuple(filter(None, notes)))
+    rounds: tuple[Round, ...] = ()
+    if isinstance(plan, Upsampling) and electorate.trains_anew:
+        rounds = rounds_on(ledger, plan, key=key)
+    notes = [note]
+    if is_over and electorate.leave:
+        absent = rounds[-1].absent if rounds else ()
+        notes.append(_why_over(ledger, plan, ceiling, used, absent))
+    return PersonalSpending(tuple(groups), tuple(batches), tuple(filter(None, notes)), rounds)
 
 
-def _held_by_ceiling(
-    ledger: Ledger, electorate: Electorate, plan: PersonalPlan, ceiling: Budget, mechanisms: list[Mechanism]
+def _why_over(
+    ledger: Ledger, plan: PersonalPlan, ceiling: Budget, mechanisms: list[Mechanism], absent: Iterable[str]
 ) -> str:
-    """Return words where groups that may go on by themselves are held by the budget for everybody."""
-    if not electorate.leave:
-        return ""
+    """Return words where groups that could pay are held by the budget for everybody, or are too few."""
     states, can_pay = ledger.accounts(), []
+    if isinstance(plan, Upsampling):
+        standing = who_goes_on(plan, mechanisms[0], states, absent=absent)
+        if standing.plan is None:
+            return standing.why
+        prices = standing.plan.prices(1, key="").values()
+        if all(Accountant(ceiling).affords(ledger.spent, price) for price in prices):
+            return ""
+        return _held(ceiling, [group.name for group in standing.plan.groups])
     for group in plan.groups:
         others = [other.name for other in plan.groups if other is not group]
         alone = (plan.without(others) if others else plan).using(mechanisms[0])
@@ -159,6 +177,10 @@ def _held_by_ceiling(
             if Accountant(ceiling).affords(ledger.spent, price):
                 return ""
             can_pay.append(group.name)
+    return _held(ceiling, can_pay)
+
+
+def _held(ceiling: Budget, can_pay: list[str]) -> str:
     if not can_pay:
         return ""
     return (
@@ -220,15 +242,23 @@ def personal_numbers(
             for group in spending.groups
             if group.left_after is not None
         ],
+        **({"rounds": [asdict(one) for one in spending.rounds]} if spending.rounds else {}),
     }  # fmt: skip
 
 
 def exact_by_groups(
-    electorate: Electorate, votes: Votes, *, labels: Labels, batches: Iterable[Batch], delta: float
+    electorate: Electorate,
+    votes: Votes | None,
+    *,
+    labels: Labels,
+    batches: Iterable[Batch],
+    delta: float,
+    cast: Cast | None = None,
 ) -> Sealed[list[dict[str, Any]]] | None:
     """Return each group's exact epsilon after every batch, sealed; None where it cannot be told.
 
-    `votes` are those on the rows of `labels`, one batch after another.
+    `votes` are those on the pool. Where teachers were trained anew, `cast(absent)` has those of each round,
+    and what a person's teachers cost them in one is added to what others cost them in the next.
 
     Guarantee: none to publish: the numbers look at the votes.
     Assumes:   as `group_costs`, along a path that was fixed beforehand.
@@ -237,25 +267,47 @@ def exact_by_groups(
     >>> exact_by_groups(Electorate(None), None, labels=None, batches=(), delta=1e-5)
     """
     plan = electorate.plan
-    if plan is None or not isinstance(plan.mechanism, (GNMax, ConfidentGNMax)):
+    if plan is None or votes is None or not isinstance(plan.mechanism, (GNMax, ConfidentGNMax)):
         return None
-    teams = _teams(electorate)
+    anew = cast if electorate.trains_anew else None
     held: dict[str, NDArray[np.float64]] = {}
     start, asked_so_far, points = 0, 0, list[dict[str, Any]]()
+    now: tuple[str, ...] | None = None
+    seated, teams, persons = electorate, None if anew else _teams(electorate), dict[str, Any]()
     for batch in batches:
         asked_so_far += batch.n_queries
         if not batch.is_settled:  # nothing came out of it
             continue
-        now = slice(start, start + batch.n_queries)
-        start = now.stop
-        there = plan.without(batch.absent) if batch.absent else plan
+        rows = labels.rows[start : start + batch.n_queries]
+        answered = labels.by_teachers[start : start + batch.n_queries]
+        start += batch.n_queries
+        if anew is not None and batch.absent != now:
+            now = batch.absent
+            seated, votes = anew(now)
+            teams = _teams(seated)
+            persons = _by_person(seated, teams)
+        there = seated.plan
+        assert there is not None
+        if anew is None and batch.absent:
+            there = there.without(batch.absent)
         weights = there.weights(batch.n_queries, key=batch.key)
-        part = votes[now] if weights is None else votes[now].weighted(weights)
-        asked = Asked(there, part, answered=labels.by_teachers[now], teams=teams)
+        part = votes[rows] if weights is None else votes[rows].weighted(weights)
+        asked = Asked(there, part, answered=answered, teams=teams)
         for group, costs in zip(there.groups, totals(asked, "exact"), strict=True):
-            held[group.name] = held.get(group.name, 0.0) + costs
+            own = costs[:, persons[group.name]] if persons else costs
+            held[group.name] = held.get(group.name, 0.0) + own
         points.append({"n_queries": asked_so_far, "epsilon": _epsilons(held, plan, delta)})
     return Sealed(points)
+
+
+def _by_person(seated: Electorate, teams: Iterable[NDArray[np.int64]] | None) -> dict[str, Any]:
+    """Return which of its group's distinct teams each person has, by group: as `Asked` tells them apart."""
+    assert seated.plan is not None
+    assert teams is not None
+    return {
+        group.name: np.unique(np.sort(team, axis=1), axis=0, return_inverse=True)[1].reshape(-1)
+        for group, team in zip(seated.plan.groups, teams, strict=True)
+    }
 
 
 def _epsilons(held: Mapping[str, NDArray[np.float64]], plan: PersonalPlan, delta: float) -> dict[str, float]:
@@ -268,8 +320,15 @@ def _epsilons(held: Mapping[str, NDArray[np.float64]], plan: PersonalPlan, delta
 
 
 def _teams(electorate: Electorate) -> tuple[NDArray[np.int64], ...] | None:
-    plan, consent = electorate.plan, electorate.consent
-    if plan is None or consent is None or plan.members or electorate.source is None:
+    plan, consent, source = electorate.plan, electorate.consent, electorate.source
+    if plan is None or consent is None or plan.members:
         return None
-    owners = consent.persons[electorate.source]
-    return teams_of(electorate.partition, owners, group_of=consent.group_of, n_groups=len(consent.groups))
+    if source is None and not electorate.trains_anew:
+        return None
+    owners = consent.persons if source is None else consent.persons[source]
+    # Numbered as in the plan, which may be without some of the groups.
+    number = {group.name: at for at, group in enumerate(plan.groups)}
+    places = np.array([number.get(group.name, -1) for group in consent.groups])
+    return teams_of(
+        electorate.partition, owners, group_of=places[consent.group_of], n_groups=len(plan.groups)
+    )
