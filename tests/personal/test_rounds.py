@@ -255,6 +255,26 @@ def test_too_few_people_end_it_in_words_and_nothing_is_lost():
     )
 
 
+def test_who_cannot_pay_for_fewer_teachers_is_told():
+    # The generous leave first; the others' few teachers would vote with too little noise for them.
+    consent = people([1.5, 3.0, 8.0], [160, 120, 120])
+    plan = Upsampling(consent.groups, GNMax(12.0), 60, copies_of=(1, 2, 5))
+    ledger = books(consent)
+    labels, train = ask_all(consent, plan, GNMax(12.0), ledger=ledger)
+    assert labels.stopped_by == "the budget"
+    assert list(train.seatings) == [()]
+    standing = who_goes_on(plan, GNMax(12.0), ledger.accounts())
+    assert standing.plan is None
+    assert standing.why.startswith(
+        "Asking ended with some budget of epsilon 1.5, epsilon 3 unused: without epsilon 8 there are fewer"
+    )
+    # Where everybody's is used there is nothing to say.
+    spent_up = books(people([1.5, 8.0], [150, 150]))
+    plan = Upsampling(people([1.5, 8.0], [150, 150]).groups, GNMax(8.0), 20, copies_of=(1, 2))
+    ask_all(people([1.5, 8.0], [150, 150]), plan, GNMax(8.0), ledger=spent_up)
+    assert who_goes_on(plan, GNMax(8.0), spent_up.accounts(), absent=["epsilon 1.5"]).why == ""
+
+
 def test_a_main_account_that_cannot_pay_trains_nobody():
     consent = people([1.5, 8.0], [150, 150])
     plan = Upsampling(consent.groups, GNMax(8.0), 20, copies_of=(1, 2))

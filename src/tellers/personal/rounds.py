@@ -27,7 +27,7 @@ VoteAnew = Callable[[Seating, Names], Ensemble]
 class Standing:
     """Who takes no part in the next query, and the plan of the others; None where there is no next query.
 
-    `why` says why people who could pay cannot go on; "" where it is their budgets that ended it.
+    `why` says why people who have some budget left cannot go on; "" where everybody's was used.
 
     >>> Standing(("low",)).plan
     """
@@ -60,11 +60,11 @@ def who_goes_on(
     >>> standing.absent, standing.plan.n_teachers
     (('low',), 5)
     """
-    gone = set(absent)
+    gone, first = set(absent), set[str]()
     while True:
         names = tuple(group.name for group in plan.groups if group.name in gone)
         if len(names) == len(plan.groups):
-            return Standing(names)
+            return Standing(names, why=_too_dear(plan, first))
         try:
             rest = (plan.without(names) if names else plan).using(mechanism)
             _require_enough(rest)
@@ -78,6 +78,20 @@ def who_goes_on(
         if not over:
             return Standing(names, rest)
         gone |= over
+        first = first or set(gone)
+
+
+def _too_dear(plan: Upsampling, first: set[str]) -> str:
+    """Return words where some could pay for one more query, but not for one without those who left first."""
+    rest = ", ".join(group.name for group in plan.groups if group.name not in first)
+    if not rest:
+        return ""
+    left = ", ".join(group.name for group in plan.groups if group.name in first)
+    return (
+        f"Asking ended with some budget of {rest} unused: without {left} there are fewer teachers, who vote "
+        "with less noise, and what is left does not pay for one of their answers. Take more noise, or "
+        "budgets that are used up together."
+    )
 
 
 def _require_enough(rest: Upsampling) -> None:
