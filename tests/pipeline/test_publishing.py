@@ -204,7 +204,8 @@ def drain(folder, name, share):
         state = ledger.accounts()[f"group/{name}"]
         price = RdpCurve.zcdp(share * state.accountant.value_left(state.spent) / state.held_at)
         event = {"mechanism": "GNMax", "noise": "secure", "n_queries": 1}
-        event["groups"] = {"variant": "weighting", "absent": []}
+        others = [one for one in ("low", "high") if one != name]
+        event["groups"] = {"variant": "weighting", "absent": others}
         ledger.reserve("other", price, event=event, also={f"group/{name}": price})
 
 

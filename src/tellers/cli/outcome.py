@@ -21,6 +21,7 @@ _WORDS = {
     "teachers": "Training teachers",
     "votes": "Letting them vote",
     "labels": "Releasing labels",
+    "anew": "Training teachers anew, without a group whose budget is used",
     "student": "Teaching the student",
     "report": "Writing the report",
 }
@@ -63,7 +64,9 @@ def steps_shown(*, wanted: bool) -> "Iterator[Show | None]":
 
         def advance(step: str, done: int, total: int) -> None:
             for other, task in tasks.items():
-                if other != step and not bars.tasks[task].finished:
+                # Teachers that are trained anew are an interlude: the labels go on afterwards.
+                goes_on = step == "anew" and other == "labels"
+                if other != step and not goes_on and not bars.tasks[task].finished:
                     bars.update(
                         task, total=bars.tasks[task].total or 1, completed=bars.tasks[task].total or 1
                     )
@@ -118,6 +121,8 @@ def _finish(bars: "Progress", task: "TaskID") -> None:
 
 def tell(result: dict[str, Any], folder: Path, *, public_data: bool = False) -> None:
     """Print what came of a run: what it gives, what it cost, what is guaranteed, where everything is."""
+    from ..card.groups import read_personal
+
     console = show.console()
     asked, student, spent = result["queries"], result["student"], result["spent"]
     console.print()
@@ -134,6 +139,9 @@ def tell(result: dict[str, Any], folder: Path, *, public_data: bool = False) -> 
     console.print(show.indented(table))
     if "personal" in result:
         console.print(show.indented(_groups(result)))
+        anew = read_personal(result)
+        if anew is not None and anew.rounds_words:
+            console.print(show.note(anew.rounds_words))
     if not spent["is_guarantee"]:
         console.print(show.note(spent["why"]))
     for warning in result["warnings"]:

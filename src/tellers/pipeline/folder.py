@@ -5,7 +5,7 @@ import os
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,15 @@ class RunFolder:
     """
 
     path: Path
+    round: str = ""
+
+    def of_round(self, name: str) -> "RunFolder":
+        """Return the folder as a round of teachers trained anew has it: teachers and votes of its own.
+
+        >>> RunFolder(Path("study")).of_round("without_0").votes.as_posix()
+        'study/private/without_0/votes.npz'
+        """
+        return replace(self, round=name)
 
     @property
     def config(self) -> Path:
@@ -72,22 +81,22 @@ class RunFolder:
     @property
     def partition(self) -> Path:
         """Return where the rows of each teacher are."""
-        return self.private / "partition.npz"
+        return self.private / self.round / "partition.npz"
 
     @property
     def teachers(self) -> Path:
         """Return the folder of the teachers."""
-        return self.private / "teachers"
+        return self.private / self.round / "teachers"
 
     @property
     def votes(self) -> Path:
         """Return where the votes on the pool are."""
-        return self.private / "votes.npz"
+        return self.private / self.round / "votes.npz"
 
     @property
     def test_votes(self) -> Path:
         """Return where the votes on the test rows are, if they were asked for."""
-        return self.private / "test_votes.npz"
+        return self.private / self.round / "test_votes.npz"
 
     @property
     def summary(self) -> Path:

@@ -1,24 +1,28 @@
 """What a run cost each group of people: by the ledger, which may be told, and exactly, which may not."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..budget import Accountant, Budget
+from ..budget import Budget
 from ..config import RunConfig
 from ..labelling import Labels
 from ..ledger import Entry, Ledger
 from ..mechanisms import ConfidentGNMax, GNMax
 from ..mechanisms.base import Mechanism
-from ..personal import PersonalPlan, Vanishing
+from ..personal import PersonalPlan, Upsampling, Vanishing
 from ..personal.accounting import Asked, teams_of, totals
+from ..personal.rounds import Round, rounds_on
 from ..rdp import DEFAULT_ORDERS, RdpCurve
 from ..sealed import Sealed
 from ..votes import Votes
 from .electorate import Electorate
+from .endings import ended_by, listed, why_over
+
+Cast = Callable[[tuple[str, ...]], tuple[Electorate, Votes]]
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,7 @@ class PersonalSpending:
     batches: tuple[Batch, ...] = field(repr=False)
     notes: tuple[str, ...] = ()
     ended_by: str = ""
+    rounds: tuple[Round, ...] = field(default=(), repr=False)
 
     @property
     def epsilon(self) -> float:
@@ -111,11 +116,13 @@ def spent_by_groups(
     most: int,
     mechanisms: Iterable[Mechanism],
     note: str = "",
+    is_over: bool = True,
 ) -> PersonalSpending:
     """Return what each group was charged for the questions under a key; nothing where there are no groups.
 
     Stated of a group is its budget, or what is known to be less: what was charged, where every query costs
-    the same whatever comes out; or the price of all queries that could be asked.
+    the same whatever comes out; or the price of all queries that could be asked. `is_over` says that
+    budgets ended the asking: then it is noted where some of a budget could not be used.
 
     Guarantee: all labels on the ledger together are (epsilon, delta)-differentially private for one person of
                the group. What it cost to publish costs comes on top, and is told with them.
@@ -176,64 +183,15 @@ def spent_by_groups(
                 n_labels=labels[name],
             )
         )
-    notes = [note, _held_by_ceiling(ledger, electorate, plan, ceiling, used)]
+    rounds: tuple[Round, ...] = ()
+    if isinstance(plan, Upsampling) and electorate.trains_anew:
+        rounds = rounds_on(ledger, plan, key=key)
+    notes = [note]
+    if is_over and electorate.leave:
+        notes.append(why_over(ledger, plan, ceiling, used, rounds[-1].absent if rounds else ()))
     gone = batches[-1].absent if batches else ()
-    ended_by = _ended_by(ledger, plan.without(gone) if gone else plan, ceiling, used, key=f"{key}/{asked}")
-    return PersonalSpending(tuple(groups), tuple(batches), tuple(filter(None, notes)), ended_by)
-
-
-def _ended_by(
-    ledger: Ledger, plan: PersonalPlan, ceiling: Budget, mechanisms: list[Mechanism], *, key: str
-) -> str:
-    """Return whose budget does not pay for the next query, among those who take part in it."""
-    states = ledger.accounts()
-    for mechanism in mechanisms:
-        prices = plan.using(mechanism).prices(1, key=key)
-        short = [
-            group.name
-            for group in plan.groups
-            if not states[group.account].accountant.affords(states[group.account].spent, prices[group.name])
-        ]
-        if short:
-            return f"the budget of {short[0]}" if len(short) == 1 else f"the budgets of {listed(short)}"
-        if not all(Accountant(ceiling).affords(ledger.spent, price) for price in prices.values()):
-            return "the ceiling for everybody"
-    return ""
-
-
-def listed(names: Sequence[str], most: int = 3) -> str:
-    """Return names for a sentence, the first few of them by name.
-
-    >>> listed(["low", "mid", "high"]), listed(["a", "b", "c", "d", "e"])
-    ('low, mid and high', 'a, b, c and 2 others')
-    """
-    if len(names) > most:
-        n_others = len(names) - most
-        return f"{', '.join(names[:most])} and {n_others} other{'s' if n_others > 1 else ''}"
-    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
-
-
-def _held_by_ceiling(
-    ledger: Ledger, electorate: Electorate, plan: PersonalPlan, ceiling: Budget, mechanisms: list[Mechanism]
-) -> str:
-    """Return words where groups that may go on by themselves are held by the budget for everybody."""
-    if not electorate.leave:
-        return ""
-    states, can_pay = ledger.accounts(), []
-    for group in plan.groups:
-        others = [other.name for other in plan.groups if other is not group]
-        alone = (plan.without(others) if others else plan).using(mechanisms[0])
-        price, state = alone.mechanism.price(alone.units[0]), states[group.account]
-        if state.accountant.affords(state.spent, price):
-            if Accountant(ceiling).affords(ledger.spent, price):
-                return ""
-            can_pay.append(group.name)
-    if not can_pay:
-        return ""
-    return (
-        f"[budget] epsilon = {ceiling.epsilon:g} ended it while {', '.join(can_pay)} could have gone on: the "
-        "main account is charged what the dearest group pays for each query. Raise it for leave = true."
-    )
+    ended = ended_by(ledger, plan.without(gone) if gone else plan, ceiling, used, key=f"{key}/{asked}")
+    return PersonalSpending(tuple(groups), tuple(batches), tuple(filter(None, notes)), ended, rounds)
 
 
 def _most(
@@ -289,6 +247,7 @@ def personal_numbers(
             for group in spending.groups
             if group.left_after is not None
         ],
+        **({"rounds": [asdict(one) for one in spending.rounds]} if spending.rounds else {}),
     }  # fmt: skip
 
 
@@ -310,11 +269,18 @@ def ceiling_notes(config: RunConfig, electorate: Electorate) -> tuple[str, ...]:
 
 
 def exact_by_groups(
-    electorate: Electorate, votes: Votes, *, labels: Labels, batches: Iterable[Batch], delta: float
+    electorate: Electorate,
+    votes: Votes | None,
+    *,
+    labels: Labels,
+    batches: Iterable[Batch],
+    delta: float,
+    cast: Cast | None = None,
 ) -> Sealed[list[dict[str, Any]]] | None:
     """Return each group's exact epsilon after every batch, sealed; None where it cannot be told.
 
-    `votes` are those on the rows of `labels`, one batch after another.
+    `votes` are those on the pool. Where teachers were trained anew, `cast(absent)` has those of each round,
+    and what a person's teachers cost them in one is added to what others cost them in the next.
 
     Guarantee: none to publish: the numbers look at the votes.
     Assumes:   as `group_costs`, along a path that was fixed beforehand.
@@ -323,25 +289,47 @@ def exact_by_groups(
     >>> exact_by_groups(Electorate(None), None, labels=None, batches=(), delta=1e-5)
     """
     plan = electorate.plan
-    if plan is None or not isinstance(plan.mechanism, (GNMax, ConfidentGNMax)):
+    if plan is None or votes is None or not isinstance(plan.mechanism, (GNMax, ConfidentGNMax)):
         return None
-    teams = _teams(electorate)
+    anew = cast if electorate.trains_anew else None
     held: dict[str, NDArray[np.float64]] = {}
     start, asked_so_far, points = 0, 0, list[dict[str, Any]]()
+    now: tuple[str, ...] | None = None
+    seated, teams, persons = electorate, None if anew else _teams(electorate), dict[str, Any]()
     for batch in batches:
         asked_so_far += batch.n_queries
         if not batch.is_settled:  # nothing came out of it
             continue
-        now = slice(start, start + batch.n_queries)
-        start = now.stop
-        there = plan.without(batch.absent) if batch.absent else plan
+        rows = labels.rows[start : start + batch.n_queries]
+        answered = labels.by_teachers[start : start + batch.n_queries]
+        start += batch.n_queries
+        if anew is not None and batch.absent != now:
+            now = batch.absent
+            seated, votes = anew(now)
+            teams = _teams(seated)
+            persons = _by_person(seated, teams)
+        there = seated.plan
+        assert there is not None
+        if anew is None and batch.absent:
+            there = there.without(batch.absent)
         weights = there.weights(batch.n_queries, key=batch.key)
-        part = votes[now] if weights is None else votes[now].weighted(weights)
-        asked = Asked(there, part, answered=labels.by_teachers[now], teams=teams)
+        part = votes[rows] if weights is None else votes[rows].weighted(weights)
+        asked = Asked(there, part, answered=answered, teams=teams)
         for group, costs in zip(there.groups, totals(asked, "exact"), strict=True):
-            held[group.name] = held.get(group.name, 0.0) + costs
+            own = costs[:, persons[group.name]] if persons else costs
+            held[group.name] = held.get(group.name, 0.0) + own
         points.append({"n_queries": asked_so_far, "epsilon": _epsilons(held, plan, delta)})
     return Sealed(points)
+
+
+def _by_person(seated: Electorate, teams: Iterable[NDArray[np.int64]] | None) -> dict[str, Any]:
+    """Return which of its group's distinct teams each person has, by group: as `Asked` tells them apart."""
+    assert seated.plan is not None
+    assert teams is not None
+    return {
+        group.name: np.unique(np.sort(team, axis=1), axis=0, return_inverse=True)[1].reshape(-1)
+        for group, team in zip(seated.plan.groups, teams, strict=True)
+    }
 
 
 def _epsilons(held: Mapping[str, NDArray[np.float64]], plan: PersonalPlan, delta: float) -> dict[str, float]:
@@ -354,8 +342,15 @@ def _epsilons(held: Mapping[str, NDArray[np.float64]], plan: PersonalPlan, delta
 
 
 def _teams(electorate: Electorate) -> tuple[NDArray[np.int64], ...] | None:
-    plan, consent = electorate.plan, electorate.consent
-    if plan is None or consent is None or plan.members or electorate.source is None:
+    plan, consent, source = electorate.plan, electorate.consent, electorate.source
+    if plan is None or consent is None or plan.members:
         return None
-    owners = consent.persons[electorate.source]
-    return teams_of(electorate.partition, owners, group_of=consent.group_of, n_groups=len(consent.groups))
+    if source is None and not electorate.trains_anew:
+        return None
+    owners = consent.persons if source is None else consent.persons[source]
+    # Numbered as in the plan, which may be without some of the groups.
+    number = {group.name: at for at, group in enumerate(plan.groups)}
+    places = np.array([number.get(group.name, -1) for group in consent.groups])
+    return teams_of(
+        electorate.partition, owners, group_of=places[consent.group_of], n_groups=len(plan.groups)
+    )

@@ -30,8 +30,9 @@ from ..report import write_report
 from ..smooth import PublishPlan
 from ..votes import Votes
 from .closed import ClosedRun, read_closed
+from .endings import listed
 from .folder import write_json
-from .groups import listed, publications_of
+from .groups import publications_of
 
 _N_PROXY = 1000
 # What fits an account to the last bit may not when it is added up in another order.

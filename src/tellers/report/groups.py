@@ -36,6 +36,7 @@ def describe_groups(
     return {
         "words": personal.words,
         "leave": personal.leave,
+        "rounds": personal.rounds_words,
         "strictest": shown_epsilon(min(group.epsilon for group in personal.groups)),
         "rows": [_row(at, group, run, personal.variant) for at, group in enumerate(personal.groups)],
         "drawing": _drawing(personal, exact or {}),
