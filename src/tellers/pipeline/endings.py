@@ -18,11 +18,11 @@ def ended_by(
     >>> from tellers.ledger.groups import open_group_accounts
     >>> from tellers.personal import make_plan, read_consent
     >>> consent = read_consent([0.01] * 20 + [4.0] * 20, delta=1e-5)
-    >>> plan, ceiling = make_plan("weighting", consent, GNMax(4.0), n_teachers=20, seed=7), Budget(8.0, 1e-5)
+    >>> plan, ceiling = make_plan("weighting", consent, GNMax(1.0), n_teachers=20, seed=7), Budget(8.0, 1e-5)
     >>> ledger = MemoryLedger(Accountant(ceiling))
     >>> open_group_accounts(ledger, {group.name: Budget(group.epsilon, 1e-5) for group in plan.groups})
-    >>> ended_by(ledger, plan, ceiling, [GNMax(4.0)], key="run/0")
-    'the budget of epsilon 0.01'
+    >>> ended_by(ledger, plan, ceiling, [GNMax(1.0)], key="run/0")
+    'the budgets of epsilon 0.01 and epsilon 4'
     """
     states = ledger.accounts()
     for mechanism in mechanisms:
@@ -48,10 +48,10 @@ def why_over(
     >>> from tellers.ledger.groups import open_group_accounts
     >>> from tellers.personal import make_plan, read_consent
     >>> consent = read_consent([0.01] * 20 + [4.0] * 20, delta=1e-5)
-    >>> plan, ceiling = make_plan("weighting", consent, GNMax(4.0), n_teachers=20, seed=7), Budget(8.0, 1e-5)
+    >>> plan, ceiling = make_plan("weighting", consent, GNMax(1.0), n_teachers=20, seed=7), Budget(8.0, 1e-5)
     >>> ledger = MemoryLedger(Accountant(ceiling))
     >>> open_group_accounts(ledger, {group.name: Budget(group.epsilon, 1e-5) for group in plan.groups})
-    >>> why_over(ledger, plan, ceiling, [GNMax(4.0)], ())
+    >>> why_over(ledger, plan, ceiling, [GNMax(1.0)], ())
     ''
     """
     states, can_pay = ledger.accounts(), []
