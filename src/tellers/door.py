@@ -3,7 +3,7 @@
 import hashlib
 import inspect
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from .errors import BudgetExhausted, LedgerConflict
 from .exact import exact_cost
 from .ledger import Ledger, Ticket, Vault
-from .ledger.groups import GROUPS, group_account
+from .ledger.groups import group_account
 from .mechanisms import Mechanism
 from .noise import Noise
 from .rdp import RdpCurve
@@ -46,6 +46,11 @@ class GroupPlan(Protocol):
     @property
     def mechanism(self) -> Mechanism:
         """The mechanism, fitted to the votes of this plan."""
+        ...
+
+    @property
+    def n_teachers(self) -> int:
+        """How many teachers there are, present or not."""
         ...
 
     @property
@@ -85,7 +90,9 @@ class Room:
 
     With a `plan` groups of people take part in their own ways and pay from accounts of their own: the
     mechanism is the one for one vote per teacher, which the plan fits to its votes. The first group that
-    cannot pay ends it, or, with `exhausted_leave`, leaves while the others go on.
+    cannot pay ends it, or, with `exhausted_leave`, leaves while the others go on. `absent` are groups of the
+    plan that left before: they neither vote nor pay here, and by upsampling no teacher may have learned from
+    them (`personal.rounds` sees to that).
 
     How long an exact cost takes depends on the votes. `later` is handed that work, for a ledger with a vault,
     when the answer is on the books; by default it is done at once, before `ask` returns.
@@ -115,13 +122,15 @@ class Room:
     later: Callable[[Callable[[], None]], object] | None = None
     plan: GroupPlan | None = None
     exhausted_leave: bool = False
+    absent: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.exhausted_leave and self.plan is not None and not self.plan.members:
             raise ValueError(
                 f"Expected teachers of one group each for exhausted_leave=True, got a plan by "
                 f"{self.plan.variant}, in which every teacher learned from all groups: whoever is silent, "
-                "their data still speak. Train teachers anew without the exhausted groups."
+                "their data still speak. Train teachers anew without the exhausted groups, as "
+                "personal.rounds.Rounds does."
             )
 
     def price(self, n_queries: int) -> RdpCurve:
@@ -134,7 +143,7 @@ class Room:
         True
         """
         if self.plan is not None:
-            return _largest(self.plan.using(self.mechanism).prices(n_queries, key="").values())
+            return _largest(self._present(self.absent).prices(n_queries, key="").values())
         return self.mechanism.price(Unit()) * n_queries
 
     def ask(
@@ -168,7 +177,7 @@ class Room:
             return held
         ticket, plan = held
         votes = self.ensemble.vote(X)
-        _require_votes(votes, n, key)
+        _require_votes(votes, n, key, n_teachers=None if plan is None else plan.n_teachers)
         mechanism = self.mechanism
         if plan is not None:
             mechanism, votes = plan.mechanism, _seated(votes, plan, key=key)
@@ -241,8 +250,9 @@ class Room:
             price = self.price(n)
             also = None if account is None else {account: price}
             return self.ledger.reserve(key, price, event=event, also=also), None
-        plan, absent = self.plan.using(self.mechanism), set[str]()
+        absent = set(self.absent)
         while True:
+            plan = self._present(absent)
             prices = plan.prices(n, key=key)
             event = {**describe(plan.mechanism, self.noise), **asked, "unit": "one person"}
             event["groups"] = {"variant": plan.variant, "absent": sorted(absent)}
@@ -253,12 +263,17 @@ class Room:
             try:
                 return self.ledger.reserve(key, price, event=event, also=also), plan
             except BudgetExhausted as refusal:
-                # What a group was charged is public, and so is that it takes no further part.
-                name = (refusal.account or "").removeprefix(GROUPS)
-                if not self.exhausted_leave or name not in prices or len(prices) == 1:
+                # What a group was charged is public, and so is that it takes no further part. Whoever asks
+                # may have an account of the same name as a group: that one is no group's.
+                paid_by = {group_account(name): name for name in prices}
+                name = paid_by.get(refusal.account or "", "")
+                if not self.exhausted_leave or not name or len(prices) == 1:
                     raise
                 absent.add(name)
-                plan = self.plan.without(absent).using(self.mechanism)
+
+    def _present(self, absent: Collection[str]) -> GroupPlan:
+        assert self.plan is not None
+        return (self.plan.without(absent) if absent else self.plan).using(self.mechanism)
 
     def _context(self, student: ArrayLike | None, n: int) -> dict[str, Any]:
         # Asked for before anything is charged: a forgotten argument must not cost a batch.
@@ -329,11 +344,16 @@ def _digest(X: Any) -> str:
     return digest.hexdigest()
 
 
-def _require_votes(votes: Any, n: int, key: str) -> None:
+def _require_votes(votes: Any, n: int, key: str, *, n_teachers: int | None = None) -> None:
     charged = f"No noise was drawn, but the price of {key!r} stays charged."
     if not isinstance(votes, Votes):
         raise TypeError(f"Expected the ensemble to return Votes, got {type(votes).__name__}. {charged}")
     if len(votes) != n:
         raise ValueError(f"Expected votes on {n} queries, got {len(votes)}. {charged}")
+    if n_teachers not in (None, votes.n_teachers):
+        raise ValueError(
+            f"Expected the votes of {n_teachers} teachers, as the plan of the groups says, got those of "
+            f"{votes.n_teachers}. {charged}"
+        )
     if votes.unit != Unit():
         raise ValueError(f"Expected votes of which one unit changes one ballot, got another unit. {charged}")
