@@ -14,6 +14,7 @@ from scipy.sparse import csr_array
 
 from .divergence import divergences, pair_divergences
 from .label_votes import LabelVotes
+from .mechanisms.labels.adaptive import ChosenOutcomes
 from .mechanisms.labels.bins import PowersetOutcomes
 from .mechanisms.labels.outcomes import LabelOutcomes
 
@@ -45,6 +46,8 @@ def label_blocks(
         outcomes = mechanism.outcomes(votes[start : start + block])  # type: ignore[attr-defined]
         if isinstance(outcomes, PowersetOutcomes):
             yield start, _powerset(outcomes, grid), outcomes.of_teacher
+        elif isinstance(outcomes, ChosenOutcomes):
+            yield start, _chosen(outcomes, grid), outcomes.base.of_teacher
         elif outcomes.ballots is None:
             yield start, _worst(outcomes, grid), None
         else:
@@ -227,6 +230,13 @@ def _worst(outcomes: LabelOutcomes, grid: Floats) -> Floats:
         there = outcomes.law.log_outcomes(np.maximum(flat + move, 0), limit)
         costs = np.maximum(costs, pair_divergences(here, there, grid))
     return np.asarray(costs.reshape(2, *total.shape, grid.size).sum(axis=2))
+
+
+def _chosen(outcomes: ChosenOutcomes, grid: Floats) -> Floats:
+    """The choice at its price and the labels at their dearest share: an upper bound, by composition."""
+    cost = _worst if outcomes.base.ballots is None else ballot_costs
+    labels = np.maximum.reduce([cost(outcomes.at(place), grid) for place in range(len(outcomes.laws))])
+    return np.asarray(labels + grid / (2 * outcomes.scale**2))
 
 
 def _powerset(outcomes: PowersetOutcomes, grid: Floats) -> Floats:
