@@ -60,6 +60,45 @@ def plain_rates(mechanism: LabelMechanism, n_labels: int | None = None) -> tuple
     return _furthest(mechanism, mechanism.n_labels) / (2 * mechanism.bar_sigma**2), answers
 
 
+def labels_told(
+    mechanism: LabelMechanism, n_queries: int, n_answers: ArrayLike | None = None
+) -> NDArray[np.int64]:
+    """Return how many labels of each query are charged an answer.
+
+    All of them, unless `n_answers` says how many queries were answered, or how many labels of each.
+
+    >>> from tellers import ConfidentBinary
+    >>> mechanism = ConfidentBinary(sigma=9.0, n_labels=3, threshold=40, sigma_threshold=9.0)
+    >>> labels_told(mechanism, 3), labels_told(mechanism, 3, 2), labels_told(mechanism, 3, [0, 1, 3])
+    (array([3, 3, 3]), array([3, 3, 0]), array([0, 1, 3]))
+    """
+    k = mechanism.n_labels
+    if n_answers is None or getattr(mechanism, "one_price", False):
+        return np.full(n_queries, k)
+    given = np.asarray(n_answers, dtype=np.int64)
+    told = np.repeat([k, 0], [int(given), n_queries - int(given)]) if given.ndim == 0 else given
+    if told.shape != (n_queries,) or told.min(initial=0) < 0 or told.max(initial=0) > k:
+        raise ValueError(
+            f"Expected for each of {n_queries} queries how many of its {k} labels were told, got shape "
+            f"{told.shape} or a number out of range."
+        )
+    return told
+
+
+def plain_cost(mechanism: LabelMechanism, n_queries: int, *, n_answers: ArrayLike | None = None) -> float:
+    """Return what a run costs per order if all its noisy sums were told, see `plain_rates`.
+
+    >>> from tellers import Binary
+    >>> round(plain_cost(Binary(sigma=10.0, n_labels=20), 5), 9)
+    1.0
+    """
+    rate = n_queries * plain_rates(mechanism)[0]
+    told = labels_told(mechanism, n_queries, n_answers)
+    for n_told, times in zip(*np.unique(told[told > 0], return_counts=True), strict=True):
+        rate += int(times) * plain_rates(mechanism, int(n_told))[1]
+    return rate
+
+
 def published_label_cost(
     mechanism: LabelMechanism,
     votes: LabelVotes,

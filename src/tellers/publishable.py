@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from . import bounds, sensitivity
 from .envelope import confident_envelope, gap_cost, gap_envelope, top_and_gap_cost
-from .label_bounds import LabelMechanism
+from .label_bounds import LabelMechanism, labels_told
 from .label_envelope import has_label_envelope, label_cost_and_sensitivities
 from .label_votes import LabelVotes
 from .mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, Mechanism
@@ -104,13 +104,7 @@ def _label_cost(
     orders: ArrayLike | None,
     unit: Unit,
 ) -> RdpCurve:
-    k = mechanism.n_labels
-    if n_answers is None or getattr(mechanism, "one_price", False):
-        told = np.full(n_queries, k)
-    elif np.ndim(n_answers) == 0:
-        told = np.repeat([k, 0], [int(np.asarray(n_answers)), n_queries - int(np.asarray(n_answers))])
-    else:
-        told = np.asarray(n_answers, dtype=np.int64)
+    told = labels_told(mechanism, n_queries, n_answers)
     cost = mechanism.check_price(unit, orders) * n_queries
     for n_told, times in zip(*np.unique(told[told > 0], return_counts=True), strict=True):
         if isinstance(mechanism, SetVoting):

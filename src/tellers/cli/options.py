@@ -2,12 +2,9 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import typer
-
-if TYPE_CHECKING:
-    from ..accounting import Known
 
 _NOISE = "Mechanism"
 _MOST_ORDERS = 5000
@@ -118,7 +115,7 @@ def flag(parameter: str) -> str:
     return "--" + parameter.replace("_", "-")
 
 
-def build_mechanism(name: str, **given: float | None) -> "Known":
+def build_mechanism(name: str, **given: float | None) -> Any:
     """Return the mechanism, refusing parameters that are missing or belong to another one."""
     needed = PARAMETERS[name]
     missing = [p for p in needed if given.get(p) is None]
@@ -135,8 +132,7 @@ def build_mechanism(name: str, **given: float | None) -> "Known":
         )
     from ..mechanisms import MECHANISMS
 
-    mechanism: Any = MECHANISMS[name](**{p: given[p] for p in needed})
-    return mechanism  # type: ignore[no-any-return]
+    return MECHANISMS[name](**{p: given[p] for p in needed})
 
 
 def parse_orders(text: str | None) -> list[float] | None:
