@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from . import label_options as labels
 from . import options
 
 if TYPE_CHECKING:
@@ -32,6 +33,18 @@ def command(
     threshold: options.Threshold = None,
     sigma_threshold: options.SigmaThreshold = None,
     student_confidence: options.StudentConfidence = None,
+    max_norm: labels.MaxNorm = None,
+    norm: labels.Norm = None,
+    max_labels: labels.MaxLabels = None,
+    share: labels.Share = None,
+    shares: labels.Shares = None,
+    scale: labels.Scale = None,
+    n_top: labels.NTop = None,
+    confident_share: labels.ConfidentShare = None,
+    sigma_gate: labels.SigmaGate = None,
+    groups: labels.Groups = None,
+    resolution: labels.Resolution = None,
+    label_threshold: labels.LabelThreshold = None,
     classes: options.Classes = None,
     method: Annotated[
         MethodName | None,
@@ -49,8 +62,8 @@ def command(
         Path | None,
         typer.Option(
             "--proxy",
-            help="Public votes of as many teachers and classes, to choose order and noise on. Without "
-            "it: the planner's default consensus.",
+            help="Public votes of as many teachers, and classes or labels, to choose order and noise on. "
+            "Without it: the planner's default consensus.",
             show_default=False,
         ),
     ] = None,
@@ -75,40 +88,45 @@ def command(
     \b
     tellers publish examples/mnist_votes.npz --classes 10 --delta 1e-5 \\
       --mechanism gnmax --sigma 40 --yes
+    tellers publish tags.npz --mechanism binary --sigma 10 --delta 1e-5 --proxy public_tags.npz
     """
-    chosen = options.build_mechanism(
-        mechanism.value,
-        gamma=gamma,
-        sigma=sigma,
-        threshold=threshold,
-        sigma_threshold=sigma_threshold,
-        student_confidence=student_confidence,
-    )
+    given = {
+        "gamma": gamma,
+        "sigma": sigma,
+        "threshold": threshold,
+        "sigma_threshold": sigma_threshold,
+        "student_confidence": student_confidence,
+        "max_norm": max_norm,
+        "norm": norm,
+        "max_labels": max_labels,
+        "share": share,
+        "shares": shares,
+        "scale": scale,
+        "n_top": n_top,
+        "confident_share": confident_share,
+        "sigma_gate": sigma_gate,
+        "groups": groups,
+        "resolution": resolution,
+        "label_threshold": label_threshold,
+    }
     if as_json and not yes:
         raise ValueError("Expected --yes with --json: publishing spends privacy, and scripts are not asked.")
     from .. import noise
-    from ..calibrate import Consensus, plan_publication
+    from ..calibrate import plan_publication
     from ..publication import PublicationRecord
     from ..smooth import publish
-    from ..teachers.store import read_votes
     from . import show
 
-    loaded = read_votes(file, n_classes=classes)
-    votes, notes = loaded.votes, list(loaded.notes)
+    loaded, chosen = labels.load(mechanism.value, file, classes=classes, given=given)
+    votes, notes = loaded.votes, list(getattr(loaded, "notes", ()))
     book = PublicationRecord(record or file.with_name(file.name + ".publications.jsonl"))
     plan = book.plan()
     if plan is None:
         if proxy is not None:
-            public = read_votes(proxy, n_classes=votes.n_classes).votes
-            if (public.n_teachers, public.n_classes) != (votes.n_teachers, votes.n_classes):
-                raise ValueError(
-                    f"Expected a proxy of {votes.n_teachers} teachers and {votes.n_classes} classes, got "
-                    f"{public.n_teachers} and {public.n_classes}."
-                )
+            public = labels.load_proxy(mechanism.value, proxy, votes, label_threshold=label_threshold)
         else:
-            consensus = Consensus()
-            notes.append(f"Order and noise were chosen on made-up votes: {consensus}.")
-            public, _ = consensus.votes(votes.n_teachers, votes.n_classes, n_queries=1000, seed=0)
+            public, assumed = labels.assumed_votes(mechanism.value, votes)
+            notes.append(f"Order and noise were chosen on made-up votes: {assumed}.")
         plans = plan_publication(
             chosen,
             public,
