@@ -321,7 +321,7 @@ def _label_notes(mechanism: Known, *, private: bool) -> list[str]:
         )
     if private and isinstance(mechanism, (ConfidentGNThreshold, AdaptiveGNThreshold)):
         what = "the gate" if isinstance(mechanism, ConfidentGNThreshold) else "the choice of a share"
-        notes.append(f"The exact cost is an upper bound here: {what} and the labels are each at their worst.")
+        notes.append(f"The exact cost is an upper bound here: {what} and the labels are bounded apart.")
     return notes
 
 

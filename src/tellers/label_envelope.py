@@ -88,30 +88,20 @@ def label_cost_and_sensitivities(
     total = np.zeros(2)
     local = np.zeros((2, 2, votes.n_teachers + 1))  # (direction of the divergence, rise or fall, distance)
     for limit, times in zip(limits.tolist(), tally, strict=True):
-        table = _tables(mechanism, votes.n_teachers, limit, float(order))
-        total += table.costs @ times
-        local += table.moves @ times
-    return float(total.max()), np.maximum.accumulate(local.max(axis=(0, 1)))
-
-
-class _Tables:
-    """One label's cost by its sum, and the most it rises or falls within d ballots and one more."""
-
-    def __init__(self, costs: Floats, n_teachers: int, one: int) -> None:
-        self.costs = costs
-        size = 2 * one + 1
+        costs = _costs(mechanism, votes.n_teachers, limit, float(order))
+        total += costs @ times
+        size = 2 * mechanism.rule.one + 1
         rise = maximum_filter1d(costs, size, axis=1, mode="nearest") - costs
         fall = costs + maximum_filter1d(-costs, size, axis=1, mode="nearest")
         change = np.stack([rise, fall], axis=1)
-        # Every ballot moves every sum as it likes: after d of them a sum is anywhere within d votes.
-        reach = [change]
-        for _ in range(n_teachers):
-            reach.append(maximum_filter1d(reach[-1], size, axis=2, mode="nearest"))
-        self.moves = np.stack(reach, axis=2)  # (direction, rise or fall, distance, sum)
+        for distance in range(votes.n_teachers + 1):
+            local[:, :, distance] += change @ times
+            # Every ballot moves every sum as it likes: after d of them a sum is anywhere within d votes.
+            change = maximum_filter1d(change, size, axis=2, mode="nearest")
+    return float(total.max()), np.maximum.accumulate(local.max(axis=(0, 1)))
 
 
-@lru_cache(maxsize=128)
-def _tables(mechanism: PerLabel, n_teachers: int, limit: int, order: float) -> _Tables:
+@lru_cache(maxsize=256)
+def _costs(mechanism: PerLabel, n_teachers: int, limit: int, order: float) -> Floats:
     one = mechanism.rule.one
-    costs = label_table(mechanism.law(n_teachers), limit, n_units=n_teachers * one, one=one, order=order)
-    return _Tables(costs, n_teachers, one)
+    return label_table(mechanism.law(n_teachers), limit, n_units=n_teachers * one, one=one, order=order)

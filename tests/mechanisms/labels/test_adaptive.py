@@ -59,6 +59,18 @@ def test_no_ballot_costs_more_than_the_account_or_the_price(scale, max_labels):
                 assert (true[0] <= published * (1 + 1e-9) + 1e-12).all()
 
 
+def test_shares_that_are_never_chosen_cost_little():
+    """Clear votes around a share amid them: the dearest share alone would cost nearly the price."""
+    votes = LabelVotes.from_sums([[2, 48, 5, 45]] * 50, n_teachers=50)
+    mechanism = AdaptiveGNThreshold(5.0, 4, 10.0, shares=(0.1, 0.5, 0.9))
+
+    def cost(one):
+        return exact_cost(one, votes, orders=[2.0]).cost.reveal().values[0]
+
+    choice = 50 * 2.0 / (2 * 10.0**2)
+    assert cost(mechanism.at(1)) + choice < cost(mechanism) < 0.6 * (cost(mechanism.at(0)) + choice)
+
+
 def test_the_choice_alone_is_within_its_price_for_any_scores():
     """Scores that one ballot moves by at most one vote, in every combination of directions."""
     rng = np.random.default_rng(3)

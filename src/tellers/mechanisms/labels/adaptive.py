@@ -28,7 +28,9 @@ _GRID = tuple(round(0.1 * tenth, 1) for tenth in range(1, 10))
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ChosenOutcomes:
-    """The label outcomes at every share that may be chosen, and what the choice costs; private, like votes.
+    """The label outcomes at every share that may be chosen, and how likely each is; private, like votes.
+
+    `log_choice` is (queries, shares).
 
     >>> from tellers import AdaptiveGNThreshold
     >>> votes = LabelVotes.from_ballots([[[1, 0]]] * 9, n_labels=2)
@@ -39,6 +41,7 @@ class ChosenOutcomes:
     base: LabelOutcomes
     laws: tuple[LabelLaw, ...]
     scale: float
+    log_choice: NDArray[np.float64]
 
     def at(self, place: int) -> LabelOutcomes:
         """Return the outcomes if the share at this place is chosen."""
@@ -167,7 +170,9 @@ class AdaptiveGNThreshold:
         """
         require_label_votes(self, votes)
         laws = tuple(self.at(place).law(votes.n_teachers) for place in range(len(self.shares)))
-        return ChosenOutcomes(self.at(0).outcomes(votes), laws, self.scale)
+        weights = self.scores(votes) / (self.scale * self.resolution)
+        log_choice = weights - np.logaddexp.reduce(weights, axis=1, keepdims=True)
+        return ChosenOutcomes(self.at(0).outcomes(votes), laws, self.scale, log_choice)
 
 
 def as_published_share(means: Sequence[float]) -> float:
