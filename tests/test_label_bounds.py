@@ -143,15 +143,14 @@ def test_a_silent_label_pays_for_its_check_alone():
         published_label_cost(mechanism, votes, answered=[True, False, True])
 
 
-def test_the_thesis_column_and_its_cap():
-    """Table 5.4: 418.4 for 2,000 queries and 1018.4 for 5,000; its printed cap would give less."""
-    for n_queries, expected in ((2000, 418.4), (5000, 1018.4)):
-        curve = published_labels(3, variance=15.0, n_queries=n_queries, orders=[2.0])
-        assert round(curve.epsilon(1e-8, conversion="classic"), 1) == expected
+def test_the_thesis_cap_is_below_its_own_column():
+    """Table 5.4 has 418.4 in both columns of its first row; the cap as printed would give less."""
+    column = published_labels(3, variance=15.0, n_queries=2000, orders=[2.0])
     votes = LabelVotes.from_sums([[25, 25, 25]], n_teachers=50)
     mechanism = GNThreshold(15**0.5, 3)
     printed = as_published_gnthreshold(mechanism, votes, n_changed=3, orders=[2.0])
     assert np.isclose(printed[0, 0], 2 / 15)
+    assert 2000 * printed[0, 0] < column.values[0]
     # Every label close to its threshold: the divergence of three of them is above what is printed.
     true = exact_cost(mechanism, votes, orders=[2.0]).cost.reveal().values[0]
     assert true < published_label_cost(mechanism, votes, orders=[2.0])[0, 0] == pytest.approx(3 * 2 / 30)
