@@ -275,4 +275,7 @@ def test_books_know_every_mechanism_and_which_have_one_price():
     assert {name: getattr(kind, "one_price", False) for name, kind in EVENTS.items()} == {
         "ConfidentGNMax": False, "GNMax": True, "InteractiveGNMax": False, "LNMax": True,
         "NoisyHistogram": True,
+        "AdaptiveGNThreshold": True, "Binary": True, "ConfidentBinary": False, "ConfidentGNThreshold": False,
+        "ConfidentPowerset": False, "ConfidentTau": False, "GNThreshold": True, "PartialPowerset": True,
+        "Powerset": True, "Tau": True,
     }  # fmt: skip

@@ -10,6 +10,7 @@ __version__ = "0.1.0"
 
 _HOME = {
     "Accountant": "budget",
+    "AdaptiveGNThreshold": "mechanisms.labels",
     "Binary": "mechanisms.labels",
     "Budget": "budget",
     "ConfidentBinary": "mechanisms.labels",

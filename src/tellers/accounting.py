@@ -4,8 +4,9 @@ The public number is the smallest of several that hold whatever the votes were. 
 exact cost and the published data-dependent bound, look at the votes and come out sealed.
 """
 
+import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,17 +21,21 @@ from .gaussian_dp import (
     has_pld,
     pure_dp_epsilon,
 )
+from .label_bounds import LabelMechanism, plain_cost, published_label_cost
+from .label_votes import LabelVotes
 from .mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax
 from .mechanisms.interactive import student_probabilities
+from .mechanisms.labels import AdaptiveGNThreshold, ConfidentGNThreshold, ConfidentTau, GNThreshold, Tau
 from .publishable import independent_cost
 from .rdp import Floats, RdpCurve, check_orders
 from .sealed import Sealed
 from .votes import Votes
 
-Known = LNMax | GNMax | ConfidentGNMax | InteractiveGNMax
+Known = LNMax | GNMax | ConfidentGNMax | InteractiveGNMax | LabelMechanism
 Method = Literal[
-    "argmax-rdp", "histogram-rdp", "histogram-pld", "histogram-gdp", "pure-dp-rdp", "pure-dp-exact"
-]
+    "argmax-rdp", "histogram-rdp", "histogram-pld", "histogram-gdp", "pure-dp-rdp", "pure-dp-exact",
+    "labels-rdp", "sums-rdp", "sums-gdp",
+]  # fmt: skip
 Kind = Literal["realised", "expected", "bound"]
 
 
@@ -76,7 +81,8 @@ class Account:
     """The books of one run: `public` may be shown, `private` is sealed and absent unless asked for.
 
     `candidates` holds every data-independent epsilon that was computed, smallest first, `public` among
-    them; `n_answered` is None where every query is charged an answer.
+    them; `n_answered` is None where every query is charged an answer. Where a query has many labels,
+    `n_labels` says how many, and `n_answered` counts labels.
     """
 
     n_queries: int
@@ -87,11 +93,12 @@ class Account:
     candidates: tuple[PublicCost, ...]
     private: Sealed[PrivateCost] | None
     notes: tuple[str, ...] = ()
+    n_labels: int | None = None
 
 
 def account(
     mechanism: Known,
-    votes: Votes,
+    votes: Votes | LabelVotes,
     *,
     delta: float,
     orders: ArrayLike | None = None,
@@ -101,6 +108,8 @@ def account(
     progress: Progress | None = None,
 ) -> Account:
     """Return what releasing these votes through this mechanism costs.
+
+    `answered` has one True or False per query, and per label where there are many.
 
     Guarantee: `public` holds for any votes. The exact cost covers the whole outcome space, answers and
                silence, whatever `answered` says.
@@ -115,11 +124,13 @@ def account(
     ('argmax-rdp', 0.15, Sealed(<private>))
     """
     grid = check_orders(orders)
+    _require_fitting(mechanism, votes)
     notes: list[str] = []
     beliefs = _student(mechanism, votes, student, notes)
     mask = _answered(mechanism, votes, answered, notes)
-    n_answered = None if mask is None else int(mask.sum())
-    costs = public_costs(mechanism, len(votes), delta=delta, orders=grid, n_answered=n_answered)
+    told = None if mask is None else mask.sum(axis=-1)
+    n_answered = None if told is None else int(told.sum())
+    costs = public_costs(mechanism, len(votes), delta=delta, orders=grid, n_answered=told)
     best = smallest(costs)
     notes += _missed(costs, best)
     sealed = None
@@ -129,8 +140,10 @@ def account(
             "sums along the path that was taken, not bounds over all paths. The public number has no such "
             "caveat."
         )
+    notes += _label_notes(mechanism, private=private)
     if private:
-        exact = exact_cost(mechanism, votes, orders=grid, student=beliefs, progress=progress)
+        any_kind: Any = mechanism
+        exact = exact_cost(any_kind, votes, orders=grid, student=beliefs, progress=progress)
         exact_epsilon, exact_order = exact.cost.reveal().epsilon_and_order(delta)
         bound = published_cost(mechanism, votes, orders=grid, student=beliefs, answered=mask)
         published = RdpCurve(grid, bound)
@@ -146,7 +159,10 @@ def account(
                 kind=_kind(mechanism, mask),
             )
         )
-    return Account(len(votes), votes.n_teachers, n_answered, delta, best, costs, sealed, tuple(notes))
+    n_labels = votes.n_labels if isinstance(votes, LabelVotes) else None
+    return Account(
+        len(votes), votes.n_teachers, n_answered, delta, best, costs, sealed, tuple(notes), n_labels
+    )
 
 
 def public_costs(
@@ -155,12 +171,12 @@ def public_costs(
     *,
     delta: float,
     orders: ArrayLike | None = None,
-    n_answered: int | None = None,
+    n_answered: ArrayLike | None = None,
 ) -> tuple[PublicCost, ...]:
     """Return every data-independent epsilon of a run, smallest first.
 
     Every query is charged its check, where there is one, and an answer; with `n_answered` only so many
-    answers.
+    answers, or, one number per query, so many of its labels.
 
     Guarantee: each one that `holds` is an epsilon at this delta for any votes, also for adaptive queries.
     Assumes:   one ballot changes per unit; `n_answered` is a cap fixed before the run.
@@ -176,8 +192,10 @@ def public_costs(
     grid = check_orders(orders)
     if isinstance(mechanism, LNMax):
         costs = _laplace_costs(mechanism, n_queries, delta, grid)
+    elif isinstance(mechanism, LabelMechanism):
+        costs = _label_costs(mechanism, n_queries, n_answered, delta, grid)
     elif isinstance(mechanism, (GNMax, ConfidentGNMax, InteractiveGNMax)):
-        answers = n_queries if n_answered is None else n_answered
+        answers = n_queries if n_answered is None else int(np.asarray(n_answered))
         require_count(0, n_answered=answers)
         costs = _gaussian_costs(mechanism, n_queries, answers, delta, grid)
     else:
@@ -196,7 +214,7 @@ def smallest(costs: tuple[PublicCost, ...]) -> PublicCost:
 
 def published_cost(
     mechanism: Known,
-    votes: Votes,
+    votes: Votes | LabelVotes,
     *,
     orders: ArrayLike | None = None,
     student: ArrayLike | None = None,
@@ -216,6 +234,9 @@ def published_cost(
     >>> published_cost(GNMax(sigma=40.0), votes, orders=[8]).round(6)
     array([0.005003])
     """
+    if isinstance(votes, LabelVotes):
+        labels: Any = mechanism
+        return published_label_cost(labels, votes, orders=orders, answered=answered, total=True)
     if isinstance(mechanism, LNMax):
         return bounds.published_lnmax(votes, mechanism.gamma, orders=orders, total=True)
     if isinstance(mechanism, GNMax):
@@ -269,6 +290,41 @@ def _gaussian_costs(
     return costs
 
 
+def _label_costs(
+    mechanism: LabelMechanism, n_queries: int, n_answered: ArrayLike | None, delta: float, grid: Floats
+) -> list[PublicCost]:
+    """The price of the outcomes alone, that of all noisy sums, and what continuous noise would give."""
+    any_kind: Any = mechanism
+    labels = independent_cost(any_kind, n_queries, n_answers=n_answered, orders=grid)
+    rate = plain_cost(mechanism, n_queries, n_answers=n_answered)
+    costs = [
+        PublicCost("labels-rdp", *labels.epsilon_and_order(delta)),
+        PublicCost("sums-rdp", *RdpCurve.zcdp(rate, grid).epsilon_and_order(delta)),
+    ]
+    if not isinstance(mechanism, AdaptiveGNThreshold):  # whose choice is not Gaussian
+        epsilon = gaussian_dp_epsilon(math.sqrt(2 * rate), delta)
+        costs.append(PublicCost("sums-gdp", epsilon, holds=False))
+    return costs
+
+
+def _label_notes(mechanism: Known, *, private: bool) -> list[str]:
+    notes = []
+    if isinstance(mechanism, (Tau, ConfidentTau)):
+        notes.append(
+            "The multi-winner paper charges tau voting max_norm^2 order / sigma^2 per query. Two ballots "
+            "without a common label are twice as far apart, so that does not hold and is not used here."
+        )
+    if isinstance(mechanism, (GNThreshold, ConfidentGNThreshold, AdaptiveGNThreshold)):
+        notes.append(
+            "The thesis behind this mechanism charges only the labels that a training sample has. A changed "
+            "sample can move every label, or as many as max_labels lets a ballot have: these are charged."
+        )
+    if private and isinstance(mechanism, (ConfidentGNThreshold, AdaptiveGNThreshold)):
+        what = "the gate" if isinstance(mechanism, ConfidentGNThreshold) else "the choice of a share"
+        notes.append(f"The exact cost is an upper bound here: {what} and the labels are bounded apart.")
+    return notes
+
+
 def _missed(costs: tuple[PublicCost, ...], best: PublicCost) -> list[str]:
     """Say when the optional library is absent and could have given a smaller number."""
     hinted = [cost.epsilon for cost in costs if cost.method == "histogram-gdp"]
@@ -280,14 +336,20 @@ def _missed(costs: tuple[PublicCost, ...], best: PublicCost) -> list[str]:
     ]
 
 
+def _require_fitting(mechanism: object, votes: object) -> None:
+    wanted, other = ("LabelVotes", Votes) if isinstance(mechanism, LabelMechanism) else ("Votes", LabelVotes)
+    if isinstance(votes, other):
+        raise TypeError(f"Expected {wanted} for {type(mechanism).__name__}, got {other.__name__}.")
+
+
 def _kind(mechanism: Known, mask: NDArray[np.bool_] | None) -> Kind:
-    if isinstance(mechanism, (LNMax, GNMax)):
+    if getattr(mechanism, "one_price", False):
         return "bound"
     return "expected" if mask is None else "realised"
 
 
 def _student(
-    mechanism: Known, votes: Votes, student: ArrayLike | None, notes: list[str]
+    mechanism: Known, votes: Votes | LabelVotes, student: ArrayLike | None, notes: list[str]
 ) -> NDArray[np.float64] | None:
     if isinstance(mechanism, InteractiveGNMax):
         if student is None:
@@ -295,7 +357,8 @@ def _student(
                 "Expected the student's probabilities (queries x classes) for the interactive check, got "
                 "none. Save them in the vote file as 'student'."
             )
-        return student_probabilities(student, votes)
+        any_votes: Any = votes
+        return student_probabilities(student, any_votes)
     if student is not None:
         name = type(mechanism).__name__
         notes.append(f"The student's probabilities were not used: {name} does not look at them.")
@@ -303,17 +366,19 @@ def _student(
 
 
 def _answered(
-    mechanism: Known, votes: Votes, answered: ArrayLike | None, notes: list[str]
+    mechanism: Known, votes: Votes | LabelVotes, answered: ArrayLike | None, notes: list[str]
 ) -> NDArray[np.bool_] | None:
     if answered is None:
         return None
-    if isinstance(mechanism, (LNMax, GNMax)):
+    if getattr(mechanism, "one_price", False):
         notes.append(f"The mask 'answered' was not used: {type(mechanism).__name__} answers every query.")
         return None
     mask = np.asarray(answered)
-    if mask.dtype != np.bool_ or mask.shape != (len(votes),):
+    shape = votes.sums.shape if isinstance(votes, LabelVotes) else (len(votes),)
+    if mask.dtype != np.bool_ or mask.shape != shape:
+        each = f"{len(votes)} queries" + (f" and {shape[1]} labels" if len(shape) > 1 else "")
         raise ValueError(
-            f"Expected answered with one True or False for each of {len(votes)} queries, "
+            f"Expected answered with one True or False for each of {each}, "
             f"got shape {mask.shape} of {mask.dtype}."
         )
     notes.append(
@@ -326,6 +391,6 @@ def _answered(
 
 def _unknown(mechanism: object) -> TypeError:
     return TypeError(
-        "Expected LNMax, GNMax, ConfidentGNMax or InteractiveGNMax, "
+        "Expected LNMax, GNMax, ConfidentGNMax, InteractiveGNMax or a mechanism of many labels, "
         f"got {type(mechanism).__name__}. Other mechanisms are charged mechanism.price(unit) per query."
     )

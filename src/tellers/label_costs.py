@@ -14,6 +14,7 @@ from scipy.sparse import csr_array
 
 from .divergence import divergences, pair_divergences
 from .label_votes import LabelVotes
+from .mechanisms.labels.adaptive import ChosenOutcomes
 from .mechanisms.labels.bins import PowersetOutcomes
 from .mechanisms.labels.outcomes import LabelOutcomes
 
@@ -24,6 +25,8 @@ Integers = NDArray[np.int64]
 _CELLS = 4_000_000
 # Ballots per pass: enough to share computations between queries, few enough to keep memory flat.
 _BALLOTS = 60_000
+# Exponents of Hölder's inequality that are tried.
+_HOLDER = (1.1, 1.25, 1.5, 2.0, 4.0)
 
 
 def label_blocks(
@@ -40,11 +43,14 @@ def label_blocks(
     >>> [(costs.shape, of.shape) for _, costs, of in label_blocks(Binary(2.0, 2), votes, np.array([2.0]))]
     [((2, 2, 1), (3, 1))]
     """
-    block = max(1, _BALLOTS // votes.n_teachers)
+    # A mechanism that chooses between shares has costs at each of them.
+    block = max(1, _BALLOTS // (votes.n_teachers * max(1, len(getattr(mechanism, "shares", ())))))
     for start in range(0, len(votes), block):
         outcomes = mechanism.outcomes(votes[start : start + block])  # type: ignore[attr-defined]
         if isinstance(outcomes, PowersetOutcomes):
             yield start, _powerset(outcomes, grid), outcomes.of_teacher
+        elif isinstance(outcomes, ChosenOutcomes):
+            yield start, _chosen(outcomes, grid), outcomes.base.of_teacher
         elif outcomes.ballots is None:
             yield start, _worst(outcomes, grid), None
         else:
@@ -227,6 +233,33 @@ def _worst(outcomes: LabelOutcomes, grid: Floats) -> Floats:
         there = outcomes.law.log_outcomes(np.maximum(flat + move, 0), limit)
         costs = np.maximum(costs, pair_divergences(here, there, grid))
     return np.asarray(costs.reshape(2, *total.shape, grid.size).sum(axis=2))
+
+
+def _chosen(outcomes: ChosenOutcomes, grid: Floats) -> Floats:
+    """The choice and the labels together: an upper bound, by Hölder's inequality.
+
+    With P_t the chance that share t is chosen, L_t the cost of the labels there and 1/p + 1/q = 1,
+
+        forward D <= ((a - 1) p + 1) r + log sum_t P_t exp((a - 1) q L_t) / ((a - 1) q)
+
+    at order a, where a r bounds the choice; reverse the first term is (a p - 1) a r / (a - 1). At p = 1 it is
+    the price of the choice and the dearest share; the smallest over some p counts.
+    """
+    cost = _worst if outcomes.base.ballots is None else ballot_costs
+    labels = np.stack([cost(outcomes.at(place), grid) for place in range(len(outcomes.laws))])
+    rate, step = 1 / (2 * outcomes.scale**2), grid - 1
+    best = labels.max(axis=0) + grid * rate
+    chances = outcomes.log_choice
+    if outcomes.base.query is not None:
+        chances = chances[outcomes.base.query]
+    weights = chances.T[:, None, :, None]
+    for p in _HOLDER:
+        q = p / (p - 1)
+        mixed = np.logaddexp.reduce(weights + (step * q) * labels, axis=0) / (step * q)
+        mixed[0] += (step * p + 1) * rate
+        mixed[1] += (grid * p - 1) * grid / step * rate
+        best = np.minimum(best, mixed)
+    return np.asarray(best)
 
 
 def _powerset(outcomes: PowersetOutcomes, grid: Floats) -> Floats:

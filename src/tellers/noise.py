@@ -288,6 +288,28 @@ class Noise:
         chosen = 1 + self.integers_below(nth_tied[:, -1])
         return np.asarray(np.argmax(nth_tied == chosen[:, np.newaxis], axis=1), dtype=np.int64)
 
+    def choose(self, scores: Integers, scale: float | Fraction) -> Integers:
+        """Draw for each row of scores a place, with probability proportional to exp(score / scale).
+
+        By rejection: a place is proposed uniformly and kept with probability exp((score - best) / scale).
+
+        >>> seeded(7).choose(np.array([[0, 40, 3], [9, 0, 9]]), 2)
+        array([1, 2])
+        """
+        table, rate = _as_integers("scores", scores), 1 / _as_fraction("scale", scale)
+        if table.ndim != 2 or table.shape[1] == 0:
+            raise ValueError(f"Expected scores as queries x choices, got shape {table.shape}.")
+        coins = _Coins(lambda short: short * rate.numerator, rate.denominator, 0)
+        words, n_choices = _Words(self._read), table.shape[1]
+        mask = (1 << (n_choices - 1).bit_length()) - 1
+        chosen = np.empty(len(table), dtype=np.int64)
+        for row, short in enumerate((table.max(axis=1, keepdims=True) - table).tolist()):
+            place = n_choices
+            while place >= n_choices or not coins.flip(short[place], words):
+                place = words.one() & mask
+            chosen[row] = place
+        return chosen
+
     def uniform(self, shape: Shape) -> NDArray[np.float64]:
         """Draw floats in (0, 1), from a grid of 53 bits; only where no integer arithmetic is possible.
 

@@ -1,23 +1,28 @@
 """Which costs of a run can be published, and how fast each one moves when a ballot changes."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import bounds, sensitivity
 from .envelope import confident_envelope, gap_cost, gap_envelope, top_and_gap_cost
+from .label_bounds import LabelMechanism, labels_told
+from .label_envelope import has_label_envelope, label_cost_and_sensitivities
+from .label_votes import LabelVotes
 from .mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, Mechanism
 from .mechanisms.confident import check_price
 from .mechanisms.gnmax import answer_price
+from .mechanisms.labels.powerset import SetVoting
 from .mechanisms.lnmax import laplace_price
 from .rdp import RdpCurve
 from .votes import Unit, Votes
 
 Floats = NDArray[np.float64]
 Method = Literal["envelope", "gnss", "independent"]
-"""`envelope`: the gap envelope of the exact cost; `gnss`: the papers' bound, forward direction only;
-`independent`: the data-independent price, which needs no release."""
+"""`envelope`: the gap envelope of the exact cost, or, of free ballots on many labels, the exact cost itself;
+`gnss`: the papers' bound, forward direction only; `independent`: the data-independent price, which needs no
+release."""
 
 
 def available_methods(mechanism: Mechanism) -> tuple[Method, ...]:
@@ -30,6 +35,8 @@ def available_methods(mechanism: Mechanism) -> tuple[Method, ...]:
         return ("envelope", "gnss", "independent")
     if isinstance(mechanism, LNMax):
         return ("gnss", "independent")
+    if has_label_envelope(mechanism):
+        return ("envelope", "independent")
     return ("independent",)
 
 
@@ -53,11 +60,14 @@ def independent_cost(
     mechanism: Mechanism,
     n_queries: int,
     *,
-    n_answers: int | None = None,
+    n_answers: ArrayLike | None = None,
     orders: ArrayLike | None = None,
     unit: Unit | None = None,
 ) -> RdpCurve:
     """Return the public cost of a run: every check, and the answers that were given (all, if not said).
+
+    Where a query has many labels, `n_answers` is how many queries were answered on all of them, or, with one
+    number per query, how many of its labels were told.
 
     Guarantee: holds for all votes; composes adaptively, since silence is public.
     Assumes:   one unit changes one ballot, unless `unit` says otherwise; a cap on the answers, or a budget,
@@ -68,8 +78,11 @@ def independent_cost(
     >>> round(independent_cost(GNMax(sigma=40.0), 461).epsilon(1e-5), 2)
     2.69
     """
-    answers = n_queries if n_answers is None else n_answers
     one = Unit() if unit is None else unit
+    kind: Any = mechanism  # a label mechanism has outcomes of its own kind
+    if isinstance(kind, LabelMechanism):
+        return _label_cost(kind, n_queries, n_answers, orders, one)
+    answers = n_queries if n_answers is None else int(np.asarray(n_answers))
     if isinstance(mechanism, GNMax):
         return answer_price(mechanism.sigma, one, orders) * n_queries
     if isinstance(mechanism, (ConfidentGNMax, InteractiveGNMax)):
@@ -84,9 +97,26 @@ def independent_cost(
     return silent + mechanism.price(one) * answers
 
 
+def _label_cost(
+    mechanism: LabelMechanism,
+    n_queries: int,
+    n_answers: ArrayLike | None,
+    orders: ArrayLike | None,
+    unit: Unit,
+) -> RdpCurve:
+    told = labels_told(mechanism, n_queries, n_answers)
+    cost = mechanism.check_price(unit, orders) * n_queries
+    for n_told, times in zip(*np.unique(told[told > 0], return_counts=True), strict=True):
+        if isinstance(mechanism, SetVoting):
+            cost = cost + mechanism.answer_price(unit, orders) * int(times)
+        else:
+            cost = cost + mechanism.answer_price(unit, int(n_told), orders) * int(times)
+    return cost
+
+
 def cost_and_sensitivities(
     mechanism: Mechanism,
-    votes: Votes,
+    votes: Votes | LabelVotes,
     *,
     order: float,
     method: Method,
@@ -106,6 +136,9 @@ def cost_and_sensitivities(
     (True, True)
     """
     require_method(mechanism, method)
+    if isinstance(votes, LabelVotes):
+        free: Any = mechanism  # no other has an envelope
+        return label_cost_and_sensitivities(free, votes, order)
     if method == "envelope":
         return _envelope(mechanism, votes, order)
     if isinstance(mechanism, LNMax):

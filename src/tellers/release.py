@@ -94,10 +94,15 @@ def describe(mechanism: Any, noise: "Noise") -> dict[str, Any]:
     """
     if not dataclasses.is_dataclass(mechanism) or isinstance(mechanism, type):
         raise TypeError(f"Expected a mechanism that is a dataclass instance, got {type(mechanism).__name__}.")
-    parameters = {f.name: getattr(mechanism, f.name) for f in dataclasses.fields(mechanism)}
+    parameters = {f.name: _plain(getattr(mechanism, f.name)) for f in dataclasses.fields(mechanism)}
     return {
         "mechanism": type(mechanism).__name__,
         "parameters": parameters,
         "noise": noise.name,
         "unit": "one ballot",
     }
+
+
+def _plain(value: Any) -> Any:
+    # Books are written as JSON, which has no tuples: an event must equal what is read back.
+    return [_plain(part) for part in value] if isinstance(value, tuple) else value

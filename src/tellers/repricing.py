@@ -87,6 +87,7 @@ def _reprice(entry: Entry) -> Repriced:
         why = "its parameters are not those of this version"
         return Repriced(entry.key, named, n_queries, entry.charged, None, why)
     # A question without an outcome stays charged as if every query had been answered.
-    n_answers = None if release is None else int(release.answered.sum())
+    # Of many labels per query, each query's are counted.
+    n_answers = None if release is None else release.answered.sum(axis=-1)
     cost = independent_cost(mechanism, int(n_queries), n_answers=n_answers)
     return Repriced(entry.key, named, int(n_queries), entry.charged, cost)

@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
 from .errors import InsecureNoise, require_fraction, require_positive
+from .label_votes import LabelVotes
 from .mechanisms import Mechanism
 from .noise import Noise
 from .publishable import Method, cost_and_sensitivities, independent_cost
@@ -194,7 +195,7 @@ def require_secure(noise: Noise, *, allow_seeded: bool) -> None:
 
 def publish(
     mechanism: Mechanism,
-    votes: Votes,
+    votes: Votes | LabelVotes,
     noise: Noise,
     *,
     plan: PublishPlan,

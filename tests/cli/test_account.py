@@ -356,9 +356,11 @@ def test_help_names_every_flag(run, monkeypatch):
 
 
 def test_mechanism_names_are_those_of_the_registry():
-    from tellers.mechanisms import MECHANISMS
+    from tellers.mechanisms import LABEL_MECHANISMS, MECHANISMS
 
-    assert {name.value for name in options.MechanismName} == set(MECHANISMS) == set(options.PARAMETERS)
+    names = {name.value for name in options.MechanismName}
+    assert names == {*MECHANISMS, *LABEL_MECHANISMS} == set(options.PARAMETERS)
+    assert set(options.OPTIONAL) == set(LABEL_MECHANISMS)
 
 
 def test_build_gives_an_application():

@@ -11,6 +11,8 @@ from scipy.integrate import quad
 from tellers import ConfidentGNMax, Votes, noise
 from tellers.bounds import advanced_composition, moments_epsilon, published_confident, published_lnmax
 from tellers.exact import exact_epsilons
+from tellers.mechanisms.labels.adaptive import as_published_share
+from tellers.mechanisms.labels.gnthreshold import published_labels
 from tellers.rdp import RdpCurve
 from tellers.smooth import price_2018, release_price
 
@@ -104,3 +106,23 @@ def test_release_price_is_the_divergence_and_theorem_23_is_below_it() -> None:
     assert price == pytest.approx(golden["value"], abs=golden["tolerance"])
     assert printed == pytest.approx(golden["printed"], abs=golden["tolerance"])
     assert printed < true
+
+
+@pytest.mark.parametrize("name", ["thesis, 2,000 queries", "thesis, 5,000 queries"])
+def test_the_thesis_on_its_own_terms(name: str) -> None:
+    golden = GOLDEN[name]
+    setting = golden["setting"]
+    curve = published_labels(
+        setting["n_labels"],
+        variance=setting["variance"],
+        n_queries=setting["n_queries"],
+        orders=[setting["order"]],
+    )
+    value = curve.epsilon(setting["delta"], conversion="classic")
+    assert value == pytest.approx(golden["value"], abs=golden["tolerance"])
+
+
+def test_the_adaptive_example_of_the_thesis() -> None:
+    golden = GOLDEN["thesis, adaptive threshold"]
+    value = as_published_share(golden["setting"]["means"])
+    assert value == pytest.approx(golden["value"], abs=golden["tolerance"])

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import require_count, require_fraction
+from ..label_votes import LabelVotes
 from ..mechanisms import ConfidentGNMax, Mechanism
 from ..personal.accounting import Asked
 from ..personal.publishing import Distances, distances_of, group_sums, independent_group_costs
@@ -17,11 +18,14 @@ from ..smooth import PublishPlan, release_prices
 from ..votes import Votes
 
 _ORDERS = (3.0, 5.0, 8.0, 12.0, 18.0, 27.0, 40.0, 60.0)
+# Many labels cost much, and a large epsilon is smallest at a low order, with little noise on it.
+_LABEL_ORDERS = (1.25, 1.5, 1.75, 2.0, 2.5, *_ORDERS)
+_QUIETEST, _LABEL_QUIETEST = 0.5, 0.05
 
 
 def plan_publication(
     mechanism: Mechanism,
-    proxy: Votes,
+    proxy: Votes | LabelVotes,
     *,
     n_queries: int,
     delta: float,
@@ -46,7 +50,8 @@ def plan_publication(
     if method is not None:
         require_method(mechanism, method)
     methods = available_methods(mechanism) if method is None else (method,)
-    if isinstance(mechanism, ConfidentGNMax):
+    orders = _LABEL_ORDERS if isinstance(proxy, LabelVotes) else _ORDERS
+    if isinstance(mechanism, ConfidentGNMax) and isinstance(proxy, Votes):
         # What the check would most likely let through.
         answered = proxy.top >= mechanism.threshold
     else:
@@ -59,10 +64,10 @@ def plan_publication(
             continue
         tried = {
             order: _best_at(mechanism, proxy, order, each, answered, n_queries, delta, confidence)
-            for order in _ORDERS
+            for order in orders
         }
         best = min(tried.values(), key=_expected)
-        for near in _between(best.order):
+        for near in _between(best.order, orders):
             tried[near] = _best_at(mechanism, proxy, near, each, answered, n_queries, delta, confidence)
         plans.append(min(tried.values(), key=_expected))
     return sorted(plans, key=lambda plan: (plan.method == "gnss", plan.expected_epsilon))
@@ -72,15 +77,17 @@ def _expected(plan: PublishPlan) -> float:
     return plan.expected_epsilon
 
 
-def _between(order: float) -> list[float]:
-    at = _ORDERS.index(order)
-    low, high = _ORDERS[max(0, at - 1)], _ORDERS[min(len(_ORDERS) - 1, at + 1)]
-    return sorted({float(round(x)) for x in np.geomspace(low, high, 7)} - set(_ORDERS))
+def _between(order: float, orders: tuple[float, ...]) -> list[float]:
+    at = orders.index(order)
+    low, high = orders[max(0, at - 1)], orders[min(len(orders) - 1, at + 1)]
+    # Whole orders, but for those below 3, which are eighths.
+    grain = 1 if low >= 3 or orders is _ORDERS else 8
+    return sorted({float(round(x * grain)) / grain for x in np.geomspace(low, high, 7)} - set(orders))
 
 
 def _best_at(
     mechanism: Mechanism,
-    proxy: Votes,
+    proxy: Votes | LabelVotes,
     order: float,
     method: Method,
     answered: NDArray[np.bool_],
@@ -91,7 +98,7 @@ def _best_at(
     """Return the plan with the smallest median epsilon at one order."""
     total, local = cost_and_sensitivities(mechanism, proxy, order=order, method=method, answered=answered)
     scale = n_queries / len(proxy)
-    betas, sigmas = _grid(order)
+    betas, sigmas = _grid(order, _LABEL_QUIETEST if isinstance(proxy, LabelVotes) else _QUIETEST)
     discount = np.exp(-betas[:, None] * np.arange(local.size))
     smooth = (discount * local).max(axis=1)
     z = PublishPlan(method, order, 1.0, 1.0, confidence, 0.0).z
@@ -205,7 +212,7 @@ def _payable(
     return payable
 
 
-def _grid(order: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _grid(order: float, quietest: float = _QUIETEST) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     # Beyond log(order / (order - 1)) / 2 the price is infinite.
     largest = 0.5 * np.log(order / (order - 1))
-    return np.geomspace(largest / 200, 0.9 * largest, 30), np.geomspace(0.5, 1000, 60)
+    return np.geomspace(largest / 200, 0.9 * largest, 30), np.geomspace(quietest, 1000, 60)

@@ -3,6 +3,7 @@
 import json
 from typing import TYPE_CHECKING, Any
 
+from . import label_options as labels
 from . import options
 
 if TYPE_CHECKING:
@@ -20,6 +21,18 @@ def command(
     threshold: options.Threshold = None,
     sigma_threshold: options.SigmaThreshold = None,
     student_confidence: options.StudentConfidence = None,
+    max_norm: labels.MaxNorm = None,
+    norm: labels.Norm = None,
+    max_labels: labels.MaxLabels = None,
+    share: labels.Share = None,
+    shares: labels.Shares = None,
+    scale: labels.Scale = None,
+    n_top: labels.NTop = None,
+    confident_share: labels.ConfidentShare = None,
+    sigma_gate: labels.SigmaGate = None,
+    groups: labels.Groups = None,
+    resolution: labels.Resolution = None,
+    label_threshold: labels.LabelThreshold = None,
     classes: options.Classes = None,
     orders: options.Orders = None,
     show_private: options.ShowPrivate = False,
@@ -38,30 +51,41 @@ def command(
     \b
     tellers account examples/mnist_votes.npz --classes 10 --delta 1e-5 \\
       --mechanism confident --sigma 40 --threshold 200 --sigma-threshold 150
+    tellers account tags.npz --mechanism tau --sigma 10 --max-norm 1.8 --delta 1e-5
     tellers account study
     """
-    parameters: dict[str, float | None] = {
+    given = {
         "gamma": gamma,
         "sigma": sigma,
         "threshold": threshold,
         "sigma_threshold": sigma_threshold,
         "student_confidence": student_confidence,
+        "max_norm": max_norm,
+        "norm": norm,
+        "max_labels": max_labels,
+        "share": share,
+        "shares": shares,
+        "scale": scale,
+        "n_top": n_top,
+        "confident_share": confident_share,
+        "sigma_gate": sigma_gate,
+        "groups": groups,
+        "resolution": resolution,
+        "label_threshold": label_threshold,
     }
-    from . import groups
+    from . import groups as group_books
 
-    but = {"mechanism": mechanism, "delta": delta, **parameters, "classes": classes, "orders": orders}
-    folder = groups.folder_of(file, but=but)
+    but = {"mechanism": mechanism, "delta": delta, **given, "classes": classes, "orders": orders}
+    folder = group_books.folder_of(file, but=but)
     if folder is not None:
-        groups.account(folder, show_private=show_private, as_json=as_json)
+        group_books.account(folder, show_private=show_private, as_json=as_json)
         return
     named, delta = options.require_for_file(mechanism, delta)
     grid = options.parse_orders(orders)
-    chosen = options.build_mechanism(named, **parameters)
     from ..accounting import account
-    from ..teachers.store import read_votes
     from . import show
 
-    loaded = read_votes(file, n_classes=classes)
+    loaded, chosen = labels.load(named, file, classes=classes, given=given)
     wanted = show_private and not as_json
     with show.progress_bar(len(loaded.votes), "exact cost", wanted=wanted) as progress:
         books = account(
@@ -69,12 +93,12 @@ def command(
             loaded.votes,
             delta=delta,
             orders=grid,
-            student=loaded.student,
+            student=getattr(loaded, "student", None),
             answered=loaded.answered,
             private=show_private,
             progress=progress,
         )
-    notes = [*loaded.notes, *books.notes]
+    notes = [*getattr(loaded, "notes", ()), *books.notes]
     if as_json:
         print(json.dumps(as_dict(books, notes), indent=2, allow_nan=False))
     else:
@@ -87,6 +111,7 @@ def as_dict(books: "Account", notes: list[str]) -> dict[str, Any]:
     result: dict[str, Any] = {
         "queries": books.n_queries,
         "teachers": books.n_teachers,
+        **({} if books.n_labels is None else {"labels": books.n_labels}),
         "delta": books.delta,
         "public": {
             "epsilon": books.public.epsilon,
@@ -116,6 +141,9 @@ _METHODS = {
     "histogram-gdp": "for continuous noise: no claim",
     "pure-dp-exact": "all noisy counts, exact",
     "pure-dp-rdp": "pure privacy per query, Rényi",
+    "labels-rdp": "outcomes alone, Rényi",
+    "sums-rdp": "all noisy sums, Rényi",
+    "sums-gdp": "for continuous noise: no claim",
 }
 
 
@@ -129,6 +157,9 @@ def print_account(screen: "Console", books: "Account", mechanism: object, notes:
 
     best = books.public
     answers = "" if books.n_answered is None else f", {books.n_answered:,} of them answered"
+    if books.n_labels is not None:
+        answers = f" on {books.n_labels:,} labels each"
+        answers += "" if books.n_answered is None else f", {books.n_answered:,} labels told"
     screen.print(f"\n{books.n_queries:,} queries by {books.n_teachers:,} teachers{answers}.")
     screen.print(f"{mechanism}\n", style="dim")
     order = f" (Rényi order {best.order:g})" if best.order is not None else ""

@@ -2,12 +2,9 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import typer
-
-if TYPE_CHECKING:
-    from ..accounting import Known
 
 _NOISE = "Mechanism"
 _MOST_ORDERS = 5000
@@ -20,14 +17,48 @@ class MechanismName(StrEnum):
     gnmax = "gnmax"
     confident = "confident"
     interactive = "interactive"
+    binary = "binary"
+    confident_binary = "confident-binary"
+    tau = "tau"
+    confident_tau = "confident-tau"
+    powerset = "powerset"
+    confident_powerset = "confident-powerset"
+    partial_powerset = "partial-powerset"
+    gnthreshold = "gnthreshold"
+    confident_gnthreshold = "confident-gnthreshold"
+    adaptive_gnthreshold = "adaptive-gnthreshold"
 
 
-# Which parameters a mechanism has, with a value that makes sense for 250 teachers.
-PARAMETERS: dict[str, dict[str, float]] = {
+# Which parameters a mechanism needs, with a value that makes sense for 250 teachers, or 50 with many labels.
+PARAMETERS: dict[str, dict[str, float | str]] = {
     "lnmax": {"gamma": 0.05},
     "gnmax": {"sigma": 40},
     "confident": {"sigma": 40, "threshold": 200, "sigma_threshold": 150},
     "interactive": {"sigma": 40, "threshold": 100, "sigma_threshold": 150, "student_confidence": 0.8},
+    "binary": {"sigma": 10},
+    "confident-binary": {"sigma": 10, "threshold": 40, "sigma_threshold": 15},
+    "tau": {"sigma": 10, "max_norm": 1.8},
+    "confident-tau": {"sigma": 10, "max_norm": 1.8, "threshold": 40, "sigma_threshold": 15},
+    "powerset": {"sigma": 7},
+    "confident-powerset": {"sigma": 7, "threshold": 25, "sigma_threshold": 12},
+    "partial-powerset": {"sigma": 7, "groups": "0,1;2,3"},
+    "gnthreshold": {"sigma": 7},
+    "confident-gnthreshold": {"sigma": 7, "n_top": 2, "confident_share": 0.6, "sigma_gate": 12},
+    "adaptive-gnthreshold": {"sigma": 7, "scale": 10},
+}
+_PARTS = ("resolution", "label_threshold")
+# What it may take on top. Only mechanisms of many labels have such parameters.
+OPTIONAL: dict[str, tuple[str, ...]] = {
+    "binary": _PARTS,
+    "confident-binary": _PARTS,
+    "tau": ("norm", "label_threshold"),
+    "confident-tau": ("norm", "label_threshold"),
+    "powerset": ("max_labels", "label_threshold"),
+    "confident-powerset": ("max_labels", "label_threshold"),
+    "partial-powerset": ("label_threshold",),
+    "gnthreshold": ("share", "max_labels", *_PARTS),
+    "confident-gnthreshold": ("share", "max_labels", *_PARTS),
+    "adaptive-gnthreshold": ("shares", "max_labels", *_PARTS),
 }
 
 VotesOrRun: TypeAlias = Annotated[
@@ -35,8 +66,8 @@ VotesOrRun: TypeAlias = Annotated[
     typer.Argument(
         metavar="FILE|RUN",
         help="An .npy of ballots (teachers x queries), or an .npz with 'ballots' or 'counts' (queries x "
-        "classes) and, where they apply, 'student' (queries x classes) and 'answered' (a mask). Or the "
-        "folder of a run with budgets per group.",
+        "classes) and, where they apply, 'student' (queries x classes) and 'answered' (a mask). For many "
+        "labels: 'label_ballots' (teachers x queries x labels). Or a run with budgets per group.",
         show_default=False,
     ),
 ]
@@ -45,7 +76,8 @@ Mechanism: TypeAlias = Annotated[
     typer.Option(
         "--mechanism",
         metavar="NAME",
-        help="How the votes of a file become outcomes: lnmax, gnmax, confident or interactive.",
+        help="How the votes of a file become outcomes: lnmax, gnmax, confident or interactive. Many labels: "
+        "binary, tau, powerset, gnthreshold, confident-... of each, partial-powerset, adaptive-gnthreshold.",
         rich_help_panel=_NOISE,
         show_default=False,
     ),
@@ -66,14 +98,14 @@ Threshold: TypeAlias = Annotated[
     float | None,
     typer.Option(
         "--threshold",
-        help="confident, interactive: votes the noisy top count must reach (beyond the student's).",
+        help="confident..., interactive: votes the noisy top count must reach (beyond the student's).",
         rich_help_panel=_NOISE,
     ),
 ]
 SigmaThreshold: TypeAlias = Annotated[
     float | None,
     typer.Option(
-        "--sigma-threshold", help="confident, interactive: noise of that check.", rich_help_panel=_NOISE
+        "--sigma-threshold", help="confident..., interactive: noise of that check.", rich_help_panel=_NOISE
     ),
 ]
 StudentConfidence: TypeAlias = Annotated[
@@ -138,25 +170,38 @@ def require_for_file(mechanism: MechanismName | None, delta: float | None) -> tu
     return mechanism.value, delta
 
 
-def build_mechanism(name: str, **given: float | None) -> "Known":
-    """Return the mechanism, refusing parameters that are missing or belong to another one."""
-    needed = PARAMETERS[name]
+def is_label_mechanism(name: str) -> bool:
+    """Say whether a mechanism answers with many labels."""
+    return name in OPTIONAL
+
+
+def require_parameters(name: str, given: dict[str, Any]) -> None:
+    """Refuse parameters that are missing or belong to another mechanism."""
+    needed, may = PARAMETERS[name], OPTIONAL.get(name, ())
     missing = [p for p in needed if given.get(p) is None]
     if missing:
         flags = " and ".join(flag(p) for p in missing)
-        example = " ".join(f"{flag(p)} {needed[p]:g}" for p in missing)
+        example = " ".join(f"{flag(p)} {_word(needed[p])}" for p in missing)
         raise ValueError(f"Expected {flags} for --mechanism {name}, got none. For example: {example}")
-    foreign = [p for p, value in given.items() if value is not None and p not in needed]
+    foreign = [p for p, value in given.items() if value is not None and p not in needed and p not in may]
     if foreign:
-        own = ", ".join(flag(p) for p in needed)
+        own = ", ".join(flag(p) for p in (*needed, *may))
         raise ValueError(
             f"Expected only {own} for --mechanism {name}, got {' and '.join(flag(p) for p in foreign)} too. "
             "Drop it, or choose the mechanism it belongs to."
         )
+
+
+def _word(value: float | str) -> str:
+    return f"'{value}'" if isinstance(value, str) else f"{value:g}"
+
+
+def build_mechanism(name: str, **given: Any) -> Any:
+    """Return the mechanism, refusing parameters that are missing or belong to another one."""
+    require_parameters(name, given)
     from ..mechanisms import MECHANISMS
 
-    mechanism: Any = MECHANISMS[name](**{p: given[p] for p in needed})
-    return mechanism  # type: ignore[no-any-return]
+    return MECHANISMS[name](**{p: given[p] for p in PARAMETERS[name]})
 
 
 def parse_orders(text: str | None) -> list[float] | None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from . import label_options as labels
 from . import options
 
 if TYPE_CHECKING:
@@ -33,6 +34,18 @@ def command(
     threshold: options.Threshold = None,
     sigma_threshold: options.SigmaThreshold = None,
     student_confidence: options.StudentConfidence = None,
+    max_norm: labels.MaxNorm = None,
+    norm: labels.Norm = None,
+    max_labels: labels.MaxLabels = None,
+    share: labels.Share = None,
+    shares: labels.Shares = None,
+    scale: labels.Scale = None,
+    n_top: labels.NTop = None,
+    confident_share: labels.ConfidentShare = None,
+    sigma_gate: labels.SigmaGate = None,
+    groups: labels.Groups = None,
+    resolution: labels.Resolution = None,
+    label_threshold: labels.LabelThreshold = None,
     classes: options.Classes = None,
     method: Annotated[
         MethodName | None,
@@ -53,8 +66,8 @@ def command(
         Path | None,
         typer.Option(
             "--proxy",
-            help="Public votes of as many teachers and classes, to choose order and noise on. Without "
-            "it: the planner's default consensus.",
+            help="Public votes of as many teachers, and classes or labels, to choose order and noise on. "
+            "Without it: the planner's default consensus.",
             show_default=False,
         ),
     ] = None,
@@ -83,52 +96,57 @@ def command(
     \b
     tellers publish examples/mnist_votes.npz --classes 10 --delta 1e-5 \\
       --mechanism gnmax --sigma 40 --yes
+    tellers publish tags.npz --mechanism binary --sigma 10 --delta 1e-5 --proxy public_tags.npz
     tellers publish study
     """
-    parameters: dict[str, float | None] = {
+    given = {
         "gamma": gamma,
         "sigma": sigma,
         "threshold": threshold,
         "sigma_threshold": sigma_threshold,
         "student_confidence": student_confidence,
+        "max_norm": max_norm,
+        "norm": norm,
+        "max_labels": max_labels,
+        "share": share,
+        "shares": shares,
+        "scale": scale,
+        "n_top": n_top,
+        "confident_share": confident_share,
+        "sigma_gate": sigma_gate,
+        "groups": groups,
+        "resolution": resolution,
+        "label_threshold": label_threshold,
     }
-    from . import groups
+    from . import groups as group_books
 
-    but = {"mechanism": mechanism, "delta": delta, **parameters, "classes": classes, "record": record}
-    folder = groups.folder_of(file, but=but)
+    but = {"mechanism": mechanism, "delta": delta, **given, "classes": classes, "record": record}
+    folder = group_books.folder_of(file, but=but)
     if as_json and not yes:
         raise ValueError("Expected --yes with --json: publishing spends privacy, and scripts are not asked.")
     how: Method | None = None if method is None else method.value
     if folder is not None:
-        groups.publish(
+        group_books.publish(
             folder, method=how, confidence=confidence, proxy=proxy, yes=yes, as_json=as_json,
         )  # fmt: skip
         return
     named, delta = options.require_for_file(mechanism, delta)
-    chosen = options.build_mechanism(named, **parameters)
     from .. import noise
-    from ..calibrate import Consensus, plan_publication
+    from ..calibrate import plan_publication
     from ..publication import PublicationRecord
     from ..smooth import publish
-    from ..teachers.store import read_votes
     from . import show
 
-    loaded = read_votes(file, n_classes=classes)
-    votes, notes = loaded.votes, list(loaded.notes)
+    loaded, chosen = labels.load(named, file, classes=classes, given=given)
+    votes, notes = loaded.votes, list(getattr(loaded, "notes", ()))
     book = PublicationRecord(record or file.with_name(file.name + ".publications.jsonl"))
     plan = book.plan()
     if plan is None:
         if proxy is not None:
-            public = read_votes(proxy, n_classes=votes.n_classes).votes
-            if (public.n_teachers, public.n_classes) != (votes.n_teachers, votes.n_classes):
-                raise ValueError(
-                    f"Expected a proxy of {votes.n_teachers} teachers and {votes.n_classes} classes, got "
-                    f"{public.n_teachers} and {public.n_classes}."
-                )
+            public = labels.load_proxy(named, proxy, votes, label_threshold=label_threshold)
         else:
-            consensus = Consensus()
-            notes.append(f"Order and noise were chosen on made-up votes: {consensus}.")
-            public, _ = consensus.votes(votes.n_teachers, votes.n_classes, n_queries=1000, seed=0)
+            public, assumed = labels.assumed_votes(named, votes)
+            notes.append(f"Order and noise were chosen on made-up votes: {assumed}.")
         plans = plan_publication(
             chosen,
             public,

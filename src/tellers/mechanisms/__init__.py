@@ -1,7 +1,8 @@
 """The mechanisms: how votes become outcomes.
 
 `MECHANISMS` maps the names used in files and on command lines to classes; code passes objects. The noisy
-histogram has no name there: the command line prices labels. `EVENTS` maps the names that stored events hold.
+histogram has no name there: the command line prices labels. `LABEL_MECHANISMS` has the names of those that
+answer with many labels. `EVENTS` maps the names that stored events hold.
 """
 
 from .base import Mechanism
@@ -9,6 +10,18 @@ from .confident import ConfidentGNMax
 from .gnmax import GNMax
 from .histogram import NoisyHistogram
 from .interactive import InteractiveGNMax
+from .labels import (
+    AdaptiveGNThreshold,
+    Binary,
+    ConfidentBinary,
+    ConfidentGNThreshold,
+    ConfidentPowerset,
+    ConfidentTau,
+    GNThreshold,
+    PartialPowerset,
+    Powerset,
+    Tau,
+)
 from .lnmax import LNMax
 
 MECHANISMS: dict[str, type] = {
@@ -17,10 +30,25 @@ MECHANISMS: dict[str, type] = {
     "interactive": InteractiveGNMax,
     "lnmax": LNMax,
 }
-EVENTS: dict[str, type] = {kind.__name__: kind for kind in (*MECHANISMS.values(), NoisyHistogram)}
+LABEL_MECHANISMS: dict[str, type] = {
+    "adaptive-gnthreshold": AdaptiveGNThreshold,
+    "binary": Binary,
+    "confident-binary": ConfidentBinary,
+    "confident-gnthreshold": ConfidentGNThreshold,
+    "confident-powerset": ConfidentPowerset,
+    "confident-tau": ConfidentTau,
+    "gnthreshold": GNThreshold,
+    "partial-powerset": PartialPowerset,
+    "powerset": Powerset,
+    "tau": Tau,
+}
+EVENTS: dict[str, type] = {
+    kind.__name__: kind for kind in (*MECHANISMS.values(), NoisyHistogram, *LABEL_MECHANISMS.values())
+}
 
 __all__ = [
     "EVENTS",
+    "LABEL_MECHANISMS",
     "MECHANISMS",
     "ConfidentGNMax",
     "GNMax",

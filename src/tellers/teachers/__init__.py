@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from .backends import is_network, train_teachers
 from .ensemble import Ensemble, train_ensemble
+from .label_store import LabelVoteFile, read_label_votes, save_label_votes
 from .loading import load_ensemble
 from .store import VoteFile, read_votes, save_votes
 
@@ -13,13 +14,16 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Ensemble",
+    "LabelVoteFile",
     "TorchClassifier",
     "TorchEnsemble",
     "VoteFile",
     "is_network",
     "load_ensemble",
     "load_torch_ensemble",
+    "read_label_votes",
     "read_votes",
+    "save_label_votes",
     "save_votes",
     "train_ensemble",
     "train_teachers",

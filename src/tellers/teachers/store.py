@@ -17,6 +17,7 @@ import os
 import secrets
 import zipfile
 import zlib
+from collections.abc import Collection
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -68,8 +69,13 @@ def read_votes(path: str | PathLike[str], *, n_classes: int | None = None) -> Vo
     place = Path(path)
     if n_classes is not None:
         require_count(2, n_classes=n_classes)
-    arrays, names = _load(place)
+    arrays, names = load_arrays(place, _KEYS)
     given = [key for key in ("ballots", "counts") if key in arrays]
+    if not given and any(name.startswith("label_") for name in names):
+        raise ValueError(
+            f"Expected votes for one class per query in {place.name}, got votes on many labels. Name a "
+            "mechanism for many labels, such as binary, or read them with read_label_votes."
+        )
     if len(given) != 1:
         found = "both" if given else f"neither (its arrays: {', '.join(names) or 'none'})"
         raise ValueError(f"Expected either 'ballots' or 'counts' in {place.name}, got {found}. Keep one.")
@@ -168,8 +174,15 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def _load(place: Path) -> tuple[Arrays, list[str]]:
-    """Return the arrays we know, and the names of all there are."""
+def load_arrays(place: Path, keys: Collection[str]) -> tuple[Arrays, list[str]]:
+    """Return those arrays of a vote file that are asked for, and the names of all there are.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.savez(Path(folder) / "votes.npz", ballots=[[0, 1]], other=[3])
+    ...     load_arrays(Path(folder) / "votes.npz", ("ballots",))
+    ({'ballots': array([[0, 1]])}, ['ballots', 'other'])
+    """
     if place.is_dir():
         raise ValueError(f"Expected a vote file, got the directory {place}.")
     try:
@@ -190,7 +203,7 @@ def _load(place: Path) -> tuple[Arrays, list[str]]:
             return {"ballots": loaded}, ["ballots"]
         with loaded:
             names = sorted(loaded.files)
-            return {key: loaded[key] for key in names if key in _KEYS}, names
+            return {key: loaded[key] for key in names if key in keys}, names
     except _DAMAGE as error:
         if "pickle" in str(error).lower():
             raise ValueError(

@@ -96,7 +96,7 @@ class SetVoting:
         """
         require_label_votes(self, votes)
         labels = np.empty(votes.sums.shape, dtype=np.int64)
-        for group, bins in self._bins(votes):
+        for group, bins in self.bins(votes):
             labels[:, group] = bins.winners(self.sigma, noise, self.max_labels)
         return Release(labels, Cost(self.price(votes.unit) * len(votes)))
 
@@ -110,7 +110,7 @@ class SetVoting:
         ballots = self._fitted(votes)
         _, query, of_teacher = distinct_ballots(ballots)
         parts = []
-        for _, bins in self._bins(votes):
+        for _, bins in self.bins(votes):
             # Which set of this group a whole ballot voted for: any teacher that cast it knows.
             own = np.empty(query.size, dtype=np.int64)
             own[of_teacher.ravel()] = bins.of_teacher.ravel()
@@ -141,7 +141,13 @@ class SetVoting:
         ballots = votes.block()
         return few_labels(self.n_labels, self.max_labels).fit(ballots) if self.max_labels else ballots
 
-    def _bins(self, votes: LabelVotes) -> list[tuple[list[int], Bins]]:
+    def bins(self, votes: LabelVotes) -> list[tuple[list[int], Bins]]:
+        """Return the labels of every group, and the sets of them that were voted for; private.
+
+        >>> votes = LabelVotes.from_ballots([[[1, 0]]] * 50, n_labels=2)
+        >>> [(group, found.counts.tolist()) for group, found in Powerset(2.0, 2).bins(votes)]
+        [([0, 1], [[50, 0]])]
+        """
         ballots = self._fitted(votes)
         return [
             (list(group), Bins.of(ballots[:, :, list(group)], n_sets(len(group), self.max_labels)))
@@ -221,7 +227,7 @@ class ConfidentPowerset(SetVoting):
         >>> one.release(votes, noise.secure()).labels
         array([[-1, -1]])
         """
-        (_, bins), *_ = self._bins(votes)
+        (_, bins), *_ = self.bins(votes)
         margin = bins.counts.max(axis=1) - math.ceil(self.threshold)
         opened = margin + noise.discrete_gaussian(self.sigma_threshold, margin.shape) >= 0
         labels = np.full(votes.sums.shape, SILENT, dtype=np.int64)

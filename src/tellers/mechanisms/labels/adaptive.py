@@ -1,0 +1,194 @@
+"""GNThreshold with a share chosen query by query: far from every sum, and chosen with noise."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ...errors import require_count, require_positive
+from ...label_votes import LabelVotes
+from ...noise import Noise
+from ...rdp import RdpCurve
+from ...release import Cost, Release
+from ...votes import Unit
+from .fields import shares as checked_shares
+from .fields import store
+from .gnthreshold import GNThreshold
+from .law import LabelLaw
+from .outcomes import LabelOutcomes
+from .perlabel import require_label_votes, require_one_ballot
+
+Integers = NDArray[np.int64]
+_GRID = tuple(round(0.1 * tenth, 1) for tenth in range(1, 10))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ChosenOutcomes:
+    """The label outcomes at every share that may be chosen, and how likely each is; private, like votes.
+
+    `log_choice` is (queries, shares).
+
+    >>> from tellers import AdaptiveGNThreshold
+    >>> votes = LabelVotes.from_ballots([[[1, 0]]] * 9, n_labels=2)
+    >>> AdaptiveGNThreshold(sigma=2.0, n_labels=2, scale=3.0).outcomes(votes).at(4).law.threshold
+    array([5, 5])
+    """
+
+    base: LabelOutcomes
+    laws: tuple[LabelLaw, ...]
+    scale: float
+    log_choice: NDArray[np.float64]
+
+    def at(self, place: int) -> LabelOutcomes:
+        """Return the outcomes if the share at this place is chosen."""
+        return replace(self.base, law=self.laws[place])
+
+    def __len__(self) -> int:
+        return len(self.base)
+
+    def __repr__(self) -> str:
+        return f"ChosenOutcomes(<private>, n_queries={len(self)})"
+
+
+@dataclass(frozen=True)
+class AdaptiveGNThreshold:
+    """Choose for every query, with noise, a share that no sum is near; then decide by GNThreshold at it.
+
+    A share's score is by how many votes the nearest sum misses it; it is chosen with probability proportional
+    to exp(score / `scale`), exactly.
+
+    Guarantee: one query costs at most `price`: order / (2 scale^2) for the choice, and the labels.
+    Assumes:   as `GNThreshold`; the grid of `shares` is public, `scale` is in votes.
+    Reference: Cesar and Rogers 2021 (bounded range implies zCDP); "Many labels". The thesis on private audio
+               tagging, Definition 11, takes the middle of the largest gap as it is, free of charge, although
+               it moves with the votes: `as_published_share`.
+
+    >>> from tellers import LabelVotes, noise
+    >>> votes = LabelVotes.from_sums([[0, 5, 40, 50, 0]], n_teachers=50)
+    >>> AdaptiveGNThreshold(sigma=2.0, n_labels=5, scale=2.0).release(votes, noise.seeded(7)).labels
+    array([[0, 0, 1, 1, 0]])
+    """
+
+    sigma: float
+    n_labels: int
+    scale: float
+    shares: tuple[float, ...] = _GRID
+    max_labels: int = 0
+    resolution: int = 1
+    one_price: ClassVar[bool] = True
+    multilabel: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        require_positive(scale=self.scale)
+        given = tuple(self.shares)
+        require_count(n_shares=len(given))
+        object.__setattr__(self, "shares", checked_shares(given, len(given), "shares"))
+        self.at(0)  # which refuses the other fields that are out of range
+        store(self, float, "sigma", "scale")
+        store(self, int, "n_labels", "max_labels", "resolution")
+
+    def at(self, place: int) -> GNThreshold:
+        """Return GNThreshold at one of the shares.
+
+        >>> AdaptiveGNThreshold(sigma=2.0, n_labels=3, scale=4.0).at(4).share
+        0.5
+        """
+        return GNThreshold(self.sigma, self.n_labels, self.shares[place], self.max_labels, self.resolution)
+
+    def price(self, unit: Unit, orders: ArrayLike | None = None) -> RdpCurve:
+        """Return the most one query can cost: the choice and the labels.
+
+        >>> from tellers import Unit
+        >>> one = AdaptiveGNThreshold(sigma=4.0, n_labels=3, scale=10.0)
+        >>> extra = one.price(Unit(), [2.0]).values - one.at(0).price(Unit(), [2.0]).values
+        >>> bool(np.isclose(extra[0], 2.0 / (2 * 10.0**2)))
+        True
+        """
+        return self.check_price(unit, orders) + self.answer_price(unit, self.n_labels, orders)
+
+    def check_price(self, unit: Unit, orders: ArrayLike | None = None) -> RdpCurve:
+        """Return the most that the choice of a share costs.
+
+        >>> from tellers import Unit
+        >>> one = AdaptiveGNThreshold(sigma=4.0, n_labels=3, scale=10.0)
+        >>> float(one.check_price(Unit(), [2.0]).values[0].round(9))
+        0.01
+        """
+        require_one_ballot(unit)
+        return RdpCurve.zcdp(1 / (2 * self.scale**2), orders)
+
+    def answer_price(self, unit: Unit, n_labels: int, orders: ArrayLike | None = None) -> RdpCurve:
+        """Return the most that telling `n_labels` of the labels costs, at any share.
+
+        >>> from tellers import Unit
+        >>> one = AdaptiveGNThreshold(sigma=4.0, n_labels=3, scale=10.0)
+        >>> bool(one.answer_price(Unit(), 3, [2.0]).values[0] == one.at(2).price(Unit(), [2.0]).values[0])
+        True
+        """
+        return self.at(0).answer_price(unit, n_labels, orders)
+
+    def scores(self, votes: LabelVotes) -> Integers:
+        """Return by how many units the nearest sum misses each share, (queries, shares); private.
+
+        >>> one = AdaptiveGNThreshold(sigma=2.0, n_labels=2, scale=2.0, shares=(0.2, 0.5))
+        >>> one.scores(LabelVotes.from_sums([[4, 46]], n_teachers=50))
+        array([[ 6, 20]])
+        """
+        sums = self.at(0).fitted_sums(votes)
+        found = []
+        for place in range(len(self.shares)):
+            limits = self.at(place).limits(votes.n_teachers)
+            # A sum of `limit` is just above and one of limit - 1 just below: both score 0.
+            found.append(np.where(sums >= limits, sums - limits, limits - 1 - sums).min(axis=1))
+        return np.stack(found, axis=1)
+
+    def release(self, votes: LabelVotes, noise: Noise) -> Release:
+        """Choose a share for every query, decide every label at it, and charge both.
+
+        >>> from tellers import noise
+        >>> votes = LabelVotes.from_sums([[48, 3]], n_teachers=50)
+        >>> len(AdaptiveGNThreshold(sigma=2.0, n_labels=2, scale=4.0).release(votes, noise.secure()))
+        1
+        """
+        require_label_votes(self, votes)
+        chosen = noise.choose(self.scores(votes), self.scale * self.resolution)
+        limits = np.stack([self.at(place).limits(votes.n_teachers) for place in range(len(self.shares))])
+        sums = self.at(0).fitted_sums(votes)
+        given = sums + noise.discrete_gaussian(self.sigma * self.resolution, sums.shape) >= limits[chosen]
+        return Release(given.astype(np.int64), Cost(self.price(votes.unit) * len(votes)))
+
+    def outcomes(self, votes: LabelVotes) -> ChosenOutcomes:
+        """Return the law of every label at every share, and the distinct ballots.
+
+        >>> votes = LabelVotes.from_ballots([[[1, 0]]] * 9, n_labels=2)
+        >>> AdaptiveGNThreshold(sigma=2.0, n_labels=2, scale=3.0).outcomes(votes)
+        ChosenOutcomes(<private>, n_queries=1)
+        """
+        require_label_votes(self, votes)
+        laws = tuple(self.at(place).law(votes.n_teachers) for place in range(len(self.shares)))
+        weights = self.scores(votes) / (self.scale * self.resolution)
+        log_choice = weights - np.logaddexp.reduce(weights, axis=1, keepdims=True)
+        return ChosenOutcomes(self.at(0).outcomes(votes), laws, self.scale, log_choice)
+
+
+def as_published_share(means: Sequence[float]) -> float:
+    """Return the thesis's adaptive threshold: the middle of the largest gap of the sorted mean votes.
+
+    Guarantee: none. The threshold moves with the votes, and jumps: whatever is decided with it is not private
+               at the price of the labels alone.
+    Assumes:   one mean vote per label; of equal gaps the upper one counts.
+    Reference: the thesis on private audio tagging, Definition 11 and the example before it.
+
+    >>> as_published_share([0.0, 0.1, 0.8, 1.0, 0.0])
+    0.45
+    """
+    ordered = sorted((float(mean) for mean in means), reverse=True)
+    if len(ordered) < 2 or not all(math.isfinite(mean) for mean in ordered):
+        raise ValueError(f"Expected the mean votes of at least two labels, got {len(ordered)}.")
+    gaps = [above - below for above, below in pairwise(ordered)]
+    place = max(range(len(gaps)), key=lambda i: (gaps[i], -i))
+    return round((ordered[place] + ordered[place + 1]) / 2, 12)

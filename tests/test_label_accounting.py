@@ -1,0 +1,134 @@
+"""The books of label votes: which number is public, which is sealed, and what they are next to each other."""
+
+import numpy as np
+import pytest
+
+from tellers import (
+    AdaptiveGNThreshold,
+    Binary,
+    ConfidentBinary,
+    ConfidentGNThreshold,
+    ConfidentPowerset,
+    ConfidentTau,
+    GNMax,
+    GNThreshold,
+    LabelVotes,
+    PartialPowerset,
+    Powerset,
+    RdpCurve,
+    Sealed,
+    Tau,
+    Unit,
+    Votes,
+    exact_cost,
+    noise,
+)
+from tellers.accounting import account, public_costs, published_cost, smallest
+from tellers.label_bounds import labels_told, plain_rates, published_label_cost
+
+DELTA = 1e-5
+EVERY = [
+    Binary(6.0, 4),
+    ConfidentBinary(6.0, 4, threshold=30, sigma_threshold=9.0),
+    Tau(6.0, 4, 1.2),
+    ConfidentTau(6.0, 4, 1.2, threshold=30, sigma_threshold=9.0),
+    GNThreshold(6.0, 4, 0.4),
+    ConfidentGNThreshold(6.0, 4, 2, 0.5, 9.0),
+    AdaptiveGNThreshold(6.0, 4, 9.0, shares=(0.4, 0.5)),
+    Powerset(6.0, 4),
+    ConfidentPowerset(6.0, 4, threshold=20, sigma_threshold=9.0),
+    PartialPowerset(6.0, 4, ((0, 2),)),
+]
+
+
+@pytest.fixture(scope="module")
+def votes():
+    rng = np.random.default_rng(7)
+    return LabelVotes.from_ballots(rng.random((50, 15, 4)) < rng.beta(0.5, 3, (1, 15, 4)), n_labels=4)
+
+
+@pytest.mark.parametrize("mechanism", EVERY, ids=lambda m: type(m).__name__)
+def test_public_and_private_stand_in_order(mechanism, votes):
+    books = account(mechanism, votes, delta=DELTA)
+    assert (books.n_queries, books.n_teachers, books.n_labels, books.n_answered) == (15, 50, 4, None)
+    assert books.public == smallest(books.candidates)
+    assert isinstance(books.private, Sealed)
+    costs = books.private.reveal()
+    assert costs.exact_epsilon == exact_cost(mechanism, votes).cost.reveal().epsilon(DELTA)
+    assert costs.exact_epsilon <= books.public.epsilon
+    assert costs.per == "teacher"
+    assert costs.kind == ("bound" if getattr(mechanism, "one_price", False) else "expected")
+    if costs.kind == "bound":
+        plain = RdpCurve.zcdp(15 * sum(plain_rates(mechanism))).epsilon(DELTA)
+        assert costs.published_epsilon <= min(plain * (1 + 1e-9), costs.published_classic)
+    assert account(mechanism, votes, delta=DELTA, private=False).private is None
+
+
+@pytest.mark.parametrize("mechanism", EVERY, ids=lambda m: type(m).__name__)
+def test_public_methods(mechanism):
+    costs = {cost.method: cost for cost in public_costs(mechanism, 15, delta=DELTA)}
+    price = (15 * mechanism.price(Unit())).epsilon_and_order(DELTA)
+    assert (costs["labels-rdp"].epsilon, costs["labels-rdp"].order) == pytest.approx(price)
+    assert costs["labels-rdp"].epsilon <= costs["sums-rdp"].epsilon * (1 + 1e-3)
+    if isinstance(mechanism, AdaptiveGNThreshold):
+        assert "sums-gdp" not in costs
+    else:
+        assert not costs["sums-gdp"].holds
+        assert costs["sums-gdp"].epsilon <= costs["sums-rdp"].epsilon
+    assert smallest(tuple(costs.values())).method == "labels-rdp"
+
+
+@pytest.mark.parametrize("mechanism", EVERY, ids=lambda m: type(m).__name__)
+def test_a_mask_charges_what_was_told(mechanism, votes):
+    release = mechanism.release(votes, noise.seeded(3))
+    books = account(mechanism, votes, delta=DELTA, answered=release.answered)
+    assert books.candidates[0].epsilon > 0
+    labels = next(cost for cost in books.candidates if cost.method == "labels-rdp")
+    assert labels.epsilon == pytest.approx(release.cost.worst.epsilon(DELTA))
+    if getattr(mechanism, "one_price", False):
+        assert books.n_answered is None
+        assert any("was not used" in note for note in books.notes)
+    else:
+        assert books.n_answered == release.answered.sum()
+        assert books.private.reveal().kind == "realised"
+        with pytest.raises(ValueError, match="15 queries and 4 labels"):
+            account(mechanism, votes, delta=DELTA, answered=release.answered[:, 0])
+
+
+def test_what_the_papers_print_is_never_used_and_the_books_say_so(votes):
+    for mechanism in EVERY:
+        notes = " ".join(account(mechanism, votes, delta=DELTA).notes)
+        assert ("tau voting" in notes) == isinstance(mechanism, (Tau, ConfidentTau))
+        assert ("training sample" in notes) == ("GNThreshold" in type(mechanism).__name__)
+        bound = isinstance(mechanism, (ConfidentGNThreshold, AdaptiveGNThreshold))
+        assert ("upper bound here" in notes) == bound
+    tau = Tau(6.0, 4, 1.2)
+    low = RdpCurve.zcdp(15 * 1.2**2 / 6.0**2).epsilon(DELTA)
+    assert all(cost.epsilon > low for cost in public_costs(tau, 15, delta=DELTA) if cost.holds)
+
+
+def test_published_is_the_bound_of_the_papers(votes):
+    mechanism = Binary(6.0, 4)
+    assert np.array_equal(
+        published_cost(mechanism, votes, orders=[2.0]),
+        published_label_cost(mechanism, votes, orders=[2.0], total=True),
+    )
+
+
+def test_votes_that_do_not_fit_are_refused(votes):
+    with pytest.raises(ValueError, match="the 3 labels of Binary, got 4"):
+        account(Binary(6.0, 3), votes, delta=DELTA)
+    with pytest.raises(TypeError, match="Expected Votes for GNMax, got LabelVotes"):
+        account(GNMax(6.0), votes, delta=DELTA)
+    with pytest.raises(TypeError, match="Expected LabelVotes for Binary, got Votes"):
+        account(Binary(6.0, 4), Votes.from_counts([[30, 20]], n_teachers=50), delta=DELTA)
+    with pytest.raises(ValueError, match="how many of its 4 labels were told"):
+        labels_told(EVERY[1], 2, [1, 5])
+
+
+def test_sums_alone_have_a_cost_where_ballots_are_free(votes):
+    tallied = LabelVotes.from_sums(votes.sums, n_teachers=50)
+    books = account(Binary(6.0, 4), tallied, delta=DELTA)
+    assert books.private.reveal().per == "query"
+    with pytest.raises(ValueError, match="Expected votes with ballots"):
+        account(Powerset(6.0, 4), tallied, delta=DELTA)
