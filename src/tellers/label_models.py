@@ -144,12 +144,12 @@ def takes_labels(estimator: Any) -> bool:
         return False
 
 
-def label_probabilities(model: Any, X: Any, *, n_labels: int) -> Floats:
+def label_probabilities(model: Any, X: Any) -> Floats:
     """Return a fitted model's probability of every label, rows x labels, in whichever form it gives them.
 
     >>> from sklearn.tree import DecisionTreeClassifier
     >>> tree = DecisionTreeClassifier().fit([[0.0], [1.0]], [[0, 1], [1, 1]])
-    >>> label_probabilities(tree, [[0.0], [1.0]], n_labels=2)
+    >>> label_probabilities(tree, [[0.0], [1.0]])
     array([[0., 1.],
            [1., 1.]])
     """

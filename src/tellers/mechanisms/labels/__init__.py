@@ -1,17 +1,22 @@
 """Mechanisms for many labels per example: what leaves is a yes, a no or a silence for every label."""
 
 from .binary import Binary, ConfidentBinary
+from .dependent import ConfidentDependentBinary, DependentBinary
 from .gnthreshold import ConfidentGNThreshold, GNThreshold
+from .implications import Implications
 from .powerset import ConfidentPowerset, PartialPowerset, Powerset
 from .tau import ConfidentTau, Tau
 
 __all__ = [
     "Binary",
     "ConfidentBinary",
+    "ConfidentDependentBinary",
     "ConfidentGNThreshold",
     "ConfidentPowerset",
     "ConfidentTau",
+    "DependentBinary",
     "GNThreshold",
+    "Implications",
     "PartialPowerset",
     "Powerset",
     "Tau",
