@@ -88,3 +88,15 @@ def test_one_name_for_teachers_of_either_backend():
     assert repr(ensemble) == "TorchLabelEnsemble(n_teachers=4, n_labels=3, engine='loop')"
     with pytest.raises(ValueError, match="each of the 4 labels declared"):
         train(n_labels=4)
+
+
+def test_networks_teach_in_the_classifier_too():
+    from tellers import Budget, PateMultilabelClassifier
+
+    model = TorchClassifier("mlp", epochs=5, batch_size=20, device="cpu")
+    pate = PateMultilabelClassifier(
+        teacher=model, n_labels=3, n_teachers=10, budget=Budget(epsilon=20.0, delta=1e-4), n_queries=5
+    )
+    pate.fit(X[:400], Y[:400], public=X[400:450])
+    assert pate.labels_.shape == (5, 3)
+    assert pate.predict(X[450:]).shape == (50, 3)
