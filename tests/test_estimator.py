@@ -256,7 +256,9 @@ def test_classes_are_declared_in_any_order_and_come_back_as_they_are(blobs):
 
 
 def test_a_class_nobody_ever_named_has_its_column(blobs):
-    three = pate(classes=["ash", "beech", "birch", "cedar"]).fit(blobs.X, blobs.names, public=blobs.public)
+    # At this noise thirty agreeing teachers are overruled once in ten million answers.
+    quiet = pate(classes=["ash", "beech", "birch", "cedar"], mechanism=GNMax(sigma=4.0))
+    three = quiet.fit(blobs.X, blobs.names, public=blobs.public)
     shares = three.predict_proba(blobs.X_test)
     assert shares.shape == (300, 4)
     assert (shares[:, 2] == 0).all()

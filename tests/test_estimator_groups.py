@@ -24,6 +24,7 @@ from tellers import (
     PateClassifier,
     SqliteLedger,
 )
+from tellers.card import ModelCard
 from tellers.errors import BudgetExhausted, LedgerConflict
 from tellers.estimator import _models
 from tellers.estimator._result import public_result
@@ -64,8 +65,6 @@ def fitted(blobs, *, budgets=None, **settings) -> PateClassifier:
     ids=lambda m: type(m).__name__,
 )  # fmt: skip
 def test_equal_budgets_are_no_budgets_bit_for_bit(blobs, variant, leave, mechanism):
-    if leave and variant == "upsampling":
-        pytest.skip("its teachers cannot leave")
     same = {"budget": Budget(3.0, DELTA), "mechanism": mechanism, "seeded_noise": True}
     plain = fitted(blobs, **same)
     ours = fitted(blobs, budgets=np.full(900, 3.0), variant=variant, exhausted_leave=leave, **same)
@@ -120,6 +119,77 @@ def test_exhausted_groups_leave_and_the_others_go_on(blobs):
     assert stops.groups_[1]["spent"] < high["spent"] <= 4.0
     # What was asked of some after others had left was not known beforehand: the budgets are what is promised.
     assert (low["stated"], high["stated"], goes_on.epsilon_) == (2.0, 4.0, 4.0)
+
+
+def taught_by(monkeypatch):
+    """Return the rows that every ensemble was trained on, one entry for each that is trained from now on."""
+    train, seen = _models.train, []
+
+    def watched(teacher, X, y, parts, **how):
+        seen.append([X[part] for part in parts])
+        return train(teacher, X, y, parts, **how)
+
+    monkeypatch.setattr(_models, "train", watched)
+    return seen
+
+
+LEAVING = {"variant": "upsampling", "levels": {"low": 1.0, "high": 5.0}, "copies": [1, 2], "batch": 4}
+
+
+def test_by_upsampling_the_others_go_on_with_teachers_who_never_saw_who_left(blobs, monkeypatch):
+    seen = taught_by(monkeypatch)
+    stops = fitted(blobs, budgets=blobs.chosen, **LEAVING)
+    goes_on = fitted(blobs, budgets=blobs.chosen, **LEAVING, exhausted_leave=True)
+    assert stops.rounds_ == ()
+    first, then = goes_on.rounds_
+    assert (first["absent"], first["n_teachers"], first["after"]) == ((), goes_on.n_teachers_, 0)
+    assert (then["absent"], then["after"]) == (("low",), first["n_queries"])
+    assert then["n_teachers"] < first["n_teachers"]
+    assert goes_on.n_queries_ == then["after"] + then["n_queries"] > stops.n_queries_
+    low, high = goes_on.groups_
+    assert (low["has_left"], high["has_left"]) == (True, False)
+    assert (low["n_queries"], high["n_queries"]) == (first["n_queries"], goes_on.n_queries_)
+    assert low["spent"] <= 1.0
+    assert stops.groups_[1]["spent"] < high["spent"] <= 5.0
+    assert (low["stated"], high["stated"], goes_on.epsilon_) == (1.0, 5.0, 5.0)
+    assert len(seen) == 3  # one ensemble for the fit that stops, two for the one that goes on
+    allowed = {row.tobytes() for row in blobs.X[blobs.chosen == "high"]}
+    learned = {row.tobytes() for part in seen[2] for row in part}
+    assert learned == allowed
+    assert not {row.tobytes() for part in seen[1] for row in part} <= allowed
+    words = public_result(goes_on, "blobs", accuracy=None)["personal"]
+    assert words["rounds"][1]["absent"] == ("low",)
+    assert "trained without low, answered queries" in " ".join(ModelCard.from_result(
+        public_result(goes_on, "blobs", accuracy=None)
+    ).groups)  # fmt: skip
+
+
+def test_rounds_go_on_with_a_folder_and_a_ledger(blobs, tmp_path, monkeypatch):
+    kept = {**LEAVING, "exhausted_leave": True, "ledger": tmp_path / "spend.db", "folder": tmp_path / "fit"}
+    kept["budget"] = Budget(6.0, DELTA)
+    few = fitted(blobs, budgets=blobs.chosen, n_queries=4, **kept)
+    assert [one["absent"] for one in few.rounds_] == [()]
+    whole = fitted(blobs, budgets=blobs.chosen, **kept)
+    assert [one["absent"] for one in whole.rounds_] == [(), ("low",)]
+    assert_array_equal(whole.rows_[: few.n_labels_], few.rows_)
+    assert sorted(path.name for path in (tmp_path / "fit").glob("teachers*")) == [
+        "teachers", "teachers_without_0",
+    ]  # fmt: skip
+    seen = taught_by(monkeypatch)
+    again = fitted(blobs, budgets=blobs.chosen, **kept)
+    assert len(seen) == 1  # the round that the books are in, read from its folder
+    assert_array_equal(again.labels_, whole.labels_)
+    assert again.rounds_ == whole.rounds_
+    assert_array_equal(again.spent_.values, whole.spent_.values)
+
+
+def test_too_few_who_are_left_are_told(blobs):
+    chosen = np.where(np.arange(900) < 3, "high", "low")
+    settings = {"levels": {"low": 1.0, "high": 9.0}, "copies": [1, 3], "mechanism": GNMax(sigma=12.0)}
+    with pytest.warns(UserWarning, match="some budget of high unused: without low too few people"):
+        model = fitted(blobs, budgets=chosen, variant="upsampling", exhausted_leave=True, **settings)
+    assert model.stopped_by_ == "the budget"
+    assert len(model.rounds_) == 1
 
 
 def test_the_generous_may_leave_first(blobs):
@@ -207,7 +277,6 @@ def test_what_is_kept_names_no_person(blobs):
         ({"power": 2.0}, None, "with power, got no budgets"),
         ({"exhausted_leave": True}, None, "with exhausted_leave, got no budgets"),
         ({"variant": "averaging"}, None, "weighting, vanishing, upsampling"),
-        ({"variant": "upsampling", "exhausted_leave": True}, [2.0] * 900, "their data still speak"),
         ({"variant": "vanishing", "weights": [1, 2]}, [2.0] * 900, "options of vanishing"),
         ({"variant": "upsampling", "copies": [1, 60], "grow": "shares"}, [2.0] * 800 + [4.0] * 100, "copies"),
         ({"stratified": True}, [2.0] * 900, "no stratified with budgets"),

@@ -103,6 +103,14 @@ def test_personalized_goes_on_where_it_was(tmp_path):
 
 
 @pytest.mark.slow
+def test_personalized_trains_and_counts_in_processes(tmp_path):
+    words = ("--quick", "--parts", "tables", "--jobs", "2", "--keep", tmp_path / "kept")
+    run("personalized", *words, "--check")
+    ballots = sorted(path.name for path in (tmp_path / "kept" / "votes").iterdir())
+    assert ballots == [f"digits-0-{who}.npz" for who in ("base", "random-50-2", "random-50-4")]
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("paper", PAPERS)
 def test_the_whole_quick_run_is_as_expected(paper, data, tmp_path):
     done = run(paper, "--quick", "--data", data, "--check", "--json", tmp_path / "out.json")

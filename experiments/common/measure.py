@@ -17,6 +17,10 @@ from rich.console import Console
 from rich.table import Table
 
 Published = float | str | None
+# They change no number, so a shown command leaves them out, and what follows them.
+SILENT_WORDS = (
+    "--json", "--markdown", "--figures", "--data", "--keep", "--votes", "--jobs", "--trainers",
+)  # fmt: skip
 TRAINED = ("adult", "digits", "diabetes", "ask", "interactive", "student", "distil")
 
 
@@ -203,7 +207,7 @@ def shown_command(paper: str, words: list[str]) -> str:
     for word in words:
         if skip:
             skip = False
-        elif word in ("--json", "--markdown", "--figures", "--data", "--keep", "--votes", "--jobs"):
+        elif word in SILENT_WORDS:
             skip = True
         elif word not in ("--check", "--expect"):
             shown.append(word)

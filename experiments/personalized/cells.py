@@ -32,6 +32,11 @@ class Cell:
         """Return the name under which its results are kept."""
         return "base" if self.variant == "base" else f"{self.variant}-{self.ratio}-{self.factor}"
 
+    @property
+    def upsampled(self) -> bool:
+        """Say whether it needs teachers of its own, who learn from copies."""
+        return self.variant in ("u", "c", "figu")
+
 
 def budgets_consent(data: Data, share: float, factor: float) -> Consent:
     """Return a consent of as many persons as there are private rows, a share of them with more."""

@@ -1,7 +1,8 @@
 """Ensembles on MNIST, Adult and digits: how the data are split, the teachers trained, their ballots kept.
 
 One ensemble is one file, `mnist-0-base.npz` or `adult-3-random-50-2.npz`: data set, seed, and for upsampled
-ones who got the higher budget (at random, or in the minority class), their share in percent, their copies.
+ones who got the higher budget (at random, or in the minority class), their share in percent, their copies;
+where networks learn for another time than usual, how many epochs.
 Where the file is there it is read; else the teachers are trained and the file is written.
 """
 
@@ -21,6 +22,7 @@ from tellers.teachers import train_ensemble
 from tellers.teachers.partition import Partition, partition
 
 BUNDLED = Path(__file__).resolve().parents[2] / "examples" / "mnist_votes.npz"
+EPOCHS = 60  # of the networks
 MINORITY = 1  # Adult: an income over 50,000 dollars
 
 
@@ -35,6 +37,7 @@ class Data:
     mechanism: ConfidentGNMax
     low: float
     delta: float = 1e-5
+    epochs: int = EPOCHS
     X: np.ndarray = field(default_factory=lambda: np.empty((0, 0)), repr=False)
     y: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64), repr=False)
 
@@ -58,8 +61,8 @@ class Ensemble:
     test_votes: Votes | None = None
 
 
-def load_data(name: str, data_dir: Path | None) -> Data:
-    """Return one of the data sets."""
+def load_data(name: str, data_dir: Path | None, *, epochs: int = EPOCHS) -> Data:
+    """Return one of the data sets; networks learn from it for so many epochs."""
     log2 = float(np.log(2))
     if name == "mnist":
         parts = [mnist(part, data_dir=data_dir) for part in ("train", "test")]
@@ -78,7 +81,7 @@ def load_data(name: str, data_dir: Path | None) -> Data:
     X, y = np.concatenate([part.X for part in parts]), np.concatenate([part.y for part in parts])
     if name == "adult":
         X = (X - X.min(axis=0)) / np.ptp(X, axis=0)
-    return Data(**{**vars(made), "X": X, "y": y})
+    return Data(**{**vars(made), "X": X, "y": y, "epochs": epochs})
 
 
 def bundled_data() -> Data:
@@ -117,16 +120,10 @@ def get_ensemble(
     train: bool = True,
 ) -> Ensemble | None:
     """Return an ensemble from its file, or train it; None where it is not there and may not be trained."""
-    name = f"{data.name}-{seed}" + ("-base" if kind == "base" else f"-{kind}-{ratio}-{copies}")
-    path = folder / f"{name}.npz"
+    who = {"kind": kind, "ratio": ratio, "copies": copies}
+    path = keep_ensemble(data, seed, folder=folder, **who) if train else _file(data, seed, folder, **who)
     if not path.is_file():
-        if not train:
-            return None
-        made = _train(data, seed, kind=kind, ratio=ratio, copies=copies)
-        folder.mkdir(parents=True, exist_ok=True)
-        part = path.with_suffix(".part.npz")
-        np.savez_compressed(part, **made)
-        part.rename(path)
+        return None
     with np.load(path) as kept:
         files = {key: kept[key] for key in kept.files}
     teams = None
@@ -137,7 +134,26 @@ def get_ensemble(
         test_votes = Votes.from_ballots(files["test_ballots"].astype(np.int64), n_classes=data.n_classes)
     votes = Votes.from_ballots(files["ballots"].astype(np.int64), n_classes=data.n_classes)
     truth = data.y[files["public"]]
-    return Ensemble(name, votes, files["public"], files["test"], truth, teams, test_votes)
+    return Ensemble(path.stem, votes, files["public"], files["test"], truth, teams, test_votes)
+
+
+def keep_ensemble(
+    data: Data, seed: int, *, folder: Path, kind: str = "base", ratio: int = 0, copies: int = 1
+) -> Path:
+    """Return the file of an ensemble, trained where it is not there."""
+    path = _file(data, seed, folder, kind=kind, ratio=ratio, copies=copies)
+    if not path.is_file():
+        made = _train(data, seed, kind=kind, ratio=ratio, copies=copies)
+        folder.mkdir(parents=True, exist_ok=True)
+        part = path.with_suffix(".part.npz")
+        np.savez_compressed(part, **made)
+        part.rename(path)
+    return path
+
+
+def _file(data: Data, seed: int, folder: Path, *, kind: str, ratio: int, copies: int) -> Path:
+    name = f"{data.name}-{seed}" + ("-base" if kind == "base" else f"-{kind}-{ratio}-{copies}")
+    return folder / f"{name}{'' if data.epochs == EPOCHS else f'-{data.epochs}-epochs'}.npz"
 
 
 def teams_of(source: np.ndarray, teacher: np.ndarray, copies: int) -> np.ndarray:
@@ -178,7 +194,9 @@ def _networks(data: Data, rows: np.ndarray, parts: Partition, seed: int) -> Vote
     """All networks of an ensemble in one batched program, on the GPU where there is one."""
     from tellers.teachers.torch import TorchClassifier, train_torch_ensemble
 
-    network = TorchClassifier("cnn", epochs=60, batch_size=40, rotation=7.5, shift=0.07, image_shape=(28, 28))
+    network = TorchClassifier(
+        "cnn", epochs=data.epochs, batch_size=40, rotation=7.5, shift=0.07, image_shape=(28, 28)
+    )
     return train_torch_ensemble(network, data.X[rows], data.y[rows], parts, n_classes=10, seed=seed).vote
 
 

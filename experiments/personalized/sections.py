@@ -255,6 +255,8 @@ def _pivot(
 
 
 def _baseline_pivot(results: Results, name: str) -> list[str]:
+    if not results.get(name, "base", "labels/paper/1"):
+        return []
     lines = [f"**Baselines, {SCALED[name]}**", "", "| everybody's budget | published | paper's accounting | "
              "exact | public price | student published | student, paper's accounting | student, exact |",
              "|---|---|---|---|---|---|---|---|"]  # fmt: skip

@@ -12,7 +12,7 @@ from tellers.teachers.partition import Partition
 
 # What one student learns from, and what it is judged by: rows of the data set, their labels, test rows.
 Lesson = tuple[np.ndarray, np.ndarray, np.ndarray]
-TOGETHER = 256
+TOGETHER = 250
 
 
 def teach(data: Data, lessons: Sequence[Lesson], *, seed: int) -> list[float]:

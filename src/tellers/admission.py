@@ -55,8 +55,12 @@ def require_fit(mechanism: Mechanism, ensemble: Any) -> None:
         )
 
 
-def require_votes(votes: Any, mechanism: Mechanism, *, n_queries: int, key: str) -> None:
+def require_votes(
+    votes: Any, mechanism: Mechanism, *, n_queries: int, key: str, n_teachers: int | None = None
+) -> None:
     """Refuse what teachers returned if it is not votes on these queries, of the kind that is decided.
+
+    `n_teachers` is how many there are by a plan of groups, where there is one.
 
     >>> from tellers import Binary
     >>> votes = LabelVotes.from_sums([[3, 1]], n_teachers=4)
@@ -70,6 +74,11 @@ def require_votes(votes: Any, mechanism: Mechanism, *, n_queries: int, key: str)
         )
     if len(votes) != n_queries:
         raise ValueError(f"Expected votes on {n_queries} queries, got {len(votes)}. {charged}")
+    if n_teachers not in (None, votes.n_teachers):
+        raise ValueError(
+            f"Expected the votes of {n_teachers} teachers, as the plan of the groups says, got those of "
+            f"{votes.n_teachers}. {charged}"
+        )
     if votes.unit != Unit():
         raise ValueError(f"Expected votes of which one unit changes one ballot, got another unit. {charged}")
     if isinstance(votes, LabelVotes):

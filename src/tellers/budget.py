@@ -124,8 +124,18 @@ class Accountant:
         >>> accountant.left(RdpCurve.zero()), round(accountant.left(RdpCurve.zcdp(0.01)), 2)
         (1.0, 0.67)
         """
+        return self.value_left(spent) / float(_most(np.array([self.held_at]), self.budget)[0])
+
+    def value_left(self, spent: RdpCurve) -> float:
+        """Return the largest Rényi value that still fits, at the order at which the budget is held.
+
+        >>> accountant = Accountant(Budget(epsilon=1.0, delta=1e-5))
+        >>> rho, nothing = accountant.value_left(RdpCurve.zero()) / accountant.held_at, RdpCurve.zero()
+        >>> [accountant.affords(nothing, RdpCurve.zcdp(share * rho)) for share in (0.999, 1.001)]
+        [True, False]
+        """
         most = float(_most(np.array([self.held_at]), self.budget)[0])
-        return max(0.0, 1.0 - float(self._held(spent).values[0]) / most)
+        return max(0.0, most - float(self._held(spent).values[0]))
 
     def _held(self, curve: RdpCurve) -> RdpCurve:
         at = np.flatnonzero(curve.orders == self.held_at)

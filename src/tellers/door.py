@@ -3,7 +3,7 @@
 import hashlib
 import inspect
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
@@ -16,7 +16,7 @@ from .errors import BudgetExhausted, LedgerConflict
 from .exact import exact_cost
 from .label_votes import LabelVotes
 from .ledger import Ledger, Ticket, Vault
-from .ledger.groups import GROUPS, group_account
+from .ledger.groups import group_account
 from .mechanisms import Mechanism
 from .noise import Noise
 from .rdp import RdpCurve
@@ -52,6 +52,11 @@ class GroupPlan(Protocol):
     @property
     def mechanism(self) -> Mechanism:
         """The mechanism, fitted to the votes of this plan."""
+        ...
+
+    @property
+    def n_teachers(self) -> int:
+        """How many teachers there are, present or not."""
         ...
 
     @property
@@ -91,7 +96,9 @@ class Room:
 
     With a `plan` groups of people take part in their own ways and pay from accounts of their own: the
     mechanism is the one for one vote per teacher, which the plan fits to its votes. The first group that
-    cannot pay ends it, or, with `exhausted_leave`, leaves while the others go on.
+    cannot pay ends it, or, with `exhausted_leave`, leaves while the others go on. `absent` are groups of the
+    plan that left before: they neither vote nor pay here, and by upsampling no teacher may have learned from
+    them (`personal.rounds` sees to that).
 
     How long an exact cost takes depends on the votes. `later` is handed that work, for a ledger with a vault,
     when the answer is on the books; by default it is done at once, before `ask` returns.
@@ -121,6 +128,7 @@ class Room:
     later: Callable[[Callable[[], None]], object] | None = None
     plan: GroupPlan | None = None
     exhausted_leave: bool = False
+    absent: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.plan is not None and is_multilabel(self.mechanism):
@@ -133,7 +141,8 @@ class Room:
             raise ValueError(
                 f"Expected teachers of one group each for exhausted_leave=True, got a plan by "
                 f"{self.plan.variant}, in which every teacher learned from all groups: whoever is silent, "
-                "their data still speak. Train teachers anew without the exhausted groups."
+                "their data still speak. Train teachers anew without the exhausted groups, as "
+                "personal.rounds.Rounds does."
             )
 
     def price(self, n_queries: int) -> RdpCurve:
@@ -146,7 +155,7 @@ class Room:
         True
         """
         if self.plan is not None:
-            return _largest(self.plan.using(self.mechanism).prices(n_queries, key="").values())
+            return _largest(self._present(self.absent).prices(n_queries, key="").values())
         return self.mechanism.price(Unit()) * n_queries
 
     def ask(
@@ -182,7 +191,8 @@ class Room:
         ticket, plan = held
         votes = self.ensemble.vote(X)
         mechanism = self.mechanism
-        require_votes(votes, mechanism, n_queries=n, key=key)
+        n_teachers = None if plan is None else plan.n_teachers
+        require_votes(votes, mechanism, n_queries=n, key=key, n_teachers=n_teachers)
         if plan is not None and isinstance(votes, Votes):
             mechanism, votes = plan.mechanism, _seated(votes, plan, key=key)
         release = mechanism.release(votes, self.noise, **context)
@@ -254,8 +264,9 @@ class Room:
             price = self.price(n)
             also = None if account is None else {account: price}
             return self.ledger.reserve(key, price, event=event, also=also), None
-        plan, absent = self.plan.using(self.mechanism), set[str]()
+        absent = set(self.absent)
         while True:
+            plan = self._present(absent)
             prices = plan.prices(n, key=key)
             event = {**describe(plan.mechanism, self.noise), **asked, "unit": "one person"}
             event["groups"] = {"variant": plan.variant, "absent": sorted(absent)}
@@ -266,12 +277,17 @@ class Room:
             try:
                 return self.ledger.reserve(key, price, event=event, also=also), plan
             except BudgetExhausted as refusal:
-                # What a group was charged is public, and so is that it takes no further part.
-                name = (refusal.account or "").removeprefix(GROUPS)
-                if not self.exhausted_leave or name not in prices or len(prices) == 1:
+                # What a group was charged is public, and so is that it takes no further part. Whoever asks
+                # may have an account of the same name as a group: that one is no group's.
+                paid_by = {group_account(name): name for name in prices}
+                name = paid_by.get(refusal.account or "", "")
+                if not self.exhausted_leave or not name or len(prices) == 1:
                     raise
                 absent.add(name)
-                plan = self.plan.without(absent).using(self.mechanism)
+
+    def _present(self, absent: Collection[str]) -> GroupPlan:
+        assert self.plan is not None
+        return (self.plan.without(absent) if absent else self.plan).using(self.mechanism)
 
     def _context(self, student: ArrayLike | None, n: int) -> dict[str, Any]:
         # Asked for before anything is charged: a forgotten argument must not cost a batch.

@@ -27,6 +27,7 @@ from .votes import Unit
 
 Indices = NDArray[np.int64]
 Progress = Callable[[int, int], object]
+NextRoom = Callable[[Room], Room | None]
 Order = Literal["given", "shuffled", "active"]
 StoppedBy = Literal["the budget", "the number of queries", "the number of labels", "the end of the pool"]
 
@@ -83,6 +84,7 @@ def label_pool(
     warm_up: Mechanism | None = None,
     queries: Any | None = None,
     key: str = "pool",
+    next_room: NextRoom | None = None,
     progress: Progress | None = None,
 ) -> Labels:
     """Ask for labels of a public pool until the budget, a number of queries or of labels, or the pool ends.
@@ -93,10 +95,11 @@ def label_pool(
     student then speaks before each round. `batch` queries share one entry in the ledger; when the budget does
     not pay for a batch, smaller ones are tried. Where a row has many labels it counts towards `n_labels` if
     one of them was told. `queries` are what the room is asked with, where that is not the rows of `X_pool`.
+    Where a room cannot pay for one query, `next_room` may hand over another.
 
     Guarantee: no row is asked twice, also when a run goes on after it was cut short. The order and the moment
                of stopping cost nothing: they depend on public rows, released labels and public prices.
-    Assumes:   the pool is public, and one run at a time uses a `key` of the ledger.
+    Assumes:   pool and `next_room` are public, and one run at a time uses a `key` of the ledger.
     Reference: Papernot et al. 2017, section 2.3 and appendix B.2; Papernot et al. 2018, section 2.
 
     >>> from tellers import Accountant, Budget, GNMax, MemoryLedger, Room, Votes, noise
@@ -121,8 +124,9 @@ def label_pool(
         raise ValueError(f"Expected one query per row of the pool, {n_pool} of them, got {asked}.")
     most = n_pool if n_queries is None else min(n_pool, int(n_queries))
     run = _Run(
-        room, queries if queries is not None else X_pool, key=key, most=most, n_labels=n_labels, batch=batch
-    )
+        room, queries if queries is not None else X_pool, key=key, most=most, n_labels=n_labels, batch=batch,
+        next_room=next_room,
+    )  # fmt: skip
 
     left, taught, number = pool_order(n_pool, order, seed=seed), None, 0
     while not run.stopped_by:
@@ -214,18 +218,10 @@ class _Rounds:
 
     @classmethod
     def plan(
-        cls,
-        mechanism: Mechanism,
-        n_pool: int,
-        *,
-        order: str,
-        student: Any | None,
-        first: int | None,
-        per_round: int | None,
-        warm_up: Mechanism | None,
-    ) -> "_Rounds":
-        listens = _listens(mechanism)
-        name = type(mechanism).__name__
+        cls, mechanism: Mechanism, n_pool: int, *, order: str, student: Any | None, first: int | None,
+        per_round: int | None, warm_up: Mechanism | None,
+    ) -> "_Rounds":  # fmt: skip
+        listens, name = _listens(mechanism), type(mechanism).__name__
         if order != "active" and not listens:
             if not (first is None and per_round is None and warm_up is None):
                 raise ValueError(
@@ -268,6 +264,8 @@ class _Run:
     most: int
     n_labels: int | None
     batch: int
+    next_room: NextRoom | None = None
+    affordable: int = 0
     n_asked: int = 0
     n_lost: int = 0
     stopped_by: StoppedBy | None = None
@@ -282,8 +280,7 @@ class _Run:
         self, rows: Indices, mechanism: Mechanism, belief: NDArray[Any] | None, *, progress: Progress | None
     ) -> None:
         """Ask for some rows, batch by batch, until they are through or something ends the run."""
-        room = replace(self.room, mechanism=mechanism)
-        done = 0
+        room, done = replace(self.room, mechanism=mechanism), 0
         while done < len(rows) and not self.stopped_by:
             key = f"{self.key}/{self.n_asked}"
             # What is on the books has the size it was asked with, whatever would be affordable now.
@@ -294,11 +291,16 @@ class _Run:
                 student = None if belief is None else belief[done : done + size]
                 release = room.ask(take_rows(self.queries, now), key=key, student=student)
             except BudgetExhausted:
-                if size == 1 and not self.n_asked:
+                self.affordable = max(1, size // 2)
+                if size > 1:
+                    continue
+                after = None if self.next_room is None else self.next_room(room)
+                if after is not None:
+                    self.room, room, self.affordable = after, after, self.batch
+                elif not self.n_asked:
                     raise  # not one query: there is nothing to go on with
-                if size == 1:
+                else:
                     self.stopped_by = "the budget"
-                self.batch = max(1, size // 2)
                 continue
             except Unsettled:
                 self.n_lost += len(now)
@@ -312,7 +314,7 @@ class _Run:
             self._see_whether_to_stop()
 
     def _size(self, n_left: int) -> int:
-        size = min(self.batch, n_left, self.most - self.n_asked)
+        size = min(self.affordable or self.batch, n_left, self.most - self.n_asked)
         # A query is answered once at most, so this never overshoots.
         return size if self.n_labels is None else min(size, self.n_labels - self.n_answered)
 

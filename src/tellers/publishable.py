@@ -148,8 +148,9 @@ def _published(
         margins = bounds.check_margins(votes, mechanism.threshold)
         logs = bounds.log_accept(margins, sigma, drawn=True)
         total += float(bounds.threshold_bound(*logs, sigma_threshold=sigma, orders=[order]).sum())
+        lowest, highest = sensitivity.threshold_limits(mechanism.threshold, n, votes.n_classes)
         local += sensitivity.threshold_local_sensitivities(
-            margins, n, sigma_threshold=sigma, order=order, drawn=True
+            margins, n, sigma_threshold=sigma, order=order, lowest=lowest, highest=highest, drawn=True
         )
     else:
         mask = np.ones(len(votes), bool)

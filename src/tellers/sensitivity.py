@@ -142,11 +142,11 @@ def threshold_local_sensitivities(
 ) -> Floats:
     """Return a bound on the local sensitivity of checks' costs within d changed ballots, d = 0..n_teachers.
 
-    `lowest` and `highest` are public limits of the margin, if there are any: for a plain threshold T,
-    ceil(n_teachers / n_classes) - T and n_teachers - T.
+    `lowest` and `highest` are public limits of the margin (`threshold_limits` for a plain threshold); without
+    both of them, the last entry has to be for margins of any size.
 
     Guarantee: entry d is at least the local sensitivity of the sum of `threshold_bound` over the checks at
-               all votes that d changed ballots can reach, and grows with d.
+               all votes that d changed ballots can reach, and grows with d; neighbours' entries interleave.
     Assumes:   whole margins, which one ballot moves by at most its weight; order fixed before voting.
     Reference: Papernot et al. 2018, appendix B, with distances from 0 and a running maximum.
 
@@ -178,7 +178,24 @@ def threshold_local_sensitivities(
         reach = np.maximum(ahead[at[part] - low], behind[high - at[part]])
         np.maximum.accumulate(reach, axis=1, out=reach)
         local += times[part] @ reach
+    # So many ballots are all of them. What is within their reach must not hang on where the margins are now:
+    # a neighbour's would reach one further, with no entry here that bounds it.
+    most = float(change.max())
+    if lowest is None or highest is None:
+        price = order * weight**2 / (2 * sigma_threshold**2)  # no check's cost is above it
+        most = price / min(share for _, share in moves)
+    local[-1] = max(local[-1], times.sum() * most)
     return in_steps(local, step)
+
+
+def threshold_limits(threshold: float, n_votes: int, n_classes: int) -> tuple[int, int]:
+    """Return the least and the largest margin that so many votes can have: public.
+
+    >>> threshold_limits(199.5, 250, 10)
+    (-175, 50)
+    """
+    whole = math.ceil(threshold)
+    return -(-n_votes // n_classes) - whole, n_votes - whole
 
 
 def in_steps(local: Floats, step: int) -> Floats:

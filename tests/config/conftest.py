@@ -71,7 +71,7 @@ def personal_sections(draw):
     }
     return PersonalConfig(
         variant=variant, levels=levels, shares=dict.fromkeys(levels, 1 / len(levels)),
-        leave=variant != "upsampling" and draw(st.booleans()), max_groups=draw(st.integers(1, 99)),
+        leave=draw(st.booleans()), max_groups=draw(st.integers(1, 99)),
         **own[variant],
     )  # fmt: skip
 

@@ -33,7 +33,7 @@ def complaint(text):
         WEIGHTING + SHARES,
         WEIGHTING + SHARES + "leave = true\nweights = 'price'\nprecision = 0.05\nmin_persons = 3",
         WEIGHTING.replace("weighting", "vanishing") + SHARES + "power = 4\nleave = true",
-        WEIGHTING.replace("weighting", "upsampling") + SHARES + 'grow = "shares"\nmost = 5',
+        WEIGHTING.replace("weighting", "upsampling") + SHARES + 'grow = "shares"\nmost = 5\nleave = true',
         FILES + WEIGHTING + 'column = "consent"',
         FILES + '[personal]\nvariant = "weighting"\ncolumn = "consent"\nmax_groups = 4',
         FILES + PERSON + WEIGHTING + 'file = "consent.csv"',
@@ -74,11 +74,6 @@ def test_what_goes_together_is_read_and_written(text):
         ),
         (WEIGHTING + SHARES + "power = 4", "power = 4", 'only with variant = "vanishing"'),
         (WEIGHTING + SHARES + 'grow = "shares"', 'grow = "shares"', 'only with variant = "upsampling"'),
-        (
-            (WEIGHTING + SHARES).replace("weighting", "upsampling") + "leave = true",
-            "leave = true",
-            "its data still speak",
-        ),
         (
             WEIGHTING + SHARES + '[mechanism]\nname = "lnmax"\ngamma = 0.1',
             'name = "lnmax"',

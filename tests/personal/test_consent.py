@@ -42,9 +42,10 @@ def test_levels_nobody_chose_are_no_groups():
 @pytest.mark.parametrize(
     ("budgets", "says"),
     [
-        ([0.7, 0.0], "> 0 and finite, got 0.0 in row 1"),
-        ([0.7, -2], "> 0 and finite, got -2.0 in row 1"),
-        ([math.inf, 0.7], "> 0 and finite, got inf in row 0"),
+        ([0.7, 0.0], "> 0 and finite, got another in row 1"),
+        ([0.7, -2], "> 0 and finite, got another in row 1"),
+        ([math.inf, 0.7], "> 0 and finite, got another in row 0"),
+        ([10**400, 0.7], "> 0 and finite, got another in row 0"),
         ([0.7, math.nan], "none in row 1"),
         ([0.7, None], "none in row 1"),
         (np.ma.masked_array([0.7, 0.7], mask=[False, True]), "masked one in row 1"),
@@ -66,9 +67,11 @@ def test_budgets_that_are_not_numbers(entry):
 
 
 def test_levels_that_are_not_there():
-    with pytest.raises(ValueError, match=r"one of the levels 'low', 'medium', 'high', got 'hihg' in row 1"):
+    with pytest.raises(
+        ValueError, match=r"one of the levels 'low', 'medium', 'high', got something else in row 1"
+    ):
         read_consent(["low", "hihg"], delta=1e-5, levels=LEVELS)
-    with pytest.raises(ValueError, match=r"one of the levels .* got 0\.7 in row 0"):
+    with pytest.raises(ValueError, match=r"one of the levels .* got something else in row 0"):
         read_consent([0.7, "low"], delta=1e-5, levels=LEVELS)
     for epsilon in (0, -1.0, math.inf, math.nan, None):
         with pytest.raises(ValueError, match="level 'low' > 0 and finite"):
@@ -79,6 +82,24 @@ def test_levels_that_are_not_there():
         read_consent(["low"], delta=1e-5, levels={" ": 1.0})
     with pytest.raises(ValueError, match="at most 2 levels in use, got 3"):
         read_consent(list(LEVELS), delta=1e-5, levels=LEVELS, max_groups=2)
+
+
+def test_a_column_taken_by_mistake_is_not_shown():
+    """Whatever is in it may be a diagnosis, or a name: the row says where to look."""
+    for budgets, levels in (
+        (["low", "diabetes"], LEVELS),
+        ([0.7, "diabetes"], None),
+        ([0.7, -54321.0], None),
+    ):
+        with pytest.raises((TypeError, ValueError), match="in row 1") as refused:
+            read_consent(budgets, delta=1e-5, levels=levels)
+        assert "diabetes" not in str(refused.value)
+        assert "54321" not in str(refused.value)
+
+
+def test_levels_are_a_mapping():
+    with pytest.raises(TypeError, match="levels as a mapping"):
+        read_consent(["low"], delta=1e-5, levels=["low"])
 
 
 def test_persons_who_disagree_or_are_missing():

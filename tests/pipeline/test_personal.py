@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from tellers import Accountant, Budget, SqliteLedger
-from tellers.cli.outcome import show_groups
+from tellers.cli.outcome import show_groups, warn_of_groups
 from tellers.config import (
     BudgetConfig,
     DataConfig,
@@ -68,7 +68,17 @@ def test_every_variant_runs_and_nobody_passes_their_budget(tmp_path, variant):
         assert group["spent"] == spent == personal["cost"][-1]["epsilon"][group["name"]]
         assert 0 < group["spent"] <= group["stated"] <= group["epsilon"]
     assert result["spent"]["epsilon"] == max(group["stated"] for group in personal["groups"])
-    assert result["queries"]["stopped_by"] == "the budget"
+    # Whose it was is said: the first that cannot pay, or several at once.
+    short = result["queries"]["stopped_by"].partition(" of ")[2].split(" and ")
+    assert short
+    assert set(short) <= {"low", "high"}
+    left = {group["name"]: group["budget_left"] for group in personal["groups"]}
+    assert min(left, key=left.get) in short
+    for group in personal["groups"]:
+        assert (group["n_labels"], group["n_queries"]) == (
+            result["queries"]["n_answered"],
+            result["queries"]["n_asked"],
+        )
     assert personal["left"] == []
     plan = plan_from_dict(json.loads((tmp_path / "study" / "plan.json").read_text()))
     assert plan.variant == variant
@@ -110,7 +120,7 @@ def test_with_one_budget_for_all_it_is_a_plain_run(tmp_path, variant):
 
 
 def test_the_others_go_on_when_the_strict_group_has_left(tmp_path):
-    levels = {"low": 1.0, "high": 6.0}
+    levels = {"low": 2.0, "high": 9.0}
     chosen = PersonalConfig(variant="weighting", levels=levels, shares=TWO["shares"], precision=0.9)
     config = replace(SMALL, mechanism=GNMAX, personal=chosen)
     ended = run(replace(config, personal=replace(chosen, weights="price")), tmp_path / "balanced")
@@ -123,7 +133,9 @@ def test_the_others_go_on_when_the_strict_group_has_left(tmp_path):
     assert result["personal"]["left"][0]["name"] == "low"
     after = result["personal"]["left"][0]["after"]
     assert low["n_queries"] < high["n_queries"] == result["queries"]["n_asked"]
-    assert low["spent"] <= 1.0 < high["spent"] <= 6.0
+    assert low["spent"] <= 2.0 < high["spent"] <= 9.0
+    assert low["n_labels"] == low["n_queries"]  # gnmax always answers
+    assert result["queries"]["stopped_by"].endswith(("of high", "and high"))  # the last that could pay
     still = [point["epsilon"] for point in result["personal"]["cost"] if point["n_queries"] >= after]
     assert still[-1]["high"] > still[0]["high"]
     strict = run(replace(config, personal=replace(vanishing, leave=False)), tmp_path / "strict")
@@ -136,12 +148,27 @@ def test_the_others_go_on_when_the_strict_group_has_left(tmp_path):
     assert again["personal"] == result["personal"]
 
 
-def test_a_ceiling_below_the_budgets_is_said(tmp_path):
+def test_a_ceiling_below_the_budgets_is_said_before_anything_is_trained(tmp_path, capsys):
     low = replace(SMALL, budget=BudgetConfig(epsilon=4.0, delta=1e-5))
-    result = run(low, tmp_path / "study")
-    assert any(
-        "the ceiling for everybody, and below what high agreed to" in line for line in result["warnings"]
+    seen = []
+    result = run(
+        low,
+        tmp_path / "study",
+        show=lambda step, _done, _total: seen.append(step),
+        show_groups=lambda rows, lines: seen.append((rows, lines)),
     )
+    (at,) = [i for i, what in enumerate(seen) if isinstance(what, tuple)]
+    assert "teachers" in seen[at:]
+    assert "teachers" not in seen[:at]
+    (warning,) = seen[at][1][3:]
+    assert "the ceiling for everybody, and below what high agreed to" in warning
+    assert "Raise it to 6 or more" in warning
+    assert warning in result["warnings"]
+    show_groups(*seen[at])
+    assert "note: [budget] epsilon = 4 is the ceiling" in capsys.readouterr().out
+    warn_of_groups(*seen[at])
+    assert capsys.readouterr().err == f"tellers: {warning}\n"
+    assert result["queries"]["stopped_by"] == "the ceiling for everybody"
     assert result["spent"]["epsilon"] <= 4.0
     leaving = replace(
         SMALL, personal=replace(SMALL.personal, leave=True), budget=BudgetConfig(epsilon=4.0, delta=1e-5)
@@ -248,7 +275,7 @@ def test_budgets_by_a_column_of_levels(tmp_path):
     patients(tmp_path, agreed="none")
     study.write_text(study.read_text() + 'column = "consent"\n')
     with pytest.raises(
-        ValueError, match=r"study.toml:\d+: Expected one of the levels 'low', 'high', got 'none'"
+        ValueError, match=r"study.toml:\d+: Expected one of the levels 'low', 'high', got something else"
     ):
         run(read_config(study), tmp_path / "other")
 

@@ -101,12 +101,60 @@ def test_the_card_promises_each_group_its_own(grouped):
     assert any("treated as public, and so is who takes part" in line for line in card.not_guaranteed)
 
 
+def a_publication(groups):
+    return {
+        "format": 1, "made": "2026-11-15T12:00:00+00:00", "n_queries": 40, "delta": 1e-5,
+        "covers": "both directions",
+        "plan": {"method": "envelope", "order": 8.0, "beta": 0.01, "sigma_release": 3.0, "confidence": 0.95,
+                 "expected_epsilon": 1.0},
+        "groups": [
+            {"name": group["name"], "budget": group["epsilon"], "public": group["spent"],
+             "epsilon_upper": 0.4321, "charged": 0.1, "after": group["spent"] + 0.05, "budget_left": 0.1}
+            for group in groups
+        ],
+    }  # fmt: skip
+
+
+def test_labels_and_shares_are_told_and_every_cost_in_numbers(grouped):
+    groups = [a_group(0, epsilon=1.0, n_labels=31, budget_left=0.25), a_group(1, epsilon=2.0, n_labels=37)]
+    page = write_report(grouped(groups)).read_text()
+    assert '<td>75 %</td><td class="roomy">31</td>' in page
+    assert ", paid for 31 labels" in page
+    assert "Public cost of each group in numbers" in page
+    assert "<tr><td>30</td><td>0.68</td><td>1.35</td></tr>" in page  # rounded up
+    assert "Published costs" not in page
+    # An older result does not say how many labels a group paid for.
+    assert ", paid for" not in write_report(grouped([a_group(0, epsilon=1.0)])).read_text()
+
+
+def test_what_was_published_is_in_the_report(grouped):
+    groups = [a_group(0, epsilon=1.0, name=NASTY), a_group(1, epsilon=2.0)]
+    folder = grouped(groups)
+    record = a_publication(groups)
+    (folder / "publication.json").write_text(json.dumps(record))
+    page = write_report(folder).read_text()
+    assert "Published costs" in page
+    assert "95 % confidence" in page
+    assert "<strong>0.44</strong>" in page
+    assert "<script" not in page
+    assert "one direction" not in page
+    (folder / "publication.json").write_text(json.dumps({**record, "covers": "forward direction"}))
+    assert "one direction of the divergence" in write_report(folder).read_text()
+    (folder / "publication.json").write_text(json.dumps({**record, "groups": [{"name": "low"}]}))
+    with pytest.raises(ValueError, match=r"at budget, got nothing.*Restore the file"):
+        write_report(folder)
+
+
 @pytest.mark.parametrize("n_groups", [2, 20])
 @pytest.mark.parametrize("private", [False, True], ids=["public", "private"])
 def test_it_fits_and_can_be_read(grouped, browser, low_contrast, private, n_groups):
     groups = [a_group(at, epsilon=1.0 + at, waste=0.1 * (n_groups > 2)) for at in range(n_groups)]
     groups[0]["name"] = "a level with a rather long name, and on, and on"
-    path = write_report(grouped(groups), private=private)
+    for group in groups:
+        group["n_labels"] = 1234
+    folder = grouped(groups)
+    (folder / "publication.json").write_text(json.dumps(a_publication(groups)))
+    path = write_report(folder, private=private)
     for width, scheme in ((1100, "light"), (1100, "dark"), (360, "light"), (360, "dark")):
         context = browser.new_context(
             viewport={"width": width, "height": 900}, color_scheme=scheme, java_script_enabled=False
@@ -114,7 +162,9 @@ def test_it_fits_and_can_be_read(grouped, browser, low_contrast, private, n_grou
         page = context.new_page()
         page.goto(path.as_uri())
         assert page.evaluate("document.documentElement.scrollWidth") <= width
-        card = page.locator(".wide")
-        assert card.evaluate("it => it.scrollWidth - it.clientWidth") == 0, "the table needs scrolling"
+        for card in page.locator(".wide").all():
+            assert card.evaluate("it => it.scrollWidth - it.clientWidth") == 0, "the table needs scrolling"
+        page.get_by_text("Public cost of each group in numbers").click()
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
         assert page.evaluate(low_contrast) == []
         context.close()

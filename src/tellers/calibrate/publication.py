@@ -1,6 +1,8 @@
 """Planning a publication: order, smoothness and noise, chosen on public votes."""
 
 import math
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,7 +10,7 @@ from numpy.typing import NDArray
 from ..errors import require_count, require_fraction
 from ..mechanisms import ConfidentGNMax, Mechanism
 from ..personal.accounting import Asked
-from ..personal.publishing import distances_of, group_sums, independent_group_costs
+from ..personal.publishing import Distances, distances_of, group_sums, independent_group_costs
 from ..publishable import Method, available_methods, cost_and_sensitivities, independent_cost, require_method
 from ..rdp import RdpCurve
 from ..smooth import PublishPlan, release_prices
@@ -100,6 +102,19 @@ def _best_at(
     return PublishPlan(method, order, float(betas[i]), float(sigmas[j]), confidence, epsilon)
 
 
+@dataclass(frozen=True)
+class Purse:
+    """What an account can still pay: so much at one Rényi order, for a group or, with None, for everybody.
+
+    >>> Purse("low", order=8.0, most=0.3).group
+    'low'
+    """
+
+    group: str | None
+    order: float
+    most: float
+
+
 def plan_group_publication(
     proxy: Asked,
     *,
@@ -108,6 +123,7 @@ def plan_group_publication(
     confidence: float = 0.95,
     method: Method | None = None,
     n_releases: int | None = None,
+    purses: Iterable[Purse] = (),
 ) -> PublishPlan:
     """Return one plan for all groups' numbers, the best on public votes that were counted as theirs will be.
 
@@ -115,6 +131,9 @@ def plan_group_publication(
     releases in it (as many as there are groups, unless said otherwise). Unless asked for by name, the papers'
     form is not taken: it covers the forward direction of the divergence only. Where no release is worth its
     price the method is "independent". `expected_epsilon` is that of the most generous group.
+
+    Only what every purse can pay is considered, so that the accounts of a ledger can be charged it; where
+    that is nothing the method is "independent", also if another one was asked for.
 
     Guarantee: looks at the proxy only, so the plan is as public as the proxy.
     Assumes:   as `plan_publication`; the proxy's groups and weights are those of the votes to come.
@@ -145,9 +164,10 @@ def plan_group_publication(
     if method == "independent":
         return best
     chosen, least = method or "envelope", math.inf if method else least
-    z = PublishPlan(chosen, 2.0, 1.0, 1.0, confidence, 0.0).z
+    z, limits = PublishPlan(chosen, 2.0, 1.0, 1.0, confidence, 0.0).z, list(purses)
     for order in _ORDERS:
         betas, sigmas = _grid(order)
+        too_dear = ~_payable(limits, far, betas, sigmas, z=z, times=times)
         added = RdpCurve(np.array([order]), np.ones(1)).epsilon(delta) - 1  # by the conversion, to any value
         epsilons = {}
         for name, cost in group_sums(proxy, order=order, method=chosen).items():
@@ -158,11 +178,31 @@ def plan_group_publication(
             paid = release_prices(order, betas=betas * share, sigmas=sigmas / share, z=z)
             epsilons[name] = value + times * paid + added
         ratio = np.mean([epsilons[name] / budget for name, budget in budgets.items()], axis=0)
+        ratio[too_dear] = math.inf
         i, j = np.unravel_index(int(np.argmin(ratio)), ratio.shape)
         if ratio[i, j] < least:
             least, expected = float(ratio[i, j]), float(epsilons[generous][i, j])
             best = PublishPlan(chosen, order, float(betas[i]), float(sigmas[j]), confidence, expected)
     return best
+
+
+def _payable(
+    purses: list[Purse],
+    far: Distances,
+    betas: NDArray[np.float64],
+    sigmas: NDArray[np.float64],
+    *,
+    z: float,
+    times: int,
+) -> NDArray[np.bool_]:
+    """Return which pairs of smoothness and noise every purse can pay, at the order it is held at."""
+    payable = np.ones((betas.size, sigmas.size), dtype=bool)
+    for purse in purses:
+        # Whoever moves most pays most, and the account of everybody is charged that.
+        share = max(far.shares.values()) if purse.group is None else far.shares[purse.group]
+        prices = release_prices(purse.order, betas=betas * share, sigmas=sigmas / share, z=z)
+        payable &= times * prices <= purse.most
+    return payable
 
 
 def _grid(order: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -242,6 +242,8 @@ def _groups(run: RunResult) -> Iterator[str]:
         if group.left_after is not None:
             line += f" It took part in {group.n_queries} of {run.n_asked} queries; then its budget was used."
         yield line
+    if personal.rounds_words:
+        yield personal.rounds_words
 
 
 def _left_out(run: RunResult) -> Iterator[str]:

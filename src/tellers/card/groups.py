@@ -20,7 +20,7 @@ class GroupResult:
     """What one group agreed to, what is guaranteed to it, what was charged, and how long it took part.
 
     `how` is its weight, frequency or number of copies, by the variant; `left_after` is after how many queries
-    it first took no part.
+    it first took no part; `n_labels` is how many labels the teachers gave while it did, None if not told.
 
     >>> GroupResult(
     ...     name="low", budget=0.7, epsilon=0.7, spent=0.69, budget_left=0.02, n_persons=600, waste=0.0,
@@ -41,11 +41,37 @@ class GroupResult:
     n_queries: int
     left_after: int | None
     cost: Curve
+    n_labels: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundResult:
+    """Teachers that answered some of the queries, and the groups that they did not learn from.
+
+    >>> RoundResult(absent=("low",), n_teachers=60, after=40, n_queries=35).words
+    '60 teachers, trained without low, answered queries 41 to 75'
+    """
+
+    absent: tuple[str, ...]
+    n_teachers: int
+    after: int
+    n_queries: int
+
+    @property
+    def words(self) -> str:
+        """Return who was asked what, in plain words."""
+        who = f"without {', '.join(self.absent)}" if self.absent else "from all groups"
+        teachers = f"{self.n_teachers} {'teacher' if self.n_teachers == 1 else 'teachers'}"
+        first, last = self.after + 1, self.after + self.n_queries
+        queries = f"query {first}" if first == last else f"queries {first} to {last}"
+        return f"{teachers}, trained {who}, answered {queries}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class PersonalResult:
     """The groups of a run, the strictest first, and the variant by which they took part.
+
+    `rounds` are there where teachers were trained anew whenever a group's budget was used.
 
     >>> PersonalResult(variant="weighting", leave=False, plan=(), groups=()).words
     "weighting: the more generous a group, the more its teachers' ballots count"
@@ -55,6 +81,26 @@ class PersonalResult:
     leave: bool
     plan: tuple[str, ...]
     groups: tuple[GroupResult, ...]
+    rounds: tuple[RoundResult, ...] = ()
+
+    @property
+    def rounds_words(self) -> str:
+        """Return in plain words which teachers answered what, or "" where they stayed the same.
+
+        >>> first = RoundResult(absent=(), n_teachers=90, after=0, n_queries=40)
+        >>> then = RoundResult(absent=("low",), n_teachers=60, after=40, n_queries=35)
+        >>> one = PersonalResult(variant="upsampling", leave=True, plan=(), groups=(), rounds=(first, then))
+        >>> one.rounds_words[-70:]
+        ' round 2: 60 teachers, trained without low, answered queries 41 to 75.'
+        """
+        if len(self.rounds) < 2 and not any(one.absent for one in self.rounds):
+            return ""
+        n = len(self.rounds)
+        said = "; ".join(f"round {at}: {one.words}" for at, one in enumerate(self.rounds, 1))
+        return (
+            "When the budget of a group was used, new teachers were trained from the data of the others "
+            f"alone, and the asking went on with them, {n} {'round' if n == 1 else 'rounds'} in all: {said}."
+        )
 
     @property
     def words(self) -> str:
@@ -93,6 +139,7 @@ def read_personal(table: Mapping[str, Any]) -> PersonalResult | None:
                 n_queries=one.at("n_queries", COUNT),
                 left_after=left.get(name),
                 cost=curves.get(name, ()),
+                n_labels=one.at("n_labels", COUNT, None),
             )
         )
     return PersonalResult(
@@ -100,6 +147,15 @@ def read_personal(table: Mapping[str, Any]) -> PersonalResult | None:
         leave=read.at("leave", FLAG, False),
         plan=read.at("plan", TEXTS, ()),
         groups=tuple(groups),
+        rounds=tuple(
+            RoundResult(
+                absent=Entries(one).at("absent", TEXTS, ()),
+                n_teachers=Entries(one).at("n_teachers", COUNT),
+                after=Entries(one).at("after", COUNT),
+                n_queries=Entries(one).at("n_queries", COUNT),
+            )
+            for one in read.at("rounds", TABLES, ())
+        ),
     )
 
 

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 def command(
-    file: options.VotesFile,
-    mechanism: options.Mechanism,
-    delta: options.Delta,
+    file: options.VotesOrRun,
+    mechanism: options.Mechanism = None,
+    delta: options.MaybeDelta = None,
     gamma: options.Gamma = None,
     sigma: options.Sigma = None,
     threshold: options.Threshold = None,
@@ -30,21 +30,33 @@ def command(
     The public epsilon holds whatever the votes were and may be shown to anyone. With --show-private come the
     exact cost of these votes and the bound of the papers, which look at the votes: for your eyes only.
 
+    Of a run in which people have budgets of their own, give the folder: what it cost each group is shown, by
+    its ledger, and with --show-private exactly.
+
     Example:
 
     \b
     tellers account examples/mnist_votes.npz --classes 10 --delta 1e-5 \\
       --mechanism confident --sigma 40 --threshold 200 --sigma-threshold 150
+    tellers account study
     """
+    parameters: dict[str, float | None] = {
+        "gamma": gamma,
+        "sigma": sigma,
+        "threshold": threshold,
+        "sigma_threshold": sigma_threshold,
+        "student_confidence": student_confidence,
+    }
+    from . import groups
+
+    but = {"mechanism": mechanism, "delta": delta, **parameters, "classes": classes, "orders": orders}
+    folder = groups.folder_of(file, but=but)
+    if folder is not None:
+        groups.account(folder, show_private=show_private, as_json=as_json)
+        return
+    named, delta = options.require_for_file(mechanism, delta)
     grid = options.parse_orders(orders)
-    chosen = options.build_mechanism(
-        mechanism.value,
-        gamma=gamma,
-        sigma=sigma,
-        threshold=threshold,
-        sigma_threshold=sigma_threshold,
-        student_confidence=student_confidence,
-    )
+    chosen = options.build_mechanism(named, **parameters)
     from ..accounting import account
     from ..teachers.store import read_votes
     from . import show

@@ -30,21 +30,22 @@ PARAMETERS: dict[str, dict[str, float]] = {
     "interactive": {"sigma": 40, "threshold": 100, "sigma_threshold": 150, "student_confidence": 0.8},
 }
 
-VotesFile: TypeAlias = Annotated[
+VotesOrRun: TypeAlias = Annotated[
     Path,
     typer.Argument(
-        metavar="FILE",
+        metavar="FILE|RUN",
         help="An .npy of ballots (teachers x queries), or an .npz with 'ballots' or 'counts' (queries x "
-        "classes) and, where they apply, 'student' (queries x classes) and 'answered' (a mask).",
+        "classes) and, where they apply, 'student' (queries x classes) and 'answered' (a mask). Or the "
+        "folder of a run with budgets per group.",
         show_default=False,
     ),
 ]
 Mechanism: TypeAlias = Annotated[
-    MechanismName,
+    MechanismName | None,
     typer.Option(
         "--mechanism",
         metavar="NAME",
-        help="How the votes become outcomes: lnmax, gnmax, confident or interactive.",
+        help="How the votes of a file become outcomes: lnmax, gnmax, confident or interactive.",
         rich_help_panel=_NOISE,
         show_default=False,
     ),
@@ -83,6 +84,14 @@ StudentConfidence: TypeAlias = Annotated[
         rich_help_panel=_NOISE,
     ),
 ]
+MaybeDelta: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        "--delta",
+        help="Failure probability, well below 1 / private records; needed for a file.",
+        show_default=False,
+    ),
+]
 Classes: TypeAlias = Annotated[
     int | None,
     typer.Option(
@@ -116,6 +125,17 @@ Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, error
 def flag(parameter: str) -> str:
     """Return how a parameter is written on the command line."""
     return "--" + parameter.replace("_", "-")
+
+
+def require_for_file(mechanism: MechanismName | None, delta: float | None) -> tuple[str, float]:
+    """Return mechanism and delta, which a file of votes does not hold, or say that they are missing."""
+    if mechanism is None or delta is None:
+        missing = ["--mechanism"] * (mechanism is None) + ["--delta"] * (delta is None)
+        raise ValueError(
+            f"Expected {' and '.join(missing)} for a file of votes, got none. For example: "
+            "--mechanism gnmax --sigma 40 --delta 1e-5"
+        )
+    return mechanism.value, delta
 
 
 def build_mechanism(name: str, **given: float | None) -> "Known":

@@ -21,6 +21,7 @@ _WORDS = {
     "teachers": "Training teachers",
     "votes": "Letting them vote",
     "labels": "Releasing labels",
+    "anew": "Training teachers anew, without a group whose budget is used",
     "student": "Teaching the student",
     "report": "Writing the report",
 }
@@ -63,7 +64,9 @@ def steps_shown(*, wanted: bool) -> "Iterator[Show | None]":
 
         def advance(step: str, done: int, total: int) -> None:
             for other, task in tasks.items():
-                if other != step and not bars.tasks[task].finished:
+                # Teachers that are trained anew are an interlude: the labels go on afterwards.
+                goes_on = step == "anew" and other == "labels"
+                if other != step and not goes_on and not bars.tasks[task].finished:
                     bars.update(
                         task, total=bars.tasks[task].total or 1, completed=bars.tasks[task].total or 1
                     )
@@ -93,8 +96,21 @@ def show_groups(rows: list[dict[str, Any]], lines: tuple[str, ...]) -> None:
     console.print()
     console.print(show.indented(table))
     console.print(lines[0], markup=False)
+    for warning in _warnings(rows, lines):
+        console.print(show.note(warning))
     if binned:
         console.print(show.note("unused: what the people of a bin would have allowed on top, on average."))
+
+
+def warn_of_groups(rows: list[dict[str, Any]], lines: tuple[str, ...]) -> None:
+    """Print what is wrong with the budgets on stderr, before anything is trained, and nothing else."""
+    for warning in _warnings(rows, lines):
+        print(f"tellers: {warning}", file=sys.stderr)
+
+
+def _warnings(rows: list[dict[str, Any]], lines: tuple[str, ...]) -> tuple[str, ...]:
+    # After the lines on the plan and on each group, which the table tells.
+    return lines[1 + len(rows) :]
 
 
 def _finish(bars: "Progress", task: "TaskID") -> None:
@@ -105,6 +121,8 @@ def _finish(bars: "Progress", task: "TaskID") -> None:
 
 def tell(result: dict[str, Any], folder: Path, *, public_data: bool = False) -> None:
     """Print what came of a run: what it gives, what it cost, what is guaranteed, where everything is."""
+    from ..card.groups import read_personal
+
     console = show.console()
     asked, student, spent = result["queries"], result["student"], result["spent"]
     console.print()
@@ -121,6 +139,9 @@ def tell(result: dict[str, Any], folder: Path, *, public_data: bool = False) -> 
     console.print(show.indented(table))
     if "personal" in result:
         console.print(show.indented(_groups(result)))
+        anew = read_personal(result)
+        if anew is not None and anew.rounds_words:
+            console.print(show.note(anew.rounds_words))
     if not spent["is_guarantee"]:
         console.print(show.note(spent["why"]))
     for warning in result["warnings"]:
@@ -139,11 +160,13 @@ def tell(result: dict[str, Any], folder: Path, *, public_data: bool = False) -> 
 
 
 def _groups(result: dict[str, Any]) -> Any:
-    table = show.table("group", "epsilon at most", "budget", "left", "took part in", numbers=(1, 2, 3, 4))
+    headings = ("group", "epsilon at most", "budget", "left", "took part in", "labels")
+    table = show.table(*headings, numbers=range(1, 6))
     n_asked = result["queries"]["n_asked"]
     for group in result["personal"]["groups"]:
         cells = [show.figure(group["stated"]), f"{group['epsilon']:.4g}", f"{group['budget_left']:.0%}"]
-        table.add_row(escape(group["name"]), *cells, f"{group['n_queries']:,} of {n_asked:,}")
+        cells += [f"{group['n_queries']:,} of {n_asked:,}", f"{group['n_labels']:,}"]
+        table.add_row(escape(group["name"]), *cells)
     return table
 
 

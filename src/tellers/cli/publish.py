@@ -12,6 +12,7 @@ from . import options
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from ..publishable import Method
     from ..smooth import PublishedEpsilon, PublishPlan
 
 
@@ -24,9 +25,9 @@ class MethodName(StrEnum):
 
 
 def command(
-    file: options.VotesFile,
-    mechanism: options.Mechanism,
-    delta: options.Delta,
+    file: options.VotesOrRun,
+    mechanism: options.Mechanism = None,
+    delta: options.MaybeDelta = None,
     gamma: options.Gamma = None,
     sigma: options.Sigma = None,
     threshold: options.Threshold = None,
@@ -43,8 +44,11 @@ def command(
         ),
     ] = None,
     confidence: Annotated[
-        float, typer.Option("--confidence", help="How surely the value is an upper one.")
-    ] = 0.95,
+        float | None,
+        typer.Option(
+            "--confidence", help="How surely the value is an upper one. [default: 0.95]", show_default=False
+        ),
+    ] = None,
     proxy: Annotated[
         Path | None,
         typer.Option(
@@ -70,22 +74,38 @@ def command(
     The exact cost of a run is private. This adds noise to a bound on it, charges for that, and returns an
     upper value that may be shown to anyone. Order and noise are chosen on public votes, never on these.
 
+    Of a run in which people have budgets of their own, give the folder: one value per group is published,
+    every group's account pays for all of them, and they are kept in the folder and shown in its report.
+    Asked for again, they are shown as they were kept.
+
     Example:
 
     \b
     tellers publish examples/mnist_votes.npz --classes 10 --delta 1e-5 \\
       --mechanism gnmax --sigma 40 --yes
+    tellers publish study
     """
-    chosen = options.build_mechanism(
-        mechanism.value,
-        gamma=gamma,
-        sigma=sigma,
-        threshold=threshold,
-        sigma_threshold=sigma_threshold,
-        student_confidence=student_confidence,
-    )
+    parameters: dict[str, float | None] = {
+        "gamma": gamma,
+        "sigma": sigma,
+        "threshold": threshold,
+        "sigma_threshold": sigma_threshold,
+        "student_confidence": student_confidence,
+    }
+    from . import groups
+
+    but = {"mechanism": mechanism, "delta": delta, **parameters, "classes": classes, "record": record}
+    folder = groups.folder_of(file, but=but)
     if as_json and not yes:
         raise ValueError("Expected --yes with --json: publishing spends privacy, and scripts are not asked.")
+    how: Method | None = None if method is None else method.value
+    if folder is not None:
+        groups.publish(
+            folder, method=how, confidence=confidence, proxy=proxy, yes=yes, as_json=as_json,
+        )  # fmt: skip
+        return
+    named, delta = options.require_for_file(mechanism, delta)
+    chosen = options.build_mechanism(named, **parameters)
     from .. import noise
     from ..calibrate import Consensus, plan_publication
     from ..publication import PublicationRecord
@@ -114,8 +134,8 @@ def command(
             public,
             n_queries=len(votes),
             delta=delta,
-            confidence=confidence,
-            method=None if method is None else method.value,
+            confidence=0.95 if confidence is None else confidence,
+            method=how,
         )
         plan = plans[0]
     else:

@@ -39,12 +39,13 @@ def command(
     """
     from ..config import read_config
     from ..pipeline import run
-    from .outcome import show_groups, steps_shown, tell
+    from .outcome import show_groups, steps_shown, tell, warn_of_groups
 
     settings = read_config(config)
     folder = out if out is not None else config.with_name(f"{config.stem}-run")
     with steps_shown(wanted=not as_json) as show:
-        result = run(settings, folder, resume=resume, show=show, show_groups=None if as_json else show_groups)
+        shown = warn_of_groups if as_json else show_groups
+        result = run(settings, folder, resume=resume, show=show, show_groups=shown)
     if as_json:
         print(json.dumps({**result, "folder": str(folder)}))
     else:

@@ -56,8 +56,8 @@ class PersonalConfig(Section):
     )
     leave: bool = option(
         False,
-        "Go on without a group whose budget is used, until all are; not with upsampling, whose teachers "
-        "all learned from every group.",
+        "Go on without a group whose budget is used, until all are; by upsampling with teachers trained anew "
+        "from the data of the others.",
     )
     weights: Literal["epsilon", "price"] = option(
         "epsilon",
@@ -122,13 +122,6 @@ def personal_rules(run: Any) -> Iterator[Problem]:
         return
     yield from _source_rules(run)
     yield from _level_rules(personal)
-    if personal.leave and personal.variant == "upsampling":
-        yield Problem(
-            ("personal", "leave"),
-            'Expected false with variant = "upsampling", got true. Every teacher learned from every group: '
-            "when one is silent, its data still speak. Take weighting, or vanishing.",
-            (variant,),
-        )
     for key, value, wanted, why in (
         (("mechanism", "name"), run.mechanism.name, _MECHANISMS, "whose price per group is known"),
         (("partition", "by"), run.partition.by, ("record", "person"), "which have budgets of their own"),

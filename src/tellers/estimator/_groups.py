@@ -1,17 +1,21 @@
 """Budgets per person in a fit: who agreed to what, who sits where, and what it cost each group."""
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..labelling import guaranteed_epsilon
+from ..door import Ensemble, Room
+from ..labelling import NextRoom, guaranteed_epsilon
 from ..ledger import Ledger
 from ..mechanisms import Mechanism
-from ..personal import Consent, PersonalPlan, Seating, arrange, read_consent
+from ..noise import Noise
+from ..personal import Consent, PersonalPlan, Seating, Upsampling, arrange, read_consent
+from ..personal.rounds import Names, Rounds, round_name, rounds_on, who_goes_on
 from ..rdp import RdpCurve
 from ..teachers.partition import Partition, partition
 from . import _models
@@ -25,11 +29,6 @@ def check_groups(fitted: Any, budgets: Any, sites: Any) -> None:
     """Refuse parameters that do not go with budgets per person, or without them."""
     if fitted.variant not in VARIANTS:
         raise ValueError(f"Expected variant to be one of {', '.join(VARIANTS)}, got {fitted.variant!r}.")
-    if fitted.exhausted_leave and fitted.variant == "upsampling":
-        raise ValueError(
-            "Expected exhausted_leave=False with upsampling, whose teachers learn from all groups: whoever "
-            "is silent, their data still speak. Take weighting or vanishing."
-        )
     if budgets is None:
         given = [name for name in ("levels", *OPTIONS) if getattr(fitted, name) is not None]
         given += ["exhausted_leave"] * bool(fitted.exhausted_leave)
@@ -107,6 +106,55 @@ def seats_of(
     chosen = {name: getattr(fitted, name) for name in OPTIONS}
     seating = arrange(fitted.variant, consent, plain, n_teachers=n_teachers, seed=seed, **chosen)
     return Seats(seating.partition, plain, seating.plan, seating)
+
+
+def room_of(
+    ledger: Ledger,
+    source: Noise,
+    *,
+    seats: Seats,
+    consent: Consent | None,
+    vote: Callable[[Seats, Names], Ensemble],
+    leave: bool,
+    key: str,
+    first: Mechanism | None,
+    seed: int,
+) -> tuple[Room, NextRoom | None]:
+    """Return the room with its teachers, and what follows it where groups leave whom all of them knew.
+
+    `vote(seats, absent)` trains the teachers of some seats; who is absent names the round.
+    """
+    if consent is None or not leave or not isinstance(seats.plan, Upsampling):
+        ensemble = vote(seats, ())
+        return Room(ensemble, seats.plain, ledger, source, plan=seats.plan, exhausted_leave=leave), None
+
+    def vote_anew(seating: Seating, absent: Names) -> Ensemble:
+        return vote(Seats(seating.partition, seats.plain, seating.plan, seating), absent)
+
+    nobody: Any = None  # who votes follows from the books
+    room = Room(nobody, seats.plain, ledger, source, plan=seats.plan)
+    rounds = Rounds(consent, seed, vote_anew)
+    return rounds.begin(room, key=key, mechanism=first), rounds.next_room
+
+
+def teachers_folder(folder: Any, plan: PersonalPlan | None, absent: Names) -> Path | None:
+    """Return where the teachers of a round are kept, if anywhere."""
+    if folder is None:
+        return None
+    name = round_name(plan, absent) if isinstance(plan, Upsampling) else ""
+    return Path(folder) / "_".join(["teachers", *filter(None, [name])])
+
+
+def rounds_of(
+    room: Room, *, key: str, is_over: bool, followed: bool
+) -> tuple[tuple[dict[str, Any], ...], str]:
+    """Return the rounds that were asked, and words where a budget ended them before others were used."""
+    if not followed or not isinstance(room.plan, Upsampling):
+        return (), ""
+    rounds = rounds_on(room.ledger, room.plan, key=key)
+    last = rounds[-1].absent if rounds else ()
+    standing = who_goes_on(room.plan, room.mechanism, room.ledger.accounts(), absent=last)
+    return tuple(asdict(one) for one in rounds), standing.why if is_over else ""
 
 
 def most_of(plan: PersonalPlan, n_queries: int, *mechanisms: Mechanism | None) -> dict[str, RdpCurve]:

@@ -20,7 +20,8 @@ def public_result(fitted: Any, name: str, *, accuracy: float | None) -> dict[str
     if plan is not None and not fitted.why_:
         rows = list(fitted.groups_)
         about = {"variant": plan.variant, "leave": fitted.exhausted_leave, "plan": list(plan.summary)}
-        personal = {"personal": {**about, "groups": rows}}
+        rounds = {"rounds": list(fitted.rounds_)} if fitted.rounds_ else {}
+        personal = {"personal": {**about, "groups": rows, **rounds}}
     return {
         "format": 1,
         "data": {

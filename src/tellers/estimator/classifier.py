@@ -22,6 +22,7 @@ from ..labelling import ORDERS, Labels, Order, guaranteed_epsilon, label_pool, m
 from ..ledger import Ledger
 from ..mechanisms import Mechanism, NoisyHistogram
 from ..personal import Consent
+from ..personal.rounds import round_seed
 from ..release import SILENT
 from ..students import fit_distilled, fit_supervised
 from ..teachers.pool import VotedPool
@@ -49,7 +50,8 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     most; ConfidentGNMax with sigma, threshold and sigma_threshold at 0.2, 0.6 and 0.24 of the teachers;
     epsilon 8 at delta 1e-5; logistic regression on standardised features. Where people agreed to different
     budgets, `fit(..., budgets=...)` takes them by `variant` and its options, which are those of
-    `personal.make_plan`; with `exhausted_leave` whoever has none left leaves, and the others go on.
+    `personal.make_plan`; with `exhausted_leave` whoever has none left leaves, and the others go on; by
+    upsampling with teachers trained anew, in `rounds_`.
 
     Guarantee: with classes and pool declared, everything a fitted classifier holds and says is
                (`epsilon_`, `delta_`)-differentially private for one `unit_`, and epsilon_ <= budget.epsilon;
@@ -198,24 +200,30 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.unit_, self.notes_ = seats.partition.unit, seats.partition.notes
         # Opened before hours of training: books with another budget are refused now.
         with _books.open_books(self.ledger, budget, allow_seeded=seeded, consent=consent) as ledger:
-            ensemble = _models.train(
-                _models.model_or_default(self.teacher), *seats.rows(X, y), seats.partition,
-                n_classes=len(self.classes_), seed=teach, n_jobs=self.n_jobs,
-                folder=None if self.folder is None else Path(self.folder) / "teachers",
-            )  # fmt: skip
+
+            def vote(some: _groups.Seats, absent: tuple[str, ...]) -> VotedPool:
+                ensemble = _models.train(
+                    _models.model_or_default(self.teacher), *some.rows(X, y), some.partition,
+                    n_classes=len(self.classes_), seed=round_seed(teach, absent), n_jobs=self.n_jobs,
+                    folder=_groups.teachers_folder(self.folder, seats.plan, absent),
+                )  # fmt: skip
+                return VotedPool(ensemble.vote(pool))
+
+            key = f"{name}/{_books.question(self, pool, plan=seats.plan, seed=ask)}"
             source = noise.seeded(draw) if seeded else noise.secure()
-            room = Room(
-                VotedPool(ensemble.vote(pool)), seats.plain, ledger, source, plan=seats.plan,
-                exhausted_leave=leave,
+            room, next_room = _groups.room_of(
+                ledger, source, seats=seats, consent=consent, vote=vote, leave=leave, key=key,
+                first=self.warm_up, seed=split,
             )  # fmt: skip
             try:
                 released = label_pool(
                     room, pool, seed=ask, order=self.order, n_queries=self.n_queries, n_labels=self.n_labels,
                     batch=self.batch, student=_models.model_or_default(self.student), first=self.first,
-                    per_round=self.per_round, warm_up=self.warm_up, queries=np.arange(len(pool)),
-                    key=f"{name}/{_books.question(self, pool, plan=seats.plan, seed=ask)}",
+                    per_round=self.per_round, warm_up=self.warm_up, queries=np.arange(len(pool)), key=key,
+                    next_room=next_room,
                 )  # fmt: skip
                 self._record(released, rows, ledger=ledger, budget=budget, reasons=reasons)
+                self._tell_rounds(room, key=key, followed=next_room is not None)
                 self._state(ledger, budget, seats, consent, leave=leave)
                 self.student_ = self._taught(pool, released, seed=learn, lenient=is_open)
             except Exception as error:
@@ -356,6 +364,16 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             stated = guaranteed_epsilon(ledger, Accountant(budget), most=most)
             stated = min(stated, max(row["stated"] for row in self.groups_))
         self.epsilon_ = stated if is_guarantee else math.inf
+
+    def _tell_rounds(self, room: Room, *, key: str, followed: bool) -> None:
+        """Set the attributes that say with which teachers it began, and which followed."""
+        is_over = self.stopped_by_ == "the budget"
+        self.rounds_, why = _groups.rounds_of(room, key=key, is_over=is_over, followed=followed)
+        if why:
+            warnings.warn(why, UserWarning, stacklevel=3)
+        if self.rounds_ and self.plan_ is not None and self.rounds_[0]["absent"]:
+            first = self.plan_.without(self.rounds_[0]["absent"])
+            self.n_teachers_, self.mechanism_ = first.n_teachers, first.mechanism
 
     def _taught(self, pool: NDArray[Any], released: Labels, *, seed: int, lenient: bool) -> Any:
         model, rows = _models.model_or_default(self.student), pool[released.rows]

@@ -31,6 +31,7 @@ from .base import (
     require_bookable,
 )
 from .chain import Book, Line, read_release, write_also, write_curve, write_release
+from .groups import require_groups_pay
 from .vault import Vault
 
 T = TypeVar("T")
@@ -203,6 +204,7 @@ class ChainedLedger(ABC):
             if key in book.pending or key in book.settled:
                 refuse_known(key, is_settled=key in book.settled)
             self.accountant.require(book.spent, price, key=key)
+            require_groups_pay(key, named, event=stored, accounts=book.accountants)
             states = {name: book.account(name) for name in named if name in book.accountants}
             require_affordable(key, named, accounts=states)
             # Two who ask the same at once would write the same line, and one whose commit was lost would take

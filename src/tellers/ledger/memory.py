@@ -20,6 +20,7 @@ from .base import (
     refuse_unknown,
     require_bookable,
 )
+from .groups import require_groups_pay
 
 
 @dataclass(eq=False)
@@ -135,6 +136,7 @@ class MemoryLedger:
                 refuse_known(key, is_settled=self._entries[key].is_settled)
             self.accountant.require(self.spent, price, key=key)
             named = dict(also or {})
+            require_groups_pay(key, named, event=stored, accounts=self._accountants)
             if named:
                 require_affordable(key, named, accounts=self.accounts())
             paid = {name: Charge(curve, curve) for name, curve in named.items()}

@@ -130,6 +130,15 @@ class Asked:
             )
         return tuple(np.unique(np.sort(table, axis=1), axis=0) for table in tables)
 
+    @property
+    def others_are_silent(self) -> bool:
+        """Return whether no teacher voted that is of none of the plan's groups."""
+        outside = np.ones(self.plan.n_teachers, dtype=bool)
+        for own in self.plan.members or (slice(None),):
+            outside[own] = False
+        weights = self.votes.weights
+        return not (outside.any() if weights is None else weights[outside].any())
+
     def __len__(self) -> int:
         return len(self.votes)
 

@@ -160,7 +160,7 @@ def read_consent(
     >>> read_consent([0.7, -1.0], delta=1e-5)
     Traceback (most recent call last):
         ...
-    ValueError: Expected budgets > 0 and finite, got -1.0 in row 1. ...
+    ValueError: Expected budgets > 0 and finite, got another in row 1. ...
     """
     require_fraction(delta=delta)
     require_count(max_groups=max_groups)
@@ -232,24 +232,30 @@ def _one_budget_each(people: Sequence[Any], entries: Sequence[Any]) -> tuple[lis
     return first, person_of
 
 
+# What stands in a column that was taken for consent by mistake may be anything: it is not repeated.
 def _numbers(entries: Sequence[Any], rows: Sequence[int]) -> Floats:
     budgets = np.empty(len(entries))
     for at, (entry, row) in enumerate(zip(entries, rows, strict=True)):
         if isinstance(entry, (bool, np.bool_)) or not hasattr(entry, "__float__"):
             raise TypeError(
-                f"Expected a number as budget, got {entry!r} in row {row}. "
+                f"Expected a number as budget, got a {type(entry).__name__} in row {row}. "
                 "Names need `levels`, which says what each one means."
             )
-        budgets[at] = float(entry)
+        try:
+            budgets[at] = float(entry)
+        except OverflowError:
+            budgets[at] = math.inf
         if not math.isfinite(budgets[at]) or budgets[at] <= 0:
             raise ValueError(
-                f"Expected budgets > 0 and finite, got {budgets[at]} in row {row}. "
+                f"Expected budgets > 0 and finite, got another in row {row}. "
                 "Leave out the rows of whoever did not consent."
             )
     return budgets
 
 
 def _checked_levels(levels: Mapping[str, float]) -> dict[str, float]:
+    if not isinstance(levels, Mapping):
+        raise TypeError(f"Expected levels as a mapping from names to budgets, got {type(levels).__name__}.")
     if not levels:
         raise ValueError("Expected at least one level with its budget, got none.")
     for name, epsilon in levels.items():
@@ -265,7 +271,7 @@ def _from_levels(
     for entry, row in zip(entries, rows, strict=True):
         if not isinstance(entry, str) or entry not in levels:
             raise ValueError(
-                f"Expected one of the levels {', '.join(map(repr, levels))}, got {entry!r} in row {row}."
+                f"Expected one of the levels {', '.join(map(repr, levels))}, got something else in row {row}."
             )
     counts = {name: entries.count(name) for name in levels}
     names = sorted((name for name in levels if counts[name]), key=lambda name: levels[name])

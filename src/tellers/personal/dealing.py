@@ -59,8 +59,11 @@ def _put_back(deck: Integers, held: Integers, n_next: int, *, rng: np.random.Gen
 
     The hand has held.size + n_next <= n_cards cards in the end, so enough others lie below.
     """
-    clash = np.flatnonzero(np.isin(deck[:n_next], held))
-    free = np.flatnonzero(~np.isin(deck[n_next:], held)) + n_next
+    is_held = np.zeros(deck.size, dtype=bool)
+    is_held[held] = True
+    is_held = is_held[deck]
+    clash = np.flatnonzero(is_held[:n_next])
+    free = np.flatnonzero(~is_held[n_next:]) + n_next
     swap = rng.choice(free, size=clash.size, replace=False)
     deck[clash], deck[swap] = deck[swap], deck[clash]
 

@@ -23,6 +23,8 @@ Integers = NDArray[np.int64]
 
 # Ratios of budgets are quotients of logarithms, say: a hair below a whole number is that number.
 _HAIR = 1e-9
+# Shares further apart than this are as good as that far: whole numbers, and noise in proportion, stay exact.
+_FAR = 2.0**40
 
 
 @runtime_checkable
@@ -146,7 +148,8 @@ def whole_shares(
     table = np.asarray(shares, dtype=np.float64)
     if table.ndim != 1 or table.size == 0 or not np.all(np.isfinite(table) & (table > 0)):
         raise ValueError("Expected shares > 0 and finite, at least one.")
-    ratios = table / table.min()
+    with np.errstate(over="ignore"):
+        ratios = np.minimum(table / table.min(), _FAR)
     if most is not None:
         require_count(most=most)
     if smallest is not None:
@@ -166,8 +169,10 @@ def whole_shares(
 
 
 def _rounded(values: NDArray[np.float64], most: int | None, nearest: bool) -> Integers:
-    whole: Integers = (np.rint(values) if nearest else np.floor(values * (1 + _HAIR))).astype(np.int64)
-    return whole if most is None else np.minimum(whole, most)
+    whole = np.rint(values) if nearest else np.floor(values * (1 + _HAIR))
+    if most is None and whole.max() > _FAR:
+        raise ValueError("Expected whole numbers below 2**40, got shares that are too far apart for that.")
+    return (whole if most is None else np.minimum(whole, most)).astype(np.int64)
 
 
 def ranges(per_group: Sequence[int]) -> tuple[Integers, ...]:
@@ -203,11 +208,26 @@ def left(groups: Sequence[Group], names: Iterable[str]) -> list[int]:
     return rest
 
 
+def require_own_names(groups: Sequence[Group]) -> None:
+    """Refuse two groups of one name: they would pay from one account, by the budget of one of them.
+
+    >>> require_own_names([Group("low", 0.7, 3), Group("low", 1.4, 3)])
+    Traceback (most recent call last):
+        ...
+    ValueError: Expected every group to have a name of its own, got 'low' twice.
+    """
+    names = [group.name for group in groups]
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise ValueError(f"Expected every group to have a name of its own, got {twice[0]!r} twice.")
+
+
 def require_members(groups: Sequence[Group], members: Sequence[Integers], n_teachers: int) -> None:
     """Refuse teachers that are shared by groups, that do not exist, or a group without any.
 
     >>> require_members([Group("low", 0.7, 3)], [np.array([0, 1])], 2)
     """
+    require_own_names(groups)
     if len(members) != len(groups) or not groups:
         raise ValueError(f"Expected teachers for each of {len(groups)} groups, got {len(members)}.")
     for group, own in zip(groups, members, strict=True):

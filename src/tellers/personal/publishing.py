@@ -16,6 +16,7 @@ from .. import bounds, sensitivity
 from ..envelope import confident_envelope, gap_cost, gap_envelope, margin_envelope, top_and_gap_cost
 from ..errors import require_fraction
 from ..ledger import Ledger
+from ..ledger.groups import groups_on
 from ..mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax
 from ..mechanisms.check import whole_thresholds
 from ..mechanisms.interactive import student_probabilities
@@ -252,26 +253,24 @@ def publish_group_costs(
 
 
 def _charge(
-    asked: Asked,
-    plan: PublishPlan,
-    noise: Noise,
-    *,
-    distances: Distances,
-    n_releases: int,
-    ledger: Ledger,
+    asked: Asked, plan: PublishPlan, noise: Noise, *, distances: Distances, n_releases: int, ledger: Ledger,
     key: str,
-) -> None:
+) -> None:  # fmt: skip
     """Debit every group's account; nothing of it flows back."""
     curves = publication_prices(distances, plan, n_releases=n_releases)
     also = {group.account: curves[group.name] for group in asked.plan.groups}
     grid = next(iter(curves.values())).orders
     most = RdpCurve(grid, np.max([curve.values for curve in curves.values()], axis=0))
+    # Groups that had left before these queries have no part in their votes, nor in what is released of them.
+    gone = set(groups_on(ledger)) - {group.name for group in asked.plan.groups}
+    absent = sorted(gone) if asked.others_are_silent else []
     event: dict[str, Any] = {
         "mechanism": "GroupPublication",
         "parameters": {**asdict(plan), "n_releases": n_releases, "shares": dict(distances.shares)},
         "noise": noise.name,
         "unit": "one person",
         "n_queries": 0,
+        "groups": {"variant": asked.plan.variant, "absent": absent},
     }
     ticket = ledger.reserve(key, most, event=event, also=also)
     ledger.settle(ticket, Release(np.empty(0, dtype=np.int64), Cost(most)), used=also)
@@ -380,12 +379,14 @@ def _published_rows(
     total, local = 0.0, np.zeros(-(-n_votes // distances.step) + 1)
     if not isinstance(mechanism, GNMax):
         sigma = mechanism.sigma_threshold
-        student = None if asked.student is None else np.asarray(asked.student)[rows]
-        margins = bounds.check_margins(votes, mechanism.threshold, student=student)
+        margins = bounds.check_margins(votes, mechanism.threshold)
+        low, high = sensitivity.threshold_limits(mechanism.threshold, n_votes, votes.n_classes)
+        if isinstance(mechanism, InteractiveGNMax):
+            margins, low, high = _interactive_margins(mechanism, votes, np.asarray(asked.student)[rows])
         odds = bounds.log_accept(margins, sigma, drawn=True)
         total += float(bounds.threshold_bound(*odds, sigma_threshold=sigma / weight, orders=[order]).sum())
         local = local + sensitivity.threshold_local_sensitivities(
-            margins, n_votes, sigma_threshold=sigma, **how, **moved
+            margins, n_votes, sigma_threshold=sigma, lowest=low, highest=high, **how, **moved
         )
     answered = votes.counts[np.asarray(asked.answered)[rows]]
     if len(answered):

@@ -1,5 +1,6 @@
 """Upsampling: the more generous are learned from by several teachers."""
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
@@ -15,7 +16,7 @@ from ..teachers.partition import Partition, partition
 from ..votes import Unit
 from .consent import Consent, Group
 from .dealing import deal
-from .plan import charges_by_unit, left, prices_by_unit, whole_shares
+from .plan import charges_by_unit, left, prices_by_unit, require_own_names, whole_shares
 
 Integers = NDArray[np.int64]
 
@@ -77,6 +78,7 @@ class Upsampling:
 
     def __post_init__(self) -> None:
         require_count(n_plain=self.n_plain)
+        require_own_names(self.groups)
         if len(self.copies_of) != len(self.groups) or not self.groups:
             raise ValueError(
                 f"Expected a number of copies for each of {len(self.groups)} groups, got "
@@ -161,20 +163,23 @@ class Upsampling:
         """Return the plan for teachers that are trained anew, without the rows of these groups.
 
         Every teacher learned from every group, so silence would not help: new teachers are needed, and
-        `seat` deals them. Their parts are as large as before, so there are fewer of them; with
-        `grow="shares"` there are as many, with smaller parts.
+        `seat` deals them. Their parts are as large as before, so there are fewer of them, and a factor that
+        all copies share is divided out: it would multiply teachers, noise and ballots alike, and one ballot
+        has a sharper price than several. With `grow="shares"` there are as many, with smaller parts.
 
         >>> from tellers import GNMax
         >>> groups = (Group("low", 0.7, 50), Group("high", 1.4, 50))
         >>> plan = Upsampling(groups, GNMax(40.0), 10, copies_of=(1, 2)).without(["low"])
-        >>> plan.n_teachers, plan.mechanism
-        (10, GNMax(sigma=40.0))
+        >>> plan.n_teachers, plan.mechanism, plan.copies_of
+        (5, GNMax(sigma=20.0), (1,))
         """
         rest = left(self.groups, names)
+        copies = [self.copies_of[at] for at in rest]
+        factor = math.gcd(*copies) if self.grow == "teachers" else 1
         return replace(
             self,
             groups=tuple(self.groups[at] for at in rest),
-            copies_of=tuple(self.copies_of[at] for at in rest),
+            copies_of=tuple(number // factor for number in copies),
         )
 
 

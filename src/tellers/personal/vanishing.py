@@ -5,6 +5,7 @@ import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
@@ -26,6 +27,10 @@ _HAIR = 1e-12
 # A batch is a good one if at most this much of any budget is lost to rounding; so long ones are tried.
 _LITTLE = 1.02
 _LONG = 1000
+# Schedules of at most so many places are kept for a while.
+_KEPT = 1 << 20
+# Who votes less often than this does not vote: its teachers would be trained for nothing.
+_RAREST = 1e-15
 
 
 def frequencies_for(groups: Sequence[Group], *, power: float = 2.0) -> tuple[float, ...]:
@@ -40,7 +45,14 @@ def frequencies_for(groups: Sequence[Group], *, power: float = 2.0) -> tuple[flo
     """
     require_positive(power=power)
     most = max(group.epsilon for group in groups)
-    return tuple((group.epsilon / most) ** power for group in groups)
+    frequencies = tuple((group.epsilon / most) ** power for group in groups)
+    for group, often in zip(groups, frequencies, strict=True):
+        if often < _RAREST:
+            raise ValueError(
+                f"Expected budgets closer to each other for vanishing, got group {group.name!r} to vote in "
+                f"{often:.1g} of all queries, which is never. Leave its rows out, or take a smaller power."
+            )
+    return frequencies
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,23 +237,33 @@ class Vanishing:
             frequency_of=tuple(self.frequency_of[at] / most for at in rest),
         )
 
-    def _schedule(self, at: int, n_queries: int, key: str) -> Integers:
+    def _schedule(self, at: int, n_queries: int, key: str) -> NDArray[np.int8]:
         """Return which of a group's teachers take part in which query of the batch under this key."""
         require_count(0, n_queries=n_queries)
         n_queries, often, n_own = int(n_queries), self.frequency_of[at], len(self.members[at])
         if often == 1:
-            return np.ones((n_own, n_queries), dtype=np.int64)
-        rng = _public_rng(self.seed, key, self.groups[at].name)
-        # The shift decides in which queries the fractions add up to one more teacher, so that a group takes
-        # its part of short batches too, on average.
-        shift = int(rng.integers(1024)) / 1024
-        reached = np.floor(np.arange(n_queries + 1) * (often * n_own * (1 + _HAIR)) + shift)
-        sizes = np.diff(reached).astype(np.int64)
-        present = np.zeros((n_own, n_queries), dtype=np.int64)
-        hands = deal(n_own, sizes, rng=rng)
-        if hands:
-            present[np.concatenate(hands), np.repeat(np.arange(n_queries), sizes)] = 1
-        return present
+            return np.ones((n_own, n_queries), dtype=np.int8)
+        asked = (int(self.seed), key, self.groups[at].name, often, n_own, n_queries)
+        # A batch is priced, voted on and charged by one schedule: it is drawn once, unless it is huge.
+        return (_drawn if n_own * n_queries > _KEPT else _kept)(*asked)
+
+
+def _drawn(seed: int, key: str, name: str, often: float, n_own: int, n_queries: int) -> NDArray[np.int8]:
+    rng = _public_rng(seed, key, name)
+    # The shift decides in which queries the fractions add up to one more teacher, so that a group takes
+    # its part of short batches too, on average.
+    shift = int(rng.integers(1024)) / 1024
+    reached = np.floor(np.arange(n_queries + 1) * (often * n_own * (1 + _HAIR)) + shift)
+    sizes = np.diff(reached).astype(np.int64)
+    present = np.zeros((n_own, n_queries), dtype=np.int8)
+    hands = deal(n_own, sizes, rng=rng)
+    if hands:
+        present[np.concatenate(hands), np.repeat(np.arange(n_queries), sizes)] = 1
+    present.flags.writeable = False
+    return present
+
+
+_kept = lru_cache(maxsize=32)(_drawn)
 
 
 def _public_rng(seed: int, key: str, name: str) -> np.random.Generator:

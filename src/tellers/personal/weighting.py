@@ -18,6 +18,10 @@ from .plan import charges_by_unit, left, prices_by_unit, require_members, whole_
 
 Integers = NDArray[np.int64]
 
+# The loudest ballot counts at most so many votes: beside it, the quietest is not heard anyway, and with more
+# the noise grows past what exact costs are computed for.
+_LOUDEST = 10_000
+
 
 def weights_for(
     groups: Sequence[Group],
@@ -33,7 +37,9 @@ def weights_for(
     s times as large too, and nothing else changes. `denominator` is the weight of the quietest teachers; all
     others are rounded to whole votes, and are off by at most 1/(2 denominator) of themselves. Without it, the
     smallest is taken that keeps every error within `precision`: small weights make exact costs fast. What
-    is charged follows from the rounded weights. `shares` replaces the budgets as proportions.
+    is charged follows from the rounded weights. Without `denominator` no ballot counts more than 10,000
+    votes: where budgets are further apart, the most generous leave some of theirs unused. `shares` replaces
+    the budgets as proportions.
 
     >>> groups = [Group("low", float(np.log(2)), 50), Group("high", float(np.log(8)), 50)]
     >>> weights_for(groups), weights_for(groups, denominator=4)
@@ -44,7 +50,8 @@ def weights_for(
     wanted = [group.epsilon for group in groups] if shares is None else shares
     if np.shape(wanted) != (len(groups),):
         raise ValueError(f"Expected a share for each of {len(groups)} groups, got shape {np.shape(wanted)}.")
-    return whole_shares(wanted, smallest=denominator, precision=precision, nearest=True)
+    most = _LOUDEST if denominator is None else None
+    return whole_shares(wanted, smallest=denominator, precision=precision, most=most, nearest=True)
 
 
 @dataclass(frozen=True, eq=False)

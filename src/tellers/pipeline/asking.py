@@ -1,7 +1,7 @@
 """The way out: labels of the pool, charged to the ledger of the run, and what the ledger says of it then."""
 
 import io
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from ..door import Room
 from ..errors import BudgetExhausted
 from ..exact import exact_epsilons
 from ..labelling import Labels, Progress, guaranteed_epsilon, label_pool, most_expected, pool_order
+from ..ledger import Ledger
+from ..personal import Upsampling
+from ..personal.rounds import Names, Rounds, VoteAnew, first_and_last
 from ..teachers.pool import VotedPool
 from ..teachers.store import write_whole
 from ..votes import Votes
@@ -37,6 +40,24 @@ class Spending:
     personal: PersonalSpending | None = None
 
 
+def absent_at_first(ledger: Ledger, config: RunConfig, electorate: Electorate, *, key: str) -> Names:
+    """Return which groups the first teachers do not learn from, where teachers are trained anew.
+
+    Those are the ones who cannot pay for one query; when a run goes on, the same ones, by the books.
+
+    >>> from tellers import MemoryLedger
+    >>> from tellers.teachers.partition import partition
+    >>> plain = Electorate(partition(10, 2, seed=7))
+    >>> absent_at_first(MemoryLedger(Accountant(Budget(1.0, 1e-5))), RunConfig(), plain, key="run")
+    ()
+    """
+    if not electorate.trains_anew:
+        return ()
+    assert isinstance(electorate.plan, Upsampling)
+    first = config.warm_up() or config.mechanism.build()
+    return first_and_last(ledger, electorate.plan, first, key=key)[0]
+
+
 def release_labels(
     config: RunConfig,
     tables: Tables,
@@ -44,11 +65,14 @@ def release_labels(
     votes: Votes,
     folder: RunFolder,
     electorate: Electorate | None = None,
+    vote_anew: VoteAnew | None = None,
     progress: Progress | None = None,
 ) -> tuple[Labels, Spending]:
     """Ask for labels of the pool until the rules of the config stop it, and keep them in the folder.
 
-    Where the electorate has groups with budgets of their own, they are asked and pay by its plan.
+    Where the electorate has groups with budgets of their own, they are asked and pay by its plan. Where those
+    leave whom all teachers learned from, `vote_anew` brings the votes of the others' teachers, as `Rounds`
+    says.
 
     >>> import tempfile
     >>> from pathlib import Path
@@ -80,13 +104,19 @@ def release_labels(
     plan, leave = (None, False) if electorate is None else (electorate.plan, electorate.leave)
     batch, note = (asking.batch, "") if electorate is None else electorate.batch(asking.batch, most=most)
     with open_books(config, folder, electorate) as ledger:
-        room = Room(VotedPool(votes), mechanism, ledger, noise.secure(), plan=plan, exhausted_leave=leave)
+        room, next_room = Room(VotedPool(votes), mechanism, ledger, noise.secure(), plan=plan), None
+        if electorate is not None and electorate.trains_anew and vote_anew is not None:
+            assert electorate.consent is not None  # there are groups
+            rounds = Rounds(electorate.consent, config.seed, vote_anew)
+            room, next_room = rounds.begin(room, key=key, mechanism=config.warm_up()), rounds.next_room
+        elif leave:
+            room = replace(room, exhausted_leave=True)
         labels = label_pool(
             room, tables.pool, seed=config.seed, order=asking.order, n_queries=most,
             n_labels=asking.n_labels or None, batch=batch, student=student if has_part else None,
             first=(asking.warm_up or asking.first or None) if has_part else None,
             per_round=(asking.per_round or None) if has_part else None, warm_up=config.warm_up(),
-            queries=np.arange(n_pool), key=key, progress=progress,
+            queries=np.arange(n_pool), key=key, next_room=next_room, progress=progress,
         )  # fmt: skip
         total, curve, n_asked = 0 * ledger.spent, [], 0
         for entry in ledger.entries():
@@ -99,8 +129,9 @@ def release_labels(
         personal = None
         if electorate is not None and electorate.plan is not None:
             personal = spent_by_groups(
-                ledger, electorate, key=key, ceiling=accountant.budget, most=most, mechanisms=used, note=note
-            )
+                ledger, electorate, key=key, ceiling=accountant.budget, most=most, mechanisms=used, note=note,
+                is_over=labels.stopped_by == "the budget",
+            )  # fmt: skip
             epsilon = personal.epsilon
         else:
             worst = most_expected(most, *used) if alone else None

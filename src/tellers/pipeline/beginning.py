@@ -3,14 +3,11 @@
 What would fail only after teachers were trained, or labels paid for, is refused here, before either.
 """
 
-import io
 import json
 import shutil
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
-
-import numpy as np
 
 from ..budget import Accountant, Budget
 from ..catalogue import make_model
@@ -23,7 +20,7 @@ from ..teachers import is_network
 from ..teachers.store import write_whole
 from ..votes import Unit
 from .data import Tables, digest
-from .electorate import Electorate, open_groups, require_plan
+from .electorate import Electorate, open_groups, require_plan, save_partition
 from .folder import RunFolder, write_json
 
 
@@ -79,7 +76,8 @@ def _may_change(key: str, config: RunConfig) -> bool:
 
 def _sweep(folder: RunFolder) -> None:
     """Remove what a killed run was writing; nobody else is at work here, since the folder is held."""
-    for leftover in (*folder.path.glob(".*.tmp"), *folder.private.glob(".*.tmp")):
+    private = (*folder.private.glob(".*.tmp"), *folder.private.glob("without_*/.*.tmp"))
+    for leftover in (*folder.path.glob(".*.tmp"), *private):
         if leftover.is_dir():
             shutil.rmtree(leftover, ignore_errors=True)
         else:
@@ -128,10 +126,7 @@ def require_same(folder: RunFolder, tables: Tables, electorate: Electorate) -> N
                 "made of: take another folder (--out)."
             )
         return
-    flat = io.BytesIO()
-    copied = {} if electorate.source is None else {"source": electorate.source}
-    np.savez(flat, rows=np.concatenate(list(parts)), sizes=parts.sizes, **copied)
-    write_whole(folder.partition, flat.getvalue())
+    save_partition(folder.partition, electorate)
     write_json(folder.identity, made_of, public=False)
 
 

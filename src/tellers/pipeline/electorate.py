@@ -1,7 +1,9 @@
 """Who the teachers learn from, and, where people have budgets of their own, how each group takes part."""
 
+import io
 import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ from ..personal import Consent, PersonalPlan, Upsampling, Vanishing, Weighting, 
 from ..personal.optimise import weights_by_price
 from ..personal.record import plan_as_dict
 from ..teachers.partition import Partition, partition
+from ..teachers.store import write_whole
 from .consent import read_agreed
 from .data import Tables
 from .folder import RunFolder, write_json
@@ -41,6 +44,11 @@ class Electorate:
     consent: Consent | None = None
     leave: bool = False
     notes: tuple[str, ...] = ()
+
+    @property
+    def trains_anew(self) -> bool:
+        """Return whether teachers are trained anew when a group leaves: they learned from all groups."""
+        return self.leave and isinstance(self.plan, Upsampling)
 
     def rows(self, table: NDArray[Any]) -> NDArray[Any]:
         """Return the rows that the partition numbers.
@@ -132,9 +140,8 @@ def seat_teachers(config: RunConfig, tables: Tables) -> Electorate:
     if chosen.shares:
         shares = ", ".join(f"{name} {share:.0%}" for name, share in chosen.shares.items())
         notes = (_DEALT.format(shares=shares),)
-    return Electorate(
-        seating.partition, seating.source, seating.plan, consent, leave=chosen.leave, notes=notes
-    )
+    leave = chosen.leave and len(consent.groups) > 1  # who is alone has nobody to leave
+    return Electorate(seating.partition, seating.source, seating.plan, consent, leave=leave, notes=notes)
 
 
 def _options(config: RunConfig, consent: Consent, mechanism: Mechanism) -> dict[str, Any]:
@@ -180,6 +187,21 @@ def group_rows(electorate: Electorate) -> list[dict[str, Any]]:
             row["copies"] = plan.copies_of[at]
         rows.append(row)
     return rows
+
+
+def save_partition(path: Path, electorate: Electorate) -> None:
+    """Write down which rows each teacher has, and of which rows those are copies.
+
+    >>> import tempfile
+    >>> place = Path(tempfile.mkdtemp()) / "partition.npz"
+    >>> save_partition(place, Electorate(Partition((np.array([0, 2]), np.array([1])), unit="one record")))
+    >>> np.load(place)["sizes"]
+    array([2, 1])
+    """
+    flat, parts = io.BytesIO(), electorate.partition
+    copied = {} if electorate.source is None else {"source": electorate.source}
+    np.savez(flat, rows=np.concatenate(list(parts)), sizes=parts.sizes, **copied)
+    write_whole(path, flat.getvalue())
 
 
 def require_plan(folder: RunFolder, plan: PersonalPlan | None) -> None:

@@ -5,10 +5,11 @@ import os
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ..card.published import FILE
 from ..errors import TellersError
 from ..teachers.store import write_whole
 
@@ -27,6 +28,15 @@ class RunFolder:
     """
 
     path: Path
+    round: str = ""
+
+    def of_round(self, name: str) -> "RunFolder":
+        """Return the folder as a round of teachers trained anew has it: teachers and votes of its own.
+
+        >>> RunFolder(Path("study")).of_round("without_0").votes.as_posix()
+        'study/private/without_0/votes.npz'
+        """
+        return replace(self, round=name)
 
     @property
     def config(self) -> Path:
@@ -54,6 +64,11 @@ class RunFolder:
         return self.path / "plan.json"
 
     @property
+    def publication(self) -> Path:
+        """Return where it is kept what was published of the costs of groups."""
+        return self.path / FILE
+
+    @property
     def private(self) -> Path:
         """Return the folder of everything that must not leave."""
         return self.path / "private"
@@ -66,22 +81,22 @@ class RunFolder:
     @property
     def partition(self) -> Path:
         """Return where the rows of each teacher are."""
-        return self.private / "partition.npz"
+        return self.private / self.round / "partition.npz"
 
     @property
     def teachers(self) -> Path:
         """Return the folder of the teachers."""
-        return self.private / "teachers"
+        return self.private / self.round / "teachers"
 
     @property
     def votes(self) -> Path:
         """Return where the votes on the pool are."""
-        return self.private / "votes.npz"
+        return self.private / self.round / "votes.npz"
 
     @property
     def test_votes(self) -> Path:
         """Return where the votes on the test rows are, if they were asked for."""
-        return self.private / "test_votes.npz"
+        return self.private / self.round / "test_votes.npz"
 
     @property
     def summary(self) -> Path:

@@ -1,8 +1,8 @@
 """The numbers of a run: those that may be shown to anyone, and those for the operator alone."""
 
 import platform
-from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -15,14 +15,14 @@ from ..config import RunConfig, config_as_dict
 from ..exact import exact_epsilons
 from ..labelling import Labels
 from ..mechanisms import GNMax
-from ..personal import Upsampling
+from ..personal import PersonalPlan, Upsampling
 from ..release import SILENT
 from ..students.base import fresh
 from ..votes import Votes
 from .asking import Spending
 from .data import Tables
 from .electorate import Electorate, group_rows
-from .groups import exact_by_groups, personal_numbers
+from .groups import Cast, PersonalSpending, ceiling_notes, exact_by_groups, personal_numbers
 
 _PUBLIC_STEPS = ("student",)
 _SHOWN = ("numpy", "scipy", "scikit-learn", "torch")
@@ -63,11 +63,12 @@ def public_numbers(
     (1, 1, 2.0)
     """
     data, stops_privately = tables.private, config.budget.stop == "private"
-    parts, plan = electorate.partition, electorate.plan
+    parts, plan = electorate.partition, _at_first(electorate, spending)
     mechanism, given = config.mechanism.build(), config.mechanism.given
     if isinstance(plan, Upsampling):
         # The one for as many teachers as there are.
         given = {name: getattr(plan.mechanism, name) for name in given}
+    n_teachers = len(parts) if plan is None else plan.n_teachers
     handed_back = (labels.labels != SILENT) & ~labels.by_teachers
     personal = {}
     if spending.personal is not None:
@@ -83,7 +84,7 @@ def public_numbers(
             "class_names": list(data.class_names),
             "notes": [*tables.notes, *electorate.notes],
         },
-        "partition": {"n_teachers": len(parts), "unit": parts.unit, "notes": list(parts.notes)},
+        "partition": {"n_teachers": n_teachers, "unit": parts.unit, "notes": list(parts.notes)},
         "mechanism": {"name": type(mechanism).__name__, **given},
         "budget": {"epsilon": config.budget.epsilon, "delta": config.budget.delta},
         "spent": {
@@ -100,7 +101,7 @@ def public_numbers(
             "n_by_student": int(handed_back.sum()),
             "n_lost": labels.n_lost,
             "order": config.queries.order,
-            "stopped_by": "the private budget" if _stopped_privately(config, labels) else labels.stopped_by,
+            "stopped_by": _stopped_by(config, labels, spending),
         },
         "cost": [{"n_queries": n, "epsilon": epsilon} for n, epsilon in spending.curve],
         **personal,
@@ -131,8 +132,11 @@ def private_numbers(
     seconds: dict[str, float] | None = None,
     electorate: Electorate | None = None,
     spending: Spending | None = None,
+    cast: Cast | None = None,
 ) -> dict[str, Any]:
     """Return what `private/summary.json` holds: what looks at votes, teachers or private rows.
+
+    `votes` are those of the first teachers, `cast(absent)` those of teachers trained anew.
 
     >>> from tellers.calibrate import Consensus
     >>> from tellers.pipeline.data import read_tables
@@ -143,19 +147,19 @@ def private_numbers(
     >>> sorted(private_numbers(config, tables, votes=made_up, labels=labels, test_votes=None))
     ['accuracy_against_noise', 'delta', 'exact_cost', 'gaps', 'n_teachers', 'seconds']
     """
-    asked = votes[labels.rows]
+    personal = None if spending is None else spending.personal
     numbers: dict[str, Any] = {
         "n_teachers": votes.n_teachers,
         "delta": config.budget.delta,
-        "gaps": asked.gap.tolist(),
+        "gaps": _gaps(votes, labels, personal, cast),
         "exact_cost": None,
         "seconds": dict(seconds or {}),
     }
-    if electorate is None or electorate.plan is None or spending is None or spending.personal is None:
-        numbers["exact_cost"] = _exact_cost(config, asked)
+    if electorate is None or electorate.plan is None or personal is None:
+        numbers["exact_cost"] = _exact_cost(config, votes[labels.rows])
     else:
         exact = exact_by_groups(
-            electorate, asked, labels=labels, batches=spending.personal.batches, delta=config.budget.delta
+            electorate, votes, labels=labels, batches=personal.batches, delta=config.budget.delta, cast=cast
         )
         numbers["personal"] = {"exact_cost": None if exact is None else exact.reveal()}
     if tables.pool_y is not None:
@@ -166,6 +170,28 @@ def private_numbers(
         numbers["plurality_accuracy"] = float((test_votes.counts.argmax(axis=1) == truth).mean())
         numbers["open_model_accuracy"] = _open_model(config, tables)
     return numbers
+
+
+def _at_first(electorate: Electorate, spending: Spending) -> PersonalPlan | None:
+    """Return the plan of the first teachers: by upsampling, without those who could not pay for one query."""
+    plan, personal = electorate.plan, spending.personal
+    if plan is None or personal is None or not personal.rounds or not personal.rounds[0].absent:
+        return plan
+    return plan.without(personal.rounds[0].absent)
+
+
+def _gaps(votes: Votes, labels: Labels, personal: PersonalSpending | None, cast: Cast | None) -> list[float]:
+    """Return how far the winner of each query was ahead, among the teachers that answered it."""
+    if personal is None or cast is None or len(personal.rounds) < 2:
+        gaps: list[float] = votes[labels.rows].gap.tolist()
+        return gaps
+    gaps, start = [], 0
+    settled = [batch for batch in personal.batches if batch.is_settled]
+    for absent, batches in groupby(settled, key=lambda batch: batch.absent):
+        end = start + sum(batch.n_queries for batch in batches)
+        gaps += cast(absent)[1][labels.rows[start:end]].gap.tolist()
+        start = end
+    return gaps
 
 
 def share_right(labels: Labels, truth: NDArray[np.int64] | None) -> float | None:
@@ -206,6 +232,14 @@ def _tested(student: Any, tables: Tables) -> dict[str, Any]:
     }
 
 
+def _stopped_by(config: RunConfig, labels: Labels, spending: Spending) -> str:
+    if _stopped_privately(config, labels):
+        return "the private budget"
+    if labels.stopped_by == "the budget" and spending.personal is not None:
+        return spending.personal.ended_by or labels.stopped_by
+    return labels.stopped_by
+
+
 def _stopped_privately(config: RunConfig, labels: Labels) -> bool:
     return (
         config.budget.stop == "private"
@@ -239,7 +273,7 @@ def _warnings(
             "its outcome. They are not asked again."
         )
     if spending.personal is not None:
-        said += [*spending.personal.notes, *_above(config, electorate)]
+        said += [*spending.personal.notes, *ceiling_notes(config, electorate)]
     n_private = len(tables.private)
     if config.budget.delta * n_private >= 1:
         said.append(
@@ -247,21 +281,6 @@ def _warnings(
             "a mechanism that publishes one record at random could pass with it. Take a smaller one."
         )
     return said
-
-
-def _above(config: RunConfig, electorate: Electorate) -> Iterator[str]:
-    ceiling, groups = config.budget.epsilon, () if electorate.plan is None else electorate.plan.groups
-    above = [group.name for group in groups if group.epsilon > ceiling]
-    if above:
-        yield (
-            f"[budget] epsilon = {ceiling:g} is the ceiling for everybody, and below what {_listed(above)} "
-            "agreed to. Raise it to use more of their budgets."
-        )
-
-
-def _listed(names: list[str]) -> str:
-    shown = ", ".join(names[:3])
-    return f"{shown} and {len(names) - 3} others" if len(names) > 3 else shown
 
 
 def _exact_cost(config: RunConfig, asked: Votes) -> list[dict[str, Any]] | None:

@@ -19,15 +19,14 @@ from ..config import RunConfig
 from ..labelling import Labels
 from ..report import write_report
 from ..students import fit_distilled, fit_supervised
-from ..teachers import train_teachers
-from ..teachers.store import read_votes, save_votes
-from ..votes import Votes
-from .asking import Spending, release_labels
+from .asking import Spending, absent_at_first, release_labels
 from .beginning import begin, open_books, require_able, require_same
 from .data import Tables, read_tables
-from .electorate import Electorate, group_rows, seat_teachers
+from .electorate import group_rows, seat_teachers
 from .folder import RunFolder, write_json
+from .groups import ceiling_notes
 from .numbers import private_numbers, public_numbers
+from .voting import Voting
 
 Show = Callable[[str, int, int], object]
 ShowGroups = Callable[[list[dict[str, Any]], tuple[str, ...]], object]
@@ -45,7 +44,8 @@ def run(
 
     With `resume` a run that was cut short goes on: it must be the same config on the same data. Of a run that
     was finished nothing is done twice. `show(step, done, total)` is called as the steps go on, and where
-    people have budgets of their own, `show_groups(rows, lines)` before anything is trained.
+    people have budgets of their own, `show_groups(rows, lines)` before anything is trained: a row per group,
+    a line on the plan, one on each group, and warnings.
 
     Guarantee: all releases together keep to the budget of the ledger, whenever and however often the run was
                killed; partitions and teachers are the same as without interruption.
@@ -73,14 +73,17 @@ def run(
             )
             electorate = seat_teachers(config, tables)
             if electorate.plan is not None and show_groups is not None:
-                show_groups(group_rows(electorate), electorate.plan.summary)
+                notes = ceiling_notes(config, electorate)
+                show_groups(group_rows(electorate), (*electorate.plan.summary, *notes))
             require_same(place, tables, electorate)
             require_able(config, tables)
-            open_books(config, place, electorate).close()
-        votes = _votes(state, tables, electorate)
+            with open_books(config, place, electorate) as ledger:
+                absent = absent_at_first(ledger, config, electorate, key=place.key)
+        voting = Voting(config, tables, place, electorate, state.step, state.progress)
+        votes = voting.votes(absent)
         with state.step("labels"):
             labels, spending = release_labels(
-                config, tables, votes=votes, folder=place, electorate=electorate,
+                config, tables, votes=votes, folder=place, electorate=electorate, vote_anew=voting.anew,
                 progress=state.progress("labels"),
             )  # fmt: skip
         with state.step("student"):
@@ -93,8 +96,8 @@ def run(
             numbers = None
             if config.report.private:
                 numbers = private_numbers(
-                    config, tables, votes=votes, labels=labels, test_votes=_test_votes(place, tables),
-                    seconds=state.seconds, electorate=electorate, spending=spending,
+                    config, tables, votes=votes, labels=labels, test_votes=voting.test_votes(absent),
+                    seconds=state.seconds, electorate=electorate, spending=spending, cast=voting.cast,
                 )  # fmt: skip
             _write(place, result=result, student=student, numbers=numbers)
     return result
@@ -128,39 +131,10 @@ class _State:
         self.show(name, 0, 0)
         start = time.perf_counter()
         yield
-        self.seconds[name] = round(time.perf_counter() - start, 3)
+        self.seconds[name] = round(self.seconds.get(name, 0.0) + time.perf_counter() - start, 3)
 
     def progress(self, name: str) -> Callable[[int, int], object]:
         return lambda done, total: self.show(name, done, total)
-
-
-def _votes(state: _State, tables: Tables, electorate: Electorate) -> Votes:
-    """Return the votes on the pool: those on disk, or those of teachers that are trained now."""
-    config, folder, n_classes = state.config, state.folder, tables.private.n_classes
-    on_test = tables.test.X if config.report.private and tables.test is not None else None
-    there = folder.votes.exists() and (on_test is None or folder.test_votes.exists())
-    if not there:
-        with state.step("teachers"):
-            ensemble = _train(state, tables, electorate)
-        with state.step("votes"):
-            save_votes(folder.votes, ensemble.vote(tables.pool))
-            if on_test is not None:
-                save_votes(folder.test_votes, ensemble.vote(on_test))
-    return read_votes(folder.votes, n_classes=n_classes).votes
-
-
-def _train(state: _State, tables: Tables, electorate: Electorate) -> Any:
-    config, data = state.config, tables.private
-    chosen = config.teachers
-    model = make_model(
-        chosen.model, chosen.parameters, n_classes=data.n_classes, image_shape=data.image_shape
-    )
-    return train_teachers(
-        model, electorate.rows(data.X), electorate.rows(data.y), electorate.partition,
-        n_classes=data.n_classes, seed=config.seed,
-        folder=state.folder.teachers, n_jobs=chosen.n_jobs or None, timeout=chosen.timeout or None,
-        retries=chosen.retries, progress=state.progress("teachers"),
-    )  # fmt: skip
 
 
 def _teach(config: RunConfig, tables: Tables, labels: Labels, spending: Spending) -> Any:
@@ -180,12 +154,6 @@ def _teach(config: RunConfig, tables: Tables, labels: Labels, spending: Spending
         raise ValueError(
             f"{error} What came out is kept in labels.npz, and epsilon {spending.charged:.4g} is spent."
         ) from error
-
-
-def _test_votes(folder: RunFolder, tables: Tables) -> Votes | None:
-    if tables.test is None or not folder.test_votes.exists():
-        return None
-    return read_votes(folder.test_votes, n_classes=tables.private.n_classes).votes
 
 
 def _silent(_step: str, _done: int, _total: int) -> None:

@@ -6,15 +6,19 @@ from typing import Any
 
 from ..card.card import shown_epsilon
 from ..card.groups import Curve, GroupResult, PersonalResult
+from ..card.published import PublishedCosts
 from ..card.result import RunResult
 from .drawing import Drawing
 from .plots import N_COLOURS, plot_groups
+from .thinning import thinned
 
 
-def describe_groups(run: RunResult, exact: Mapping[str, Curve] | None = None) -> dict[str, Any] | None:
-    """Return the groups as rows of a table and a drawing, or None where one budget is for all.
+def describe_groups(
+    run: RunResult, exact: Mapping[str, Curve] | None = None, published: PublishedCosts | None = None
+) -> dict[str, Any] | None:
+    """Return the groups as rows of tables and a drawing, or None where one budget is for all.
 
-    `exact` are private costs per group, for the private page alone.
+    `exact` are private costs per group, for the private page alone; `published` is what was released of them.
 
     >>> from tellers.card.groups import read_personal
     >>> from types import SimpleNamespace
@@ -32,11 +36,44 @@ def describe_groups(run: RunResult, exact: Mapping[str, Curve] | None = None) ->
     return {
         "words": personal.words,
         "leave": personal.leave,
+        "rounds": personal.rounds_words,
         "strictest": shown_epsilon(min(group.epsilon for group in personal.groups)),
         "rows": [_row(at, group, run, personal.variant) for at, group in enumerate(personal.groups)],
         "drawing": _drawing(personal, exact or {}),
         "wasted": any(group.waste for group in personal.groups),
+        "counted": all(group.n_labels is not None for group in personal.groups),
+        "names": [group.name for group in personal.groups],
+        "numbers": _numbers(personal),
+        "published": None if published is None else _published(published),
     }
+
+
+def _numbers(personal: PersonalResult) -> list[tuple[int, list[str]]]:
+    """Return each group's cost after so many questions, about two dozen of them."""
+    points = [n for n, _ in personal.groups[0].cost]
+    kept = [at for _, at in thinned(tuple((n, float(at)) for at, n in enumerate(points)))]
+    costs = [group.cost for group in personal.groups]
+    if any(len(curve) != len(points) for curve in costs):
+        return []
+    return [(points[int(at)], [shown_epsilon(curve[int(at)][1]) for curve in costs]) for at in kept]
+
+
+def _published(published: PublishedCosts) -> dict[str, Any]:
+    plan = published.plan
+    return {
+        "confidence": f"{100 * plan.confidence:g} %",
+        "order": f"{plan.order:g}",
+        "both": published.covers == "both directions",
+        "rows": [
+            {
+                "number": at + 1, "colour": at % N_COLOURS + 1, "name": group.name,
+                "budget": _budget(group.budget), "public": shown_epsilon(group.public),
+                "upper": shown_epsilon(group.epsilon_upper),
+                "gained": group.epsilon_upper < group.public, "after": shown_epsilon(group.after),
+            }
+            for at, group in enumerate(published.groups)
+        ],
+    }  # fmt: skip
 
 
 def _row(at: int, group: GroupResult, run: RunResult, variant: str) -> dict[str, Any]:
@@ -54,7 +91,8 @@ def _row(at: int, group: GroupResult, run: RunResult, variant: str) -> dict[str,
         "budget": _budget(group.budget),
         "spent": shown_epsilon(group.spent),
         "width": round(100 * (1 - group.budget_left), 2),
-        "left": f"{100 * group.budget_left:.0f} %",
+        "used": f"{100 * (1 - group.budget_left):.0f} %",
+        "labels": "" if group.n_labels is None else f"{group.n_labels:,}",
         "took_part": took_part,
         "waste": f"{group.waste:.3g}",
     }

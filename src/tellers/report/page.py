@@ -7,21 +7,25 @@ from pathlib import PurePath
 from typing import Any
 
 from ..card.card import ModelCard, shown_epsilon
+from ..card.published import PublishedCosts
 from ..card.result import RunResult
 from .drawing import Drawing
 from .folder import PrivateNumbers
 from .groups import describe_groups
 from .plots import plot_cost, plot_gaps, plot_noise, plot_teachers
 from .simulated import Simulated, noise_scale, simulate
+from .thinning import thinned
 
-_MOST_ROWS = 24
 _SAYS_IT_ALL = {"shuffled": "in random order", "given": "in the order given", "active": "hardest first"}
 
 
-def describe_run(run: RunResult, private: PrivateNumbers | None = None) -> dict[str, Any]:
+def describe_run(
+    run: RunResult, private: PrivateNumbers | None = None, published: PublishedCosts | None = None
+) -> dict[str, Any]:
     """Return everything the page says of a run, as text and drawings, ready for the template.
 
-    Without private numbers nothing in it comes from anywhere but the public result and simulated votes.
+    `published` is what was released of the costs of groups, if anything was. Without private numbers nothing
+    in it comes from anywhere but the public result, what was published and simulated votes.
 
     >>> run = RunResult.from_dict({
     ...     "format": 1, "partition": {"n_teachers": 60, "unit": "one record"},
@@ -37,7 +41,7 @@ def describe_run(run: RunResult, private: PrivateNumbers | None = None) -> dict[
     ('1.97', '87.67 %', '–', ['simulated', 'simulated'])
     """
     card = ModelCard.from_result(run)
-    groups = describe_groups(run, private.exact_by_group if private else None)
+    groups = describe_groups(run, private.exact_by_group if private else None, published)
     return {
         "private": private is not None,
         "title": f"{run.name}: a student taught in private",
@@ -135,18 +139,6 @@ def _when(started: str) -> str:
         return datetime.fromisoformat(started).strftime("%Y-%m-%d %H:%M %Z").strip()
     except ValueError:
         return started
-
-
-def thinned(points: tuple[tuple[int, float], ...]) -> list[tuple[int, float]]:
-    """Return at most about two dozen points, evenly taken, the last one always.
-
-    >>> len(thinned(tuple((n, 0.1 * n) for n in range(1000)))), thinned(((10, 0.5), (20, 0.7)))[-1]
-    (24, (20, 0.7))
-    """
-    if len(points) <= _MOST_ROWS:
-        return list(points)
-    step = (len(points) - 1) / (_MOST_ROWS - 1)
-    return [points[round(i * step)] for i in range(_MOST_ROWS)]
 
 
 def flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:

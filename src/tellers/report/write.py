@@ -6,6 +6,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from ..card.published import read_published
 from ..teachers.store import write_whole
 from .folder import read_private, read_result
 from .page import describe_run
@@ -26,7 +27,7 @@ def write_report(folder: str | PathLike[str], *, private: bool = False) -> Path:
     place = Path(folder)
     run = read_result(place)
     numbers = read_private(place) if private else None
-    content = _template().render(describe_run(run, numbers)).encode()
+    content = _template().render(describe_run(run, numbers, read_published(place))).encode()
     if private:
         page = place / "private" / "report.private.html"
         write_whole(page, content)

@@ -66,7 +66,8 @@ def read_plan(
         _refuse(
             settings, "leave",
             f"Expected false with {plan.variant}, whose teachers learned from all groups: whoever is silent, "
-            "their data still speak. Train teachers anew without the exhausted groups.",
+            "their data still speak. A service cannot train teachers. `tellers run` with leave = true in "
+            "[personal] trains them anew whenever a budget is used; here, the first that is ends it.",
         )  # fmt: skip
     try:
         return plan.using(mechanism)

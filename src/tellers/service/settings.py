@@ -83,7 +83,9 @@ class PlanConfig(_Section):
         "where there is one.",
     )
     leave: bool = option(
-        False, "Go on without a group whose budget is used; not with upsampling. Otherwise it ends there."
+        False,
+        "Go on without a group whose budget is used; not with upsampling, where teachers would have to be "
+        "trained anew. Otherwise it ends there.",
     )
 
 

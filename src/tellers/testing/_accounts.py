@@ -10,6 +10,7 @@ import numpy as np
 from ..budget import Accountant, Budget
 from ..errors import BudgetExhausted, LedgerConflict
 from ..ledger import Ledger
+from ..ledger.groups import group_account
 from ..rdp import RdpCurve
 from ._books import (
     EVENT,
@@ -26,12 +27,14 @@ from ._promise import require
 
 _AMPLE = Accountant(Budget(epsilon=50.0, delta=1e-5))
 _SMALL = Budget(epsilon=0.5, delta=1e-5)
-_ALICE, _GROUP = "student/alice", "group/low"
+_ALICE, _GROUP = "student/alice", "cohort/low"
 
 
 def check_accounts(make_ledger: MakeLedger) -> None:
     """Go through everything about named accounts that needs no second process."""
-    for check in (_check_opening, _check_all_or_nothing, _check_refunds, _check_overruns, _check_threads):
+    for check in (
+        _check_opening, _check_all_or_nothing, _check_groups, _check_refunds, _check_overruns, _check_threads,
+    ):  # fmt: skip
         check(make_ledger)
 
 
@@ -109,6 +112,25 @@ def _check_all_or_nothing(make_ledger: MakeLedger) -> None:
         ticket = ledger.reserve("q0", ONE, event=EVENT, also={_ALICE: 2 * ONE, _GROUP: ONE})
         _require_paid(ledger, "between reserve and settle", main=1, alice=2, group=1)
         require(dict(ticket.also).keys() == {_ALICE, _GROUP}, "Expected a ticket to say which accounts pay.")
+
+
+def _check_groups(make_ledger: MakeLedger) -> None:
+    with _opened(make_ledger, "groups of people") as ledger:
+        ledger.reserve("before", ONE, event=EVENT)
+        low, high = group_account("low"), group_account("high")
+        for name in (low, high):
+            ledger.open_account(name, _SMALL)
+        some: tuple[dict[str, RdpCurve], ...] = ({}, {_ALICE: ONE}, {low: ONE, _ALICE: ONE})
+        for also in some:
+            require_refused(
+                LedgerConflict, "a question that a group of people does not pay for",
+                ledger.reserve, "q0", ONE, event=EVENT, also=also,
+            )  # fmt: skip
+        _require_paid(ledger, "after a group that would not have paid", main=1, alice=0)
+        ledger.reserve("q0", ONE, event=EVENT, also={low: ONE, high: 2 * ONE})
+        ledger.reserve("q1", ONE, event={**EVENT, "groups": {"absent": ["low"]}}, also={high: ONE})
+        spent = [float(ledger.accounts()[name].spent.values[0] / ONE.values[0]) for name in (low, high)]
+        require(np.allclose(spent, [1, 3]), f"Expected groups to pay 1 and 3 prices, got {spent}.")
 
 
 def _check_refunds(make_ledger: MakeLedger) -> None:

@@ -1,0 +1,244 @@
+"""`tellers publish` and `tellers account` on the folder of a run with budgets per group."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+from rich.markup import escape
+
+from . import options, show
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ..card.published import PublishedCosts
+    from ..pipeline.closed import ClosedRun, GroupAccount
+    from ..pipeline.publishing import Proposal
+    from ..publishable import Method
+
+
+def folder_of(path: Path, *, but: Mapping[str, object]) -> Path | None:
+    """Return the folder of the run that a path means, if it means one; `but` are options of files alone."""
+    folder = path.parent if path.name == "plan.json" else path
+    if folder is path and not path.is_dir():
+        return None
+    foreign = [options.flag(name) for name, value in but.items() if value is not None]
+    if foreign:
+        raise ValueError(
+            f"Expected no {' and no '.join(foreign)} with the folder of a run, which keeps its settings. "
+            "Leave it out."
+        )
+    return folder
+
+
+def publish(
+    folder: Path,
+    *,
+    method: "Method | None",
+    confidence: float | None,
+    proxy: Path | None,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Publish what a run cost each group: plan, ask, charge, draw, show."""
+    from ..pipeline.publishing import propose_publication, publish_run
+    from ..teachers.store import read_votes
+
+    public = None if proxy is None else read_votes(proxy).votes
+    proposal = propose_publication(folder, method=method, confidence=confidence, proxy=public)
+    screen = show.console(stderr=as_json)
+    drawn = proposal.done is None and proposal.plan.method != "independent"
+    notes = list(proposal.notes)
+    if proposal.done is not None:
+        published = proposal.done
+        notes.append(
+            "This was published before and is shown as it was kept. Nothing was drawn and nothing was spent."
+        )
+    else:
+        if not as_json:
+            _print_plan(screen, proposal)
+        if drawn and not yes and not typer.confirm("Publish and spend this?", default=False):
+            screen.print("Nothing was published and nothing was spent.")
+            return
+        published = publish_run(proposal)
+    dearer = [group.name for group in published.groups if group.epsilon_upper > group.public]
+    if dearer and published.plan.method != "independent":
+        notes.append(
+            f"For {', '.join(dearer)} the public cost is the smaller number: the noise, or the price of "
+            "publishing, was larger than what there was to gain."
+        )
+    record = proposal.run.folder.publication
+    if as_json:
+        kept = str(record) if published.plan.method != "independent" else None
+        print(json.dumps(published_as_dict(published, drawn=drawn, record=kept, notes=notes), indent=2))
+        return
+    _print_published(screen, published, record)
+    for text in notes:
+        screen.print(show.note(text))
+
+
+def published_as_dict(
+    published: "PublishedCosts", *, drawn: bool, record: str | None, notes: list[str]
+) -> dict[str, Any]:
+    """Return what is printed as JSON; all of it is public."""
+    return {
+        "groups": [asdict(group) for group in published.groups],
+        "confidence": published.plan.confidence,
+        "order": published.plan.order,
+        "method": published.plan.method,
+        "delta": published.delta,
+        "covers": published.covers,
+        "queries": published.n_queries,
+        "drawn": drawn,
+        "record": record,
+        "notes": notes,
+    }
+
+
+def _print_plan(screen: "Console", proposal: "Proposal") -> None:
+    plan, delta = proposal.plan, proposal.run.config.budget.delta
+    screen.print(
+        f"\nTo publish an epsilon per group for {proposal.n_queries:,} queries at delta {delta:g}:\n"
+    )
+    rows = show.table("", "")
+    rows.show_header = False
+    rows.add_row("method", plan.method)
+    rows.add_row("Rényi order", f"{plan.order:g}")
+    if plan.method != "independent":
+        rows.add_row("upper values with", f"{plan.confidence:.0%} confidence each")
+        rows.add_row("smoothness, noise", f"beta {plan.beta:.4g}, sigma {plan.sigma_release:.4g}")
+        for name, price in proposal.prices.items():
+            at = float(price.values[price.orders == plan.order][0])
+            rows.add_row(f"costs {escape(name)}", f"{at:.4g} at that order, part of the epsilon published")
+    generous = escape(proposal.run.plan.groups[-1].name)
+    rows.add_row(
+        "expected, on public votes", f"epsilon about {show.figure(plan.expected_epsilon)} for {generous}"
+    )
+    screen.print(show.indented(rows))
+
+
+def _print_published(screen: "Console", published: "PublishedCosts", record: Path) -> None:
+    free = published.plan.method == "independent"
+    sure = "" if free else f", each with {published.plan.confidence:.0%} confidence"
+    screen.print(f"[bold green]Anyone may know[/bold green], at delta {published.delta:g}{sure}:\n")
+    headings = ["group", "budget", "public cost", "published", "on the account now", "left"]
+    table = show.table(*headings, numbers=range(1, 6))
+    for group in published.groups:
+        cells = [f"{group.budget:.4g}", show.figure(group.public), show.figure(group.epsilon_upper)]
+        table.add_row(
+            escape(group.name), *cells, show.figure(group.after), f"{group.budget_left:.0%}",
+        )  # fmt: skip
+    screen.print(show.indented(table))
+    if free:
+        screen.print("It holds whatever the votes were. Nothing was drawn and nothing was spent.\n")
+        return
+    if published.covers == "forward direction":
+        screen.print("As in the papers, it covers one direction of the divergence only.", style="yellow")
+    screen.print(
+        "Published values hold between these votes and any in which one person of the group has other data, "
+        f"and contain what publishing cost. Every group has paid for all of them. Kept in {record}, and in "
+        "the report.\n"
+    )
+
+
+def account(folder: Path, *, show_private: bool, as_json: bool) -> None:
+    """Show what a run cost each group, by its ledger; with `show_private` also exactly."""
+    from ..card.published import read_published
+    from ..pipeline.closed import account_for_groups, read_closed
+
+    run = read_closed(folder)
+    books = account_for_groups(run, private=show_private)
+    published = read_published(folder)
+    notes = []
+    if show_private and any(group.exact is None for group in books):
+        notes.append(
+            "There are no exact costs of this run: either a student took part in the asking, or it is by "
+            "upsampling, for which the settings must say `private = true` under [report]."
+        )
+    if as_json:
+        print(json.dumps(account_as_dict(run, books, published, notes), indent=2, allow_nan=False))
+        return
+    _print_account(show.console(), run, books, published, notes)
+
+
+def account_as_dict(
+    run: "ClosedRun",
+    books: "tuple[GroupAccount, ...]",
+    published: "PublishedCosts | None",
+    notes: list[str],
+) -> dict[str, Any]:
+    """Return what is printed as JSON; private numbers are in it only if they were asked for."""
+    upper = {} if published is None else {group.name: group.epsilon_upper for group in published.groups}
+    result: dict[str, Any] = {
+        "queries": run.result.n_asked,
+        "teachers": run.result.n_teachers,
+        "delta": run.config.budget.delta,
+        "variant": run.plan.variant,
+        "groups": [
+            {
+                "name": group.name, "budget": group.budget, "public": group.public, "stated": group.stated,
+                "published": upper.get(group.name), "on_account": group.on_account,
+                "budget_left": group.left, "labels": group.n_labels,
+            }
+            for group in books
+        ],
+    }  # fmt: skip
+    exact = {group.name: group.exact.reveal() for group in books if group.exact is not None}
+    if exact:
+        result["private"] = {"exact": exact}
+    result["notes"] = notes
+    return result
+
+
+def _print_account(
+    screen: "Console",
+    run: "ClosedRun",
+    books: "tuple[GroupAccount, ...]",
+    published: "PublishedCosts | None",
+    notes: list[str],
+) -> None:
+    result, delta = run.result, run.config.budget.delta
+    screen.print(
+        f"\n{result.n_asked:,} queries by {result.n_teachers:,} teachers, {result.n_answered:,} answered."
+    )
+    screen.print(f"{run.plan.summary[0]}\n", style="dim", markup=False)
+    whose = f"at delta {delta:g}, for {result.unit} of each group"
+    screen.print(f"[bold green]Anyone may know[/bold green], {whose}:\n")
+    upper = {} if published is None else {group.name: group.epsilon_upper for group in published.groups}
+    headings = ["group", "budget", "public cost", "held to", *["published"] * bool(upper), "left", "labels"]
+    table = show.table(*headings, "", numbers=range(1, len(headings)))
+    for group in books:
+        cells = [f"{group.budget:.4g}", show.figure(group.public), show.figure(group.stated)]
+        cells += [show.figure(upper[group.name])] if upper else []
+        cells += [f"{group.left:.0%}", f"{group.n_labels:,}"]
+        table.add_row(escape(group.name), *cells, show.bar(1 - group.left, 1.0))
+    screen.print(show.indented(table))
+    screen.print(
+        "Public cost is what the ledger charged for the labels; what a group is held to stands whatever "
+        "comes out.\n"
+    )
+    exact = [(group.name, group.exact.reveal()) for group in books if group.exact is not None]
+    if exact:
+        _print_exact(screen, exact)
+    elif not notes:
+        screen.print("[dim]What these very votes cost is private. --show-private shows it to you.[/dim]\n")
+    for text in notes:
+        screen.print(show.note(text))
+
+
+def _print_exact(screen: "Console", exact: list[tuple[str, float]]) -> None:
+    from rich.text import Text
+
+    rows = show.table("group", "exact epsilon", "", numbers=(1,))
+    largest = max(epsilon for _, epsilon in exact)
+    for name, epsilon in exact:
+        rows.add_row(escape(name), show.figure(epsilon), Text(show.bar(epsilon, largest), style="red"))
+    words = (
+        "\nThe worst member of each group over all queries. These numbers look at the votes, so they are as "
+        "private as the votes. Upper values nearly as small can be published with noise: tellers publish."
+    )
+    screen.print(show.private_panel(rows, Text(words, style="dim")))
+    screen.print()
