@@ -107,20 +107,3 @@ def test_an_event_that_says_fewer_queries_than_were_answered_lowers_no_price(led
     again = reprice(ledger.entries())
     assert "another number of queries" in again.questions[0].why
     np.testing.assert_array_equal(again.repriced.values, again.charged.values)
-
-
-def test_rows_of_labels_are_priced_again_where_every_row_costs_the_same(ledger, monkeypatch):
-    from tellers import Binary, ConfidentBinary, LabelVotes, Room
-    from tellers.mechanisms import EVENTS
-    from tellers.teachers.pool import VotedPool
-
-    plain = Binary(sigma=9.0, n_labels=3)
-    careful = ConfidentBinary(sigma=9.0, n_labels=3, threshold=30, sigma_threshold=9.0)
-    pool = VotedPool(LabelVotes.from_sums([[3, 30, 20]] * 4, n_teachers=40))
-    for mechanism in (plain, careful):
-        monkeypatch.setitem(EVENTS, type(mechanism).__name__, type(mechanism))
-        Room(pool, mechanism, ledger, SOURCE).ask([0, 1, 2, 3], key=type(mechanism).__name__)
-    one, other = reprice(ledger.entries()).questions
-    np.testing.assert_allclose(one.repriced.values, (4 * plain.price(Unit())).values)
-    assert other.repriced is None
-    assert "which labels" in other.why

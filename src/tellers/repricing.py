@@ -11,7 +11,6 @@ from .ledger import Entry
 from .mechanisms import EVENTS, Mechanism
 from .publishable import independent_cost
 from .rdp import RdpCurve
-from .votes import Unit
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,13 +86,8 @@ def _reprice(entry: Entry) -> Repriced:
     except (TypeError, ValueError):
         why = "its parameters are not those of this version"
         return Repriced(entry.key, named, n_queries, entry.charged, None, why)
-    if getattr(mechanism, "multilabel", False) and not getattr(mechanism, "one_price", False):
-        why = "what it cost depends on which labels of a row were told"
-        return Repriced(entry.key, named, int(n_queries), entry.charged, None, why)
-    if getattr(mechanism, "multilabel", False):
-        price = mechanism.price(Unit()) * int(n_queries)
-        return Repriced(entry.key, named, int(n_queries), entry.charged, price)
     # A question without an outcome stays charged as if every query had been answered.
-    n_answers = None if release is None else int(release.answered.sum())
+    # Of many labels per query, each query's are counted.
+    n_answers = None if release is None else release.answered.sum(axis=-1)
     cost = independent_cost(mechanism, int(n_queries), n_answers=n_answers)
     return Repriced(entry.key, named, int(n_queries), entry.charged, cost)
