@@ -11,8 +11,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .admission import is_multilabel, require_fit, require_votes
 from .errors import BudgetExhausted, LedgerConflict
 from .exact import exact_cost
+from .label_votes import LabelVotes
 from .ledger import Ledger, Ticket, Vault
 from .ledger.groups import group_account
 from .mechanisms import Mechanism
@@ -25,9 +27,13 @@ _SETTLE_TRIES = 3
 
 
 class Ensemble(Protocol):
-    """Teachers that vote."""
+    """Teachers that vote, for a class each or on many labels at once.
 
-    def vote(self, X: Any, /) -> Votes:
+    What it says of itself is checked before anything is charged: `n_labels` and `resolution` where the votes
+    are on many labels, `n_classes` where they are not.
+    """
+
+    def vote(self, X: Any, /) -> Votes | LabelVotes:
         """Return the votes on every row of X."""
         ...
 
@@ -125,6 +131,12 @@ class Room:
     absent: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        if self.plan is not None and is_multilabel(self.mechanism):
+            raise TypeError(
+                f"Expected one vote per teacher for {type(self.mechanism).__name__}, got a plan by "
+                f"{self.plan.variant}: budgets per person are for mechanisms that give one class. Leave out "
+                "the plan."
+            )
         if self.exhausted_leave and self.plan is not None and not self.plan.members:
             raise ValueError(
                 f"Expected teachers of one group each for exhausted_leave=True, got a plan by "
@@ -172,14 +184,16 @@ class Room:
         """
         n = _n_queries(X)
         context = self._context(student, n)
+        require_fit(self.mechanism, self.ensemble)
         held = self._find_or_reserve(key, n, _digest(X), account)
         if isinstance(held, Release):
             return held
         ticket, plan = held
         votes = self.ensemble.vote(X)
-        _require_votes(votes, n, key, n_teachers=None if plan is None else plan.n_teachers)
         mechanism = self.mechanism
-        if plan is not None:
+        n_teachers = None if plan is None else plan.n_teachers
+        require_votes(votes, mechanism, n_queries=n, key=key, n_teachers=n_teachers)
+        if plan is not None and isinstance(votes, Votes):
             mechanism, votes = plan.mechanism, _seated(votes, plan, key=key)
         release = mechanism.release(votes, self.noise, **context)
         used = None
@@ -307,13 +321,21 @@ def _seated(votes: Votes, plan: GroupPlan, *, key: str) -> Votes:
     return replace(votes, unit=max(plan.units, key=lambda unit: unit.linf))
 
 
-def _seal(vault: Vault, key: str, mechanism: Mechanism, votes: Votes, context: dict[str, Any]) -> None:
+def _seal(
+    vault: Vault, key: str, mechanism: Mechanism, votes: Votes | LabelVotes, context: dict[str, Any]
+) -> None:
     vault.put(key, exact_cost(mechanism, votes, **context).cost)
 
 
-def _is_evaluated(mechanism: Mechanism, votes: Votes) -> bool:
+def _is_evaluated(mechanism: Mechanism, votes: Votes | LabelVotes) -> bool:
     """Return whether the votes alone give an exact cost, without knowing whose data taught whom."""
-    return hasattr(mechanism, "outcomes") and votes.unit.is_one_ballot
+    if not hasattr(mechanism, "outcomes") or not votes.unit.is_one_ballot:
+        return False
+    if isinstance(votes, Votes) or votes.ballots is not None:
+        return True
+    # Sums alone say what label by label decisions cost, not what clipped ballots, sets or a gate do.
+    rule = getattr(mechanism, "rule", None)
+    return rule is not None and rule.is_free and not hasattr(mechanism, "gate")
 
 
 def _n_queries(X: Any) -> int:
@@ -342,18 +364,3 @@ def _digest(X: Any) -> str:
         else:
             digest.update(json.dumps(part.tolist(), default=str).encode())
     return digest.hexdigest()
-
-
-def _require_votes(votes: Any, n: int, key: str, *, n_teachers: int | None = None) -> None:
-    charged = f"No noise was drawn, but the price of {key!r} stays charged."
-    if not isinstance(votes, Votes):
-        raise TypeError(f"Expected the ensemble to return Votes, got {type(votes).__name__}. {charged}")
-    if len(votes) != n:
-        raise ValueError(f"Expected votes on {n} queries, got {len(votes)}. {charged}")
-    if n_teachers not in (None, votes.n_teachers):
-        raise ValueError(
-            f"Expected the votes of {n_teachers} teachers, as the plan of the groups says, got those of "
-            f"{votes.n_teachers}. {charged}"
-        )
-    if votes.unit != Unit():
-        raise ValueError(f"Expected votes of which one unit changes one ballot, got another unit. {charged}")

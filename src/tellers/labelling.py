@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from .admission import is_multilabel
 from .budget import Accountant
 from .door import Room
 from .errors import BudgetExhausted, Unsettled, require_count
@@ -20,7 +21,7 @@ from .ledger import Ledger
 from .mechanisms import EVENTS, Mechanism
 from .rdp import RdpCurve
 from .release import SILENT, Release
-from .students import fit_supervised, least_confident
+from .students import fit_labels, fit_supervised, least_confident
 from .students.base import count_rows, take_rows
 from .votes import Unit
 
@@ -37,10 +38,10 @@ ORDERS = ("given", "shuffled", "active")
 class Labels:
     """What came of asking: the rows of the pool that were asked, in that order, and their labels.
 
-    `labels` are SILENT where no label came; `by_teachers` says which labels the teachers gave, the others an
-    interactive mechanism handed back to the student. `values` are noisy counts where those were released.
-    `n_lost` counts rows whose price was paid and whose outcome was lost with a process that died; they are
-    not among `rows` and are never asked again.
+    `labels`, one per row or rows x labels, are SILENT where no label came; `by_teachers` says which the
+    teachers gave, the others an interactive mechanism handed back to the student, or were inferred. `values`
+    are noisy counts where those were released. `n_lost` counts rows whose price was paid and whose outcome
+    was lost with a process that died; they are not among `rows` and are never asked again.
 
     >>> labels = Labels(np.array([4, 0]), np.array([1, SILENT]), np.array([True, False]))
     >>> labels.n_answered, len(labels)
@@ -56,7 +57,12 @@ class Labels:
 
     @property
     def n_answered(self) -> int:
-        """Return how many labels the teachers gave."""
+        """Return how many rows the teachers answered; of many labels one that was told is enough."""
+        return _n_answered(self.by_teachers)
+
+    @property
+    def n_told(self) -> int:
+        """Return how many labels the teachers told, over all rows."""
         return int(self.by_teachers.sum())
 
     def __len__(self) -> int:
@@ -87,8 +93,9 @@ def label_pool(
     time those that `student`, taught anew before each round, is least sure of. A mechanism that listens to a
     student (`InteractiveGNMax`) needs one too: `first` rows are answered by the mechanism `warm_up`, and the
     student then speaks before each round. `batch` queries share one entry in the ledger; when the budget does
-    not pay for a batch, smaller ones are tried. `queries` are what the room is asked with, where that is not
-    the rows of `X_pool` themselves. Where a room cannot pay for one query, `next_room` may hand over another.
+    not pay for a batch, smaller ones are tried. Where a row has many labels it counts towards `n_labels` if
+    one of them was told. `queries` are what the room is asked with, where that is not the rows of `X_pool`.
+    Where a room cannot pay for one query, `next_room` may hand over another.
 
     Guarantee: no row is asked twice, also when a run goes on after it was cut short. The order and the moment
                of stopping cost nothing: they depend on public rows, released labels and public prices.
@@ -109,14 +116,9 @@ def label_pool(
     _check(n_pool, order=order, n_queries=n_queries, n_labels=n_labels, batch=batch)
     listens = _listens(room.mechanism)
     rounds = _Rounds.plan(
-        room.mechanism,
-        n_pool,
-        order=order,
-        student=student,
-        first=first,
-        per_round=per_round,
+        room.mechanism, n_pool, order=order, student=student, first=first, per_round=per_round,
         warm_up=warm_up,
-    )
+    )  # fmt: skip
     asked = count_rows(queries) if queries is not None else n_pool
     if asked != n_pool:
         raise ValueError(f"Expected one query per row of the pool, {n_pool} of them, got {asked}.")
@@ -216,18 +218,10 @@ class _Rounds:
 
     @classmethod
     def plan(
-        cls,
-        mechanism: Mechanism,
-        n_pool: int,
-        *,
-        order: str,
-        student: Any | None,
-        first: int | None,
-        per_round: int | None,
-        warm_up: Mechanism | None,
-    ) -> "_Rounds":
-        listens = _listens(mechanism)
-        name = type(mechanism).__name__
+        cls, mechanism: Mechanism, n_pool: int, *, order: str, student: Any | None, first: int | None,
+        per_round: int | None, warm_up: Mechanism | None,
+    ) -> "_Rounds":  # fmt: skip
+        listens, name = _listens(mechanism), type(mechanism).__name__
         if order != "active" and not listens:
             if not (first is None and per_round is None and warm_up is None):
                 raise ValueError(
@@ -280,7 +274,7 @@ class _Run:
 
     @property
     def n_answered(self) -> int:
-        return sum(int(release.answered.sum()) for release in self.releases)
+        return sum(_n_answered(release.answered) for release in self.releases)
 
     def ask(
         self, rows: Indices, mechanism: Mechanism, belief: NDArray[Any] | None, *, progress: Progress | None
@@ -321,7 +315,7 @@ class _Run:
 
     def _size(self, n_left: int) -> int:
         size = min(self.affordable or self.batch, n_left, self.most - self.n_asked)
-        # A query gives one label at most, so this never overshoots.
+        # A query is answered once at most, so this never overshoots.
         return size if self.n_labels is None else min(size, self.n_labels - self.n_answered)
 
     def _see_whether_to_stop(self) -> None:
@@ -334,6 +328,10 @@ class _Run:
     def teach(self, estimator: Any, X_pool: Any, *, seed: np.random.Generator) -> Any | None:
         """Return a student of all answers so far, or None while they do not hold two classes."""
         answers = self.labels()
+        if is_multilabel(self.room.mechanism):
+            if not (answers.labels != SILENT).any():
+                return None
+            return fit_labels(estimator, take_rows(X_pool, answers.rows), answers.labels, seed=seed)
         if np.unique(answers.labels[answers.labels != SILENT]).size < 2:
             return None
         return fit_supervised(estimator, take_rows(X_pool, answers.rows), answers.labels, seed=seed)
@@ -341,12 +339,15 @@ class _Run:
     def labels(self) -> Labels:
         """Return everything that came out so far."""
         none: Indices = np.empty(0, dtype=np.int64)
+        mechanism = self.room.mechanism
+        shape = (0, getattr(mechanism, "n_labels", 0)) if is_multilabel(mechanism) else (0,)
+        blank: Indices = np.empty(shape, dtype=np.int64)
         values = [release.values for release in self.releases if release.values is not None]
         return Labels(
             rows=np.concatenate([none, *self.rows]),
-            labels=np.concatenate([none, *(release.labels for release in self.releases)]),
+            labels=np.concatenate([blank, *(release.labels for release in self.releases)]),
             by_teachers=np.concatenate(
-                [none.astype(np.bool_), *(release.answered for release in self.releases)]
+                [blank.astype(np.bool_), *(release.answered for release in self.releases)]
             ),
             values=np.concatenate(values) if values else None,
             n_lost=self.n_lost,
@@ -362,6 +363,10 @@ def _check(n_pool: int, *, order: str, n_queries: int | None, n_labels: int | No
         require_count(n_queries=n_queries)
     if n_labels is not None:
         require_count(n_labels=n_labels)
+
+
+def _n_answered(told: NDArray[np.bool_]) -> int:
+    return int((told if told.ndim == 1 else told.any(axis=1)).sum())
 
 
 def _listens(mechanism: Mechanism) -> bool:

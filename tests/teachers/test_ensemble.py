@@ -24,7 +24,7 @@ from sklearn.tree import DecisionTreeClassifier
 from tellers.datasets import digits
 from tellers.errors import TeacherFailed
 from tellers.sealed import Sealed
-from tellers.teachers import ensemble as module
+from tellers.teachers import running as module
 from tellers.teachers import training
 from tellers.teachers.ensemble import Ensemble, train_ensemble
 from tellers.teachers.models import ConstantTeacher

@@ -1,5 +1,6 @@
 """The scikit-learn face: private rows go in, a student and what it cost come out."""
 
 from .classifier import NoGuaranteeWarning, PateClassifier
+from .multilabel import PateMultilabelClassifier
 
-__all__ = ["NoGuaranteeWarning", "PateClassifier"]
+__all__ = ["NoGuaranteeWarning", "PateClassifier", "PateMultilabelClassifier"]

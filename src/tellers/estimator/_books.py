@@ -97,9 +97,10 @@ def question(fitted: Any, pool: NDArray[Any], *, plan: PersonalPlan | None, seed
     asked = [repr(fitted.mechanism_), fitted.order, seed, pool.shape]
     if plan is not None:
         asked += [plan_as_dict(plan), fitted.exhausted_leave]
-    if fitted.order == "active" or fitted.warm_up is not None:
+    warm_up = getattr(fitted, "warm_up", None)
+    if fitted.order == "active" or warm_up is not None:
         student = describe_estimator(_models.model_or_default(fitted.student))
-        asked += [student, repr(fitted.warm_up), fitted.first, fitted.per_round]
+        asked += [student, repr(warm_up), fitted.first, fitted.per_round]
     digest = hashlib.sha256(json.dumps(asked).encode())
     digest.update(np.ascontiguousarray(pool, dtype=np.float64).tobytes())
     return digest.hexdigest()[:16]

@@ -15,12 +15,17 @@ from ..errors import require_count
 Indices = NDArray[np.int64]
 
 
-def validated(estimator: Any, *tables: Any, reset: bool = True) -> Any:
+def validated_labels(estimator: Any, X: Any, Y: Any) -> Any:
+    """Return X and Y, rows x labels, as scikit-learn checks them for an estimator."""
+    return validated(estimator, X, Y.toarray() if hasattr(Y, "toarray") else Y, multi_output=True)
+
+
+def validated(estimator: Any, *tables: Any, reset: bool = True, **how: Any) -> Any:
     """Return X, or X and y, as scikit-learn checks them for an estimator."""
     try:
         if hasattr(validation, "validate_data"):
-            return validation.validate_data(estimator, *tables, reset=reset)
-        return estimator._validate_data(*tables, reset=reset)  # scikit-learn before 1.6
+            return validation.validate_data(estimator, *tables, reset=reset, **how)
+        return estimator._validate_data(*tables, reset=reset, **how)  # scikit-learn before 1.6
     except ValueError as error:
         if "could not convert" not in str(error):
             raise

@@ -40,8 +40,12 @@ def default_n_teachers(n_units: int) -> int:
 
 def train(teacher: Any, *data: Any, n_jobs: int | None, **how: Any) -> Any:
     """Train an ensemble with the backend that its teacher belongs to."""
-    # scikit-learn's -1 stands for every processor.
-    return train_teachers(teacher, *data, n_jobs=None if n_jobs is None else effective_n_jobs(n_jobs), **how)
+    return train_teachers(teacher, *data, n_jobs=n_processes(n_jobs), **how)
+
+
+def n_processes(n_jobs: int | None) -> int | None:
+    """Return how many processes train teachers: scikit-learn's -1 stands for every processor."""
+    return None if n_jobs is None else effective_n_jobs(n_jobs)
 
 
 def constant_student(X: NDArray[Any], labels: NDArray[np.int64]) -> Any:

@@ -14,9 +14,11 @@ from .labels import (
     AdaptiveGNThreshold,
     Binary,
     ConfidentBinary,
+    ConfidentDependentBinary,
     ConfidentGNThreshold,
     ConfidentPowerset,
     ConfidentTau,
+    DependentBinary,
     GNThreshold,
     PartialPowerset,
     Powerset,
@@ -42,8 +44,9 @@ LABEL_MECHANISMS: dict[str, type] = {
     "powerset": Powerset,
     "tau": Tau,
 }
+_UNNAMED = (NoisyHistogram, DependentBinary, ConfidentDependentBinary)
 EVENTS: dict[str, type] = {
-    kind.__name__: kind for kind in (*MECHANISMS.values(), NoisyHistogram, *LABEL_MECHANISMS.values())
+    kind.__name__: kind for kind in (*MECHANISMS.values(), *LABEL_MECHANISMS.values(), *_UNNAMED)
 }
 
 __all__ = [

@@ -1,12 +1,11 @@
 """What every mechanism answers: three questions."""
 
 from collections.abc import Callable
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from ..rdp import RdpCurve
 from ..release import Release
 from ..votes import Unit
-from .outcomes import Outcomes
 
 
 @runtime_checkable
@@ -35,6 +34,9 @@ class Mechanism(Protocol):
         ...
 
     @property
-    def outcomes(self) -> Callable[..., Outcomes]:
-        """`outcomes(votes)`: how likely each outcome is, at these votes and at every neighbour."""
+    def outcomes(self) -> Callable[..., Any]:
+        """`outcomes(votes)`: how likely each outcome is, at these votes and at every neighbour.
+
+        `Outcomes`, or for many labels `LabelOutcomes` or `PowersetOutcomes`.
+        """
         ...

@@ -2,6 +2,7 @@
 
 from .active import least_confident
 from .distil import fit_distilled, soft_targets
+from .labels import fit_labels
 from .supervised import fit_supervised
 
-__all__ = ["fit_distilled", "fit_supervised", "least_confident", "soft_targets"]
+__all__ = ["fit_distilled", "fit_labels", "fit_supervised", "least_confident", "soft_targets"]

@@ -13,7 +13,7 @@ def least_confident(student: Any, X_pool: Any, n: int) -> Indices:
     """Return the n rows a fitted student is least sure of, the least sure first; ties in their order.
 
     Sure is the probability of its best class (`predict_proba`), or how far the best class is ahead
-    (`decision_function`).
+    (`decision_function`). Of a student of many labels it is the mean over labels of its surer answer.
 
     >>> from sklearn.linear_model import LogisticRegression
     >>> student = LogisticRegression().fit([[0.0], [1.0]], [0, 1])
@@ -25,6 +25,9 @@ def least_confident(student: Any, X_pool: Any, n: int) -> Indices:
 
 
 def _confidence(student: Any, X: Any) -> NDArray[np.float64]:
+    if getattr(student, "multilabel", False):
+        yes = np.asarray(student.predict_proba(X), dtype=np.float64)
+        return np.asarray(np.maximum(yes, 1 - yes).mean(axis=1))
     if hasattr(student, "predict_proba"):
         return np.asarray(np.max(student.predict_proba(X), axis=1), dtype=np.float64)
     if hasattr(student, "decision_function"):

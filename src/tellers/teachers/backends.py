@@ -5,12 +5,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from numpy.typing import ArrayLike
 
 from .ensemble import Ensemble, train_ensemble
+from .label_ensemble import LabelEnsemble, train_label_ensemble
 from .partition import Partition, Seed
 
 if TYPE_CHECKING:
-    from .torch import TorchEnsemble
+    from .torch import TorchEnsemble, TorchLabelEnsemble
 
     AnyEnsemble: TypeAlias = Ensemble | TorchEnsemble
+    AnyLabelEnsemble: TypeAlias = LabelEnsemble | TorchLabelEnsemble
 
 _NETWORKS = "tellers.teachers.torch."
 
@@ -60,3 +62,25 @@ def train_teachers(
     from .torch import train_torch_ensemble
 
     return train_torch_ensemble(model, X, y, partition, **shared)
+
+
+def train_label_teachers(
+    model: Any, X: ArrayLike, Y: ArrayLike, partition: Partition, *, n_labels: int, seed: Seed, **options: Any
+) -> "AnyLabelEnsemble":
+    """Train one copy of a model on each part of rows with many labels, with the backend it belongs to.
+
+    `options` are those of `train_label_ensemble`, or of `train_torch_label_ensemble` for a network.
+
+    >>> import numpy as np
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> from tellers.teachers.partition import partition
+    >>> X = np.random.default_rng(7).normal(size=(200, 2))
+    >>> parts = partition(200, 4, seed=7)
+    >>> train_label_teachers(DecisionTreeClassifier(), X, X > 0, parts, n_labels=2, seed=7)
+    LabelEnsemble(n_teachers=4, n_labels=2)
+    """
+    if not is_network(model):
+        return train_label_ensemble(model, X, Y, partition, n_labels=n_labels, seed=seed, **options)
+    from .torch import train_torch_label_ensemble
+
+    return train_torch_label_ensemble(model, X, Y, partition, n_labels=n_labels, seed=seed, **options)

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..errors import require_count
+from ..label_votes import LabelVotes
 from ..votes import Votes
 
 
@@ -28,9 +29,9 @@ class VotedPool:
     ValueError: Expected row numbers of a pool of 3 rows, 0..2, got another. Ask for rows of this pool.
     """
 
-    votes: Votes
+    votes: Votes | LabelVotes
 
-    def vote(self, rows: ArrayLike) -> Votes:
+    def vote(self, rows: ArrayLike) -> Votes | LabelVotes:
         """Return the votes on some rows of the pool, in the order asked."""
         numbers = np.asarray(rows)
         if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
@@ -47,13 +48,24 @@ class VotedPool:
 
     @property
     def n_classes(self) -> int:
-        """Return how many classes the teachers vote on."""
-        return self.votes.n_classes
+        """Return how many classes the teachers vote on; votes on many labels have none."""
+        # An attribute that is not there, for whoever looks whether it is.
+        return self.votes.n_classes  # type: ignore[union-attr]
+
+    @property
+    def n_labels(self) -> int:
+        """Return how many labels the teachers vote on; votes for one class have none."""
+        return self.votes.n_labels  # type: ignore[union-attr]
+
+    @property
+    def resolution(self) -> int:
+        """Return in which parts of a vote labels are counted; votes for one class have none."""
+        return self.votes.resolution  # type: ignore[union-attr]
 
     def __len__(self) -> int:
         return len(self.votes)
 
     def __repr__(self) -> str:
-        return (
-            f"VotedPool(n_rows={len(self)}, n_teachers={self.votes.n_teachers}, n_classes={self.n_classes})"
-        )
+        many = isinstance(self.votes, LabelVotes)
+        about = f"n_labels={self.n_labels}" if many else f"n_classes={self.n_classes}"
+        return f"VotedPool(n_rows={len(self)}, n_teachers={self.votes.n_teachers}, {about})"

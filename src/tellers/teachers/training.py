@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .models import ConstantTeacher, save_teacher
+from .models import ConstantLabels, ConstantTeacher, save_teacher
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -80,7 +80,7 @@ def train_teacher(task: Task) -> Outcome:
         with threadpool_limits(limits=1), _deadline(task.timeout, alone=task.alone):
             model = task.model
             if (task.y == task.y[0]).all():
-                model = ConstantTeacher(int(task.y[0]))
+                model = _constant(task.y[0])
             else:
                 model.fit(task.X, task.y)
     except _TooLong:
@@ -101,6 +101,12 @@ def train_teacher(task: Task) -> Outcome:
         stop = error if type(error) is TypeError else TypeError(f"This model cannot be saved: {error}")
         return Outcome(task.number, stop=stop)
     return Outcome(task.number)
+
+
+def _constant(answer: Any) -> ConstantTeacher | ConstantLabels:
+    if np.ndim(answer):
+        return ConstantLabels(tuple(int(label) for label in answer))
+    return ConstantTeacher(int(answer))
 
 
 @cache

@@ -2,7 +2,9 @@
 
 from .adaptive import AdaptiveGNThreshold
 from .binary import Binary, ConfidentBinary
+from .dependent import ConfidentDependentBinary, DependentBinary
 from .gnthreshold import ConfidentGNThreshold, GNThreshold
+from .implications import Implications
 from .powerset import ConfidentPowerset, PartialPowerset, Powerset
 from .tau import ConfidentTau, Tau
 
@@ -10,10 +12,13 @@ __all__ = [
     "AdaptiveGNThreshold",
     "Binary",
     "ConfidentBinary",
+    "ConfidentDependentBinary",
     "ConfidentGNThreshold",
     "ConfidentPowerset",
     "ConfidentTau",
+    "DependentBinary",
     "GNThreshold",
+    "Implications",
     "PartialPowerset",
     "Powerset",
     "Tau",

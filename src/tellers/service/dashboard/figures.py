@@ -238,7 +238,10 @@ def outcomes_of(entry: Entry) -> Outcomes:
     if release is None:
         return Outcomes(n_lost=n_queries(entry))
     silent: NDArray[np.bool_] = release.labels < 0
-    n_silent, n_answered = int(silent.sum()), int((release.answered & ~silent).sum())
+    told: NDArray[np.bool_] = release.answered & ~silent
+    if silent.ndim > 1:  # a row of labels is answered where one of them was told
+        silent, told = silent.all(axis=1), told.any(axis=1)
+    n_silent, n_answered = int(silent.sum()), int(told.sum())
     return Outcomes(n_answered, len(release) - n_silent - n_answered, n_silent)
 
 

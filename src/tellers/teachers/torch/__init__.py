@@ -10,6 +10,16 @@ if find_spec("torch") is None:
 from .classifier import TorchClassifier
 from .engines import Batched
 from .ensemble import TorchEnsemble, train_torch_ensemble
+from .label_ensemble import TorchLabelEnsemble, load_torch_label_ensemble, train_torch_label_ensemble
 from .loading import load_torch_ensemble
 
-__all__ = ["Batched", "TorchClassifier", "TorchEnsemble", "load_torch_ensemble", "train_torch_ensemble"]
+__all__ = [
+    "Batched",
+    "TorchClassifier",
+    "TorchEnsemble",
+    "TorchLabelEnsemble",
+    "load_torch_ensemble",
+    "load_torch_label_ensemble",
+    "train_torch_ensemble",
+    "train_torch_label_ensemble",
+]

@@ -7,6 +7,7 @@ against. A loss that is not a finite number is reported with the number of its t
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,13 +28,15 @@ _WARM_STEPS = 3  # before a CUDA graph is captured; they count
 class Lesson:
     """The rows of some teachers, one part after another, and what training them draws from.
 
+    `y` has a class per row, or rows x labels of 0.0 and 1.0.
+
     >>> recipe = Recipe(epochs=4, batch_size=2)
     >>> Lesson(np.zeros((5, 2)), np.zeros(5), sizes=[1, 4], seeds=[7, 8], recipe=recipe).n_steps
     [4, 8]
     """
 
     X: NDArray[np.float32]
-    y: NDArray[np.int64]
+    y: NDArray[Any]
     sizes: Sequence[int]
     seeds: Sequence[int]
     recipe: Recipe
@@ -96,13 +99,28 @@ def train_alone(network: nn.Module, lesson: Lesson, *, device: torch.device) -> 
                 batch = _moved(batch, moves[step % BLOCK], recipe)
             for group in optimizer.param_groups:
                 group["lr"] = recipe.rate(step, n_steps)
-            loss = F.cross_entropy(network(batch), labels)
+            answers = network(batch)
+            if labels.dim() == 1:
+                loss = F.cross_entropy(answers, labels)
+            else:
+                loss = row_losses(answers, labels).mean()
             optimizer.zero_grad(set_to_none=True)
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             sane &= loss.detach().isfinite()
     states = {name: values.detach()[None].clone() for name, values in network.state_dict().items()}
     return Learned(states, [] if sane else [0])
+
+
+def row_losses(answers: Tensor, targets: Tensor) -> Tensor:
+    """Return the loss of every row: the cross-entropy of its class, or its mean over the row's labels.
+
+    >>> row_losses(torch.zeros(1, 2), torch.tensor([1])), row_losses(torch.zeros(1, 3), torch.ones(1, 3))
+    (tensor([0.6931]), tensor([0.6931]))
+    """
+    if targets.dim() == 1:
+        return F.cross_entropy(answers, targets, reduction="none")
+    return F.binary_cross_entropy_with_logits(answers, targets, reduction="none").mean(dim=1)
 
 
 def train_together(
@@ -226,7 +244,7 @@ class _Program:
             cache_enabled=False,
         ):
             answers = self.stack(batch.view(n, -1, *batch.shape[1:]), training=True)
-        losses = F.cross_entropy(answers.flatten(0, 1).float(), labels, reduction="none").view(n, -1).mean(1)
+        losses = row_losses(answers.flatten(0, 1).float(), labels).view(n, -1).mean(1)
         # A sum: each teacher's weights appear in its own loss alone, so this is everybody's own gradient.
         gradients = torch.autograd.grad(losses.sum(), self.weights)
         self.sane &= losses.detach().isfinite()

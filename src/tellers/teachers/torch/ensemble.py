@@ -24,9 +24,10 @@ from ...errors import TeacherFailed, require_count
 from ...rows import numeric_rows
 from ...sealed import Sealed
 from ...votes import Votes
-from ..ensemble import Progress, check_partition, declared_labels, open_folder, seed_number, sweep_folder
+from ..ensemble import declared_labels
 from ..models import find_model, fingerprint
 from ..partition import Partition, Seed
+from ..running import Progress, check_partition, open_folder, seed_number, sweep_folder
 from ..training import random_states
 from .batched import Tensors
 from .choice import choose_engine
@@ -146,32 +147,70 @@ def train_torch_ensemble(
     ... )
     TorchEnsemble(n_teachers=5, n_classes=10, engine='batched, chunk=5, precision=tf32, convolution=auto')
     """
+    require_count(2, n_classes=n_classes)
+    rows = numeric_rows(X)
+    labels = declared_labels(y, n_rows=len(rows), n_classes=int(n_classes))
+    trained = train_states(
+        classifier, rows, labels, partition, n_outputs=int(n_classes), seed=seed, folder=folder,
+        n_jobs=n_jobs, progress=progress, engine=engine, on_mismatch=on_mismatch,
+    )  # fmt: skip
+    return TorchEnsemble(classifier, trained.states, trained.shape, int(n_classes), trained.engine)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Trained:
+    """What came of training: the states of all teachers, the shape of a row, and by which engine."""
+
+    states: Tensors
+    shape: Shape
+    engine: str
+
+
+def train_states(
+    classifier: TorchClassifier,
+    rows: NDArray[Any],
+    targets: NDArray[Any],
+    partition: Partition,
+    *,
+    n_outputs: int,
+    seed: Seed,
+    folder: str | PathLike[str] | None = None,
+    n_jobs: int | None = None,
+    progress: Progress | None = None,
+    engine: Literal["auto", "batched", "loop"] | Batched = "auto",
+    on_mismatch: Literal["refuse", "retrain"] = "refuse",
+) -> Trained:
+    """Train one network with so many outputs on each part; `targets` are classes, or rows x labels in floats.
+
+    >>> from tellers.teachers.partition import partition
+    >>> X, parts = np.eye(8, dtype=np.float32), partition(8, 2, seed=7)
+    >>> model = TorchClassifier("mlp", epochs=1, device="cpu")
+    >>> train_states(model, X, np.arange(8) % 2, parts, n_outputs=2, seed=7, engine="loop").engine
+    'loop'
+    """
     if not isinstance(classifier, TorchClassifier):
         raise TypeError(f"Expected a TorchClassifier, got {type(classifier).__name__}. See train_ensemble.")
-    require_count(2, n_classes=n_classes)
     if n_jobs is not None:
         require_count(n_jobs=n_jobs)
     if on_mismatch not in ("refuse", "retrain"):
         raise ValueError(f"Expected on_mismatch='refuse' or 'retrain', got {on_mismatch!r}.")
-    if classifier.n_classes not in (None, n_classes):
-        raise ValueError(f"Expected n_classes={n_classes} in the classifier, got {classifier.n_classes}.")
+    if classifier.n_classes not in (None, n_outputs):
+        raise ValueError(f"Expected n_classes={n_outputs} in the classifier, got {classifier.n_classes}.")
     classifier.recipe()
     device = find_device(classifier.device)
-    rows = numeric_rows(X)
-    labels = declared_labels(y, n_rows=len(rows), n_classes=int(n_classes))
     check_partition(partition, n_rows=len(rows))
     shape = classifier.row_shape(rows.shape)
-    network = build_network(classifier.network, shape, n_classes=int(n_classes), seed=0)
-    check_network(network, shape, n_classes=int(n_classes))
+    network = build_network(classifier.network, shape, n_classes=n_outputs, seed=0)
+    check_network(network, shape, n_classes=n_outputs)
     place = None if folder is None else open_folder(Path(folder))
     choice = choose_engine(
-        engine, network, shape=shape, recipe=classifier.recipe(), n_classes=int(n_classes), device=device,
+        engine, network, shape=shape, recipe=classifier.recipe(), n_classes=n_outputs, device=device,
         n_teachers=len(partition), folder=place,
     )  # fmt: skip
     if choice.why and engine == "auto":
-        warnings.warn(f"Teachers are trained one after another: {choice.why}.", stacklevel=2)
+        warnings.warn(f"Teachers are trained one after another: {choice.why}.", stacklevel=3)
     run = _Run(
-        classifier, network, rows, labels, partition, shape=shape, n_classes=int(n_classes),
+        classifier, network, rows, targets, partition, shape=shape, n_classes=n_outputs,
         seed=seed_number(seed), device=device, engine=choice.engine, folder=place,
     )  # fmt: skip
     _reuse(run, retrain=on_mismatch == "retrain")
@@ -187,7 +226,7 @@ def train_torch_ensemble(
         raise TeacherFailed(f"Teacher {number} could not be trained ({why}).{others} {_kept(run)}")
     parts = [run.finished[numbers] for numbers in run.units]
     states = {name: torch.cat([part[name].to(device) for part in parts]) for name in parts[0]}
-    return TorchEnsemble(classifier, states, shape, int(n_classes), run.engine_name)
+    return Trained(states, shape, run.engine_name)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -197,7 +236,7 @@ class _Run:
     classifier: TorchClassifier
     network: nn.Module
     X: NDArray[Any]
-    y: NDArray[np.int64]
+    y: NDArray[Any]
     partition: Partition
     shape: Shape
     n_classes: int
@@ -238,11 +277,13 @@ class _Run:
         owners = np.repeat(unit.numbers, unit.sizes)
         versions = {"numpy": np.__version__, "torch": torch.__version__}
         shapes = {name: tuple(values.shape) for name, values in self.network.state_dict().items()}
+        targets = np.stack([unit.y, owners]) if unit.y.ndim == 1 else np.column_stack([unit.y, owners])
+        made = fingerprint(
+            described, unit.X, targets, n_classes=self.n_classes, seed=self.seed, versions=versions
+        )
+        made[unit.answers] = made.pop("n_classes")
         return {
-            **fingerprint(
-                described, unit.X, np.stack([unit.y, owners]), n_classes=self.n_classes, seed=self.seed,
-                versions=versions,
-            ),
+            **made,
             # A function may make another network tomorrow under the same name.
             "network": hashlib.sha256(f"{self.network} {shapes}".encode()).hexdigest(),
             "engine": self.engine_name,

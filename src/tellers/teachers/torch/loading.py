@@ -11,7 +11,7 @@ import torch
 from ...errors import require_count
 from ..models import find_model
 from .classifier import TorchClassifier, find_device
-from .ensemble import TorchEnsemble
+from .ensemble import TorchEnsemble, Trained
 from .networks import Factory, build_network
 from .units import SEEN, load_states, read_about
 
@@ -50,7 +50,21 @@ def load_torch_ensemble(
     TorchEnsemble(n_teachers=3, n_classes=10, engine='loop')
     """
     require_count(2, n_classes=n_classes)
-    place = Path(folder)
+    made_for = {"n_classes": int(n_classes), "n_teachers": n_teachers}
+    classifier, trained = load_networks(Path(folder), made_for, network=network, device=device)
+    return TorchEnsemble(classifier, trained.states, trained.shape, int(n_classes), trained.engine)
+
+
+def load_networks(
+    place: Path, made_for: Mapping[str, int | None], *, network: Factory | None, device: str
+) -> tuple[TorchClassifier, Trained]:
+    """Return the networks of a folder; `made_for` says how many classes, or labels, and teachers, if known.
+
+    >>> load_networks(Path("nowhere"), {"n_classes": 2}, network=None, device="cpu")
+    Traceback (most recent call last):
+        ...
+    ValueError: Expected the networks of one finished run (teachers-*.safetensors) in nowhere, got none ...
+    """
     runs = {run: units for run, units in _runs(place).items() if _is_whole(json.loads(run), units)}
     if len(runs) != 1:
         found = "none that is" if not runs else f"those of {len(runs)} runs"
@@ -59,19 +73,24 @@ def load_torch_ensemble(
             "that trains them end first, in a folder of its own."
         )
     about = json.loads(next(iter(runs)))["about"]
-    for name, wanted in (("n_classes", n_classes), ("n_teachers", n_teachers)):
-        if wanted not in (None, about[name]):
-            raise ValueError(f"Expected networks with {name}={wanted} in {place}, got {about[name]}.")
+    for name, wanted in made_for.items():
+        if wanted not in (None, about.get(name)):
+            there = ", ".join(
+                f"{n}={about[n]}" for n in ("n_classes", "n_labels", "n_teachers") if n in about
+            )
+            got = about.get(name, there)
+            raise ValueError(f"Expected networks with {name}={wanted} in {place}, got {got}.")
+    n_outputs = int(about.get("n_classes", about.get("n_labels")))
     classifier = _classifier(about, network, device)
     shape = tuple(int(n) for n in about["shape"])
-    like = build_network(classifier.network, shape, n_classes=int(n_classes), seed=0).state_dict()
+    like = build_network(classifier.network, shape, n_classes=n_outputs, seed=0).state_dict()
     units = [
-        load_states(content, like={**like, SEEN: torch.zeros(n_classes)}, n_teachers=len(numbers))
+        load_states(content, like={**like, SEEN: torch.zeros(n_outputs)}, n_teachers=len(numbers))
         for numbers, content in sorted(next(iter(runs.values())).items(), key=lambda unit: unit[0].start)
     ]
     at = find_device(device)
     states = {name: torch.cat([unit[name].to(at) for unit in units]) for name in units[0]}
-    return TorchEnsemble(classifier, states, shape, int(n_classes), about["engine"])
+    return classifier, Trained(states, shape, about["engine"])
 
 
 def _runs(place: Path) -> dict[str, dict[range, bytes]]:

@@ -41,7 +41,7 @@ class Unit:
     numbers: range
     classifier: TorchClassifier
     X: NDArray[Any]
-    y: NDArray[np.int64]
+    y: NDArray[Any]
     sizes: Sequence[int]
     seeds: Sequence[int]
     shape: Shape
@@ -58,6 +58,11 @@ class Unit:
         return f"teachers-{self.numbers[0]:05d}-{self.numbers[-1]:05d}.safetensors"
 
     @property
+    def answers(self) -> str:
+        """Return what the outputs of the network are counted as: classes, or labels where y has many."""
+        return "n_classes" if self.y.ndim == 1 else "n_labels"
+
+    @property
     def about(self) -> dict[str, Any]:
         """Return what has to be known to use these teachers again; none of it comes from their rows."""
         made = self.classifier.get_params()
@@ -65,7 +70,7 @@ class Unit:
         named = made["network"] if isinstance(made["network"], str) else None
         return {
             "parameters": made | {"network": named, "device": "auto"}, "shape": list(self.shape),
-            "n_classes": self.n_classes, "n_teachers": self.n_teachers, "first": self.numbers[0],
+            self.answers: self.n_classes, "n_teachers": self.n_teachers, "first": self.numbers[0],
             "engine": "loop" if self.engine is None else self.engine.name,
         }  # fmt: skip
 
@@ -158,7 +163,9 @@ def one_thread(device: torch.device) -> Iterator[None]:
 
 
 def _seen(unit: Unit) -> torch.Tensor:
-    """Return which classes each teacher has rows of: it votes for those."""
+    """Return which classes each teacher has rows of: it votes for those. On labels it always votes."""
+    if unit.y.ndim > 1:
+        return torch.ones((len(unit.sizes), unit.n_classes), dtype=torch.bool)
     owners = np.repeat(np.arange(len(unit.sizes)), unit.sizes)
     seen = np.zeros((len(unit.sizes), unit.n_classes), dtype=np.bool_)
     seen[owners, unit.y] = True

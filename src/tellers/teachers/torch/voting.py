@@ -1,6 +1,6 @@
 """Votes of many networks at once: chunks of teachers look at chunks of queries."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import cast
 
 import numpy as np
@@ -32,26 +32,59 @@ def cast_ballots(
     array([[0, 0, 0],
            [1, 1, 1]])
     """
-    shape, n_teachers = queries.shape[1:], len(seen)
+    ballots = torch.empty((len(seen), len(queries)), dtype=torch.int64, device=device)
+    for some, rows, answers in _answers(network, states, queries, n_teachers=len(seen), device=device):
+        unseen = ~seen[some].to(device)[:, None, :]
+        ballots[some, rows] = answers.masked_fill(unseen, -torch.inf).argmax(dim=2)
+    return np.asarray(ballots.cpu().numpy(), dtype=np.int64)
+
+
+@torch.no_grad()
+def cast_probabilities(
+    network: nn.Module, states: Tensors, queries: NDArray[np.float32], *, n_labels: int, device: torch.device
+) -> NDArray[np.float64]:
+    """Return each teacher's probability of each label for each query.
+
+    >>> states = {"weight": torch.tensor([[[0.0], [9.0]]])}
+    >>> cast_probabilities(
+    ...     nn.Linear(1, 2, bias=False), states, np.ones((1, 1), np.float32), n_labels=2,
+    ...     device=torch.device("cpu"),
+    ... ).round(2)
+    array([[[0.5, 1. ]]])
+    """
+    n_teachers = len(next(iter(states.values())))
+    said = torch.empty((n_teachers, len(queries), n_labels), dtype=torch.float64, device=device)
+    for some, rows, answers in _answers(network, states, queries, n_teachers=n_teachers, device=device):
+        said[some, rows] = torch.sigmoid(answers.double())
+    return np.asarray(said.cpu().numpy())
+
+
+def _answers(
+    network: nn.Module,
+    states: Tensors,
+    queries: NDArray[np.float32],
+    *,
+    n_teachers: int,
+    device: torch.device,
+) -> Iterator[tuple[slice, slice, Tensor]]:
+    """Yield what some teachers say to some queries, (teachers, queries, outputs)."""
+    shape = queries.shape[1:]
     network = network.to(device).eval()
     rows = torch.as_tensor(queries, device=device)
     n_at_once = _TEACHERS.get(device.type, 64) if _is_folded(network, shape) else 1
     per_teacher = largest_layer(network, shape, device=device)
-    ballots = torch.empty((n_teachers, len(rows)), dtype=torch.int64, device=device)
     for first in range(0, n_teachers, n_at_once):
-        some = slice(first, first + n_at_once)
+        some = slice(first, min(first + n_at_once, n_teachers))
         states_of_some = {name: values[some].to(device) for name, values in states.items()}
         answer = _teachers(network, states_of_some, shape)
-        unseen = ~seen[some].to(device)[:, None, :]
-        step = max(1, _NUMBERS.get(device.type, 2**24) // (per_teacher * len(unseen)))
+        step = max(1, _NUMBERS.get(device.type, 2**24) // (per_teacher * (some.stop - some.start)))
         for start in range(0, len(rows), step):
             answers = answer(rows[start : start + step])
             lost = (~answers.isfinite().all(dim=2).all(dim=1)).nonzero()
             if len(lost):
                 number = first + int(lost[0])
                 raise TeacherFailed(f"Teacher {number} could not vote: its answers are no finite numbers.")
-            ballots[some, start : start + step] = answers.masked_fill(unseen, -torch.inf).argmax(dim=2)
-    return np.asarray(ballots.cpu().numpy(), dtype=np.int64)
+            yield some, slice(start, start + step), answers
 
 
 def _is_folded(network: nn.Module, shape: Shape) -> bool:

@@ -1,0 +1,285 @@
+"""How good answers on many labels are: label by label, then averaged over the labels.
+
+All of them take rows x labels. Entries of `predicted` that are SILENT are left out, row by row for each
+label. A label for which a number is not defined (no row left, no positives, or no negatives) has NaN in its
+place; averages leave it out, and `measure` names it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .release import SILENT
+from .sealed import Sealed
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class LabelMetrics:
+    """Averages over labels, per-label numbers behind them, and the labels that an average had to leave out.
+
+    `undefined` maps the name of a number to the labels without it; `n_silent` counts entries left out.
+    """
+
+    accuracy: float
+    balanced_accuracy: float
+    auc: float
+    mean_average_precision: float
+    micro_f1: float
+    macro_f1: float
+    per_label: dict[str, Floats]
+    undefined: dict[str, tuple[int, ...]]
+    n_silent: int
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Say in words what was left out.
+
+        >>> measure([[1, 1], [0, 1]], [[1, 1], [0, SILENT]]).notes[:2]
+        ('1 silent entry was left out.', 'balanced_accuracy: label 1 was left out, undefined here.')
+        """
+        said = []
+        if self.n_silent:
+            one = self.n_silent == 1
+            said.append(f"{self.n_silent} silent {'entry was' if one else 'entries were'} left out.")
+        for name, labels in self.undefined.items():
+            which = ", ".join(str(label) for label in labels)
+            words = f"label {which} was" if len(labels) == 1 else f"labels {which} were"
+            said.append(f"{name}: {words} left out, undefined here.")
+        return tuple(said)
+
+
+def measure(truth: ArrayLike, predicted: ArrayLike, *, scores: ArrayLike | None = None) -> LabelMetrics:
+    """Return every number at once; `scores` rank rows for AUC and average precision.
+
+    Without scores the predictions rank: 1 above 0, as the multi-winner paper has it for labels that were
+    voted on, and the AUC of a label is then its balanced accuracy.
+
+    Reference: Dullerud et al. 2022, section 4: accuracy, mean recall per class, AUC and mAP, over labels.
+
+    >>> result = measure([[1, 0], [0, 1], [1, 1]], [[1, 0], [0, 0], [1, 1]])
+    >>> round(result.accuracy, 3), result.balanced_accuracy, result.notes
+    (0.833, 0.875, ())
+    """
+    table, said = _pair(truth, predicted)
+    ranks = said.astype(np.float64) if scores is None else scores
+    ranked = _scores(ranks, table.shape)
+    told = said != SILENT
+    per_label = {
+        "accuracy": accuracy(table, said),
+        "balanced_accuracy": balanced_accuracy(table, said),
+        "auc": _by_label(_auc, table, ranked, told),
+        "average_precision": _by_label(_average_precision, table, ranked, told),
+        "f1": f1(table, said),
+    }
+    undefined = {
+        name: tuple(int(i) for i in np.flatnonzero(np.isnan(values))) for name, values in per_label.items()
+    }
+    return LabelMetrics(
+        accuracy=mean_over_labels(per_label["accuracy"]),
+        balanced_accuracy=mean_over_labels(per_label["balanced_accuracy"]),
+        auc=mean_over_labels(per_label["auc"]),
+        mean_average_precision=mean_over_labels(per_label["average_precision"]),
+        micro_f1=micro_f1(table, said),
+        macro_f1=mean_over_labels(per_label["f1"]),
+        per_label=per_label,
+        undefined={name: labels for name, labels in undefined.items() if labels},
+        n_silent=int((~told).sum()),
+    )
+
+
+def mean_over_labels(per_label: ArrayLike) -> float:
+    """Return the mean of the labels that have the number, or NaN where none has.
+
+    >>> mean_over_labels([0.5, float("nan"), 1.0])
+    0.75
+    """
+    values = np.asarray(per_label, dtype=np.float64)
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if known.size else float("nan")
+
+
+def accuracy(truth: ArrayLike, predicted: ArrayLike) -> Floats:
+    """Return the share of right answers of every label, among the rows where it was told.
+
+    >>> accuracy([[1, 0], [0, 1]], [[1, 0], [0, 0]])
+    array([1. , 0.5])
+    """
+    table, said = _pair(truth, predicted)
+    told = said != SILENT
+    return _divide(((table == said) & told).sum(axis=0), told.sum(axis=0))
+
+
+def balanced_accuracy(truth: ArrayLike, predicted: ArrayLike) -> Floats:
+    """Return the mean of the recall of yes and of no, label by label; NaN where one of them has no row.
+
+    Reference: Brodersen et al. 2010; the "mean recall per class" of Dullerud et al. 2022.
+
+    >>> balanced_accuracy([[1, 0], [0, 0], [0, 0]], [[1, 0], [1, 0], [0, 0]])
+    array([0.75,  nan])
+    """
+    table, said = _pair(truth, predicted)
+    yes, no = _recall(table, said, 1), _recall(table, said, 0)
+    return np.asarray((yes + no) / 2)
+
+
+def auc(truth: ArrayLike, scores: ArrayLike) -> Floats:
+    """Return how often a row with the label is ranked above one without it, label by label; ties count half.
+
+    >>> auc([[1], [0], [1]], [[0.9], [0.5], [0.5]])
+    array([0.75])
+    """
+    table = _truth(truth)
+    ranked = _scores(scores, table.shape)
+    return _by_label(_auc, table, ranked, np.ones(table.shape, dtype=np.bool_))
+
+
+def average_precision(truth: ArrayLike, scores: ArrayLike) -> Floats:
+    """Return the area under the steps of precision over recall, label by label; its mean is the mAP.
+
+    >>> average_precision([[1], [0], [1]], [[0.9], [0.7], [0.5]]).round(3)
+    array([0.833])
+    """
+    table = _truth(truth)
+    ranked = _scores(scores, table.shape)
+    return _by_label(_average_precision, table, ranked, np.ones(table.shape, dtype=np.bool_))
+
+
+def f1(truth: ArrayLike, predicted: ArrayLike) -> Floats:
+    """Return 2 hits / (2 hits + misses + false alarms), label by label; its mean is the macro F1.
+
+    A label that is nowhere and was nowhere said has no F1: NaN.
+
+    >>> f1([[1, 0], [1, 0]], [[1, 0], [0, 0]]).round(3)
+    array([0.667,   nan])
+    """
+    hits, wrong = _hits(*_pair(truth, predicted))
+    return _divide(2 * hits, 2 * hits + wrong)
+
+
+def micro_f1(truth: ArrayLike, predicted: ArrayLike) -> float:
+    """Return the F1 of all labels counted together.
+
+    >>> round(micro_f1([[1, 0], [1, 1]], [[1, 0], [0, 1]]), 3)
+    0.8
+    """
+    hits, wrong = _hits(*_pair(truth, predicted))
+    return float(_divide(2 * hits.sum(keepdims=True), (2 * hits + wrong).sum(keepdims=True))[0])
+
+
+METRICS: dict[str, Callable[[Integers, Integers], Floats]] = {
+    "accuracy": accuracy,
+    "balanced_accuracy": balanced_accuracy,
+    "f1": f1,
+}
+
+
+def tune_thresholds(
+    probabilities: ArrayLike, Y_public: ArrayLike, *, metric: str = "balanced_accuracy", n_steps: int = 99
+) -> Floats:
+    """Return for each label the probability from which on yes is best said, by a metric, on public rows.
+
+    Both arguments are public: labelled rows that anyone may see, and what a model says of them that learned
+    from public rows too. What teachers say of public rows was learned from private ones, and a threshold
+    picked by it is a release that nobody paid for; so teachers hand out their probabilities sealed, and those
+    are refused here. There is no way to tune on private rows. Among thresholds that do equally well the one
+    nearest to one half is taken; a label for which the metric is not defined keeps one half.
+
+    Guarantee: none is needed: nothing private goes in.
+    Assumes:   `probabilities` come from a model of public rows.
+    Reference: Dullerud et al. 2022, appendix I.10 (thresholds per label), which tunes on the ensemble.
+
+    >>> tune_thresholds([[0.1, 0.2], [0.2, 0.9], [0.3, 0.1]], [[0, 0], [1, 1], [1, 0]])
+    array([0.2, 0.5])
+    """
+    if isinstance(probabilities, Sealed):
+        raise TypeError(
+            "Expected probabilities of a model of public rows, got sealed ones, which were learned from "
+            "private rows. Train a model on public rows and tune with that."
+        )
+    if metric not in METRICS:
+        raise ValueError(f"Expected metric to be one of {', '.join(METRICS)}, got {metric!r}.")
+    table = _truth(Y_public)
+    chances = _scores(probabilities, table.shape)
+    if ((chances < 0) | (chances > 1)).any():
+        raise ValueError("Expected probabilities in [0, 1], got others.")
+    grid = np.arange(1, n_steps + 1) / (n_steps + 1)
+    # From one half outwards: the first of equally good ones is the nearest.
+    grid = grid[np.argsort(np.abs(grid - 0.5), kind="stable")]
+    best, chosen = np.full(table.shape[1], -np.inf), np.full(table.shape[1], 0.5)
+    for threshold in grid:
+        value = METRICS[metric](table, (chances >= threshold).astype(np.int64))
+        better = value > best + 1e-12
+        best, chosen = np.where(better, value, best), np.where(better, threshold, chosen)
+    return np.asarray(chosen)
+
+
+def _truth(values: ArrayLike) -> Integers:
+    table = np.asarray(values)
+    if table.ndim != 2 or table.size == 0 or not np.isin(table, (0, 1)).all():
+        raise ValueError(f"Expected true labels of 0 and 1, rows x labels, got shape {table.shape}.")
+    return table.astype(np.int64)
+
+
+def _pair(truth: ArrayLike, predicted: ArrayLike) -> tuple[Integers, Integers]:
+    table, said = _truth(truth), np.asarray(predicted)
+    if said.shape != table.shape or not np.isin(said, (0, 1, SILENT)).all():
+        raise ValueError(
+            f"Expected predictions of 0, 1 or SILENT = {SILENT} of shape {table.shape}, got others of shape "
+            f"{said.shape}."
+        )
+    return table, said.astype(np.int64)
+
+
+def _scores(values: ArrayLike, shape: tuple[int, ...]) -> Floats:
+    table = np.asarray(values, dtype=np.float64)
+    if table.shape != shape or not np.isfinite(table).all():
+        raise ValueError(f"Expected finite scores of shape {shape}, got shape {table.shape} or NaN.")
+    return table
+
+
+def _recall(table: Integers, said: Integers, answer: int) -> Floats:
+    asked = (table == answer) & (said != SILENT)
+    return _divide((asked & (said == answer)).sum(axis=0), asked.sum(axis=0))
+
+
+def _hits(table: Integers, said: Integers) -> tuple[Integers, Integers]:
+    told = said != SILENT
+    hits = ((table == 1) & (said == 1)).sum(axis=0)
+    return hits, ((table != said) & told).sum(axis=0)
+
+
+def _divide(part: Integers, whole: Integers) -> Floats:
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.where(whole > 0, part / np.maximum(whole, 1), np.nan), dtype=np.float64)
+
+
+def _by_label(
+    number: Callable[[Integers, Floats], float], table: Integers, ranked: Floats, told: NDArray[np.bool_]
+) -> Floats:
+    columns = zip(table.T, ranked.T, told.T, strict=True)
+    return np.array([number(truth[rows], ranks[rows]) for truth, ranks, rows in columns])
+
+
+def _auc(truth: Integers, ranks: Floats) -> float:
+    n_yes, n_no = int(truth.sum()), int((truth == 0).sum())
+    if not n_yes or not n_no:
+        return float("nan")
+    _, place, count = np.unique(ranks, return_inverse=True, return_counts=True)
+    # The mean place, from 1, of the rows that share a score.
+    middle = np.cumsum(count) - (count - 1) / 2
+    return float((middle[place.reshape(-1)][truth == 1].sum() - n_yes * (n_yes + 1) / 2) / (n_yes * n_no))
+
+
+def _average_precision(truth: Integers, ranks: Floats) -> float:
+    if not truth.any():
+        return float("nan")
+    order = np.argsort(-ranks, kind="stable")
+    hits = np.cumsum(truth[order])
+    last = np.flatnonzero(np.append(np.diff(ranks[order]) != 0, True))
+    precision, recall = hits[last] / (last + 1), hits[last] / hits[-1]
+    return float((np.diff(recall, prepend=0.0) * precision).sum())

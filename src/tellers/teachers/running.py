@@ -1,0 +1,302 @@
+"""Training an ensemble: every part once, in a loop or in processes, in one go or in many.
+
+Each teacher sees its own part and a random state drawn from the seed and its number, nothing else. So the
+ensemble is the same in one process or in many, in one go or after any number of interruptions. With a folder
+every finished teacher is on disk before the next report of progress, and the next call goes on from there.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import TeacherFailed, require_count, require_positive
+from .models import ConstantLabels, ConstantTeacher, find_teacher, fingerprint, load_model, type_name
+from .partition import Partition, Seed
+from .training import Outcome, Task, can_interrupt, copy_estimator, train_teacher
+
+Progress = Callable[[int, int], object]
+
+# Starting worker processes, each importing scikit-learn, takes about this long: less work is done in a loop.
+_START_SECONDS = 3.0
+_STALE_SECONDS = 3600.0
+
+
+def train_each(
+    estimator: Any,
+    X: NDArray[Any],
+    y: NDArray[np.int64],
+    partition: Partition,
+    *,
+    made_for: Mapping[str, int],
+    seed: Seed,
+    folder: str | PathLike[str] | None = None,
+    n_jobs: int | None = None,
+    progress: Progress | None = None,
+    timeout: float | None = None,
+    retries: int = 1,
+    on_mismatch: Literal["refuse", "retrain"] = "refuse",
+    trusted: Sequence[str] = (),
+) -> tuple[Any, ...]:
+    """Return one fitted copy of an estimator per part; `made_for` says what they answer, for their manifests.
+
+    X and y are checked already; y has an answer per row, or rows x labels. See `train_ensemble`.
+
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> from tellers.teachers.partition import partition
+    >>> X, y = np.arange(8.0)[:, None], np.arange(8) % 2
+    >>> made = {"n_classes": 2}
+    >>> len(train_each(DecisionTreeClassifier(), X, y, partition(8, 2, seed=7), made_for=made, seed=7))
+    2
+    """
+    _check_estimator(estimator)
+    require_count(0, retries=retries)
+    if n_jobs is not None:
+        require_count(n_jobs=n_jobs)
+    if timeout is not None:
+        require_positive(timeout=timeout)
+    if on_mismatch not in ("refuse", "retrain"):
+        raise ValueError(f"Expected on_mismatch='refuse' or 'retrain', got {on_mismatch!r}.")
+    check_partition(partition, n_rows=len(X))
+    run = _Run(
+        estimator, X, y, partition, made_for=dict(made_for), seed=seed_number(seed),
+        folder=None if folder is None else open_folder(Path(folder)), timeout=timeout,
+        trusted=(type_name(type(estimator)), *trusted),
+    )  # fmt: skip
+    _reuse(run, retrain=on_mismatch == "retrain")
+    try:
+        failures = _complete(run, n_jobs=n_jobs, retries=int(retries), progress=progress)
+    except KeyboardInterrupt as interrupt:
+        interrupt.add_note(_kept(run))
+        raise
+    if failures:
+        number, why = min(failures.items())
+        more = ", ".join(str(other) for other in sorted(failures)[1:])
+        others = f" Nor could: {more}." if more else ""
+        raise TeacherFailed(
+            f"Teacher {number} could not be trained ({why}), tried {retries + 1} times.{others} {_kept(run)} "
+            f"To see the error itself, fit the estimator on the rows partition[{number}]; they are private."
+        )
+    return tuple(run.finished[number] for number in range(len(partition)))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class _Run:
+    """What one call trains from, and the teachers it has so far."""
+
+    estimator: Any
+    X: NDArray[Any]
+    y: NDArray[np.int64]
+    partition: Partition
+    made_for: dict[str, int]
+    seed: int
+    folder: Path | None
+    timeout: float | None
+    trusted: tuple[str, ...]
+    finished: dict[int, Any] = field(default_factory=dict)
+
+    @property
+    def pending(self) -> list[int]:
+        return [number for number in range(len(self.partition)) if number not in self.finished]
+
+    def task(self, number: int, *, parent: int | None = None) -> Task:
+        part = self.partition[number]
+        model = copy_estimator(self.estimator, self.seed, number)
+        return Task(
+            number, model, self.X[part], self.y[part], folder=self.folder,
+            made_of=None if self.folder is None else self.made_of(number), trusted=self.trusted,
+            timeout=self.timeout, parent=parent,
+        )  # fmt: skip
+
+    def made_of(self, number: int) -> dict[str, Any]:
+        part = self.partition[number]
+        made = fingerprint(self.estimator, self.X[part], self.y[part], n_classes=2, seed=self.seed)
+        return {name: value for name, value in made.items() if name != "n_classes"} | self.made_for
+
+    def load(self, number: int, content: bytes) -> Any:
+        try:
+            model = load_model(content, trusted=self.trusted)
+        except ValueError as error:
+            raise ValueError(f"Teacher {number} in {self.folder}: {error}") from error
+        if type(model) not in (type(self.estimator), ConstantTeacher, ConstantLabels):
+            raise ValueError(
+                f"Expected a {type(self.estimator).__name__} as teacher {number} in {self.folder}, "
+                "got another type. Delete it to train it again."
+            )
+        return model
+
+
+def _reuse(run: _Run, *, retrain: bool) -> None:
+    """Take the teachers that an earlier call finished, and leave alone whatever else lies in the folder."""
+    if run.folder is None:
+        return
+    sweep_folder(run.folder)
+    for number in run.pending:
+        found = find_teacher(run.folder, number)
+        if found is None:
+            continue
+        content, made_of = found
+        wanted = run.made_of(number)
+        if made_of == wanted:
+            run.finished[number] = run.load(number, content)
+        elif not retrain:
+            changed = sorted(name for name in {*wanted, *made_of} if wanted.get(name) != made_of.get(name))
+            raise ValueError(
+                f"Expected teachers of this run in {run.folder}, got teacher {number} of another one "
+                f"(different: {', '.join(changed)}). Take another folder, or on_mismatch='retrain' "
+                "to train such teachers anew and overwrite them."
+            )
+
+
+def _complete(run: _Run, *, n_jobs: int | None, retries: int, progress: Progress | None) -> dict[int, str]:
+    """Train what is missing; return why the teachers that are still missing failed."""
+    n_teachers = len(run.partition)
+    if run.finished and progress is not None:
+        progress(len(run.finished), n_teachers)
+    failures: dict[int, str] = {}
+    for _ in range(retries + 1):
+        failures = {}
+        for outcome in _outcomes(run, n_jobs):
+            if outcome.stop is not None:
+                raise outcome.stop
+            if outcome.failure is not None:
+                failures[outcome.number] = outcome.failure
+                continue
+            run.finished[outcome.number] = outcome.model
+            if run.folder is not None:
+                # Read back even now: the ensemble is the same whether a teacher was resumed or not.
+                found = find_teacher(run.folder, outcome.number)
+                if found is None:
+                    del run.finished[outcome.number]
+                    failures[outcome.number] = "its file was damaged"
+                    continue
+                run.finished[outcome.number] = run.load(outcome.number, found[0])
+            if progress is not None:
+                progress(len(run.finished), n_teachers)
+        if not failures:
+            break
+    return failures
+
+
+def _outcomes(run: _Run, n_jobs: int | None) -> Iterator[Outcome]:
+    """Train the pending teachers once each, in a loop or in processes."""
+    import joblib
+
+    if run.folder is not None:
+        import skops.io  # noqa: F401 - slow, and not to be taken for the time that a teacher takes
+
+    waiting = run.pending
+    n_workers = int(n_jobs) if n_jobs is not None else int(joblib.cpu_count())
+    spent, n_done = 0.0, 0
+    while waiting and _in_a_loop(run, n_jobs, n_workers, seconds=spent / max(n_done, 1) * len(waiting)):
+        start = time.perf_counter()
+        outcome = train_teacher(run.task(waiting.pop(0)))
+        spent, n_done = spent + time.perf_counter() - start, n_done + 1
+        yield outcome
+    if not waiting:
+        return
+    try:
+        for outcome in _in_processes(run, waiting, n_workers):
+            waiting.remove(outcome.number)
+            yield outcome
+    except BrokenProcessPool:
+        # Who killed the process is not said, so each of those left gets processes of its own.
+        for number in waiting:
+            try:
+                yield from _in_processes(run, [number], n_workers)
+            except BrokenProcessPool:
+                yield Outcome(number, failure="its process died")
+
+
+def _in_a_loop(run: _Run, n_jobs: int | None, n_workers: int, *, seconds: float) -> bool:
+    """Say whether the next teacher is trained here, where all that wait are expected to take so long."""
+    if run.timeout is not None and not (n_workers == 1 and can_interrupt()):
+        return False
+    return n_workers == 1 or (n_jobs is None and seconds <= _START_SECONDS)
+
+
+def _in_processes(run: _Run, numbers: list[int], n_workers: int) -> Iterator[Outcome]:
+    import joblib
+
+    tasks = (joblib.delayed(train_teacher)(run.task(number, parent=os.getpid())) for number in list(numbers))
+    with joblib.parallel_config(backend="loky", inner_max_num_threads=1):
+        # Rows are copied to the workers, never mapped: a fit may write to its own rows, as it may in a loop.
+        parallel = joblib.Parallel(
+            n_jobs=max(2, n_workers), return_as="generator_unordered", batch_size=1, max_nbytes=None
+        )
+        yield from parallel(tasks)
+
+
+def seed_number(seed: Seed) -> int:
+    """Return the whole number that a seed stands for.
+
+    >>> seed_number(7)
+    7
+    """
+    if isinstance(seed, np.random.Generator):
+        return int(seed.integers(2**63))
+    require_count(0, seed=seed)
+    return int(seed)
+
+
+def _kept(run: _Run) -> str:
+    done = f"{len(run.finished)} of {len(run.partition)} teachers are finished"
+    if run.folder is None:
+        return f"{done} and lost with this call; give a folder to keep them."
+    return f"{done} and kept in {run.folder}; call again with the same arguments to go on from there."
+
+
+def open_folder(folder: Path) -> Path:
+    """Return a folder for teachers, made where there is none, for its owner alone.
+
+    >>> open_folder(Path(__file__) / "teachers")
+    Traceback (most recent call last):
+        ...
+    NotADirectoryError: [Errno ...] Expected a folder for teachers at ..., got: Not a directory.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        why = f"Expected a folder for teachers at {folder}, got: {error.strerror or error}."
+        raise OSError(error.errno or 0, why) from error
+    return folder.resolve()
+
+
+def sweep_folder(folder: Path) -> None:
+    """Remove what runs that were killed left half-written.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     sweep_folder(Path(folder))
+    """
+    for leftover in folder.glob(".teacher*.tmp"):
+        # An hour old: what a killed run left, not what another run is writing.
+        if time.time() - leftover.stat().st_mtime > _STALE_SECONDS:
+            leftover.unlink(missing_ok=True)
+
+
+def check_partition(partition: Partition, *, n_rows: int) -> None:
+    """Refuse a partition of more rows than there are.
+
+    >>> check_partition(Partition((np.array([0, 5]),), unit="one record"), n_rows=3)
+    Traceback (most recent call last):
+        ...
+    ValueError: Expected a partition of the 3 rows of X, got one up to row 5.
+    """
+    last = max(int(part.max()) for part in partition)
+    if last >= n_rows:
+        raise ValueError(f"Expected a partition of the {n_rows} rows of X, got one up to row {last}.")
+
+
+def _check_estimator(estimator: Any) -> None:
+    able = all(callable(getattr(estimator, verb, None)) for verb in ("fit", "predict"))
+    if isinstance(estimator, type) or not able:
+        shown = f"the class {estimator.__name__}" if isinstance(estimator, type) else type(estimator).__name__
+        raise TypeError(f"Expected an estimator, an object with fit and predict, got {shown}.")

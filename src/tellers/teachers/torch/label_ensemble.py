@@ -1,0 +1,155 @@
+"""Torch teachers of many labels: one output per label, trained with the cross-entropy of each."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ...errors import require_count
+from ...label_models import label_table
+from ...rows import numeric_rows
+from ...sealed import Sealed
+from ..label_ensemble import Thresholds, cast_label_votes, check_thresholds, label_accuracies
+from ..partition import Partition, Seed
+from .batched import Tensors
+from .classifier import TorchClassifier, find_device
+from .ensemble import train_states
+from .loading import load_networks
+from .networks import Factory, Shape, build_network
+from .units import SEEN
+from .voting import cast_probabilities
+
+if TYPE_CHECKING:
+    from ...label_votes import LabelVotes
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TorchLabelEnsemble:
+    """Trained networks that vote on many labels; see `LabelEnsemble` for thresholds and resolution.
+
+    Guarantee: one changed unit of the partition changes one row of ballots, on any of the labels.
+    Assumes:   queries and thresholds are public; the number of teachers, the network and the engine are not
+               chosen by looking at the data.
+    Reference: Dullerud et al. 2022, section 3.
+
+    >>> from tellers.teachers.partition import partition
+    >>> X = np.random.default_rng(7).normal(size=(90, 2))
+    >>> model, parts = TorchClassifier("mlp", epochs=5, device="cpu"), partition(60, 3, seed=7)
+    >>> ensemble = train_torch_label_ensemble(
+    ...     model, X[:60], X[:60] > 0, parts, n_labels=2, seed=7, engine="loop"
+    ... )
+    >>> ensemble.vote(X[60:])
+    LabelVotes(<private>, n_queries=30, n_teachers=3, n_labels=2)
+    >>> ensemble.probabilities(X[60:]), ensemble.accuracies(X[60:], X[60:] > 0)
+    (Sealed(<private>), Sealed(<private>))
+    """
+
+    classifier: TorchClassifier
+    states: Tensors
+    shape: Shape
+    n_labels: int
+    engine: str
+    thresholds: Thresholds = 0.5
+    resolution: int = 1
+
+    def vote(self, X: ArrayLike) -> "LabelVotes":
+        """Return every teacher's ballot on every query and label."""
+        return cast_label_votes(
+            self._probabilities(X), thresholds=self.thresholds, resolution=self.resolution
+        )
+
+    def probabilities(self, X: ArrayLike) -> Sealed[Floats]:
+        """Return what every teacher says, teachers x queries x labels, sealed: do not tune on it."""
+        return Sealed(self._probabilities(X))
+
+    def accuracies(self, X: ArrayLike, Y: ArrayLike) -> Sealed[Floats]:
+        """Return each teacher's share of right answers, over rows and labels, sealed."""
+        return label_accuracies(self.vote(X), Y)
+
+    def _probabilities(self, X: ArrayLike) -> Floats:
+        queries = self.classifier.as_rows(numeric_rows(X), self.shape)
+        network = build_network(self.classifier.network, self.shape, n_classes=self.n_labels, seed=0)
+        states = {name: values for name, values in self.states.items() if name != SEEN}
+        device = find_device(self.classifier.device)
+        return cast_probabilities(network, states, queries, n_labels=self.n_labels, device=device)
+
+    def __len__(self) -> int:
+        return len(self.states[SEEN])
+
+    def __repr__(self) -> str:
+        about = f"n_teachers={len(self)}, n_labels={self.n_labels}, engine={self.engine!r}"
+        return f"TorchLabelEnsemble({about})"
+
+
+def train_torch_label_ensemble(
+    classifier: TorchClassifier,
+    X: ArrayLike,
+    Y: ArrayLike,
+    partition: Partition,
+    *,
+    n_labels: int,
+    seed: Seed,
+    thresholds: float | Sequence[float] = 0.5,
+    resolution: int = 1,
+    **options: Any,
+) -> TorchLabelEnsemble:
+    """Train one network on each part of rows with many labels, Y rows x labels of 0 and 1.
+
+    Rows are images, or features of a frozen network. `classifier` says which network, and how it is trained;
+    the loss of a row is the mean over labels of the binary cross-entropy of its output. `options` are those
+    of `train_torch_ensemble`: engine, folder, n_jobs, progress, on_mismatch.
+
+    >>> from tellers.teachers.partition import partition
+    >>> X = np.random.default_rng(7).normal(size=(90, 2))
+    >>> model, parts = TorchClassifier("mlp", epochs=5, device="cpu"), partition(90, 3, seed=7)
+    >>> train_torch_label_ensemble(model, X, X > 0, parts, n_labels=2, seed=7, engine="loop")
+    TorchLabelEnsemble(n_teachers=3, n_labels=2, engine='loop')
+    """
+    require_count(n_labels=n_labels, resolution=resolution)
+    limits = check_thresholds(thresholds, n_labels=int(n_labels))
+    rows = numeric_rows(X)
+    targets = label_table(Y, n_rows=len(rows), n_labels=int(n_labels)).astype(np.float32)
+    trained = train_states(
+        classifier, rows, targets, partition, n_outputs=int(n_labels), seed=seed, **options
+    )
+    return TorchLabelEnsemble(
+        classifier, trained.states, trained.shape, int(n_labels), trained.engine, limits, int(resolution)
+    )
+
+
+def load_torch_label_ensemble(
+    folder: str | PathLike[str],
+    *,
+    n_labels: int,
+    n_teachers: int | None = None,
+    thresholds: float | Sequence[float] = 0.5,
+    resolution: int = 1,
+    network: Factory | None = None,
+    device: str = "auto",
+) -> TorchLabelEnsemble:
+    """Return the networks that `train_torch_label_ensemble` kept in a folder; see `load_torch_ensemble`.
+
+    >>> import tempfile
+    >>> from tellers.teachers.partition import partition
+    >>> X = np.random.default_rng(7).normal(size=(90, 2))
+    >>> model, parts = TorchClassifier("mlp", epochs=5, device="cpu"), partition(90, 3, seed=7)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     trained = train_torch_label_ensemble(
+    ...         model, X, X > 0, parts, n_labels=2, seed=7, engine="loop", folder=folder
+    ...     )
+    ...     load_torch_label_ensemble(folder, n_labels=2, device="cpu")
+    TorchLabelEnsemble(n_teachers=3, n_labels=2, engine='loop')
+    """
+    require_count(n_labels=n_labels, resolution=resolution)
+    limits = check_thresholds(thresholds, n_labels=int(n_labels))
+    made_for = {"n_labels": int(n_labels), "n_teachers": n_teachers}
+    classifier, trained = load_networks(Path(folder), made_for, network=network, device=device)
+    return TorchLabelEnsemble(
+        classifier, trained.states, trained.shape, int(n_labels), trained.engine, limits, int(resolution)
+    )

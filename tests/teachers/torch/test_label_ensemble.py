@@ -1,0 +1,102 @@
+"""Networks on many labels: the same alone and together, right, kept on disk, and asked in a room."""
+
+import numpy as np
+import pytest
+import torch
+
+from tellers.metrics import measure
+from tellers.teachers import load_ensemble, load_label_ensemble, train_label_teachers
+from tellers.teachers.partition import partition
+from tellers.teachers.torch import Batched, TorchClassifier, train_torch_ensemble, train_torch_label_ensemble
+from tellers.teachers.torch.descent import row_losses
+
+RNG = np.random.default_rng(7)
+X = RNG.normal(size=(500, 6)).astype(np.float32)
+Y = (X[:, :3] + 0.5 * X[:, 3:] > 0).astype(int)
+PARTS = partition(400, 4, seed=7)
+MODEL = TorchClassifier("mlp", epochs=30, batch_size=20, learning_rate=0.01, device="cpu")
+
+
+def train(model=MODEL, targets=Y[:400], **options):
+    settings = {"n_labels": 3, "seed": 7, "engine": "loop", "n_jobs": 1, **options}
+    return train_torch_label_ensemble(model, X[:400], targets, PARTS, **settings)
+
+
+def test_the_loss_is_the_mean_of_the_cross_entropy_of_each_label():
+    answers, targets = torch.tensor([[2.0, -1.0]]), torch.tensor([[1.0, 0.0]])
+    wanted = -(np.log(1 / (1 + np.exp(-2.0))) + np.log(1 - 1 / (1 + np.exp(1.0)))) / 2
+    assert float(row_losses(answers, targets)[0]) == pytest.approx(wanted)
+
+
+def test_networks_learn_all_labels_alone_and_together_alike():
+    alone, together = train(), train(engine=Batched(chunk=4))
+    said = [ensemble.probabilities(X[400:]).reveal() for ensemble in (alone, together)]
+    np.testing.assert_allclose(said[0], said[1], atol=2e-3)
+    majority = (2 * alone.vote(X[400:]).sums > 4).astype(int)
+    assert measure(Y[400:], majority).balanced_accuracy > 0.85
+    assert (alone.accuracies(X[400:], Y[400:]).reveal() > 0.8).all()
+
+
+def test_labels_that_are_constant_in_a_part_do_no_harm():
+    targets = Y[:400].copy()
+    targets[PARTS[0], 1] = 1
+    ballots = train(targets=targets).vote(X[400:]).block()
+    assert ballots[0, :, 1].mean() > 0.95
+    assert ballots.shape == (4, 100, 3)
+
+
+def test_images_and_thresholds():
+    images = RNG.normal(size=(60, 8, 8)).astype(np.float32)
+    truth = np.stack([images.mean(axis=(1, 2)) > 0, images[:, 0, 0] > 0], axis=1).astype(int)
+    model = TorchClassifier("cnn", epochs=2, batch_size=10, device="cpu")
+    ensemble = train_torch_label_ensemble(
+        model, images, truth, partition(60, 2, seed=7), n_labels=2, seed=7, engine="loop",
+        thresholds=(0.01, 1.0),
+    )  # fmt: skip
+    said = ensemble.probabilities(images).reveal()
+    np.testing.assert_array_equal(ensemble.vote(images).block(), said >= np.array([0.01, 1.0]))
+
+
+def test_networks_come_back_from_their_folder(tmp_path):
+    first = train(folder=tmp_path, thresholds=0.4)
+    seen = []
+    again = train(folder=tmp_path, thresholds=0.4, progress=lambda done, of: seen.append((done, of)))
+    assert seen == [(4, 4)]  # nothing was trained
+    loaded = load_label_ensemble(tmp_path, n_labels=3, thresholds=0.4)
+    for other in (again, loaded):
+        np.testing.assert_array_equal(other.vote(X[400:]).block(), first.vote(X[400:]).block())
+    with pytest.raises(ValueError, match="n_classes=3"):
+        load_ensemble(tmp_path, n_classes=3)
+    with pytest.raises(ValueError, match="n_labels=4"):
+        load_label_ensemble(tmp_path, n_labels=4)
+    with pytest.raises(ValueError, match="different: rows"):
+        train(folder=tmp_path, targets=1 - Y[:400])
+
+
+def test_networks_of_classes_are_not_taken_for_networks_of_labels(tmp_path):
+    train_torch_ensemble(
+        TorchClassifier("mlp", epochs=1, device="cpu"), X[:400], Y[:400, 0], PARTS, n_classes=2, seed=7,
+        engine="loop", folder=tmp_path, n_jobs=1,
+    )  # fmt: skip
+    assert len(load_ensemble(tmp_path, n_classes=2)) == 4
+    with pytest.raises(ValueError, match="n_labels=2"):
+        load_label_ensemble(tmp_path, n_labels=2)
+
+
+def test_one_name_for_teachers_of_either_backend():
+    ensemble = train_label_teachers(MODEL, X[:400], Y[:400], PARTS, n_labels=3, seed=7, engine="loop")
+    assert repr(ensemble) == "TorchLabelEnsemble(n_teachers=4, n_labels=3, engine='loop')"
+    with pytest.raises(ValueError, match="each of the 4 labels declared"):
+        train(n_labels=4)
+
+
+def test_networks_teach_in_the_classifier_too():
+    from tellers import Budget, PateMultilabelClassifier
+
+    model = TorchClassifier("mlp", epochs=5, batch_size=20, device="cpu")
+    pate = PateMultilabelClassifier(
+        teacher=model, n_labels=3, n_teachers=10, budget=Budget(epsilon=20.0, delta=1e-4), n_queries=5
+    )
+    pate.fit(X[:400], Y[:400], public=X[400:450])
+    assert pate.labels_.shape == (5, 3)
+    assert pate.predict(X[450:]).shape == (50, 3)

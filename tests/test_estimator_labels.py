@@ -1,0 +1,216 @@
+"""The classifier of many labels: scikit-learn's checks, what is guaranteed, what comes out."""
+
+import math
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import make_multilabel_classification
+from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
+from sklearn.tree import DecisionTreeClassifier
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from tellers import (
+    SILENT,
+    Accountant,
+    Binary,
+    Budget,
+    ConfidentBinary,
+    DependentBinary,
+    GNMax,
+    GNThreshold,
+    MemoryLedger,
+    PateMultilabelClassifier,
+    Powerset,
+    Tau,
+    Unit,
+)
+from tellers.errors import BudgetExhausted
+from tellers.estimator import NoGuaranteeWarning
+from tellers.metrics import measure
+
+BUDGET = Budget(epsilon=8.0, delta=1e-4)
+X, Y = make_multilabel_classification(1200, 10, n_classes=4, n_labels=2, random_state=7)
+PRIVATE, POOL, TEST = slice(0, 800), slice(800, 1000), slice(1000, 1200)
+
+
+def pate(**settings) -> PateMultilabelClassifier:
+    """Thirty quick teachers, and a budget for some tens of rows."""
+    given = {"teacher": GaussianNB(), "n_teachers": 30, "budget": BUDGET, "n_labels": 4, **settings}
+    return PateMultilabelClassifier(**given)
+
+
+def fitted(**settings) -> PateMultilabelClassifier:
+    return pate(**settings).fit(X[PRIVATE], Y[PRIVATE], public=X[POOL])
+
+
+# --- scikit-learn's own checks. They hand in classes of any two values, or of three, in one column. ---
+
+_COLUMN = "Y is rows x labels, and this check hands in one dimension"
+_VALUES = "labels are 0 and 1, and this check hands in other values or text"
+EXPECTED = {
+    "check_classifier_data_not_an_array": _VALUES,
+    "check_classifier_not_supporting_multiclass": "three classes in a column are refused in words of our own",
+    "check_classifiers_classes": _COLUMN,
+    "check_classifiers_one_label": _COLUMN,
+    "check_classifiers_regression_target": "fractions are refused in words of our own",
+    "check_classifiers_train": _COLUMN,
+    "check_dtype_object": _VALUES,
+    "check_estimators_dtypes": _VALUES,
+    "check_fit2d_1feature": _VALUES,
+}
+
+
+@pytest.mark.filterwarnings("ignore::tellers.estimator.NoGuaranteeWarning")
+@parametrize_with_checks([PateMultilabelClassifier()], expected_failed_checks=lambda estimator: EXPECTED)
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+# --- A guarantee. ---
+
+
+def test_a_fit_says_what_came_out_and_what_it_cost():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", NoGuaranteeWarning)
+        model = fitted(random_state=7)
+    assert model.why_ == ""
+    assert (model.unit_, model.n_teachers_, model.n_labels_, model.n_outputs_) == ("one record", 30, 4, 4)
+    assert model.mechanism_ == Binary(sigma=6.0, n_labels=4)
+    assert 0 < model.epsilon_ <= 8
+    assert model.stopped_by_ == "the budget"
+    assert model.labels_.shape == (model.n_queries_, 4)
+    assert (model.n_answered_, model.n_told_) == (model.n_queries_, 4 * model.n_queries_)
+    assert len(set(model.rows_)) == model.n_queries_
+    # The student learnt from these rows and labels, and from nothing else.
+    for label, told in enumerate(model.labels_.T):
+        if len(set(told)) == 2:
+            again = clone(model.student_.estimator).fit(X[POOL][model.rows_], told)
+            np.testing.assert_array_equal(again.predict(X[TEST]), model.predict(X[TEST])[:, label])
+
+
+def test_predictions_have_a_column_for_every_label():
+    model = fitted(seeded_noise=False, random_state=7)
+    said, chances = model.predict(X[TEST]), model.predict_proba(X[TEST])
+    assert said.shape == chances.shape == (200, 4)
+    np.testing.assert_array_equal(said, chances > 0.5)
+    assert [classes.tolist() for classes in model.classes_] == [[0, 1]] * 4
+    assert model.score(X[TEST], Y[TEST]) == pytest.approx((said == Y[TEST]).mean())
+    weights = np.arange(200)
+    wanted = np.average((said == Y[TEST]).mean(axis=1), weights=weights)
+    assert model.score(X[TEST], Y[TEST], weights) == pytest.approx(wanted)
+
+
+@pytest.mark.filterwarnings("ignore::tellers.estimator.NoGuaranteeWarning")
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        Binary(sigma=4.0, n_labels=4),
+        ConfidentBinary(sigma=4.0, n_labels=4, threshold=20, sigma_threshold=5.0),
+        Tau(sigma=4.0, n_labels=4, max_norm=1.5),
+        Powerset(sigma=3.0, n_labels=4),
+        GNThreshold(sigma=3.0, n_labels=4, resolution=100),
+        DependentBinary(sigma=4.0, n_labels=4, negative=((0, 2),)),
+    ],
+    ids=lambda mechanism: type(mechanism).__name__,
+)
+def test_every_mechanism_for_labels_teaches_something(mechanism):
+    model = fitted(
+        mechanism=mechanism, n_labels=None, n_queries=100, budget=Budget(200.0, 1e-4), seeded_noise=True,
+        random_state=7,
+    )  # fmt: skip
+    guess = np.tile(Y[PRIVATE].mean(axis=0) > 0.5, (200, 1)).astype(int)
+    assert model.score(X[TEST], Y[TEST]) > measure(Y[TEST], guess).accuracy
+    assert model.epsilon_ == math.inf  # the noise was seeded
+
+
+def test_what_is_left_open_is_read_off_and_promises_nothing():
+    with pytest.warns(NoGuaranteeWarning, match="read off Y"):
+        model = pate(n_labels=None, budget=None).fit(X[PRIVATE], Y[PRIVATE])
+    assert model.epsilon_ == math.inf
+    assert model.budget_ is None
+    assert model.n_public_ == 800 - model.n_private_
+    with pytest.raises(ValueError, match="no public pool"):
+        pate(ledger=MemoryLedger(Accountant(BUDGET))).fit(X[PRIVATE], Y[PRIVATE])
+
+
+def test_persons_and_sites_decide_who_is_protected():
+    model = pate().fit(X[PRIVATE], Y[PRIVATE], public=X[POOL], persons=np.arange(800) // 2)
+    assert model.unit_ == "one person"
+    model = pate(n_teachers=None).fit(X[PRIVATE], Y[PRIVATE], public=X[POOL], sites=np.arange(800) % 40)
+    assert (model.unit_, model.n_teachers_) == ("one site", 40)
+
+
+def test_epsilon_is_the_price_of_what_could_be_asked():
+    model = fitted(mechanism=Binary(sigma=9.0, n_labels=4), n_queries=5)
+    wanted = (5 * model.mechanism_.price(Unit())).epsilon(1e-4)
+    assert model.epsilon_ == pytest.approx(wanted)
+    assert model.spent_.epsilon(1e-4) == pytest.approx(wanted)
+    kept = fitted(n_queries=5, ledger=MemoryLedger(Accountant(BUDGET)), budget=None)
+    assert kept.epsilon_ == 8
+
+
+def test_a_folder_keeps_teachers_and_answers(tmp_path):
+    settings = {"folder": tmp_path / "fit", "ledger": tmp_path / "books.db", "n_queries": 8}
+    first, again = fitted(**settings), fitted(**settings)
+    np.testing.assert_array_equal(again.labels_, first.labels_)
+    assert again.spent_.epsilon(1e-4) == first.spent_.epsilon(1e-4)
+    assert len(list((tmp_path / "fit" / "teachers").glob("teacher-*.skops"))) == 30
+
+
+def test_a_fitted_classifier_holds_no_teacher_and_no_vote():
+    model = fitted(teacher=DecisionTreeClassifier(max_depth=3), n_queries=5)
+    content = pickle.dumps(model)
+    assert b"DecisionTree" in content  # the parameter
+    assert b"LabelVotes" not in content
+    assert b"LabelEnsemble" not in content
+    np.testing.assert_array_equal(pickle.loads(content).predict(X[TEST]), model.predict(X[TEST]))
+
+
+def test_the_active_order_asks_for_what_the_student_is_unsure_of():
+    model = fitted(order="active", first=5, per_round=5, n_queries=12, student=LogisticRegression())
+    assert model.n_queries_ == 12
+
+
+# --- Refused. ---
+
+
+@pytest.mark.parametrize(
+    ("settings", "targets", "words"),
+    [
+        ({"n_labels": 5}, Y, "each of the 5 labels declared, got 4"),
+        ({"mechanism": Binary(sigma=4.0, n_labels=3)}, Y, "Expected n_labels=3, as in the mechanism"),
+        ({"mechanism": Binary(sigma=4.0, n_labels=3), "n_labels": None}, Y, "each of the 3 labels declared"),
+        ({"mechanism": GNMax(sigma=4.0)}, Y, "Expected a mechanism for labels"),
+        ({"thresholds": (0.5, 0.5)}, Y, "Expected one threshold"),
+        ({"order": "best"}, Y, "Expected order"),
+        ({}, Y * 3, "Expected 0 or 1 in Y"),
+        ({}, Y[:, 0], "Expected Y of shape"),
+    ],
+)
+def test_what_does_not_fit_is_refused_and_nothing_is_charged(settings, targets, words):
+    ledger = MemoryLedger(Accountant(BUDGET))
+    with pytest.raises((TypeError, ValueError), match=words):
+        pate(ledger=ledger, **settings).fit(X[PRIVATE], targets[PRIVATE], public=X[POOL])
+    assert not ledger.entries()
+
+
+def test_a_budget_for_nothing_and_silence_alone_are_said():
+    with pytest.raises(BudgetExhausted) as refusal:
+        fitted(budget=Budget(0.01, 1e-5))
+    assert any("more noise" in note for note in refusal.value.__notes__)
+    never = ConfidentBinary(sigma=9.0, n_labels=4, threshold=900, sigma_threshold=9.0)
+    with pytest.raises(ValueError, match="silence for every row and label") as refusal:
+        fitted(mechanism=never, n_queries=5)
+    assert any("is spent" in note for note in refusal.value.__notes__)
+
+
+def test_silence_is_left_out_of_the_student():
+    careful = ConfidentBinary(sigma=6.0, n_labels=4, threshold=26, sigma_threshold=6.0)
+    model = fitted(mechanism=careful, n_queries=40, budget=Budget(50.0, 1e-4))
+    assert (model.labels_ == SILENT).any()
+    assert model.n_told_ == (model.labels_ != SILENT).sum() < 160
+    assert model.n_answered_ <= 40
