@@ -277,5 +277,5 @@ def test_books_know_every_mechanism_and_which_have_one_price():
         "NoisyHistogram": True,
         "AdaptiveGNThreshold": True, "Binary": True, "ConfidentBinary": False, "ConfidentGNThreshold": False,
         "ConfidentPowerset": False, "ConfidentTau": False, "GNThreshold": True, "PartialPowerset": True,
-        "Powerset": True, "Tau": True,
+        "ConfidentDependentBinary": False, "DependentBinary": False, "Powerset": True, "Tau": True,
     }  # fmt: skip

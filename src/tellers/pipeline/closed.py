@@ -5,7 +5,7 @@ those on the ledger. The private table is not opened.
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 
@@ -209,11 +209,12 @@ def _exact(run: ClosedRun) -> dict[str, Sealed[float]]:
     if run.plan.members:
         with run.books() as ledger:
             batches = batches_under(ledger, run.folder.key)
+        asked = run.labels()
         costs = exact_by_groups(
             # Each teacher is of one group: who the rows belong to does not matter, and they are not read.
             Electorate(Partition((np.arange(1),), unit="one record"), plan=run.plan),
             run.votes(),
-            labels=run.labels(),
+            labels=replace(asked, rows=np.arange(len(asked))),  # the votes kept are those on what was asked
             batches=batches,
             delta=run.config.budget.delta,
         )
