@@ -8,22 +8,21 @@ without `outcomes` is watched from outside: how well can its draws tell two neig
 All votes here are made up from a seed, so messages may show them.
 """
 
-import dataclasses
-import json
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import beta, binom
+from scipy.stats import binom
 
 from .. import noise
 from ..divergence import divergences
 from ..errors import require_count
 from ..mechanisms.outcomes import Outcomes, chunks
 from ..rdp import DEFAULT_ORDERS, Floats, RdpCurve
-from ..release import SILENT, Release, describe
+from ..release import SILENT, Release
 from ..votes import Integers, Votes
+from ._judging import check_description, clopper_pearson, coin
 from ._promise import require
 
 FALSE_ALARM = 1e-6
@@ -73,7 +72,7 @@ def check_mechanism(
     require_count(n_random=n_random, n_draws=n_draws)
     rng = np.random.default_rng(seed)
     votes = random_votes(rng, n_teachers, n_classes=n_classes, n_queries=n_random)
-    described = _check_description(mechanism)
+    described = check_description(mechanism)
     trial = _Trial(mechanism, votes, _student_rows(student, votes), seed)
     price = _check_price(trial)
     _check_releases(trial, price)
@@ -87,7 +86,7 @@ def check_mechanism(
         _check_frequencies(trial, n_draws)
     else:
         _check_by_draws(trial, price, n_draws)
-    same = _check_description(mechanism) == described
+    same = check_description(mechanism) == described
     require(same, "Expected fields that stay as they were made; releasing votes changed them.")
 
 
@@ -196,21 +195,6 @@ class _Trial:
     def tally(self, release: Any) -> Integers:
         """Return how often each outcome came."""
         return np.asarray(np.bincount(self.drawn(release, len(release)), minlength=1 + self.votes.n_classes))
-
-
-def _check_description(mechanism: Any) -> str:
-    """Require a frozen dataclass of public fields that can be stored; return its description."""
-    name = type(mechanism).__name__
-    frozen = getattr(getattr(mechanism, "__dataclass_params__", None), "frozen", False)
-    require(frozen, f"Expected a frozen dataclass, got {name}. Decorate it with @dataclass(frozen=True).")
-    hidden = [field.name for field in dataclasses.fields(mechanism) if field.name.startswith("_")]
-    require(not hidden, f"Expected public fields only, got {hidden}: what is private comes as an argument.")
-    missing = [w for w in ("price", "release") if not callable(getattr(mechanism, w, None))]
-    require(not missing, f"Expected {name} to have methods `price` and `release`, missing {missing}.")
-    try:
-        return json.dumps(describe(mechanism, noise.seeded(0))) + repr(mechanism)
-    except TypeError as error:
-        raise AssertionError(f"Expected fields that can be stored in an event: {error}.") from error
 
 
 def _check_price(trial: _Trial) -> RdpCurve:
@@ -361,8 +345,8 @@ def _check_by_draws(trial: _Trial, price: RdpCurve, n_draws: int) -> None:
         pair = [trial.repeat(row, n_draws, counts=c, seed=2 * row + i) for i, c in enumerate((counts, moved))]
         above = [(_falling(one, first, second) >= cuts).sum(axis=2) for one in pair]
         times = [np.append(trial.tally(one), more) for one, more in zip(pair, above)]
-        here, there = (_clopper_pearson(one, n_draws, error) for one in times)
-        proved = np.maximum(_coin(here, there, price.orders), _coin(there, here, price.orders))
+        here, there = (clopper_pearson(one, n_draws, error) for one in times)
+        proved = np.maximum(coin(here, there, price.orders), coin(there, here, price.orders))
         over = proved > price.values * (1 + _ROUNDING) + _ROUNDING
         at = int(np.argmax(np.where(over, proved / np.maximum(price.values, 1e-300), 0.0)))
         require(
@@ -379,21 +363,3 @@ def _falling(release: Any, first: int, second: int) -> Floats:
         return np.zeros((0, len(release)))
     one, other = np.asarray(release.values, dtype=np.float64)[:, [first, second]].T
     return np.stack([one, -other, one - other])
-
-
-def _clopper_pearson(times: Integers, n: int, error: float) -> Floats:
-    """Return lower and upper limits of the probabilities, each wrong with probability at most `error`."""
-    low = np.where(times > 0, beta.ppf(error, np.maximum(times, 1), n - times + 1), 0.0)
-    high = np.where(times < n, beta.isf(error, times + 1, np.maximum(n - times, 1)), 1.0)
-    return np.stack([low, high])
-
-
-def _coin(p: Floats, q: Floats, orders: Floats) -> Floats:
-    """Return, per order, the largest divergence D(p || q) that the limits of the coins prove."""
-    # The pair of heads probabilities nearest to each other; the same one where the intervals meet.
-    above, below = p[0] > q[1], p[1] < q[0]
-    heads = [np.select([above, below], pair, 0.5) for pair in ([p[0], p[1]], [q[1], q[0]])]
-    with np.errstate(divide="ignore"):
-        sides = [orders * np.log(a)[:, None] + (1 - orders) * np.log(b)[:, None]
-                 for a, b in (heads, [1 - heads[0], 1 - heads[1]])]  # fmt: skip
-    return np.asarray((np.logaddexp(*sides) / (orders - 1)).max(axis=0))
