@@ -27,6 +27,7 @@ from ..release import SILENT
 from ..students import fit_distilled, fit_supervised
 from ..teachers.pool import VotedPool
 from . import _books, _groups, _inputs, _models
+from ._fitting import Fitting
 from ._result import public_result
 
 _ADVICE = "epsilon_ is infinite. Declare classes=..., pass public=... and leave seeded_noise alone."
@@ -40,7 +41,7 @@ def _student_has(method: str) -> Callable[[Any], bool]:
     return lambda self: hasattr(getattr(self, "student_", _models.model_or_default(self.student)), method)
 
 
-class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class PateClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Teachers on private rows, noisy votes on a public pool, a student of the labels that came out.
 
     What `fit` leaves behind is public: the student, the labels it learnt from and what they cost, never a
@@ -171,7 +172,14 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         declared = _inputs.declared_classes(self.classes if classes is None else classes, self.n_classes)
         is_open = declared is None or public is None
         seeded = self.seeded_noise or (is_open and self.random_state is not None)
-        reasons = self._reasons(declared=declared is not None, pooled=public is not None, seeded=seeded)
+        reasons = self._reasons(
+            declared=declared is not None,
+            pooled=public is not None,
+            seeded=seeded,
+            what="classes",
+            argument="classes",
+            read_off="y",
+        )
         if reasons:
             warnings.warn(f"{' '.join(reasons)} {_ADVICE}", NoGuaranteeWarning, stacklevel=2)
         self.classes_ = _inputs.classes_read_off(y) if declared is None else declared
@@ -288,9 +296,6 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         card = ModelCard.from_result(public_result(self, name, accuracy=accuracy))
         return export_student(self.student_, folder, card=card, trusted=trusted, overwrite=overwrite)
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "student_")
-
     def _rows(self, X: Any) -> NDArray[Any]:
         check_is_fitted(self)
         rows: NDArray[Any] = _inputs.validated(self, X, reset=False)
@@ -307,25 +312,6 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 "Expected mechanism=NoisyHistogram(...) with a temperature, which distils its noisy counts, "
                 f"got {type(self.mechanism).__name__}. Set that mechanism, or leave out the temperature."
             )
-
-    def _forget(self) -> None:
-        """Drop what an earlier fit left: its student must not stand beside what this one costs."""
-        for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
-            delattr(self, name)
-
-    def _reasons(self, *, declared: bool, pooled: bool, seeded: bool) -> list[str]:
-        if self.ledger is not None and not (declared and pooled):
-            raise ValueError(
-                "Expected classes and a public pool where a ledger is kept, got "
-                f"{'no public pool' if declared else 'no classes'}. Its books would say a cost that is not "
-                "the cost of this fit. Pass classes=... and public=..., or leave out the ledger."
-            )
-        found = {
-            "The classes were not declared, so they were read off y.": not declared,
-            "No public pool was given, so half of the rows became the pool.": not pooled,
-            "The noise was drawn from random_state, and who knows that can take it off.": seeded,
-        }
-        return [reason for reason, holds in found.items() if holds]
 
     def _record(
         self, released: Labels, rows: NDArray[Any], *, ledger: Ledger, budget: Budget, reasons: list[str]

@@ -30,12 +30,13 @@ from ..teachers.label_ensemble import check_thresholds
 from ..teachers.partition import partition
 from ..teachers.pool import VotedPool
 from . import _books, _inputs, _models
+from ._fitting import Fitting
 from .classifier import NoGuaranteeWarning
 
 _ADVICE = "epsilon_ is infinite. Declare n_labels=..., pass public=... and leave seeded_noise alone."
 
 
-class PateMultilabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class PateMultilabelClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Teachers on private rows, noisy votes on every label of a public pool, a student of what came out.
 
     The manners are those of `PateClassifier`, with Y rows x labels of 0 and 1. Labels are declared
@@ -124,7 +125,14 @@ class PateMultilabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[
         Y = label_table(Y, n_rows=len(X), n_labels=declared)
         is_open = declared is None or public is None
         seeded = self.seeded_noise or (is_open and self.random_state is not None)
-        reasons = self._reasons(declared=declared is not None, pooled=public is not None, seeded=seeded)
+        reasons = self._reasons(
+            declared=declared is not None,
+            pooled=public is not None,
+            seeded=seeded,
+            what="labels",
+            argument="n_labels",
+            read_off="Y",
+        )
         if reasons:
             warnings.warn(f"{' '.join(reasons)} {_ADVICE}", NoGuaranteeWarning, stacklevel=2)
         self.n_labels_ = self.n_outputs_ = Y.shape[1]
@@ -199,9 +207,6 @@ class PateMultilabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[
             return measure(truth, said).accuracy
         return float(np.average((said == truth).mean(axis=1), weights=np.asarray(sample_weight)))
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "student_")
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
@@ -246,25 +251,6 @@ class PateMultilabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[
             n_units = n_rows if persons is None else len(set(np.asarray(persons).tolist()))
             n_teachers = _models.default_n_teachers(n_units)
         return partition(n_rows, n_teachers, seed=seed, persons=persons, sites=sites, balance=self.balance)
-
-    def _forget(self) -> None:
-        """Drop what an earlier fit left: its student must not stand beside what this one costs."""
-        for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
-            delattr(self, name)
-
-    def _reasons(self, *, declared: bool, pooled: bool, seeded: bool) -> list[str]:
-        if self.ledger is not None and not (declared and pooled):
-            raise ValueError(
-                "Expected labels and a public pool where a ledger is kept, got "
-                f"{'no public pool' if declared else 'no n_labels'}. Its books would say a cost that is not "
-                "the cost of this fit. Pass n_labels=... and public=..., or leave out the ledger."
-            )
-        found = {
-            "The labels were not declared, so they were read off Y.": not declared,
-            "No public pool was given, so half of the rows became the pool.": not pooled,
-            "The noise was drawn from random_state, and who knows that can take it off.": seeded,
-        }
-        return [reason for reason, holds in found.items() if holds]
 
     def _record(
         self, released: Labels, rows: NDArray[Any], *, ledger: Ledger, budget: Budget, reasons: list[str]
