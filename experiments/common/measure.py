@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 Published = float | str | None
-TRAINED = ("adult", "digits", "diabetes", "ask", "interactive", "student", "distil")
+TRAINED = ("adult", "digits", "diabetes", "ask", "interactive", "many", "student", "distil")
 
 
 @dataclass(frozen=True)
