@@ -93,11 +93,13 @@ def without_noise(bench: Bench, name: str, seed: int, first: int | None = None) 
     return bench.kept(f"{name}-{seed}-{k}-majority", measure)
 
 
-def balanced(bench: Bench, name: str, seed: int, voting: Voting, first: int | None = None) -> float:
-    """Return the balanced accuracy of what comes out, without accounting for it."""
+def released_scores(
+    bench: Bench, name: str, seed: int, voting: Voting, first: int | None = None
+) -> dict[str, float]:
+    """Return how good the labels are that come out, without accounting for them."""
     k = first or bench.data(name).n_labels
 
     def measure() -> dict[str, float]:
         return scores(bench.data(name).y_public[:, :k], release(bench, name, seed, voting, first))
 
-    return float(bench.kept(f"{name}-{seed}-{k}-{voting.key}-scores", measure)["bac"])
+    return bench.kept(f"{name}-{seed}-{k}-{voting.key}-scores", measure)

@@ -43,12 +43,10 @@ def _figure_1(sweeps: list[Table]) -> Any:
         lines: dict[str, list[Any]] = {}
         for row in table.rows:
             lines.setdefault(str(row.cells["voting"]), []).append(row.cells)
-        shown = set()
-        for words, cells in lines.items():
-            kind = next(name for name in LINES if words.startswith(name))
-            if kind in shown:  # one norm of each, the first that is tried
-                continue
-            shown.add(kind)
+        # One norm of each, the largest that is tried.
+        last = {next(name for name in LINES if words.startswith(name)): words for words in lines}
+        for kind, words in last.items():
+            cells = lines[words]
             x = [float(cell["sigma"]) for cell in cells]
             top.plot(x, [_number(cell["BAC"]) for cell in cells], color=LINES[kind], marker=".", label=words)
             for column, style in (("exact", "-"), ("as printed", "--"), ("data-independent", ":")):
@@ -78,6 +76,7 @@ def _figures_3_and_4(curves: list[Table]) -> Any:
                 words = {"exact": "exact", "published": "published", "gauss": "data-independent"}[name]
                 one.plot(x, y, color=colour, linestyle=style, label=f"{kind.capitalize()}, {words}")
         one.set(yscale="log", xlabel=head, ylabel="queries answered")
+        one.xaxis.get_major_locator().set_params(integer=True)
         one.set_title(table.title.split(":")[0], fontsize=9)
         one.spines[["top", "right"]].set_visible(False)
     axes[0][0].legend(frameon=False, fontsize=6)

@@ -25,14 +25,14 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """A table under a key; `measured` says whether its numbers are compared with what is expected."""
+    """A table under a key; `measured` says which columns are compared with what is expected, all if None."""
 
     key: str
     title: str
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
     notes: tuple[str, ...] = ()
-    measured: bool = True
+    measured: tuple[str, ...] | None = None
 
     def texts(self) -> list[list[str]]:
         """Return the cells as they are printed."""
@@ -60,10 +60,14 @@ class Table:
     def section(self) -> Section:
         """Return every number under a key of its own."""
         found = []
-        for row in self.rows if self.measured else ():
+        for row in self.rows:
             for column, value in row.cells.items():
+                if self.measured is not None and column not in self.measured:
+                    continue
                 if isinstance(value, str) or not np.isfinite(np.asarray(value, dtype=float)).all():
                     continue
+                if column == "AUC" and value == row.cells.get("BAC"):
+                    continue  # of yes and no they are the same number
                 key = f"{self.key}/{row.key}/{_slug(column)}"
                 found.append(measure(key, f"{row.key}: {column}", value, percent=_is_share(column)))
         return Section(self.title, tuple(found), self.notes)
