@@ -14,6 +14,8 @@ from tables import Row, Table
 
 
 def _theirs(key: str, table: dict[str, tuple[float, ...]], heads: tuple[str, ...]) -> dict[str, str]:
+    if not table:  # nothing of theirs to stand beside
+        return {}
     numbers = table.get(key)
     return {f"their {head}": f"{numbers[at]:g}" if numbers else "-" for at, head in enumerate(heads)}
 
@@ -25,9 +27,8 @@ def table2(
 ) -> Table:  # fmt: skip
     """Students at one budget, by what each accountant lets them learn from."""
     heads = tuple(SCORES.values())
-    beside = (
-        STUDENTS if epsilon == 20 and name not in ("yeast", "scene") else {}
-    )  # one data set stands for theirs
+    # One data set and one budget stand for theirs.
+    beside = STUDENTS if epsilon == 20 and name not in ("yeast", "scene") else {}
     found = open_student(bench, name)
     rows = [
         Row("open", {"method": "no privacy", **_theirs("open", beside, heads), "queries": "-"} | _own(found))
