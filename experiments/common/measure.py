@@ -21,7 +21,7 @@ Published = float | str | None
 SILENT_WORDS = (
     "--json", "--markdown", "--figures", "--data", "--keep", "--votes", "--jobs", "--trainers",
 )  # fmt: skip
-TRAINED = ("adult", "digits", "diabetes", "ask", "interactive", "student", "distil")
+TRAINED = ("adult", "digits", "diabetes", "ask", "interactive", "many", "student", "distil")
 
 
 @dataclass(frozen=True)
