@@ -3,21 +3,17 @@
 The same votes, orders, delta and conversion for all: what differs is the cost of a query.
 """
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from scipy.special import log_ndtr
 
 from tellers import LabelVotes, Unit
-from tellers.bounds import gaussian_bound
 from tellers.exact import query_costs
+from tellers.label_bounds import published_label_cost
 from tellers.mechanisms.labels import Binary, Powerset, Tau
-from tellers.mechanisms.labels.bins import Bins
-from tellers.mechanisms.labels.rules import few_labels
 from tellers.rdp import RdpCurve
 
 Floats = np.ndarray
@@ -80,38 +76,8 @@ def _farthest(limit: float, norm: str, n_labels: int) -> float:
 
 
 def published_costs(voting: Voting, votes: LabelVotes) -> Floats:
-    """Return Theorem 6 of 2018 as the paper applies it, (queries, orders), capped by no price for all labels.
-
-    Binary and tau: one election between yes and no per label, with the (clipped) counts, costs added up.
-    Powerset: one election between all sets of labels, those without votes included.
-    """
-    mechanism = voting.mechanism(votes.n_labels)
-    if voting.kind != "powerset":
-        units = mechanism.fitted_sums(votes) / mechanism.rule.one
-        margins = np.abs(2 * units - votes.n_teachers)
-        distinct, at = np.unique(margins, return_inverse=True)
-        # Noise sigma on both counts is noise sqrt(2) sigma on their difference.
-        log_q = log_ndtr(-distinct / (math.sqrt(2) * voting.sigma))
-        costs = gaussian_bound(log_q, voting.sigma, orders=ORDERS)
-        return np.asarray(costs[at.reshape(margins.shape)].sum(axis=1))
-    log_q = np.empty(len(votes))
-    for start in range(0, len(votes), BLOCK):
-        rows = slice(start, start + BLOCK)
-        ballots = few_labels(votes.n_labels, int(voting.limit) or votes.n_labels).fit(votes.block(rows))
-        bins = Bins.of(ballots, _n_sets(voting, votes.n_labels))
-        top = bins.counts.max(axis=1)
-        gaps = top[:, None] - bins.counts
-        live = bins.counts > 0
-        losing = np.exp(log_ndtr(-gaps / (math.sqrt(2) * voting.sigma))) * live
-        empty = float(bins.n_sets) - bins.voted  # 2^174 is no whole number of 64 bits
-        q = losing.sum(axis=1) - 0.5 + empty * np.exp(log_ndtr(-top / (math.sqrt(2) * voting.sigma)))
-        log_q[rows] = np.log(np.clip(q, 1e-300, 1 - 1 / bins.n_sets if bins.n_sets > 1 else 1e-300))
-    return gaussian_bound(log_q, voting.sigma, orders=ORDERS)
-
-
-def _n_sets(voting: Voting, n_labels: int) -> int:
-    limit = int(voting.limit) or n_labels
-    return sum(math.comb(n_labels, ones) for ones in range(limit + 1))
+    """Return Theorem 6 of 2018 as the paper applies it, (queries, orders), at a sound sensitivity."""
+    return published_label_cost(voting.mechanism(votes.n_labels), votes, orders=ORDERS)
 
 
 def answered(voting: Voting, votes: LabelVotes, limits: tuple[float, ...], *, delta: float) -> dict[str, Any]:
