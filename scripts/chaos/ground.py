@@ -92,7 +92,7 @@ class Ground:
         firsts = {next((s for s in self.spaces if s.by_service == kind), None) for kind in (True, False)}
         if space not in firsts:
             return None
-        return f"student/{space.student}" if space.by_service else "group/direct"
+        return f"student/{space.student}" if space.by_service else "askers/direct"
 
     def space_of(self, row: int) -> tuple[Space, int]:
         """Return the space and the number of the question that a row belongs to."""
