@@ -12,6 +12,7 @@ from tellers.calibrate import LabelProfile, advise, ballot_traits, multilabel_se
 from tellers.calibrate.label_profile import label_gaps, set_gaps
 from tellers.calibrate.label_scores import expected_scores, label_chances
 from tellers.calibrate.multilabel import budget_orders, expected_price
+from tellers.calibrate.regimes import regime_of
 from tellers.mechanisms.labels import (
     Binary,
     ConfidentBinary,
@@ -227,6 +228,15 @@ def test_tau_answers_more_than_binary_where_ballots_are_sparse():
     )
     assert isinstance(found.best.mechanism, Tau)
     assert found.plans[0].n_queries > 3 * found.plans[1].n_queries
+
+
+def test_words_tell_the_private_books_from_the_public_price():
+    traits = ballot_traits(PROXY)
+    same = regime_of(traits, Tau(6.0, 6, 1.0), Tau(9.0, 6, 1.4)).advice
+    other = regime_of(traits, Tau(6.0, 6, 1.0), Tau(6.0, 6, 2.0, "l1")).advice
+    assert "In the private books Tau (l2) is also forecast" in same
+    assert "In the private books Tau (l1) is forecast" in other
+    assert "one election" in regime_of(traits, Powerset(3.0, 6)).advice
 
 
 # Ballots ------------------------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ from .regimes import Regime, regime_of
 Floats = NDArray[np.float64]
 
 # Noise on the yes and the no count, as a share of the teachers.
-SIGMAS = (0.06, 0.1, 0.14, 0.2, 0.28)
+SIGMAS = (0.06, 0.1, 0.14, 0.2, 0.28, 0.4)
 # Sides that a confident form asks for, and the noise of its check, as shares of the teachers.
 _CHECKS = ((0.7, 0.2), (0.85, 0.3))
 # Where ballots are clipped, an exact cost takes time in the square of the labels: fewer queries then.
@@ -156,7 +156,7 @@ def advise(
     budget: Budget,
     n_public: int,
     seed: int,
-    max_loss: float = 0.05,
+    max_loss: float = 0.03,
     n_sample: int = 200,
     mechanisms: Sequence[LabelMechanism] | None = None,
     forecast_all: bool = False,
@@ -289,7 +289,7 @@ def _forecast_queries(mechanism: LabelMechanism, n_queries: int) -> int:
     clipped = isinstance(mechanism, PerLabel) and not mechanism.rule.is_free
     if not clipped:
         return n_queries
-    return min(n_queries, max(5, _CLIPPED_CELLS // mechanism.n_labels**2))
+    return min(n_queries, max(8, _CLIPPED_CELLS // mechanism.n_labels**2))
 
 
 def _keeps(scores: LabelScores, noiseless: LabelScores, max_loss: float) -> bool:

@@ -95,7 +95,7 @@ def _advice(name: Name, best: LabelMechanism | None, best_exact: LabelMechanism 
         )
         words.append(f"Under the public price {_called(best)} answers most: {reason}.")
     if best_exact is not None:
-        same = best is not None and type(best) is type(best_exact)
+        same = best is not None and _called(best) == _called(best_exact)
         also = "also " if same else ""
         words.append(f"In the private books {_called(best_exact)} is {also}forecast to answer most.")
     if best is None:

@@ -48,7 +48,7 @@ MaxLoss: TypeAlias = Annotated[
     float | None,
     typer.Option(
         "--max-loss",
-        help="Accuracy that noise may cost, 0.05 if not said.",
+        help="Accuracy that noise may cost, 0.03 if not said.",
         rich_help_panel=_PANEL,
         show_default=False,
     ),
@@ -114,7 +114,7 @@ def plan(
             budget=budget,
             n_public=queries,
             seed=0,
-            max_loss=0.05 if max_loss is None else max_loss,
+            max_loss=0.03 if max_loss is None else max_loss,
             n_sample=_QUERIES,
             mechanisms=tried,
             progress=progress,

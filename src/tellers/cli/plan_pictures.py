@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from ..calibrate.sweeps import Sweep
 
 _COLOURS = ("#1b6ca8", "#d1495b", "#e89f1f", "#3a7d44", "#7b5ea7")
-_MARKS = ("o", "s", "^", "D", "v")
+# Smaller ones on top of larger ones: mechanisms that do the same are all seen.
+_MARKS = (("o", 10), ("s", 8), ("^", 6.5), ("D", 5), ("v", 3.5))
 
 Metric = tuple[str, "Callable[[MultilabelPlan], float | None]", bool]
 
@@ -67,13 +68,13 @@ def _sweep(sweep: "Sweep", plans: "dict[Any, MultilabelPlan]", budget: Any, agai
 
     figure, grid = plt.subplots(2, 4, figsize=(15, 7.2), sharex=True)
     for axes, (title, metric, counts) in zip(grid.ravel(), _metrics(against_truth), strict=True):
-        for (name, points), colour, mark in zip(sweep.series.items(), _COLOURS, _MARKS):
+        for (name, points), colour, (mark, width) in zip(sweep.series.items(), _COLOURS, _MARKS):
             axes.plot(
                 [value for value, _ in points],
                 [_or_nan(metric(plans[mechanism])) for _, mechanism in points],
                 color=colour,
                 marker=mark,
-                markersize=5,
+                markersize=width,
                 label=name,
                 alpha=0.85,
             )
