@@ -119,9 +119,19 @@ def test_a_proxy_that_does_not_fit_is_refused(
     assert expected in done.stderr
 
 
-def test_a_damaged_proxy_is_named(tmp_path: Path) -> None:
+def test_a_damaged_proxy_and_a_file_of_another_kind_are_named(tmp_path: Path) -> None:
     path = tmp_path / "proxy.npz"
     path.write_bytes(proxy_file(tmp_path).read_bytes()[:200])
-    done = tellers("--multilabel", "--proxy", path, *BUDGET)
+    np.save(tmp_path / "ballots.npy", np.ones((3, 4, 5)))
+    for name in ("proxy.npz", "ballots.npy"):
+        done = tellers("--multilabel", "--proxy", tmp_path / name, *BUDGET)
+        assert done.returncode == 2
+        assert f"{name}: expected an npz" in done.stderr
+
+
+def test_a_place_that_is_no_folder_is_refused_before_anything_is_computed(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("mine")
+    done = tellers(*SMALL, "--plots", tmp_path / "taken")
     assert done.returncode == 2
-    assert "proxy.npz" in done.stderr
+    assert "Expected a folder for --plots" in done.stderr
+    assert (tmp_path / "taken").read_text() == "mine"

@@ -1,6 +1,7 @@
 """Public votes on many labels, from a file, to plan with."""
 
 import zipfile
+import zlib
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -35,10 +36,8 @@ def read_label_proxy(path: str | PathLike[str]) -> LabelProxy:
         raise ValueError(f"Expected a file of public votes, found none at {place}. Check the path.")
     try:
         with np.load(place, allow_pickle=False) as content:
-            arrays: dict[str, NDArray[Any]] = (
-                {name: content[name] for name in content.files} if hasattr(content, "files") else {}
-            )
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+            arrays: dict[str, NDArray[Any]] = {name: content[name] for name in content.files}
+    except (TypeError, ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise ValueError(f"{place.name}: expected an npz of plain arrays, could not read it.") from error
     if "label_ballots" not in arrays:
         found = ", ".join(arrays) or "none"

@@ -102,9 +102,11 @@ def plan(
     """Compare mechanisms for many labels on public or made-up votes, and show what was found."""
     from ..budget import Budget
     from ..calibrate import advise, ballot_traits, multilabel_settings
-    from . import show
+    from . import plan_pictures, show
 
     budget = Budget(epsilon, delta)
+    if plots is not None:
+        plan_pictures.require_folder(plots)
     votes, truth, notes = _votes(proxy, assumed)
     tried = multilabel_settings(ballot_traits(votes[:_QUERIES]))
     with show.progress_bar(len(tried), "settings", wanted=not as_json) as progress:
@@ -279,7 +281,6 @@ def _draw(folder: Path, advice: "Advice", votes: Any, truth: Any, budget: Any, *
     from ..calibrate.sweeps import sweeps_of
     from . import plan_pictures, show
 
-    plan_pictures.require_matplotlib()
     chosen = advice.best or advice.plans[0]
     sigma = float(getattr(chosen.mechanism, "sigma"))  # noqa: B009
     if type(chosen.mechanism).__name__.endswith("GNThreshold"):

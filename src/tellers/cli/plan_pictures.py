@@ -17,8 +17,10 @@ _MARKS = (("o", 10), ("s", 8), ("^", 6.5), ("D", 5), ("v", 3.5))
 Metric = tuple[str, "Callable[[MultilabelPlan], float | None]", bool]
 
 
-def require_matplotlib() -> None:
+def require_folder(folder: Path) -> None:
     """Refuse to begin where the pictures could not be drawn."""
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"Expected a folder for --plots, got the file {folder}. Name another.")
     try:
         import matplotlib
     except ImportError:
@@ -36,8 +38,6 @@ def draw(
     against_truth: bool,
 ) -> list[Path]:
     """Draw one picture per sweep and one of the gaps into a folder, and return their paths."""
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"Expected a folder for --plots, got the file {folder}. Name another.")
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for sweep, found in zip(sweeps, plans, strict=True):
