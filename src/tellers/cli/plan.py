@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from . import options
+from . import plan_labels as many_labels
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -32,7 +33,11 @@ def command(
     queries: Annotated[int, typer.Option("--queries", help="How many public examples there are.")] = 10_000,
     labels: Annotated[
         int | None,
-        typer.Option("--labels", help="The inverse: the least noise that gives so many.", show_default=False),
+        typer.Option(
+            "--labels",
+            help="The inverse: the least noise that gives so many. With --multilabel: labels per example.",
+            show_default=False,
+        ),
     ] = None,
     against: Annotated[
         AgainstName,
@@ -61,6 +66,11 @@ def command(
         ),
     ] = None,
     top: Annotated[int, typer.Option("--top", min=1, help="How many settings to show.")] = 10,
+    multilabel: many_labels.Multilabel = False,
+    yes_rate: many_labels.YesRate = None,
+    correlation: many_labels.Correlation = None,
+    max_loss: many_labels.MaxLoss = None,
+    plots: many_labels.Plots = None,
     as_json: options.Json = False,
 ) -> None:
     """Plan a run: which noise and threshold give the most for a budget.
@@ -68,11 +78,25 @@ def command(
     Every setting is tried on public or made-up votes: expected labels, how many of them are right, what they
     cost. Nothing private is looked at, so everything here may be shown and nothing is spent.
 
+    With --multilabel examples have many labels, and mechanisms that vote on them are compared.
+
     Example:
 
     \b
     tellers plan --teachers 250 --classes 10 --epsilon 2 --delta 1e-5 --queries 9000
+    tellers plan --multilabel --teachers 50 --labels 22 --yes-rate 0.1 --epsilon 20 --delta 1e-5
     """
+    if multilabel:
+        single = {"classes": classes, "plot": plot, "against": against if against != "public" else None}
+        many_labels.refuse(single, because="with --multilabel")
+        assumed = many_labels.Assumed(teachers, labels, agreement, concentration, yes_rate, correlation)
+        many_labels.plan(
+            epsilon, delta, proxy=proxy, assumed=assumed, queries=queries, max_loss=max_loss, plots=plots,
+            top=top, as_json=as_json,
+        )  # fmt: skip
+        return
+    many = {"yes-rate": yes_rate, "correlation": correlation, "max-loss": max_loss, "plots": plots}
+    many_labels.refuse(many, because="without --multilabel")
     from ..budget import Budget
     from ..calibrate import Consensus, plan_labels, sigma_for_labels
     from ..calibrate.labels import settings

@@ -8,8 +8,12 @@ from typing import Any
 from .base import Dataset
 from .embedded import breast_cancer, digits, synthetic
 from .images import fashion_mnist, mnist, svhn
+from .labelled_images import read_chexpert, read_image_table
+from .mulan import read_mulan
+from .multilabel import MultilabelDataset
 from .tables import read_table
 from .uci import adult, diabetes130
+from .voc import read_voc
 
 DATASETS: dict[str, Callable[..., Dataset]] = {
     "adult": adult,
@@ -25,6 +29,7 @@ DATASETS: dict[str, Callable[..., Dataset]] = {
 __all__ = [
     "DATASETS",
     "Dataset",
+    "MultilabelDataset",
     "adult",
     "breast_cancer",
     "diabetes130",
@@ -32,7 +37,11 @@ __all__ = [
     "fashion_mnist",
     "load",
     "mnist",
+    "read_chexpert",
+    "read_image_table",
+    "read_mulan",
     "read_table",
+    "read_voc",
     "svhn",
     "synthetic",
 ]

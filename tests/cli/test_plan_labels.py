@@ -1,0 +1,137 @@
+"""`tellers plan --multilabel`, as a person and as a script would call it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+BUDGET = ["--epsilon", "8", "--delta", "1e-5"]
+SMALL = ["--multilabel", "--teachers", "20", "--labels", "4", "--yes-rate", "0.3", *BUDGET]
+
+
+def tellers(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tellers", "plan", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+
+
+def proxy_file(folder: Path, **changed: object) -> Path:
+    rng = np.random.default_rng(7)
+    truth = rng.random((30, 4)) < 0.3
+    ballots = truth ^ (rng.random((20, 30, 4)) < 0.05)
+    arrays = {"label_ballots": ballots.astype(int), "truth": truth, **changed}
+    path = folder / "proxy.npz"
+    np.savez(path, **{name: value for name, value in arrays.items() if value is not None})
+    return path
+
+
+def test_the_best_comes_first_with_reasons_and_everything_as_json() -> None:
+    done = tellers(*SMALL, "--json")
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    keeps = [plan["keeps"] for plan in result["plans"]]
+    assert keeps == sorted(keeps, reverse=True)
+    worth = [plan["queries_public"] * plan["told"] for plan in result["plans"] if plan["keeps"]]
+    assert worth == sorted(worth, reverse=True)
+    assert {"Binary", "Tau", "Powerset", "GNThreshold"} <= {plan["mechanism"] for plan in result["plans"]}
+    assert all((plan["queries_exact_forecast"] is not None) == plan["keeps"] for plan in result["plans"])
+    assert result["regime"]["name"] in ("consensus", "correlated", "sparse", "contested")
+    assert "public price" in result["regime"]["advice"]
+    assert any("made-up" in note for note in result["notes"])
+
+
+def test_people_get_a_table_of_all_mechanisms_with_the_forecast_marked() -> None:
+    done = tellers(*SMALL, "--correlation", "0.5")
+    assert done.returncode == 0, done.stderr
+    said = " ".join(done.stdout.split())
+    for word in ("Best:", "Ballots:", "Binary", "Powerset", "no noise", "private books", "would leak"):
+        assert word in said
+
+
+def test_a_proxy_stands_in_for_the_assumption(tmp_path: Path) -> None:
+    path = proxy_file(tmp_path)
+    done = tellers("--multilabel", "--proxy", path, *BUDGET, "--json")
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert (result["against"], result["ballots"]["n_teachers"], result["ballots"]["n_labels"]) == (
+        "truth",
+        20,
+        4,
+    )
+    done = tellers("--multilabel", "--proxy", proxy_file(tmp_path, truth=None), *BUDGET, "--json")
+    result = json.loads(done.stdout)
+    assert result["against"] == "majority"
+    assert result["noiseless"]["accuracy"] == 1.0
+
+
+@pytest.mark.slow
+def test_pictures_are_drawn_and_named(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    done = tellers(
+        "--multilabel", "--proxy", proxy_file(tmp_path), *BUDGET, "--plots", tmp_path / "new" / "p"
+    )
+    assert done.returncode == 0, done.stderr
+    for name in ("sigma", "max_norm", "T", "gaps"):
+        picture = (tmp_path / "new" / "p" / f"{name}.png").read_bytes()
+        assert picture[:4] == b"\x89PNG"
+        assert len(picture) > 10_000
+        assert f"{name}.png" in done.stdout.replace("\n", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--multilabel", *BUDGET], "--teachers and --labels"),
+        ([*SMALL, "--classes", "3"], "--classes"),
+        ([*SMALL, "--agreement", "0.2"], "agreement above 0.4"),
+        ([*SMALL, "--max-loss", "2"], "max_loss"),
+        ([*SMALL, "--correlation", "1"], "correlation"),
+        (["--teachers", "20", "--classes", "3", "--yes-rate", "0.1", *BUDGET], "--yes-rate"),
+        (["--multilabel", "--proxy", "nothing.npz", *BUDGET], "found none"),
+    ],
+)
+def test_bad_input_is_explained(words: list[str], expected: str) -> None:
+    done = tellers(*words)
+    assert done.returncode == 2
+    assert expected in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("changed", "words", "expected"),
+    [
+        ({"label_ballots": None}, [], "'label_ballots'"),
+        ({"label_ballots": np.ones((3, 4))}, [], "three dimensions"),
+        ({"label_ballots": np.full((2, 3, 4), 2)}, [], "in [0, 1]"),
+        ({"truth": np.ones((2, 2))}, [], "truth of 0 and 1"),
+        ({}, ["--teachers", "21"], "21 teachers"),
+        ({}, ["--labels", "5"], "5 labels"),
+        ({}, ["--yes-rate", "0.2"], "--yes-rate with --proxy"),
+    ],
+)
+def test_a_proxy_that_does_not_fit_is_refused(
+    tmp_path: Path, changed: dict[str, object], words: list[str], expected: str
+) -> None:
+    done = tellers("--multilabel", "--proxy", proxy_file(tmp_path, **changed), *words, *BUDGET)
+    assert done.returncode == 2
+    assert expected in done.stderr
+
+
+def test_a_damaged_proxy_and_a_file_of_another_kind_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "proxy.npz"
+    path.write_bytes(proxy_file(tmp_path).read_bytes()[:200])
+    np.save(tmp_path / "ballots.npy", np.ones((3, 4, 5)))
+    for name in ("proxy.npz", "ballots.npy"):
+        done = tellers("--multilabel", "--proxy", tmp_path / name, *BUDGET)
+        assert done.returncode == 2
+        assert f"{name}: expected an npz" in done.stderr
+
+
+def test_a_place_that_is_no_folder_is_refused_before_anything_is_computed(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("mine")
+    done = tellers(*SMALL, "--plots", tmp_path / "taken")
+    assert done.returncode == 2
+    assert "Expected a folder for --plots" in done.stderr
+    assert (tmp_path / "taken").read_text() == "mine"
