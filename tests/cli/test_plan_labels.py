@@ -89,7 +89,7 @@ def test_pictures_are_drawn_and_named(tmp_path: Path) -> None:
         ([*SMALL, "--max-loss", "2"], "max_loss"),
         ([*SMALL, "--correlation", "1"], "correlation"),
         (["--teachers", "20", "--classes", "3", "--yes-rate", "0.1", *BUDGET], "--yes-rate"),
-        (["--multilabel", "--proxy", "nothing.npz", *BUDGET], "found none"),
+        (["--multilabel", "--proxy", "nothing.npz", *BUDGET], "found nothing"),
     ],
 )
 def test_bad_input_is_explained(words: list[str], expected: str) -> None:
@@ -103,9 +103,9 @@ def test_bad_input_is_explained(words: list[str], expected: str) -> None:
     ("changed", "words", "expected"),
     [
         ({"label_ballots": None}, [], "'label_ballots'"),
-        ({"label_ballots": np.ones((3, 4))}, [], "three dimensions"),
+        ({"label_ballots": np.ones((3, 4))}, [], "(teachers, queries, labels)"),
         ({"label_ballots": np.full((2, 3, 4), 2)}, [], "in [0, 1]"),
-        ({"truth": np.ones((2, 2))}, [], "truth of 0 and 1"),
+        ({"truth": np.ones((2, 2))}, [], "Expected truth with one True or False"),
         ({}, ["--teachers", "21"], "21 teachers"),
         ({}, ["--labels", "5"], "5 labels"),
         ({}, ["--yes-rate", "0.2"], "--yes-rate with --proxy"),
@@ -126,7 +126,8 @@ def test_a_damaged_proxy_and_a_file_of_another_kind_are_named(tmp_path: Path) ->
     for name in ("proxy.npz", "ballots.npy"):
         done = tellers("--multilabel", "--proxy", tmp_path / name, *BUDGET)
         assert done.returncode == 2
-        assert f"{name}: expected an npz" in done.stderr
+        assert name in done.stderr
+        assert "Expected" in done.stderr
 
 
 def test_a_place_that_is_no_folder_is_refused_before_anything_is_computed(tmp_path: Path) -> None:

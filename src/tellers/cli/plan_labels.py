@@ -168,11 +168,11 @@ def as_dict(advice: "Advice", epsilon: float, delta: float) -> dict[str, Any]:
 
 def _votes(proxy: Path | None, assumed: Assumed) -> tuple[Any, Any, list[str]]:
     from ..calibrate import LabelProfile
-    from ..calibrate.label_proxy import read_label_proxy
+    from ..teachers import read_label_votes
 
     if proxy is not None:
         refuse({"yes-rate": assumed.yes_rate, "correlation": assumed.correlation}, because="with --proxy")
-        loaded = read_label_proxy(proxy)
+        loaded = read_label_votes(proxy)
         votes = loaded.votes
         for what, wanted, there in (
             ("teachers", assumed.teachers, votes.n_teachers),
