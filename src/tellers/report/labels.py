@@ -39,7 +39,7 @@ def describe_labels(run: RunResult) -> dict[str, Any] | None:
         "rows": [_row(at, label) for at, label in enumerate(run.labels)],
         "many": len(run.labels) > _MANY,
         "tested": tested,
-        "has_silence": silent,
+        "judged": any(label.labels_right is not None for label in run.labels),
         "n_possible": run.n_asked * len(run.labels),
         "n_inferred": n_inferred,
         "scores": [
@@ -98,7 +98,7 @@ def _told(run: RunResult, told: int, *, silent: bool) -> Drawing:
     words += (
         "Where the teachers did not agree enough, nothing was said."
         if silent
-        else "By this mechanism every label that is asked is answered."
+        else "No label met with silence."
     )
     return Drawing(svg=svg, heading="What was told", caption=words)
 
