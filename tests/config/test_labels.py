@@ -87,6 +87,10 @@ def test_the_mechanism_is_the_one_that_is_named(mechanism, labels, made):
             FILES + 'person = "rain"\n' + LABELS + BINARY,
             [("labels.names", 'names = ["rain", "wind", "snow"]')],
         ),
+        (
+            FILES + 'options = {budget = "agreed"}\n' + LABELS + BINARY,
+            [("data.options.budget", 'options = {budget = "agreed"}')],
+        ),
         # What only one class per row has.
         (
             MADE + LABELS + BINARY + "[partition]\nstratified = true\n",

@@ -234,6 +234,16 @@ def test_entries_that_are_no_label_are_refused_before_anything_is_charged(study)
     assert not (folder / "out/ledger.db").exists()
 
 
+def test_a_feature_may_be_called_as_arrays_of_labels_are(study):
+    folder = study()
+    for name in ("days.csv", "pool.csv", "test.csv"):
+        text = (folder / name).read_text()
+        (folder / name).write_text(text.replace("pressure", "Y", 1))
+    done = tellers("run", "a.toml", "--out", "out", "--json", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["data"]["n_features"] == 2
+
+
 def test_a_label_that_is_not_in_the_file_is_named(study):
     folder = study()
     (folder / "a.toml").write_text((folder / "a.toml").read_text().replace('"snow"]', '"hail"]'))

@@ -125,15 +125,16 @@ def _data_rules(run: Any) -> Iterator[Problem]:
                 "Say how many rows are set aside.",
                 (name_key,),
             )
-    yield from _loader_rules(data)
+    yield from _loader_rules(data, for_labels=bool(run.labels.names))
 
 
-def _loader_rules(data: Any) -> Iterator[Problem]:
+def _loader_rules(data: Any, *, for_labels: bool) -> Iterator[Problem]:
     from ..datasets import DATASETS, read_table
-    from ..datasets.made_labels import LABEL_DATASETS
+    from ..datasets.made_labels import LABEL_DATASETS, read_label_table
 
+    own_table: Any = read_label_table if for_labels else read_table
     loaders: Mapping[str, Any] = {**DATASETS, **LABEL_DATASETS}
-    parameters = inspect.signature(loaders.get(data.name, read_table)).parameters.values()
+    parameters = inspect.signature(loaders.get(data.name, own_table)).parameters.values()
     own = {p.name: p for p in parameters if p.name not in _NOT_OPTIONS}
     for name in data.options:
         if name not in own:

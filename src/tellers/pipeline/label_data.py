@@ -50,8 +50,8 @@ def read_label_tables(config: RunConfig) -> LabelTables:
     if data.public_path is None:
         kept = _set_aside(private, config, n_public=data.n_public, n_test=0 if test else data.n_test, by=by)
         return replace(kept, test=test or kept.test)
-    others = tuple(filter(None, (*names, "Y", data.person, data.site)))
     # The pool may lack the labels, and any of its columns that is one of them is no feature.
+    others = tuple(filter(None, (*names, data.person, data.site, "" if features else "Y")))
     pool = read_features(data.public_path, features, categories=categories, leave_out=others)
     _require_features(pool, private, data.public_path.name)
     notes = private.notes
