@@ -38,7 +38,7 @@ def test_every_data_set_has_settings(run, tmp_path, name):
     answer = json.loads(out)
     assert answer["file"] == "my run.toml"
     assert answer["next"] == "tellers run 'my run.toml'"
-    assert bool(answer["to_do"]) == (name not in ("digits", "breast_cancer", "synthetic"))
+    assert bool(answer["to_do"]) == (name not in ("digits", "breast_cancer", "made_multilabel", "synthetic"))
     assert read_config(tmp_path / "my run.toml") == default_config(name)
     assert "tellers run my run.toml" in (tmp_path / "my run.toml").read_text()
 

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from tellers.config import (
     BudgetConfig,
     DataConfig,
+    LabelsConfig,
     MechanismConfig,
     PartitionConfig,
     PersonalConfig,
@@ -130,7 +131,51 @@ def runs(draw):
     )  # fmt: skip
 
 
+LABEL_PARAMETERS = {
+    "binary": {},
+    "confident-binary": {"threshold": 30.0, "sigma_threshold": 9.0},
+    "tau": {"max_norm": 1.5, "norm": "l1"},
+    "confident-tau": {"max_norm": 1.5, "threshold": 30.0, "sigma_threshold": 9.0},
+    "powerset": {"max_labels": 1},
+    "confident-powerset": {"threshold": 30.0, "sigma_threshold": 9.0},
+    "partial-powerset": {},
+    "gnthreshold": {"share": 0.3},
+    "confident-gnthreshold": {"n_top": 1, "confident_share": 0.7, "sigma_gate": 12.0},
+    "adaptive-gnthreshold": {"scale": 20.0, "shares": (0.3, 0.5)},
+}
+
+
+@st.composite
+def label_runs(draw):
+    """Return settings of a run with many labels per row, by any mechanism for those."""
+    labels = tuple(draw(st.lists(names, min_size=1, max_size=4, unique=True)))
+    name = draw(st.sampled_from(sorted(LABEL_PARAMETERS)))
+    own = dict(LABEL_PARAMETERS[name])
+    if name == "partial-powerset":
+        own["groups"] = (labels[:2],)
+    implied = name.endswith("binary") and len(labels) > 1 and draw(st.booleans())
+    in_parts = name.endswith(("binary", "gnthreshold")) and draw(st.booleans())
+    n_limits = draw(st.sampled_from([1, len(labels)]))
+    limits = draw(st.lists(st.floats(0.01, 1), min_size=n_limits, max_size=n_limits))
+    made = draw(st.booleans())
+    return RunConfig(
+        seed=draw(st.integers(0, 2**63 - 1)),
+        data=DataConfig(name="made_multilabel", n_public=draw(st.integers(1, 900)))
+        if made
+        else DataConfig(name="files", private=draw(names), public=draw(names)),
+        labels=LabelsConfig(
+            names=labels,
+            thresholds=(0.5,) if in_parts else tuple(limits),
+            resolution=100 if in_parts else 1,
+            implies={labels[0]: [labels[1]]} if implied else {},
+        ),
+        mechanism=MechanismConfig(name=name, sigma=draw(st.floats(0.01, 1e4)), **own),
+        queries=QueriesConfig(order=draw(st.sampled_from(["shuffled", "given"]))),
+        report=ReportConfig(private=draw(st.booleans())),
+    )
+
+
 @pytest.fixture(scope="session")
 def any_run():
     """Return the strategy that draws valid settings."""
-    return runs()
+    return runs() | label_runs()

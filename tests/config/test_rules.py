@@ -8,8 +8,9 @@ from tellers import ConfidentGNMax, InteractiveGNMax, NoisyHistogram
 from tellers.config import parse_config
 from tellers.config.sections import FILES, HAS_TEST_PART, SET_ASIDE
 from tellers.datasets import DATASETS
+from tellers.datasets.made_labels import LABEL_DATASETS
 from tellers.errors import ConfigError
-from tellers.mechanisms import MECHANISMS
+from tellers.mechanisms import LABEL_MECHANISMS, MECHANISMS
 
 FILE = """
 [data]
@@ -173,13 +174,13 @@ def test_the_mechanisms_are_those_that_are_named():
 def test_every_data_set_and_every_mechanism_can_be_named():
     import inspect
 
-    assert set(SET_ASIDE) == {*DATASETS, FILES}
+    assert set(SET_ASIDE) == {*DATASETS, *LABEL_DATASETS, FILES}
     parts = {name for name, loader in DATASETS.items() if "part" in inspect.signature(loader).parameters}
     assert set(HAS_TEST_PART) == parts
     from tellers.config import MechanismConfig
 
     choices = next(iter(MechanismConfig.__dataclass_fields__.values())).metadata["choices"]
-    assert set(choices) == {*MECHANISMS, "histogram"}
+    assert set(choices) == {*MECHANISMS, *LABEL_MECHANISMS, "histogram"}
 
 
 def test_settings_cannot_be_changed_and_do_not_follow_what_they_were_made_of():

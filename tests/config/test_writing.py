@@ -39,18 +39,32 @@ def test_no_settings_for_a_data_set_nobody_knows():
         default_config("imagenet")
 
 
-def test_every_option_is_written_below_its_words():
-    lines = write_config(RunConfig()).splitlines()
-    for kind in [RunConfig, *SECTIONS.values()]:
-        for option in options_of(kind):
-            places = [
-                n for n, line in enumerate(lines) if line.removeprefix("# ").startswith(f"{option.name} = ")
-            ]
-            assert any(lines[n - 1].startswith("# ") for n in places), option.name
+@pytest.mark.parametrize("data", ["digits", "made_multilabel"])
+def test_every_option_is_written_below_its_words(data):
+    lines = write_config(default_config(data)).splitlines()
+    with_labels = data == "made_multilabel"
+    wanted = [kind for title, kind in SECTIONS.items() if with_labels or title != "labels"]
+    told = [
+        option
+        for kind in [RunConfig, *wanted]
+        for option in options_of(kind)
+        if with_labels or not option.metadata.get("for_labels")
+    ]
+    for option in told:
+        places = [
+            n for n, line in enumerate(lines) if line.removeprefix("# ").startswith(f"{option.name} = ")
+        ]
+        assert any(lines[n - 1].startswith("# ") for n in places), option.name
     words = " ".join(line.removeprefix("# ") for line in lines if line.startswith("#"))
-    for kind in [RunConfig, *SECTIONS.values()]:
-        for option in options_of(kind):
-            assert option.metadata["words"] in words
+    for option in told:
+        assert option.metadata["words"] in words
+
+
+def test_nothing_is_said_of_labels_where_there_are_none():
+    written = write_config(RunConfig())
+    assert "[labels]\n" not in written
+    assert "max_norm" not in written
+    assert "labels" not in config_as_dict(RunConfig())
 
 
 def test_a_written_file_is_narrow():
@@ -69,7 +83,7 @@ def test_plain_values_are_json(data, any_run):
     config = data.draw(any_run)
     plain = config_as_dict(config)
     assert json.loads(json.dumps(plain, allow_nan=False)) == plain
-    assert list(plain) == ["seed", *SECTIONS]
+    assert list(plain) == ["seed", *(t for t in SECTIONS if t != "labels" or config.labels.names)]
     assert plain["budget"]["epsilon"] == config.budget.epsilon
     assert set(plain["mechanism"]) == {"name", *config.mechanism.given}
 

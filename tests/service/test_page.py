@@ -19,6 +19,8 @@ def table(title: str) -> str:
     """Return a section's heading and table, as the page should have them."""
     rows = ["| option | default | what it says |", "|---|---|---|"]
     for option in options_of(SECTIONS[title]):
+        if option.metadata.get("for_labels"):
+            continue  # here one class per row is handed out
         usual = default_words(option)
         rows.append(f"| `{option.name}` | {f'`{usual}`' if usual else ''} | {option.metadata['words']} |")
     return "\n".join([f"### [{title}]", "", *rows, ""])

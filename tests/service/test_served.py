@@ -133,3 +133,17 @@ def test_the_folder_of_a_run_brings_its_own_terms(tmp_path):
         assert desk.ask("alice", "k1", pool=[0, 59]).release.labels.shape == (2,)
         assert [student for _, student, _, _ in desk.releases()] == [""] * n_before + ["alice"]
     assert json.dumps(result)
+
+
+def test_a_run_with_many_labels_per_row_is_not_served(tmp_path):
+    from tellers import LabelVotes
+    from tellers.config import default_config, write_config
+    from tellers.teachers import save_label_votes
+
+    run = tmp_path / "study"
+    (run / "private").mkdir(parents=True)
+    (run / "config.toml").write_text(write_config(default_config("made_multilabel")))
+    save_label_votes(run / "private" / "votes.npz", LabelVotes.from_sums([[3] * 5], n_teachers=4))
+    settings = ServiceSettings(data=ServedConfig(source="run", path="study"), folder=str(tmp_path))
+    with pytest.raises(ConfigError, match="5 labels per row"):
+        open_served(settings)

@@ -75,7 +75,7 @@ class ModelCard:
     unit: str
     n_teachers: int
     mechanism: str
-    parameters: Mapping[str, float]
+    parameters: Mapping[str, Any]
     epsilon: float
     delta: float
     is_guarantee: bool
@@ -89,6 +89,8 @@ class ModelCard:
     versions: Mapping[str, str] | None = None
     created: str = ""
     groups: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    scores: Mapping[str, float] | None = None
 
     def __post_init__(self) -> None:
         require_count(n_teachers=self.n_teachers)
@@ -115,8 +117,11 @@ class ModelCard:
         ValueError: Expected a table at mechanism, got nothing.
         """
         run = result if isinstance(result, RunResult) else RunResult.from_dict(result)
+        task = f"tell {len(run.class_names)} classes apart ({run.name})"
+        if run.labels:
+            task = f"say yes or no to {len(run.labels)} labels ({run.name})"
         return cls(
-            task=f"tell {len(run.class_names)} classes apart ({run.name})",
+            task=task,
             classes=run.class_names,
             unit=run.unit,
             n_teachers=run.n_teachers,
@@ -135,6 +140,8 @@ class ModelCard:
             versions=run.versions,
             created=run.started,
             groups=tuple(_groups(run)),
+            labels=tuple(label.name for label in run.labels),
+            scores=run.scores or None,
         )
 
     @property
@@ -157,7 +164,7 @@ class ModelCard:
             "classes": list(self.classes),
             "unit": self.unit,
             "n_teachers": int(self.n_teachers),
-            "mechanism": {"name": self.mechanism, **{k: float(v) for k, v in self.parameters.items()}},
+            "mechanism": {"name": self.mechanism, **{k: _kept(v) for k, v in self.parameters.items()}},
             "epsilon": float(self.epsilon) if math.isfinite(self.epsilon) else None,
             "delta": float(self.delta),
             "is_guarantee": bool(self.is_guarantee),
@@ -172,19 +179,21 @@ class ModelCard:
             "versions": dict(self.versions or {}),
             "created": self.created,
             **({"groups": list(self.groups)} if self.groups else {}),
+            **({"labels": list(self.labels)} if self.labels else {}),
+            **({"scores": dict(self.scores)} if self.scores else {}),
         }
 
     def markdown(self) -> str:
         """Return the card as a page of Markdown; whatever the names contain, it stays text."""
-        accuracy = (
-            "not measured" if self.accuracy is None else f"{100 * self.accuracy:.1f} % of the test rows"
-        )
-        settings = ", ".join(f"{name} = {value:g}" for name, value in self.parameters.items())
+        of = "the labels of the test rows" if self.labels else "the test rows"
+        accuracy = "not measured" if self.accuracy is None else f"{100 * self.accuracy:.1f} % of {of}"
+        settings = ", ".join(f"{name} = {shown_parameter(value)}" for name, value in self.parameters.items())
         epsilon = f"{shown_epsilon(self.epsilon)} at delta = {self.delta:g}"
         facts = {
             "Student": self.student,
-            "Classes": ", ".join(self.classes),
+            **_what(self),
             "Accuracy": accuracy,
+            **{name: f"{value:.3f}" for name, value in _more(self.scores).items()},
             "What is protected": self.unit,
             "Teachers": str(self.n_teachers),
             "Mechanism": f"{self.mechanism} ({settings})" if settings else self.mechanism,
@@ -204,6 +213,39 @@ class ModelCard:
             f"## What is guaranteed\n\n{_plain(self.guarantee)}\n\n"
             f"{groups}## What is not guaranteed\n\n{left_out}\n"
         )
+
+
+def shown_parameter(value: Any) -> str:
+    """Return a parameter of a mechanism as text: a number, a name, or lists of those.
+
+    >>> shown_parameter(8.0), shown_parameter("l1"), shown_parameter((("rain", "wind"), ("snow",)))
+    ('8', 'l1', '(rain, wind), (snow)')
+    """
+    if isinstance(value, (list, tuple)):
+        nested = any(isinstance(entry, (list, tuple)) for entry in value)
+        return ", ".join(f"({shown_parameter(e)})" if nested else shown_parameter(e) for e in value)
+    return value if isinstance(value, str) else f"{value:g}"
+
+
+def _kept(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_kept(entry) for entry in value]
+    return value if isinstance(value, str) else float(value)
+
+
+_WORDS = {
+    "balanced_accuracy": "Balanced accuracy", "auc": "AUC",
+    "mean_average_precision": "Mean average precision", "micro_f1": "F1, over all labels",
+    "macro_f1": "F1, mean of the labels",
+}  # fmt: skip
+
+
+def _what(card: ModelCard) -> dict[str, str]:
+    return {"Labels": ", ".join(card.labels)} if card.labels else {"Classes": ", ".join(card.classes)}
+
+
+def _more(scores: Mapping[str, float] | None) -> dict[str, float]:
+    return {_WORDS[name]: value for name, value in (scores or {}).items() if name in _WORDS}
 
 
 def shown_epsilon(value: float) -> str:
@@ -259,7 +301,8 @@ def _left_out(run: RunResult) -> Iterator[str]:
     if isinstance(budget, Mapping) and budget.get("stop") == "private":
         yield _PRIVATE_STOP
     for line in _EVERYONE:
-        yield line.format(unit=run.unit)
+        told = line.replace("the classes,", "the labels, their thresholds and what follows from what,")
+        yield (told if run.labels else line).format(unit=run.unit)
 
 
 def _plain(text: str) -> str:

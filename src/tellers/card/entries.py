@@ -116,11 +116,19 @@ def _counts(value: Any) -> tuple[int, ...]:
     return tuple(map(_count, _all_of(object)(value)))
 
 
+def _parameter(value: Any) -> Any:
+    # A name, a number, or lists of either: what a mechanism may be told.
+    if isinstance(value, (list, tuple)):
+        return tuple(map(_parameter, value))
+    return value if isinstance(value, str) else _number(value)
+
+
 COUNT: Final = Kind("a whole number from 0", _count)
 COUNTS: Final = Kind("a list of whole numbers from 0", _counts)
 EPSILON: Final = Kind("a number from 0, or null for infinite,", _epsilon)
 FLAG: Final = Kind("true or false", _instance(bool))
 NUMBER: Final = Kind("a finite number", _number)
+PARAMETER: Final = Kind("a finite number, text, or a list of those", _parameter)
 SHARE: Final = Kind("a number from 0 to 1", _share)
 SHARES: Final = Kind("a list of numbers from 0 to 1", _shares)
 TABLE: Final[Kind[dict[str, Any]]] = Kind("a table", _instance(dict))

@@ -1,13 +1,29 @@
 """The public result of a run, as `result.json` tells it: read, checked, and with a name for every number."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
-from .entries import COUNT, EPSILON, FLAG, NUMBER, SHARE, TABLE, TABLES, TEXT, TEXTS, WHOLE, Entries
+from .entries import (
+    COUNT,
+    EPSILON,
+    FLAG,
+    NUMBER,
+    PARAMETER,
+    SHARE,
+    TABLE,
+    TABLES,
+    TEXT,
+    TEXTS,
+    WHOLE,
+    Entries,
+)
 from .groups import PersonalResult, read_personal
+from .labels import LabelResult, read_labels, read_scores
 
 FORMAT: Final = 1
+# Parameters of mechanisms for many labels that are no single number.
+_WORDS_OR_LISTS = ("norm", "share", "shares", "groups")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +64,7 @@ class RunResult:
     unit: str
     partition_notes: tuple[str, ...]
     mechanism: str
-    parameters: Mapping[str, float]
+    parameters: Mapping[str, Any]
     budget_epsilon: float
     budget_delta: float
     epsilon: float
@@ -76,6 +92,8 @@ class RunResult:
     settings: Mapping[str, Any]
     warnings: tuple[str, ...]
     personal: PersonalResult | None = None
+    labels: tuple[LabelResult, ...] = ()
+    scores: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def from_dict(cls, table: Mapping[str, Any]) -> "RunResult":
@@ -102,7 +120,7 @@ class RunResult:
             partition_notes=read.at("partition.notes", TEXTS, ()),
             mechanism=read.at("mechanism.name", TEXT),
             parameters={
-                name: read.at(f"mechanism.{name}", NUMBER)
+                name: read.at(f"mechanism.{name}", PARAMETER if name in _WORDS_OR_LISTS else NUMBER)
                 for name in mechanism
                 if name != "name" and mechanism[name] is not None
             },
@@ -137,6 +155,8 @@ class RunResult:
             settings=settings,
             warnings=read.at("warnings", TEXTS, ()),
             personal=read_personal(table),
+            labels=read_labels(table),
+            scores=read_scores(table),
         )
 
 

@@ -19,8 +19,8 @@ Data = Annotated[
     typer.Option(
         "--data",
         metavar="NAME",
-        help="What to learn from: adult, breast_cancer, diabetes130, digits, fashion_mnist, mnist, svhn, "
-        "synthetic, or files for tables of your own.",
+        help="What to learn from: adult, breast_cancer, diabetes130, digits, fashion_mnist, "
+        "made_multilabel, mnist, svhn, synthetic, or files for tables of your own.",
     ),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite a file that is there.")]
@@ -80,7 +80,7 @@ def _to_do(config: "RunConfig") -> list[str]:
             "classes.",
             "In [budget], set delta well below 1 / the number of private records.",
         ]
-    if config.data.name not in ("breast_cancer", "digits", "synthetic"):
+    if config.data.name not in ("breast_cancer", "digits", "made_multilabel", "synthetic"):
         return [
             f"Have the files of {config.data.name} in the folder that directory or TELLERS_DATA names.",
         ]

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
 
-from . import show
+from . import label_outcome, show
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-    from ..pipeline.run import Show
+    from ..pipeline.steps import Show
 
 _WORDS = {
     "data": "Reading the data",
@@ -130,13 +130,17 @@ def tell(result: dict[str, Any], folder: Path, *, public_data: bool = False) -> 
     table = show.table("", "")
     share = f", {asked['n_answered'] / max(1, asked['n_asked']):.0%} answered by the teachers"
     asked_for = f"{student['n_labels']:,} of {asked['n_asked']:,} queries{share}{_silence(asked)}"
-    table.add_row("labels released", asked_for)
+    table.add_row(*(label_outcome.told(result) if "labels" in result else ("labels released", asked_for)))
     if student["labels_right"] is not None:
         table.add_row("of them right", f"{student['labels_right']:.1%}")
     guarantee = f"epsilon {show.figure(spent['epsilon'])} at delta {spent['delta']:g}"
     table.add_row("privacy", f"{guarantee}, for {result['partition']['unit']}")
     table.add_row("stopped by", asked["stopped_by"])
+    if "labels" in result and label_outcome.scores(result):
+        table.add_row("on the test rows", label_outcome.scores(result))
     console.print(show.indented(table))
+    if "labels" in result:
+        console.print(show.indented(label_outcome.label_table(result)))
     if "personal" in result:
         console.print(show.indented(_groups(result)))
         anew = read_personal(result)
@@ -171,7 +175,8 @@ def _groups(result: dict[str, Any]) -> Any:
 
 
 def _accuracies(result: dict[str, Any], folder: Path) -> Any:
-    table = show.table("accuracy on the test rows", "", "", numbers=(1,))
+    what = "labels of the test rows" if "labels" in result else "test rows"
+    table = show.table(f"accuracy on the {what}", "", "", numbers=(1,))
     private = _private(result, folder)
     rows = [
         ("a model trained on the private rows", private.get("open_model_accuracy"), "private"),

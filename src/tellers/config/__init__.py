@@ -1,12 +1,13 @@
 """The settings of a run: typed records, and the commented TOML file they are read from."""
 
 from .defaults import default_config
+from .labels import LabelsConfig
+from .mechanism import MechanismConfig
 from .personal import PersonalConfig
 from .reading import parse_config, read_config
 from .sections import (
     BudgetConfig,
     DataConfig,
-    MechanismConfig,
     PartitionConfig,
     QueriesConfig,
     ReportConfig,
@@ -19,6 +20,7 @@ from .writing import config_as_dict, with_absolute_paths, write_config
 __all__ = [
     "BudgetConfig",
     "DataConfig",
+    "LabelsConfig",
     "MechanismConfig",
     "PartitionConfig",
     "PersonalConfig",

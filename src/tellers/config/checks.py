@@ -115,6 +115,8 @@ def _checked(value: Any, kind: Any, option: "Field[Any]") -> Any:
     limits = option.metadata
     if value is None and option.default is None:
         return None
+    if "form" in limits:
+        return _FORMS[limits["form"]](value, limits)
     base = _base(kind)
     if not _fits(value, base):
         raise ConfigError(f"Expected {_TYPES[base]}, got {toml_value(value)}.{_advice(value, base, limits)}")
@@ -141,6 +143,28 @@ def _checked(value: Any, kind: Any, option: "Field[Any]") -> Any:
     return float(value) if base is float else value
 
 
+def _number_list(value: Any, limits: Mapping[str, Any]) -> tuple[float, ...]:
+    """Return one number, or a list of them, as a list."""
+    found = value if isinstance(value, (list, tuple)) else (value,)
+    bounds = [(word, limits[name]) for name, word in _BOUNDS.items() if name in limits]
+    for number in found:
+        if not _fits(number, float) or not all(_WITHIN[word](number, bound) for word, bound in bounds):
+            wanted = " and ".join(f"{word} {bound}" for word, bound in bounds)
+            raise ConfigError(f"Expected a number, or a list of numbers, {wanted}, got {toml_value(value)}.")
+    if not found:
+        raise ConfigError("Expected a number, or a list of numbers, got [].")
+    return tuple(float(number) for number in found)
+
+
+def _name_lists(value: Any, _limits: Mapping[str, Any]) -> tuple[tuple[str, ...], ...]:
+    if not isinstance(value, (list, tuple)) or not all(isinstance(g, (list, tuple)) and g for g in value):
+        raise ConfigError(
+            f'Expected lists of names such as [["rain", "wind"], ["snow"]], got {toml_value(value)}.'
+        )
+    return tuple(_names(group) for group in value)
+
+
+_FORMS = {"numbers": _number_list, "groups": _name_lists}
 _BOUNDS = {"least": "at least", "most": "at most", "above": "above", "below": "below"}
 _WITHIN = {
     "at least": lambda value, bound: value >= bound,

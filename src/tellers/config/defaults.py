@@ -1,12 +1,13 @@
 """Settings to begin with, for each data set and for files of one's own."""
 
 from .checks import meant
+from .labels import LabelsConfig
+from .mechanism import MechanismConfig
 from .sections import (
     FILES,
     SET_ASIDE,
     BudgetConfig,
     DataConfig,
-    MechanismConfig,
     PartitionConfig,
     QueriesConfig,
     RunConfig,
@@ -88,11 +89,25 @@ def _synthetic(name: str) -> RunConfig:
     return RunConfig(data=DataConfig(name=name, options={"n_rows": 5000, "difficulty": 0.5}))
 
 
+def _made_multilabel(name: str) -> RunConfig:
+    balanced = {"class_weight": "balanced"}
+    return RunConfig(
+        data=DataConfig(name=name),
+        labels=LabelsConfig(names=("sun", "rain", "wind", "fog", "snow")),
+        partition=PartitionConfig(n_teachers=100),
+        # Rare labels get a word in: without weights, teachers of fifty rows answer no to all of them.
+        teachers=TeachersConfig(model="logistic", parameters=balanced),
+        mechanism=MechanismConfig(name="binary", sigma=20.0),
+        student=StudentConfig(model="logistic", parameters=balanced),
+    )
+
+
 _MADE = {
     "adult": _forests,
     "breast_cancer": _breast_cancer,
     "diabetes130": _forests,
     "digits": _digits,
+    "made_multilabel": _made_multilabel,
     "synthetic": _synthetic,
     FILES: _files,
 }

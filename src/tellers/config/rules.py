@@ -2,20 +2,22 @@
 
 import inspect
 import re
-from collections.abc import Iterator
-from dataclasses import fields
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, fields
 from types import SimpleNamespace
 from typing import Any
 
 from .checks import check_options, unknown
 from .fields import options_of
+from .labels import label_mechanism_rules, label_rules
 from .lines import Key
+from .mechanism import MECHANISM_PARAMETERS
 from .personal import personal_rules
 from .problems import Problem, complain
-from .sections import FILES, HAS_TEST_PART, MECHANISM_PARAMETERS, SECTIONS, RunConfig
+from .sections import FILES, HAS_TEST_PART, SECTIONS, RunConfig
 
 # What the pipeline itself hands to a loader.
-_NOT_OPTIONS = ("data_dir", "part", "path", "target", "person", "site", "classes")
+_NOT_OPTIONS = ("data_dir", "part", "path", "target", "person", "site", "classes", "label_names")
 
 
 def check_run(config: RunConfig) -> None:
@@ -38,9 +40,9 @@ def mechanism_class(name: str) -> Any:
     >>> mechanism_class("histogram").__name__
     'NoisyHistogram'
     """
-    from ..mechanisms import MECHANISMS, NoisyHistogram
+    from ..mechanisms import LABEL_MECHANISMS, MECHANISMS, NoisyHistogram
 
-    return {**MECHANISMS, "histogram": NoisyHistogram}[name]
+    return {**MECHANISMS, **LABEL_MECHANISMS, "histogram": NoisyHistogram}[name]
 
 
 def rules(run: RunConfig | SimpleNamespace) -> Iterator[Problem]:
@@ -50,6 +52,7 @@ def rules(run: RunConfig | SimpleNamespace) -> Iterator[Problem]:
     []
     """
     yield from _data_rules(run)
+    yield from label_rules(run)
     yield from _partition_rules(run)
     yield from mechanism_rules(run)
     yield from _queries_rules(run)
@@ -81,14 +84,15 @@ def _data_rules(run: Any) -> Iterator[Problem]:
     data, name_key = run.data, ("data", "name")
     is_files = data.name == FILES
     if is_files:
+        has_classes = not run.labels.names
         for name, example in (("private", '"private.csv"'), ("target", '"diagnosis"')):
-            if not getattr(data, name):
+            if not getattr(data, name) and (name == "private" or has_classes):
                 yield Problem(
                     ("data", name),
                     f'Expected one with name = "files", got none. For example: {name} = {example}',
                     (name_key,),
                 )
-        if len(data.classes) < 2:
+        if has_classes and len(data.classes) < 2:
             yield Problem(
                 ("data", "classes"),
                 f"Expected at least two declared classes, got {len(data.classes)}. They are never read off "
@@ -121,13 +125,16 @@ def _data_rules(run: Any) -> Iterator[Problem]:
                 "Say how many rows are set aside.",
                 (name_key,),
             )
-    yield from _loader_rules(data)
+    yield from _loader_rules(data, for_labels=bool(run.labels.names))
 
 
-def _loader_rules(data: Any) -> Iterator[Problem]:
+def _loader_rules(data: Any, *, for_labels: bool) -> Iterator[Problem]:
     from ..datasets import DATASETS, read_table
+    from ..datasets.made_labels import LABEL_DATASETS, read_label_table
 
-    parameters = inspect.signature(DATASETS.get(data.name, read_table)).parameters.values()
+    own_table: Any = read_label_table if for_labels else read_table
+    loaders: Mapping[str, Any] = {**DATASETS, **LABEL_DATASETS}
+    parameters = inspect.signature(loaders.get(data.name, own_table)).parameters.values()
     own = {p.name: p for p in parameters if p.name not in _NOT_OPTIONS}
     for name in data.options:
         if name not in own:
@@ -182,7 +189,9 @@ def mechanism_rules(run: Any) -> Iterator[Problem]:
     """
     mechanism, name_key = run.mechanism, ("mechanism", "name")
     kind = mechanism_class(mechanism.name)
-    needed = [parameter.name for parameter in fields(kind)]
+    own = [parameter for parameter in fields(kind) if parameter.name in MECHANISM_PARAMETERS]
+    allowed = [parameter.name for parameter in own]
+    needed = [parameter.name for parameter in own if parameter.default is MISSING]
     given = {p: getattr(mechanism, p) for p in MECHANISM_PARAMETERS if getattr(mechanism, p) is not None}
     examples = {option.name: option.metadata.get("example") for option in options_of(SECTIONS["mechanism"])}
     wrong = False
@@ -196,15 +205,17 @@ def mechanism_rules(run: Any) -> Iterator[Problem]:
                 f"For example: {name} = {examples[name]}",
                 (name_key,),
             )
-        if name in given and name not in needed:
+        if name in given and name not in allowed:
             wrong = True
             yield Problem(
                 key,
-                f'Expected only {", ".join(needed)} for mechanism "{mechanism.name}", got {name} too. '
+                f'Expected only {", ".join(allowed)} for mechanism "{mechanism.name}", got {name} too. '
                 "Drop it, or choose the mechanism it belongs to.",
                 (name_key,),
             )
-    if not wrong:
+    if mechanism.is_for_labels:
+        yield from () if wrong else label_mechanism_rules(run)
+    elif not wrong:
         try:
             kind(**given)
         except ValueError as error:  # what the mechanism itself refuses beyond the limits of each option

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from .fields import Section, option
+from .labels import LabelsConfig
+from .mechanism import MechanismConfig
 from .personal import PersonalConfig
 
 if TYPE_CHECKING:
     from ..mechanisms import ConfidentGNMax, Mechanism
 
 FILES = "files"
-MECHANISM_PARAMETERS = ("gamma", "sigma", "threshold", "sigma_threshold", "student_confidence")
 # What a data set sets aside where nothing is said: rows for the pool, rows for the test (0: the rest of the
 # test part that was published with it).
 SET_ASIDE: dict[str, tuple[int, int]] = {
@@ -25,6 +26,7 @@ SET_ASIDE: dict[str, tuple[int, int]] = {
     "diabetes130": (10_000, 10_000),
     "digits": (300, 297),
     "fashion_mnist": (9000, 0),
+    "made_multilabel": (400, 600),
     "mnist": (9000, 0),
     "svhn": (10_000, 0),
     "synthetic": (500, 500),
@@ -45,8 +47,8 @@ class DataConfig(Section):
 
     name: str = option(
         "digits",
-        "adult, breast_cancer, diabetes130, digits, fashion_mnist, mnist, svhn or synthetic, "
-        'or "files" for tables of your own.',
+        "adult, breast_cancer, diabetes130, digits, fashion_mnist, made_multilabel, mnist, svhn or "
+        'synthetic, or "files" for tables of your own.',
         choices=tuple(SET_ASIDE),
     )
     private: str = option(
@@ -170,56 +172,6 @@ class TeachersConfig(Section):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MechanismConfig(Section):
-    """How votes become outcomes, with the parameters that this mechanism has and no others.
-
-    >>> MechanismConfig(name="gnmax", sigma=9).build()
-    GNMax(sigma=9.0)
-    """
-
-    name: Literal["lnmax", "gnmax", "confident", "interactive", "histogram"] = option(
-        "confident",
-        "lnmax: Laplace noise, the winner. gnmax: Gaussian noise, the winner. confident: gnmax, silent where "
-        "the teachers do not agree. interactive: confident, and only where the student is wrong or unsure. "
-        "histogram: all noisy counts, for a distilled student.",
-        choices=("lnmax", "gnmax", "confident", "interactive", "histogram"),
-    )
-    gamma: float | None = option(
-        None, "lnmax: the noise on every count has scale 1 / gamma.", above=0, example=0.05
-    )
-    sigma: float | None = option(
-        None,
-        "All but lnmax: standard deviation of the noise on every count, in votes.",
-        above=0,
-        example=8.0,
-    )
-    threshold: float | None = option(
-        None,
-        "confident, interactive: votes the top count must reach (interactive: beyond the student's share).",
-        example=25.0,
-    )
-    sigma_threshold: float | None = option(
-        None, "confident, interactive: standard deviation of the noise of that check.", above=0, example=30.0
-    )
-    student_confidence: float | None = option(
-        None, "interactive: a student surer than this keeps its own label.", least=0, most=1, example=0.9
-    )
-
-    @property
-    def given(self) -> dict[str, float]:
-        """Return the parameters that have a value."""
-        values = {name: getattr(self, name) for name in MECHANISM_PARAMETERS}
-        return {name: value for name, value in values.items() if value is not None}
-
-    def build(self) -> "Mechanism":
-        """Return the mechanism itself."""
-        from .rules import mechanism_class
-
-        mechanism: Mechanism = mechanism_class(self.name)(**self.given)
-        return mechanism
-
-
-@dataclass(frozen=True, kw_only=True)
 class BudgetConfig(Section):
     """The most that may be spent, and where it is written down.
 
@@ -339,6 +291,7 @@ class RunConfig:
         7, "Everything random but the privacy noise comes from this: splits, partitions, training.", least=0
     )
     data: DataConfig = field(default_factory=DataConfig)
+    labels: LabelsConfig = field(default_factory=LabelsConfig)
     partition: PartitionConfig = field(default_factory=PartitionConfig)
     teachers: TeachersConfig = field(default_factory=TeachersConfig)
     mechanism: MechanismConfig = field(default_factory=_default_mechanism)
@@ -362,6 +315,18 @@ class RunConfig:
                 return f"{self.source}:{self.lines[key[:end]]}"
         return ".".join(key)
 
+    def build_mechanism(self) -> "Mechanism":
+        """Return the mechanism of the run; one for many labels is told how many there are.
+
+        >>> RunConfig().build_mechanism()
+        ConfidentGNMax(sigma=8.0, threshold=25.0, sigma_threshold=30.0)
+        """
+        if not self.labels.names:
+            return self.mechanism.build()
+        from .labels import label_mechanism
+
+        return label_mechanism(self)
+
     def warm_up(self) -> "ConfidentGNMax | None":
         """Return the mechanism of the first queries before an interactive one, or None.
 
@@ -381,6 +346,7 @@ class RunConfig:
 
 SECTIONS: dict[str, type] = {
     "data": DataConfig,
+    "labels": LabelsConfig,
     "partition": PartitionConfig,
     "teachers": TeachersConfig,
     "mechanism": MechanismConfig,

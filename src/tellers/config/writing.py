@@ -25,11 +25,19 @@ def write_config(config: RunConfig, *, name: str = "tellers.toml") -> str:
     >>> parse_config(write_config(config)) == config
     True
     """
-    sections = {title: getattr(config, title) for title in SECTIONS}
-    return write_sections([_comment(_HEADING.format(name=name)), _section(RunConfig, config)], sections)
+    sections = {title: getattr(config, title) for title in _titles(config)}
+    return write_sections(
+        [_comment(_HEADING.format(name=name)), _section(RunConfig, config)], sections,
+        for_labels=bool(config.labels.names),
+    )  # fmt: skip
 
 
-def write_sections(parts: list[str], sections: Mapping[str, Any]) -> str:
+def _titles(config: RunConfig) -> list[str]:
+    """Return the sections that say something: without labels there is nothing to be said of them."""
+    return [title for title in SECTIONS if title != "labels" or config.labels.names]
+
+
+def write_sections(parts: list[str], sections: Mapping[str, Any], *, for_labels: bool = False) -> str:
     """Return the parts of a file and, below them, each section with the words of its options.
 
     >>> print(write_sections(["# What is shown."], {"report": SECTIONS["report"]()}))
@@ -44,7 +52,7 @@ def write_sections(parts: list[str], sections: Mapping[str, Any]) -> str:
     written = list(parts)
     for title, section in sections.items():
         summary = (type(section).__doc__ or "").partition("\n")[0]
-        written.append(f"{_comment(summary)}\n[{title}]\n{_section(type(section), section)}")
+        written.append(f"{_comment(summary)}\n[{title}]\n{_section(type(section), section, for_labels)}")
     return "\n\n".join(part.rstrip("\n") for part in written) + "\n"
 
 
@@ -55,9 +63,9 @@ def config_as_dict(config: RunConfig) -> dict[str, Any]:
     'shuffled'
     """
     result: dict[str, Any] = {"seed": config.seed}
-    for title, kind in SECTIONS.items():
+    for title in _titles(config):
         section = getattr(config, title)
-        values = {option.name: getattr(section, option.name) for option in options_of(kind)}
+        values = {option.name: getattr(section, option.name) for option in options_of(SECTIONS[title])}
         result[title] = {name: _plain(value) for name, value in values.items() if value is not None}
     return result
 
@@ -93,9 +101,11 @@ def default_words(option: "dataclasses.Field[Any]") -> str:
     return toml_value(option.default if made is dataclasses.MISSING else made())
 
 
-def _section(kind: type, section: Any) -> str:
+def _section(kind: type, section: Any, for_labels: bool = False) -> str:
     lines = []
     for option in options_of(kind):
+        if option.metadata.get("for_labels") and not for_labels:
+            continue
         value, usual = getattr(section, option.name), default_words(option)
         words = option.metadata["words"] + (f" (default: {usual})" if usual else "")
         # What does not apply is shown, but as a comment: a written file has no values that say nothing.
@@ -106,7 +116,9 @@ def _section(kind: type, section: Any) -> str:
 
 def _comment(words: str) -> str:
     lines = [
-        line for text in words.splitlines() for line in textwrap.wrap(text, _WIDTH - 2, drop_whitespace=True)
+        line
+        for text in words.splitlines()
+        for line in textwrap.wrap(text, _WIDTH - 2, drop_whitespace=True, break_on_hyphens=False)
     ]
     return "\n".join(f"# {line}" for line in lines)
 

@@ -12,6 +12,7 @@ from ..config import RunConfig
 from ..door import Room
 from ..errors import BudgetExhausted
 from ..exact import exact_epsilons
+from ..label_votes import LabelVotes
 from ..labelling import Labels, Progress, guaranteed_epsilon, label_pool, most_expected, pool_order
 from ..ledger import Ledger
 from ..personal import Upsampling
@@ -24,6 +25,7 @@ from .data import Tables
 from .electorate import Electorate
 from .folder import RunFolder
 from .groups import PersonalSpending, spent_by_groups
+from .label_data import LabelTables
 
 
 @dataclass(frozen=True)
@@ -60,9 +62,9 @@ def absent_at_first(ledger: Ledger, config: RunConfig, electorate: Electorate, *
 
 def release_labels(
     config: RunConfig,
-    tables: Tables,
+    tables: Tables | LabelTables,
     *,
-    votes: Votes,
+    votes: Votes | LabelVotes,
     folder: RunFolder,
     electorate: Electorate | None = None,
     vote_anew: VoteAnew | None = None,
@@ -88,7 +90,7 @@ def release_labels(
     >>> len(labels), 0 < spending.charged <= spending.epsilon <= 8.0
     (20, True)
     """
-    mechanism, asking = config.mechanism.build(), config.queries
+    mechanism, asking = config.build_mechanism(), config.queries
     accountant = Accountant(Budget(config.budget.epsilon, config.budget.delta))
     n_pool = len(tables.pool)
     most = min(asking.n_queries or n_pool, n_pool)
@@ -96,11 +98,12 @@ def release_labels(
         most = min(most, _privately_affordable(config, votes))
     # A name and no fingerprint: settings of the report may change, and other data are another question.
     key = folder.key
-    student = make_model(
-        config.student.model, config.student.parameters, n_classes=tables.private.n_classes,
-        image_shape=tables.private.image_shape,
-    )  # fmt: skip
-    has_part = takes_part(config)
+    has_part, student = takes_part(config), None
+    if has_part and isinstance(tables, Tables):
+        student = make_model(
+            config.student.model, config.student.parameters, n_classes=tables.private.n_classes,
+            image_shape=tables.private.image_shape,
+        )  # fmt: skip
     plan, leave = (None, False) if electorate is None else (electorate.plan, electorate.leave)
     batch, note = (asking.batch, "") if electorate is None else electorate.batch(asking.batch, most=most)
     with open_books(config, folder, electorate) as ledger:
@@ -113,7 +116,7 @@ def release_labels(
             room = replace(room, exhausted_leave=True)
         labels = label_pool(
             room, tables.pool, seed=config.seed, order=asking.order, n_queries=most,
-            n_labels=asking.n_labels or None, batch=batch, student=student if has_part else None,
+            n_labels=asking.n_labels or None, batch=batch, student=student,
             first=(asking.warm_up or asking.first or None) if has_part else None,
             per_round=(asking.per_round or None) if has_part else None, warm_up=config.warm_up(),
             queries=np.arange(n_pool), key=key, next_room=next_room, progress=progress,
@@ -144,7 +147,7 @@ def release_labels(
     return labels, spending
 
 
-def _privately_affordable(config: RunConfig, votes: Votes) -> int:
+def _privately_affordable(config: RunConfig, votes: Votes | LabelVotes) -> int:
     """Return how many queries fit into the private budget: a number that depends on the votes."""
     if config.queries.order == "active" or config.mechanism.name in ("interactive", "histogram"):
         raise ValueError(
@@ -152,7 +155,7 @@ def _privately_affordable(config: RunConfig, votes: Votes) -> int:
             f"got order = {config.queries.order!r} and {config.mechanism.name}. Stop on the public budget."
         )
     order = pool_order(len(votes), config.queries.order, seed=config.seed)
-    epsilons = exact_epsilons(config.mechanism.build(), votes[order], delta=config.budget.delta).reveal()
+    epsilons = exact_epsilons(config.build_mechanism(), votes[order], delta=config.budget.delta).reveal()
     n = int(np.searchsorted(epsilons, config.budget.private_epsilon, side="right"))
     if n == 0:
         raise BudgetExhausted(

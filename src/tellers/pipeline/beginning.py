@@ -22,6 +22,7 @@ from ..votes import Unit
 from .data import Tables, digest
 from .electorate import Electorate, open_groups, require_plan, save_partition
 from .folder import RunFolder, write_json
+from .label_data import LabelTables
 
 
 def begin(folder: RunFolder, config: RunConfig, *, resume: bool) -> None:
@@ -96,7 +97,7 @@ def _flat(settings: dict[str, Any]) -> dict[str, Any]:
     return flat
 
 
-def require_same(folder: RunFolder, tables: Tables, electorate: Electorate) -> None:
+def require_same(folder: RunFolder, tables: Tables | LabelTables, electorate: Electorate) -> None:
     """Write down what the run is made of, or refuse to go on with other rows or other budgets.
 
     >>> import tempfile
@@ -193,7 +194,7 @@ def open_books(config: RunConfig, folder: RunFolder, electorate: Electorate | No
             open_groups(ledger, config, electorate, key=folder.key)
         has_groups = electorate is not None and electorate.plan is not None
         if not has_groups and ledger.asked(f"{folder.key}/0") is None:
-            first = config.warm_up() or config.mechanism.build()
+            first = config.warm_up() or config.build_mechanism()
             accountant.require(ledger.spent, first.price(Unit()), key=f"{folder.key}/0")
     except BaseException:
         ledger.close()

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ..config import DataConfig, PersonalConfig
 from ..datasets import Dataset, load, read_table
+from ..datasets.made_labels import LabelTable
 from ..datasets.tables import read_columns, read_features
 from .consent import budgets_from_file
 
@@ -137,12 +138,18 @@ def _agreed(data: Dataset, names: NDArray[Any], config: DataConfig, personal: Pe
     return replace(data, budgets=budgets)
 
 
-def _set_aside(
-    data: Dataset, config: DataConfig, *, seed: int, by: str, n_public: int | None = None
-) -> Tables:
-    """Draw rows, or whole persons, for the pool and the test; whoever they belong to is not protected."""
-    n_public = config.n_public if n_public is None else n_public
-    n_test = config.n_test if config.test_path is None else 0
+def rows_aside(
+    data: Dataset | LabelTable, *, n_public: int, n_test: int, seed: int, by: str
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], str]:
+    """Draw rows, or whole persons, for the pool and the test; whoever they belong to is not protected.
+
+    Returns the numbers of the rows that stay, of the pool and of the test, and words on what was set aside.
+
+    >>> from tellers.datasets import breast_cancer
+    >>> kept, asked, test, note = rows_aside(breast_cancer(), n_public=100, n_test=69, seed=7, by="record")
+    >>> len(kept), len(asked), len(test), note
+    (400, 100, 69, '169 rows were set aside as public: nothing protects them.')
+    """
     _require_rows(n_public + n_test, len(data), f"the data set {data.name!r}", keep=1)
     generator = np.random.default_rng(seed)
     owners = {"person": data.persons, "site": data.sites}.get(by)
@@ -163,9 +170,18 @@ def _set_aside(
         raise ValueError(
             f"Expected private rows to be left in {data.name!r}, all were set aside. Set fewer aside."
         )
-    asked, test = order[:first], order[first:second]
+    return np.sort(order[second:]), order[:first], order[first:second], note
+
+
+def _set_aside(
+    data: Dataset, config: DataConfig, *, seed: int, by: str, n_public: int | None = None
+) -> Tables:
+    kept, asked, test, note = rows_aside(
+        data, n_public=config.n_public if n_public is None else n_public,
+        n_test=config.n_test if config.test_path is None else 0, seed=seed, by=by,
+    )  # fmt: skip
     return Tables(
-        private=data.take(np.sort(order[second:])),
+        private=data.take(kept),
         pool=data.X[asked],
         pool_y=data.y[asked],
         test=data.take(test) if test.size else None,

@@ -23,6 +23,7 @@ from ..teachers.store import write_whole
 from .consent import read_agreed
 from .data import Tables
 from .folder import RunFolder, write_json
+from .label_data import LabelTables
 
 _DEALT = (
     "Who agreed to which budget was dealt at random by the seed ({shares}): an experiment. Nobody was asked."
@@ -84,7 +85,7 @@ class Electorate:
         return f"Electorate({variant}, n_teachers={len(self.partition)})"
 
 
-def deal_rows(config: RunConfig, tables: Tables) -> Partition:
+def deal_rows(config: RunConfig, tables: Tables | LabelTables) -> Partition:
     """Return which private rows each teacher gets.
 
     >>> from tellers.pipeline.data import read_tables

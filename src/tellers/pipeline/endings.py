@@ -93,3 +93,12 @@ def listed(names: Sequence[str], most: int = 3) -> str:
         n_others = len(names) - most
         return f"{', '.join(names[:most])} and {n_others} other{'s' if n_others > 1 else ''}"
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+
+
+def lost_student(error: ValueError, charged: float) -> ValueError:
+    """Return what is wrong with a student that learned nothing, and what is there all the same.
+
+    >>> print(lost_student(ValueError("Expected labels, got silence."), 1.25))
+    Expected labels, got silence. What came out is kept in labels.npz, and epsilon 1.25 is spent.
+    """
+    return ValueError(f"{error} What came out is kept in labels.npz, and epsilon {charged:.4g} is spent.")

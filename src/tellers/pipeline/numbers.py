@@ -12,7 +12,6 @@ from .. import __version__
 from ..calibrate.labels import expected_labels
 from ..catalogue import make_model
 from ..config import RunConfig, config_as_dict
-from ..exact import exact_epsilons
 from ..labelling import Labels
 from ..mechanisms import GNMax
 from ..personal import PersonalPlan, Upsampling
@@ -22,7 +21,10 @@ from ..votes import Votes
 from .asking import Spending
 from .data import Tables
 from .electorate import Electorate, group_rows
+from .exact_curve import exact_curve
 from .groups import Cast, PersonalSpending, ceiling_notes, exact_by_groups, personal_numbers
+from .label_data import LabelTables
+from .label_numbers import label_results, label_scores
 
 _PUBLIC_STEPS = ("student",)
 _SHOWN = ("numpy", "scipy", "scikit-learn", "torch")
@@ -35,7 +37,7 @@ _FIXED = "Fixed before the first release, it holds whatever the teachers voted a
 
 def public_numbers(
     config: RunConfig,
-    tables: Tables,
+    tables: Tables | LabelTables,
     electorate: Electorate,
     *,
     labels: Labels,
@@ -64,13 +66,24 @@ def public_numbers(
     """
     data, stops_privately = tables.private, config.budget.stop == "private"
     parts, plan = electorate.partition, _at_first(electorate, spending)
-    mechanism, given = config.mechanism.build(), config.mechanism.given
+    mechanism, given = config.build_mechanism(), config.mechanism.given
     if isinstance(plan, Upsampling):
         # The one for as many teachers as there are.
         given = {name: getattr(plan.mechanism, name) for name in given}
     n_teachers = len(parts) if plan is None else plan.n_teachers
     handed_back = (labels.labels != SILENT) & ~labels.by_teachers
+    silent = labels.labels == SILENT
     personal = {}
+    names: dict[str, list[str]]
+    if isinstance(tables, LabelTables):
+        names = {"class_names": ["no", "yes"], "label_names": list(tables.private.label_names)}
+        by_label = {"labels": label_results(labels, tables, student)}
+        scores = label_scores(student, tables)
+        # A row is met with silence if all of its labels are; what is inferred is nobody's answer.
+        silent, handed_back = silent.all(axis=1), np.zeros(len(labels), dtype=np.bool_)
+    else:
+        names, by_label = {"class_names": list(tables.private.class_names)}, {}
+        scores = _tested(student, tables)
     if spending.personal is not None:
         personal["personal"] = personal_numbers(electorate, spending.personal, group_rows(electorate))
     return {
@@ -81,7 +94,7 @@ def public_numbers(
             "n_public": len(tables.pool),
             "n_test": 0 if tables.test is None else len(tables.test),
             "n_features": data.n_features,
-            "class_names": list(data.class_names),
+            **names,
             "notes": [*tables.notes, *electorate.notes],
         },
         "partition": {"n_teachers": n_teachers, "unit": parts.unit, "notes": list(parts.notes)},
@@ -97,7 +110,7 @@ def public_numbers(
         "queries": {
             "n_asked": len(labels) + labels.n_lost,
             "n_answered": labels.n_answered,
-            "n_silent": int((labels.labels == SILENT).sum()),
+            "n_silent": int(silent.sum()),
             "n_by_student": int(handed_back.sum()),
             "n_lost": labels.n_lost,
             "order": config.queries.order,
@@ -105,12 +118,13 @@ def public_numbers(
         },
         "cost": [{"n_queries": n, "epsilon": epsilon} for n, epsilon in spending.curve],
         **personal,
+        **by_label,
         "student": {
             "kind": config.student.kind,
             "model": config.student.model,
             "n_labels": int((labels.labels != SILENT).sum()),
             "labels_right": share_right(labels, tables.pool_y),
-            **_tested(student, tables),
+            **scores,
         },
         "seed": config.seed,
         "versions": {"tellers": __version__, "python": platform.python_version(), **_versions(config)},
@@ -156,7 +170,7 @@ def private_numbers(
         "seconds": dict(seconds or {}),
     }
     if electorate is None or electorate.plan is None or personal is None:
-        numbers["exact_cost"] = _exact_cost(config, votes[labels.rows])
+        numbers["exact_cost"] = exact_curve(config, votes[labels.rows])
     else:
         exact = exact_by_groups(
             electorate, votes, labels=labels, batches=personal.batches, delta=config.budget.delta, cast=cast
@@ -204,7 +218,7 @@ def share_right(labels: Labels, truth: NDArray[np.int64] | None) -> float | None
     given = labels.labels != SILENT
     if truth is None or not given.any():
         return None
-    return float((labels.labels[given] == truth[labels.rows[given]]).mean())
+    return float((labels.labels[given] == truth[labels.rows][given]).mean())
 
 
 def _tested(student: Any, tables: Tables) -> dict[str, Any]:
@@ -262,7 +276,11 @@ def _versions(config: RunConfig) -> dict[str, str]:
 
 
 def _warnings(
-    config: RunConfig, labels: Labels, tables: Tables, electorate: Electorate, spending: Spending
+    config: RunConfig,
+    labels: Labels,
+    tables: Tables | LabelTables,
+    electorate: Electorate,
+    spending: Spending,
 ) -> list[str]:
     said = []
     if config.budget.stop == "private":
@@ -281,15 +299,6 @@ def _warnings(
             "a mechanism that publishes one record at random could pass with it. Take a smaller one."
         )
     return said
-
-
-def _exact_cost(config: RunConfig, asked: Votes) -> list[dict[str, Any]] | None:
-    # With a student in the loop the sum along the path that was taken bounds nothing; we show none.
-    if config.mechanism.name in ("interactive", "histogram") or len(asked) == 0:
-        return None
-    epsilons = exact_epsilons(config.mechanism.build(), asked, delta=config.budget.delta).reveal()
-    at = np.unique(np.linspace(1, len(asked), min(len(asked), 200)).round().astype(int))
-    return [{"n_queries": int(n), "epsilon": float(epsilons[n - 1])} for n in at]
 
 
 def _against_noise(votes: Votes, truth: NDArray[np.int64]) -> list[dict[str, float]]:

@@ -4,11 +4,7 @@ Every step leaves something whole in the folder, so a run that was killed goes o
 votes are not made again, and what is on the ledger is read from there, never charged twice.
 """
 
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -23,12 +19,14 @@ from .asking import Spending, absent_at_first, release_labels
 from .beginning import begin, open_books, require_able, require_same
 from .data import Tables, read_tables
 from .electorate import group_rows, seat_teachers
+from .endings import lost_student
 from .folder import RunFolder, write_json
 from .groups import ceiling_notes
+from .labels import run_labels
 from .numbers import private_numbers, public_numbers
+from .steps import Show, Steps
 from .voting import Voting
 
-Show = Callable[[str, int, int], object]
 ShowGroups = Callable[[list[dict[str, Any]], tuple[str, ...]], object]
 
 
@@ -66,7 +64,12 @@ def run(
     place = RunFolder(Path(folder))
     with place.held():
         begin(place, config, resume=resume)
-        state = _State(config, place, show=show or _silent)
+        state = Steps(show or _silent)
+        if config.labels.names:
+            result, student, numbers = run_labels(config, place, state)
+            with state.step("report"):
+                _write(place, result=result, student=student, numbers=numbers)
+            return result
         with state.step("data"):
             tables = read_tables(
                 config.data, seed=config.seed, by=config.partition.by, personal=config.personal
@@ -116,27 +119,6 @@ def _write(
         write_report(folder.path, private=True)
 
 
-@dataclass(eq=False)
-class _State:
-    """What the steps of a run share."""
-
-    config: RunConfig
-    folder: RunFolder
-    show: Show
-    started: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    @contextmanager
-    def step(self, name: str) -> Iterator[None]:
-        self.show(name, 0, 0)
-        start = time.perf_counter()
-        yield
-        self.seconds[name] = round(self.seconds.get(name, 0.0) + time.perf_counter() - start, 3)
-
-    def progress(self, name: str) -> Callable[[int, int], object]:
-        return lambda done, total: self.show(name, done, total)
-
-
 def _teach(config: RunConfig, tables: Tables, labels: Labels, spending: Spending) -> Any:
     chosen = config.student
     model = make_model(
@@ -151,9 +133,7 @@ def _teach(config: RunConfig, tables: Tables, labels: Labels, spending: Spending
             )
         return fit_supervised(model, X, labels.labels, seed=config.seed)
     except ValueError as error:
-        raise ValueError(
-            f"{error} What came out is kept in labels.npz, and epsilon {spending.charged:.4g} is spent."
-        ) from error
+        raise lost_student(error, spending.charged) from error
 
 
 def _silent(_step: str, _done: int, _total: int) -> None:

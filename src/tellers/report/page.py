@@ -6,17 +6,25 @@ from datetime import datetime
 from pathlib import PurePath
 from typing import Any
 
-from ..card.card import ModelCard, shown_epsilon
+from ..card.card import ModelCard, shown_epsilon, shown_parameter
 from ..card.published import PublishedCosts
 from ..card.result import RunResult
 from .drawing import Drawing
 from .folder import PrivateNumbers
 from .groups import describe_groups
+from .labels import describe_labels, label_votes_drawn
 from .plots import plot_cost, plot_gaps, plot_noise, plot_teachers
 from .simulated import Simulated, noise_scale, simulate
 from .thinning import thinned
 
 _SAYS_IT_ALL = {"shuffled": "in random order", "given": "in the order given", "active": "hardest first"}
+
+# Where a row has one class, and where it has many labels.
+_ANSWERED = ("answered by the teachers", "answered: at least one label was told")
+_SILENT = (
+    "met with silence: the teachers did not agree enough",
+    "met with silence: not one label was told",
+)
 
 
 def describe_run(
@@ -65,7 +73,9 @@ def describe_run(
         # With budgets per group the main account is charged what the dearest pays: nobody's own cost.
         "cost": [drawn for drawn in [groups["drawing"]] if drawn] if groups else _cost(run, private),
         "cost_rows": [(n, shown_epsilon(e)) for n, e in thinned(run.cost)],
-        "votes": list(_votes(run, private)),
+        "labels": describe_labels(run),
+        "parameters": {name: shown_parameter(value) for name, value in run.parameters.items()},
+        "votes": label_votes_drawn(run, private) if run.labels else list(_votes(run, private)),
         "scores": [
             {
                 "name": score.name,
@@ -170,9 +180,9 @@ def _setting(value: Any) -> str:
 def _outcomes(run: RunResult) -> Iterator[dict[str, Any]]:
     """Yield what became of the questions: what it is called, how many, which share of them all."""
     parts = [
-        ("answered", "answered by the teachers", run.n_answered),
+        ("answered", _ANSWERED[bool(run.labels)], run.n_answered),
         ("student", "left to the student, who was sure enough", run.n_by_student),
-        ("silent", "met with silence: the teachers did not agree enough", run.n_silent),
+        ("silent", _SILENT[bool(run.labels)], run.n_silent),
         ("lost", "paid for and lost when the run was cut off", run.n_lost),
     ]
     total = sum(n for _, _, n in parts)

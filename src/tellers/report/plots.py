@@ -20,6 +20,7 @@ _COLOURS = {
     "#0a0b03": "var(--accent)",
     "#0a0b04": "var(--red)",
     "#0a0b05": "var(--muted)",
+    "#0a0b06": "var(--silent)",
     "#0a0b11": "var(--group-1)",
     "#0a0b12": "var(--group-2)",
     "#0a0b13": "var(--group-3)",
@@ -27,7 +28,7 @@ _COLOURS = {
     "#0a0b15": "var(--group-5)",
     "#0a0b16": "var(--group-6)",
 }
-_INK, _LINE, _ACCENT, _RED, _MUTED, *_GROUPS = _COLOURS
+_INK, _LINE, _ACCENT, _RED, _MUTED, _SILENT, *_GROUPS = _COLOURS
 N_COLOURS = len(_GROUPS)
 _STYLE: dict[str, Any] = {
     "axes.edgecolor": _LINE,
@@ -126,7 +127,42 @@ def plot_groups(
     return _svg(draw, name="groups", title=title)
 
 
-def plot_gaps(gaps: Sequence[int], *, n_teachers: int, private: bool, title: str) -> str:
+def plot_told(counts: Sequence[tuple[int, int, int]], *, title: str) -> str:
+    """Draw what came out label by label: yes, no and silence, as shares of the questions.
+
+    Labels are numbered from 1: their names are anybody's, and stay out of the drawing.
+
+    >>> "var(--silent)" in plot_told([(30, 50, 20), (5, 95, 0)], title="Told")
+    True
+    """
+
+    def draw(axes: Any) -> None:
+        at, below = range(1, len(counts) + 1), [0.0] * len(counts)
+        for kind, (word, colour) in enumerate((("yes", _ACCENT), ("no", _MUTED), ("silence", _SILENT))):
+            heights = [100 * one[kind] / max(1, sum(one)) for one in counts]
+            if kind < 2 or any(heights):
+                axes.bar(at, heights, bottom=below, color=colour, label=word, width=0.72)
+            below = [b + h for b, h in zip(below, heights)]
+        axes.set_xlabel("label")
+        axes.set_ylabel("% of questions")
+        axes.set_xlim(0.4, len(counts) + 0.6)
+        axes.set_ylim(0, 122)
+        axes.set_yticks(range(0, 101, 20))
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.legend(loc="upper right", ncols=3)
+
+    return _svg(draw, name="told", title=title)
+
+
+def plot_gaps(
+    gaps: Sequence[int],
+    *,
+    n_teachers: int,
+    private: bool,
+    title: str,
+    between: str = "votes between the winner and the next class",
+    of: str = "% of questions",
+) -> str:
     """Draw how far ahead the winning class was, as shares of the questions.
 
     >>> "<title" in plot_gaps([3, 40, 60], n_teachers=60, private=False, title="Leads")
@@ -138,8 +174,8 @@ def plot_gaps(gaps: Sequence[int], *, n_teachers: int, private: bool, title: str
         edges = [-0.5 + (n_teachers + 1) * i / n_bins for i in range(n_bins + 1)]
         weights = [100 / len(gaps)] * len(gaps)
         axes.hist(gaps, bins=edges, weights=weights, color=_RED if private else _ACCENT, rwidth=0.88)
-        axes.set_xlabel("votes between the winner and the next class")
-        axes.set_ylabel("% of questions")
+        axes.set_xlabel(between)
+        axes.set_ylabel(of)
         axes.set_xlim(edges[0], edges[-1])
 
     return _svg(draw, name="gaps", title=title)

@@ -42,9 +42,8 @@ def _template() -> Any:
     from jinja2 import DictLoader, Environment, StrictUndefined
 
     room = files(__package__)
-    sources = {
-        name: (room / name).read_text(encoding="utf-8") for name in ("page.html", "parts.html", "style.css")
-    }
+    parts = ("page.html", "labels.html", "parts.html", "style.css")
+    sources = {name: (room / name).read_text(encoding="utf-8") for name in parts}
     # Names of classes and columns are anybody's: all that is printed is escaped unless the template says not.
     environment = Environment(
         loader=DictLoader(sources),

@@ -140,6 +140,11 @@ def _from_run(settings: ServiceSettings, place: Path) -> Served:
     if not folder.votes.is_file() or not folder.config.is_file():
         raise ValueError(f"Expected the folder of a finished run at {place}, got none.")
     run = read_config(folder.config)
+    if run.labels.names:
+        raise ValueError(
+            f"Expected a run in which each row has one class, got one with {len(run.labels.names)} labels "
+            f"per row at {place}. One class per row is handed out here. Nothing was charged."
+        )
     mechanism = (settings.mechanism or run.mechanism).build()
     votes = read_votes(folder.votes, n_classes=_n_classes(folder)).votes
     own = bool(settings.ledger.url)

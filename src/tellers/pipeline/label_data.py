@@ -1,0 +1,86 @@
+"""The tables of a run with many labels per row: private rows, a public pool, and public rows to test on."""
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..config import RunConfig
+from ..datasets.made_labels import LABEL_DATASETS, LabelTable, read_label_table
+from ..datasets.tables import read_columns, read_features
+from .data import rows_aside
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LabelTables:
+    """What a run with many labels learns from, asks about, and tests on; `pool_y` where that is known."""
+
+    private: LabelTable
+    pool: NDArray[Any]
+    pool_y: NDArray[np.int64] | None = None
+    test: LabelTable | None = None
+    notes: tuple[str, ...] = ()
+
+
+def read_label_tables(config: RunConfig) -> LabelTables:
+    """Read or make the tables that a config with labels names; rows are set aside as in `read_tables`.
+
+    >>> from tellers.config import default_config
+    >>> tables = read_label_tables(default_config("made_multilabel"))
+    >>> tables.private, tables.pool.shape, tables.test.y.shape
+    (LabelTable('made_multilabel', n_rows=5000, n_features=20, n_labels=5), (400, 20), (600, 5))
+    """
+    data, names, by = config.data, config.labels.names, config.partition.by
+    if data.name in LABEL_DATASETS:
+        options = {"seed": config.seed % 2**32, **data.options}
+        whole = LABEL_DATASETS[data.name](names, **options)
+        return _set_aside(whole, config, n_public=data.n_public, n_test=data.n_test, by=by)
+    if data.private_path is None:  # pragma: no cover - the rules of the settings ask for it
+        raise ValueError('Expected [data] private for name = "files", got none.')
+    private = read_label_table(
+        data.private_path, names, person=data.person or None, site=data.site or None, **data.options
+    )
+    categories = data.options.get("categories") or {}
+    features = private.feature_names or None
+    test = None
+    if data.test_path is not None:
+        test = read_label_table(data.test_path, names, features=features, categories=categories)
+        _require_features(test.X, private, data.test_path.name)
+    if data.public_path is None:
+        kept = _set_aside(private, config, n_public=data.n_public, n_test=0 if test else data.n_test, by=by)
+        return replace(kept, test=test or kept.test)
+    # The pool may lack the labels, and any of its columns that is one of them is no feature.
+    others = tuple(filter(None, (*names, data.person, data.site, "" if features else "Y")))
+    pool = read_features(data.public_path, features, categories=categories, leave_out=others)
+    _require_features(pool, private, data.public_path.name)
+    notes = private.notes
+    if test is None and data.n_test:
+        kept = _set_aside(private, config, n_public=0, n_test=data.n_test, by=by)
+        private, test, notes = kept.private, kept.test, kept.notes
+    known = {*names} <= read_columns(data.public_path).keys()
+    pool_y = None
+    if known:
+        pool_y = read_label_table(data.public_path, names, features=features, categories=categories).y
+    return LabelTables(private, pool, pool_y, test, notes)
+
+
+def _set_aside(
+    table: LabelTable, config: RunConfig, *, n_public: int, n_test: int,
+    by: Literal["record", "person", "site"],
+) -> LabelTables:  # fmt: skip
+    kept, asked, test, note = rows_aside(table, n_public=n_public, n_test=n_test, seed=config.seed, by=by)
+    return LabelTables(
+        private=table.take(kept),
+        pool=table.X[asked],
+        pool_y=table.y[asked],
+        test=table.take(test) if test.size else None,
+        notes=(*table.notes, note),
+    )
+
+
+def _require_features(rows: NDArray[Any], private: LabelTable, file: str) -> None:
+    if rows.shape[1] != private.n_features:
+        raise ValueError(
+            f"{file}: Expected the {private.n_features} features of the private rows, got {rows.shape[1]}."
+        )

@@ -1,0 +1,131 @@
+"""A run with many labels per row: the same steps, with teachers that say yes or no to every label."""
+
+import csv
+import io
+from typing import Any
+
+import numpy as np
+
+from ..catalogue import make_model
+from ..config import RunConfig
+from ..label_votes import LabelVotes
+from ..labelling import Labels
+from ..students import fit_labels
+from ..teachers import is_network, train_label_teachers
+from ..teachers.label_store import read_label_votes, save_label_votes
+from ..teachers.store import write_whole
+from .asking import Spending, release_labels
+from .beginning import open_books, require_same
+from .electorate import Electorate, deal_rows
+from .endings import lost_student
+from .folder import RunFolder
+from .label_data import LabelTables, read_label_tables
+from .label_numbers import private_label_numbers
+from .numbers import public_numbers
+from .steps import Steps
+
+
+def run_labels(
+    config: RunConfig, folder: RunFolder, steps: Steps
+) -> tuple[dict[str, Any], Any, dict[str, Any] | None]:
+    """Do everything that a config with labels says; return public numbers, student and private numbers.
+
+    The guarantee is that of `run`. Besides `labels.npz` the released labels are kept in `labels.csv`, a
+    column per label: 1, 0, or -1 where nothing was told.
+
+    >>> import tempfile
+    >>> from dataclasses import replace
+    >>> from pathlib import Path
+    >>> from tellers.config import PartitionConfig, QueriesConfig, default_config
+    >>> config = replace(
+    ...     default_config("made_multilabel"), partition=PartitionConfig(n_teachers=20),
+    ...     queries=QueriesConfig(n_queries=10),
+    ... )
+    >>> folder = RunFolder(Path(tempfile.mkdtemp()))
+    >>> with folder.held():
+    ...     result, student, private = run_labels(config, folder, Steps(lambda *_: None))
+    >>> result["queries"]["n_asked"], len(result["labels"]), private
+    (10, 5, None)
+    """
+    with steps.step("data"):
+        tables = read_label_tables(config)
+        electorate = Electorate(deal_rows(config, tables))
+        require_same(folder, tables, electorate)
+        _require_able(config)
+        with open_books(config, folder):
+            pass  # a budget that pays for nothing, or other books, are refused before teachers are trained
+    votes = _votes(config, tables, electorate, folder, steps)
+    with steps.step("labels"):
+        labels, spending = release_labels(
+            config, tables, votes=votes, folder=folder, progress=steps.progress("labels")
+        )
+        write_whole(folder.path / "labels.csv", _as_csv(config, labels), shared=True)
+    with steps.step("student"):
+        student = _teach(config, tables, labels, spending)
+    result = public_numbers(
+        config, tables, electorate, labels=labels, spending=spending, student=student,
+        seconds=steps.seconds, started=steps.started,
+    )  # fmt: skip
+    numbers = None
+    if config.report.private:
+        with steps.step("report"):
+            on_test = read_label_votes(folder.test_votes).votes if tables.test is not None else None
+            numbers = private_label_numbers(
+                config, tables, votes=votes, labels=labels, test_votes=on_test, seconds=steps.seconds
+            )
+    return result, student, numbers
+
+
+def _require_able(config: RunConfig) -> None:
+    teacher = make_model(config.teachers.model, config.teachers.parameters, n_classes=2)
+    if config.teachers.timeout and is_network(teacher):
+        raise ValueError(
+            f"{config.where('teachers', 'timeout')}: Expected no time limit for networks, which are trained "
+            f"together, got {config.teachers.timeout:g} seconds. Leave it out."
+        )
+    if is_network(make_model(config.student.model, config.student.parameters, n_classes=2)):
+        raise ValueError(
+            f"{config.where('student', 'model')}: Expected a student of scikit-learn's for many labels, of "
+            f"which each gets a model, got the network {config.student.model!r}. Take another one."
+        )
+
+
+def _votes(
+    config: RunConfig, tables: LabelTables, electorate: Electorate, folder: RunFolder, steps: Steps
+) -> LabelVotes:
+    """Return the votes on the pool: those on disk, or those of teachers that are trained now."""
+    on_test = tables.test.X if config.report.private and tables.test is not None else None
+    if not folder.votes.exists() or not (on_test is None or folder.test_votes.exists()):
+        chosen, names = config.teachers, config.labels.names
+        model = make_model(chosen.model, chosen.parameters, n_classes=2)
+        limits = config.labels.thresholds
+        options: dict[str, Any] = {"folder": folder.teachers, "n_jobs": chosen.n_jobs or None}
+        if not is_network(model):
+            options |= {"timeout": chosen.timeout or None, "retries": chosen.retries}
+        with steps.step("teachers"):
+            ensemble = train_label_teachers(
+                model, tables.private.X, tables.private.y, electorate.partition, n_labels=len(names),
+                seed=config.seed, thresholds=limits[0] if len(limits) == 1 else limits,
+                resolution=config.labels.resolution, progress=steps.progress("teachers"), **options,
+            )  # fmt: skip
+        with steps.step("votes"):
+            save_label_votes(folder.votes, ensemble.vote(tables.pool))
+            if on_test is not None:
+                save_label_votes(folder.test_votes, ensemble.vote(on_test))
+    return read_label_votes(folder.votes).votes
+
+
+def _teach(config: RunConfig, tables: LabelTables, labels: Labels, spending: Spending) -> Any:
+    model = make_model(config.student.model, config.student.parameters, n_classes=2)
+    try:
+        return fit_labels(model, tables.pool[labels.rows], labels.labels, seed=config.seed)
+    except ValueError as error:
+        raise lost_student(error, spending.charged) from error
+
+
+def _as_csv(config: RunConfig, labels: Labels) -> bytes:
+    written = io.StringIO()
+    table = csv.writer(written, lineterminator="\n")
+    table.writerow(["row", *config.labels.names])
+    table.writerows(np.column_stack([labels.rows, labels.labels]).tolist())
+    return written.getvalue().encode()

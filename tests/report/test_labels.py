@@ -1,0 +1,87 @@
+"""The page of a run with many labels: names in the table and not in drawings, private numbers apart."""
+
+from dataclasses import replace
+
+from tellers.card.labels import LabelResult
+from tellers.card.result import RunResult
+from tellers.report.folder import PrivateNumbers
+from tellers.report.page import describe_run
+from tellers.report.write import _template
+
+RESULT = {
+    "format": 1,
+    "partition": {"n_teachers": 60, "unit": "one record"},
+    "data": {
+        "name": "days", "n_private": 600, "n_public": 90, "n_test": 50, "n_features": 3,
+        "class_names": ["no", "yes"], "label_names": ["rainy-day", "wind"],
+    },
+    "mechanism": {"name": "Tau", "sigma": 12.0, "norm": "l1"},
+    "budget": {"epsilon": 2.0, "delta": 1e-5},
+    "spent": {"epsilon": 1.961, "delta": 1e-5, "is_guarantee": True},
+    "queries": {"n_asked": 40, "n_answered": 38, "n_silent": 2},
+    "labels": [
+        {"name": "rainy-day", "n_yes": 10, "n_no": 20, "n_silent": 10, "balanced_accuracy": 0.75},
+        {"name": "wind", "n_yes": 0, "n_no": 0, "n_silent": 40, "balanced_accuracy": None, "accuracy": 0.6},
+    ],
+    "student": {
+        "kind": "supervised", "model": "logistic", "n_labels": 30, "accuracy": 0.7,
+        "scores": {"accuracy": 0.7, "auc": 0.81, "macro_f1": None},
+    },
+}  # fmt: skip
+SECRET = PrivateNumbers.from_dict({"gaps": [3, 50, 60], "exact_cost": [{"n_queries": 40, "epsilon": 0.4321}]})
+
+
+def rendered(private=None, **changes):
+    return _template().render(describe_run(RunResult.from_dict({**RESULT, **changes}), private))
+
+
+def test_the_table_says_what_was_told():
+    page = describe_run(RunResult.from_dict(RESULT))["labels"]
+    assert [row["told"][1] for row in page["rows"]] == ["75.0 %", "0.0 %"]
+    assert [row["yes"][1] for row in page["rows"]] == ["33.3 %", "–"]
+    assert [row["balanced"][1] for row in page["rows"]] == ["75.0 %", "–"]
+    assert [(name, shown) for name, shown, *_ in page["scores"]] == [
+        ("Accuracy", "70.0 %"),
+        ("AUC", "81.0 %"),
+    ]
+    assert page["n_possible"] == 80
+
+
+def test_the_page_names_labels_in_the_table_and_not_in_the_drawing():
+    page = rendered()
+    assert "1. rainy-day" in page
+    assert "norm = l1" in page
+    assert "30" in page
+    assert "of 80, in 40 questions" in page
+    drawing = describe_run(RunResult.from_dict(RESULT))["labels"]["drawing"]
+    assert "rainy-day" not in drawing.svg
+    assert drawing.mark == ""
+
+
+def test_gaps_and_exact_costs_are_on_the_private_page_alone():
+    public, private = rendered(), rendered(SECRET)
+    assert "votes between yes and no" not in public
+    assert "0.44" not in public
+    assert "votes between yes and no" in private
+    assert "private: do not publish" in private
+    assert "Public and exact cost" in private
+
+
+def test_without_test_rows_nothing_is_said_of_the_student():
+    student = {"kind": "supervised", "model": "logistic", "n_labels": 30}
+    labels = [{"name": "wind", "n_yes": 1, "n_no": 0, "n_silent": 0}]
+    page = rendered(student=student, labels=labels)
+    assert "Balanced accuracy" not in page
+    assert "All labels together" not in page
+
+
+def test_a_run_with_one_class_per_row_has_no_such_part():
+    run = RunResult.from_dict({**RESULT, "labels": None, "mechanism": {"name": "GNMax", "sigma": 12.0}})
+    assert describe_run(run)["labels"] is None
+    assert "Label by label" not in rendered(labels=None, mechanism={"name": "GNMax", "sigma": 12.0})
+
+
+def test_shares_of_a_label_that_was_never_asked():
+    label = LabelResult(name="a", n_yes=0, n_no=0, n_silent=0, n_inferred=0, n_test_yes=0)
+    assert label.told is None
+    assert replace(label, n_silent=3).yes is None
