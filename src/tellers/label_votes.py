@@ -6,14 +6,16 @@ a probability counted in whole units of 1 / `resolution`, so that whole noise co
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import csr_array, issparse, vstack
 
 from .errors import SealedValue, require_count
 from .votes import Unit
+
+if TYPE_CHECKING:  # SciPy is loaded where ballots are sparse, so that torch teachers need NumPy alone
+    from scipy.sparse import csr_array
 
 Integers = NDArray[np.int64]
 _AXES = ("teacher", "query", "label")
@@ -39,7 +41,7 @@ class LabelVotes:
 
     sums: Integers
     n_teachers: int
-    ballots: NDArray[Any] | csr_array | None = None
+    ballots: "NDArray[Any] | csr_array | None" = None
     resolution: int = 1
     unit: Unit = Unit()  # noqa: RUF009
 
@@ -63,7 +65,7 @@ class LabelVotes:
         require_count(resolution=resolution)
         if resolution > _LARGEST_RESOLUTION:
             raise ValueError(f"Expected a resolution of at most {_LARGEST_RESOLUTION}, got {resolution}.")
-        if isinstance(ballots, Sequence) and len(ballots) > 0 and all(issparse(one) for one in ballots):
+        if isinstance(ballots, Sequence) and len(ballots) > 0 and all(_is_sparse(one) for one in ballots):
             return cls._from_sparse(list(ballots), int(n_labels), int(resolution))
         table = _checked(np.asarray(ballots), n_labels, resolution)
         sums = table.sum(axis=0, dtype=np.int64)
@@ -113,6 +115,8 @@ class LabelVotes:
 
     @classmethod
     def _from_sparse(cls, parts: list[Any], n_labels: int, resolution: int) -> "LabelVotes":
+        from scipy.sparse import csr_array, vstack
+
         rows = []
         for teacher, part in enumerate(parts):
             matrix = csr_array(part, copy=True)
@@ -145,7 +149,7 @@ class LabelVotes:
         if self.ballots is None:
             raise ValueError("Expected votes with ballots, got sums alone. Keep the ballots.")
         index = np.arange(self.n_queries) if rows is None else np.arange(self.n_queries)[rows]
-        if issparse(self.ballots):
+        if _is_sparse(self.ballots):
             flat = (np.arange(self.n_teachers)[:, None] * self.n_queries + index).ravel()
             dense = np.asarray(self.ballots[flat].toarray(), dtype=np.int64)
             return dense.reshape(self.n_teachers, index.size, self.n_labels)
@@ -168,7 +172,7 @@ class LabelVotes:
         >>> LabelVotes.from_ballots([[[1, 0]]], n_labels=2).is_sparse
         False
         """
-        return bool(issparse(self.ballots))
+        return _is_sparse(self.ballots)
 
     def __len__(self) -> int:
         return self.n_queries
@@ -183,7 +187,7 @@ class LabelVotes:
         if self.is_sparse:
             index = np.arange(self.n_queries)[rows]
             flat = (np.arange(self.n_teachers)[:, None] * self.n_queries + index).ravel()
-            ballots = csr_array(self.ballots[flat])  # type: ignore[index]
+            ballots = self.ballots[flat]  # type: ignore[index]
         elif self.ballots is not None:
             ballots = _frozen(self.ballots[:, rows])
         return LabelVotes(_frozen(self.sums[rows]), self.n_teachers, ballots, self.resolution, self.unit)
@@ -197,6 +201,10 @@ class LabelVotes:
 
     def __array__(self, *_args: object, **_kwargs: object) -> NoReturn:
         raise SealedValue("Votes are not labels. Release them through a mechanism; `votes.sums` is private.")
+
+
+def _is_sparse(ballots: Any) -> bool:
+    return hasattr(ballots, "tocsr")
 
 
 def _in_range(table: NDArray[Any], n_labels: int, name: str, teacher: int | None = None) -> NDArray[Any]:

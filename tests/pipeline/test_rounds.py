@@ -63,7 +63,7 @@ def test_the_others_go_on_and_it_is_told(study, capsys):
     assert result["queries"]["n_asked"] == then["after"] + then["n_queries"]
     assert personal["left"] == [{"name": "low", "after": first["n_queries"]}]
     assert result["partition"]["n_teachers"] == 30
-    assert (result["mechanism"]["sigma"], result["queries"]["stopped_by"]) == (12.0, "the budget")
+    assert (result["mechanism"]["sigma"], result["queries"]["stopped_by"]) == (12.0, "the budget of high")
     low, high = personal["groups"]
     assert 0 < low["spent"] <= low["stated"] <= 2.0
     assert 6.0 < high["spent"] <= high["stated"] <= 8.0
@@ -208,7 +208,7 @@ def test_too_few_people_end_it_in_words(tmp_path):
     config = replace(STUDY, personal=chosen, budget=BudgetConfig(epsilon=50.0, delta=1e-5))
     result = run(config, tmp_path / "study")
     assert len(result["personal"]["rounds"]) == 1
-    assert result["queries"]["stopped_by"] == "the budget"
+    assert result["queries"]["stopped_by"] == "the budget of low"
     (line,) = [line for line in result["warnings"] if "too few people are left" in line]
     assert line.startswith("Asking ended with some budget of high unused: without low")
     assert "at least 39 of them, copies counted, as one teacher needs, got 3" in line

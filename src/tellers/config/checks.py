@@ -75,7 +75,7 @@ def unknown_section(
     """Return what is wrong with a name at the top of a file that is neither a section nor beside them.
 
     >>> unknown_section("budgte", {}).words
-    'Expected a section (data, partition, ..., report) or seed, got budgte. Did you mean budget?'
+    'Expected a section (data, labels, ..., report) or seed, got budgte. Did you mean budget?'
     """
     if name not in sections and not isinstance(value, dict):
         homes = [title for title, kind in sections.items() if name in [o.name for o in options_of(kind)]]

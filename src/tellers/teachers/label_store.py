@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import csr_array, issparse
 
 from ..errors import require_count
 from ..label_votes import LabelVotes
@@ -112,7 +111,7 @@ def save_label_votes(
     arrays: Arrays = {"label_resolution": np.array(votes.resolution)}
     if votes.ballots is None:
         arrays |= {"label_sums": votes.sums, "label_teachers": np.array(votes.n_teachers)}
-    elif issparse(votes.ballots):
+    elif votes.is_sparse:
         matrix: Any = votes.ballots
         shape = np.array([votes.n_teachers, votes.n_queries, votes.n_labels])
         stored = (matrix.data.astype(small), matrix.indices, matrix.indptr, shape)
@@ -162,7 +161,7 @@ def _n_labels(ballots: Any) -> int:
     return max(1, int((ballots[0] if isinstance(ballots, list) else ballots).shape[-1]))
 
 
-def _matrices(arrays: Arrays) -> list[csr_array]:
+def _matrices(arrays: Arrays) -> list[Any]:
     """Return one sparse matrix per teacher, refusing indices that lead nowhere."""
     data, indices, pointers, shape = (arrays[key] for key in _SPARSE)
     if shape.shape != (3,) or shape.dtype.kind not in "iu" or shape.min() < 1:
@@ -176,6 +175,8 @@ def _matrices(arrays: Arrays) -> list[csr_array]:
     inside = indices.size == 0 or (indices.min() >= 0 and indices.max() < labels)
     if not inside or pointers[0] != 0 or pointers[-1] != data.size or (np.diff(pointers) < 0).any():
         raise ValueError("Expected label_indices below the number of labels and label_indptr that ascends.")
+    from scipy.sparse import csr_array
+
     matrix = csr_array((data, indices, pointers), shape=(teachers * queries, labels))
     return [matrix[i * queries : (i + 1) * queries] for i in range(teachers)]
 
