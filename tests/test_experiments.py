@@ -15,21 +15,6 @@ ROOT = Path(__file__).resolve().parents[1]
 PAPERS = ("pate2017", "pate2018")
 
 
-def data_directory() -> Path | None:
-    named = os.environ.get("TELLERS_DATA")
-    place = Path(named) if named else ROOT.parent / "shared" / "data"
-    return place if place.is_dir() else None
-
-
-@pytest.fixture
-def data(request):
-    place = data_directory()
-    missing = [name for name in ("mnist", "adult", "diabetes130") if not place or not (place / name).is_dir()]
-    if place is None or missing:
-        pytest.skip(f"no {', '.join(missing)}: set TELLERS_DATA to try the published files")
-    return place
-
-
 def run(paper, *words, fails=False):
     command = [sys.executable, str(ROOT / "experiments" / paper / "run.py"), *map(str, words)]
     env = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1", "COLUMNS": "160"}
@@ -108,16 +93,6 @@ def test_personalized_trains_and_counts_in_processes(tmp_path):
     run("personalized", *words, "--check")
     ballots = sorted(path.name for path in (tmp_path / "kept" / "votes").iterdir())
     assert ballots == [f"digits-0-{who}.npz" for who in ("base", "random-50-2", "random-50-4")]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("paper", PAPERS)
-def test_the_whole_quick_run_is_as_expected(paper, data, tmp_path):
-    done = run(paper, "--quick", "--data", data, "--check", "--json", tmp_path / "out.json")
-    assert "SKIPPED" not in done.stderr
-    found = measures(tmp_path / "out.json")
-    expected = json.loads((ROOT / "experiments" / paper / "expected.json").read_text())
-    assert set(found) == set(expected["quick"])
 
 
 @pytest.fixture
