@@ -1,6 +1,7 @@
 """What all mechanisms have in common that decide label by label, each with noise of its own."""
 
 import math
+from abc import ABC, abstractmethod
 from functools import lru_cache
 from typing import Any, ClassVar
 
@@ -20,7 +21,7 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 
-class PerLabel:
+class PerLabel(ABC):
     """Sum the ballots that the rule lets count, and decide every label with noise of its own.
 
     A class says which `rule` ballots follow, with which noise `sum_sigma` (in votes) and at which `limits`
@@ -37,14 +38,14 @@ class PerLabel:
     multilabel: ClassVar[bool] = True
 
     @property
+    @abstractmethod
     def rule(self) -> Rule:
         """Return which ballots count."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def sum_sigma(self) -> float:
         """Return the standard deviation of the noise on a label's sum, in votes."""
-        raise NotImplementedError
 
     @property
     def bar_sigma(self) -> float:
