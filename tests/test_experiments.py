@@ -54,7 +54,7 @@ def test_pate2018_on_the_bundled_ballots(tmp_path):
     assert found["confident/booked"] == pytest.approx(found["confident/public"], rel=1e-3)
 
 
-@pytest.mark.slow
+@pytest.mark.reproduction
 def test_personalized_in_its_quick_form(tmp_path):
     done = run("personalized", "--quick", "--check", "--json", tmp_path / "out.json")
     assert "SKIPPED" not in done.stderr
@@ -87,7 +87,7 @@ def test_personalized_goes_on_where_it_was(tmp_path):
     assert measures(tmp_path / "first.json") == measures(tmp_path / "second.json")
 
 
-@pytest.mark.slow
+@pytest.mark.reproduction
 def test_personalized_trains_and_counts_in_processes(tmp_path):
     words = ("--quick", "--parts", "tables", "--jobs", "2", "--keep", tmp_path / "kept")
     run("personalized", *words, "--check")

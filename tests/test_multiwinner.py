@@ -112,7 +112,7 @@ def test_the_noise_of_the_baseline_costs_what_it_says(modules, decay):
     assert 7.2 < accountant.get_epsilon(1e-5) < 8.2
 
 
-@pytest.mark.slow
+@pytest.mark.reproduction
 def test_the_quick_run_is_as_expected(tmp_path):
     done = run("--quick", "--check", "--data", tmp_path, "--json", tmp_path / "out.json")
     assert "SKIPPED: tmc2007-500" in done.stderr
@@ -142,7 +142,7 @@ def test_exact_accounting_answers_many_more_queries(tmp_path):
     assert found["many/tmc2007-500/goal/20/exact"] >= 15 * found["many/tmc2007-500/goal/20/data-independent"]
 
 
-@pytest.mark.slow
+@pytest.mark.reproduction
 def test_a_run_goes_on_where_it_was(tmp_path):
     words = ("--quick", "--parts", "figure1", "--data", tmp_path, "--keep", tmp_path / "kept")
     run(*words, "--json", tmp_path / "first.json", "--figures", tmp_path)
