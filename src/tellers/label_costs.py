@@ -2,8 +2,7 @@
 
 Different labels have noise of their own, so their divergences add. With d_i(x) the divergence of label i when
 a teacher's own vote there becomes x, the cost of its ballot is the largest sum of d_i(v_i) over the ballots v
-that the rule allows. All ones of such a ballot count the same, values[l] with l ones: for each l the best l
-labels are those with the largest d_i(values[l]) - d_i(0). No 2^k ballots are looked at, and none is missed.
+that the rule allows: of free ballots label by label, otherwise by `label_alternatives`.
 """
 
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from .divergence import divergences, pair_divergences
+from .label_alternatives import dearest_alternatives
 from .label_votes import LabelVotes
 from .mechanisms.labels.adaptive import ChosenOutcomes
 from .mechanisms.labels.bins import PowersetOutcomes
@@ -21,8 +21,6 @@ from .mechanisms.labels.outcomes import LabelOutcomes
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-# Floats of the largest array worked on at once.
-_CELLS = 4_000_000
 # Ballots per pass: enough to share computations between queries, few enough to keep memory flat.
 _BALLOTS = 60_000
 # Exponents of Hölder's inequality that are tried.
@@ -71,7 +69,7 @@ def ballot_costs(outcomes: LabelOutcomes, grid: Floats) -> Floats:
     >>> ballot_costs(Binary(2.0, 2).outcomes(votes), np.array([2.0])).shape
     (2, 2, 1)
     """
-    costs = _free(outcomes, grid) if outcomes.rule.is_free else _bounded(outcomes, grid)
+    costs = _free(outcomes, grid) if outcomes.rule.is_free else dearest_alternatives(outcomes, grid)
     return costs if outcomes.gate is None else _gated(outcomes, costs, grid)
 
 
@@ -87,26 +85,6 @@ def by_teacher(costs: Floats, of_teacher: Integers) -> Floats:
         (np.ones(of_teacher.size), of_teacher.ravel(), pointers), shape=(n_teachers, costs.shape[1])
     )
     return np.stack([cast @ direction for direction in costs])
-
-
-class _Table:
-    """Divergences of a label between sums, each distinct pair of sums and thresholds evaluated once."""
-
-    def __init__(self, outcomes: LabelOutcomes, grid: Floats) -> None:
-        self._law, self._grid = outcomes.law, grid
-        self._limits, self._which = np.unique(outcomes.law.threshold, return_inverse=True)
-        self._span = int(outcomes.sums.max(initial=0)) + 2 * outcomes.rule.one + 2
-
-    def distinct(self, here: Integers, there: Integers) -> tuple[Floats, Integers]:
-        """Return (2, distinct pairs, orders) and the pair of every entry; here and there end with labels."""
-        code = (self._which * self._span + here) * self._span + there
-        pairs, inverse = np.unique(code, return_inverse=True)
-        rest, after = np.divmod(pairs, self._span)
-        which, before = np.divmod(rest, self._span)
-        limit = self._limits[which]
-        log_here = self._law.log_outcomes(before, limit)
-        log_there = self._law.log_outcomes(after, limit)
-        return pair_divergences(log_here, log_there, self._grid), inverse.reshape(code.shape)
 
 
 def _free(outcomes: LabelOutcomes, grid: Floats) -> Floats:
@@ -143,56 +121,6 @@ def _distinct(code: Integers, n_codes: int) -> tuple[Integers, Integers]:
     present[code.ravel()] = True
     place = np.cumsum(present) - 1
     return np.flatnonzero(present), place[code]
-
-
-def _bounded(outcomes: LabelOutcomes, grid: Floats) -> Floats:
-    """For every number of ones the best labels to put them on, ballot by ballot."""
-    assert outcomes.ballots is not None
-    assert outcomes.query is not None
-    k, n = outcomes.rule.n_labels, len(outcomes.ballots)
-    table = _Table(outcomes, grid)
-    room = max(1, _CELLS // (2 * k * grid.size))
-    hopes = [_hopes(outcomes, table, outcomes.sums[i : i + room]) for i in range(0, len(outcomes.sums), room)]
-    hope = np.concatenate(hopes, axis=2)
-    result = np.empty((2, n, grid.size))
-    for start in range(0, n, room):
-        rows = slice(start, start + room)
-        query = outcomes.query[rows]
-        result[:, rows] = _greedy(outcomes, table, hope[:, :, query], query, outcomes.ballots[rows])
-    return result
-
-
-def _hopes(outcomes: LabelOutcomes, table: _Table, sums: Integers) -> Floats:
-    """Return the most that l ones can add, (l, 2, queries, orders), whatever ballot they are added to.
-
-    A label that a ballot has already moves less far by being kept than one that it has not by being added.
-    """
-    values = outcomes.rule.values
-    found: dict[int, Floats] = {}
-    for value in set(values[1:]):
-        gains, at = table.distinct(sums, sums + value)
-        found[value] = np.cumsum(-np.sort(-gains[:, at], axis=2), axis=2)
-    return np.stack([found[values[ones]][:, :, ones - 1] for ones in range(1, len(values))])
-
-
-def _greedy(outcomes: LabelOutcomes, table: _Table, hope: Floats, query: Integers, own: Integers) -> Floats:
-    values, sums = outcomes.rule.values, outcomes.sums[query]
-    without, at = table.distinct(sums, sums - own)
-    none = without[:, at]  # (2, ballots, labels, orders)
-    base = none.sum(axis=2)
-    best = base.copy()
-    # The most promising number of ones first: most others are then ruled out by what they can add at most.
-    promise = hope.mean(axis=(1, 2, 3))
-    for ones in (np.argsort(-promise) + 1).tolist():
-        alive = (base + hope[ones - 1] > best * (1 + 1e-12)).any(axis=(0, 2))
-        if not alive.any():
-            continue
-        one_each, at = table.distinct(sums[alive], sums[alive] - own[alive] + values[ones])
-        gain = one_each[:, at] - none[:, alive]
-        if ones < gain.shape[2]:
-            gain = np.partition(gain, gain.shape[2] - ones, axis=2)[:, :, gain.shape[2] - ones :]
-        best[:, alive] = np.maximum(best[:, alive], base[:, alive] + gain.sum(axis=2))
-    return np.asarray(best)
 
 
 def _gated(outcomes: LabelOutcomes, labels: Floats, grid: Floats) -> Floats:
