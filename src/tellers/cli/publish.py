@@ -222,6 +222,8 @@ def _print_plan(screen: "Console", plan: "PublishPlan", before: float, n_queries
     if plan.method != "independent":
         rows.add_row("upper value with", f"{plan.confidence:.0%} confidence")
         rows.add_row("smoothness, noise", f"beta {plan.beta:.4g}, sigma {plan.sigma_release:.4g}")
+        if plan.offset is not None:
+            rows.add_row("on the logarithm of", f"1 + cost / {plan.offset:g}")
         rows.add_row("costs", f"{plan.price:.4g} at that order, part of the epsilon published")
     if before:
         rows.add_row("spent before", f"{before:.4g} at that order")
