@@ -99,25 +99,7 @@ def command(
     tellers publish tags.npz --mechanism binary --sigma 10 --delta 1e-5 --proxy public_tags.npz
     tellers publish study
     """
-    given = {
-        "gamma": gamma,
-        "sigma": sigma,
-        "threshold": threshold,
-        "sigma_threshold": sigma_threshold,
-        "student_confidence": student_confidence,
-        "max_norm": max_norm,
-        "norm": norm,
-        "max_labels": max_labels,
-        "share": share,
-        "shares": shares,
-        "scale": scale,
-        "n_top": n_top,
-        "confident_share": confident_share,
-        "sigma_gate": sigma_gate,
-        "groups": groups,
-        "resolution": resolution,
-        "label_threshold": label_threshold,
-    }
+    given = options.parameters_of(locals())
     from . import groups as group_books
 
     but = {"mechanism": mechanism, "delta": delta, **given, "classes": classes, "record": record}
