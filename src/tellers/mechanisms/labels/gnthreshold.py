@@ -15,7 +15,7 @@ from ...rdp import RdpCurve
 from ...release import SILENT, Cost, Release
 from ...votes import Unit
 from .fields import shares, store
-from .law import answer_supremum
+from .law import curve
 from .outcomes import Gate, LabelOutcomes
 from .perlabel import PerLabel, require_label_votes, require_one_ballot
 from .rules import Rule, few_labels, free_ballots
@@ -143,10 +143,8 @@ class ConfidentGNThreshold(SumOverShare):
         True
         """
         require_one_ballot(unit)
-        moved = min(self.n_top, self.n_labels, 2 * self.rule.most)
-        one = RdpCurve.zero(orders)
-        sigma, units = self.sigma_gate * self.resolution, self.resolution
-        return RdpCurve(one.orders, answer_supremum(sigma, units, orders) * moved)
+        # How many teachers there are moves the height, and no height is dearer than the supremum.
+        return curve(self.gate(1).price(self.rule, orders), orders)
 
     def release(self, votes: LabelVotes, noise: Noise) -> Release:
         """Check every query, answer those that pass on all labels, and charge both.

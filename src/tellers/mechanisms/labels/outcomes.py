@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ..check import log_pass_and_fail
-from .law import LabelLaw
+from .law import LabelLaw, answer_supremum
 from .rules import Rule
 
 Floats = NDArray[np.float64]
@@ -51,6 +51,17 @@ class Gate:
         )
         shut = np.logaddexp.reduce(before + fails, axis=-1)
         return opened, shut
+
+    def price(self, rule: Rule, orders: ArrayLike | None = None) -> Floats:
+        """Return the most that the gate costs: as many of the largest sums as two ballots can move.
+
+        >>> from .rules import few_labels
+        >>> one, two = (Gate(9.0, 40, n_top=n).price(few_labels(9, 1), [2.0]) for n in (1, 5))
+        >>> bool(np.isclose(2 * one[0], two[0]))
+        True
+        """
+        moved = min(self.n_top, rule.n_labels, 2 * rule.most)
+        return np.asarray(answer_supremum(self.sigma, rule.one, orders) * moved)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
