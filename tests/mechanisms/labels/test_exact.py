@@ -213,3 +213,11 @@ def test_two_hundred_labels():
     mechanism = Powerset(sigma=2.0, n_labels=200)
     cost = exact_cost(mechanism, votes).cost.reveal()
     assert 0 < cost.epsilon(1e-5) < (5 * mechanism.price(Unit())).epsilon(1e-5)
+
+
+def test_ballots_in_very_many_parts_stay_apart():
+    votes = LabelVotes.from_ballots([[[1, 0]], [[0, 0]], [[0, 0]]], n_labels=2)
+    fine = teacher_costs(Tau(2.0, 2, 1.0, resolution=65536), votes, orders=ORDERS).reveal()
+    near = teacher_costs(Tau(2.0, 2, 1.0, resolution=65535), votes, orders=ORDERS).reveal()
+    assert np.allclose(fine, near, rtol=1e-3)
+    assert (fine[:, 0] > fine[:, 1]).all()

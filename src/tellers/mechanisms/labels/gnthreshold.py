@@ -14,7 +14,7 @@ from ...noise import Noise
 from ...rdp import RdpCurve
 from ...release import SILENT, Cost, Release
 from ...votes import Unit
-from .fields import shares, store
+from .fields import is_number, shares, store
 from .law import curve
 from .outcomes import Gate, LabelOutcomes
 from .perlabel import PerLabel, require_label_votes, require_one_ballot
@@ -197,7 +197,7 @@ def check_fields(mechanism: SumOverShare) -> None:
     store(mechanism, float, "sigma")
     store(mechanism, int, "n_labels", "max_labels", "resolution")
     each = shares(mechanism.share, mechanism.n_labels, "share")
-    one = isinstance(mechanism.share, (int, float))
+    one = is_number(mechanism.share)
     object.__setattr__(mechanism, "share", each[0] if one else each)
 
 

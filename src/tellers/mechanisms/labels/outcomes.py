@@ -97,7 +97,7 @@ def distinct_ballots(ballots: Integers) -> tuple[Integers, Integers, Integers]:
     """
     n_teachers, n_queries, n_labels = ballots.shape
     # Bytes compare faster than columns: a row is the query's number and the ballot, as one opaque value.
-    small = np.uint8 if int(ballots.max(initial=0)) < 256 else np.uint16
+    small = np.min_scalar_type(int(ballots.max(initial=0)))
     cells = np.ascontiguousarray(ballots, dtype=small).view(np.uint8).reshape(n_teachers, n_queries, -1)
     place = np.broadcast_to(
         np.arange(n_queries, dtype=">u4").view(np.uint8).reshape(1, n_queries, 4), (n_teachers, n_queries, 4)
