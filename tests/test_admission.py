@@ -197,3 +197,23 @@ def test_budgets_per_person_are_for_one_class_each():
     seating = arrange("weighting", consent, GNMax(sigma=4.0), n_teachers=8, seed=7)
     with pytest.raises(TypeError, match="Expected one vote per teacher for Binary"):
         Room(Agreed(), SURE, a_ledger(), noise.secure(), plan=seating.plan)
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [Tau(4.0, 3, 1.0), Powerset(4.0, 3), GNThreshold(4.0, 3, max_labels=1)],
+    ids=lambda mechanism: type(mechanism).__name__,
+)
+def test_sums_alone_are_refused_before_anything_is_charged(mechanism):
+    sums = LabelVotes.from_sums(TRUTH * N_TEACHERS, n_teachers=N_TEACHERS)
+    room = a_room(mechanism, VotedPool(sums))
+    with pytest.raises(ValueError, match=r"got sums alone\. Nothing was charged"):
+        room.ask([0, 1], key="q0")
+    assert not list(room.ledger.entries())
+
+    class Quiet:
+        def vote(self, X):
+            return sums[: len(X)]
+
+    with pytest.raises(ValueError, match="stays charged"):
+        a_room(mechanism, Quiet()).ask([0, 1], key="q0")

@@ -69,3 +69,24 @@ def test_votes_do_not_leak():
         LabelVotes.from_sums([[1, 0]], n_teachers=4).block()
     with pytest.raises(IndexError):
         votes[3]
+
+
+@pytest.mark.parametrize("resolution", [100, 3001, 9999])
+def test_half_precision_never_passes_a_whole_vote(resolution):
+    ballots = np.array([[[1.0, 0.0]], [[1.0, 0.25]]], dtype=np.float16)
+    votes = LabelVotes.from_ballots(ballots, n_labels=2, resolution=resolution)
+    assert votes.sums.tolist() == [[2 * resolution, round(0.25 * resolution)]]
+
+
+@pytest.mark.parametrize(
+    ("ballots", "words"),
+    [
+        ([[[1, 0]], [[1]]], "rows of different lengths"),
+        (csr_array(np.array([[1, 0]])), "one sparse matrix"),
+        ([csr_array(np.array([[1, 0]])), [[1, 0]]], "some of them sparse"),
+    ],
+)
+def test_what_is_no_table_is_refused_in_words(ballots, words):
+    with pytest.raises(ValueError, match="Expected ballots of shape") as refusal:
+        LabelVotes.from_ballots(ballots, n_labels=2)
+    assert words in str(refusal.value)

@@ -53,6 +53,10 @@ def require_fit(mechanism: Mechanism, ensemble: Any) -> None:
             f"Expected votes in units of 1/{units} for {name}, got teachers that vote in units of 1/{said}. "
             f"{nothing} State the same resolution in both."
         )
+    if _needs_ballots(mechanism) and not getattr(ensemble, "has_ballots", True):
+        raise ValueError(
+            f"Expected votes with ballots for {name}, got sums alone. {nothing} Keep the ballots."
+        )
 
 
 def require_votes(
@@ -88,6 +92,14 @@ def require_votes(
                 f"Expected votes on {expected[0]} labels in units of 1/{expected[1]}, got {votes.n_labels} "
                 f"labels in units of 1/{votes.resolution}. {charged}"
             )
+        if _needs_ballots(mechanism) and votes.ballots is None:
+            raise ValueError(
+                f"Expected votes with ballots for {type(mechanism).__name__}, got sums alone. {charged}"
+            )
+
+
+def _needs_ballots(mechanism: Any) -> bool:
+    return bool(getattr(mechanism, "needs_ballots", False))
 
 
 def _n_labels(mechanism: Any) -> int:

@@ -30,7 +30,7 @@ class Ensemble(Protocol):
     """Teachers that vote, for a class each or on many labels at once.
 
     What it says of itself is checked before anything is charged: `n_labels` and `resolution` where the votes
-    are on many labels, `n_classes` where they are not.
+    are on many labels (and `has_ballots`, where that is not so), `n_classes` where they are not.
     """
 
     def vote(self, X: Any, /) -> Votes | LabelVotes:

@@ -16,6 +16,7 @@ from .label_alternatives import dearest_alternatives
 from .label_votes import LabelVotes
 from .mechanisms.labels.adaptive import ChosenOutcomes
 from .mechanisms.labels.bins import PowersetOutcomes
+from .mechanisms.labels.law import LabelLaw
 from .mechanisms.labels.outcomes import LabelOutcomes
 
 Floats = NDArray[np.float64]
@@ -59,7 +60,8 @@ def ballot_costs(outcomes: LabelOutcomes, grid: Floats) -> Floats:
     """Return what each distinct ballot's release costs, (2 directions, ballots, orders); private.
 
     Guarantee: without a gate the divergence itself, of all labels together, to the worst other ballot. With a
-               gate an upper bound: the gate and the labels may each have another worst ballot.
+               gate an upper bound: the gate and the labels may each have another worst ballot. Never above
+               the price of the gate plus the labels.
     Assumes:   noise is independent from label to label.
     Reference: "Many labels", the greedy argument.
 
@@ -88,7 +90,10 @@ def by_teacher(costs: Floats, of_teacher: Integers) -> Floats:
 
 
 def _free(outcomes: LabelOutcomes, grid: Floats) -> Floats:
-    """Every label's alternative is chosen by itself: a plain no or a plain yes, whichever is worse."""
+    """Every label's alternative is chosen by itself: a plain no or a plain yes, whichever is worse.
+
+    With a bar and votes in parts the worst may lie in between, where fewest are sure: all parts are tried.
+    """
     assert outcomes.ballots is not None
     assert outcomes.query is not None
     one, k = outcomes.rule.one, outcomes.rule.n_labels
@@ -102,14 +107,37 @@ def _free(outcomes: LabelOutcomes, grid: Floats) -> Floats:
     rest, vote = np.divmod(seen, one + 1)
     at, total = np.divmod(rest, span)
     limit, law = limits[at], outcomes.law
-    here = law.log_outcomes(total, limit)
-    worst = np.zeros((2, seen.size, grid.size))
-    for other in (0, one):
-        there = law.log_outcomes(total - vote + other, limit)
-        worst = np.maximum(worst, pair_divergences(here, there, grid))
+    if law.bar is not None and outcomes.rule.has_parts:
+        worst = _any_part(law, total, vote, limit, one, grid)
+    else:
+        here = law.log_outcomes(total, limit)
+        worst = np.zeros((2, seen.size, grid.size))
+        for other in (0, one):
+            there = law.log_outcomes(total - vote + other, limit)
+            worst = np.maximum(worst, pair_divergences(here, there, grid))
     pointers = np.arange(len(own) + 1) * k
     cells = csr_array((np.ones(cell.size), cell.ravel(), pointers), shape=(len(own), seen.size))
     return np.stack([cells @ direction for direction in worst])
+
+
+def _any_part(
+    law: LabelLaw, total: Integers, vote: Integers, limit: Integers, one: int, grid: Floats
+) -> Floats:
+    """Return the worst divergence of each cell over all votes 0 .. `one`, step by step away from its own."""
+    places, cell = np.unique(np.stack([total, limit]), axis=1, return_inverse=True)
+    sums, limits = places
+    cell = cell.reshape(-1)
+    here = law.log_outcomes(sums, limits)
+    worst = np.zeros((2, total.size, grid.size))
+    for sign, reach in ((-1, vote), (1, one - vote)):
+        # The worst so far, of all sums within this many steps on this side.
+        running = np.zeros((2, sums.size, grid.size))
+        for step in range(1, int(reach.max(initial=0)) + 1):
+            there = law.log_outcomes(sums + sign * step, limits)
+            running = np.maximum(running, pair_divergences(here, there, grid))
+            ends = np.flatnonzero(reach == step)
+            worst[:, ends] = np.maximum(worst[:, ends], running[:, cell[ends]])
+    return worst
 
 
 def _distinct(code: Integers, n_codes: int) -> tuple[Integers, Integers]:
@@ -128,7 +156,8 @@ def _gated(outcomes: LabelOutcomes, labels: Floats, grid: Floats) -> Floats:
 
     With p the chance that the gate opens, and p' after a ballot changed, the divergence D of the whole has
     exp((a - 1) D) = f^a f'^(1-a) + p^a p'^(1-a) exp((a - 1) L), L that of the labels. It is convex in p', and
-    p' grows with every vote: its largest value is at a ballot of all yes or of none.
+    p' grows with every vote: its largest value is at a ballot of all yes or of none. Where ballots are capped
+    no ballot is all yes; the gate's price, which knows of the cap, plus L bounds the whole as well.
     """
     gate = outcomes.gate
     assert gate is not None
@@ -146,7 +175,7 @@ def _gated(outcomes: LabelOutcomes, labels: Floats, grid: Floats) -> Floats:
             silent = f[:, None] + step * (f - f2)[:, None]
             told = p[:, None] + step * ((p - p2)[:, None] + labels[way])
             worst[way] = np.maximum(worst[way], np.logaddexp(silent, told) / step)
-    return np.asarray(np.maximum(worst, 0.0))
+    return np.asarray(np.clip(worst, 0.0, gate.price(outcomes.rule, grid) + labels))
 
 
 def _worst(outcomes: LabelOutcomes, grid: Floats) -> Floats:
@@ -156,10 +185,13 @@ def _worst(outcomes: LabelOutcomes, grid: Floats) -> Floats:
     flat = total.ravel()
     here = outcomes.law.log_outcomes(flat, limit)
     costs = np.zeros((2, flat.size, grid.size))
-    for move in (-one, one):
-        # Somebody who voted no can only add, somebody who voted yes only take away: both are assumed.
-        there = outcomes.law.log_outcomes(np.maximum(flat + move, 0), limit)
-        costs = np.maximum(costs, pair_divergences(here, there, grid))
+    # At a bar the furthest sum need not be the worst.
+    between = outcomes.law.bar is not None and outcomes.rule.has_parts
+    for step in range(1, one + 1) if between else (one,):
+        for move in (-step, step):
+            # Somebody who voted no can only add, somebody who voted yes only take away: both are assumed.
+            there = outcomes.law.log_outcomes(np.maximum(flat + move, 0), limit)
+            costs = np.maximum(costs, pair_divergences(here, there, grid))
     return np.asarray(costs.reshape(2, *total.shape, grid.size).sum(axis=2))
 
 

@@ -67,7 +67,7 @@ class LabelVotes:
             raise ValueError(f"Expected a resolution of at most {_LARGEST_RESOLUTION}, got {resolution}.")
         if isinstance(ballots, Sequence) and len(ballots) > 0 and all(_is_sparse(one) for one in ballots):
             return cls._from_sparse(list(ballots), int(n_labels), int(resolution))
-        table = _checked(np.asarray(ballots), n_labels, resolution)
+        table = _checked(_as_table(ballots, "ballots"), n_labels, resolution)
         sums = table.sum(axis=0, dtype=np.int64)
         return cls(_frozen(sums), len(table), _frozen(table), int(resolution))
 
@@ -83,7 +83,7 @@ class LabelVotes:
         array([[0, 1]])
         """
         require_count(n_labels=n_labels)
-        table = _in_range(np.asarray(probabilities), n_labels, "probabilities")
+        table = _in_range(_as_table(probabilities, "probabilities"), n_labels, "probabilities")
         limits = np.asarray(thresholds, dtype=np.float64)
         if limits.shape not in ((), (n_labels,)) or not ((limits >= 0) & (limits <= 1)).all():
             raise ValueError(
@@ -207,6 +207,18 @@ def _is_sparse(ballots: Any) -> bool:
     return hasattr(ballots, "tocsr")
 
 
+def _as_table(given: Any, name: str) -> NDArray[Any]:
+    wanted = f"Expected {name} of shape (teachers, queries, labels)"
+    several = isinstance(given, Sequence) and any(_is_sparse(one) for one in given)
+    if _is_sparse(given) or several:
+        what = "some of them sparse" if several else "one sparse matrix"
+        raise ValueError(f"{wanted}, or a list with one sparse matrix per teacher, got {what}.")
+    try:
+        return np.asarray(given)
+    except ValueError:
+        raise ValueError(f"{wanted}, got rows of different lengths.") from None
+
+
 def _in_range(table: NDArray[Any], n_labels: int, name: str, teacher: int | None = None) -> NDArray[Any]:
     if table.ndim != 3:
         raise ValueError(f"Expected {name} of shape (teachers, queries, labels), got shape {table.shape}.")
@@ -232,7 +244,8 @@ def _in_range(table: NDArray[Any], n_labels: int, name: str, teacher: int | None
 def _checked(table: NDArray[Any], n_labels: int, resolution: int, teacher: int | None = None) -> NDArray[Any]:
     table = _in_range(table, n_labels, "ballots", teacher)
     if resolution > 1:
-        return np.asarray(np.rint(table * float(resolution)), dtype=np.int32)
+        # In double precision: half precision has too few digits, and rounded up it could pass a whole vote.
+        return np.asarray(np.rint(table.astype(np.float64) * resolution), dtype=np.int32)
     if table.dtype.kind == "f":
         place = _place(table != np.floor(table), teacher)
         if place:

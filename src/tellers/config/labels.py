@@ -47,7 +47,7 @@ class LabelsConfig(Section):
         "binary, gnthreshold and their kin: teachers hand in probabilities, counted in so many parts of a "
         "vote; 1 = yes or no.",
         least=1,
-        most=1_000_000,
+        most=10_000,
     )
     implies: Mapping[str, Any] = option(
         dict,

@@ -62,6 +62,11 @@ class VotedPool:
         """Return in which parts of a vote labels are counted; votes for one class have none."""
         return self.votes.resolution  # type: ignore[union-attr]
 
+    @property
+    def has_ballots(self) -> bool:
+        """Return whether it is known who voted what, or sums alone."""
+        return self.votes.ballots is not None
+
     def __len__(self) -> int:
         return len(self.votes)
 

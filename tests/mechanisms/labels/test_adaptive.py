@@ -152,7 +152,10 @@ def test_settings_are_checked_and_survive_json():
     assert AdaptiveGNThreshold(**stored) == mechanism
     for wrong, words in (
         ({"scale": 0.0}, "scale > 0"),
-        ({"shares": ()}, "n_shares >= 1"),
+        ({"shares": ()}, "a list of shares"),
+        ({"shares": 0.5}, "a list of shares"),
+        ({"shares": None}, "a list of shares"),
+        ({"shares": ("a", 0.5)}, "strictly between 0 and 1"),
         ({"shares": (0.5, 1.0)}, "strictly between 0 and 1"),
         ({"sigma": -1.0}, "sigma > 0"),
         ({"max_labels": 4}, "max_labels <= n_labels=3"),

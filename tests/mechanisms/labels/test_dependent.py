@@ -59,10 +59,14 @@ def test_a_cycle_is_refused_by_the_mechanism_too_with_the_names_of_labels():
         Implications(2, positive=((0, 1), (1, 0)), names=("cat", "animal"))
 
 
-@pytest.mark.parametrize("bad", [((0, 0),), ((0, 3),), ((-1, 0),), ((0, 1, 2),), ((0.5, 1),), ((True, 0),)])
+@pytest.mark.parametrize(
+    "bad", [((0, 0),), ((0, 3),), ((-1, 0),), ((0, 1, 2),), ((0.5, 1),), ((True, 0),), (0, 1), "ab"]
+)
 def test_pairs_that_are_none_are_refused(bad):
     with pytest.raises(ValueError, match="as pairs"):
         DependentBinary(sigma=2.0, n_labels=3, negative=bad)
+    with pytest.raises(ValueError, match="a list of pairs"):
+        DependentBinary(sigma=2.0, n_labels=3, negative=None)
 
 
 # --- What comes out. ---

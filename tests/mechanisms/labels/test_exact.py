@@ -206,6 +206,30 @@ def test_sums_alone_cost_at_least_as_much():
         exact_cost(Tau(4.0, 6, 1.5), tallied)
 
 
+@pytest.mark.parametrize(
+    ("sigma", "k"), [(0.5, 60), (1.0, 60), (1.0, 200), (2.0, 200), (3.0, 60), (0.4, 999)]
+)
+def test_little_noise_on_very_many_sets(sigma, k):
+    """One set has all votes: F^N integrates over ties to (F(x)^(N+1) - F(x-1)^(N+1)) / p(x) / (N+1)."""
+    n_teachers = 1 + round(sigma * (2 * k * np.log(2)) ** 0.5)  # where the largest of all other sets is
+    votes = LabelVotes.from_ballots(np.ones((n_teachers, 1, k), dtype=int), n_labels=k)
+    [part] = Powerset(sigma, k).outcomes(votes).parts
+    x = np.arange(-3 * n_teachers, 9 * n_teachers)
+    density = np.exp(-((x / sigma) ** 2) / 2) / np.exp(-((x / sigma) ** 2) / 2).sum()
+    own = np.exp(-(((x - n_teachers) / sigma) ** 2) / 2) / np.exp(-((x / sigma) ** 2) / 2).sum()
+    at_least = np.cumsum(density[::-1])[::-1]
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        log_cdf = np.log1p(-np.append(at_least[1:], 0.0)) * 2.0**k
+        fall = np.log1p(-np.minimum(density / (1 - np.append(at_least[1:], 0.0)), 1.0)) * 2.0**k
+        mean = np.exp(log_cdf) * np.where(density * 2.0**k < 1e-9, 1.0, -np.expm1(fall) / density / 2.0**k)
+    wins = (own * np.nan_to_num(mean)).sum()
+    found = np.exp(part.outcomes.log_labels[part.query[0], 1 + part.column[0]])
+    assert 1e-6 < wins < 1
+    assert np.isclose(found, wins, rtol=1e-6)
+    costs = teacher_costs(Powerset(sigma, k), votes, orders=ORDERS).reveal()
+    assert (costs <= Powerset(sigma, k).price(Unit(), ORDERS).values * (1 + 1e-9)).all()
+
+
 def test_two_hundred_labels():
     rng = np.random.default_rng(7)
     agreed = rng.random((1, 5, 200)) < 0.03
@@ -213,3 +237,11 @@ def test_two_hundred_labels():
     mechanism = Powerset(sigma=2.0, n_labels=200)
     cost = exact_cost(mechanism, votes).cost.reveal()
     assert 0 < cost.epsilon(1e-5) < (5 * mechanism.price(Unit())).epsilon(1e-5)
+
+
+def test_ballots_in_very_many_parts_stay_apart():
+    votes = LabelVotes.from_ballots([[[1, 0]], [[0, 0]], [[0, 0]]], n_labels=2)
+    fine = teacher_costs(Tau(2.0, 2, 1.0, resolution=65536), votes, orders=ORDERS).reveal()
+    near = teacher_costs(Tau(2.0, 2, 1.0, resolution=65535), votes, orders=ORDERS).reveal()
+    assert np.allclose(fine, near, rtol=1e-3)
+    assert (fine[:, 0] > fine[:, 1]).all()

@@ -147,12 +147,23 @@ def test_an_empty_set_can_win_with_any_number_of_labels():
         (lambda: Powerset(2.0, 1200), "a cap max_labels"),
         (lambda: PartialPowerset(2.0, 3, ((0, 1), (1,))), "no label twice"),
         (lambda: PartialPowerset(2.0, 3, ((0, 3),)), "labels 0..2"),
+        (lambda: PartialPowerset(2.0, 3, ((0.7, 1),)), "labels 0..2"),
+        (lambda: PartialPowerset(2.0, 3, ("ab",)), "labels 0..2"),
+        (lambda: PartialPowerset(2.0, 3, (0, 1)), "labels 0..2"),
+        (lambda: PartialPowerset(2.0, 3, None), "labels 0..2"),
+        (lambda: GNThreshold(2.0, 3, share=None), "strictly between 0 and 1"),
+        (lambda: GNThreshold(2.0, 3, share="x"), "strictly between 0 and 1"),
     ],
 )
 def test_bad_settings_are_refused(make, words):
     with pytest.raises(ValueError, match="Expected") as refusal:
         make()
     assert words in str(refusal.value)
+
+
+def test_a_share_may_be_a_number_of_numpy():
+    assert GNThreshold(2.0, 3, share=np.float32(0.5)) == GNThreshold(2.0, 3, share=0.5)
+    assert type(GNThreshold(2.0, 3, share=np.float32(0.5)).share) is float
 
 
 def test_votes_that_do_not_fit_are_refused_before_any_noise_is_drawn():

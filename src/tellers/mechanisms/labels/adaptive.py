@@ -9,14 +9,14 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ...errors import require_count, require_positive
+from ...errors import require_positive
 from ...label_votes import LabelVotes
 from ...noise import Noise
 from ...rdp import RdpCurve
 from ...release import Cost, Release
 from ...votes import Unit
+from .fields import listed, store
 from .fields import shares as checked_shares
-from .fields import store
 from .gnthreshold import GNThreshold
 from .law import LabelLaw
 from .outcomes import LabelOutcomes
@@ -84,12 +84,22 @@ class AdaptiveGNThreshold:
 
     def __post_init__(self) -> None:
         require_positive(scale=self.scale)
-        given = tuple(self.shares)
-        require_count(n_shares=len(given))
+        given = listed(self.shares)
+        if not given:
+            raise ValueError(f"Expected a list of shares to choose from, got {self.shares!r}.")
         object.__setattr__(self, "shares", checked_shares(given, len(given), "shares"))
         self.at(0)  # which refuses the other fields that are out of range
         store(self, float, "sigma", "scale")
         store(self, int, "n_labels", "max_labels", "resolution")
+
+    @property
+    def needs_ballots(self) -> bool:
+        """Return whether sums alone do not do: where ballots are capped.
+
+        >>> AdaptiveGNThreshold(sigma=2.0, n_labels=3, scale=4.0, max_labels=1).needs_ballots
+        True
+        """
+        return self.at(0).needs_ballots
 
     def at(self, place: int) -> GNThreshold:
         """Return GNThreshold at one of the shares.

@@ -64,23 +64,35 @@ class ManyBins(DiscreteGaussian):
     def log_cdf(self, x: Floats, u: Floats | float = 1.0) -> Floats:
         """Return log(P[X < x] + u P[X = x]), by way of its complement above 0.
 
+        A tie-break so near to 1 that its distance counts is given by that distance, as -(1 - u).
+
         >>> law = ManyBins(3.0, 1.0)
         >>> at = np.array([-2.0, 2.0])
         >>> bool(np.allclose(law.log_cdf(at, 0.3), DiscreteGaussian(3.0).log_cdf(at, 0.3)))
         True
         """
-        share = np.broadcast_to(np.asarray(u, dtype=np.float64), np.broadcast(x, u).shape)
-        x = np.broadcast_to(x, share.shape)
-        plain = super().log_cdf(x, share)
-        tail = super().log_cdf(-np.maximum(x, 1.0), 1.0 - share)
+        given = np.broadcast_to(np.asarray(u, dtype=np.float64), np.broadcast(x, u).shape)
+        x = np.broadcast_to(x, given.shape)
+        share, rest = np.where(given < 0, 1 + given, given), np.where(given < 0, -given, 1 - given)
+        with np.errstate(divide="ignore"):
+            plain = super().log_cdf(x, share)
+        tail = super().log_cdf(-np.maximum(x, 1.0), rest)
         # P[X > x] + (1 - u) P[X = x] = P[X < -x] + (1 - u) P[X = -x] by symmetry.
         return np.asarray(np.where(x > 0, np.log1p(-np.exp(tail)), plain))
 
 
 def _tie_rule(spread: float) -> tuple[Floats, Floats]:
-    # The integrand is about exp(u / spread) in the tie-break u; so many Gauss nodes integrate it to 1e-12.
-    nodes, weights = roots_legendre(3 if spread > 8 else 6 if spread > 1 else 40)
-    return (nodes + 1) / 2, weights / 2
+    if spread > 0.3:
+        # The integrand is about exp(u / spread) in the tie-break u; so many nodes integrate it to 1e-12.
+        nodes, weights = roots_legendre(3 if spread > 8 else 6 if spread > 1 else 40)
+        return (nodes + 1) / 2, weights / 2
+    # From one whole number to the next so many bins fall by a factor of exp(1 / spread): the integrand is
+    # exp(-c (1 - u)) with any c up to that, and some. Pieces that grow with the distance from 1 see each c.
+    edges = np.exp(np.arange(-math.ceil(1 / spread) - 8, 1, 1.0))
+    starts, ends = np.append(0.0, edges[:-1]), edges
+    nodes, weights = roots_legendre(8)
+    away = starts[:, None] + (ends - starts)[:, None] * (nodes + 1) / 2
+    return -away.ravel(), ((ends - starts)[:, None] * weights / 2).ravel()
 
 
 class Election(Protocol):

@@ -14,8 +14,8 @@ from ...noise import Noise
 from ...rdp import RdpCurve
 from ...release import SILENT, Cost, Release
 from ...votes import Unit
-from .fields import shares, store
-from .law import answer_supremum
+from .fields import is_number, shares, store
+from .law import curve
 from .outcomes import Gate, LabelOutcomes
 from .perlabel import PerLabel, require_label_votes, require_one_ballot
 from .rules import Rule, few_labels, free_ballots
@@ -143,10 +143,8 @@ class ConfidentGNThreshold(SumOverShare):
         True
         """
         require_one_ballot(unit)
-        moved = min(self.n_top, self.n_labels, 2 * self.rule.most)
-        one = RdpCurve.zero(orders)
-        sigma, units = self.sigma_gate * self.resolution, self.resolution
-        return RdpCurve(one.orders, answer_supremum(sigma, units, orders) * moved)
+        # How many teachers there are moves the height, and no height is dearer than the supremum.
+        return curve(self.gate(1).price(self.rule, orders), orders)
 
     def release(self, votes: LabelVotes, noise: Noise) -> Release:
         """Check every query, answer those that pass on all labels, and charge both.
@@ -199,7 +197,7 @@ def check_fields(mechanism: SumOverShare) -> None:
     store(mechanism, float, "sigma")
     store(mechanism, int, "n_labels", "max_labels", "resolution")
     each = shares(mechanism.share, mechanism.n_labels, "share")
-    one = isinstance(mechanism.share, (int, float))
+    one = is_number(mechanism.share)
     object.__setattr__(mechanism, "share", each[0] if one else each)
 
 

@@ -54,15 +54,20 @@ class Implications:
                 "asked before their effects."
             )
 
-    def _pairs(self, pairs: Iterable[Sequence[Any]], kind: str) -> Pairs:
+    def _pairs(self, pairs: Any, kind: str) -> Pairs:
         found = []
+        if not isinstance(pairs, Iterable):
+            raise ValueError(
+                f"Expected {kind} implications as a list of pairs (cause, effect), got {pairs!r}."
+            )
         for pair in pairs:
-            if len(pair) != 2 or not all(self._is_label(label) for label in pair) or pair[0] == pair[1]:
+            two = tuple(pair) if isinstance(pair, Iterable) else ()
+            if len(two) != 2 or not all(self._is_label(label) for label in two) or two[0] == two[1]:
                 raise ValueError(
                     f"Expected {kind} implications as pairs (cause, effect) of two labels in "
-                    f"0..{self.n_labels - 1}, got {tuple(pair)!r}."
+                    f"0..{self.n_labels - 1}, got {pair!r}."
                 )
-            found.append((int(pair[0]), int(pair[1])))
+            found.append((int(two[0]), int(two[1])))
         return tuple(dict.fromkeys(found))
 
     def _is_label(self, label: Any) -> bool:

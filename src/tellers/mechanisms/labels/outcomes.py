@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ..check import log_pass_and_fail
-from .law import LabelLaw
+from .law import LabelLaw, answer_supremum
 from .rules import Rule
 
 Floats = NDArray[np.float64]
@@ -52,6 +52,17 @@ class Gate:
         shut = np.logaddexp.reduce(before + fails, axis=-1)
         return opened, shut
 
+    def price(self, rule: Rule, orders: ArrayLike | None = None) -> Floats:
+        """Return the most that the gate costs: as many of the largest sums as two ballots can move.
+
+        >>> from .rules import few_labels
+        >>> one, two = (Gate(9.0, 40, n_top=n).price(few_labels(9, 1), [2.0]) for n in (1, 5))
+        >>> bool(np.isclose(2 * one[0], two[0]))
+        True
+        """
+        moved = min(self.n_top, rule.n_labels, 2 * rule.most)
+        return np.asarray(answer_supremum(self.sigma, rule.one, orders) * moved)
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LabelOutcomes:
@@ -86,7 +97,7 @@ def distinct_ballots(ballots: Integers) -> tuple[Integers, Integers, Integers]:
     """
     n_teachers, n_queries, n_labels = ballots.shape
     # Bytes compare faster than columns: a row is the query's number and the ballot, as one opaque value.
-    small = np.uint8 if int(ballots.max(initial=0)) < 256 else np.uint16
+    small = np.min_scalar_type(int(ballots.max(initial=0)))
     cells = np.ascontiguousarray(ballots, dtype=small).view(np.uint8).reshape(n_teachers, n_queries, -1)
     place = np.broadcast_to(
         np.arange(n_queries, dtype=">u4").view(np.uint8).reshape(1, n_queries, 4), (n_teachers, n_queries, 4)

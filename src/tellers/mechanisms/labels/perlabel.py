@@ -48,6 +48,11 @@ class PerLabel(ABC):
         """Return the standard deviation of the noise on a label's sum, in votes."""
 
     @property
+    def needs_ballots(self) -> bool:
+        """Return whether sums alone do not do, since ballots are made to fit before they are counted."""
+        return not self.rule.is_free
+
+    @property
     def bar_sigma(self) -> float:
         """Return the standard deviation of the check's noise, in votes."""
         return float(getattr(self, "sigma_threshold"))  # noqa: B009

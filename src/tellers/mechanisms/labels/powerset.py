@@ -7,6 +7,7 @@ numbers and its ties. The noise of sets that somebody voted for is whole and exa
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -24,7 +25,7 @@ from ..check import check_outcomes
 from ..outcomes import Outcomes, assemble
 from ..suprema import argmax_supremum, check_supremum
 from .bins import Bins, ManyBins, PowersetOutcomes, n_sets
-from .fields import store
+from .fields import is_number, listed, store
 from .outcomes import distinct_ballots
 from .perlabel import require_label_votes, require_one_ballot
 from .rules import few_labels
@@ -47,6 +48,11 @@ class SetVoting:
     max_labels: int = 0
     resolution: ClassVar[int] = 1
     multilabel: ClassVar[bool] = True
+
+    @property
+    def needs_ballots(self) -> bool:
+        """Return that sums alone do not do: sets are counted, not labels."""
+        return True
 
     @property
     def label_groups(self) -> tuple[tuple[int, ...], ...]:
@@ -285,14 +291,18 @@ class PartialPowerset(SetVoting):
 
     def __post_init__(self) -> None:
         check_set_fields(self)
-        groups = tuple(tuple(int(label) for label in group) for group in self.groups)
+        given: Any = self.groups
+        groups = tuple(listed(group) for group in listed(given))
         every = [label for group in groups for label in group]
-        if not all(groups) or len(set(every)) < len(every) or not set(every) <= set(range(self.n_labels)):
+        whole = all(is_number(label) and label in range(self.n_labels) for label in every)
+        # What is no list has no groups, and is not the same as no groups.
+        whole = whole and (bool(groups) or (isinstance(given, Sequence) and not given))
+        if not whole or not all(groups) or len(set(every)) < len(every):
             raise ValueError(
                 f"Expected groups of labels 0..{self.n_labels - 1}, none empty and no label twice, got "
                 f"{self.groups!r}."
             )
-        object.__setattr__(self, "groups", groups)
+        object.__setattr__(self, "groups", tuple(tuple(int(label) for label in group) for group in groups))
 
     @property
     def label_groups(self) -> tuple[tuple[int, ...], ...]:

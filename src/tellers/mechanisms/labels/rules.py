@@ -50,6 +50,15 @@ class Rule:
         """
         return self.most == self.n_labels and all(value == self.one for value in self.values[1:])
 
+    @property
+    def has_parts(self) -> bool:
+        """Return whether a vote may count in part as it was cast, and not only because it was clipped.
+
+        >>> free_ballots(3, resolution=100).has_parts, clipped_ballots(3, 9.0, "l2", 100).has_parts
+        (True, False)
+        """
+        return self.one > self.scale
+
     def fit(self, ballots: Integers) -> Integers:
         """Return ballots as they count, in units; entries are 0 .. `one`, or 0 and 1 where ones are clipped.
 
