@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..config import RunConfig
-from ..datasets.made_labels import LABEL_DATASETS, LabelTable, read_label_table
+from ..datasets.made_labels import LABEL_DATASETS, read_label_table
+from ..datasets.multilabel import MultilabelDataset
 from ..datasets.tables import read_columns, read_features
 from .data import rows_aside
 
@@ -16,10 +17,10 @@ from .data import rows_aside
 class LabelTables:
     """What a run with many labels learns from, asks about, and tests on; `pool_y` where that is known."""
 
-    private: LabelTable
+    private: MultilabelDataset
     pool: NDArray[Any]
     pool_y: NDArray[np.int64] | None = None
-    test: LabelTable | None = None
+    test: MultilabelDataset | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -29,7 +30,7 @@ def read_label_tables(config: RunConfig) -> LabelTables:
     >>> from tellers.config import default_config
     >>> tables = read_label_tables(default_config("made_multilabel"))
     >>> tables.private, tables.pool.shape, tables.test.y.shape
-    (LabelTable('made_multilabel', n_rows=5000, n_features=20, n_labels=5), (400, 20), (600, 5))
+    (MultilabelDataset('made_multilabel', n_rows=5000, n_labels=5, n_features=20), (400, 20), (600, 5))
     """
     data, names, by = config.data, config.labels.names, config.partition.by
     if data.name in LABEL_DATASETS:
@@ -66,7 +67,7 @@ def read_label_tables(config: RunConfig) -> LabelTables:
 
 
 def _set_aside(
-    table: LabelTable, config: RunConfig, *, n_public: int, n_test: int,
+    table: MultilabelDataset, config: RunConfig, *, n_public: int, n_test: int,
     by: Literal["record", "person", "site"],
 ) -> LabelTables:  # fmt: skip
     kept, asked, test, note = rows_aside(table, n_public=n_public, n_test=n_test, seed=config.seed, by=by)
@@ -79,7 +80,7 @@ def _set_aside(
     )
 
 
-def _require_features(rows: NDArray[Any], private: LabelTable, file: str) -> None:
+def _require_features(rows: NDArray[Any], private: MultilabelDataset, file: str) -> None:
     if rows.shape[1] != private.n_features:
         raise ValueError(
             f"{file}: Expected the {private.n_features} features of the private rows, got {rows.shape[1]}."
