@@ -263,3 +263,22 @@ def test_settings_that_do_not_fit_the_files(kind, changed, says, tmp_path):
     text = (written(kind, tmp_path, n_private=20) + RUN).replace(*changed)
     with pytest.raises(ValueError, match=says):
         read_label_tables(settings(text, tmp_path))
+
+
+@pytest.mark.parametrize("kind", ["image_table", "voc"])
+def test_networks_learn_from_images_and_teach_one(kind, tmp_path):
+    pytest.importorskip("torch", reason="NETWORKS ON IMAGES OF MANY LABELS WERE NOT TRIED: no torch")
+    from tellers.card import load_student
+
+    cnn = 'model = "cnn"\nparameters = {epochs = 15, batch_size = 10, device = "cpu"}'
+    text = written(kind, tmp_path) + RUN.replace('model = "naive_bayes"', cnn)
+    text = text.replace("n_teachers = 10", "n_teachers = 4").replace("sigma = 2.0", "sigma = 1.0")
+    text = text.replace("epsilon = 80.0", "epsilon = 300.0")
+    config = settings(text, tmp_path)
+    result = run(config, tmp_path / "out")
+    assert result["queries"]["n_asked"] == 20
+    assert result["student"]["labels_right"] > 0.85
+    assert result["student"]["accuracy"] > 0.8
+    student, test = load_student(tmp_path / "out/student"), read_label_tables(config).test
+    assert (student.predict(test.X) == test.y).mean() == pytest.approx(result["student"]["accuracy"])
+    assert run(config, tmp_path / "out", resume=True)["spent"] == result["spent"]

@@ -109,10 +109,10 @@ def _labelled_images(name: str) -> RunConfig:
         data=DataConfig(name=name, private=private, public=public, n_test=1000, options=options),
         labels=LabelsConfig(names=labels),
         partition=PartitionConfig(n_teachers=100, by="person" if x_rays else "record"),
-        teachers=TeachersConfig(model="logistic"),
+        teachers=TeachersConfig(model="cnn"),
         mechanism=MechanismConfig(name="binary", sigma=20.0),
         budget=BudgetConfig(delta=1e-5),
-        student=StudentConfig(model="logistic"),
+        student=StudentConfig(model="cnn"),
     )
 
 
