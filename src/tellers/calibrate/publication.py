@@ -31,8 +31,12 @@ def plan_publication(
     delta: float,
     confidence: float = 0.95,
     method: Method | None = None,
+    purse: "Purse | None" = None,
 ) -> list[PublishPlan]:
     """Return the best plan of each method on a public proxy, the one to take first.
+
+    With a `purse` only what it can pay is considered; a method of which that is nothing comes last, and its
+    expected epsilon is infinite.
 
     Guarantee: looks at the proxy only, so the plan is as public as the proxy.
     Assumes:   the proxy has the ensemble's number of teachers and classes, and resembles its votes; if it
@@ -63,12 +67,14 @@ def plan_publication(
             plans.append(PublishPlan("independent", order, 0.0, 0.0, 1.0, epsilon))
             continue
         tried = {
-            order: _best_at(mechanism, proxy, order, each, answered, n_queries, delta, confidence)
+            order: _best_at(mechanism, proxy, order, each, answered, n_queries, delta, confidence, purse)
             for order in orders
         }
         best = min(tried.values(), key=_expected)
         for near in _between(best.order, orders):
-            tried[near] = _best_at(mechanism, proxy, near, each, answered, n_queries, delta, confidence)
+            tried[near] = _best_at(
+                mechanism, proxy, near, each, answered, n_queries, delta, confidence, purse
+            )
         plans.append(min(tried.values(), key=_expected))
     return sorted(plans, key=lambda plan: (plan.method == "gnss", plan.expected_epsilon))
 
@@ -94,6 +100,7 @@ def _best_at(
     n_queries: int,
     delta: float,
     confidence: float,
+    purse: "Purse | None",
 ) -> PublishPlan:
     """Return the plan with the smallest median epsilon at one order."""
     total, local = cost_and_sensitivities(mechanism, proxy, order=order, method=method, answered=answered)
@@ -104,6 +111,8 @@ def _best_at(
     z = PublishPlan(method, order, 1.0, 1.0, confidence, 0.0).z
     value = scale * (total + z * smooth[:, None] * sigmas[None, :])
     value = value + release_prices(order, betas=betas, sigmas=sigmas, z=z)
+    if purse is not None:
+        value[release_prices(purse.order, betas=betas, sigmas=sigmas, z=z) > purse.most] = math.inf
     i, j = np.unravel_index(int(np.argmin(value)), value.shape)
     epsilon = RdpCurve(np.array([order]), np.array([value[i, j]])).epsilon(delta)
     return PublishPlan(method, order, float(betas[i]), float(sigmas[j]), confidence, epsilon)
