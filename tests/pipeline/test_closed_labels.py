@@ -171,6 +171,12 @@ def test_what_is_published_is_charged_kept_and_shown_again(study, tellers):
     assert code == 2
     assert "What was published stays" in err
     assert tellers("ledger", "verify", study / "ledger.db")[0] == 0
+    # The run itself can still be gone on with: nothing is asked twice, and what is stated covers both.
+    told = json.loads((study / "result.json").read_text())
+    resumed = run(CONFIG, study, resume=True)
+    assert resumed["queries"] == told["queries"]
+    assert told["spent"]["epsilon"] <= resumed["spent"]["epsilon"] <= CONFIG.budget.epsilon
+    assert resumed["spent"]["charged"] == pytest.approx(accountant.epsilon(after))
 
 
 def test_nothing_is_spent_without_a_yes_or_for_a_public_price(study, tellers, monkeypatch):

@@ -273,7 +273,7 @@ def test_networks_learn_from_images_and_teach_one(kind, tmp_path):
     cnn = 'model = "cnn"\nparameters = {epochs = 15, batch_size = 10, device = "cpu"}'
     text = written(kind, tmp_path) + RUN.replace('model = "naive_bayes"', cnn)
     text = text.replace("n_teachers = 10", "n_teachers = 4").replace("sigma = 2.0", "sigma = 1.0")
-    text = text.replace("epsilon = 80.0", "epsilon = 300.0")
+    text = text.replace("epsilon = 80.0", "epsilon = 300.0").replace('"red"]', '"red", "green"]')
     config = settings(text, tmp_path)
     result = run(config, tmp_path / "out")
     assert result["queries"]["n_asked"] == 20

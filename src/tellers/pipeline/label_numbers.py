@@ -149,7 +149,12 @@ def label_student(config: RunConfig, tables: LabelTables) -> Any:
     LogisticRegression(class_weight='balanced', max_iter=1000)
     """
     chosen = config.student
-    model = make_model(chosen.model, chosen.parameters, n_classes=2, image_shape=tables.private.image_shape)
+    model = make_model(
+        chosen.model,
+        chosen.parameters,
+        n_classes=len(config.labels.names),
+        image_shape=tables.private.image_shape,
+    )
     if not is_network(model):
         return model
     from ..teachers.torch import TorchLabelClassifier

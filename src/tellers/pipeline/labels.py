@@ -78,7 +78,10 @@ def run_labels(
 
 def _require_able(config: RunConfig, tables: LabelTables) -> None:
     teacher = make_model(
-        config.teachers.model, config.teachers.parameters, n_classes=2, image_shape=tables.private.image_shape
+        config.teachers.model,
+        config.teachers.parameters,
+        n_classes=len(config.labels.names),
+        image_shape=tables.private.image_shape,
     )
     if config.teachers.timeout and is_network(teacher):
         raise ValueError(
@@ -98,7 +101,10 @@ def _votes(
     if not folder.votes.exists() or not (on_test is None or folder.test_votes.exists()):
         chosen, names = config.teachers, config.labels.names
         model = make_model(
-            chosen.model, chosen.parameters, n_classes=2, image_shape=tables.private.image_shape
+            chosen.model,
+            chosen.parameters,
+            n_classes=len(config.labels.names),
+            image_shape=tables.private.image_shape,
         )
         limits = config.labels.thresholds
         options: dict[str, Any] = {"folder": folder.teachers, "n_jobs": chosen.n_jobs or None}
