@@ -239,6 +239,18 @@ def test_what_is_wrong_is_named_before_anything_is_trained_or_charged(harm, says
     assert made <= {"config.toml", ".lock"}
 
 
+@pytest.mark.parametrize("name", ["songs-train.xml", "songs.xml", "all labels.xml"])
+def test_the_labels_of_an_arff_file_are_found(name, tmp_path):
+    text = written("mulan", tmp_path, n_private=30).replace("private.arff", "songs-train.arff") + RUN
+    (tmp_path / "private.arff").rename(tmp_path / "songs-train.arff")
+    (tmp_path / "private.xml").rename(tmp_path / name)
+    if name == "all labels.xml":
+        with pytest.raises(ValueError, match=r"an XML file of labels, found none at .*songs-train\.xml"):
+            read_label_tables(settings(text, tmp_path))
+        text = text.replace("options = {}", f'options = {{xml = "{name}"}}')
+    assert len(read_label_tables(settings(text, tmp_path)).private) == 30
+
+
 def test_an_arff_file_with_other_words_is_refused(tmp_path):
     config = settings(written("mulan", tmp_path) + RUN, tmp_path)
     pool = tmp_path / "pool.arff"

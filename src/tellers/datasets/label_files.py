@@ -14,12 +14,12 @@ from .mulan import read_attributes, read_mulan
 from .multilabel import MultilabelDataset, Policy
 from .voc import VOC_CLASSES, read_voc
 
-Path_ = str | PathLike[str]
+FilePath = str | PathLike[str]
 _PACKINGS = (".gz", ".xz")
 
 
 def voc_list(
-    path: Path_,
+    path: FilePath,
     label_names: Sequence[str],
     *,
     difficult: Policy = "ones",
@@ -53,7 +53,7 @@ def voc_list(
 
 
 def chexpert_table(
-    path: Path_,
+    path: FilePath,
     label_names: Sequence[str],
     *,
     uncertain: Policy,
@@ -84,7 +84,7 @@ def chexpert_table(
 
 
 def image_table(
-    path: Path_,
+    path: FilePath,
     label_names: Sequence[str],
     *,
     image: str,
@@ -113,7 +113,7 @@ def image_table(
 
 
 def mulan_file(
-    path: Path_,
+    path: FilePath,
     label_names: Sequence[str],
     *,
     xml: str = "",
@@ -121,8 +121,8 @@ def mulan_file(
 ) -> MultilabelDataset:
     """Read an ARFF file of Mulan's; `xml`, from where that is, names its labels.
 
-    Without `xml` it is the file of the same name beside it. Labels of that file that are not wanted are left
-    out; they become no features.
+    Without `xml` it is the file of the same name beside it, with or without -train or -test. Labels of that
+    file that are not wanted are left out; they become no features.
 
     >>> mulan_file("nowhere.arff", ["sad"])
     Traceback (most recent call last):
@@ -132,7 +132,7 @@ def mulan_file(
     return read_mulan(path, labels_file(path, xml), need_labels=need_labels).choose(label_names)
 
 
-def labels_file(path: Path_, xml: str = "") -> Path:
+def labels_file(path: FilePath, xml: str = "") -> Path:
     """Return where the XML file is that names the labels of an ARFF file.
 
     >>> labels_file("data/yeast.arff.xz").as_posix(), labels_file("data/yeast.arff", "all.xml").as_posix()
@@ -142,11 +142,13 @@ def labels_file(path: Path_, xml: str = "") -> Path:
     if xml:
         return place.parent / xml
     plain = _unpacked(place).with_suffix(".xml")
-    packed = [plain.with_name(plain.name + packing) for packing in _PACKINGS]
-    return next((file for file in (plain, *packed) if file.is_file()), plain)
+    # Published data sets come in two files, yeast-train.arff and yeast-test.arff, with one yeast.xml.
+    stems = dict.fromkeys((plain.stem, plain.stem.removesuffix("-train").removesuffix("-test")))
+    tried = [plain.with_name(f"{stem}.xml{packing}") for stem in stems for packing in ("", *_PACKINGS)]
+    return next((file for file in tried if file.is_file()), plain)
 
 
-def require_same_attributes(path: Path_, like: Path_, *, labels: Sequence[str]) -> None:
+def require_same_attributes(path: FilePath, like: FilePath, *, labels: Sequence[str]) -> None:
     """Refuse an ARFF file whose features are not those of another: words there would get other codes.
 
     >>> import tempfile
@@ -178,7 +180,7 @@ LABEL_LAYOUTS: dict[str, Callable[..., MultilabelDataset]] = {
 }
 
 
-def _unpacked(path: Path_) -> Path:
+def _unpacked(path: FilePath) -> Path:
     place = Path(path)
     return place.with_suffix("") if place.suffix in _PACKINGS else place
 
