@@ -1,5 +1,6 @@
 """The classifier of many labels: scikit-learn's checks, what is guaranteed, what comes out."""
 
+import json
 import math
 import pickle
 import warnings
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.datasets import make_multilabel_classification
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier
@@ -23,11 +25,13 @@ from tellers import (
     GNMax,
     GNThreshold,
     MemoryLedger,
+    PartialPowerset,
     PateMultilabelClassifier,
     Powerset,
     Tau,
     Unit,
 )
+from tellers.card import load_student
 from tellers.errors import BudgetExhausted
 from tellers.estimator import NoGuaranteeWarning
 from tellers.metrics import measure
@@ -214,3 +218,94 @@ def test_silence_is_left_out_of_the_student():
     assert (model.labels_ == SILENT).any()
     assert model.n_told_ == (model.labels_ != SILENT).sum() < 160
     assert model.n_answered_ <= 40
+
+
+# --- Export and model card. ---
+
+NAMES = ["rain", "wind", "snow", "fog"]
+EXPORTED = [
+    Binary(6.0, 4),
+    ConfidentBinary(6.0, 4, 24.0, 4.0),
+    DependentBinary(6.0, 4, positive=((3, 1),), negative=((0, 2),)),
+    GNThreshold(6.0, 4, (0.3, 0.4, 0.5, 0.6), max_labels=2),
+    PartialPowerset(6.0, 4, ((0, 2), (1, 3))),
+    Powerset(6.0, 4, max_labels=2),
+    Tau(6.0, 4, 1.5, "l1"),
+]
+
+
+@pytest.mark.parametrize("mechanism", EXPORTED, ids=lambda mechanism: type(mechanism).__name__)
+def test_a_student_is_exported_with_its_card(mechanism, tmp_path):
+    model = fitted(mechanism=mechanism, n_labels=None, student=GaussianNB(), n_queries=20)
+    measured = measure(Y[TEST], model.predict(X[TEST]), scores=model.predict_proba(X[TEST]))
+    place = model.export(tmp_path / "student", name="days", label_names=NAMES, measured=measured)
+    back = load_student(place)
+    assert np.array_equal(back.predict_proba(X[TEST]), model.predict_proba(X[TEST]))
+    card = json.loads((place / "card.json").read_text())
+    assert card["labels"] == NAMES
+    assert card["task"] == "say yes or no to 4 labels (days)"
+    assert (card["epsilon"], card["delta"]) == (model.epsilon_, model.delta_)
+    assert card["mechanism"]["name"] == type(mechanism).__name__
+    assert (card["n_queries"], card["n_labels"]) == (model.n_queries_, model.n_told_)
+    assert card["accuracy"] == measured.accuracy == pytest.approx(model.score(X[TEST], Y[TEST]))
+    assert card["scores"]["macro_f1"] == measured.macro_f1
+    named = {"groups": [["rain", "snow"], ["wind", "fog"]], "positive": [["fog", "wind"]]}
+    assert all(card["mechanism"][key] == named[key] for key in named if key in card["mechanism"])
+    words = (place / "card.md").read_text()
+    for word in ("rain, wind, snow, fog", "(a guarantee)", "GaussianNB, one per label", "Balanced accuracy"):
+        assert word in words
+
+
+def test_without_names_or_measurements_the_card_says_so(tmp_path):
+    model = fitted(student=GaussianNB(), n_queries=10)
+    place = model.export(tmp_path / "student")
+    card = json.loads((place / "card.json").read_text())
+    assert card["labels"] == ["label 0", "label 1", "label 2", "label 3"]
+    assert card["accuracy"] is None
+    assert "scores" not in card
+    with pytest.raises(FileExistsError, match="holds a student already"):
+        model.export(place)
+    model.export(place, overwrite=True, label_names=NAMES)
+    assert json.loads((place / "card.json").read_text())["labels"] == NAMES
+
+
+@pytest.mark.parametrize("names", [["a"], ["a", "b", "c", "c"], ["a", "b", "c", " "]])
+def test_label_names_are_one_for_each_label(names, tmp_path):
+    model = fitted(student=GaussianNB(), n_queries=5)
+    with pytest.raises(ValueError, match="Expected 4 different label_names"):
+        model.export(tmp_path / "student", label_names=names)
+    assert not (tmp_path / "student").exists()
+
+
+def test_a_score_that_is_not_defined_is_left_out(tmp_path):
+    model = fitted(student=GaussianNB(), n_queries=10)
+    measured = measure(np.zeros_like(Y[TEST]), model.predict(X[TEST]))
+    assert math.isnan(measured.auc)
+    card = json.loads((model.export(tmp_path / "s", measured=measured) / "card.json").read_text())
+    assert "auc" not in card["scores"]
+    assert card["accuracy"] == measured.accuracy
+
+
+def test_the_card_of_a_fit_without_a_guarantee(tmp_path):
+    with pytest.warns(NoGuaranteeWarning):
+        model = pate(n_labels=None, student=GaussianNB()).fit(X[PRIVATE], Y[PRIVATE])
+    words = (model.export(tmp_path / "student") / "card.md").read_text()
+    assert "Nothing is guaranteed" in words
+    assert "read off Y" in words
+
+
+def test_nothing_to_export(tmp_path):
+    with pytest.raises(NotFittedError):
+        pate().export(tmp_path / "student")
+
+
+def test_a_network_is_exported_as_numbers(tmp_path):
+    pytest.importorskip("torch", reason="A NETWORK AS STUDENT OF MANY LABELS WAS NOT EXPORTED: no torch")
+    from tellers.teachers.torch import TorchClassifier, TorchLabelClassifier
+
+    student = TorchLabelClassifier(TorchClassifier("mlp", epochs=2, device="cpu"))
+    model = fitted(student=student, n_queries=20, random_state=7)
+    place = model.export(tmp_path / "student", label_names=NAMES)
+    assert (place / "student.safetensors").exists()
+    assert np.array_equal(load_student(place).predict(X[TEST]), model.predict(X[TEST]))
+    assert "TorchLabelClassifier" in (place / "card.md").read_text()

@@ -11,6 +11,7 @@ from tellers.mechanisms.labels import ConfidentDependentBinary, DependentBinary
 
 MADE = '[data]\nname = "made_multilabel"\n'
 FILES = '[data]\nname = "files"\nprivate = "a.csv"\npublic = "b.csv"\n'
+VOC = '[data]\nname = "voc"\nprivate = "a/ImageSets/Main/train.txt"\nn_public = 9\n'
 LABELS = '[labels]\nnames = ["rain", "wind", "snow"]\n'
 BINARY = '[mechanism]\nname = "binary"\nsigma = 9\n'
 
@@ -91,6 +92,16 @@ def test_the_mechanism_is_the_one_that_is_named(mechanism, labels, made):
             FILES + 'options = {budget = "agreed"}\n' + LABELS + BINARY,
             [("data.options.budget", 'options = {budget = "agreed"}')],
         ),
+        # Files in a layout: what it has and needs is its own.
+        ('[data]\nname = "voc"\nn_public = 9\n' + LABELS + BINARY, [("data.private", 'name = "voc"')]),
+        (VOC + 'person = "who"\n' + LABELS + BINARY, [("data.person", 'person = "who"')]),
+        (VOC + 'target = "y"\n' + LABELS + BINARY, [("data.target", 'target = "y"')]),
+        (VOC + "options = {blur = 1}\n" + LABELS + BINARY, [("data.options.blur", "options = {blur = 1}")]),
+        (VOC + LABELS + BINARY + '[partition]\nby = "person"\n', [("partition.by", 'by = "person"')]),
+        (VOC.replace("voc", "chexpert") + LABELS + BINARY, [("data.options", 'name = "chexpert"')]),
+        (VOC.replace("voc", "image_table") + LABELS + BINARY, [("data.options", 'name = "image_table"')]),
+        (VOC.replace("n_public = 9\n", "") + LABELS + BINARY, [("data.public", 'name = "voc"')]),
+        (VOC, [("data.name", 'name = "voc"')]),
         # What only one class per row has.
         (
             MADE + LABELS + BINARY + "[partition]\nstratified = true\n",

@@ -6,8 +6,9 @@ import pytest
 
 from tellers import ConfidentGNMax, InteractiveGNMax, NoisyHistogram
 from tellers.config import parse_config
-from tellers.config.sections import FILES, HAS_TEST_PART, SET_ASIDE
+from tellers.config.sections import FILES, HAS_TEST_PART, LAYOUTS, SET_ASIDE
 from tellers.datasets import DATASETS
+from tellers.datasets.label_files import LABEL_LAYOUTS
 from tellers.datasets.made_labels import LABEL_DATASETS
 from tellers.errors import ConfigError
 from tellers.mechanisms import LABEL_MECHANISMS, MECHANISMS
@@ -174,7 +175,8 @@ def test_the_mechanisms_are_those_that_are_named():
 def test_every_data_set_and_every_mechanism_can_be_named():
     import inspect
 
-    assert set(SET_ASIDE) == {*DATASETS, *LABEL_DATASETS, FILES}
+    assert set(SET_ASIDE) == {*DATASETS, *LABEL_DATASETS, *LABEL_LAYOUTS, FILES}
+    assert set(LAYOUTS) == set(LABEL_LAYOUTS)
     parts = {name for name, loader in DATASETS.items() if "part" in inspect.signature(loader).parameters}
     assert set(HAS_TEST_PART) == parts
     from tellers.config import MechanismConfig

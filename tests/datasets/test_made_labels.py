@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from tellers.datasets.made_labels import LabelTable, made_multilabel, read_label_table
+from tellers.datasets import MultilabelDataset
+from tellers.datasets.made_labels import made_multilabel, read_label_table
 
 NAMES = ["rain", "wind"]
 X = [[1003.0, 4.0], [1020.5, 2.0], [998.0, 7.0]]
@@ -45,7 +46,7 @@ def test_the_same_rows_from_every_kind_of_file(write, tmp_path):
     assert table.X.tolist() == X
     assert table.y.tolist() == Y
     assert table.persons.tolist() == [0, 0, 0]
-    assert repr(table) == "LabelTable('days', n_rows=3, n_features=2, n_labels=2)"
+    assert repr(table) == "MultilabelDataset('days', n_rows=3, n_labels=2, n_features=2, persons)"
 
 
 def test_features_may_be_named(tmp_path):
@@ -85,5 +86,5 @@ def test_made_rows_are_those_of_their_seed():
 
 
 def test_some_rows_keep_who_they_belong_to():
-    table = LabelTable(name="tiny", X=X, y=Y, label_names=NAMES, persons=np.array([4, 5, 5]))
+    table = MultilabelDataset(name="tiny", X=X, Y=Y, label_names=NAMES, persons=np.array([4, 5, 5]))
     assert table.take([2, 0]).persons.tolist() == [5, 4]

@@ -97,3 +97,30 @@ def test_without_pillow_the_extra_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "PIL", None)
     with pytest.raises(MissingExtra, match=r"tellers\[images\]"):
         made(X=None, paths=(path, path)).images(size=(4, 4))
+
+
+def test_models_learn_only_what_is_known():
+    with pytest.raises(ValueError, match=r"not known in row 1, label 'dog'\. .*zeros"):
+        _ = made().y
+    known = made(Y=[[1, 0, 0], [0, 1, 1]])
+    assert (known.y.dtype, known.y.tolist()) == (np.int64, [[1, 0, 0], [0, 1, 1]])
+
+
+def test_labels_are_chosen_by_name_and_in_any_order():
+    assert made().choose(["fish", "cat"]).Y.tolist() == [[0, 1], [1, 0]]
+    with pytest.raises(ValueError, match=r"labels of 'tiny' \(cat, dog, fish\), got 'fox'"):
+        made().choose(["fox"])
+
+
+def test_decoded_images_are_rows_with_a_shape(tmp_path):
+    paths = (picture(tmp_path / "a.png", (255, 0, 0)), picture(tmp_path / "b.png", (0, 0, 255)))
+    data = made(X=None, paths=paths, sites=["north", "south"])
+    with pytest.raises(ValueError, match="has images"):
+        _ = data.n_features
+    rows = data.decoded(size=(4, 5))
+    assert (rows.X.shape, rows.image_shape, rows.n_features) == ((2, 60), (4, 5, 3), 60)
+    assert np.array_equal(rows.X.reshape(2, 4, 5, 3), data.images(size=(4, 5)))
+    assert (rows.take([1]).image_shape, rows.take([1]).sites.tolist()) == ((4, 5, 3), ["south"])
+    assert data.decoded(size=(4, 5), grey=True).image_shape == (4, 5)
+    with pytest.raises(ValueError, match="image_shape"):
+        made(image_shape=(2, 2))

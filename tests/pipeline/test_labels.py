@@ -140,10 +140,26 @@ def test_what_would_be_silent_throughout_keeps_what_was_spent(tmp_path):
         assert (kept["labels"] == -1).all()
 
 
-def test_networks_are_no_students_of_many_labels(tmp_path):
-    with pytest.raises(ValueError, match="Expected a student of scikit-learn's for many labels"):
-        run(settings(student=StudentConfig(model="torch_mlp")), tmp_path / "out")
+def test_a_network_is_a_student_of_many_labels(tmp_path):
+    pytest.importorskip("torch", reason="A NETWORK AS STUDENT OF MANY LABELS WAS NOT TRIED: no torch")
+    from tellers.card import load_student
+
+    chosen = StudentConfig(model="torch_mlp", parameters={"epochs": 5, "device": "cpu"})
+    config = settings(student=chosen, report=ReportConfig(private=True))
+    result = run(config, tmp_path / "out")
+    student = load_student(tmp_path / "out/student")
+    test = read_label_tables(config).test
+    assert result["student"]["accuracy"] == pytest.approx((student.predict(test.X) == test.y).mean())
+    private = json.loads((tmp_path / "out/private/summary.json").read_text())
+    assert 0 < private["open_model_accuracy"] < 1
+
+
+def test_a_network_that_cannot_learn_is_refused_before_anything_is_charged(tmp_path):
+    pytest.importorskip("torch", reason="A NETWORK AS STUDENT OF MANY LABELS WAS NOT TRIED: no torch")
+    with pytest.raises(ValueError, match="square images"):
+        run(settings(student=StudentConfig(model="cnn")), tmp_path / "out")
     assert not (tmp_path / "out/ledger.db").exists()
+    assert not (tmp_path / "out/private/teachers").exists()
 
 
 def test_other_labels_are_another_run(tmp_path):

@@ -36,11 +36,13 @@ def plan_publication(
     confidence: float = 0.95,
     method: Method | None = None,
     offsets: Sequence[float] = OFFSETS,
+    purse: "Purse | None" = None,
 ) -> list[PublishPlan]:
     """Return the best plan of each method on a public proxy, the one to take first.
 
     For many labels the logarithm of the cost is tried as well, with offsets that are these multiples of
-    what the proxy costs; with none, the cost alone.
+    what the proxy costs; with none, the cost alone. With a `purse` only what it can pay is considered; a
+    method of which that is nothing comes last, and its expected epsilon is infinite.
 
     Guarantee: looks at the proxy only, so the plan is as public as the proxy.
     Assumes:   the proxy has the ensemble's number of teachers and classes, and resembles its votes; if it
@@ -71,17 +73,20 @@ def plan_publication(
             plans.append(PublishPlan("independent", order, 0.0, 0.0, 1.0, epsilon))
             continue
         tried = {
-            order: _best_at(mechanism, proxy, order, each, answered, n_queries, delta, confidence)
+            order: _best_at(mechanism, proxy, order, each, answered, n_queries, delta, confidence, purse)
             for order in orders
         }
         best = min(tried.values(), key=_expected)
         for near in _between(best.order, orders):
-            tried[near] = _best_at(mechanism, proxy, near, each, answered, n_queries, delta, confidence)
+            tried[near] = _best_at(
+                mechanism, proxy, near, each, answered, n_queries, delta, confidence, purse
+            )
         found = list(tried.values())
         if isinstance(proxy, LabelVotes):
             around = [best.order, *_between(best.order, orders)] if offsets else []
             found += [
-                _best_log_at(mechanism, proxy, near, n_queries, delta, confidence, offsets) for near in around
+                _best_log_at(mechanism, proxy, near, n_queries, delta, confidence, offsets, purse)
+                for near in around
             ]
         plans.append(min(found, key=_expected))
     return sorted(plans, key=lambda plan: (plan.method == "gnss", plan.expected_epsilon))
@@ -108,6 +113,7 @@ def _best_at(
     n_queries: int,
     delta: float,
     confidence: float,
+    purse: "Purse | None",
 ) -> PublishPlan:
     """Return the plan with the smallest median epsilon at one order."""
     total, local = cost_and_sensitivities(mechanism, proxy, order=order, method=method, answered=answered)
@@ -118,6 +124,8 @@ def _best_at(
     z = PublishPlan(method, order, 1.0, 1.0, confidence, 0.0).z
     value = scale * (total + z * smooth[:, None] * sigmas[None, :])
     value = value + release_prices(order, betas=betas, sigmas=sigmas, z=z)
+    if purse is not None:
+        value[release_prices(purse.order, betas=betas, sigmas=sigmas, z=z) > purse.most] = math.inf
     i, j = np.unravel_index(int(np.argmin(value)), value.shape)
     epsilon = RdpCurve(np.array([order]), np.array([value[i, j]])).epsilon(delta)
     return PublishPlan(method, order, float(betas[i]), float(sigmas[j]), confidence, epsilon)
@@ -131,6 +139,7 @@ def _best_log_at(
     delta: float,
     confidence: float,
     shares: Sequence[float],
+    purse: "Purse | None",
 ) -> PublishPlan:
     """Return the plan with the smallest median epsilon at one order, of those that publish a logarithm."""
     scale = n_queries / len(proxy)
@@ -149,6 +158,8 @@ def _best_log_at(
     with np.errstate(over="ignore"):
         value = (scale * total + each) * np.exp(z * smooth[:, :, None] * sigmas) - each
     value = value + release_prices(order, betas=betas, sigmas=sigmas, z=z)
+    if purse is not None:
+        value[:, release_prices(purse.order, betas=betas, sigmas=sigmas, z=z) > purse.most] = math.inf
     k, i, j = np.unravel_index(int(np.argmin(value)), value.shape)
     epsilon = RdpCurve(np.array([order]), np.array([value[k, i, j]])).epsilon(delta)
     return PublishPlan(

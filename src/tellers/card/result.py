@@ -23,7 +23,7 @@ from .labels import LabelResult, read_labels, read_scores
 
 FORMAT: Final = 1
 # Parameters of mechanisms for many labels that are no single number.
-_WORDS_OR_LISTS = ("norm", "share", "shares", "groups")
+_WORDS_OR_LISTS = ("norm", "share", "shares", "groups", "positive", "negative")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -44,7 +44,7 @@ def command(
     exact cost of these votes and the bound of the papers, which look at the votes: for your eyes only.
 
     Of a run in which people have budgets of their own, give the folder: what it cost each group is shown, by
-    its ledger, and with --show-private exactly.
+    its ledger, and with --show-private exactly. Of a run with many labels per row, give the folder too.
 
     Example:
 
@@ -60,7 +60,11 @@ def command(
     but = {"mechanism": mechanism, "delta": delta, **given, "classes": classes, "orders": orders}
     folder = group_books.folder_of(file, but=but)
     if folder is not None:
-        group_books.account(folder, show_private=show_private, as_json=as_json)
+        from ..pipeline.closed_labels import is_label_run
+        from . import label_runs
+
+        books_of = label_runs if is_label_run(folder) else group_books
+        books_of.account(folder, show_private=show_private, as_json=as_json)
         return
     named, delta = options.require_for_file(mechanism, delta)
     grid = options.parse_orders(orders)

@@ -9,6 +9,7 @@ from . import show
 if TYPE_CHECKING:
     from ..ledger import Entry
     from ..ledger.chained import ChainedLedger
+    from ..release import Release
     from ..repricing import Repricing
 
 
@@ -97,12 +98,29 @@ def row(entry: "Entry", delta: float) -> dict[str, Any]:
         "mechanism": entry.event.get("mechanism"),
         "noise": entry.event.get("noise"),
         "n_queries": n_queries,
-        "n_answered": None if release is None else int(release.answered.sum()),
+        **_told(release),
         "reserved": entry.reserved.epsilon(delta),
         "charged": entry.charged.epsilon(delta),
         "state": _state(entry),
         "accounts": {name: paid.charged.epsilon(delta) for name, paid in entry.also.items()},
     }
+
+
+def _told(release: "Release | None") -> dict[str, int | None]:
+    """Return how many queries were answered; where each has many labels, one that was told is enough."""
+    if release is None:
+        return {"n_answered": None}
+    told = release.answered
+    if told.ndim == 1:
+        return {"n_answered": int(told.sum())}
+    return {"n_answered": int(told.any(axis=1).sum()), "n_told": int(told.sum()), "n_labels": told.shape[1]}
+
+
+def _answers(each: dict[str, Any]) -> str:
+    if each["n_answered"] is None:
+        return ""
+    labels = f" ({each['n_told']:,} labels)" if "n_told" in each else ""
+    return f"{each['n_answered']:,}{labels}"
 
 
 def _state(entry: "Entry") -> str:
@@ -126,7 +144,7 @@ def print_rows(rows: list[dict[str, Any]], *, n_entries: int, delta: float) -> N
             _plain(each["key"]),
             _plain(each["mechanism"] or ""),
             "" if each["n_queries"] is None else f"{each['n_queries']:,}",
-            "" if each["n_answered"] is None else f"{each['n_answered']:,}",
+            _answers(each),
             show.figure(each["reserved"]),
             show.figure(each["charged"]),
             each["state"],

@@ -89,7 +89,8 @@ def command(
 
     Of a run in which people have budgets of their own, give the folder: one value per group is published,
     every group's account pays for all of them, and they are kept in the folder and shown in its report.
-    Asked for again, they are shown as they were kept.
+    Asked for again, they are shown as they were kept. Of a run with many labels per row, give the folder too:
+    its own ledger pays.
 
     Example:
 
@@ -108,7 +109,11 @@ def command(
         raise ValueError("Expected --yes with --json: publishing spends privacy, and scripts are not asked.")
     how: Method | None = None if method is None else method.value
     if folder is not None:
-        group_books.publish(
+        from ..pipeline.closed_labels import is_label_run
+        from . import label_runs
+
+        books_of = label_runs if is_label_run(folder) else group_books
+        books_of.publish(
             folder, method=how, confidence=confidence, proxy=proxy, yes=yes, as_json=as_json,
         )  # fmt: skip
         return

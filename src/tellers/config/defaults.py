@@ -102,12 +102,57 @@ def _made_multilabel(name: str) -> RunConfig:
     )
 
 
+def _labelled_images(name: str) -> RunConfig:
+    x_rays = name == "chexpert"
+    private, public, labels, options = _LAYOUTS[name]
+    return RunConfig(
+        data=DataConfig(name=name, private=private, public=public, n_test=1000, options=options),
+        labels=LabelsConfig(names=labels),
+        partition=PartitionConfig(n_teachers=100, by="person" if x_rays else "record"),
+        teachers=TeachersConfig(model="cnn"),
+        mechanism=MechanismConfig(name="binary", sigma=20.0),
+        budget=BudgetConfig(delta=1e-5),
+        student=StudentConfig(model="cnn"),
+    )
+
+
+_VOC = "VOCdevkit/VOC2012/ImageSets/Main"
+_LAYOUTS: dict[str, tuple[str, str, tuple[str, ...], dict[str, object]]] = {
+    "chexpert": (
+        "CheXpert-v1.0-small/train.csv", "CheXpert-v1.0-small/valid.csv",
+        ("Atelectasis", "Cardiomegaly", "Consolidation", "Edema", "Pleural Effusion"),
+        {"uncertain": "zeros", "size": [32, 32]},
+    ),
+    "image_table": (
+        "private.csv", "public.csv", ("cat", "dog"), {"image": "file", "folder": "images", "size": [32, 32]},
+    ),
+    "voc": (f"{_VOC}/train.txt", f"{_VOC}/val.txt", ("person", "dog", "car"), {"size": [32, 32]}),
+}  # fmt: skip
+
+
+def _mulan(name: str) -> RunConfig:
+    balanced = {"class_weight": "balanced"}
+    return RunConfig(
+        data=DataConfig(name=name, private="private.arff", public="public.arff", test="test.arff"),
+        labels=LabelsConfig(names=("first", "second")),
+        partition=PartitionConfig(n_teachers=50),
+        teachers=TeachersConfig(model="logistic", parameters=balanced),
+        mechanism=MechanismConfig(name="binary", sigma=10.0),
+        budget=BudgetConfig(delta=1e-5),
+        student=StudentConfig(model="logistic", parameters=balanced),
+    )
+
+
 _MADE = {
     "adult": _forests,
     "breast_cancer": _breast_cancer,
+    "chexpert": _labelled_images,
     "diabetes130": _forests,
     "digits": _digits,
+    "image_table": _labelled_images,
     "made_multilabel": _made_multilabel,
+    "mulan": _mulan,
     "synthetic": _synthetic,
+    "voc": _labelled_images,
     FILES: _files,
 }

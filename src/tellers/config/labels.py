@@ -31,7 +31,8 @@ class LabelsConfig(Section):
 
     names: tuple[str, ...] = option(
         (),
-        "All labels, which makes it a run of many labels per row. files: the columns of 0 and 1. [mechanism] "
+        "All labels, which makes it a run of many labels per row. files: the columns of 0 and 1; of voc, "
+        "chexpert and mulan those that are wanted. [mechanism] "
         f"is then one of {', '.join(LABEL_MECHANISMS[:-1])} or {LABEL_MECHANISMS[-1]}.",
     )
     thresholds: tuple[float, ...] = option(
@@ -96,11 +97,12 @@ def label_rules(run: Any) -> Iterator[Problem]:
     >>> list(label_rules(RunConfig()))
     []
     """
+    from ..datasets.label_files import LABEL_LAYOUTS
     from ..datasets.made_labels import LABEL_DATASETS
 
     labels, data, chosen = run.labels, run.data, run.mechanism
     if not labels.names:
-        yield from _without_names(run, LABEL_DATASETS)
+        yield from _without_names(run, {**LABEL_DATASETS, **LABEL_LAYOUTS})
         return
     if not chosen.is_for_labels:
         yield Problem(
@@ -109,11 +111,12 @@ def label_rules(run: Any) -> Iterator[Problem]:
             f'"{chosen.name}". For example: name = "binary" and sigma = 8.0 in [mechanism]',
             (_NAMES,),
         )
-    if data.name not in ("files", *LABEL_DATASETS):
+    if data.name not in ("files", *LABEL_DATASETS, *LABEL_LAYOUTS):
         yield Problem(
             ("data", "name"),
-            f'Expected "files" or {" or ".join(map(toml_value, LABEL_DATASETS))} where rows have many '
-            f'labels, got "{data.name}", in which each has one class.',
+            f'Expected "files", {", ".join(map(toml_value, LABEL_LAYOUTS))} or '
+            f"{' or '.join(map(toml_value, LABEL_DATASETS))} where rows have many labels, got "
+            f'"{data.name}", in which each has one class.',
             (_NAMES,),
         )
     for name in ("target", "classes"):

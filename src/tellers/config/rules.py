@@ -14,10 +14,19 @@ from .lines import Key
 from .mechanism import MECHANISM_PARAMETERS
 from .personal import personal_rules
 from .problems import Problem, complain
-from .sections import FILES, HAS_TEST_PART, SECTIONS, RunConfig
+from .sections import FILES, HAS_TEST_PART, LAYOUTS, SECTIONS, RunConfig
 
 # What the pipeline itself hands to a loader.
-_NOT_OPTIONS = ("data_dir", "part", "path", "target", "person", "site", "classes", "label_names")
+_NOT_OPTIONS = (
+    "data_dir", "part", "path", "target", "person", "site", "classes", "label_names", "need_labels",
+)  # fmt: skip
+_EXAMPLES = {
+    "mulan": '"train.arff"',
+    "voc": '"VOC2012/ImageSets/Main/train.txt"',
+    "chexpert": '"CheXpert-v1.0-small/train.csv"',
+}
+_WORDS = {"image": "file", "uncertain": "zeros"}
+_WITH_PERSON = (FILES, "image_table")
 
 
 def check_run(config: RunConfig) -> None:
@@ -82,14 +91,15 @@ def rules(run: RunConfig | SimpleNamespace) -> Iterator[Problem]:
 
 def _data_rules(run: Any) -> Iterator[Problem]:
     data, name_key = run.data, ("data", "name")
-    is_files = data.name == FILES
+    is_files = data.name in (FILES, *LAYOUTS)
     if is_files:
-        has_classes = not run.labels.names
+        has_classes = not run.labels.names and data.name == FILES
         for name, example in (("private", '"private.csv"'), ("target", '"diagnosis"')):
             if not getattr(data, name) and (name == "private" or has_classes):
                 yield Problem(
                     ("data", name),
-                    f'Expected one with name = "files", got none. For example: {name} = {example}',
+                    f'Expected one with name = "{data.name}", got none. For example: {name} = '
+                    f"{_EXAMPLES.get(data.name, example)}",
                     (name_key,),
                 )
         if has_classes and len(data.classes) < 2:
@@ -99,10 +109,14 @@ def _data_rules(run: Any) -> Iterator[Problem]:
                 'private labels; for example: classes = ["no", "yes"]',
                 (name_key,),
             )
-    else:
-        for name in ("private", "public", "test", "target", "person", "site", "classes"):
-            if getattr(data, name):
-                yield _only("data", name, 'name = "files"', name_key)
+    for name in ("private", "public", "test", "target", "person", "site", "classes"):
+        if not getattr(data, name) or data.name == FILES:
+            continue
+        if name in ("private", "public", "test") and is_files:
+            continue
+        if name == "person" and data.name in _WITH_PERSON:
+            continue
+        yield _only("data", name, 'name = "files"', name_key)
     for name, count in (("public", "n_public"), ("test", "n_test")):
         path, n_rows = getattr(data, name), getattr(data, count)
         if is_files and path and n_rows:
@@ -115,7 +129,8 @@ def _data_rules(run: Any) -> Iterator[Problem]:
             yield Problem(
                 ("data", name),
                 "Expected a file of public rows, or n_public rows of the private file that are set aside and "
-                'not protected, got neither. For example: public = "public.csv"',
+                f"not protected, got neither. For example: public = "
+                f"""{_EXAMPLES.get(data.name, '"public.csv"').replace("train", "valid")}""",
                 (("data", count), name_key),
             )
         elif not is_files and n_rows == 0 and not (count == "n_test" and data.name in HAS_TEST_PART):
@@ -130,10 +145,11 @@ def _data_rules(run: Any) -> Iterator[Problem]:
 
 def _loader_rules(data: Any, *, for_labels: bool) -> Iterator[Problem]:
     from ..datasets import DATASETS, read_table
+    from ..datasets.label_files import LABEL_LAYOUTS
     from ..datasets.made_labels import LABEL_DATASETS, read_label_table
 
     own_table: Any = read_label_table if for_labels else read_table
-    loaders: Mapping[str, Any] = {**DATASETS, **LABEL_DATASETS}
+    loaders: Mapping[str, Any] = {**DATASETS, **LABEL_DATASETS, **LABEL_LAYOUTS}
     parameters = inspect.signature(loaders.get(data.name, own_table)).parameters.values()
     own = {p.name: p for p in parameters if p.name not in _NOT_OPTIONS}
     for name in data.options:
@@ -141,6 +157,14 @@ def _loader_rules(data: Any, *, for_labels: bool) -> Iterator[Problem]:
             yield Problem(
                 ("data", "options", name),
                 unknown(f'option of "{data.name}"', name, own),
+                (("data", "name"),),
+            )
+    for name, parameter in own.items():
+        if data.name in LAYOUTS and parameter.default is parameter.empty and name not in data.options:
+            yield Problem(
+                ("data", "options"),
+                f'Expected {name} for "{data.name}", got none. For example: options = '
+                f'{{{name} = "{_WORDS[name]}"}}',
                 (("data", "name"),),
             )
 
@@ -164,15 +188,15 @@ def _partition_rules(run: Any) -> Iterator[Problem]:
     if part.balance != "persons" and part.by != "person":
         yield _only("partition", "balance", 'by = "person"', by)
     named = {
-        "person": data.name == "diabetes130" or (data.name == "synthetic" and "n_persons" in data.options)
+        "person": data.name in ("chexpert", "diabetes130")
+        or (data.name == "synthetic" and "n_persons" in data.options)
     }
     if part.by != "record":
-        has_column = data.name == FILES and getattr(data, part.by)
+        with_column = data.name == FILES or (data.name in _WITH_PERSON and part.by == "person")
+        has_column = with_column and getattr(data, part.by)
         if not has_column and not named.get(part.by):
             advice = (
-                f'Name the column: {part.by} = "..." in [data].'
-                if data.name == FILES
-                else 'Take by = "record".'
+                f'Name the column: {part.by} = "..." in [data].' if with_column else 'Take by = "record".'
             )
             yield Problem(
                 by,

@@ -23,15 +23,21 @@ FILES = "files"
 SET_ASIDE: dict[str, tuple[int, int]] = {
     "adult": (5000, 0),
     "breast_cancer": (150, 100),
+    "chexpert": (0, 0),
     "diabetes130": (10_000, 10_000),
     "digits": (300, 297),
     "fashion_mnist": (9000, 0),
+    "image_table": (0, 0),
     "made_multilabel": (400, 600),
     "mnist": (9000, 0),
+    "mulan": (0, 0),
     "svhn": (10_000, 0),
     "synthetic": (500, 500),
+    "voc": (0, 0),
     FILES: (0, 0),
 }
+# Files of one's own too, with many labels per row, in layouts that others agreed on.
+LAYOUTS = ("chexpert", "image_table", "mulan", "voc")
 HAS_TEST_PART = ("adult", "fashion_mnist", "mnist", "svhn")
 _AS_USUAL = -1
 
@@ -48,12 +54,14 @@ class DataConfig(Section):
     name: str = option(
         "digits",
         "adult, breast_cancer, diabetes130, digits, fashion_mnist, made_multilabel, mnist, svhn or "
-        'synthetic, or "files" for tables of your own.',
+        'synthetic, or "files" for tables of your own; with many labels also chexpert, image_table, mulan '
+        "or voc, for files of your own in these layouts.",
         choices=tuple(SET_ASIDE),
     )
     private: str = option(
         "",
-        "files: the private rows, with the target; CSV, Parquet or npz. Paths are relative to this file.",
+        "files: the private rows, with the target; CSV, Parquet or npz. chexpert, image_table: a CSV; mulan: "
+        "an ARFF file; voc: a list, VOC2012/ImageSets/Main/train.txt. Paths are relative to this file.",
     )
     public: str = option("", "files: the public rows to be labelled; a target is not needed.")
     test: str = option(
@@ -61,7 +69,7 @@ class DataConfig(Section):
         "files: public rows to test the student on, with the target; without them no accuracy is measured.",
     )
     target: str = option("", "files: the column that says the class.")
-    person: str = option("", 'files: the column that says whose row it is; "" = there is none.')
+    person: str = option("", 'files, image_table: the column that says whose row it is; "" = there is none.')
     site: str = option("", 'files: the column that says where a row was collected; "" = there is none.')
     classes: tuple[str, ...] = option(
         (), "files: all classes, in the order of their ids. They are declared, never read off private labels."

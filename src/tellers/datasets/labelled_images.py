@@ -30,12 +30,14 @@ def read_chexpert(
     findings: Sequence[str] = CHEXPERT_FINDINGS,
     view: Literal["all", "frontal", "lateral"] = "all",
     check_images: bool = True,
+    need_labels: bool = True,
 ) -> MultilabelDataset:
     """Read CheXpert's layout: `<part>.csv` with a column per finding, and the images that its paths lead to.
 
     A finding is 1, 0, uncertain (-1) or blank: not mentioned. `uncertain` says what the third becomes; there
     is no neutral choice, so there is no default. `persons` are the patients in the paths: deal teachers
-    patients, not images.
+    patients, not images. Without `need_labels` columns of findings may be missing, and nothing is known of
+    them.
 
     >>> read_chexpert("nowhere", uncertain="zeros")
     Traceback (most recent call last):
@@ -48,7 +50,8 @@ def read_chexpert(
     place = Path(folder)
     table = _find(place / f"{part}.csv")
     header, lines = _rows(table)
-    wanted = ["Path", *findings] + (["Frontal/Lateral"] if view != "all" else [])
+    there = [name for name in findings if need_labels or name in header]
+    wanted = ["Path", *there] + (["Frontal/Lateral"] if view != "all" else [])
     column = _columns(table, header, wanted)
     if view != "all":
         at = column["Frontal/Lateral"]
@@ -57,7 +60,7 @@ def read_chexpert(
             raise ValueError(f"{table.name}: expected at least one {view} image, got none.")
     names = [_relative(table, number, row[column["Path"]]) for number, row in lines]
     patients = [_patient(table, number, name) for (number, _), name in zip(lines, names, strict=True)]
-    Y = _matrix(table, lines, [column[name] for name in findings], findings, uncertain, blank)
+    Y = _matrix(table, lines, column, findings, uncertain, blank)
     paths = _under(place, names)
     if check_images:
         require_images(paths)
@@ -80,10 +83,12 @@ def read_image_table(
     person: str | None = None,
     uncertain: Policy = "ignore",
     check_images: bool = True,
+    need_labels: bool = True,
 ) -> MultilabelDataset:
     """Read images in a folder with the labels in a CSV: a column of paths in the folder, and one per label.
 
-    A label is 1, 0, or -1 and then settled by `uncertain`; blank ones are refused.
+    A label is 1, 0, or -1 and then settled by `uncertain`; blank ones are refused. Without `need_labels`
+    columns of labels may be missing, and nothing is known of them.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as place:
@@ -96,9 +101,10 @@ def read_image_table(
     require_policy(uncertain=uncertain)
     found = _find(Path(table))
     header, lines = _rows(found)
-    column = _columns(found, header, [image, *labels, *([] if person is None else [person])])
+    there = [name for name in labels if need_labels or name in header]
+    column = _columns(found, header, [image, *there, *([] if person is None else [person])])
     names = [_relative(found, number, row[column[image]]) for number, row in lines]
-    Y = _matrix(found, lines, [column[name] for name in labels], labels, uncertain, None)
+    Y = _matrix(found, lines, column, labels, uncertain, None)
     persons = None
     if person is not None:
         persons = np.array([_present(found, number, row[column[person]], person) for number, row in lines])
@@ -165,14 +171,15 @@ def _columns(table: Path, header: list[str], wanted: Sequence[str]) -> dict[str,
 def _matrix(
     table: Path,
     lines: Lines,
-    columns: list[int],
+    columns: dict[str, int],
     names: Sequence[str],
     uncertain: Policy,
     blank: Policy | None,
 ) -> np.ndarray[tuple[int, int], np.dtype[np.int8]]:
-    result = np.empty((len(lines), len(columns)), dtype=np.int8)
+    result = np.full((len(lines), len(names)), UNKNOWN, dtype=np.int8)
+    there = [(j, columns[name]) for j, name in enumerate(names) if name in columns]
     for i, (number, row) in enumerate(lines):
-        for j, column in enumerate(columns):
+        for j, column in there:
             word = row[column].strip()
             if word in _VALUES:
                 result[i, j] = settle(_VALUES[word], policy=uncertain)

@@ -1,75 +1,19 @@
 """Rows with many labels each: a table of them, read from a file or made by scikit-learn's generator."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from ..errors import require_count, require_present
 from ..label_models import label_table
-from ..rows import numeric_rows
+from .multilabel import MultilabelDataset
 from .tables import read_columns, read_features
 
 _YES_OR_NO = {"0": 0, "1": 1, "False": 0, "True": 1, "false": 0, "true": 1}
-
-
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class LabelTable:
-    """Rows with a 0 or a 1 for each of many labels, and what belongs to each row.
-
-    Labels and features are public, the rows are not; it does not print them.
-
-    >>> table = LabelTable(name="tiny", X=[[0.0], [1.0]], y=[[0, 1], [1, 1]], label_names=("rain", "wind"))
-    >>> table, table.take([1]).y
-    (LabelTable('tiny', n_rows=2, n_features=1, n_labels=2), array([[1, 1]]))
-    """
-
-    name: str
-    X: NDArray[Any]
-    y: NDArray[np.int64]
-    label_names: tuple[str, ...]
-    feature_names: tuple[str, ...] = ()
-    persons: NDArray[Any] | None = None
-    sites: NDArray[Any] | None = None
-    notes: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        rows = numeric_rows(self.X)
-        names = tuple(map(str, self.label_names))
-        labels = label_table(self.y, n_rows=len(rows), n_labels=len(names))
-        for name, value in (("X", rows), ("y", labels), ("label_names", names)):
-            object.__setattr__(self, name, value)
-
-    @property
-    def n_features(self) -> int:
-        """Return how many features a row has."""
-        return int(self.X.shape[1])
-
-    @property
-    def n_labels(self) -> int:
-        """Return how many labels a row has."""
-        return len(self.label_names)
-
-    def take(self, rows: ArrayLike) -> "LabelTable":
-        """Return the table of some rows, by their numbers."""
-        index = np.asarray(rows)
-        columns = {name: getattr(self, name) for name in ("persons", "sites")}
-        return LabelTable(
-            name=self.name, X=self.X[index], y=self.y[index], label_names=self.label_names,
-            feature_names=self.feature_names, notes=self.notes,
-            **{name: None if column is None else column[index] for name, column in columns.items()},
-        )  # fmt: skip
-
-    def __len__(self) -> int:
-        return len(self.X)
-
-    def __repr__(self) -> str:
-        shape = f"n_rows={len(self)}, n_features={self.n_features}, n_labels={self.n_labels}"
-        return f"LabelTable({self.name!r}, {shape})"
 
 
 def read_label_table(
@@ -80,7 +24,7 @@ def read_label_table(
     site: str | None = None,
     features: Sequence[str] | None = None,
     categories: Mapping[str, Sequence[object]] | None = None,
-) -> LabelTable:
+) -> MultilabelDataset:
     """Read a table with a column of 0 and 1 for each label: CSV with a header, Parquet, or npz.
 
     Every other column, or those in `features`, is a feature, but for those that say the person and the site.
@@ -118,8 +62,8 @@ def read_label_table(
     rows = read_features(place, features, categories=categories, leave_out=taken)
     has_matrix = features is None and "X" in columns and columns["X"].ndim == 2
     named = features if features is not None else [name for name in columns if name not in taken]
-    return LabelTable(
-        name=place.name.split(".")[0], X=rows, y=labels, label_names=tuple(label_names),
+    return MultilabelDataset(
+        name=place.name.split(".")[0], X=rows, Y=labels.astype(np.int8), label_names=tuple(label_names),
         feature_names=() if has_matrix else tuple(named), **owners,
     )  # fmt: skip
 
@@ -131,11 +75,11 @@ def made_multilabel(
     n_features: int = 20,
     n_labels_per_row: int = 2,
     seed: int = 7,
-) -> LabelTable:
+) -> MultilabelDataset:
     """Make rows of word counts with a few labels each, by scikit-learn's generator; nobody is in them.
 
     >>> made_multilabel(["rain", "wind"], n_rows=100, seed=7)
-    LabelTable('made_multilabel', n_rows=100, n_features=20, n_labels=2)
+    MultilabelDataset('made_multilabel', n_rows=100, n_labels=2, n_features=20)
     """
     from sklearn.datasets import make_multilabel_classification
 
@@ -144,10 +88,10 @@ def made_multilabel(
         n_rows, n_features, n_classes=len(label_names), n_labels=n_labels_per_row, random_state=seed
     )
     # Counts become small numbers by a factor that is the same whatever the rows are.
-    return LabelTable(name="made_multilabel", X=X / 10.0, y=Y, label_names=tuple(label_names))
+    return MultilabelDataset(name="made_multilabel", X=X / 10.0, Y=Y, label_names=tuple(label_names))
 
 
-LABEL_DATASETS: dict[str, Callable[..., LabelTable]] = {"made_multilabel": made_multilabel}
+LABEL_DATASETS: dict[str, Callable[..., MultilabelDataset]] = {"made_multilabel": made_multilabel}
 
 
 def _answers(columns: Mapping[str, NDArray[Any]], name: str) -> NDArray[np.int64]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from .directory import unpack
 from .markup import read_markup
-from .multilabel import MultilabelDataset
+from .multilabel import UNKNOWN, MultilabelDataset
 
 _NUMBERS = ("numeric", "real", "integer")
 _WORD = re.compile(r"""\s*(?:'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)"|([^\s,{}'"]+))""")
@@ -40,8 +40,12 @@ class Attribute:
             return {value: float(i) for i, value in enumerate(values)}
 
 
-def read_mulan(arff: str | PathLike[str], labels: str | PathLike[str]) -> MultilabelDataset:
+def read_mulan(
+    arff: str | PathLike[str], labels: str | PathLike[str], *, need_labels: bool = True
+) -> MultilabelDataset:
     """Read a data set from its ARFF file (plain, .gz or .xz) and the XML file that names its labels.
+
+    Without `need_labels` labels may be missing among the attributes, and nothing is known of them.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -53,25 +57,29 @@ def read_mulan(arff: str | PathLike[str], labels: str | PathLike[str]) -> Multil
     >>> data, data.X.tolist(), data.Y.tolist()
     (MultilabelDataset('a', n_rows=2, n_labels=1, n_features=1), [[0.5], [2.5]], [[1], [0]])
     """
-    place, names = Path(arff), _label_names(Path(labels))
+    place, names = Path(arff), read_label_names(labels)
     attributes, table = read_arff(place)
     at = {attribute.name: i for i, attribute in enumerate(attributes)}
     for name in names:
         if name not in at:
+            if not need_labels:
+                continue
             raise ValueError(
                 f"{place.name}: expected an attribute {name!r}, which {Path(labels).name} names."
             )
         if set(attributes[at[name]].values or ()) != {"0", "1"}:
             raise ValueError(f"{place.name}: expected the label {name!r} to be {{0, 1}}.")
-    columns = [at[name] for name in names]
+    columns = [at[name] for name in names if name in at]
     rest = [i for i in range(len(attributes)) if i not in set(columns)]
     if not rest:
         raise ValueError(f"{place.name}: expected at least one attribute that is no label.")
     coded = [attributes[i].name for i in rest if attributes[i].values and not _are_numbers(attributes[i])]
+    Y = np.full((len(table), len(names)), UNKNOWN, dtype=np.int8)
+    Y[:, [j for j, name in enumerate(names) if name in at]] = table[:, columns]
     return MultilabelDataset(
         name=place.name.split(".")[0],
         X=table[:, rest],
-        Y=table[:, columns].astype(np.int8),
+        Y=Y,
         label_names=names,
         feature_names=tuple(attributes[i].name for i in rest),
         notes=(f"Words became codes, in the declared order: {', '.join(coded)}.",) if coded else (),
@@ -90,30 +98,8 @@ def read_arff(path: str | PathLike[str]) -> tuple[list[Attribute], NDArray[np.fl
         ...
     ValueError: a.arff, line 4: expected a number for 'x', got a missing value (?). ...
     """
-    place = Path(path)
-    if not place.is_file():
-        raise ValueError(f"Expected an ARFF file, found none at {place}. Check the path.")
-    try:
-        lines = unpack(place).decode("utf-8").splitlines()
-    except UnicodeDecodeError:
-        raise ValueError(f"{place.name}: expected text in UTF-8.") from None
-    attributes: list[Attribute] = []
-    start = len(lines)
-    for number, line in enumerate(lines, start=1):
-        word = line.strip().lower()
-        if word.startswith("@attribute"):
-            attributes.append(_attribute(line.strip(), f"{place.name}, line {number}"))
-        elif word == "@data":
-            start = number
-            break
-        elif word and not word.startswith(("%", "@relation")):
-            raise ValueError(f"{place.name}, line {number}: expected @attribute or @data.")
+    place, (attributes, lines, start) = Path(path), _begun(Path(path))
     names = [attribute.name for attribute in attributes]
-    if start == len(lines) or not names:
-        raise ValueError(f"{place.name}: expected attributes and, after @data, at least one row.")
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"{place.name}: expected every attribute once, got {twice!r} twice.")
     rows = [
         (number, line.strip())
         for number, line in enumerate(lines[start:], start=start + 1)
@@ -137,6 +123,47 @@ def read_arff(path: str | PathLike[str]) -> tuple[list[Attribute], NDArray[np.fl
             for column, word in enumerate(words):
                 table[i, column] = _number(word, readers[column], names[column], where)
     return attributes, table
+
+
+def read_attributes(path: str | PathLike[str]) -> list[Attribute]:
+    """Return the columns that an ARFF file declares, without its rows.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     place = Path(folder) / "a.arff"
+    ...     _ = place.write_text("@relation a\\n@attribute x numeric\\n@data\\n1\\n")
+    ...     read_attributes(place)
+    [Attribute(name='x', values=None)]
+    """
+    return _begun(Path(path))[0]
+
+
+def _begun(place: Path) -> tuple[list[Attribute], list[str], int]:
+    """Return the columns, all lines, and how many of those come before the rows."""
+    if not place.is_file():
+        raise ValueError(f"Expected an ARFF file, found none at {place}. Check the path.")
+    try:
+        lines = unpack(place).decode("utf-8").splitlines()
+    except UnicodeDecodeError:
+        raise ValueError(f"{place.name}: expected text in UTF-8.") from None
+    attributes: list[Attribute] = []
+    start = len(lines)
+    for number, line in enumerate(lines, start=1):
+        word = line.strip().lower()
+        if word.startswith("@attribute"):
+            attributes.append(_attribute(line.strip(), f"{place.name}, line {number}"))
+        elif word == "@data":
+            start = number
+            break
+        elif word and not word.startswith(("%", "@relation")):
+            raise ValueError(f"{place.name}, line {number}: expected @attribute or @data.")
+    names = [attribute.name for attribute in attributes]
+    if start == len(lines) or not names:
+        raise ValueError(f"{place.name}: expected attributes and, after @data, at least one row.")
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"{place.name}: expected every attribute once, got {twice!r} twice.")
+    return attributes, lines, start
 
 
 def _attribute(line: str, where: str) -> Attribute:
@@ -223,7 +250,17 @@ def _is_number(word: str) -> bool:
     return True
 
 
-def _label_names(path: Path) -> tuple[str, ...]:
+def read_label_names(file: str | PathLike[str]) -> tuple[str, ...]:
+    """Return the labels that an XML file of Mulan's names.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     place = Path(folder) / "a.xml"
+    ...     _ = place.write_text("<labels><label name='sad'/><label name='calm'/></labels>")
+    ...     read_label_names(place)
+    ('sad', 'calm')
+    """
+    path = Path(file)
     if not path.is_file():
         raise ValueError(f"Expected an XML file of labels, found none at {path}. Check the path.")
     root = read_markup(unpack(path), path)

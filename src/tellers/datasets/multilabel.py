@@ -1,5 +1,6 @@
 """Data sets with many labels per example: features, or images that are decoded when they are asked for."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,8 +22,10 @@ POLICIES = ("zeros", "ones", "ignore")
 class MultilabelDataset:
     """Rows that carry yes (1), no (0) or `UNKNOWN` (-1) for every label; checked, and read-only.
 
-    A row is a row of `X`, or the image at its place in `paths`. `persons` names whose row it is, so that
-    teachers can be dealt persons instead of rows. `notes` says what was decided while reading.
+    A row is a row of `X`, or the image at its place in `paths`; `decoded` turns the second into the first,
+    and `image_shape` then gives rows their shape back. `persons` names whose row it is, so that teachers can
+    be dealt persons instead of rows, `sites` where it was collected. `notes` says what was decided while
+    reading.
 
     >>> names = ("cat", "dog")
     >>> data = MultilabelDataset(name="tiny", X=[[0.5], [1.5]], Y=[[1, 0], [0, 1]], label_names=names)
@@ -33,10 +36,12 @@ class MultilabelDataset:
     name: str
     Y: NDArray[np.int8]
     label_names: tuple[str, ...]
-    X: NDArray[Any] | None = None
+    X: Any = None  # an array, or None where rows are images that were not decoded yet
     feature_names: tuple[str, ...] = ()
     paths: tuple[Path, ...] | None = None
     persons: NDArray[Any] | None = None
+    sites: NDArray[Any] | None = None
+    image_shape: tuple[int, ...] | None = None
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -60,11 +65,16 @@ class MultilabelDataset:
                 raise ValueError(
                     f"Expected {kept['X'].shape[1]} feature names, got {len(self.feature_names)}."
                 )
+            if self.image_shape is not None and math.prod(self.image_shape) != kept["X"].shape[1]:
+                raise ValueError(
+                    f"Expected images of {kept['X'].shape[1]} numbers, got image_shape={self.image_shape}."
+                )
         if self.paths is not None:
             kept["paths"] = tuple(Path(path) for path in self.paths)
-        if self.persons is not None:
-            kept["persons"] = np.asarray(self.persons)
-        for what in ("X", "paths", "persons"):
+        for what in ("persons", "sites"):
+            if getattr(self, what) is not None:
+                kept[what] = np.asarray(getattr(self, what))
+        for what in ("X", "paths", "persons", "sites"):
             if what in kept and len(kept[what]) != len(Y):
                 raise ValueError(
                     f"Expected {what} with one entry for each of {len(Y)} rows, got {len(kept[what])}."
@@ -79,6 +89,24 @@ class MultilabelDataset:
     def n_labels(self) -> int:
         """Return how many labels a row carries."""
         return int(self.Y.shape[1])
+
+    @property
+    def n_features(self) -> int:
+        """Return how many numbers a row has."""
+        if self.X is None:
+            raise ValueError(f"Expected rows of numbers, {self.name!r} has images. Decode them (decoded).")
+        return int(self.X.shape[1])
+
+    @property
+    def y(self) -> NDArray[np.int64]:
+        """Return the labels as models learn them, 0 and 1 in whole numbers; labels not known are refused."""
+        if not self.known.all():
+            row, label = (int(i) for i in np.argwhere(~self.known)[0])
+            raise ValueError(
+                f"Expected 0 or 1 for every label in {self.name!r}, got one that is not known in row {row}, "
+                f'label {self.label_names[label]!r}. Say what becomes of it, "zeros" or "ones", when reading.'
+            )
+        return self.Y.astype(np.int64)
 
     @property
     def known(self) -> NDArray[np.bool_]:
@@ -99,7 +127,42 @@ class MultilabelDataset:
             X=None if self.X is None else self.X[places],
             paths=None if self.paths is None else tuple(self.paths[i] for i in places),
             persons=None if self.persons is None else self.persons[places],
+            sites=None if self.sites is None else self.sites[places],
         )
+
+    def choose(self, label_names: Sequence[str]) -> "MultilabelDataset":
+        """Return the data set of some labels, in the order given.
+
+        >>> names = ("cat", "dog")
+        >>> data = MultilabelDataset(name="tiny", X=[[0.5], [1.5]], Y=[[1, 0], [0, 1]], label_names=names)
+        >>> data.choose(["dog"]).Y.tolist()
+        [[0], [1]]
+        >>> data.choose(["dgo"])
+        Traceback (most recent call last):
+            ...
+        ValueError: Expected labels of 'tiny' (cat, dog), got 'dgo'.
+        """
+        for name in label_names:
+            if name not in self.label_names:
+                raise ValueError(
+                    f"Expected labels of {self.name!r} ({', '.join(self.label_names)}), got {name!r}."
+                )
+        columns = [self.label_names.index(name) for name in label_names]
+        return replace(self, Y=self.Y[:, columns], label_names=tuple(label_names))
+
+    def decoded(self, *, size: tuple[int, int], grey: bool = False) -> "MultilabelDataset":
+        """Return the data set with its images as rows of numbers, which is what teachers learn from.
+
+        All images are in memory then, as float32; a file that cannot be read is an error that names it.
+
+        >>> data = MultilabelDataset(name="x", Y=[[1]], label_names=("cat",), paths=(Path("missing.png"),))
+        >>> data.decoded(size=(8, 8))
+        Traceback (most recent call last):
+            ...
+        ValueError: Expected an image in row 0, found no file at missing.png. ...
+        """
+        images = self.images(size=size, grey=grey)
+        return replace(self, X=images.reshape(len(self), -1), paths=None, image_shape=images.shape[1:])
 
     def images(
         self, rows: ArrayLike | None = None, *, size: tuple[int, int], grey: bool = False
@@ -129,9 +192,9 @@ class MultilabelDataset:
 
     def __repr__(self) -> str:
         kind = "images" if self.X is None else f"n_features={self.X.shape[1]}"
-        there = [", persons"] if self.persons is not None else []
-        shape = f"n_rows={len(self)}, n_labels={self.n_labels}, {kind}{''.join(there)}"
-        return f"MultilabelDataset({self.name!r}, {shape})"
+        there = [name for name in ("persons", "sites") if getattr(self, name) is not None]
+        shape = f"n_rows={len(self)}, n_labels={self.n_labels}"
+        return f"MultilabelDataset({', '.join([repr(self.name), shape, kind, *there])})"
 
 
 def decode(path: Path, *, size: tuple[int, int], grey: bool = False, row: int = 0) -> NDArray[np.float32]:

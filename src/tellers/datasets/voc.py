@@ -22,11 +22,13 @@ def read_voc(
     difficult: Policy = "ones",
     classes: Sequence[str] = VOC_CLASSES,
     check_images: bool = True,
+    need_labels: bool = True,
 ) -> MultilabelDataset:
     """Read a folder such as VOC2012: which of the classes are in each image of `ImageSets/Main/<part>.txt`.
 
     Objects come from `Annotations/<image>.xml`, images are `JPEGImages/<image>.jpg` and are not opened.
-    `difficult` says what a class counts as of which an image has only objects marked as difficult.
+    `difficult` says what a class counts as of which an image has only objects marked as difficult. Without
+    `need_labels` images may lack an annotation, and nothing is known of them.
 
     >>> read_voc("nowhere")
     Traceback (most recent call last):
@@ -42,13 +44,17 @@ def read_voc(
             "ImageSets and JPEGImages, such as VOCdevkit/VOC2012, and a part such as train, val or trainval."
         )
     images = _images(listing)
-    rows = [_labels(place / "Annotations" / f"{image}.xml", names, difficult) for image in images]
+    notes = [place / "Annotations" / f"{image}.xml" for image in images]
+    rows = [
+        _labels(note, names, difficult) if need_labels or note.is_file() else [UNKNOWN] * len(names)
+        for note in notes
+    ]
     paths = tuple(place / "JPEGImages" / f"{image}.jpg" for image in images)
     if check_images:
         require_images(paths)
-    notes = (f"Classes with difficult objects alone: {difficult}.",)
+    said = (f"Classes with difficult objects alone: {difficult}.",)
     return MultilabelDataset(
-        name=f"{place.name or 'voc'}/{part}", Y=np.array(rows), label_names=names, paths=paths, notes=notes
+        name=f"{place.name or 'voc'}/{part}", Y=np.array(rows), label_names=names, paths=paths, notes=said
     )
 
 

@@ -15,13 +15,14 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 from .. import noise
 from ..admission import is_multilabel, require_fit
 from ..budget import Accountant, Budget
+from ..card import ModelCard, export_student
 from ..door import Room
 from ..label_models import label_table
 from ..labelling import Labels, Order, guaranteed_epsilon, label_pool, most_expected
 from ..ledger import Ledger
 from ..mechanisms import Mechanism
 from ..mechanisms.labels import Binary
-from ..metrics import measure
+from ..metrics import LabelMetrics, measure
 from ..release import SILENT
 from ..students import fit_labels
 from ..teachers import train_label_teachers
@@ -30,6 +31,7 @@ from ..teachers.partition import partition
 from ..teachers.pool import VotedPool
 from . import _books, _inputs, _models
 from ._fitting import Fitting, telling_what_is_spent
+from ._result import public_label_result
 from .classifier import NoGuaranteeWarning
 
 _ADVICE = "epsilon_ is infinite. Declare n_labels=..., pass public=... and leave seeded_noise alone."
@@ -199,6 +201,45 @@ class PateMultilabelClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type
         if sample_weight is None:
             return measure(truth, said).accuracy
         return float(np.average((said == truth).mean(axis=1), weights=np.asarray(sample_weight)))
+
+    def export(
+        self,
+        folder: str | PathLike[str],
+        *,
+        name: str = "private rows",
+        label_names: Sequence[str] | None = None,
+        measured: LabelMetrics | None = None,
+        trusted: Sequence[str] = (),
+        overwrite: bool = False,
+    ) -> Path:
+        """Write the student with its model card into a folder of their own, and return the folder.
+
+        `name` says what the data are, `label_names` what the labels are, in their order, and `measured` what
+        `metrics.measure` found on public test rows; all of it goes on the card. `load_student` reads the
+        student again: it answers rows x labels of 0 and 1.
+
+        >>> import tempfile
+        >>> from sklearn.datasets import make_multilabel_classification
+        >>> from tellers.card import load_student
+        >>> X, Y = make_multilabel_classification(900, n_classes=2, random_state=7)
+        >>> pate = PateMultilabelClassifier(n_labels=2, n_teachers=30)
+        >>> pate = pate.fit(X[:600], Y[:600], public=X[600:750])
+        >>> with tempfile.TemporaryDirectory() as room:
+        ...     place = pate.export(Path(room) / "student", label_names=["rain", "wind"])
+        ...     bool((load_student(place).predict(X[750:]) == pate.predict(X[750:])).all())
+        True
+        """
+        check_is_fitted(self)
+        given = [f"label {label}" for label in range(self.n_labels_)] if label_names is None else label_names
+        names = [str(label) for label in given]
+        if len(names) != self.n_labels_ or len(set(names)) < len(names) or not all(map(str.strip, names)):
+            raise ValueError(
+                f"Expected {self.n_labels_} different label_names, one for each label in its order, got "
+                f"{len(names)}, {len(set(names))} different."
+            )
+        result = public_label_result(self, name, label_names=names, measured=measured)
+        card = ModelCard.from_result(result)
+        return export_student(self.student_, folder, card=card, trusted=trusted, overwrite=overwrite)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..config import DataConfig, PersonalConfig
 from ..datasets import Dataset, load, read_table
-from ..datasets.made_labels import LabelTable
+from ..datasets.multilabel import MultilabelDataset
 from ..datasets.tables import read_columns, read_features
 from .consent import budgets_from_file
 
@@ -139,7 +139,7 @@ def _agreed(data: Dataset, names: NDArray[Any], config: DataConfig, personal: Pe
 
 
 def rows_aside(
-    data: Dataset | LabelTable, *, n_public: int, n_test: int, seed: int, by: str
+    data: Dataset | MultilabelDataset, *, n_public: int, n_test: int, seed: int, by: str
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], str]:
     """Draw rows, or whole persons, for the pool and the test; whoever they belong to is not protected.
 

@@ -13,6 +13,7 @@ from ..labelling import Labels
 from ..metrics import measure
 from ..release import SILENT
 from ..students.base import fresh
+from ..teachers import is_network
 from ..teachers.label_ensemble import label_accuracies
 from .exact_curve import exact_curve
 from .label_data import LabelTables
@@ -130,12 +131,35 @@ def private_label_numbers(
         plurality = 2 * test_votes.sums >= test_votes.n_teachers * test_votes.resolution
         numbers["teacher_accuracies"] = label_accuracies(test_votes, truth).reveal().tolist()
         numbers["plurality_accuracy"] = float((plurality == truth).mean())
-        model = fresh(
-            make_model(config.student.model, config.student.parameters, n_classes=2), seed=config.seed
-        )
-        model = OneEach(model).fit(tables.private.X, tables.private.y)
+        model = fresh(label_student(config, tables), seed=config.seed)
+        if not getattr(model, "multilabel", False):
+            model = OneEach(model)
+        model = model.fit(tables.private.X, tables.private.y)
         numbers["open_model_accuracy"] = float((model.predict(tables.test.X) == truth).mean())
     return numbers
+
+
+def label_student(config: RunConfig, tables: LabelTables) -> Any:
+    """Return the student before it is taught: a model for each label, or one network with an output each.
+
+    >>> from tellers.config import default_config
+    >>> from tellers.pipeline.label_data import read_label_tables
+    >>> config = default_config("made_multilabel")
+    >>> label_student(config, read_label_tables(config))
+    LogisticRegression(class_weight='balanced', max_iter=1000)
+    """
+    chosen = config.student
+    model = make_model(
+        chosen.model,
+        chosen.parameters,
+        n_classes=len(config.labels.names),
+        image_shape=tables.private.image_shape,
+    )
+    if not is_network(model):
+        return model
+    from ..teachers.torch import TorchLabelClassifier
+
+    return TorchLabelClassifier(model)
 
 
 def known(value: float) -> float | None:

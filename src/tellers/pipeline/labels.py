@@ -20,7 +20,7 @@ from .electorate import Electorate, deal_rows
 from .endings import lost_student
 from .folder import RunFolder
 from .label_data import LabelTables, read_label_tables
-from .label_numbers import private_label_numbers
+from .label_numbers import label_student, private_label_numbers
 from .numbers import public_numbers
 from .steps import Steps
 
@@ -51,7 +51,7 @@ def run_labels(
         tables = read_label_tables(config)
         electorate = Electorate(deal_rows(config, tables))
         require_same(folder, tables, electorate)
-        _require_able(config)
+        _require_able(config, tables)
         with open_books(config, folder):
             pass  # a budget that pays for nothing, or other books, are refused before teachers are trained
     votes = _votes(config, tables, electorate, folder, steps)
@@ -76,18 +76,21 @@ def run_labels(
     return result, student, numbers
 
 
-def _require_able(config: RunConfig) -> None:
-    teacher = make_model(config.teachers.model, config.teachers.parameters, n_classes=2)
+def _require_able(config: RunConfig, tables: LabelTables) -> None:
+    teacher = make_model(
+        config.teachers.model,
+        config.teachers.parameters,
+        n_classes=len(config.labels.names),
+        image_shape=tables.private.image_shape,
+    )
     if config.teachers.timeout and is_network(teacher):
         raise ValueError(
             f"{config.where('teachers', 'timeout')}: Expected no time limit for networks, which are trained "
             f"together, got {config.teachers.timeout:g} seconds. Leave it out."
         )
-    if is_network(make_model(config.student.model, config.student.parameters, n_classes=2)):
-        raise ValueError(
-            f"{config.where('student', 'model')}: Expected a student of scikit-learn's for many labels, of "
-            f"which each gets a model, got the network {config.student.model!r}. Take another one."
-        )
+    student = label_student(config, tables)
+    if hasattr(student, "require_fit"):
+        student.require_fit(tables.pool.shape, n_labels=len(config.labels.names))
 
 
 def _votes(
@@ -97,7 +100,12 @@ def _votes(
     on_test = tables.test.X if config.report.private and tables.test is not None else None
     if not folder.votes.exists() or not (on_test is None or folder.test_votes.exists()):
         chosen, names = config.teachers, config.labels.names
-        model = make_model(chosen.model, chosen.parameters, n_classes=2)
+        model = make_model(
+            chosen.model,
+            chosen.parameters,
+            n_classes=len(config.labels.names),
+            image_shape=tables.private.image_shape,
+        )
         limits = config.labels.thresholds
         options: dict[str, Any] = {"folder": folder.teachers, "n_jobs": chosen.n_jobs or None}
         if not is_network(model):
@@ -116,9 +124,10 @@ def _votes(
 
 
 def _teach(config: RunConfig, tables: LabelTables, labels: Labels, spending: Spending) -> Any:
-    model = make_model(config.student.model, config.student.parameters, n_classes=2)
     try:
-        return fit_labels(model, tables.pool[labels.rows], labels.labels, seed=config.seed)
+        return fit_labels(
+            label_student(config, tables), tables.pool[labels.rows], labels.labels, seed=config.seed
+        )
     except ValueError as error:
         raise lost_student(error, spending.charged) from error
 

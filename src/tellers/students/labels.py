@@ -1,4 +1,4 @@
-"""A student of many labels: one model per label, each taught by the rows where its label was told."""
+"""A student of many labels: a model per label, or one of all, taught where a label was told."""
 
 from typing import Any
 
@@ -10,11 +10,12 @@ from ..release import SILENT, Release
 from .base import Seed, count_rows, fresh, take_rows
 
 
-def fit_labels(estimator: Any, X: Any, labels: Release | ArrayLike, *, seed: Seed | None = None) -> OneEach:
+def fit_labels(estimator: Any, X: Any, labels: Release | ArrayLike, *, seed: Seed | None = None) -> Any:
     """Return a student of released labels, rows x labels of 1, 0 and SILENT.
 
     Each label has a copy of the estimator, fitted to the rows where it was told or inferred; where it was
-    silent the row teaches the other labels. A label that was always told the same, or never, is constant.
+    silent the row teaches the other labels. A label that was always told the same, or never, is constant. An
+    estimator that is `multilabel` and passes over SILENT, as `TorchLabelClassifier` does, is fitted as it is.
 
     Guarantee: whatever the student says later costs nothing more than the release did (post-processing).
     Assumes:   X is public, and the labels were released by a mechanism that was charged.
@@ -39,4 +40,6 @@ def fit_labels(estimator: Any, X: Any, labels: Release | ArrayLike, *, seed: See
             "Expected at least one released label, got silence for every row and label. Ask more queries, "
             "or ask with a lower threshold; silence was charged too."
         )
-    return OneEach(fresh(estimator, seed=seed)).fit(take_rows(X, spoken), table[spoken])
+    copy = fresh(estimator, seed=seed)
+    student = copy if getattr(copy, "multilabel", False) else OneEach(copy)
+    return student.fit(take_rows(X, spoken), table[spoken])

@@ -10,6 +10,7 @@ if find_spec("torch") is None:
 from .classifier import TorchClassifier
 from .engines import Batched
 from .ensemble import TorchEnsemble, train_torch_ensemble
+from .label_classifier import TorchLabelClassifier
 from .label_ensemble import TorchLabelEnsemble, load_torch_label_ensemble, train_torch_label_ensemble
 from .loading import load_torch_ensemble
 
@@ -17,6 +18,7 @@ __all__ = [
     "Batched",
     "TorchClassifier",
     "TorchEnsemble",
+    "TorchLabelClassifier",
     "TorchLabelEnsemble",
     "load_torch_ensemble",
     "load_torch_label_ensemble",

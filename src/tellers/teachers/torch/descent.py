@@ -28,7 +28,7 @@ _WARM_STEPS = 3  # before a CUDA graph is captured; they count
 class Lesson:
     """The rows of some teachers, one part after another, and what training them draws from.
 
-    `y` has a class per row, or rows x labels of 0.0 and 1.0.
+    `y` has a class per row, or rows x labels of 0.0 and 1.0; a student's may be -1.0, not told.
 
     >>> recipe = Recipe(epochs=4, batch_size=2)
     >>> Lesson(np.zeros((5, 2)), np.zeros(5), sizes=[1, 4], seeds=[7, 8], recipe=recipe).n_steps
@@ -83,6 +83,7 @@ def train_alone(network: nn.Module, lesson: Lesson, *, device: torch.device) -> 
     optimizer = torch.optim.Adam(network.parameters(), recipe.learning_rate, weight_decay=recipe.weight_decay)
     stream = lesson.streams()[0]
     sane = torch.ones((), dtype=torch.bool, device=device)
+    partly = lesson.y.ndim > 1 and bool((lesson.y < 0).any())
     # A network may draw numbers of its own: then from this seed, and what others draw is not disturbed.
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices):
@@ -102,6 +103,8 @@ def train_alone(network: nn.Module, lesson: Lesson, *, device: torch.device) -> 
             answers = network(batch)
             if labels.dim() == 1:
                 loss = F.cross_entropy(answers, labels)
+            elif partly:
+                loss = told_loss(answers, labels)
             else:
                 loss = row_losses(answers, labels).mean()
             optimizer.zero_grad(set_to_none=True)
@@ -121,6 +124,17 @@ def row_losses(answers: Tensor, targets: Tensor) -> Tensor:
     if targets.dim() == 1:
         return F.cross_entropy(answers, targets, reduction="none")
     return F.binary_cross_entropy_with_logits(answers, targets, reduction="none").mean(dim=1)
+
+
+def told_loss(answers: Tensor, targets: Tensor) -> Tensor:
+    """Return the mean loss over the labels of a batch that were told; a target of -1 was not.
+
+    >>> told_loss(torch.zeros(2, 2), torch.tensor([[1.0, -1.0], [-1.0, -1.0]]))
+    tensor(0.6931)
+    """
+    told = (targets >= 0).to(answers.dtype)
+    losses = F.binary_cross_entropy_with_logits(answers, targets.clamp(min=0), reduction="none")
+    return (losses * told).sum() / told.sum().clamp(min=1)
 
 
 def train_together(
