@@ -117,7 +117,7 @@ def test_plans_come_for_what_can_be_published(mechanism):
 
 
 def log_plan(mechanism, proxy, n_queries, **how):
-    return _best_log_at(mechanism, proxy, 3.0, n_queries, DELTA, how["confidence"], OFFSETS)
+    return _best_log_at(mechanism, proxy, 3.0, n_queries, DELTA, how["confidence"], OFFSETS, None)
 
 
 def plain_plan(mechanism, proxy, n_queries, **how):
