@@ -10,7 +10,7 @@ from ..catalogue import make_model
 from ..config import RunConfig
 from ..label_votes import LabelVotes
 from ..labelling import Labels
-from ..students import fit_labels
+from ..students import fit_labels, fit_semi_supervised
 from ..teachers import is_network, train_label_teachers
 from ..teachers.label_store import read_label_votes, save_label_votes
 from ..teachers.store import write_whole
@@ -118,6 +118,9 @@ def _votes(
 def _teach(config: RunConfig, tables: LabelTables, labels: Labels, spending: Spending) -> Any:
     model = make_model(config.student.model, config.student.parameters, n_classes=2)
     try:
+        if config.student.kind == "semi_supervised":
+            rest = tables.pool[np.setdiff1d(np.arange(len(tables.pool)), labels.rows)]
+            return fit_semi_supervised(model, tables.pool[labels.rows], labels.labels, rest, seed=config.seed)
         return fit_labels(model, tables.pool[labels.rows], labels.labels, seed=config.seed)
     except ValueError as error:
         raise lost_student(error, spending.charged) from error

@@ -9,12 +9,14 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ..card import ModelCard, export_student
 from ..catalogue import make_model
 from ..config import RunConfig
 from ..labelling import Labels
 from ..report import write_report
-from ..students import fit_distilled, fit_supervised
+from ..students import fit_distilled, fit_self_taught, fit_semi_supervised, fit_supervised
 from .asking import Spending, absent_at_first, release_labels
 from .beginning import begin, open_books, require_able, require_same
 from .data import Tables, read_tables
@@ -131,6 +133,10 @@ def _teach(config: RunConfig, tables: Tables, labels: Labels, spending: Spending
             return fit_distilled(
                 model, X, labels.values, temperature=chosen.temperature, floor=chosen.floor, seed=config.seed
             )
+        if chosen.kind in ("self_taught", "semi_supervised"):
+            fit = fit_self_taught if chosen.kind == "self_taught" else fit_semi_supervised
+            rest = tables.pool[np.setdiff1d(np.arange(len(tables.pool)), labels.rows)]
+            return fit(model, X, labels.labels, rest, seed=config.seed)
         return fit_supervised(model, X, labels.labels, seed=config.seed)
     except ValueError as error:
         raise lost_student(error, spending.charged) from error
