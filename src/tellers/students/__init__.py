@@ -6,6 +6,7 @@ from .labels import fit_labels
 from .self_taught import fit_self_taught
 from .semi_supervised import fit_semi_supervised
 from .supervised import fit_supervised
+from .typical import typical_first
 
 __all__ = [
     "fit_distilled",
@@ -15,4 +16,5 @@ __all__ = [
     "fit_supervised",
     "least_confident",
     "soft_targets",
+    "typical_first",
 ]
