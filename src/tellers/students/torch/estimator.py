@@ -236,7 +236,8 @@ class TorchStudent(ABC):
         >>> student.predict([[0.0], [1.0]])
         array([3, 5])
         """
-        predicted: NDArray[Any] = self.classes_[self.predict_proba(X).argmax(axis=1)]
+        best = self.predict_proba(X).argmax(axis=1)
+        predicted: NDArray[Any] = self.classes_[best]
         return predicted
 
     def score(self, X: ArrayLike, y: ArrayLike) -> float:
