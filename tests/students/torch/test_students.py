@@ -189,6 +189,21 @@ def test_bad_settings_are_refused(settings, words):
 def test_views_of_ones_own():
     student = MeanTeacherStudent(**TINY, views=RowViews(noise=0.0, borrowed=0.0)).fit(X, Y, POOL)
     assert "views=RowViews" in repr(student)
+    assert repr(VatStudent(label_noise=np.eye(2), steps=5)).startswith(
+        "VatStudent(steps=5, label_noise=array("
+    )
+
+
+@pytest.mark.parametrize("kind", [*KINDS, MultilabelMixMatchStudent])
+def test_mixed_precision_learns_too(kind):
+    """Rounded to bfloat16 the weights still move, all of them, and end near those of float32."""
+    start, exact, mixed = (
+        fitted(kind, steps=n, learning_rate=1e-3, precision=precision, average=0.01, weight_decay=0.0)
+        for n, precision in ((1, "float32"), (20, "float32"), (20, "bfloat16"))
+    )
+    for name in ("features.1.weight", "head.weight"):
+        moved, apart = (np.abs(one.state_[name] - mixed.state_[name]).mean() for one in (start, exact))
+        assert 0 < apart < moved
 
 
 def test_validation_takes_released_or_public_labels_alone():

@@ -368,12 +368,15 @@ class TorchStudent(ABC):
         changed = [
             f"{field.name}={getattr(self, field.name)!r}"
             for field in dataclasses.fields(self)
-            if getattr(self, field.name) is not field.default and getattr(self, field.name) != field.default
+            if repr(getattr(self, field.name)) != repr(field.default)
         ]
         return f"{type(self).__name__}({', '.join(changed)})"
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_ready_network"}
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "state_")
 
     def __sklearn_tags__(self) -> Any:
         from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags

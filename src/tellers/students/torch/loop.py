@@ -197,7 +197,10 @@ class _Training:
         for turn, optimizer in zip(self.method.turns, self.optimizers):
             for group in optimizer.param_groups:
                 group["lr"] = turn.rate * self.pace.rate(self.step)
-            with torch.autocast(self.device.type, torch.bfloat16, enabled=self._is_mixed()):
+            # Without the cache: weights that were first used under no_grad would be remembered as constants.
+            with torch.autocast(
+                self.device.type, torch.bfloat16, enabled=self._is_mixed(), cache_enabled=False
+            ):
                 loss = turn.loss(batch)
             optimizer.zero_grad(set_to_none=True)
             loss.backward()  # type: ignore[no-untyped-call]
