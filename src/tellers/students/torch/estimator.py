@@ -42,9 +42,9 @@ class TorchStudent(ABC):
 
     `steps` batches of `batch_size` labelled and `pool_batch_size` unlabelled rows are learned from, at a
     learning rate that goes up to `learning_rate` and down again. The student is the running average of the
-    weights, with `average` as its memory. `weight` scales the loss of unlabelled rows, which grows from
-    nothing over the first `ramp` of the steps; with 0 none are needed, and what is left is the supervised
-    counterpart.
+    weights, with `average` as its memory, over a tenth of the steps at most. `weight` scales the loss of
+    unlabelled rows, which grows from nothing over the first `ramp` of the steps; with 0 none are needed, and
+    what is left is the supervised counterpart.
 
     `label_noise` is the chance that a label is wrong, or a confusion matrix; `noise_handling` and `smoothing`
     say what follows. `holdout` is the share of released labels that `validation="released"` sets aside;
