@@ -80,7 +80,9 @@ def fit_self_taught(
         features = _last_features(student, rows)
         opinion = _spread(features, told, ids, n_classes=len(classes), k=neighbours, passed_on=passed_on)
         kept = _uncontradicted(opinion[told], ids)
-        told, ids = told[kept], ids[kept]
+        if not kept.all():  # what was learned from these has to be forgotten
+            told, ids = told[kept], ids[kept]
+            student = fresh(estimator, seed=chosen).fit(rows[told], classes[ids])
         opinion = opinion + _DOUBT
     others = np.setdiff1d(np.arange(len(rows)), told)
     for number in range(1, rounds + 1):

@@ -42,9 +42,9 @@ class TorchStudent(ABC):
 
     `steps` batches of `batch_size` labelled and `pool_batch_size` unlabelled rows are learned from, at a
     learning rate that goes up to `learning_rate` and down again. The student is the running average of the
-    weights, with `average` as its memory. `weight` scales the loss of unlabelled rows, which grows from
-    nothing over the first `ramp` of the steps; with 0 none are needed, and what is left is the supervised
-    counterpart.
+    weights, with `average` as its memory, over a tenth of the steps at most. `weight` scales the loss of
+    unlabelled rows, which grows from nothing over the first `ramp` of the steps; with 0 none are needed, and
+    what is left is the supervised counterpart.
 
     `label_noise` is the chance that a label is wrong, or a confusion matrix; `noise_handling` and `smoothing`
     say what follows. `holdout` is the share of released labels that `validation="released"` sets aside;
@@ -236,7 +236,8 @@ class TorchStudent(ABC):
         >>> student.predict([[0.0], [1.0]])
         array([3, 5])
         """
-        predicted: NDArray[Any] = self.classes_[self.predict_proba(X).argmax(axis=1)]
+        best = self.predict_proba(X).argmax(axis=1)
+        predicted: NDArray[Any] = self.classes_[best]
         return predicted
 
     def score(self, X: ArrayLike, y: ArrayLike) -> float:
@@ -367,12 +368,15 @@ class TorchStudent(ABC):
         changed = [
             f"{field.name}={getattr(self, field.name)!r}"
             for field in dataclasses.fields(self)
-            if getattr(self, field.name) is not field.default and getattr(self, field.name) != field.default
+            if repr(getattr(self, field.name)) != repr(field.default)
         ]
         return f"{type(self).__name__}({', '.join(changed)})"
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_ready_network"}
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "state_")
 
     def __sklearn_tags__(self) -> Any:
         from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags

@@ -65,8 +65,8 @@ class Pace:
     >>> pace = Pace(steps=100, learning_rate=0.01)
     >>> [round(pace.rate(step), 5) for step in (0, 20, 60, 99)]
     [0.0004, 0.01, 0.0049, 0.0]
-    >>> pace.decay(0), pace.decay(10**6)
-    (0.5, 0.996)
+    >>> pace.decay(0), pace.decay(99), Pace(steps=5000).decay(4999)
+    (0.5, 0.9, 0.996)
     """
 
     steps: int
@@ -86,8 +86,12 @@ class Pace:
         return peak * max(1e-4, 0.5 * (1 + math.cos(math.pi * min(1.0, done))))
 
     def decay(self, step: int) -> float:
-        """Return how much of the average stays at a step: at first it is that of all steps so far."""
-        return min(self.average, 1 - 1 / (step + 2))
+        """Return how much of the average stays at a step.
+
+        At first it is the mean of all steps so far, and it never reaches back more than a tenth of all steps:
+        a short training would keep its beginning otherwise.
+        """
+        return min(self.average, 1 - 1 / (step + 2), max(0.0, 1 - 10 / self.steps))
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,7 +201,10 @@ class _Training:
         for turn, optimizer in zip(self.method.turns, self.optimizers):
             for group in optimizer.param_groups:
                 group["lr"] = turn.rate * self.pace.rate(self.step)
-            with torch.autocast(self.device.type, torch.bfloat16, enabled=self._is_mixed()):
+            # Without the cache: weights that were first used under no_grad would be remembered as constants.
+            with torch.autocast(
+                self.device.type, torch.bfloat16, enabled=self._is_mixed(), cache_enabled=False
+            ):
                 loss = turn.loss(batch)
             optimizer.zero_grad(set_to_none=True)
             loss.backward()  # type: ignore[no-untyped-call]

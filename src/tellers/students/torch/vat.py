@@ -39,7 +39,7 @@ class VatStudent(TorchStudent):
     """
 
     radius: float = 0.25
-    entropy: float = 1.0
+    entropy: float = 0.3
     n_probes: int = 1
 
     def _method(self, network: nn.Module, average: nn.Module, setting: Setting) -> Method:

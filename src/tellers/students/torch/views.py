@@ -17,6 +17,7 @@ from ...errors import require_finite
 from .networks import Shape
 
 WEAK, MEDIUM, STRONG = 0.25, 0.5, 1.0
+_SMALL = 16  # pixels
 
 
 class Views(Protocol):
@@ -142,6 +143,8 @@ class RowViews:
 def views_for(given: Views | Mapping[str, Any] | None, shape: Shape) -> Views:
     """Return the views of rows of a shape: those given, with settings given, or the usual ones.
 
+    Images of fewer than 16 pixels a side are moved about half as far.
+
     >>> views_for(None, (64,)), views_for({"rotation": 10}, (3, 32, 32)).repeat_border
     (RowViews(noise=0.2, borrowed=0.3), True)
     """
@@ -150,6 +153,8 @@ def views_for(given: Views | Mapping[str, Any] | None, shape: Shape) -> Views:
         kind: type[ImageViews] | type[RowViews] = ImageViews if len(shape) == 3 else RowViews
         if kind is ImageViews and shape[0] > 1:  # photographs have no black ground around them
             settings = {"repeat_border": True, **settings}
+        if kind is ImageViews and min(shape[1:]) < _SMALL:  # what is cut off one of few pixels is lost
+            settings = {"rotation": 12.0, "shift": 0.08, "scale": 0.1, "cutout": 0.2, **settings}
         try:
             return kind(**settings)
         except TypeError as error:
