@@ -16,6 +16,7 @@ from ..teachers.label_store import read_label_votes, save_label_votes
 from ..teachers.store import write_whole
 from .asking import Spending, release_labels
 from .beginning import open_books, require_same
+from .copies import warn_of_copies
 from .electorate import Electorate, deal_rows
 from .endings import lost_student
 from .folder import RunFolder
@@ -52,6 +53,8 @@ def run_labels(
         electorate = Electorate(deal_rows(config, tables))
         require_same(folder, tables, electorate)
         _require_able(config)
+        rows = None if tables.test is None else tables.test.X
+        warn_of_copies(tables.private.X, {"public pool": tables.pool, "test rows": rows})
         with open_books(config, folder):
             pass  # a budget that pays for nothing, or other books, are refused before teachers are trained
     votes = _votes(config, tables, electorate, folder, steps)

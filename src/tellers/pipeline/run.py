@@ -19,6 +19,7 @@ from ..report import write_report
 from ..students import fit_distilled, fit_self_taught, fit_semi_supervised, fit_supervised
 from .asking import Spending, absent_at_first, release_labels
 from .beginning import begin, open_books, require_able, require_same
+from .copies import warn_of_copies
 from .data import Tables, read_tables
 from .electorate import group_rows, seat_teachers
 from .endings import lost_student
@@ -82,6 +83,8 @@ def run(
                 show_groups(group_rows(electorate), (*electorate.plan.summary, *notes))
             require_same(place, tables, electorate)
             require_able(config, tables)
+            on_test = None if tables.test is None else tables.test.X
+            warn_of_copies(tables.private.X, {"public pool": tables.pool, "test rows": on_test})
             with open_books(config, place, electorate) as ledger:
                 absent = absent_at_first(ledger, config, electorate, key=place.key)
         voting = Voting(config, tables, place, electorate, state.step, state.progress)
