@@ -6,6 +6,14 @@ from typing import Any
 
 _SCALED = "scaled_"
 _NETWORKS = ("cnn", "torch_mlp")
+# Learn from unlabelled rows too, and are students alone.
+SEMI_SUPERVISED: dict[str, str] = {
+    "gan": "GanStudent",
+    "mean_teacher": "MeanTeacherStudent",
+    "mixmatch": "MixMatchStudent",
+    "multilabel_mixmatch": "MultilabelMixMatchStudent",
+    "vat": "VatStudent",
+}
 
 
 def _sklearn(module: str, name: str, **usual: Any) -> Callable[..., Any]:
@@ -24,6 +32,15 @@ def _torch(network: str) -> Callable[..., Any]:
     return make
 
 
+def _semi_supervised(name: str) -> Callable[..., Any]:
+    def make(**parameters: Any) -> Any:
+        from .students import torch
+
+        return getattr(torch, SEMI_SUPERVISED[name])(**parameters)
+
+    return make
+
+
 MODELS: dict[str, Callable[..., Any]] = {
     "boosting": _sklearn("ensemble", "HistGradientBoostingClassifier"),
     "cnn": _torch("cnn"),
@@ -36,6 +53,7 @@ MODELS: dict[str, Callable[..., Any]] = {
     "svm": _sklearn("svm", "SVC"),
     "torch_mlp": _torch("mlp"),
     "tree": _sklearn("tree", "DecisionTreeClassifier"),
+    **{name: _semi_supervised(name) for name in SEMI_SUPERVISED},
 }
 
 
@@ -45,7 +63,17 @@ def model_names() -> list[str]:
     >>> "forest" in model_names(), "scaled_svm" in model_names(), "scaled_cnn" in model_names()
     (True, True, False)
     """
-    return [*MODELS, *(_SCALED + name for name in MODELS if name not in _NETWORKS)]
+    alone = (*_NETWORKS, *SEMI_SUPERVISED)
+    return [*MODELS, *(_SCALED + name for name in MODELS if name not in alone)]
+
+
+def uses_torch(name: str) -> bool:
+    """Say whether a model by its name is a torch network.
+
+    >>> uses_torch("cnn"), uses_torch("mean_teacher"), uses_torch("svm")
+    (True, True, False)
+    """
+    return name in _NETWORKS or name in SEMI_SUPERVISED
 
 
 def make_model(
@@ -75,7 +103,9 @@ def make_model(
         if ":" in name:
             module, _, attribute = name.partition(":")
             return getattr(import_module(module), attribute)(**given)
-        if name in _NETWORKS:
+        if name == "multilabel_mixmatch":  # as many outputs as there are labels, which the labels say
+            return MODELS[name](image_shape=image_shape, **given)
+        if uses_torch(name):
             return MODELS[name](n_classes=n_classes, image_shape=image_shape, **given)
         if name in model_names():
             model = MODELS[name.removeprefix(_SCALED)](**given)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tellers import ConfidentGNMax, InteractiveGNMax, NoisyHistogram
-from tellers.config import parse_config
+from tellers.config import QueriesConfig, RunConfig, StudentConfig, TeachersConfig, parse_config
 from tellers.config.sections import FILES, HAS_TEST_PART, LAYOUTS, SET_ASIDE
 from tellers.datasets import DATASETS
 from tellers.datasets.label_files import LABEL_LAYOUTS
@@ -193,3 +193,36 @@ def test_settings_cannot_be_changed_and_do_not_follow_what_they_were_made_of():
     assert teachers.parameters == {"C": [1]}
     with pytest.raises(AttributeError):
         config.seed = 8
+
+
+@pytest.mark.parametrize(
+    ("sections", "words"),
+    [
+        (
+            {"student": StudentConfig(kind="semi_supervised")},
+            'student.model: .*got "logistic"',
+        ),
+        ({"student": StudentConfig(model="vat")}, 'student.kind: Expected "semi_supervised"'),
+        ({"teachers": TeachersConfig(model="gan")}, "teachers.model: .*for students"),
+        (
+            {"student": StudentConfig(kind="semi_supervised", model="multilabel_mixmatch")},
+            "another model for one class per row",
+        ),
+        (
+            {
+                "student": StudentConfig(kind="semi_supervised", model="vat"),
+                "queries": QueriesConfig(order="active"),
+            },
+            'student.kind: .*order = "active"',
+        ),
+    ],
+)
+def test_semi_supervised_students_go_with_pools_alone(sections, words):
+    with pytest.raises(ConfigError, match=words):
+        RunConfig(**sections)
+
+
+def test_students_of_unlabelled_rows_are_accepted():
+    for model in ("gan", "mean_teacher", "mixmatch", "vat", "my.package:Student"):
+        assert RunConfig(student=StudentConfig(kind="semi_supervised", model=model)).student.model == model
+    assert RunConfig(student=StudentConfig(kind="self_taught", model="forest")).student.kind == "self_taught"

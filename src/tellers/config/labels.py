@@ -202,7 +202,12 @@ def _refused(run: Any) -> Iterator[Problem]:
         ),
         (("personal", "variant"), run.personal.variant, "", "whose price per group is not known yet"),
         (("queries", "order"), run.queries.order, ("shuffled", "given"), "as a student is unsure per label"),
-        (("student", "kind"), run.student.kind, "supervised", "of which no shares are released"),
+        (
+            ("student", "kind"),
+            run.student.kind,
+            ("supervised", "semi_supervised"),
+            "of which no shares are released and none is guessed",
+        ),
     ):
         choices = wanted if isinstance(wanted, tuple) else (wanted,)
         if value not in choices:

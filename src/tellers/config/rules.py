@@ -15,6 +15,7 @@ from .mechanism import MECHANISM_PARAMETERS
 from .personal import personal_rules
 from .problems import Problem, complain
 from .sections import FILES, HAS_TEST_PART, LAYOUTS, SECTIONS, RunConfig
+from .student import student_rules
 
 # What the pipeline itself hands to a loader.
 _NOT_OPTIONS = (
@@ -83,6 +84,7 @@ def rules(run: RunConfig | SimpleNamespace) -> Iterator[Problem]:
             'Shares of votes are released by mechanism "histogram" alone.',
             (("mechanism", "name"),),
         )
+    yield from student_rules(run)
     if student.kind != "distilled":
         for name, usual in (("temperature", 1.0), ("floor", 0.0)):
             if getattr(student, name) != usual:

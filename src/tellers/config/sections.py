@@ -246,10 +246,12 @@ class StudentConfig(Section):
     'logistic'
     """
 
-    kind: Literal["supervised", "distilled"] = option(
+    kind: Literal["supervised", "self_taught", "semi_supervised", "distilled"] = option(
         "supervised",
-        "supervised: learns from labels. distilled: learns from shares of votes (mechanism histogram).",
-        choices=("supervised", "distilled"),
+        "supervised: learns from labels. self_taught: from its own guesses for the rest of the pool too. "
+        "semi_supervised: from labels and from the whole pool, by a model made for it (gan, mean_teacher, "
+        "mixmatch, multilabel_mixmatch, vat). distilled: from shares of votes (mechanism histogram).",
+        choices=("supervised", "self_taught", "semi_supervised", "distilled"),
     )
     model: str = option(
         "logistic",

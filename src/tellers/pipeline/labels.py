@@ -10,12 +10,13 @@ from ..catalogue import make_model
 from ..config import RunConfig
 from ..label_votes import LabelVotes
 from ..labelling import Labels
-from ..students import fit_labels
+from ..students import fit_labels, fit_semi_supervised
 from ..teachers import is_network, train_label_teachers
 from ..teachers.label_store import read_label_votes, save_label_votes
 from ..teachers.store import write_whole
 from .asking import Spending, release_labels
 from .beginning import open_books, require_same
+from .copies import warn_of_copies
 from .electorate import Electorate, deal_rows
 from .endings import lost_student
 from .folder import RunFolder
@@ -52,6 +53,8 @@ def run_labels(
         electorate = Electorate(deal_rows(config, tables))
         require_same(folder, tables, electorate)
         _require_able(config, tables)
+        rows = None if tables.test is None else tables.test.X
+        warn_of_copies(tables.private.X, {"public pool": tables.pool, "test rows": rows})
         with open_books(config, folder):
             pass  # a budget that pays for nothing, or other books, are refused before teachers are trained
     votes = _votes(config, tables, electorate, folder, steps)
@@ -125,9 +128,11 @@ def _votes(
 
 def _teach(config: RunConfig, tables: LabelTables, labels: Labels, spending: Spending) -> Any:
     try:
-        return fit_labels(
-            label_student(config, tables), tables.pool[labels.rows], labels.labels, seed=config.seed
-        )
+        student, asked = label_student(config, tables), tables.pool[labels.rows]
+        if config.student.kind == "semi_supervised":
+            rest = tables.pool[np.setdiff1d(np.arange(len(tables.pool)), labels.rows)]
+            return fit_semi_supervised(student, asked, labels.labels, rest, seed=config.seed)
+        return fit_labels(student, asked, labels.labels, seed=config.seed)
     except ValueError as error:
         raise lost_student(error, spending.charged) from error
 

@@ -10,13 +10,14 @@ from numpy.typing import NDArray
 
 from .. import __version__
 from ..calibrate.labels import expected_labels
-from ..catalogue import make_model
+from ..catalogue import make_model, uses_torch
 from ..config import RunConfig, config_as_dict
 from ..labelling import Labels
 from ..mechanisms import GNMax
 from ..personal import PersonalPlan, Upsampling
 from ..release import SILENT
 from ..students.base import fresh
+from ..students.semi_supervised import takes_unlabelled
 from ..votes import Votes
 from .asking import Spending
 from .data import Tables
@@ -263,10 +264,10 @@ def _stopped_privately(config: RunConfig, labels: Labels) -> bool:
 
 
 def _versions(config: RunConfig) -> dict[str, str]:
-    uses_torch = {config.teachers.model, config.student.model} & {"cnn", "torch_mlp"}
+    networks = [name for name in (config.teachers.model, config.student.model) if uses_torch(name)]
     found = {}
     for name in _SHOWN:
-        if name == "torch" and not uses_torch:
+        if name == "torch" and not networks:
             continue
         try:
             found[name] = version(name)
@@ -320,5 +321,6 @@ def _open_model(config: RunConfig, tables: Tables) -> float | None:
         image_shape=tables.private.image_shape,
     )  # fmt: skip
     model = fresh(model, seed=config.seed)
-    model.fit(tables.private.X, tables.private.y)
+    pool = (tables.pool,) if takes_unlabelled(model) else ()
+    model.fit(tables.private.X, tables.private.y, *pool)
     return float((np.asarray(model.predict(tables.test.X)) == tables.test.y).mean())

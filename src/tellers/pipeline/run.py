@@ -9,14 +9,17 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ..card import ModelCard, export_student
 from ..catalogue import make_model
 from ..config import RunConfig
 from ..labelling import Labels
 from ..report import write_report
-from ..students import fit_distilled, fit_supervised
+from ..students import fit_distilled, fit_self_taught, fit_semi_supervised, fit_supervised
 from .asking import Spending, absent_at_first, release_labels
 from .beginning import begin, open_books, require_able, require_same
+from .copies import warn_of_copies
 from .data import Tables, read_tables
 from .electorate import group_rows, seat_teachers
 from .endings import lost_student
@@ -80,6 +83,8 @@ def run(
                 show_groups(group_rows(electorate), (*electorate.plan.summary, *notes))
             require_same(place, tables, electorate)
             require_able(config, tables)
+            on_test = None if tables.test is None else tables.test.X
+            warn_of_copies(tables.private.X, {"public pool": tables.pool, "test rows": on_test})
             with open_books(config, place, electorate) as ledger:
                 absent = absent_at_first(ledger, config, electorate, key=place.key)
         voting = Voting(config, tables, place, electorate, state.step, state.progress)
@@ -131,6 +136,10 @@ def _teach(config: RunConfig, tables: Tables, labels: Labels, spending: Spending
             return fit_distilled(
                 model, X, labels.values, temperature=chosen.temperature, floor=chosen.floor, seed=config.seed
             )
+        if chosen.kind in ("self_taught", "semi_supervised"):
+            fit = fit_self_taught if chosen.kind == "self_taught" else fit_semi_supervised
+            rest = tables.pool[np.setdiff1d(np.arange(len(tables.pool)), labels.rows)]
+            return fit(model, X, labels.labels, rest, seed=config.seed)
         return fit_supervised(model, X, labels.labels, seed=config.seed)
     except ValueError as error:
         raise lost_student(error, spending.charged) from error

@@ -1,0 +1,391 @@
+"""What all torch students share: the manners of a scikit-learn classifier, around one way of learning."""
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any, ClassVar, Self, cast
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor, nn
+
+from ...errors import require_count, require_finite, require_fraction, require_positive
+from ...release import SILENT, Release
+from ...rows import class_ids, numeric_rows
+from ..base import released_labels, require_classes
+from .checkpoints import Checkpoint, fingerprint
+from .inputs import Inputs, row_shape, shaped
+from .label_loss import ClassLoss, Handling
+from .lesson import Lesson, PublicRows, Validation, check_validation, hold_out
+from .loop import Method, Pace, Precision, Progress, train
+from .networks import Factory, Shape, build_network, find_device
+from .saving import read_student, save_student
+from .setting import Loss, Setting
+from .views import Views, views_for
+
+_ROWS_AT_ONCE = 512
+_INPUTS = "inputs."
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class TorchStudent(ABC):
+    """A student that learns from few released labels and many public rows without one.
+
+    `network` is "cnn" (five convolutions), "mlp" (two hidden layers), "auto" (the one that suits the rows),
+    or a function without arguments that returns a new `torch.nn.Module`; `width` scales the named ones.
+    `image_shape`, (height, width) or (height, width, channels), says how flat rows make images. `views` are
+    `ImageViews`, `RowViews`, or a table of their settings.
+
+    `steps` batches of `batch_size` labelled and `pool_batch_size` unlabelled rows are learned from, at a
+    learning rate that goes up to `learning_rate` and down again. The student is the running average of the
+    weights, with `average` as its memory, over a tenth of the steps at most. `weight` scales the loss of
+    unlabelled rows, which grows from nothing over the first `ramp` of the steps; with 0 none are needed, and
+    what is left is the supervised counterpart.
+
+    `label_noise` is the chance that a label is wrong, or a confusion matrix; `noise_handling` and `smoothing`
+    say what follows. `holdout` is the share of released labels that `validation="released"` sets aside;
+    checks come every `check_every` steps, and after `patience` of them without a better one training stops.
+
+    `test_views` weak views are averaged with the row itself in `predict`. `precision` is "bfloat16" on a GPU
+    unless said otherwise. `n_classes` declares classes 0..n_classes-1. Everything random comes from
+    `random_state`.
+
+    >>> from tellers.students.torch import MeanTeacherStudent, VatStudent
+    >>> [isinstance(kind(), TorchStudent) for kind in (MeanTeacherStudent, VatStudent)]
+    [True, True]
+    """
+
+    _estimator_type: ClassVar[str] = "classifier"
+
+    network: str | Factory = "auto"
+    width: int = 32
+    steps: int = 2000
+    batch_size: int = 64
+    pool_batch_size: int = 256
+    learning_rate: float = 4e-3
+    weight_decay: float = 2e-3
+    average: float = 0.996
+    weight: float = 1.0
+    ramp: float = 0.25
+    views: Views | Mapping[str, Any] | None = None
+    label_noise: float | ArrayLike = 0.0
+    noise_handling: Handling = "forward"
+    smoothing: float = 0.1
+    holdout: float = 0.2
+    check_every: int = 100
+    patience: int = 0
+    test_views: int = 0
+    precision: Precision = "auto"
+    device: str = "auto"
+    image_shape: Shape | None = None
+    n_classes: int | None = None
+    random_state: int | None = None
+
+    @abstractmethod
+    def _method(self, network: nn.Module, average: nn.Module, setting: Setting) -> Method:
+        """Return what is lost at every step."""
+
+    def _read_labels(self, y: Any, n_rows: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return what was told of each row, SILENT or the place of its class, and the classes."""
+        labels = released_labels(y, n_rows=n_rows)
+        told = labels != SILENT
+        self._require_enough(labels[told])
+        if self.n_classes is None:
+            classes = np.unique(labels[told])
+        else:
+            require_count(2, n_classes=self.n_classes)
+            classes = np.arange(int(self.n_classes))
+            class_ids(labels[told], n_classes=len(classes))
+        return np.where(told, np.searchsorted(classes, labels), SILENT), classes
+
+    def _require_enough(self, labels: NDArray[np.int64]) -> None:
+        require_classes(np.unique(labels), n_answered=len(labels))
+
+    def _loss(self, n_outputs: int, device: torch.device) -> Loss:
+        return ClassLoss.made(
+            label_noise=self.label_noise, handling=self.noise_handling, smoothing=self.smoothing,
+            n_classes=n_outputs, device=device,
+        )  # fmt: skip
+
+    @staticmethod
+    def _probabilities(answers: Tensor) -> Tensor:
+        return answers.softmax(1)
+
+    def fit(
+        self,
+        X: ArrayLike,
+        y: Release | ArrayLike,
+        X_unlabelled: ArrayLike | None = None,
+        *,
+        validation: Validation = None,
+        folder: str | PathLike[str] | None = None,
+        save_every: int = 500,
+        progress: Progress | None = None,
+    ) -> Self:
+        """Learn from released labels and from public rows without one.
+
+        Rows whose label is SILENT count as unlabelled. `validation` is "released" (labels held out), or
+        `PublicRows(X, y)`; the best check is kept. `folder` keeps a checkpoint, from which the same training
+        goes on; `progress(done, total)` is told of steps.
+
+        Guarantee: whatever the student says later costs nothing more than the release did (post-processing).
+        Assumes:   all rows are public, and the labels were released by a mechanism that was charged.
+        Reference: Papernot et al. 2017, section 2 (the student); Dwork and Roth 2014, Proposition 2.1.
+
+        >>> from tellers.students.torch import VatStudent
+        >>> VatStudent().fit([[0.0], [1.0]], [0, 1])
+        Traceback (most recent call last):
+            ...
+        ValueError: Expected rows without a label to learn from too, got none: neither X_unlabelled nor ...
+        """
+        check_validation(validation)
+        require_count(save_every=save_every)
+        seed, device = self._checked(), find_device(self.device)
+        rows = numeric_rows(X)
+        labels, classes = self._read_labels(y, len(rows))
+        answered = np.flatnonzero((labels.reshape(len(labels), -1) != SILENT).any(axis=1))
+        shape = row_shape(rows.shape, image_shape=self.image_shape, squares=self.network == "cnn")
+        tables = [shaped(rows, shape, image_shape=self.image_shape)]
+        if X_unlabelled is not None and len(np.asarray(X_unlabelled)):
+            tables.append(shaped(numeric_rows(X_unlabelled), shape, image_shape=self.image_shape))
+        elif self.weight and answered.size == len(rows):
+            raise ValueError(
+                "Expected rows without a label to learn from too, got none: neither X_unlabelled nor silent "
+                "rows. Pass the public pool as X_unlabelled, or set weight=0 to learn from labels alone."
+            )
+        loss, inputs = self._loss(len(classes), device), Inputs.measured(tables)
+        everything = inputs.tensor(np.concatenate(tables), device)
+        learned, checked = answered, None
+        seen: list[NDArray[Any]] = [labels]
+        if validation == "released":
+            chosen, held = hold_out(answered.size, self.holdout, seed=seed)
+            learned, held = answered[chosen], answered[held]
+            self._require_enough(labels[learned])
+            checked = everything[held], _targets(loss, labels[held], device)
+        elif isinstance(validation, PublicRows):
+            public = shaped(numeric_rows(validation.X), shape, image_shape=self.image_shape)
+            truth = self._places(validation.y, classes, n_rows=len(public))
+            checked, seen = (
+                (inputs.tensor(public, device), _targets(loss, truth, device)),
+                [labels, public, truth],
+            )
+        lesson = Lesson(
+            everything[learned], _targets(loss, labels[learned], device),
+            everything if self.weight else everything[:0], checked, int(self.batch_size),
+            int(self.pool_batch_size),
+        )  # fmt: skip
+        checkpoint = None
+        if folder is not None:
+            made_of = fingerprint(self._settings(), *tables, *seen)
+            checkpoint = Checkpoint(Path(folder), made_of, int(save_every))
+        views = views_for(self.views, shape)
+        network = build_network(self.network, shape, n_outputs=len(classes), width=int(self.width), seed=seed)
+        result = train(
+            lambda average: self._method(network, average, Setting(lesson, views, loss, shape, seed)),
+            network, lesson, views=views, losses=loss.rows, pace=self._pace(), seed=seed,
+            checkpoint=checkpoint, progress=progress,
+        )  # fmt: skip
+        self.classes_, self.shape_, self.n_steps_, self.checked_ = (
+            classes, shape, result.n_steps, result.checked,
+        )  # fmt: skip
+        scales = {_INPUTS + "centre": inputs.centre, _INPUTS + "scale": inputs.scale}
+        self.state_ = {**result.state, **scales}
+        self._ready_network: nn.Module | None = None
+        return self
+
+    def _places(self, y: Any, classes: NDArray[np.int64], *, n_rows: int) -> NDArray[np.int64]:
+        """Return the places of public labels among the classes."""
+        labels = released_labels(y, n_rows=n_rows)
+        if not np.isin(labels, classes).all():
+            raise ValueError(
+                "Expected validation labels among the classes that are learned, got others. Declare "
+                "n_classes."
+            )
+        return np.searchsorted(classes, labels)
+
+    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Return the probability of each of `classes_` for every row.
+
+        >>> from tellers.students.torch import VatStudent
+        >>> student = VatStudent(steps=2, width=1, weight=0, random_state=7).fit([[0.0], [1.0]], [0, 1])
+        >>> student.predict_proba([[0.0], [1.0], [2.0]]).shape
+        (3, 2)
+        """
+        network, device = self._ready(), find_device(self.device)
+        rows = shaped(numeric_rows(X), self.shape_, image_shape=self.image_shape)
+        inputs = Inputs(self.state_[_INPUTS + "centre"], self.state_[_INPUTS + "scale"])
+        views, parts = views_for(self.views, self.shape_), []
+        with torch.no_grad():
+            for start in range(0, len(rows), _ROWS_AT_ONCE):
+                batch = inputs.tensor(rows[start : start + _ROWS_AT_ONCE], device)
+                seen = [self._probabilities(network(batch).double())]
+                for number in range(int(self.test_views)):
+                    seen.append(self._probabilities(network(views.fixed(batch, number)).double()))
+                parts.append(torch.stack(seen).mean(0).cpu().numpy())
+        return np.concatenate(parts)
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Return the likeliest class of every row.
+
+        >>> from tellers.students.torch import VatStudent
+        >>> student = VatStudent(steps=50, weight=0, random_state=7).fit([[0.0], [1.0]], [3, 5])
+        >>> student.predict([[0.0], [1.0]])
+        array([3, 5])
+        """
+        best = self.predict_proba(X).argmax(axis=1)
+        predicted: NDArray[Any] = self.classes_[best]
+        return predicted
+
+    def score(self, X: ArrayLike, y: ArrayLike) -> float:
+        """Return the share of rows whose class, or of labels whose answer, is predicted.
+
+        >>> from tellers.students.torch import VatStudent
+        >>> student = VatStudent(steps=50, weight=0, random_state=7).fit([[0.0], [1.0]], [3, 5])
+        >>> student.score([[0.0], [1.0]], [3, 5])
+        1.0
+        """
+        return float((self.predict(X) == np.asarray(y)).mean())
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters, as scikit-learn asks for them.
+
+        >>> from tellers.students.torch import VatStudent
+        >>> VatStudent(steps=100).get_params()["steps"]
+        100
+        """
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
+    def set_params(self, **parameters: Any) -> Self:
+        """Set parameters by name.
+
+        >>> from tellers.students.torch import VatStudent
+        >>> VatStudent().set_params(steps=5)
+        VatStudent(steps=5)
+        """
+        known = [field.name for field in dataclasses.fields(self)]
+        for name, value in parameters.items():
+            if name not in known:
+                raise ValueError(f"Expected one of {', '.join(known)}, got {name!r}.")
+            setattr(self, name, value)
+        return self
+
+    def to_bytes(self) -> bytes:
+        """Return the fitted student as a safetensors file: numbers and their names, no code.
+
+        >>> from tellers.students.torch import VatStudent
+        >>> student = VatStudent(steps=2, width=1, weight=0, random_state=7).fit([[0.0], [1.0]], [0, 1])
+        >>> same = VatStudent.from_bytes(student.to_bytes())
+        >>> bool((same.predict_proba([[0.5]]) == student.predict_proba([[0.5]])).all())
+        True
+        """
+        self._check_fitted()
+        about = {"classes": self.classes_.tolist(), "shape": self.shape_}
+        return save_student(self.state_, self.get_params(), about)
+
+    @classmethod
+    def from_bytes(cls, content: bytes, *, network: Factory | None = None) -> Self:
+        """Return the student of a safetensors file; a network that a function made needs that function again.
+
+        >>> from tellers.students.torch import VatStudent
+        >>> VatStudent.from_bytes(b"something else")
+        Traceback (most recent call last):
+            ...
+        ValueError: Expected the bytes of VatStudent.to_bytes(), got something else.
+        """
+        state, parameters, about = read_student(content, name=cls.__name__)
+        if parameters["network"] is None:
+            if network is None:
+                raise ValueError(
+                    "Expected network=..., the function that made the network: no file holds it."
+                )
+            parameters["network"] = network
+        student = cls(**parameters)
+        student.state_, student.shape_ = state, tuple(int(n) for n in about["shape"])
+        student.classes_ = np.asarray(about["classes"])
+        student._ready()
+        return student
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "state_"):
+            raise ValueError(f"Expected a fitted {type(self).__name__}. Call fit(X, y, X_unlabelled) first.")
+
+    def _ready(self) -> nn.Module:
+        """Return the network with what it learned; it is made when needed, as models travel without it."""
+        self._check_fitted()
+        network = cast(nn.Module | None, getattr(self, "_ready_network", None))
+        if network is None:
+            network = build_network(
+                self.network, self.shape_, n_outputs=len(self.classes_), width=int(self.width), seed=0
+            )
+            weights = {n: torch.tensor(v) for n, v in self.state_.items() if not n.startswith(_INPUTS)}
+            try:
+                network.load_state_dict(weights)
+            except RuntimeError as error:
+                raise ValueError(f"Expected the weights of this network, got others: {error}") from None
+            self._ready_network = network = network.to(find_device(self.device)).eval()
+        return network
+
+    def _pace(self) -> Pace:
+        return Pace(
+            steps=int(self.steps), learning_rate=self.learning_rate, weight_decay=self.weight_decay,
+            average=self.average, precision=self.precision, check_every=int(self.check_every),
+            patience=int(self.patience),
+        )  # fmt: skip
+
+    def _checked(self) -> int:
+        """Check the settings and return the seed."""
+        require_count(steps=self.steps, width=self.width, check_every=self.check_every)
+        require_count(
+            2, batch_size=self.batch_size, pool_batch_size=self.pool_batch_size
+        )  # batch norm needs two
+        require_count(0, patience=self.patience, test_views=self.test_views)
+        require_positive(learning_rate=self.learning_rate)
+        require_fraction(average=self.average, holdout=self.holdout)
+        for name in ("weight_decay", "weight", "ramp"):
+            require_finite(**{name: getattr(self, name)})
+            if getattr(self, name) < 0:
+                raise ValueError(f"Expected {name} >= 0, got {name}={getattr(self, name)!r}.")
+        if self.precision not in ("auto", "float32", "bfloat16"):
+            raise ValueError(f"Expected precision 'auto', 'float32' or 'bfloat16', got {self.precision!r}.")
+        if self.random_state is None:
+            return int(np.random.SeedSequence().generate_state(1)[0])
+        require_count(0, random_state=self.random_state)
+        return int(self.random_state)
+
+    def _settings(self) -> dict[str, Any]:
+        """Return what decides the result of training, in a form that is the same tomorrow."""
+        own = {name: value for name, value in self.get_params().items() if name != "test_views"}
+        if not isinstance(self.network, str):
+            own["network"] = getattr(self.network, "__qualname__", type(self.network).__name__)
+        own["label_noise"] = np.asarray(self.label_noise).tolist()
+        return {"student": type(self).__name__, **own}
+
+    def __repr__(self) -> str:
+        changed = [
+            f"{field.name}={getattr(self, field.name)!r}"
+            for field in dataclasses.fields(self)
+            if repr(getattr(self, field.name)) != repr(field.default)
+        ]
+        return f"{type(self).__name__}({', '.join(changed)})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_ready_network"}
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "state_")
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags
+
+        return Tags(
+            estimator_type="classifier", target_tags=TargetTags(required=True), input_tags=InputTags(),
+            classifier_tags=ClassifierTags(),
+        )  # fmt: skip
+
+
+def _targets(loss: Loss, labels: NDArray[np.int64], device: torch.device) -> Tensor:
+    return loss.targets(torch.as_tensor(labels, device=device))

@@ -1,0 +1,78 @@
+"""Runs whose student learns from the whole pool, by name."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tellers.card import load_student
+from tellers.config import (
+    BudgetConfig,
+    DataConfig,
+    LabelsConfig,
+    MechanismConfig,
+    PartitionConfig,
+    QueriesConfig,
+    ReportConfig,
+    RunConfig,
+    StudentConfig,
+    TeachersConfig,
+)
+from tellers.pipeline import run
+
+SMALL = RunConfig(
+    data=DataConfig(name="digits", n_public=200, n_test=100),
+    partition=PartitionConfig(n_teachers=20),
+    teachers=TeachersConfig(model="naive_bayes"),
+    mechanism=MechanismConfig(name="gnmax", sigma=3.0),
+    budget=BudgetConfig(epsilon=60.0, delta=1e-4),
+    queries=QueriesConfig(n_queries=100),
+    report=ReportConfig(private=True),
+)
+TINY = {"steps": 20, "width": 2, "device": "cpu"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A run whose teachers and labels the others go on with: a student that only learns may change."""
+    place = tmp_path_factory.mktemp("study")
+    run(SMALL, place / "run")
+    return place / "run"
+
+
+@pytest.mark.parametrize("name", ["gan", "mean_teacher", "mixmatch", "vat"])
+def test_semi_supervised_students_by_name(name, folder):
+    pytest.importorskip("torch")
+    chosen = StudentConfig(kind="semi_supervised", model=name, parameters=TINY)
+    result = run(replace(SMALL, student=chosen), folder, resume=True)
+    assert (result["student"]["kind"], result["student"]["model"]) == ("semi_supervised", name)
+    student = load_student(folder / "student")
+    assert student.shape_ == (1, 8, 8)  # the data set says that its rows are images
+    assert student.classes_.tolist() == list(range(10))
+    assert student.random_state is not None  # the seed of the run
+
+
+def test_a_student_that_teaches_itself(folder):
+    accuracies = {}
+    for kind in ("supervised", "self_taught"):
+        chosen = StudentConfig(kind=kind, model="svm", parameters={"C": 3.0})
+        accuracies[kind] = run(replace(SMALL, student=chosen), folder, resume=True)["student"]["accuracy"]
+    assert accuracies["self_taught"] != accuracies["supervised"]  # the rest of the pool was looked at
+
+
+def test_many_labels(tmp_path):
+    pytest.importorskip("torch")
+    config = RunConfig(
+        data=DataConfig(name="made_multilabel", n_public=40, n_test=60, options={"n_rows": 700}),
+        labels=LabelsConfig(names=("sun", "rain", "wind")),
+        partition=PartitionConfig(n_teachers=20),
+        teachers=TeachersConfig(model="naive_bayes", n_jobs=1),
+        mechanism=MechanismConfig(name="binary", sigma=4.0),
+        budget=BudgetConfig(epsilon=60.0, delta=1e-4),
+        queries=QueriesConfig(n_queries=12),
+        student=StudentConfig(kind="semi_supervised", model="multilabel_mixmatch", parameters=TINY),
+    )
+    result = run(config, tmp_path / "run")
+    assert result["student"]["model"] == "multilabel_mixmatch"
+    said = load_student(tmp_path / "run" / "student").predict(np.zeros((2, 20)))
+    assert said.shape == (2, 3)
