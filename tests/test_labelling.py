@@ -50,7 +50,7 @@ def a_room(mechanism=None, epsilon=50.0, ledger=None, teachers=None):
     return Room(teachers or Teachers(), mechanism or GNMax(sigma=8.0), ledger, noise.secure())
 
 
-@pytest.mark.parametrize("order", ["given", "shuffled", "active"])
+@pytest.mark.parametrize("order", ["given", "shuffled", "typical", "active"])
 def test_every_row_is_asked_once_and_answered(order):
     room = a_room()
     student = LogisticRegression() if order == "active" else None
@@ -214,7 +214,7 @@ def test_progress_ends_with_everything():
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"order": "random"}, "one of given, shuffled, active"),
+        ({"order": "random"}, "one of given, shuffled, typical, active"),
         ({"batch": 0}, "batch"),
         ({"n_queries": 0}, "n_queries"),
         ({"n_labels": -1}, "n_labels"),

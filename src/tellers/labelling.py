@@ -23,15 +23,13 @@ from .rdp import RdpCurve
 from .release import SILENT, Release
 from .students import fit_labels, fit_supervised, least_confident
 from .students.base import count_rows, take_rows
+from .students.order import ORDERS, Order, pool_order
 from .votes import Unit
 
 Indices = NDArray[np.int64]
 Progress = Callable[[int, int], object]
 NextRoom = Callable[[Room], Room | None]
-Order = Literal["given", "shuffled", "active"]
 StoppedBy = Literal["the budget", "the number of queries", "the number of labels", "the end of the pool"]
-
-ORDERS = ("given", "shuffled", "active")
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,8 +87,9 @@ def label_pool(
 ) -> Labels:
     """Ask for labels of a public pool until the budget, a number of queries or of labels, or the pool ends.
 
-    Rows are asked in the order given, shuffled, or actively: `first` of them at random, then `per_round` at a
-    time those that `student`, taught anew before each round, is least sure of. A mechanism that listens to a
+    Rows are asked in the order given, shuffled, typical ones first (`typical_first`), or actively: `first` of
+    them at random, then `per_round` at a time those that `student`, taught anew before each round, is least
+    sure of. A mechanism that listens to a
     student (`InteractiveGNMax`) needs one too: `first` rows are answered by the mechanism `warm_up`, and the
     student then speaks before each round. `batch` queries share one entry in the ledger; when the budget does
     not pay for a batch, smaller ones are tried. Where a row has many labels it counts towards `n_labels` if
@@ -128,7 +127,7 @@ def label_pool(
         next_room=next_room,
     )  # fmt: skip
 
-    left, taught, number = pool_order(n_pool, order, seed=seed), None, 0
+    left, taught, number = pool_order(X_pool, order, seed=seed), None, 0
     while not run.stopped_by:
         size = rounds.first if number == 0 else rounds.per_round
         if order == "active" and taught is not None:
@@ -147,17 +146,6 @@ def label_pool(
         if rounds.teach and not run.stopped_by:
             taught = run.teach(student, X_pool, seed=_round_seed(seed, number))
     return run.labels()
-
-
-def pool_order(n_pool: int, order: Order, *, seed: int) -> Indices:
-    """Return the rows of a pool in the order in which `label_pool` takes them, students aside.
-
-    >>> pool_order(4, "given", seed=7), sorted(pool_order(4, "shuffled", seed=7).tolist())
-    (array([0, 1, 2, 3]), [0, 1, 2, 3])
-    """
-    if order == "given":
-        return np.arange(n_pool, dtype=np.int64)
-    return np.random.default_rng(seed).permutation(n_pool).astype(np.int64)
 
 
 def most_expected(n_queries: int, *mechanisms: Mechanism | None) -> RdpCurve:

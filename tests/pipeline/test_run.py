@@ -256,8 +256,9 @@ def test_one_run_at_a_time(tmp_path):
             {"queries": QueriesConfig(warm_up=40, warm_up_threshold=20.0, per_round=20)},
         ),
         (SMALL.mechanism, {"queries": QueriesConfig(order="active", first=30, per_round=10, n_labels=45)}),
+        (SMALL.mechanism, {"queries": QueriesConfig(order="typical", n_queries=40)}),
     ],
-    ids=["gnmax", "lnmax", "histogram", "interactive", "active"],
+    ids=["gnmax", "lnmax", "histogram", "interactive", "active", "typical"],
 )
 def test_every_mechanism_and_order(tmp_path, mechanism, extra):
     budget = BudgetConfig(epsilon=60.0, delta=1e-5)

@@ -7,6 +7,7 @@ from tellers import GNMax, Votes
 from tellers.datasets import digits
 from tellers.exact import exact_epsilons
 from tellers.students import typical_first
+from tellers.students.order import pool_order
 
 
 def blobs(seed=0, n=60, n_odd=12):
@@ -47,6 +48,14 @@ def test_bad_rows_are_refused():
         typical_first([[0.0], [float("nan")]])
     with pytest.raises(ValueError, match="n_groups"):
         typical_first([[0.0], [1.0]], n_groups=0)
+
+
+def test_a_pool_is_asked_in_that_order():
+    rows, _ = blobs()
+    scaled = rows * [1.0, 1000.0]  # the unit of a feature decides nothing
+    order = pool_order(scaled, "typical", seed=3)
+    assert np.array_equal(order, pool_order(rows, "typical", seed=3))
+    assert np.array_equal(np.sort(order), np.arange(len(rows)))
 
 
 def test_teachers_agree_on_typical_rows_so_the_same_epsilon_buys_more():

@@ -201,7 +201,12 @@ def _refused(run: Any) -> Iterator[Problem]:
             "which have no classes to deal evenly",
         ),
         (("personal", "variant"), run.personal.variant, "", "whose price per group is not known yet"),
-        (("queries", "order"), run.queries.order, ("shuffled", "given"), "as a student is unsure per label"),
+        (
+            ("queries", "order"),
+            run.queries.order,
+            ("shuffled", "given", "typical"),
+            "as a student is unsure per label",
+        ),
         (
             ("student", "kind"),
             run.student.kind,

@@ -216,10 +216,11 @@ class QueriesConfig(Section):
     10
     """
 
-    order: Literal["shuffled", "given", "active"] = option(
+    order: Literal["shuffled", "given", "typical", "active"] = option(
         "shuffled",
-        "The order of the pool: shuffled, as given, or active (in rounds, where the student is least sure).",
-        choices=("shuffled", "given", "active"),
+        "The order of the pool: shuffled, as given, typical rows first (on which teachers agree), or active "
+        "(in rounds, where the student is least sure).",
+        choices=("shuffled", "given", "typical", "active"),
     )
     n_queries: int = option(
         0, "Stop after so many queries; 0 = no limit but the budget and the pool.", least=0

@@ -6,8 +6,8 @@ from typing import Any
 
 from ..budget import Budget
 from ..errors import BudgetExhausted, require_count
-from ..labelling import ORDERS
 from ..ledger import Ledger
+from ..students.order import ORDERS
 
 
 class Fitting:

@@ -17,13 +17,14 @@ from .. import noise
 from ..budget import Accountant, Budget
 from ..card import ModelCard, export_student
 from ..door import Room
-from ..labelling import Labels, Order, guaranteed_epsilon, label_pool, most_expected
+from ..labelling import Labels, guaranteed_epsilon, label_pool, most_expected
 from ..ledger import Ledger
 from ..mechanisms import Mechanism, NoisyHistogram
 from ..personal import Consent
 from ..personal.rounds import round_seed
 from ..release import SILENT
 from ..students import fit_distilled, fit_supervised
+from ..students.order import Order
 from ..teachers.pool import VotedPool
 from . import _books, _groups, _inputs, _models
 from ._fitting import Fitting, telling_what_is_spent

@@ -18,13 +18,14 @@ from ..budget import Accountant, Budget
 from ..card import ModelCard, export_student
 from ..door import Room
 from ..label_models import label_table
-from ..labelling import Labels, Order, guaranteed_epsilon, label_pool, most_expected
+from ..labelling import Labels, guaranteed_epsilon, label_pool, most_expected
 from ..ledger import Ledger
 from ..mechanisms import Mechanism
 from ..mechanisms.labels import Binary
 from ..metrics import LabelMetrics, measure
 from ..release import SILENT
 from ..students import fit_labels
+from ..students.order import Order
 from ..teachers import train_label_teachers
 from ..teachers.label_ensemble import check_thresholds
 from ..teachers.partition import partition

@@ -2,6 +2,7 @@
 
 import io
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -13,10 +14,11 @@ from ..door import Room
 from ..errors import BudgetExhausted
 from ..exact import exact_epsilons
 from ..label_votes import LabelVotes
-from ..labelling import Labels, Progress, guaranteed_epsilon, label_pool, most_expected, pool_order
+from ..labelling import Labels, Progress, guaranteed_epsilon, label_pool, most_expected
 from ..ledger import Ledger
 from ..personal import Upsampling
 from ..personal.rounds import Names, Rounds, VoteAnew, first_and_last
+from ..students.order import pool_order
 from ..teachers.pool import VotedPool
 from ..teachers.store import write_whole
 from ..votes import Votes
@@ -95,7 +97,7 @@ def release_labels(
     n_pool = len(tables.pool)
     most = min(asking.n_queries or n_pool, n_pool)
     if config.budget.stop == "private":
-        most = min(most, _privately_affordable(config, votes))
+        most = min(most, _privately_affordable(config, votes, tables.pool))
     # A name and no fingerprint: settings of the report may change, and other data are another question.
     key = folder.key
     has_part, student = takes_part(config), None
@@ -147,14 +149,14 @@ def release_labels(
     return labels, spending
 
 
-def _privately_affordable(config: RunConfig, votes: Votes | LabelVotes) -> int:
+def _privately_affordable(config: RunConfig, votes: Votes | LabelVotes, pool: Any) -> int:
     """Return how many queries fit into the private budget: a number that depends on the votes."""
     if config.queries.order == "active" or config.mechanism.name in ("interactive", "histogram"):
         raise ValueError(
             'Expected an order fixed beforehand and lnmax, gnmax or confident for [budget] stop = "private", '
             f"got order = {config.queries.order!r} and {config.mechanism.name}. Stop on the public budget."
         )
-    order = pool_order(len(votes), config.queries.order, seed=config.seed)
+    order = pool_order(pool, config.queries.order, seed=config.seed)
     epsilons = exact_epsilons(config.build_mechanism(), votes[order], delta=config.budget.delta).reveal()
     n = int(np.searchsorted(epsilons, config.budget.private_epsilon, side="right"))
     if n == 0:

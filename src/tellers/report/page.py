@@ -17,7 +17,10 @@ from .plots import plot_cost, plot_gaps, plot_noise, plot_teachers
 from .simulated import Simulated, noise_scale, simulate
 from .thinning import thinned
 
-_SAYS_IT_ALL = {"shuffled": "in random order", "given": "in the order given", "active": "hardest first"}
+_SAYS_IT_ALL = {
+    "shuffled": "in random order", "given": "in the order given", "typical": "typical ones first",
+    "active": "hardest first",
+}  # fmt: skip
 
 # Where a row has one class, and where it has many labels.
 _ANSWERED = ("answered by the teachers", "answered: at least one label was told")

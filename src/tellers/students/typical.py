@@ -3,12 +3,14 @@
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import require_count
 from ..rows import numeric_rows
 from .base import Indices, Seed
 
 _NEIGHBOURS = 30
+_FARTHEST = 5.0
 _KEPT = 0.6  # of every group; the rest lies at its edge
 
 
@@ -51,3 +53,18 @@ def typical_first(X: Any, *, n_groups: int = 100, seed: Seed = 0) -> Indices:
     # Groups take turns, each at the pace of its size, so that the first n rows look like the pool.
     order = np.lexsort((spread, np.where(share < _KEPT, share, 1 + share)))
     return np.asarray(order, dtype=np.int64)
+
+
+def same_spread(X: Any) -> NDArray[np.float64]:
+    """Return rows whose features all spread alike; what lies far out is drawn in to 5 standard deviations.
+
+    >>> same_spread([[0.0, 10.0, 1.0], [2.0, 30.0, 1.0]])
+    array([[-1., -1.,  0.],
+           [ 1.,  1.,  0.]])
+    """
+    rows = numeric_rows(X).astype(np.float64)
+    rows = rows.reshape(len(rows), -1)
+    spread = rows.std(axis=0)
+    scaled = (rows - rows.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+    # A pixel at the rim is black but for a few images: these are not to be far from everything.
+    return np.asarray(scaled.clip(-_FARTHEST, _FARTHEST))
