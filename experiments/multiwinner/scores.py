@@ -1,7 +1,8 @@
 """The paper's four measures: accuracy, balanced accuracy, area under the curve, mean average precision."""
 
 import numpy as np
-from sklearn.metrics import average_precision_score, roc_auc_score
+
+from tellers.metrics import measure
 
 NAMES = {"acc": "ACC", "bac": "BAC", "auc": "AUC", "map": "mAP"}
 
@@ -12,15 +13,9 @@ def scores(truth: np.ndarray, said: np.ndarray, ranked: np.ndarray | None = None
     Means over the labels that have examples of both kinds. Released labels are their own ranking: the area
     under the curve of a yes or no is the balanced accuracy, in the paper's tables as well.
     """
-    ranked = said if ranked is None else ranked
-    both = [i for i in range(truth.shape[1]) if 0 < truth[:, i].sum() < len(truth)]
-    if not both:
-        nothing = float("nan")
-        return {"acc": float(np.mean(said == truth)), "bac": nothing, "auc": nothing, "map": nothing}
-    recalls = [np.mean([np.mean(said[truth[:, i] == kind, i] == kind) for kind in (0, 1)]) for i in both]
-    return {
-        "acc": float(np.mean(said == truth)),
-        "bac": float(np.mean(recalls)),
-        "auc": float(np.mean([roc_auc_score(truth[:, i], ranked[:, i]) for i in both])),
-        "map": float(np.mean([average_precision_score(truth[:, i], ranked[:, i]) for i in both])),
-    }
+    found = {"acc": float(np.mean(said == truth)), "bac": np.nan, "auc": np.nan, "map": np.nan}
+    both = (truth.min(axis=0) == 0) & (truth.max(axis=0) == 1)
+    if both.any():
+        told = measure(truth[:, both], said[:, both], scores=None if ranked is None else ranked[:, both])
+        found |= {"bac": told.balanced_accuracy, "auc": told.auc, "map": told.mean_average_precision}
+    return found

@@ -3,9 +3,11 @@
 With free ballots a label costs a function of its own sum alone, known before voting: the divergence to the
 worst sum that one ballot can make of it. No envelope above the exact cost is needed, as for an arg max: the
 sum over all queries and labels is the exact cost of a teacher who holds the dearer vote everywhere. One
-changed ballot moves every sum by at most one vote, so the local sensitivity is a sum over labels too.
+changed ballot moves every sum by at most one vote, so the local sensitivity is a sum over labels too, and
+that of the logarithm of the cost a quotient of two such sums.
 """
 
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -20,6 +22,9 @@ from .mechanisms.labels.perlabel import PerLabel, require_label_votes
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+
+# Slopes at which the quotients behind a logarithm are looked at; between two the bound is a chord.
+_N_SLOPES = 40
 
 
 def has_label_envelope(mechanism: object) -> bool:
@@ -77,6 +82,87 @@ def label_cost_and_sensitivities(
     >>> total > 0, bool(np.all(np.diff(local) >= 0))
     (True, True)
     """
+    total = np.zeros(2)
+    local = np.zeros((2, 2, votes.n_teachers + 1))  # (direction of the divergence, rise or fall, distance)
+    size = 2 * mechanism.rule.one + 1
+    for costs, change, times in _tables(mechanism, votes, float(order)):
+        total += costs @ times
+        for distance in range(votes.n_teachers + 1):
+            local[:, :, distance] += change @ times
+            # Every ballot moves every sum as it likes: after d of them a sum is anywhere within d votes.
+            change = maximum_filter1d(change, size, axis=2, mode="nearest")
+    return float(total.max()), np.maximum.accumulate(local.max(axis=(0, 1)))
+
+
+def label_log_cost_and_sensitivities(
+    mechanism: PerLabel, votes: LabelVotes, order: float, *, offsets: Sequence[float]
+) -> tuple[float, Floats]:
+    """Return f as above, and how fast log(1 + f / offset) moves, (offsets, distances); private.
+
+    Guarantee: as `label_cost_and_sensitivities`, for the logarithm: with r the largest quotient of what one
+               more ballot adds to f and f + offset, over all votes that d ballots can reach, entry d is at
+               least log(1 + r), and -log(1 - r) for what it takes away; entries of neighbours interleave.
+    Assumes:   free ballots; order and offsets were fixed before voting, and are positive.
+    Reference: "Many labels", section on publishing; the quotients by the method of Dinkelbach 1967.
+
+    >>> from tellers import Binary
+    >>> votes = LabelVotes.from_sums([[48, 3], [26, 20]], n_teachers=50)
+    >>> total, local = label_log_cost_and_sensitivities(Binary(10.0, 2), votes, 4.0, offsets=[0.1, 9.0])
+    >>> local.shape, bool(local[0, 0] > local[1, 0])
+    ((2, 51), True)
+    """
+    tables = list(_tables(mechanism, votes, float(order)))
+    spare = min(offsets) / (len(votes) * votes.n_labels)
+    # What one direction gains is held against f, that is against either direction: (changing, rise or fall,
+    # held against). No quotient of sums is larger than the largest of its terms, where the slopes end.
+    quotients = [(change[:, :, None] / (costs + spare)).max(axis=3) for costs, change, _ in tables]
+    steps = np.append(0.0, np.geomspace(1e-3, 1, _N_SLOPES - 1))
+    slopes = np.max(quotients, axis=0)[..., None] * steps
+    total = np.zeros(2)
+    excess = np.zeros((*slopes.shape, votes.n_teachers + 1))
+    size = 2 * mechanism.rule.one + 1
+    for costs, change, times in tables:
+        total += costs @ times
+        over = change[:, :, None, None] - slopes[..., None] * costs[:, None]
+        for distance in range(votes.n_teachers + 1):
+            excess[..., distance] += over @ times
+            over = maximum_filter1d(over, size, axis=4, mode="nearest")
+    logs = np.stack([_largest_logs(slopes, excess, offset) for offset in offsets])
+    return float(total.max()), np.maximum.accumulate(logs, axis=1)
+
+
+def _largest_logs(slopes: Floats, excess: Floats, offset: float) -> Floats:
+    """Return how far the logarithm moves at most, by distance, from the excess at every slope.
+
+    A quotient (sum of changes) / (sum of costs + offset) is at least r somewhere within reach iff the largest
+    sum of changes - r * costs there is at least r * offset. That largest sum is convex in r: its chords lie
+    above it, and where a chord crosses is no less than where it does.
+    """
+    left = excess - (slopes * offset)[..., None]
+    left[..., -1, :] = np.minimum(left[..., -1, :], 0.0)
+    at = np.argmax(left <= 0, axis=3)[..., None, :]
+    before = np.maximum(at - 1, 0)
+    grid = np.broadcast_to(slopes[..., None], left.shape)
+    (high, low), (start, end) = (
+        (
+            np.take_along_axis(values, before, axis=3)[..., 0, :],
+            np.take_along_axis(values, at, axis=3)[..., 0, :],
+        )
+        for values in (left, grid)
+    )
+    part = np.divide(high, high - low, out=np.ones_like(high), where=high > low)
+    # Against its own direction a fall is less than all of it; against the other it may seem to be more.
+    found = start + part * (end - start)
+    rise, fall = np.log1p(found[:, 0]), np.full_like(found[:, 1], np.inf)
+    np.log1p(-found[:, 1], out=fall, where=found[:, 1] < 1)
+    return np.asarray(np.maximum(rise.min(axis=1), np.abs(fall).min(axis=1)).max(axis=0))
+
+
+def _tables(mechanism: PerLabel, votes: LabelVotes, order: float) -> Iterator[tuple[Floats, Floats, Floats]]:
+    """Yield, for each threshold, g, how far one ballot moves it, and how many labels have which sum.
+
+    Shapes: (directions, sums), (directions, rise or fall, sums) and (sums).
+    """
     require_label_votes(mechanism, votes)
     if not has_label_envelope(mechanism):
         raise TypeError(f"Expected a mechanism with free ballots, got {type(mechanism).__name__}.")
@@ -85,20 +171,12 @@ def label_cost_and_sensitivities(
     sums = mechanism.fitted_sums(votes)
     tally = np.zeros((limits.size, n_units + 1))
     np.add.at(tally, (np.broadcast_to(which.reshape(-1), sums.shape), sums), 1.0)
-    total = np.zeros(2)
-    local = np.zeros((2, 2, votes.n_teachers + 1))  # (direction of the divergence, rise or fall, distance)
+    size = 2 * mechanism.rule.one + 1
     for limit, times in zip(limits.tolist(), tally, strict=True):
-        costs = _costs(mechanism, votes.n_teachers, limit, float(order))
-        total += costs @ times
-        size = 2 * mechanism.rule.one + 1
+        costs = _costs(mechanism, votes.n_teachers, limit, order)
         rise = maximum_filter1d(costs, size, axis=1, mode="nearest") - costs
         fall = costs + maximum_filter1d(-costs, size, axis=1, mode="nearest")
-        change = np.stack([rise, fall], axis=1)
-        for distance in range(votes.n_teachers + 1):
-            local[:, :, distance] += change @ times
-            # Every ballot moves every sum as it likes: after d of them a sum is anywhere within d votes.
-            change = maximum_filter1d(change, size, axis=2, mode="nearest")
-    return float(total.max()), np.maximum.accumulate(local.max(axis=(0, 1)))
+        yield costs, np.stack([rise, fall], axis=1), times
 
 
 @lru_cache(maxsize=256)

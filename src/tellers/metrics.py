@@ -53,6 +53,55 @@ class LabelMetrics:
         return tuple(said)
 
 
+@dataclass(frozen=True)
+class LabelCounts:
+    """How often a label was rightly and wrongly said and left out, label by label; or how often it will be.
+
+    >>> counts = LabelCounts.of([[1, 0], [0, 1]], [[1, 0], [0, 0]])
+    >>> counts.hits, counts.misses, counts.accuracy
+    (array([1., 0.]), array([0., 1.]), array([1. , 0.5]))
+    """
+
+    hits: Floats
+    misses: Floats
+    false_alarms: Floats
+    rejections: Floats
+
+    @classmethod
+    def of(cls, truth: ArrayLike, predicted: ArrayLike) -> "LabelCounts":
+        """Return the counts of these answers, silent ones left out."""
+        table, said = _pair(truth, predicted)
+        return cls(
+            *(
+                np.sum((table == true) & (said == answer), axis=0, dtype=np.float64)
+                for true, answer in ((1, 1), (1, 0), (0, 1), (0, 0))
+            )
+        )
+
+    @property
+    def together(self) -> "LabelCounts":
+        """Return the counts of all labels, as of one."""
+        every = (self.hits, self.misses, self.false_alarms, self.rejections)
+        return LabelCounts(*(np.asarray(np.sum(each, keepdims=True)) for each in every))
+
+    @property
+    def accuracy(self) -> Floats:
+        """Return the share of right answers, NaN where there is none."""
+        right = self.hits + self.rejections
+        return _divide(right, right + self.misses + self.false_alarms)
+
+    @property
+    def balanced_accuracy(self) -> Floats:
+        """Return the mean of the recall of yes and of no, NaN where one of them was never asked for."""
+        yes = _divide(self.hits, self.hits + self.misses)
+        return np.asarray((yes + _divide(self.rejections, self.rejections + self.false_alarms)) / 2)
+
+    @property
+    def f1(self) -> Floats:
+        """Return 2 hits / (2 hits + misses + false alarms), NaN where that is nothing."""
+        return _divide(2 * self.hits, 2 * self.hits + self.misses + self.false_alarms)
+
+
 def measure(truth: ArrayLike, predicted: ArrayLike, *, scores: ArrayLike | None = None) -> LabelMetrics:
     """Return every number at once; `scores` rank rows for AUC and average precision.
 
@@ -68,13 +117,13 @@ def measure(truth: ArrayLike, predicted: ArrayLike, *, scores: ArrayLike | None 
     table, said = _pair(truth, predicted)
     ranks = said.astype(np.float64) if scores is None else scores
     ranked = _scores(ranks, table.shape)
-    told = said != SILENT
+    told, counts = said != SILENT, LabelCounts.of(table, said)
     per_label = {
-        "accuracy": accuracy(table, said),
-        "balanced_accuracy": balanced_accuracy(table, said),
+        "accuracy": counts.accuracy,
+        "balanced_accuracy": counts.balanced_accuracy,
         "auc": _by_label(_auc, table, ranked, told),
         "average_precision": _by_label(_average_precision, table, ranked, told),
-        "f1": f1(table, said),
+        "f1": counts.f1,
     }
     undefined = {
         name: tuple(int(i) for i in np.flatnonzero(np.isnan(values))) for name, values in per_label.items()
@@ -84,7 +133,7 @@ def measure(truth: ArrayLike, predicted: ArrayLike, *, scores: ArrayLike | None 
         balanced_accuracy=mean_over_labels(per_label["balanced_accuracy"]),
         auc=mean_over_labels(per_label["auc"]),
         mean_average_precision=mean_over_labels(per_label["average_precision"]),
-        micro_f1=micro_f1(table, said),
+        micro_f1=float(counts.together.f1[0]),
         macro_f1=mean_over_labels(per_label["f1"]),
         per_label=per_label,
         undefined={name: labels for name, labels in undefined.items() if labels},
@@ -109,9 +158,7 @@ def accuracy(truth: ArrayLike, predicted: ArrayLike) -> Floats:
     >>> accuracy([[1, 0], [0, 1]], [[1, 0], [0, 0]])
     array([1. , 0.5])
     """
-    table, said = _pair(truth, predicted)
-    told = said != SILENT
-    return _divide(((table == said) & told).sum(axis=0), told.sum(axis=0))
+    return LabelCounts.of(truth, predicted).accuracy
 
 
 def balanced_accuracy(truth: ArrayLike, predicted: ArrayLike) -> Floats:
@@ -122,9 +169,7 @@ def balanced_accuracy(truth: ArrayLike, predicted: ArrayLike) -> Floats:
     >>> balanced_accuracy([[1, 0], [0, 0], [0, 0]], [[1, 0], [1, 0], [0, 0]])
     array([0.75,  nan])
     """
-    table, said = _pair(truth, predicted)
-    yes, no = _recall(table, said, 1), _recall(table, said, 0)
-    return np.asarray((yes + no) / 2)
+    return LabelCounts.of(truth, predicted).balanced_accuracy
 
 
 def auc(truth: ArrayLike, scores: ArrayLike) -> Floats:
@@ -157,8 +202,7 @@ def f1(truth: ArrayLike, predicted: ArrayLike) -> Floats:
     >>> f1([[1, 0], [1, 0]], [[1, 0], [0, 0]]).round(3)
     array([0.667,   nan])
     """
-    hits, wrong = _hits(*_pair(truth, predicted))
-    return _divide(2 * hits, 2 * hits + wrong)
+    return LabelCounts.of(truth, predicted).f1
 
 
 def micro_f1(truth: ArrayLike, predicted: ArrayLike) -> float:
@@ -167,8 +211,7 @@ def micro_f1(truth: ArrayLike, predicted: ArrayLike) -> float:
     >>> round(micro_f1([[1, 0], [1, 1]], [[1, 0], [0, 1]]), 3)
     0.8
     """
-    hits, wrong = _hits(*_pair(truth, predicted))
-    return float(_divide(2 * hits.sum(keepdims=True), (2 * hits + wrong).sum(keepdims=True))[0])
+    return float(LabelCounts.of(truth, predicted).together.f1[0])
 
 
 METRICS: dict[str, Callable[[Integers, Integers], Floats]] = {
@@ -242,20 +285,8 @@ def _scores(values: ArrayLike, shape: tuple[int, ...]) -> Floats:
     return table
 
 
-def _recall(table: Integers, said: Integers, answer: int) -> Floats:
-    asked = (table == answer) & (said != SILENT)
-    return _divide((asked & (said == answer)).sum(axis=0), asked.sum(axis=0))
-
-
-def _hits(table: Integers, said: Integers) -> tuple[Integers, Integers]:
-    told = said != SILENT
-    hits = ((table == 1) & (said == 1)).sum(axis=0)
-    return hits, ((table != said) & told).sum(axis=0)
-
-
-def _divide(part: Integers, whole: Integers) -> Floats:
-    with np.errstate(invalid="ignore"):
-        return np.asarray(np.where(whole > 0, part / np.maximum(whole, 1), np.nan), dtype=np.float64)
+def _divide(part: Floats, whole: Floats) -> Floats:
+    return np.divide(part, whole, out=np.full_like(part, np.nan), where=whole > 0)
 
 
 def _by_label(

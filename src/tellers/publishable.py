@@ -8,7 +8,11 @@ from numpy.typing import ArrayLike, NDArray
 from . import bounds, sensitivity
 from .envelope import confident_envelope, gap_cost, gap_envelope, top_and_gap_cost
 from .label_bounds import LabelMechanism, labels_told
-from .label_envelope import has_label_envelope, label_cost_and_sensitivities
+from .label_envelope import (
+    has_label_envelope,
+    label_cost_and_sensitivities,
+    label_log_cost_and_sensitivities,
+)
 from .label_votes import LabelVotes
 from .mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, Mechanism
 from .mechanisms.confident import check_price
@@ -121,8 +125,11 @@ def cost_and_sensitivities(
     order: float,
     method: Method,
     answered: ArrayLike | None = None,
+    offset: float | None = None,
 ) -> tuple[float, Floats]:
     """Return a cost of the run at one order and its local sensitivity at distance 0, 1, 2, ...; private.
+
+    With an `offset`, which label votes alone may have, both are of log(1 + cost / offset).
 
     Guarantee: `envelope` bounds both directions over the whole outcome space of every query; `gnss` is the
                2018 (LNMax: 2017) bound of the forward direction, with `answered` along the path taken.
@@ -138,7 +145,15 @@ def cost_and_sensitivities(
     require_method(mechanism, method)
     if isinstance(votes, LabelVotes):
         free: Any = mechanism  # no other has an envelope
-        return label_cost_and_sensitivities(free, votes, order)
+        if offset is None:
+            return label_cost_and_sensitivities(free, votes, order)
+        total, local_logs = label_log_cost_and_sensitivities(free, votes, order, offsets=[offset])
+        return float(np.log1p(total / offset)), local_logs[0]
+    if offset is not None:
+        raise ValueError(
+            f"Expected no offset for votes on one label each, got offset={offset!r}: the logarithm of a cost "
+            "is published for many labels alone. Plan again for these votes."
+        )
     if method == "envelope":
         return _envelope(mechanism, votes, order)
     if isinstance(mechanism, LNMax):

@@ -31,6 +31,8 @@ Floats = NDArray[np.float64]
 
 # F is rounded up to this grid, which hides the low bits of the floating-point noise.
 _GRAIN = 1e-6
+# Beyond, a logarithm stands for more than any public price, which is then published.
+_MOST_LOG = 500.0
 
 
 def release_price(order: float, *, beta: float, sigma_release: float, z: float = 0.0) -> float:
@@ -94,7 +96,8 @@ def price_2018(order: float, *, beta: float, sigma_release: float) -> float:
 class PublishPlan:
     """Everything a publication fixes before it looks at private votes. All of it is public.
 
-    `expected_epsilon` is the median the plan saw on its public proxy; it promises nothing.
+    `expected_epsilon` is the median the plan saw on its public proxy; it promises nothing. With an `offset`
+    what gets the noise is log(1 + f / offset) instead of f, for which `beta` and `sigma_release` are then.
     """
 
     method: Method
@@ -103,6 +106,7 @@ class PublishPlan:
     sigma_release: float
     confidence: float
     expected_epsilon: float
+    offset: float | None = None
 
     @property
     def z(self) -> float:
@@ -232,9 +236,11 @@ def publish(
         epsilon, order = independent_cost(mechanism, len(votes)).epsilon_and_order(delta)
         return PublishedEpsilon(epsilon, delta, 1.0, order, "independent", 0.0, "both directions")
     total, local = cost_and_sensitivities(
-        mechanism, votes, order=plan.order, method=plan.method, answered=answered
+        mechanism, votes, order=plan.order, method=plan.method, answered=answered, offset=plan.offset
     )
     value = release_value(total, local, noise, plan=plan)
+    if plan.offset is not None:
+        value = plan.offset * math.expm1(min(value, _MOST_LOG))
     # Post-processing: the public price bounds the labels' part too, whatever the noise did.
     value = min(value, float(independent_cost(mechanism, len(votes), orders=[plan.order]).values[0]))
     curve = RdpCurve(np.array([plan.order]), np.array([value + plan.price + charged_before]))

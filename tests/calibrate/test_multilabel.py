@@ -14,12 +14,14 @@ from tellers.calibrate.label_scores import expected_scores, label_chances
 from tellers.calibrate.multilabel import budget_orders, expected_price
 from tellers.calibrate.regimes import regime_of
 from tellers.mechanisms.labels import (
+    AdaptiveGNThreshold,
     Binary,
     ConfidentBinary,
     ConfidentGNThreshold,
     ConfidentPowerset,
     ConfidentTau,
     GNThreshold,
+    PartialPowerset,
     Powerset,
     Tau,
 )
@@ -32,11 +34,14 @@ TRIED = [
     Tau(6.0, 6, 1.0, "l1"),
     Powerset(3.0, 6),
     GNThreshold(4.0, 6, max_labels=2),
+    AdaptiveGNThreshold(4.0, 6, 4.0, (0.3, 0.5, 0.7), 2),
+    PartialPowerset(3.0, 6, ((0, 3), (1, 2, 5))),
     ConfidentBinary(6.0, 6, 30, 8.0),
     ConfidentTau(6.0, 6, 1.4, 30, 8.0),
     ConfidentPowerset(3.0, 6, 15, 8.0),
     ConfidentGNThreshold(4.0, 6, 1, 0.6, 8.0),
 ]
+CONFIDENT = TRIED[-4:]
 
 
 def advice(budget=BUDGET, proxy=PROXY, truth=TRUTH, **changed):
@@ -84,7 +89,7 @@ def test_the_forecast_is_the_exact_cost_of_the_proxy():
 
 
 def test_silence_is_cheaper_and_never_cheaper_than_its_check():
-    for mechanism in TRIED[5:]:
+    for mechanism in CONFIDENT:
         orders = [2.0, 5.0]
         chances = label_chances(mechanism, PROXY, seed=7)
         price = expected_price(mechanism, chances, orders=orders).values
@@ -110,7 +115,7 @@ def test_chances_are_how_often_it_happens(mechanism):
     source, n = noise.seeded(11), 400
     labels = np.stack([mechanism.release(votes, source).labels for _ in range(n)])
     seen = np.stack([(labels == label).mean(axis=0) for label in (0, 1, -1)])
-    if isinstance(mechanism, (Powerset, ConfidentPowerset)):
+    if isinstance(mechanism, (Powerset, PartialPowerset, ConfidentPowerset)):
         # Four draws each: they can tell little more than the means over all labels.
         np.testing.assert_allclose(chances.mean(axis=(1, 2)), seen.mean(axis=(1, 2)), atol=0.25)
     else:
@@ -285,6 +290,51 @@ def test_default_settings_follow_the_electorate():
         assert ten.sigma == pytest.approx(10 * one.sigma, rel=0.01)
     dense = dataclasses.replace(ballot_traits(PROXY), ones=6.0, most_ones=6)
     assert not any(isinstance(one, Tau) for one in multilabel_settings(dense))
+
+
+def test_declared_groups_are_tried_as_sets_and_never_found_in_votes():
+    traits = ballot_traits(PROXY)
+    without, declared = multilabel_settings(traits), multilabel_settings(traits, groups=[[0, 3], [1, 2, 5]])
+    assert not any(isinstance(one, PartialPowerset) for one in without)
+    partial = [one for one in declared if isinstance(one, PartialPowerset)]
+    assert {one.groups for one in partial} == {((0, 3), (1, 2, 5))}
+    assert len(partial) == len({one.sigma for one in declared if isinstance(one, Binary)})
+    with pytest.raises(ValueError, match="no label twice"):
+        multilabel_settings(traits, groups=[[0, 1], [1, 2]])
+    with pytest.raises(ValueError, match=r"Expected groups of labels 0\.\.5"):
+        advise(PROXY, TRUTH, budget=BUDGET, n_public=10, seed=7, groups=[[0, 6]])
+
+
+def test_labels_that_come_together_are_best_voted_on_together():
+    """Two groups of labels that are one label each: sets pay for two elections, labels for eight."""
+    rng = np.random.default_rng(5)
+    truth = np.repeat(rng.random((60, 2)) < 0.5, 4, axis=1)
+    flips = np.repeat(rng.random((50, 60, 2)) < 0.1, 4, axis=2)
+    votes = LabelVotes.from_ballots(truth ^ flips, n_labels=8)
+    groups = (tuple(range(4)), tuple(range(4, 8)))
+    tried = [Binary(8.0, 8), PartialPowerset(8.0, 8, groups)]
+    found = advise(votes, truth, budget=BUDGET, n_public=10_000, seed=7, mechanisms=tried)
+    assert isinstance(found.best.mechanism, PartialPowerset)
+    assert found.plans[0].n_queries >= 3 * found.plans[1].n_queries
+
+
+def test_an_adaptive_threshold_is_tried_where_there_are_gaps_between_labels():
+    traits = ballot_traits(PROXY)
+    assert any(isinstance(one, AdaptiveGNThreshold) for one in multilabel_settings(traits))
+    one_label = dataclasses.replace(traits, n_labels=1, ones=1.0, most_ones=1)
+    assert not any(isinstance(one, AdaptiveGNThreshold) for one in multilabel_settings(one_label))
+
+
+def test_forecasts_of_slow_mechanisms_are_from_fewer_queries():
+    votes, truth = LabelProfile(yes_rate=0.1).votes(10, 60, n_queries=100, seed=7)
+    made = {"budget": BUDGET, "n_public": 100, "seed": 7, "forecast_all": True}
+    for mechanism, n in (
+        (Binary(3.0, 60), 100),
+        (Tau(3.0, 60, 2.0), 8),
+        (AdaptiveGNThreshold(3.0, 60, 3.0, (0.4, 0.5), 4), 8),
+        (PartialPowerset(3.0, 60, ((0, 1),)), 67),
+    ):
+        assert advise(votes, truth, mechanisms=[mechanism], **made).n_forecast == n
 
 
 def test_a_sample_is_drawn_from_its_seed_and_is_small():

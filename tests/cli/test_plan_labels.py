@@ -66,6 +66,18 @@ def test_a_proxy_stands_in_for_the_assumption(tmp_path: Path) -> None:
     assert result["noiseless"]["accuracy"] == 1.0
 
 
+def test_declared_groups_are_tried_as_sets() -> None:
+    done = tellers(*SMALL, "--groups", "0,1;2,3", "--json")
+    assert done.returncode == 0, done.stderr
+    partial = [plan for plan in json.loads(done.stdout)["plans"] if plan["mechanism"] == "PartialPowerset"]
+    assert partial
+    assert all(plan["parameters"]["groups"] == [[0, 1], [2, 3]] for plan in partial)
+    for words, said in (("0,1;1,2", "no label twice"), ("0;x", "numbers such as")):
+        refused = tellers(*SMALL, "--groups", words)
+        assert refused.returncode == 2
+        assert said in " ".join(refused.stderr.split())
+
+
 @pytest.mark.slow
 def test_pictures_are_drawn_and_named(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")

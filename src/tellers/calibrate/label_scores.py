@@ -1,19 +1,20 @@
 """What a label mechanism is expected to say, label by label, and how right that is."""
 
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import softmax
 
+from ..label_bounds import LabelMechanism
 from ..label_votes import LabelVotes
-from ..mechanisms.labels.perlabel import PerLabel
+from ..mechanisms.labels import AdaptiveGNThreshold
 from ..mechanisms.labels.powerset import SetVoting
+from ..metrics import LabelCounts, mean_over_labels
 from ..noise import seeded
 from ..release import SILENT
 
 Floats = NDArray[np.float64]
-LabelMechanism: TypeAlias = PerLabel | SetVoting
 
 # Draws of mechanisms whose chances are not computed label by label.
 _DRAWS = 4
@@ -43,13 +44,20 @@ def label_chances(mechanism: LabelMechanism, votes: LabelVotes, *, seed: int) ->
     >>> label_chances(Binary(sigma=5.0, n_labels=2), votes, seed=7).round(2).tolist()
     [[[0.0, 0.56]], [[1.0, 0.44]], [[0.0, 0.0]]]
     """
-    if not isinstance(mechanism, PerLabel):
+    if isinstance(mechanism, AdaptiveGNThreshold):
+        choice = softmax(mechanism.scores(votes) / (mechanism.scale * mechanism.resolution), axis=1)
+        sums, chances = mechanism.at(0).fitted_sums(votes), np.zeros((3, len(votes), votes.n_labels))
+        for place, chosen in enumerate(choice.T):
+            told = np.exp(mechanism.at(place).law(votes.n_teachers).log_outcomes(sums))
+            chances[: len(told)] += told * chosen[:, None]
+        return chances
+    if isinstance(mechanism, SetVoting):
         source = seeded(seed)
         draws = np.stack([mechanism.release(votes, source).labels for _ in range(_DRAWS)])
         return np.stack([(draws == label).mean(axis=0) for label in (0, 1, SILENT)])
     sums = mechanism.fitted_sums(votes)
-    told = np.exp(mechanism.law(votes.n_teachers).log_outcomes(sums))
     chances = np.zeros((3, *sums.shape))
+    told = np.exp(mechanism.law(votes.n_teachers).log_outcomes(sums))
     chances[: len(told)] = told
     gate = getattr(mechanism, "gate", None)
     if gate is not None:
@@ -70,22 +78,17 @@ def expected_scores(chances: Floats, truth: ArrayLike) -> LabelScores:
     """
     true = np.asarray(truth, dtype=bool)
     no, yes = chances[0], chances[1]
-    tp, fn = (yes * true).sum(axis=0), (no * true).sum(axis=0)
-    fp, tn = (yes * ~true).sum(axis=0), (no * ~true).sum(axis=0)
-    both = (tp + fn > 0) & (tn + fp > 0)
-    found, spared = _ratio(tp, tp + fn), _ratio(tn, tn + fp)
-    balanced = ((found + spared) / 2)[both]
-    seen = tp + fn + fp > 0
-    f1 = _ratio(2 * tp, 2 * tp + fn + fp)[seen]
-    right = _ratio(np.array((tp + tn).sum()), np.array((tp + tn + fp + fn).sum()))
-    micro = _ratio(np.array(2 * tp.sum()), np.array((2 * tp + fn + fp).sum()))
+    counts = LabelCounts(
+        hits=(yes * true).sum(axis=0),
+        misses=(no * true).sum(axis=0),
+        false_alarms=(yes * ~true).sum(axis=0),
+        rejections=(no * ~true).sum(axis=0),
+    )
+    right, micro = np.nan_to_num(counts.together.accuracy[0]), np.nan_to_num(counts.together.f1[0])
+    balanced, macro = mean_over_labels(counts.balanced_accuracy), mean_over_labels(counts.f1)
     return LabelScores(
         float(right),
-        float(balanced.mean()) if both.any() else float(right),
+        float(right) if np.isnan(balanced) else balanced,
         float(micro),
-        float(f1.mean()) if seen.any() else 0.0,
+        0.0 if np.isnan(macro) else macro,
     )
-
-
-def _ratio(above: Floats, below: Floats) -> Floats:
-    return np.asarray(np.divide(above, below, out=np.zeros_like(above, dtype=float), where=below > 0))

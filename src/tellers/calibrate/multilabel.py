@@ -16,23 +16,25 @@ from numpy.typing import ArrayLike, NDArray
 from ..budget import Budget
 from ..errors import require_count
 from ..exact import exact_cost
+from ..label_bounds import LabelMechanism
 from ..label_votes import LabelVotes
 from ..mechanisms.labels import (
+    AdaptiveGNThreshold,
     Binary,
     ConfidentBinary,
     ConfidentGNThreshold,
     ConfidentPowerset,
     ConfidentTau,
     GNThreshold,
+    PartialPowerset,
     Powerset,
     Tau,
 )
-from ..mechanisms.labels.perlabel import PerLabel
 from ..mechanisms.labels.powerset import SetVoting
 from ..rdp import RdpCurve
 from ..votes import Unit
 from .label_profile import BallotTraits, ballot_traits
-from .label_scores import LabelMechanism, LabelScores, expected_scores, label_chances
+from .label_scores import LabelScores, expected_scores, label_chances
 from .labels import Progress, _largest
 from .regimes import Regime, regime_of
 
@@ -42,8 +44,12 @@ Floats = NDArray[np.float64]
 SIGMAS = (0.06, 0.1, 0.14, 0.2, 0.28, 0.4)
 # Sides that a confident form asks for, and the noise of its check, as shares of the teachers.
 _CHECKS = ((0.7, 0.2), (0.85, 0.3))
+# From which an adaptive threshold is chosen: fewer than its own default, in time.
+_SHARES = (0.3, 0.4, 0.5, 0.6, 0.7)
 # Where ballots are clipped, an exact cost takes time in the square of the labels: fewer queries then.
 _CLIPPED_CELLS = 25_000
+# Where groups of labels are voted on as sets, every group of a query is an election.
+_ELECTIONS = 4_000
 # Beyond, sets of all sizes are too many for Powerset.
 MOST_LABELS = 1000
 
@@ -108,16 +114,19 @@ class Advice:
         return _first(self.plans, lambda plan: plan.worth_exact)
 
 
-def multilabel_settings(traits: BallotTraits, *, sigmas: Sequence[float] = SIGMAS) -> list[LabelMechanism]:
+def multilabel_settings(
+    traits: BallotTraits, *, sigmas: Sequence[float] = SIGMAS, groups: Sequence[Sequence[int]] = ()
+) -> list[LabelMechanism]:
     """Return the settings that the advisor tries by default, in proportion to the electorate.
 
     Clips and caps come from the ballots: what the average ballot says yes to, and what nine out of ten do.
+    With `groups`, which are declared and never found in votes, each may be voted on as a set.
 
     >>> from tellers.calibrate import LabelProfile
     >>> votes, _ = LabelProfile().votes(50, 22, n_queries=20, seed=7)
     >>> kinds = {type(one).__name__ for one in multilabel_settings(ballot_traits(votes))}
     >>> sorted(kinds)[:4], len(kinds)
-    (['Binary', 'ConfidentBinary', 'ConfidentGNThreshold', 'ConfidentPowerset'], 8)
+    (['AdaptiveGNThreshold', 'Binary', 'ConfidentBinary', 'ConfidentGNThreshold'], 9)
     """
     n, k = traits.n_teachers, traits.n_labels
     # A cap or a clip that every ballot fits into is none.
@@ -134,9 +143,14 @@ def multilabel_settings(traits: BallotTraits, *, sigmas: Sequence[float] = SIGMA
             found.append(Powerset(sigma, k))
         if cap:
             found.append(Powerset(sigma, k, cap))
+        if groups:
+            found.append(PartialPowerset(sigma, k, tuple(tuple(group) for group in groups)))
         # One noise on the sum, as strong as two on both counts.
         single = round(sigma / math.sqrt(2), 2)
         found += [GNThreshold(single, k, max_labels=size) for size in caps]
+        if k > 1:
+            # A choice with as much noise as a label has is paid for like a label or two.
+            found.append(AdaptiveGNThreshold(single, k, single, _SHARES, caps[-1]))
         for side, check in _CHECKS:
             height, noise = round(side * n, 1), round(check * n, 2)
             found.append(ConfidentBinary(sigma, k, height, noise))
@@ -159,6 +173,7 @@ def advise(
     max_loss: float = 0.03,
     n_sample: int = 200,
     mechanisms: Sequence[LabelMechanism] | None = None,
+    groups: Sequence[Sequence[int]] = (),
     forecast_all: bool = False,
     progress: Progress | None = None,
 ) -> Advice:
@@ -168,6 +183,7 @@ def advise(
     above chance) against a majority without noise come first, by how many queries they answer under the
     public price. Exact costs are forecast for those alone, or
     for all with `forecast_all`. At most `n_sample` queries of the proxy, drawn from the seed, are looked at.
+    Labels of declared `groups` are also tried as sets, unless `mechanisms` says what to try.
 
     Guarantee: none about privacy is needed: only public or made-up votes are looked at.
     Assumes:   the proxy resembles the private votes; the exact cost of a real run is private, and a run that
@@ -191,7 +207,7 @@ def advise(
     reference = majority if right is None else right
     silent = np.stack([~majority, majority, np.zeros_like(majority)]).astype(np.float64)
     noiseless = expected_scores(silent, reference)
-    tried = multilabel_settings(traits) if mechanisms is None else list(mechanisms)
+    tried = multilabel_settings(traits, groups=groups) if mechanisms is None else list(mechanisms)
     grid = budget_orders(budget)
     plans = []
     for mechanism in tried:
@@ -286,8 +302,10 @@ def _sample(
 
 
 def _forecast_queries(mechanism: LabelMechanism, n_queries: int) -> int:
-    clipped = isinstance(mechanism, PerLabel) and not mechanism.rule.is_free
-    if not clipped:
+    if isinstance(mechanism, SetVoting):
+        return min(n_queries, max(8, _ELECTIONS // len(mechanism.label_groups)))
+    labels = mechanism.at(0) if isinstance(mechanism, AdaptiveGNThreshold) else mechanism
+    if labels.rule.is_free:
         return n_queries
     return min(n_queries, max(8, _CLIPPED_CELLS // mechanism.n_labels**2))
 

@@ -1,13 +1,15 @@
 """Planning a publication: order, smoothness and noise, chosen on public votes."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import require_count, require_fraction
+from ..label_envelope import label_log_cost_and_sensitivities
 from ..label_votes import LabelVotes
 from ..mechanisms import ConfidentGNMax, Mechanism
 from ..personal.accounting import Asked
@@ -21,6 +23,8 @@ _ORDERS = (3.0, 5.0, 8.0, 12.0, 18.0, 27.0, 40.0, 60.0)
 # Many labels cost much, and a large epsilon is smallest at a low order, with little noise on it.
 _LABEL_ORDERS = (1.25, 1.5, 1.75, 2.0, 2.5, *_ORDERS)
 _QUIETEST, _LABEL_QUIETEST = 0.5, 0.05
+# Offsets that are tried for the logarithm of a cost, as multiples of what the proxy costs.
+OFFSETS = (0.1, 0.3, 1.0, 3.0, 10.0)
 
 
 def plan_publication(
@@ -31,8 +35,12 @@ def plan_publication(
     delta: float,
     confidence: float = 0.95,
     method: Method | None = None,
+    offsets: Sequence[float] = OFFSETS,
 ) -> list[PublishPlan]:
     """Return the best plan of each method on a public proxy, the one to take first.
+
+    For many labels the logarithm of the cost is tried as well, with offsets that are these multiples of
+    what the proxy costs; with none, the cost alone.
 
     Guarantee: looks at the proxy only, so the plan is as public as the proxy.
     Assumes:   the proxy has the ensemble's number of teachers and classes, and resembles its votes; if it
@@ -69,7 +77,13 @@ def plan_publication(
         best = min(tried.values(), key=_expected)
         for near in _between(best.order, orders):
             tried[near] = _best_at(mechanism, proxy, near, each, answered, n_queries, delta, confidence)
-        plans.append(min(tried.values(), key=_expected))
+        found = list(tried.values())
+        if isinstance(proxy, LabelVotes):
+            around = [best.order, *_between(best.order, orders)] if offsets else []
+            found += [
+                _best_log_at(mechanism, proxy, near, n_queries, delta, confidence, offsets) for near in around
+            ]
+        plans.append(min(found, key=_expected))
     return sorted(plans, key=lambda plan: (plan.method == "gnss", plan.expected_epsilon))
 
 
@@ -107,6 +121,39 @@ def _best_at(
     i, j = np.unravel_index(int(np.argmin(value)), value.shape)
     epsilon = RdpCurve(np.array([order]), np.array([value[i, j]])).epsilon(delta)
     return PublishPlan(method, order, float(betas[i]), float(sigmas[j]), confidence, epsilon)
+
+
+def _best_log_at(
+    mechanism: Any,
+    proxy: LabelVotes,
+    order: float,
+    n_queries: int,
+    delta: float,
+    confidence: float,
+    shares: Sequence[float],
+) -> PublishPlan:
+    """Return the plan with the smallest median epsilon at one order, of those that publish a logarithm."""
+    scale = n_queries / len(proxy)
+    plain, _ = label_log_cost_and_sensitivities(mechanism, proxy, order, offsets=[1.0])
+    # A proxy that costs nothing has no offset in proportion to it; any will do.
+    offsets = [float(f"{share * (scale * plain or 1.0):.2g}") for share in shares]
+    # As many times the queries are as many times the cost: the offset is a smaller part of it.
+    total, local = label_log_cost_and_sensitivities(
+        mechanism, proxy, order, offsets=[offset / scale for offset in offsets]
+    )
+    betas, sigmas = _grid(order, _LABEL_QUIETEST)
+    discount = np.exp(-betas[:, None] * np.arange(local.shape[1]))
+    smooth = (discount * local[:, None]).max(axis=2)
+    z = PublishPlan("envelope", order, 1.0, 1.0, confidence, 0.0).z
+    each = np.array(offsets)[:, None, None]
+    with np.errstate(over="ignore"):
+        value = (scale * total + each) * np.exp(z * smooth[:, :, None] * sigmas) - each
+    value = value + release_prices(order, betas=betas, sigmas=sigmas, z=z)
+    k, i, j = np.unravel_index(int(np.argmin(value)), value.shape)
+    epsilon = RdpCurve(np.array([order]), np.array([value[k, i, j]])).epsilon(delta)
+    return PublishPlan(
+        "envelope", order, float(betas[i]), float(sigmas[j]), confidence, epsilon, offset=offsets[k]
+    )
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from ..label_bounds import LabelMechanism
 from ..mechanisms.labels.powerset import SetVoting
 from .label_profile import BallotTraits
-from .label_scores import LabelMechanism
 
 Name = Literal["consensus", "correlated", "sparse", "contested"]
 

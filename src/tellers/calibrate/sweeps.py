@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..label_bounds import LabelMechanism
 from ..mechanisms.labels import (
     Binary,
     ConfidentBinary,
@@ -16,7 +17,6 @@ from ..mechanisms.labels import (
     Tau,
 )
 from .label_profile import BallotTraits
-from .label_scores import LabelMechanism
 from .multilabel import MOST_LABELS
 
 _NOISES = (0.04, 0.07, 0.1, 0.14, 0.2, 0.28, 0.4)

@@ -54,25 +54,7 @@ def command(
     tellers account tags.npz --mechanism tau --sigma 10 --max-norm 1.8 --delta 1e-5
     tellers account study
     """
-    given = {
-        "gamma": gamma,
-        "sigma": sigma,
-        "threshold": threshold,
-        "sigma_threshold": sigma_threshold,
-        "student_confidence": student_confidence,
-        "max_norm": max_norm,
-        "norm": norm,
-        "max_labels": max_labels,
-        "share": share,
-        "shares": shares,
-        "scale": scale,
-        "n_top": n_top,
-        "confident_share": confident_share,
-        "sigma_gate": sigma_gate,
-        "groups": groups,
-        "resolution": resolution,
-        "label_threshold": label_threshold,
-    }
+    given = options.parameters_of(locals())
     from . import groups as group_books
 
     but = {"mechanism": mechanism, "delta": delta, **given, "classes": classes, "orders": orders}

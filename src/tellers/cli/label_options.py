@@ -119,7 +119,7 @@ def load(
         raise ValueError(
             f"Expected no --classes for --mechanism {name}: labels are counted in the file. Drop it."
         )
-    values = {p: _parsed(p, value) for p, value in given.items() if value is not None}
+    values = {p: parsed(p, value) for p, value in given.items() if value is not None}
     threshold, parts = values.pop("label_threshold", None), values.pop("resolution", None)
     from ..mechanisms import LABEL_MECHANISMS
     from ..teachers.label_store import read_label_votes
@@ -169,7 +169,7 @@ def assumed_votes(name: str, like: Any) -> tuple[Any, str]:
     return classes.votes(like.n_teachers, like.n_classes, n_queries=1000, seed=0)[0], str(classes)
 
 
-def _parsed(parameter: str, value: Any) -> Any:
+def parsed(parameter: str, value: Any) -> Any:
     """Return what a list on the command line says."""
     if parameter == "norm":
         return str(value.value)

@@ -1,5 +1,6 @@
 """Options that several verbs share, and what turns them into objects. No maths and no heavy imports."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
@@ -173,6 +174,12 @@ def require_for_file(mechanism: MechanismName | None, delta: float | None) -> tu
 def is_label_mechanism(name: str) -> bool:
     """Say whether a mechanism answers with many labels."""
     return name in OPTIONAL
+
+
+def parameters_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters of mechanisms among the arguments of a command, as `locals()` has them."""
+    every = [*PARAMETERS.values(), *OPTIONAL.values()]
+    return {parameter: arguments[parameter] for own in every for parameter in own}
 
 
 def require_parameters(name: str, given: dict[str, Any]) -> None:

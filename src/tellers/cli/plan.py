@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from . import options
+from . import label_options, options
 from . import plan_labels as many_labels
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ def command(
     multilabel: many_labels.Multilabel = False,
     yes_rate: many_labels.YesRate = None,
     correlation: many_labels.Correlation = None,
+    groups: label_options.Groups = None,
     max_loss: many_labels.MaxLoss = None,
     plots: many_labels.Plots = None,
     as_json: options.Json = False,
@@ -91,11 +92,17 @@ def command(
         many_labels.refuse(single, because="with --multilabel")
         assumed = many_labels.Assumed(teachers, labels, agreement, concentration, yes_rate, correlation)
         many_labels.plan(
-            epsilon, delta, proxy=proxy, assumed=assumed, queries=queries, max_loss=max_loss, plots=plots,
-            top=top, as_json=as_json,
+            epsilon, delta, proxy=proxy, assumed=assumed, queries=queries, groups=groups, max_loss=max_loss,
+            plots=plots, top=top, as_json=as_json,
         )  # fmt: skip
         return
-    many = {"yes-rate": yes_rate, "correlation": correlation, "max-loss": max_loss, "plots": plots}
+    many = {
+        "yes-rate": yes_rate,
+        "correlation": correlation,
+        "max-loss": max_loss,
+        "plots": plots,
+        "groups": groups,
+    }
     many_labels.refuse(many, because="without --multilabel")
     from ..budget import Budget
     from ..calibrate import Consensus, plan_labels, sigma_for_labels

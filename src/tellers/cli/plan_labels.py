@@ -94,6 +94,7 @@ def plan(
     proxy: Path | None,
     assumed: Assumed,
     queries: int,
+    groups: str | None,
     max_loss: float | None,
     plots: Path | None,
     top: int,
@@ -102,13 +103,16 @@ def plan(
     """Compare mechanisms for many labels on public or made-up votes, and show what was found."""
     from ..budget import Budget
     from ..calibrate import advise, ballot_traits, multilabel_settings
-    from . import plan_pictures, show
+    from . import label_options, plan_pictures, show
 
-    budget = Budget(epsilon, delta)
+    budget, declared = (
+        Budget(epsilon, delta),
+        () if groups is None else label_options.parsed("groups", groups),
+    )
     if plots is not None:
         plan_pictures.require_folder(plots)
     votes, truth, notes = _votes(proxy, assumed)
-    tried = multilabel_settings(ballot_traits(votes[:_QUERIES]))
+    tried = multilabel_settings(ballot_traits(votes[:_QUERIES]), groups=declared)
     with show.progress_bar(len(tried), "settings", wanted=not as_json) as progress:
         advice = advise(
             votes,
@@ -153,7 +157,7 @@ def as_dict(advice: "Advice", epsilon: float, delta: float) -> dict[str, Any]:
         "plans": [
             {
                 "mechanism": type(plan.mechanism).__name__,
-                "parameters": asdict(plan.mechanism),  # type: ignore[call-overload]
+                "parameters": asdict(plan.mechanism),  # type: ignore[arg-type]
                 "queries_public": plan.n_queries,
                 "queries_exact_forecast": plan.n_queries_exact,
                 "told": plan.told,
@@ -271,8 +275,9 @@ def _parameters(plan: "MultilabelPlan") -> str:
         "sigma_threshold": "its sigma",
         "confident_share": "share",
         "sigma_gate": "its sigma",
+        "scale": "scale",
     }
-    given = asdict(plan.mechanism)  # type: ignore[call-overload]
+    given = asdict(plan.mechanism)  # type: ignore[arg-type]
     return ", ".join(f"{short} {given[name]:g}" for name, short in names.items() if given.get(name))
 
 

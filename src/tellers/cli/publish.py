@@ -99,25 +99,7 @@ def command(
     tellers publish tags.npz --mechanism binary --sigma 10 --delta 1e-5 --proxy public_tags.npz
     tellers publish study
     """
-    given = {
-        "gamma": gamma,
-        "sigma": sigma,
-        "threshold": threshold,
-        "sigma_threshold": sigma_threshold,
-        "student_confidence": student_confidence,
-        "max_norm": max_norm,
-        "norm": norm,
-        "max_labels": max_labels,
-        "share": share,
-        "shares": shares,
-        "scale": scale,
-        "n_top": n_top,
-        "confident_share": confident_share,
-        "sigma_gate": sigma_gate,
-        "groups": groups,
-        "resolution": resolution,
-        "label_threshold": label_threshold,
-    }
+    given = options.parameters_of(locals())
     from . import groups as group_books
 
     but = {"mechanism": mechanism, "delta": delta, **given, "classes": classes, "record": record}
@@ -222,6 +204,8 @@ def _print_plan(screen: "Console", plan: "PublishPlan", before: float, n_queries
     if plan.method != "independent":
         rows.add_row("upper value with", f"{plan.confidence:.0%} confidence")
         rows.add_row("smoothness, noise", f"beta {plan.beta:.4g}, sigma {plan.sigma_release:.4g}")
+        if plan.offset is not None:
+            rows.add_row("on the logarithm of", f"1 + cost / {plan.offset:g}")
         rows.add_row("costs", f"{plan.price:.4g} at that order, part of the epsilon published")
     if before:
         rows.add_row("spent before", f"{before:.4g} at that order")

@@ -1,12 +1,24 @@
-"""What both classifiers do around a fit: forget the last one, and say why nothing may be guaranteed."""
+"""What both classifiers do around a fit: forget the last one, say what was spent and what is not promised."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
+
+from ..budget import Budget
+from ..errors import BudgetExhausted, require_count
+from ..labelling import ORDERS
+from ..ledger import Ledger
 
 
 class Fitting:
     """Shared by the classifiers of one class and of many labels per row."""
 
     ledger: Any
+    order: Any
+    batch: Any
+    n_teachers: Any
+    n_queries: Any
+    n_labels: Any
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "student_")
@@ -15,6 +27,13 @@ class Fitting:
         """Drop what an earlier fit left: its student must not stand beside what this one costs."""
         for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
             delattr(self, name)
+
+    def _check_asking(self) -> None:
+        """Refuse an order or a number that means nothing, before teachers are trained."""
+        if self.order not in ORDERS:
+            raise ValueError(f"Expected order to be one of {', '.join(ORDERS)}, got {self.order!r}.")
+        given = {"n_teachers": self.n_teachers, "n_queries": self.n_queries, "n_labels": self.n_labels}
+        require_count(batch=self.batch, **{name: n for name, n in given.items() if n is not None})
 
     def _reasons(
         self, *, declared: bool, pooled: bool, seeded: bool, what: str, argument: str, read_off: str
@@ -33,3 +52,21 @@ class Fitting:
             "The noise was drawn from random_state, and who knows that can take it off.": seeded,
         }
         return [reason for reason, holds in found.items() if holds]
+
+
+@contextmanager
+def telling_what_is_spent(ledger: Ledger, budget: Budget) -> Iterator[None]:
+    """Add to whatever stops a fit what it has cost so far.
+
+    >>> from tellers import Accountant, MemoryLedger
+    >>> with telling_what_is_spent(MemoryLedger(Accountant(Budget(1.0, 1e-5))), Budget(1.0, 1e-5)):
+    ...     pass
+    """
+    try:
+        yield
+    except Exception as error:
+        spent = ledger.spent.epsilon(budget.delta)
+        error.add_note(f"On the ledger, with or without labels: epsilon {spent:.4g} is spent.")
+        if isinstance(error, BudgetExhausted):
+            error.add_note("Take more noise, and more teachers to bear it, or a larger budget.")
+        raise

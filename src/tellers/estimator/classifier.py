@@ -17,8 +17,7 @@ from .. import noise
 from ..budget import Accountant, Budget
 from ..card import ModelCard, export_student
 from ..door import Room
-from ..errors import BudgetExhausted, require_count
-from ..labelling import ORDERS, Labels, Order, guaranteed_epsilon, label_pool, most_expected
+from ..labelling import Labels, Order, guaranteed_epsilon, label_pool, most_expected
 from ..ledger import Ledger
 from ..mechanisms import Mechanism, NoisyHistogram
 from ..personal import Consent
@@ -27,7 +26,7 @@ from ..release import SILENT
 from ..students import fit_distilled, fit_supervised
 from ..teachers.pool import VotedPool
 from . import _books, _groups, _inputs, _models
-from ._fitting import Fitting
+from ._fitting import Fitting, telling_what_is_spent
 from ._result import public_result
 
 _ADVICE = "epsilon_ is infinite. Declare classes=..., pass public=... and leave seeded_noise alone."
@@ -223,7 +222,7 @@ class PateClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type: ignore[m
                 ledger, source, seats=seats, consent=consent, vote=vote, leave=leave, key=key,
                 first=self.warm_up, seed=split,
             )  # fmt: skip
-            try:
+            with telling_what_is_spent(ledger, budget):
                 released = label_pool(
                     room, pool, seed=ask, order=self.order, n_queries=self.n_queries, n_labels=self.n_labels,
                     batch=self.batch, student=_models.model_or_default(self.student), first=self.first,
@@ -234,12 +233,6 @@ class PateClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type: ignore[m
                 self._tell_rounds(room, key=key, followed=next_room is not None)
                 self._state(ledger, budget, seats, consent, leave=leave)
                 self.student_ = self._taught(pool, released, seed=learn, lenient=is_open)
-            except Exception as error:
-                spent = ledger.spent.epsilon(budget.delta)
-                error.add_note(f"On the ledger, with or without labels: epsilon {spent:.4g} is spent.")
-                if isinstance(error, BudgetExhausted):
-                    error.add_note("Take more noise, and more teachers to bear it, or a larger budget.")
-                raise
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -303,10 +296,7 @@ class PateClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type: ignore[m
 
     def _check_parameters(self) -> None:
         """Refuse what can be refused before teachers are trained."""
-        if self.order not in ORDERS:
-            raise ValueError(f"Expected order to be one of {', '.join(ORDERS)}, got {self.order!r}.")
-        given = {"n_teachers": self.n_teachers, "n_queries": self.n_queries, "n_labels": self.n_labels}
-        require_count(batch=self.batch, **{name: n for name, n in given.items() if n is not None})
+        self._check_asking()
         if self.temperature is not None and not isinstance(self.mechanism, NoisyHistogram):
             raise TypeError(
                 "Expected mechanism=NoisyHistogram(...) with a temperature, which distils its noisy counts, "

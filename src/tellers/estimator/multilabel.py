@@ -16,9 +16,8 @@ from .. import noise
 from ..admission import is_multilabel, require_fit
 from ..budget import Accountant, Budget
 from ..door import Room
-from ..errors import BudgetExhausted, require_count
 from ..label_models import label_table
-from ..labelling import ORDERS, Labels, Order, guaranteed_epsilon, label_pool, most_expected
+from ..labelling import Labels, Order, guaranteed_epsilon, label_pool, most_expected
 from ..ledger import Ledger
 from ..mechanisms import Mechanism
 from ..mechanisms.labels import Binary
@@ -30,7 +29,7 @@ from ..teachers.label_ensemble import check_thresholds
 from ..teachers.partition import partition
 from ..teachers.pool import VotedPool
 from . import _books, _inputs, _models
-from ._fitting import Fitting
+from ._fitting import Fitting, telling_what_is_spent
 from .classifier import NoGuaranteeWarning
 
 _ADVICE = "epsilon_ is infinite. Declare n_labels=..., pass public=... and leave seeded_noise alone."
@@ -167,7 +166,7 @@ class PateMultilabelClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type
             require_fit(self.mechanism_, ensemble)
             source = noise.seeded(draw) if seeded else noise.secure()
             room = Room(VotedPool(ensemble.vote(pool)), self.mechanism_, ledger, source)
-            try:
+            with telling_what_is_spent(ledger, budget):
                 released = label_pool(
                     room, pool, seed=ask, order=self.order, n_queries=self.n_queries, batch=self.batch,
                     student=_models.model_or_default(self.student), first=self.first,
@@ -178,12 +177,6 @@ class PateMultilabelClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type
                 self.student_ = fit_labels(
                     _models.model_or_default(self.student), pool[released.rows], released.labels, seed=learn
                 )
-            except Exception as error:
-                spent = ledger.spent.epsilon(budget.delta)
-                error.add_note(f"On the ledger, with or without labels: epsilon {spent:.4g} is spent.")
-                if isinstance(error, BudgetExhausted):
-                    error.add_note("Take more noise, and more teachers to bear it, or a larger budget.")
-                raise
         return self
 
     def predict(self, X: Any) -> NDArray[np.int64]:
@@ -223,10 +216,7 @@ class PateMultilabelClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type
 
     def _check_parameters(self) -> None:
         """Refuse what can be refused before teachers are trained."""
-        if self.order not in ORDERS:
-            raise ValueError(f"Expected order to be one of {', '.join(ORDERS)}, got {self.order!r}.")
-        given = {"n_teachers": self.n_teachers, "n_queries": self.n_queries, "n_labels": self.n_labels}
-        require_count(batch=self.batch, **{name: n for name, n in given.items() if n is not None})
+        self._check_asking()
         if self.mechanism is not None and not is_multilabel(self.mechanism):
             raise TypeError(
                 f"Expected a mechanism for labels, such as Binary, got {type(self.mechanism).__name__}. For "

@@ -1,5 +1,6 @@
 """An ensemble on many labels: every teacher says yes or no, or how likely, to each of them."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
@@ -28,8 +29,39 @@ Floats = NDArray[np.float64]
 Thresholds = float | tuple[float, ...]
 
 
+class LabelVoters(ABC):
+    """Teachers that vote on many labels by their probabilities; a class says what those are.
+
+    >>> from tellers.teachers.models import ConstantLabels
+    >>> voters: LabelVoters = LabelEnsemble((ConstantLabels((0, 1)),), n_labels=2)
+    >>> voters.vote([[0.1]]), voters.probabilities([[0.1]]), voters.accuracies([[0.1]], [[1, 1]])
+    (LabelVotes(<private>, n_queries=1, n_teachers=1, n_labels=2), Sealed(<private>), Sealed(<private>))
+    """
+
+    thresholds: Thresholds
+    resolution: int
+
+    def vote(self, X: ArrayLike) -> "LabelVotes":
+        """Return every teacher's ballot on every query and label."""
+        return cast_label_votes(
+            self._probabilities(X), thresholds=self.thresholds, resolution=self.resolution
+        )
+
+    def probabilities(self, X: ArrayLike) -> Sealed[Floats]:
+        """Return what every teacher says, teachers x queries x labels, sealed: do not tune on it."""
+        return Sealed(self._probabilities(X))
+
+    def accuracies(self, X: ArrayLike, Y: ArrayLike) -> Sealed[Floats]:
+        """Return each teacher's share of right answers, over rows and labels, sealed."""
+        return label_accuracies(self.vote(X), Y)
+
+    @abstractmethod
+    def _probabilities(self, X: ArrayLike) -> Floats:
+        """Return what every teacher says, teachers x queries x labels."""
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class LabelEnsemble:
+class LabelEnsemble(LabelVoters):
     """Trained teachers that vote on many labels; what they say is private until a mechanism releases it.
 
     A teacher says yes where its probability of a label reaches the label's threshold. Thresholds are public:
@@ -56,20 +88,6 @@ class LabelEnsemble:
     def __post_init__(self) -> None:
         require_count(n_labels=self.n_labels, n_teachers=len(self.teachers), resolution=self.resolution)
         object.__setattr__(self, "thresholds", check_thresholds(self.thresholds, n_labels=self.n_labels))
-
-    def vote(self, X: ArrayLike) -> "LabelVotes":
-        """Return every teacher's ballot on every query and label."""
-        return cast_label_votes(
-            self._probabilities(X), thresholds=self.thresholds, resolution=self.resolution
-        )
-
-    def probabilities(self, X: ArrayLike) -> Sealed[Floats]:
-        """Return what every teacher says, teachers x queries x labels, sealed: do not tune on it."""
-        return Sealed(self._probabilities(X))
-
-    def accuracies(self, X: ArrayLike, Y: ArrayLike) -> Sealed[Floats]:
-        """Return each teacher's share of right answers, over rows and labels, sealed."""
-        return label_accuracies(self.vote(X), Y)
 
     def _probabilities(self, X: ArrayLike) -> Floats:
         from threadpoolctl import threadpool_limits

@@ -58,12 +58,9 @@ def train_each(
     """
     _check_estimator(estimator)
     require_count(0, retries=retries)
-    if n_jobs is not None:
-        require_count(n_jobs=n_jobs)
     if timeout is not None:
         require_positive(timeout=timeout)
-    if on_mismatch not in ("refuse", "retrain"):
-        raise ValueError(f"Expected on_mismatch='refuse' or 'retrain', got {on_mismatch!r}.")
+    check_options(n_jobs=n_jobs, on_mismatch=on_mismatch)
     check_partition(partition, n_rows=len(X))
     run = _Run(
         estimator, X, y, partition, made_for=dict(made_for), seed=seed_number(seed),
@@ -74,15 +71,14 @@ def train_each(
     try:
         failures = _complete(run, n_jobs=n_jobs, retries=int(retries), progress=progress)
     except KeyboardInterrupt as interrupt:
-        interrupt.add_note(_kept(run))
+        interrupt.add_note(say_kept(len(run.finished), len(partition), run.folder))
         raise
     if failures:
-        number, why = min(failures.items())
-        more = ", ".join(str(other) for other in sorted(failures)[1:])
-        others = f" Nor could: {more}." if more else ""
+        said = say_failed(failures, tried=f", tried {retries + 1} times")
+        kept = say_kept(len(run.finished), len(partition), run.folder)
         raise TeacherFailed(
-            f"Teacher {number} could not be trained ({why}), tried {retries + 1} times.{others} {_kept(run)} "
-            f"To see the error itself, fit the estimator on the rows partition[{number}]; they are private."
+            f"{said} {kept} To see the error itself, fit the estimator on the rows "
+            f"partition[{min(failures)}]; they are private."
         )
     return tuple(run.finished[number] for number in range(len(partition)))
 
@@ -147,12 +143,7 @@ def _reuse(run: _Run, *, retrain: bool) -> None:
         if made_of == wanted:
             run.finished[number] = run.load(number, content)
         elif not retrain:
-            changed = sorted(name for name in {*wanted, *made_of} if wanted.get(name) != made_of.get(name))
-            raise ValueError(
-                f"Expected teachers of this run in {run.folder}, got teacher {number} of another one "
-                f"(different: {', '.join(changed)}). Take another folder, or on_mismatch='retrain' "
-                "to train such teachers anew and overwrite them."
-            )
+            refuse_other(run.folder, f"teacher {number}", wanted=wanted, made_of=made_of)
 
 
 def _complete(run: _Run, *, n_jobs: int | None, retries: int, progress: Progress | None) -> dict[int, str]:
@@ -246,11 +237,59 @@ def seed_number(seed: Seed) -> int:
     return int(seed)
 
 
-def _kept(run: _Run) -> str:
-    done = f"{len(run.finished)} of {len(run.partition)} teachers are finished"
-    if run.folder is None:
+def check_options(*, n_jobs: int | None, on_mismatch: str) -> None:
+    """Refuse options of a training that mean nothing.
+
+    >>> check_options(n_jobs=None, on_mismatch="ignore")
+    Traceback (most recent call last):
+        ...
+    ValueError: Expected on_mismatch='refuse' or 'retrain', got 'ignore'.
+    """
+    if n_jobs is not None:
+        require_count(n_jobs=n_jobs)
+    if on_mismatch not in ("refuse", "retrain"):
+        raise ValueError(f"Expected on_mismatch='refuse' or 'retrain', got {on_mismatch!r}.")
+
+
+def refuse_other(
+    folder: Path, what: str, *, wanted: Mapping[str, object], made_of: Mapping[str, object]
+) -> None:
+    """Refuse teachers in a folder that were made of something else, and say what differs.
+
+    >>> refuse_other(Path("kept"), "teacher 3", wanted={"seed": 7}, made_of={"seed": 8})
+    Traceback (most recent call last):
+        ...
+    ValueError: Expected teachers of this run in kept, got teacher 3 of another one (different: seed). ...
+    """
+    changed = sorted(name for name in {*wanted, *made_of} if wanted.get(name) != made_of.get(name))
+    raise ValueError(
+        f"Expected teachers of this run in {folder}, got {what} of another one "
+        f"(different: {', '.join(changed)}). Take another folder, or on_mismatch='retrain' "
+        "to train such teachers anew and overwrite them."
+    )
+
+
+def say_failed(failures: Mapping[int, str], *, tried: str = "") -> str:
+    """Say which teachers could not be trained, and why the first of them could not.
+
+    >>> say_failed({4: "its process died", 2: "ValueError"})
+    'Teacher 2 could not be trained (ValueError). Nor could: 4.'
+    """
+    number, why = min(failures.items())
+    more = ", ".join(str(other) for other in sorted(failures)[1:])
+    return f"Teacher {number} could not be trained ({why}){tried}." + (f" Nor could: {more}." if more else "")
+
+
+def say_kept(n_finished: int, n_teachers: int, folder: Path | None) -> str:
+    """Say what an interrupted training leaves.
+
+    >>> say_kept(3, 5, None)
+    '3 of 5 teachers are finished and lost with this call; give a folder to keep them.'
+    """
+    done = f"{n_finished} of {n_teachers} teachers are finished"
+    if folder is None:
         return f"{done} and lost with this call; give a folder to keep them."
-    return f"{done} and kept in {run.folder}; call again with the same arguments to go on from there."
+    return f"{done} and kept in {folder}; call again with the same arguments to go on from there."
 
 
 def open_folder(folder: Path) -> Path:

@@ -27,7 +27,17 @@ from ...votes import Votes
 from ..ensemble import declared_labels
 from ..models import find_model, fingerprint
 from ..partition import Partition, Seed
-from ..running import Progress, check_partition, open_folder, seed_number, sweep_folder
+from ..running import (
+    Progress,
+    check_options,
+    check_partition,
+    open_folder,
+    refuse_other,
+    say_failed,
+    say_kept,
+    seed_number,
+    sweep_folder,
+)
 from ..training import random_states
 from .batched import Tensors
 from .choice import choose_engine
@@ -190,10 +200,7 @@ def train_states(
     """
     if not isinstance(classifier, TorchClassifier):
         raise TypeError(f"Expected a TorchClassifier, got {type(classifier).__name__}. See train_ensemble.")
-    if n_jobs is not None:
-        require_count(n_jobs=n_jobs)
-    if on_mismatch not in ("refuse", "retrain"):
-        raise ValueError(f"Expected on_mismatch='refuse' or 'retrain', got {on_mismatch!r}.")
+    check_options(n_jobs=n_jobs, on_mismatch=on_mismatch)
     if classifier.n_classes not in (None, n_outputs):
         raise ValueError(f"Expected n_classes={n_outputs} in the classifier, got {classifier.n_classes}.")
     classifier.recipe()
@@ -217,13 +224,11 @@ def train_states(
     try:
         failures = _complete(run, n_jobs=n_jobs, progress=progress)
     except KeyboardInterrupt as interrupt:
-        interrupt.add_note(_kept(run))
+        interrupt.add_note(say_kept(run.n_finished, len(partition), place))
         raise
     if failures:
-        number, why = min(failures.items())
-        more = ", ".join(str(other) for other in sorted(failures)[1:])
-        others = f" Nor could: {more}." if more else ""
-        raise TeacherFailed(f"Teacher {number} could not be trained ({why}).{others} {_kept(run)}")
+        kept = say_kept(run.n_finished, len(partition), place)
+        raise TeacherFailed(f"{say_failed(failures)} {kept}")
     parts = [run.finished[numbers] for numbers in run.units]
     states = {name: torch.cat([part[name].to(device) for part in parts]) for name in parts[0]}
     return Trained(states, shape, run.engine_name)
@@ -312,12 +317,7 @@ def _reuse(run: _Run, *, retrain: bool) -> None:
         if made_of == wanted:
             run.finished[numbers] = run.load(unit, content)
         elif not retrain:
-            changed = sorted(name for name in {*wanted, *made_of} if wanted.get(name) != made_of.get(name))
-            raise ValueError(
-                f"Expected teachers of this run in {run.folder}, got {unit.file} of another one "
-                f"(different: {', '.join(changed)}). Take another folder, or on_mismatch='retrain' "
-                "to train such teachers anew and overwrite them."
-            )
+            refuse_other(run.folder, unit.file, wanted=wanted, made_of=made_of)
 
 
 def _complete(run: _Run, *, n_jobs: int | None, progress: Progress | None) -> dict[int, str]:
@@ -374,10 +374,3 @@ def _n_cores() -> int:
     import joblib
 
     return int(joblib.cpu_count())
-
-
-def _kept(run: _Run) -> str:
-    done = f"{run.n_finished} of {len(run.partition)} teachers are finished"
-    if run.folder is None:
-        return f"{done} and lost with this call; give a folder to keep them."
-    return f"{done} and kept in {run.folder}; call again with the same arguments to go on from there."

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,8 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from ...errors import require_count
 from ...label_models import label_table
 from ...rows import numeric_rows
-from ...sealed import Sealed
-from ..label_ensemble import Thresholds, cast_label_votes, check_thresholds, label_accuracies
+from ..label_ensemble import LabelVoters, Thresholds, check_thresholds
 from ..partition import Partition, Seed
 from .batched import Tensors
 from .classifier import TorchClassifier, find_device
@@ -23,14 +22,11 @@ from .networks import Factory, Shape, build_network
 from .units import SEEN
 from .voting import cast_probabilities
 
-if TYPE_CHECKING:
-    from ...label_votes import LabelVotes
-
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class TorchLabelEnsemble:
+class TorchLabelEnsemble(LabelVoters):
     """Trained networks that vote on many labels; see `LabelEnsemble` for thresholds and resolution.
 
     Guarantee: one changed unit of the partition changes one row of ballots, on any of the labels.
@@ -57,20 +53,6 @@ class TorchLabelEnsemble:
     engine: str
     thresholds: Thresholds = 0.5
     resolution: int = 1
-
-    def vote(self, X: ArrayLike) -> "LabelVotes":
-        """Return every teacher's ballot on every query and label."""
-        return cast_label_votes(
-            self._probabilities(X), thresholds=self.thresholds, resolution=self.resolution
-        )
-
-    def probabilities(self, X: ArrayLike) -> Sealed[Floats]:
-        """Return what every teacher says, teachers x queries x labels, sealed: do not tune on it."""
-        return Sealed(self._probabilities(X))
-
-    def accuracies(self, X: ArrayLike, Y: ArrayLike) -> Sealed[Floats]:
-        """Return each teacher's share of right answers, over rows and labels, sealed."""
-        return label_accuracies(self.vote(X), Y)
 
     def _probabilities(self, X: ArrayLike) -> Floats:
         queries = self.classifier.as_rows(numeric_rows(X), self.shape)
