@@ -108,6 +108,11 @@ def warn_of_groups(rows: list[dict[str, Any]], lines: tuple[str, ...]) -> None:
         print(f"tellers: {warning}", file=sys.stderr)
 
 
+def say_warning(words: str) -> None:
+    """Print a warning on stderr, for whoever runs it."""
+    print(f"tellers: warning: {words}", file=sys.stderr)
+
+
 def _warnings(rows: list[dict[str, Any]], lines: tuple[str, ...]) -> tuple[str, ...]:
     # After the lines on the plan and on each group, which the table tells.
     return lines[1 + len(rows) :]

@@ -22,11 +22,12 @@ from .folder import RunFolder
 from .label_data import LabelTables, read_label_tables
 from .label_numbers import private_label_numbers
 from .numbers import public_numbers
+from .overlap import Warn, check_overlap
 from .steps import Steps
 
 
 def run_labels(
-    config: RunConfig, folder: RunFolder, steps: Steps
+    config: RunConfig, folder: RunFolder, steps: Steps, warn: Warn | None = None
 ) -> tuple[dict[str, Any], Any, dict[str, Any] | None]:
     """Do everything that a config with labels says; return public numbers, student and private numbers.
 
@@ -52,6 +53,7 @@ def run_labels(
         electorate = Electorate(deal_rows(config, tables))
         require_same(folder, tables, electorate)
         _require_able(config)
+        check_overlap(config, tables, warn)
         with open_books(config, folder):
             pass  # a budget that pays for nothing, or other books, are refused before teachers are trained
     votes = _votes(config, tables, electorate, folder, steps)
