@@ -6,14 +6,17 @@ that the claim, the code or the noise is wrong. One below it shows that nothing 
 
 from .law import Pair
 from .mechanism import MechanismAudit, audit_mechanism
+from .membership import MembershipAudit, audit_membership
 from .pairs import bad_pair
 from .published import AdaptiveAsPublished, published_claim
 
 __all__ = [
     "AdaptiveAsPublished",
     "MechanismAudit",
+    "MembershipAudit",
     "Pair",
     "audit_mechanism",
+    "audit_membership",
     "bad_pair",
     "published_claim",
 ]

@@ -14,6 +14,7 @@ from .events import Direction, choose_event
 from .intervals import lower_bound
 from .law import Floats, Law, Pair, stated_law
 from .releases import Outcomes, Progress, draw_releases, guessed_losses
+from .wording import finding
 
 Method = Literal["events", "losses"]
 METHODS = ("events", "losses")
@@ -47,7 +48,7 @@ class MechanismAudit:
     @property
     def summary(self) -> str:
         """Return the finding in words."""
-        found = f"The audit found at least {self.epsilon:.3g}; the claim is {self.claim:.3g}"
+        found = finding(self.epsilon, self.claim)
         sure = f"{100 * self.confidence:.6g} %"
         if self.holds:
             return f"{found}. That fits the claim: nothing was found against it, with confidence {sure}."

@@ -24,6 +24,8 @@ _WORDS = {
     "anew": "Training teachers anew, without a group whose budget is used",
     "student": "Teaching the student",
     "report": "Writing the report",
+    "canaries": "Laying canaries",
+    "shadows": "Running shadows",
 }
 
 
