@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.naive_bayes import GaussianNB
 
+from tellers import Binary, Budget, GNMax, PateClassifier, PateMultilabelClassifier
 from tellers.config import (
     BudgetConfig,
     DataConfig,
@@ -125,3 +127,22 @@ def test_the_count_is_that_of_comparing_all_with_all(private, public, kinds):
 def test_other_features_are_refused():
     with pytest.raises(ValueError, match=r"the same features, got shapes \(2,\) and \(3,\)"):
         count_copies(np.zeros((4, 2)), np.zeros((4, 3)))
+
+
+def test_the_estimators_warn_of_copies_too():
+    rng = np.random.default_rng(7)
+    X, Y = rng.normal(size=(120, 3)), rng.integers(2, size=(120, 2))
+    pool = np.concatenate([rng.normal(size=(18, 3)), X[:2]])
+    budget = Budget(epsilon=50.0, delta=1e-3)
+    one = PateClassifier(
+        teacher=GaussianNB(), student=GaussianNB(), mechanism=GNMax(sigma=1.0), budget=budget, n_teachers=5,
+        n_classes=2,
+    )  # fmt: skip
+    with pytest.warns(UserWarning, match="2 of 20 rows of the pool are copies of private rows"):
+        one.fit(X, (X[:, 0] > 0).astype(int), public=pool)
+    many = PateMultilabelClassifier(
+        teacher=GaussianNB(), student=GaussianNB(), mechanism=Binary(sigma=2.0, n_labels=2), budget=budget,
+        n_teachers=5,
+    )  # fmt: skip
+    with pytest.warns(UserWarning, match="2 of 20 rows of the pool are copies of private rows"):
+        many.fit(X, Y, public=pool)
