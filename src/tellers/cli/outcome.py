@@ -24,6 +24,8 @@ _WORDS = {
     "anew": "Training teachers anew, without a group whose budget is used",
     "student": "Teaching the student",
     "report": "Writing the report",
+    "canaries": "Laying canaries",
+    "shadows": "Running shadows",
 }
 
 
@@ -106,6 +108,11 @@ def warn_of_groups(rows: list[dict[str, Any]], lines: tuple[str, ...]) -> None:
     """Print what is wrong with the budgets on stderr, before anything is trained, and nothing else."""
     for warning in _warnings(rows, lines):
         print(f"tellers: {warning}", file=sys.stderr)
+
+
+def say_warning(words: str) -> None:
+    """Print a warning on stderr, for whoever runs it."""
+    print(f"tellers: warning: {words}", file=sys.stderr)
 
 
 def _warnings(rows: list[dict[str, Any]], lines: tuple[str, ...]) -> tuple[str, ...]:

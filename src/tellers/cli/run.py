@@ -32,6 +32,7 @@ def command(
     Everything comes from one file of settings and goes into one folder: the ledger, the released labels, the
     student with its model card, a report to read in a browser, and, in a folder of its own, what is private.
     A run that was cut short goes on with --resume: nothing is trained, charged or drawn a second time.
+    Public rows that are copies of private ones are counted first, and told or refused ([data] overlap).
     People may have budgets of their own, by the section [personal]: the groups are shown before anything is
     trained, and each pays from its own account.
 
@@ -39,13 +40,13 @@ def command(
     """
     from ..config import read_config
     from ..pipeline import run
-    from .outcome import show_groups, steps_shown, tell, warn_of_groups
+    from .outcome import say_warning, show_groups, steps_shown, tell, warn_of_groups
 
     settings = read_config(config)
     folder = out if out is not None else config.with_name(f"{config.stem}-run")
     with steps_shown(wanted=not as_json) as show:
         shown = warn_of_groups if as_json else show_groups
-        result = run(settings, folder, resume=resume, show=show, show_groups=shown)
+        result = run(settings, folder, resume=resume, show=show, show_groups=shown, warn=say_warning)
     if as_json:
         print(json.dumps({**result, "folder": str(folder)}))
     else:

@@ -92,6 +92,12 @@ class DataConfig(Section):
         least=0,
         shown=f"what suits the data set, {SET_ASIDE['digits'][1]} for digits",
     )
+    overlap: Literal["warn", "refuse"] = option(
+        "warn",
+        "What happens where rows of the pool or the test are exact copies of private ones, feature by "
+        "feature: warn says how many and goes on, refuse ends the run before anything is trained.",
+        choices=("warn", "refuse"),
+    )
     options: Mapping[str, Any] = option(
         dict, 'What else the loader of the data set takes, e.g. {balanced = true} for "diabetes130".'
     )

@@ -1,6 +1,7 @@
 """What comes into a fit, checked: rows, declared classes, seeds. A message never quotes an entry."""
 
 import secrets
+import warnings
 from collections.abc import Sequence
 from numbers import Integral
 from typing import Any
@@ -11,6 +12,7 @@ from sklearn.utils import check_random_state, validation
 from sklearn.utils.multiclass import check_classification_targets
 
 from ..errors import require_count
+from ..rows import count_copies
 
 Indices = NDArray[np.int64]
 
@@ -31,6 +33,22 @@ def validated(estimator: Any, *tables: Any, reset: bool = True, **how: Any) -> A
             raise
     # Raised out here, where the error that quotes the entry is no longer attached.
     raise ValueError("Expected numbers in X, got something else. Turn text and categories into codes first.")
+
+
+def public_pool(estimator: Any, public: Any, X: NDArray[Any]) -> Any:
+    """Return the pool, checked; a warning says how many of its rows are copies of private ones."""
+    pool = validated(estimator, public, reset=False)
+    n_copies = count_copies(pool, X)
+    if n_copies:
+        they = "is a copy" if n_copies == 1 else "are copies"
+        warnings.warn(
+            f"{n_copies:,} of {len(pool):,} rows of the pool {they} of private rows, feature by feature. "
+            "What is public is not protected: take them out of one of the two, unless rows with so few "
+            "features are bound to meet. This number looks at private rows.",
+            UserWarning,
+            stacklevel=3,
+        )
+    return pool
 
 
 def declared_classes(classes: Sequence[Any] | None, n_classes: int | None) -> NDArray[Any] | None:

@@ -194,7 +194,7 @@ class PateClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type: ignore[m
             owners = {n: None if o is None else np.asarray(o)[kept] for n, o in owners.items()}
             budgets = _groups.kept_budgets(budgets, kept)
         else:
-            pool = _inputs.validated(self, public, reset=False)
+            pool = _inputs.public_pool(self, public, X)
             rows = np.arange(len(pool))
         delta = _books.agreed_delta(self.budget, self.ledger)
         consent = _groups.consent_of(self, budgets, owners["persons"], delta=delta)

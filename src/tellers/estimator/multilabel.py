@@ -152,7 +152,7 @@ class PateMultilabelClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type
             pool, X, Y = X[rows], X[kept], Y[kept]
             owners = {n: None if o is None else np.asarray(o)[kept] for n, o in owners.items()}
         else:
-            pool = _inputs.validated(self, public, reset=False)
+            pool = _inputs.public_pool(self, public, X)
             rows = np.arange(len(pool))
         budget = _books.agreed_budget(self.budget, self.ledger, unlimited=is_open, consent=None, leave=False)
         parts = self._partition(len(X), seed=split, **owners)

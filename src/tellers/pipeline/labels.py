@@ -16,18 +16,18 @@ from ..teachers.label_store import read_label_votes, save_label_votes
 from ..teachers.store import write_whole
 from .asking import Spending, release_labels
 from .beginning import open_books, require_same
-from .copies import warn_of_copies
 from .electorate import Electorate, deal_rows
 from .endings import lost_student
 from .folder import RunFolder
 from .label_data import LabelTables, read_label_tables
 from .label_numbers import label_student, private_label_numbers
 from .numbers import public_numbers
+from .overlap import Warn, check_overlap
 from .steps import Steps
 
 
 def run_labels(
-    config: RunConfig, folder: RunFolder, steps: Steps
+    config: RunConfig, folder: RunFolder, steps: Steps, warn: Warn | None = None
 ) -> tuple[dict[str, Any], Any, dict[str, Any] | None]:
     """Do everything that a config with labels says; return public numbers, student and private numbers.
 
@@ -53,8 +53,7 @@ def run_labels(
         electorate = Electorate(deal_rows(config, tables))
         require_same(folder, tables, electorate)
         _require_able(config, tables)
-        rows = None if tables.test is None else tables.test.X
-        warn_of_copies(tables.private.X, {"public pool": tables.pool, "test rows": rows})
+        check_overlap(config, tables, warn)
         with open_books(config, folder):
             pass  # a budget that pays for nothing, or other books, are refused before teachers are trained
     votes = _votes(config, tables, electorate, folder, steps)

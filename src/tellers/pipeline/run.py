@@ -19,7 +19,6 @@ from ..report import write_report
 from ..students import fit_distilled, fit_self_taught, fit_semi_supervised, fit_supervised
 from .asking import Spending, absent_at_first, release_labels
 from .beginning import begin, open_books, require_able, require_same
-from .copies import warn_of_copies
 from .data import Tables, read_tables
 from .electorate import group_rows, seat_teachers
 from .endings import lost_student
@@ -27,6 +26,7 @@ from .folder import RunFolder, write_json
 from .groups import ceiling_notes
 from .labels import run_labels
 from .numbers import private_numbers, public_numbers
+from .overlap import Warn, check_overlap
 from .steps import Show, Steps
 from .voting import Voting
 
@@ -40,13 +40,15 @@ def run(
     resume: bool = False,
     show: Show | None = None,
     show_groups: ShowGroups | None = None,
+    warn: Warn | None = None,
 ) -> dict[str, Any]:
     """Do everything that a config says, in a folder, and return the public numbers of `result.json`.
 
     With `resume` a run that was cut short goes on: it must be the same config on the same data. Of a run that
     was finished nothing is done twice. `show(step, done, total)` is called as the steps go on, and where
     people have budgets of their own, `show_groups(rows, lines)` before anything is trained: a row per group,
-    a line on the plan, one on each group, and warnings.
+    a line on the plan, one on each group, and warnings. `warn(words)` is told if public rows are copies of
+    private ones; without it that is a Python warning.
 
     Guarantee: all releases together keep to the budget of the ledger, whenever and however often the run was
                killed; partitions and teachers are the same as without interruption.
@@ -69,7 +71,7 @@ def run(
         begin(place, config, resume=resume)
         state = Steps(show or _silent)
         if config.labels.names:
-            result, student, numbers = run_labels(config, place, state)
+            result, student, numbers = run_labels(config, place, state, warn)
             with state.step("report"):
                 _write(place, result=result, student=student, numbers=numbers)
             return result
@@ -83,8 +85,7 @@ def run(
                 show_groups(group_rows(electorate), (*electorate.plan.summary, *notes))
             require_same(place, tables, electorate)
             require_able(config, tables)
-            on_test = None if tables.test is None else tables.test.X
-            warn_of_copies(tables.private.X, {"public pool": tables.pool, "test rows": on_test})
+            check_overlap(config, tables, warn)
             with open_books(config, place, electorate) as ledger:
                 absent = absent_at_first(ledger, config, electorate, key=place.key)
         voting = Voting(config, tables, place, electorate, state.step, state.progress)

@@ -1,0 +1,133 @@
+"""How likely every outcome is at two neighbouring votes, where a mechanism states it."""
+
+import inspect
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..divergence import pair_divergences
+from ..label_votes import LabelVotes
+from ..mechanisms import Mechanism
+from ..mechanisms.labels.outcomes import LabelOutcomes
+from ..mechanisms.outcomes import Outcomes
+from ..rdp import RdpCurve, check_orders
+from ..votes import Votes
+
+Floats = NDArray[np.float64]
+AnyVotes = Votes | LabelVotes
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Pair:
+    """Two votes on one query that differ in one teacher's ballot; `student` where a mechanism asks for it.
+
+    Made up for an audit and nobody's, so they may be shown, unlike votes that were cast.
+
+    >>> Pair(Votes.from_counts([[30, 20]], n_teachers=50), Votes.from_counts([[29, 21]], n_teachers=50))
+    Pair([30, 20] | [29, 21], n_teachers=50)
+    """
+
+    here: AnyVotes
+    there: AnyVotes
+    student: Floats | None = None
+
+    def __post_init__(self) -> None:
+        kinds = {type(self.here), type(self.there)}
+        shapes = {_tally(self.here).shape, _tally(self.there).shape}
+        if len(kinds) > 1 or len(shapes) > 1 or len(self.here) != 1:
+            raise ValueError("Expected two votes of one kind on one query each, got others.")
+        if self.here.n_teachers != self.there.n_teachers:
+            raise ValueError(
+                f"Expected votes of the same teachers, got {self.here.n_teachers} and "
+                f"{self.there.n_teachers}. A neighbour changes one ballot and takes none away."
+            )
+        moved = np.abs(_tally(self.here) - _tally(self.there))
+        one = getattr(self.here, "resolution", 1)
+        # Of one ballot that changes no sum moves by more than a vote, and no class but two.
+        if moved.max() > one or (isinstance(self.here, Votes) and moved.sum() > 2):
+            raise ValueError("Expected votes that differ in one ballot, got votes that differ in more.")
+
+    def __repr__(self) -> str:
+        sides = " | ".join(str(_tally(votes)[0].tolist()) for votes in (self.here, self.there))
+        return f"Pair({sides}, n_teachers={self.here.n_teachers})"
+
+
+@dataclass(frozen=True, eq=False)
+class Law:
+    """Log-probabilities of one query's outcomes, (columns, values and silence), which are independent.
+
+    A class is one column; of many labels each is one. Silence comes last, so that -1 finds it.
+
+    >>> law = Law(np.log([[0.5, 0.25, 0.25]]), np.log([[0.25, 0.5, 0.25]]))
+    >>> law.losses(np.array([[0], [1], [-1]])).round(3)
+    array([ 0.693, -0.693,  0.   ])
+    """
+
+    here: Floats
+    there: Floats
+
+    def losses(self, outcomes: NDArray[Any]) -> Floats:
+        """Return the logarithm of how much likelier each outcome, (releases, columns), is here than there."""
+        with np.errstate(invalid="ignore"):
+            table = np.where(np.isneginf(self.here) & np.isneginf(self.there), 0.0, self.here - self.there)
+        return np.asarray(table[np.arange(len(table)), outcomes].sum(axis=-1))
+
+    def curves(self, orders: ArrayLike | None = None) -> tuple[RdpCurve, RdpCurve]:
+        """Return the exact Rényi cost of telling the two apart, in both directions.
+
+        >>> forward, reverse = Law(np.log([[0.6, 0.3, 0.1]]), np.log([[0.5, 0.4, 0.1]])).curves([2.0])
+        >>> float(forward.values[0].round(4)), float(reverse.values[0].round(4))
+        (0.044, 0.0488)
+        """
+        grid = check_orders(orders)
+        # An outcome that neither side can have says nothing; any probability it has on both sides would do.
+        never = np.isneginf(self.here) & np.isneginf(self.there)
+        here, there = (np.where(never, -800.0, side).T for side in (self.here, self.there))
+        total = pair_divergences(here, there, grid).sum(axis=1)
+        return RdpCurve(grid, total[0]), RdpCurve(grid, total[1])
+
+    def epsilon(self, n_queries: int, *, delta: float) -> float:
+        """Return the exact Rényi cost of so many queries, converted at a delta, the larger direction.
+
+        >>> Law(np.log([[0.6, 0.3, 0.1]]), np.log([[0.5, 0.4, 0.1]])).epsilon(9, delta=0.01) > 1
+        True
+        """
+        return max((curve * n_queries).epsilon(delta) for curve in self.curves())
+
+
+def stated_law(mechanism: Mechanism, pair: Pair) -> Law | None:
+    """Return the law of a mechanism's outcomes at a pair of votes, or None where labels are not independent.
+
+    Guarantee: what `mechanism.outcomes` says, which `testing.check_mechanism` compares with releases.
+    Assumes:   nothing beyond that.
+    Reference: "Exact cost".
+
+    >>> from tellers import GNMax
+    >>> pair = Pair(Votes.from_counts([[3, 2]], n_teachers=5), Votes.from_counts([[2, 3]], n_teachers=5))
+    >>> stated_law(GNMax(sigma=2.0), pair).losses(np.array([[0], [1]])).round(2)
+    array([ 0.56, -0.56])
+    """
+    if not hasattr(mechanism, "outcomes"):
+        return None
+    listens = "student" in inspect.signature(mechanism.release).parameters
+    asked = {"student": pair.student} if listens else {}
+    sides = []
+    # What follows from one label need not be asked of another: then labels are not independent.
+    apart = not hasattr(mechanism, "implications")
+    for votes in (pair.here, pair.there):
+        found = mechanism.outcomes(votes, **asked)
+        if isinstance(found, Outcomes):
+            sides.append(np.roll(found.log_labels, -1, axis=1))
+        elif isinstance(found, LabelOutcomes) and found.gate is None and apart:
+            told = found.law.log_outcomes(found.sums[0])
+            silent = told[2:] if len(told) > 2 else np.full((1, told.shape[1]), -np.inf)
+            sides.append(np.concatenate([told[:2], silent]).T)
+        else:
+            return None
+    return Law(*sides)
+
+
+def _tally(votes: AnyVotes) -> NDArray[np.int64]:
+    return votes.sums if isinstance(votes, LabelVotes) else votes.counts

@@ -1,0 +1,306 @@
+"""`tellers audit`: what can be proved of epsilon from outside, beside what is claimed."""
+
+import json
+import math
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from . import label_options as labels
+from . import options
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ..audit import MechanismAudit, MembershipAudit, Pair
+
+_RUN = "A whole run"
+_MECHANISM = "A mechanism"
+
+
+class MethodName(StrEnum):
+    """The ways to audit a mechanism."""
+
+    events = "events"
+    losses = "losses"
+
+
+def command(
+    run: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[RUN|CONFIG]",
+            help="The folder of a run, or its settings. Without it: --mechanism.",
+            show_default=False,
+        ),
+    ] = None,
+    shadows: Annotated[
+        int | None,
+        typer.Option(
+            "--shadows",
+            help="Shadow runs, half of them with canaries. Without it: 200.",
+            rich_help_panel=_RUN,
+            show_default=False,
+        ),
+    ] = None,
+    canaries: Annotated[
+        int | None,
+        typer.Option(
+            "--canaries",
+            help="Rows that one teacher gets on top. Without it: 20.",
+            rich_help_panel=_RUN,
+            show_default=False,
+        ),
+    ] = None,
+    mechanism: options.Mechanism = None,
+    delta: options.MaybeDelta = None,
+    gamma: options.Gamma = None,
+    sigma: options.Sigma = None,
+    threshold: options.Threshold = None,
+    sigma_threshold: options.SigmaThreshold = None,
+    student_confidence: options.StudentConfidence = None,
+    max_norm: labels.MaxNorm = None,
+    norm: labels.Norm = None,
+    max_labels: labels.MaxLabels = None,
+    share: labels.Share = None,
+    shares: labels.Shares = None,
+    scale: labels.Scale = None,
+    n_top: labels.NTop = None,
+    confident_share: labels.ConfidentShare = None,
+    sigma_gate: labels.SigmaGate = None,
+    groups: labels.Groups = None,
+    resolution: labels.Resolution = None,
+    teachers: Annotated[
+        int | None,
+        typer.Option(
+            "--teachers",
+            help="How many teachers vote. Without it: 50.",
+            rich_help_panel=_MECHANISM,
+            show_default=False,
+        ),
+    ] = None,
+    classes: Annotated[
+        int | None,
+        typer.Option(
+            "--classes",
+            help="Number of classes. Without it: 3.",
+            rich_help_panel=_MECHANISM,
+            show_default=False,
+        ),
+    ] = None,
+    n_labels: Annotated[
+        int | None,
+        typer.Option(
+            "--labels",
+            help="Labels per query, for mechanisms with many.",
+            rich_help_panel=_MECHANISM,
+            show_default=False,
+        ),
+    ] = None,
+    queries: Annotated[
+        int | None,
+        typer.Option(
+            "--queries",
+            help="How often each release asks the same query. Without it: once.",
+            rich_help_panel=_MECHANISM,
+            show_default=False,
+        ),
+    ] = None,
+    samples: Annotated[
+        int | None,
+        typer.Option(
+            "--samples",
+            help="Releases at each of the two votes. Without it: 20,000.",
+            rich_help_panel=_MECHANISM,
+            show_default=False,
+        ),
+    ] = None,
+    method: Annotated[
+        MethodName | None,
+        typer.Option(
+            "--method",
+            help="events: releases alone, finds at most log(samples). losses: weighs them by the stated law, "
+            "for large epsilons; samples x delta should be 50 or more. Without it: events.",
+            rich_help_panel=_MECHANISM,
+            show_default=False,
+        ),
+    ] = None,
+    published: Annotated[
+        bool,
+        typer.Option(
+            "--published",
+            help="tau, adaptive-gnthreshold: hold the price that papers print against it.",
+            rich_help_panel=_MECHANISM,
+        ),
+    ] = False,
+    confidence: Annotated[
+        float, typer.Option("--confidence", help="How sure the bound is.", min=0.0, max=1.0)
+    ] = 0.95,
+    as_json: options.Json = False,
+) -> None:
+    """Prove a lower bound on epsilon from releases, and hold it against the claim.
+
+    A claim comes from a proof and is an upper bound. An audit comes from trying, and is a lower one: if it is
+    above the claim, something is wrong; if not, nothing was found. It cannot show that a claim is true.
+
+    A whole run is done again many times from its votes on, half of the time with canaries among the rows of
+    one teacher; the audit is how well its students tell. A mechanism is audited at two made-up votes that
+    differ in one ballot, and that give away much.
+
+    Example:
+
+    \b
+    tellers audit study --shadows 200
+    tellers audit --mechanism gnmax --sigma 5 --delta 0.01 --queries 20
+    tellers audit --mechanism tau --sigma 2 --max-norm 1.41422 --labels 4 --delta 0.01 \\
+      --queries 100 --samples 5000 --method losses --published
+    """
+    given = options.parameters_of({**locals(), "label_threshold": None})
+    about = {
+        **given, "mechanism": mechanism, "delta": delta, "teachers": teachers, "classes": classes,
+        "labels": n_labels, "queries": queries, "samples": samples, "method": method,
+        "published": published or None,
+    }  # fmt: skip
+    if run is not None:
+        _refuse(about, f"for the run {run}", "Leave the run out to audit a mechanism.")
+        _audit_run(
+            run,
+            200 if shadows is None else shadows,
+            20 if canaries is None else canaries,
+            confidence,
+            as_json=as_json,
+        )
+        return
+    if mechanism is None:
+        raise ValueError(
+            "Expected the folder of a run, its settings, or --mechanism, got none of them. For example: "
+            "tellers audit study, or tellers audit --mechanism gnmax --sigma 5 --delta 0.01"
+        )
+    _refuse({"shadows": shadows, "canaries": canaries}, "for a mechanism", "They belong to a run.")
+    named, delta = options.require_for_file(mechanism, delta)
+    from .. import noise
+    from ..audit import AdaptiveAsPublished, audit_mechanism, bad_pair, published_claim
+    from . import show
+
+    chosen = _built(named, n_labels, given)
+    n_teachers, n_queries, n_samples = (
+        usual if value is None else value
+        for value, usual in ((teachers, 50), (queries, 1), (samples, 20_000))
+    )
+    source = noise.secure()
+    claim = None
+    if published and named == "adaptive-gnthreshold":
+        chosen = AdaptiveAsPublished(sigma=chosen.sigma, n_labels=chosen.n_labels)
+    if published:
+        claim = published_claim(chosen)
+    if isinstance(chosen, AdaptiveAsPublished):
+        pair = chosen.pair(n_teachers)
+    else:
+        if options.is_label_mechanism(named):
+            _refuse({"classes": classes}, f"for --mechanism {named}", "Labels are counted: --labels.")
+        pair = bad_pair(
+            chosen,
+            n_teachers,
+            delta=delta,
+            noise=source,
+            n_queries=n_queries,
+            n_classes=3 if classes is None else classes,
+        )
+    with show.progress_bar(2 * n_samples * n_queries, "releases", wanted=not as_json) as progress:
+        audit = audit_mechanism(
+            chosen, pair, delta=delta, noise=source, n_samples=n_samples, n_queries=n_queries,
+            confidence=confidence, method=(method or MethodName.events).value, claim=claim, progress=progress,
+        )  # fmt: skip
+    if as_json:
+        print(json.dumps({**audit.as_dict(), "pair": str(pair), "published": published}, allow_nan=False))
+    else:
+        print_mechanism(show.console(), audit, pair, chosen, published=published)
+
+
+def _refuse(given: dict[str, Any], where: str, advice: str) -> None:
+    foreign = [options.flag(name) for name, value in given.items() if value is not None]
+    if foreign:
+        raise ValueError(f"Expected no {' or '.join(foreign)} {where}, got it. {advice}")
+
+
+def _built(name: str, n_labels: int | None, given: dict[str, Any]) -> Any:
+    if not options.is_label_mechanism(name):
+        _refuse({"labels": n_labels}, f"for --mechanism {name}", "Say how many classes there are: --classes.")
+        return options.build_mechanism(name, **given)
+    options.require_parameters(name, given)
+    if n_labels is None:
+        raise ValueError(f"Expected --labels for --mechanism {name}, got none. For example: --labels 4")
+    from ..mechanisms import LABEL_MECHANISMS
+
+    values = {p: labels.parsed(p, value) for p, value in given.items() if value is not None}
+    return LABEL_MECHANISMS[name](n_labels=n_labels, **values)
+
+
+def _audit_run(place: Path, n_shadows: int, n_canaries: int, confidence: float, *, as_json: bool) -> None:
+    from ..config import read_config
+    from ..pipeline.folder import RunFolder
+    from ..pipeline.shadows import audit_run
+    from . import show
+    from .outcome import steps_shown
+
+    folder = RunFolder(place) if place.is_dir() else None
+    settings = read_config(place if folder is None else folder.config)
+    with steps_shown(wanted=not as_json) as steps:
+        audit = audit_run(
+            settings, folder=folder, n_shadows=n_shadows, n_canaries=n_canaries, confidence=confidence,
+            show=steps,
+        )  # fmt: skip
+    if as_json:
+        found = {**audit.as_dict(), "shadows": n_shadows, "canaries": n_canaries}
+        print(json.dumps(found, allow_nan=False))
+    else:
+        print_run(show.console(), audit, n_shadows, n_canaries)
+
+
+def print_mechanism(
+    screen: "Console", audit: "MechanismAudit", pair: "Pair", mechanism: object, *, published: bool
+) -> None:
+    """Print what an audit of a mechanism found, for people."""
+    from . import show
+
+    screen.print(f"\n{mechanism}", style="dim", markup=False)
+    times = f", asked {audit.n_queries:,} times each" if audit.n_queries > 1 else ""
+    screen.print(f"{audit.n_samples:,} releases at each of two votes that differ in one ballot{times}.")
+    screen.print(f"{pair}\n", style="dim", markup=False)
+    rows = show.table("", "epsilon", "", numbers=(1,))
+    rows.add_row("found at least", down(audit.epsilon), f"with confidence {audit.confidence:.6g}")
+    if audit.exact is not None:
+        rows.add_row("exact", show.figure(audit.exact), "of these votes, by Rényi divergences")
+    words = "as published" if published else "the price, whatever the votes"
+    rows.add_row("claimed at most", show.figure(audit.claim), words)
+    screen.print(show.indented(rows))
+    _print_verdict(screen, audit)
+
+
+def print_run(screen: "Console", audit: "MembershipAudit", n_shadows: int, n_canaries: int) -> None:
+    """Print what an audit of a whole run found, for people."""
+    from . import show
+
+    screen.print(f"\n{n_shadows:,} shadow runs, half of them with {n_canaries:,} canaries in one teacher.\n")
+    rows = show.table("", "", "")
+    rows.add_row(
+        "found at least", f"epsilon {down(audit.epsilon)}", f"with confidence {audit.confidence:.6g}"
+    )
+    rows.add_row("claimed at most", f"epsilon {show.figure(audit.claim)}", f"at delta {audit.delta:g}")
+    rows.add_row("the attack", f"AUC {audit.auc:.2f}", f"0.5 is guessing; {audit.attack}")
+    screen.print(show.indented(rows))
+    _print_verdict(screen, audit)
+    screen.print(show.note("an audit looks at private rows: keep its numbers to yourself."))
+
+
+def down(epsilon: float) -> str:
+    """Return an epsilon with three decimals, rounded down: what was found is found at least."""
+    return f"{math.floor(1000 * epsilon) / 1000:.3f}"
+
+
+def _print_verdict(screen: "Console", audit: "MechanismAudit | MembershipAudit") -> None:
+    screen.print(audit.summary, style="green" if audit.holds else "bold red")
+    if audit.holds:
+        screen.print("[dim]An audit can refute a claim, and cannot prove it.[/dim]")

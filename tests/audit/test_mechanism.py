@@ -1,0 +1,159 @@
+"""Audits of mechanisms: never above what is true, close to it, and above what is not."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+import tellers
+from tellers import GNMax, LabelVotes, Tau, Unit, Votes, noise
+from tellers.audit import Pair, audit_mechanism, bad_pair
+from tellers.audit.law import stated_law
+
+# Every audit below that must stay under a claim raises a false alarm with chance at most 1e-6.
+SURE = 1 - 1e-6
+MECHANISMS = [
+    tellers.LNMax(gamma=0.2),
+    tellers.GNMax(sigma=3.0),
+    tellers.ConfidentGNMax(sigma=4.0, threshold=12, sigma_threshold=4.0),
+    tellers.InteractiveGNMax(sigma=4.0, threshold=5, sigma_threshold=4.0, student_confidence=0.8),
+    tellers.Binary(sigma=4.0, n_labels=3),
+    tellers.ConfidentBinary(sigma=4.0, n_labels=3, threshold=12, sigma_threshold=5.0),
+    tellers.Tau(sigma=2.0, n_labels=4, max_norm=2**0.5),
+    tellers.Tau(sigma=2.0, n_labels=4, max_norm=1.5, norm="l1"),
+    tellers.ConfidentTau(sigma=3.0, n_labels=4, max_norm=2**0.5, threshold=12, sigma_threshold=4.0),
+    tellers.Powerset(sigma=3.0, n_labels=2),
+    tellers.ConfidentPowerset(sigma=3.0, n_labels=2, threshold=10, sigma_threshold=4.0),
+    tellers.PartialPowerset(sigma=3.0, n_labels=3, groups=((0, 1), (2,))),
+    tellers.GNThreshold(sigma=3.0, n_labels=3),
+    tellers.ConfidentGNThreshold(sigma=3.0, n_labels=3, n_top=1, confident_share=0.6, sigma_gate=4.0),
+    tellers.AdaptiveGNThreshold(sigma=3.0, n_labels=3, scale=4.0),
+    tellers.DependentBinary(sigma=4.0, n_labels=3, positive=((0, 1),)),
+]
+
+
+def one_vote(*counts, moved=(0, 1)):
+    there = list(counts)
+    there[moved[0]] -= 1
+    there[moved[1]] += 1
+    here, there = (Votes.from_counts([c], n_teachers=sum(counts)) for c in (counts, there))
+    return Pair(here, there)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda m: type(m).__name__)
+def test_an_audit_stays_below_the_price(mechanism):
+    source = noise.seeded(11)
+    pair = bad_pair(mechanism, 20, delta=0.01, noise=source, n_queries=4)
+    audit = audit_mechanism(
+        mechanism, pair, delta=0.01, noise=source, n_samples=3000, n_queries=4, confidence=SURE
+    )
+    assert audit.holds
+    assert audit.claim == (mechanism.price(Unit()) * 4).epsilon(0.01)
+    if audit.exact is not None:
+        assert audit.epsilon <= audit.exact <= audit.claim * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("method", ["events", "losses"])
+def test_false_alarms_are_as_rare_as_stated(method):
+    """300 audits at confidence 0.8 of votes whose epsilon is known: this fails with chance below 1e-6."""
+    mechanism, pair, delta = GNMax(sigma=2.0), one_vote(5, 5), 0.02
+    law = stated_law(mechanism, pair)
+    p, q = np.exp(law.here[0]), np.exp(law.there[0])
+    # One query with two outcomes: epsilon at delta is that of the better of two events, in closed form.
+    truth = max(np.log((a - delta) / b) for a, b in [(p[0], q[0]), (q[1], p[1])])
+    assert truth == pytest.approx(np.log((p[0] - delta) / q[0]))
+    source = noise.seeded(3)
+    found = [
+        audit_mechanism(
+            mechanism, pair, delta=delta, noise=source, n_samples=600, confidence=0.8, method=method
+        ).epsilon
+        for _ in range(300)
+    ]
+    n_above = int((np.array(found) > truth).sum())
+    assert n_above <= binom.ppf(1 - 1e-6, 300, 0.2)
+    # The bound is no empty one: most audits find something.
+    assert np.median(found) > 0.1 * truth
+
+
+def test_more_releases_prove_more_and_come_close():
+    mechanism, pair = tellers.LNMax(gamma=1.0), one_vote(10, 10)
+    law = stated_law(mechanism, pair)
+    truth = np.abs(law.losses(np.array([[0], [1]]))).max()
+    few, many = (
+        audit_mechanism(mechanism, pair, delta=1e-9, noise=noise.seeded(5), n_samples=n, confidence=0.99)
+        for n in (500, 50_000)
+    )
+    assert few.epsilon < many.epsilon <= truth
+    assert many.epsilon > 0.9 * truth
+
+
+@dataclass(frozen=True)
+class ThirdOfTheNoise:
+    """A mechanism with a mistake: it draws less noise than it states."""
+
+    sigma: float
+
+    def price(self, unit):
+        return GNMax(self.sigma).price(unit)
+
+    def release(self, votes, noise):
+        return GNMax(self.sigma / 3).release(votes, noise)
+
+
+def test_too_little_noise_is_found():
+    """At this confidence a sound mechanism is accused with chance at most 1e-6."""
+    mechanism = ThirdOfTheNoise(sigma=6.0)
+    found = audit_mechanism(
+        mechanism, one_vote(10, 10), delta=0.01, noise=noise.seeded(7), n_samples=4000, n_queries=20,
+        confidence=SURE,
+    )  # fmt: skip
+    assert not found.holds
+    assert "The claim does not hold" in found.summary
+    honest = audit_mechanism(
+        GNMax(sigma=6.0), one_vote(10, 10), delta=0.01, noise=noise.seeded(7), n_samples=4000, n_queries=20,
+        confidence=SURE,
+    )  # fmt: skip
+    assert honest.holds
+    assert "nothing was found against it" in honest.summary
+
+
+def test_losses_find_what_events_cannot():
+    """An event can prove no more than the logarithm of the number of releases."""
+    mechanism, n_samples = Tau(sigma=2.0, n_labels=4, max_norm=2**0.5), 3000
+    pair = bad_pair(mechanism, 21, delta=0.01, noise=noise.seeded(7), n_queries=60)
+    options = {"delta": 0.01, "n_samples": n_samples, "n_queries": 60, "confidence": 0.999}
+    events = audit_mechanism(mechanism, pair, noise=noise.seeded(7), **options)
+    losses = audit_mechanism(mechanism, pair, noise=noise.seeded(7), method="losses", **options)
+    assert 0 < events.epsilon <= np.log(n_samples)
+    assert 3 * events.epsilon < losses.epsilon <= losses.exact <= losses.claim
+
+
+def test_the_search_finds_votes_that_cost_nearly_the_price():
+    for mechanism in (GNMax(sigma=5.0), tellers.Binary(sigma=5.0, n_labels=3), MECHANISMS[6]):
+        pair = bad_pair(mechanism, 50, delta=1e-5, noise=noise.seeded(7), n_queries=100)
+        exact = stated_law(mechanism, pair).epsilon(100, delta=1e-5)
+        assert 0.93 < exact / (mechanism.price(Unit()) * 100).epsilon(1e-5) <= 1 + 1e-9
+
+
+def test_votes_that_are_no_neighbours_are_refused():
+    here = Votes.from_counts([[6, 4]], n_teachers=10)
+    with pytest.raises(ValueError, match="differ in one ballot"):
+        Pair(here, Votes.from_counts([[4, 6]], n_teachers=10))
+    with pytest.raises(ValueError, match="of the same teachers, got 10 and 11"):
+        Pair(here, Votes.from_counts([[6, 5]], n_teachers=11))
+    with pytest.raises(ValueError, match="of one kind on one query"):
+        Pair(here, LabelVotes.from_sums([[6, 4]], n_teachers=10))
+    labels = [LabelVotes.from_sums([sums], n_teachers=10) for sums in ([6, 4], [4, 4])]
+    with pytest.raises(ValueError, match="differ in one ballot"):
+        Pair(*labels)
+
+
+def test_what_cannot_be_audited_is_said():
+    pair = one_vote(6, 4)
+    with pytest.raises(ValueError, match="releases labels, got NoisyHistogram"):
+        audit_mechanism(tellers.NoisyHistogram(sigma=2.0), pair, delta=0.01, noise=noise.seeded(7))
+    with pytest.raises(ValueError, match="states the law of its outcomes"):
+        audit_mechanism(ThirdOfTheNoise(3.0), pair, delta=0.01, noise=noise.seeded(7), method="losses")
+    with pytest.raises(ValueError, match="Expected a method of events, losses"):
+        audit_mechanism(GNMax(3.0), pair, delta=0.01, noise=noise.seeded(7), method="magic")

@@ -1,0 +1,148 @@
+"""Public rows that are copies of private ones: counted, told or refused before anything is trained."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.naive_bayes import GaussianNB
+
+from tellers import Binary, Budget, GNMax, PateClassifier, PateMultilabelClassifier
+from tellers.config import (
+    BudgetConfig,
+    DataConfig,
+    LabelsConfig,
+    MechanismConfig,
+    PartitionConfig,
+    QueriesConfig,
+    RunConfig,
+    StudentConfig,
+    TeachersConfig,
+)
+from tellers.pipeline import run
+from tellers.rows import count_copies
+
+SECRET = "0.4242424242"
+
+
+def tables(folder, n_copies):
+    """Write private and public rows of which so many are copies; return settings that read them."""
+    rng = np.random.default_rng(7)
+    private, public = rng.normal(size=(240, 3)).round(6), rng.normal(size=(40, 3)).round(6)
+    private[0, 0] = float(SECRET)
+    public[5 : 5 + n_copies] = private[:n_copies]
+    yes = (private[:, 0] > 0).astype(int)
+    lines = [f"{a!r},{b!r},{c!r},{'yes' if y else 'no'}" for (a, b, c), y in zip(private.tolist(), yes)]
+    (folder / "private.csv").write_text("\n".join(["a,b,c,back", *lines]) + "\n")
+    (folder / "public.csv").write_text(
+        "\n".join(["a,b,c", *(",".join(map(repr, row)) for row in public.tolist())]) + "\n"
+    )
+    return RunConfig(
+        data=DataConfig(
+            name="files", private="private.csv", public="public.csv", target="back", classes=("no", "yes"),
+            folder=str(folder),
+        ),
+        partition=PartitionConfig(n_teachers=20),
+        teachers=TeachersConfig(model="naive_bayes", n_jobs=1),
+        mechanism=MechanismConfig(name="gnmax", sigma=3.0),
+        budget=BudgetConfig(epsilon=20.0, delta=1e-5),
+        queries=QueriesConfig(n_queries=20),
+        student=StudentConfig(model="naive_bayes"),
+    )  # fmt: skip
+
+
+def test_copies_are_told_by_their_number_alone(tmp_path):
+    said = []
+    result = run(tables(tmp_path, 3), tmp_path / "out", warn=said.append)
+    assert len(said) == 1
+    assert "3 of 40 rows of the pool are copies of private rows" in said[0]
+    assert SECRET not in said[0]
+    # The number looks at private rows: nothing that may leave holds it.
+    assert not any("copies" in warning for warning in result["warnings"])
+    assert "copies of private" not in json.dumps(result)
+    assert "copies of private" not in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_in_python_it_is_a_warning(tmp_path):
+    with pytest.warns(UserWarning, match="1 of 40 rows of the pool is a copy of private rows"):
+        run(tables(tmp_path, 1), tmp_path / "out")
+
+
+def test_copies_can_be_refused_and_allowed_later(tmp_path):
+    config = tables(tmp_path, 2)
+    strict = replace(config, data=replace(config.data, overlap="refuse"))
+    with pytest.raises(ValueError, match=r"data\.overlap: Expected public rows .* but 2 of 40") as refused:
+        run(strict, tmp_path / "out")
+    assert SECRET not in str(refused.value)
+    assert not (tmp_path / "out" / "private" / "teachers").exists()
+    assert not (tmp_path / "out" / "ledger.db").exists()
+    said = []
+    run(config, tmp_path / "out", resume=True, warn=said.append)
+    assert len(said) == 1
+
+
+def test_without_copies_nothing_is_said(tmp_path, recwarn):
+    config = tables(tmp_path, 0)
+    said = []
+    run(replace(config, data=replace(config.data, overlap="refuse")), tmp_path / "out", warn=said.append)
+    assert said == []
+
+
+def test_copies_among_many_labels_and_test_rows(tmp_path):
+    rng = np.random.default_rng(7)
+    rows = np.column_stack([rng.normal(size=(240, 2)).round(6), rng.integers(2, size=(240, 2))])
+    for name, part in (("private", rows[:200]), ("public", rows[200:]), ("test", rows[196:220])):
+        cells = [",".join([*map(repr, row[:2]), *(str(int(v)) for v in row[2:])]) for row in part.tolist()]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["a,b,rain,wind", *cells]) + "\n")
+    config = RunConfig(
+        data=DataConfig(
+            name="files", private="private.csv", public="public.csv", test="test.csv", folder=str(tmp_path)
+        ),
+        labels=LabelsConfig(names=("rain", "wind")),
+        partition=PartitionConfig(n_teachers=10),
+        teachers=TeachersConfig(model="naive_bayes", n_jobs=1),
+        mechanism=MechanismConfig(name="binary", sigma=3.0),
+        budget=BudgetConfig(epsilon=60.0, delta=1e-4),
+        queries=QueriesConfig(n_queries=12),
+        student=StudentConfig(model="naive_bayes"),
+    )
+    said = []
+    run(config, tmp_path / "out", warn=said.append)
+    assert len(said) == 1
+    assert said[0].startswith("4 of 24 rows of the test are copies")
+
+
+@given(
+    private=st.lists(st.tuples(st.integers(-2, 2), st.integers(-2, 2)), min_size=1, max_size=12),
+    public=st.lists(st.tuples(st.integers(-2, 2), st.integers(-2, 2)), min_size=1, max_size=12),
+    kinds=st.tuples(*[st.sampled_from(["int64", "int16", "float32", "float64"])] * 2),
+)
+def test_the_count_is_that_of_comparing_all_with_all(private, public, kinds):
+    expected = sum(row in private for row in public)
+    assert count_copies(np.array(public, dtype=kinds[0]), np.array(private, dtype=kinds[1])) == expected
+
+
+def test_other_features_are_refused():
+    with pytest.raises(ValueError, match=r"the same features, got shapes \(2,\) and \(3,\)"):
+        count_copies(np.zeros((4, 2)), np.zeros((4, 3)))
+
+
+def test_the_estimators_warn_of_copies_too():
+    rng = np.random.default_rng(7)
+    X, Y = rng.normal(size=(120, 3)), rng.integers(2, size=(120, 2))
+    pool = np.concatenate([rng.normal(size=(18, 3)), X[:2]])
+    budget = Budget(epsilon=50.0, delta=1e-3)
+    one = PateClassifier(
+        teacher=GaussianNB(), student=GaussianNB(), mechanism=GNMax(sigma=1.0), budget=budget, n_teachers=5,
+        n_classes=2,
+    )  # fmt: skip
+    with pytest.warns(UserWarning, match="2 of 20 rows of the pool are copies of private rows"):
+        one.fit(X, (X[:, 0] > 0).astype(int), public=pool)
+    many = PateMultilabelClassifier(
+        teacher=GaussianNB(), student=GaussianNB(), mechanism=Binary(sigma=2.0, n_labels=2), budget=budget,
+        n_teachers=5,
+    )  # fmt: skip
+    with pytest.warns(UserWarning, match="2 of 20 rows of the pool are copies of private rows"):
+        many.fit(X, Y, public=pool)
