@@ -124,11 +124,7 @@ class Link:
         address, security = self.cluster.address, self.cluster.security()
         if self.cluster.is_local:
             security = distributed.Security.temporary()  # nobody else on this machine may send it tasks
-            self._started = distributed.LocalCluster(
-                n_workers=self.cluster.n_workers or os.cpu_count() or 1, threads_per_worker=1,
-                processes=True, dashboard_address=None, host="127.0.0.1", protocol="tls://",
-                security=security, memory_limit=0, silence_logs=50,
-            )  # fmt: skip
+            self._started = _start_local(self.cluster.n_workers or os.cpu_count() or 1, security)
             address = self._started.scheduler_address
         self.client = self._reach(address, security, self.cluster.timeout)
         self._wait_for_a_worker(self.cluster.timeout)
@@ -225,6 +221,22 @@ class Link:
                 f"Expected at least one worker at {self.cluster.address}, got none in {timeout:g} seconds. "
                 "Start workers: dask worker tcp://host:port"
             ) from error
+
+
+def _start_local(n_workers: int, security: Any) -> Any:
+    import dask
+
+    # No pages: they would answer anybody on this machine without asking for a certificate.
+    no_pages: dict[str, list[object]] = {
+        "distributed.scheduler.http.routes": [],
+        "distributed.worker.http.routes": [],
+    }
+    with dask.config.set(no_pages):
+        return load_distributed().LocalCluster(
+            n_workers=n_workers, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0",
+            worker_dashboard_address=None, host="127.0.0.1", protocol="tls://", security=security,
+            memory_limit=0, silence_logs=50,
+        )  # fmt: skip
 
 
 @contextmanager

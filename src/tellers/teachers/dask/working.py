@@ -134,9 +134,9 @@ def _one_by_one(
     ballots, failures = {}, {}
     for number, address in zip(numbers, addresses):
         try:
-            teacher = _teacher(job, number, address)
+            content = _teacher(job, number, address)
             if queries is not None:
-                ballots[number] = _ballot(job, teacher, queries)
+                ballots[number] = _ballot(job, _load(job, number, content), queries)
         except Failed as error:
             failures[number] = str(error)
     return ballots, failures
@@ -181,7 +181,8 @@ def kept_or_refused(job: Job, name: str, wanted: dict[str, Any]) -> bytes | None
     return None
 
 
-def _teacher(job: Job, number: int, address: str) -> Any:
+def _teacher(job: Job, number: int, address: str) -> bytes:
+    """Return the file of a teacher: the one in the store, or that of one that is trained now."""
     X, y = rows_of(job, address)
     name = teacher_file(number)
     wanted = describe_teacher(job.model, X, y, made_for=job.made_for, seed=job.seed)
@@ -197,7 +198,11 @@ def _teacher(job: Job, number: int, address: str) -> Any:
             raise Stopped("value", str(error)) from None
         except OSError as error:
             raise Failed(f"its file could not be written: {error.strerror or type(error).__name__}") from None
-    # Read from its bytes even now: the ballots are the same whether a teacher was found or trained.
+    return content
+
+
+def _load(job: Job, number: int, content: bytes) -> Any:
+    # From its bytes even if it was just trained: the ballots are the same whether it was found or not.
     try:
         return load_teacher(content, like=job.model, trusted=job.trusted, where=f"{number} in {job.store}")
     except ValueError as error:
