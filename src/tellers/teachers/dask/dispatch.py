@@ -6,6 +6,7 @@ What comes back is kept by the number of a teacher. The first answer wins; later
 import statistics
 import time
 import uuid
+import warnings
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -137,9 +138,12 @@ class Dispatch:
         batch = flight.batch
         try:
             if isinstance(self.queries, np.ndarray) and (self._held is None or _is_lost(self._held)):
-                self._held = self.link.client.submit(
-                    hold, self.queries, key=f"tellers-queries-{uuid.uuid4()}", pure=False
-                )
+                with warnings.catch_warnings():
+                    # Of its size: queries are public, go out once, and may be an address instead.
+                    warnings.filterwarnings("ignore", "Sending large graph")
+                    self._held = self.link.client.submit(
+                        hold, self.queries, key=f"tellers-queries-{uuid.uuid4()}", pure=False
+                    )
             flight.copies.append(
                 self.link.client.submit(
                     work,
