@@ -9,6 +9,7 @@
       ConfigError        a settings file, or settings made in Python, that cannot be run
       MissingExtra       an optional library is needed and not installed
       TeacherFailed      a teacher could not be trained, or could not vote
+      ClusterFailed      a cluster cannot be reached, was lost, or does not fit this program
 
 Bad arguments stay ValueError and TypeError. A message says what was expected, what came and
 what to do; it never carries a tally.
@@ -51,6 +52,10 @@ class Unsettled(LedgerConflict):
 
 class TeacherFailed(TellersError, RuntimeError):
     """A teacher could not be trained or could not vote; the message names its number and nothing private."""
+
+
+class ClusterFailed(TellersError, RuntimeError):
+    """A cluster cannot be reached, was lost for too long, or runs other versions than this program."""
 
 
 class ConfigError(TellersError, ValueError):

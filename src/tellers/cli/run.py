@@ -1,6 +1,7 @@
 """`tellers run`: everything from one file of settings, from private rows to a student and its report."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -25,6 +26,15 @@ def command(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with a run that was cut short; begin it if there is none.")
     ] = False,
+    cluster: Annotated[
+        str,
+        typer.Option(
+            "--cluster",
+            metavar="ADDRESS",
+            help="Train teachers on a Dask cluster: local, tcp://host:port or tls://host:port.",
+            show_default=False,
+        ),
+    ] = "",
     as_json: options.Json = False,
 ) -> None:
     """Train teachers, let them vote, release labels within a budget, and teach a student.
@@ -43,6 +53,8 @@ def command(
     from .outcome import say_warning, show_groups, steps_shown, tell, warn_of_groups
 
     settings = read_config(config)
+    if cluster:
+        settings = replace(settings, cluster=replace(settings.cluster, address=cluster))
     folder = out if out is not None else config.with_name(f"{config.stem}-run")
     with steps_shown(wanted=not as_json) as show:
         shown = warn_of_groups if as_json else show_groups

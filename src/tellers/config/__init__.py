@@ -1,5 +1,6 @@
 """The settings of a run: typed records, and the commented TOML file they are read from."""
 
+from .cluster import ClusterConfig
 from .defaults import default_config
 from .labels import LabelsConfig
 from .mechanism import MechanismConfig
@@ -19,6 +20,7 @@ from .writing import config_as_dict, with_absolute_paths, write_config
 
 __all__ = [
     "BudgetConfig",
+    "ClusterConfig",
     "DataConfig",
     "LabelsConfig",
     "MechanismConfig",

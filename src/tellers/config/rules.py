@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from .checks import check_options, unknown
+from .cluster import cluster_rules
 from .fields import options_of
 from .labels import label_mechanism_rules, label_rules
 from .lines import Key
@@ -64,6 +65,7 @@ def rules(run: RunConfig | SimpleNamespace) -> Iterator[Problem]:
     yield from _data_rules(run)
     yield from label_rules(run)
     yield from _partition_rules(run)
+    yield from cluster_rules(run)
     yield from mechanism_rules(run)
     yield from _queries_rules(run)
     budget, student = run.budget, run.student

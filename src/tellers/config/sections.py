@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from .cluster import ClusterConfig
 from .fields import Section, option
 from .labels import LabelsConfig
 from .mechanism import MechanismConfig
@@ -311,6 +312,7 @@ class RunConfig:
     labels: LabelsConfig = field(default_factory=LabelsConfig)
     partition: PartitionConfig = field(default_factory=PartitionConfig)
     teachers: TeachersConfig = field(default_factory=TeachersConfig)
+    cluster: ClusterConfig = field(default_factory=ClusterConfig)
     mechanism: MechanismConfig = field(default_factory=_default_mechanism)
     budget: BudgetConfig = field(default_factory=BudgetConfig)
     personal: PersonalConfig = field(default_factory=PersonalConfig)
@@ -366,6 +368,7 @@ SECTIONS: dict[str, type] = {
     "labels": LabelsConfig,
     "partition": PartitionConfig,
     "teachers": TeachersConfig,
+    "cluster": ClusterConfig,
     "mechanism": MechanismConfig,
     "budget": BudgetConfig,
     "personal": PersonalConfig,

@@ -84,7 +84,16 @@ def with_absolute_paths(config: RunConfig) -> RunConfig:
     consent, personal = data.path(config.personal.file), config.personal
     if consent is not None:
         personal = dataclasses.replace(personal, file=str(consent.absolute()))
-    return dataclasses.replace(config, data=dataclasses.replace(data, **full), personal=personal)
+    cluster = config.cluster
+    named = {name: getattr(cluster, name) for name in ("folder", "ca", "certificate", "key")}
+    places = {name: data.path(place) for name, place in named.items() if "://" not in place}
+    found: dict[str, Any] = {
+        name: str(place.absolute()) for name, place in places.items() if place is not None
+    }
+    return dataclasses.replace(
+        config, data=dataclasses.replace(data, **full), personal=personal,
+        cluster=dataclasses.replace(cluster, **found),
+    )  # fmt: skip
 
 
 def default_words(option: "dataclasses.Field[Any]") -> str:

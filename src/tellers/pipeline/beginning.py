@@ -69,7 +69,11 @@ def begin(folder: RunFolder, config: RunConfig, *, resume: bool) -> None:
 
 def _may_change(key: str, config: RunConfig) -> bool:
     """Say whether a setting of a run that was begun may become another one: it decides nothing before."""
-    if key.startswith("report.") or key in ("teachers.n_jobs", "teachers.timeout", "teachers.retries"):
+    if key.startswith(("report.", "cluster.")) or key in (
+        "teachers.n_jobs",
+        "teachers.timeout",
+        "teachers.retries",
+    ):
         return True
     if key == "data.overlap":
         return True

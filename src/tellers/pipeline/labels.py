@@ -2,6 +2,7 @@
 
 import csv
 import io
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from ..config import RunConfig
 from ..label_votes import LabelVotes
 from ..labelling import Labels
 from ..students import fit_labels, fit_semi_supervised
-from ..teachers import is_network, train_label_teachers
+from ..teachers import is_network
 from ..teachers.label_store import read_label_votes, save_label_votes
 from ..teachers.store import write_whole
 from .asking import Spending, release_labels
@@ -24,6 +25,7 @@ from .label_numbers import label_student, private_label_numbers
 from .numbers import public_numbers
 from .overlap import Warn, check_overlap
 from .steps import Steps
+from .teaching import taught
 
 
 def run_labels(
@@ -101,27 +103,22 @@ def _votes(
     """Return the votes on the pool: those on disk, or those of teachers that are trained now."""
     on_test = tables.test.X if config.report.private and tables.test is not None else None
     if not folder.votes.exists() or not (on_test is None or folder.test_votes.exists()):
-        chosen, names = config.teachers, config.labels.names
         model = make_model(
-            chosen.model,
-            chosen.parameters,
-            n_classes=len(config.labels.names),
+            config.teachers.model, config.teachers.parameters, n_classes=len(config.labels.names),
             image_shape=tables.private.image_shape,
-        )
-        limits = config.labels.thresholds
-        options: dict[str, Any] = {"folder": folder.teachers, "n_jobs": chosen.n_jobs or None}
-        if not is_network(model):
-            options |= {"timeout": chosen.timeout or None, "retries": chosen.retries}
-        with steps.step("teachers"):
-            ensemble = train_label_teachers(
-                model, tables.private.X, tables.private.y, electorate.partition, n_labels=len(names),
-                seed=config.seed, thresholds=limits[0] if len(limits) == 1 else limits,
-                resolution=config.labels.resolution, progress=steps.progress("teachers"), **options,
-            )  # fmt: skip
-        with steps.step("votes"):
-            save_label_votes(folder.votes, ensemble.vote(tables.pool))
-            if on_test is not None:
-                save_label_votes(folder.test_votes, ensemble.vote(on_test))
+        )  # fmt: skip
+        with ExitStack() as teachers:
+            with steps.step("teachers"):
+                ask: Any = teachers.enter_context(
+                    taught(
+                        config, model, tables.private.X, tables.private.y, partition=electorate.partition,
+                        n_classes=None, seed=config.seed, folder=folder, progress=steps.progress("teachers"),
+                    )
+                )  # fmt: skip
+            with steps.step("votes"):
+                save_label_votes(folder.votes, ask(tables.pool, steps.progress("votes")))
+                if on_test is not None:
+                    save_label_votes(folder.test_votes, ask(on_test, None))
     return read_label_votes(folder.votes).votes
 
 

@@ -5,7 +5,7 @@ folder of its own for its partition, its teachers and its votes.
 """
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,13 +13,13 @@ from ..catalogue import make_model
 from ..config import RunConfig
 from ..personal import Seating, Upsampling
 from ..personal.rounds import Names, round_name, round_seed, seat_without
-from ..teachers import train_teachers
 from ..teachers.pool import VotedPool
 from ..teachers.store import read_votes, save_votes
 from ..votes import Votes
 from .data import Tables
 from .electorate import Electorate, save_partition
 from .folder import RunFolder
+from .teaching import taught
 
 Step = Callable[[str], AbstractContextManager[None]]
 Progress = Callable[[int, int], object]
@@ -82,21 +82,21 @@ class Voting:
         place, tables = self.place(absent), self.tables
         on_test = tables.test.X if self.config.report.private and tables.test is not None else None
         if not place.votes.exists() or not (on_test is None or place.test_votes.exists()):
-            with self._step("teachers"):
-                ensemble = self._trained(self.seated(absent), absent, "teachers")
-            with self._step("votes"):
-                save_votes(place.votes, ensemble.vote(tables.pool))
-                if on_test is not None:
-                    save_votes(place.test_votes, ensemble.vote(on_test))
+            with ExitStack() as teachers:
+                with self._step("teachers"):
+                    ask = teachers.enter_context(self._trained(self.seated(absent), absent, "teachers"))
+                with self._step("votes"):
+                    save_votes(place.votes, ask(tables.pool, self._progress("votes")))
+                    if on_test is not None:
+                        save_votes(place.test_votes, ask(on_test, None))
         return self._read(absent)
 
     def anew(self, seating: Seating, absent: Names) -> VotedPool:
         """Return the votes of a round, for a room: what `Rounds` asks for."""
         place = self.place(absent)
         if not place.votes.exists():
-            with self._step("anew"):
-                ensemble = self._trained(self._at(seating), absent, "anew")
-                save_votes(place.votes, ensemble.vote(self.tables.pool))
+            with self._step("anew"), self._trained(self._at(seating), absent, "anew") as ask:
+                save_votes(place.votes, ask(self.tables.pool, None))
         return VotedPool(self._read(absent))
 
     def cast(self, absent: Names) -> tuple[Electorate, Votes]:
@@ -119,7 +119,10 @@ class Voting:
     def _at(self, seating: Seating) -> Electorate:
         return replace(self.electorate, partition=seating.partition, source=seating.source, plan=seating.plan)
 
-    def _trained(self, electorate: Electorate, absent: Names, step: str) -> Any:
+    def _progress(self, step: str) -> Progress | None:
+        return None if self.progress is None else self.progress(step)
+
+    def _trained(self, electorate: Electorate, absent: Names, step: str) -> AbstractContextManager[Any]:
         chosen, data, place = self.config.teachers, self.tables.private, self.place(absent)
         if place.round:
             place.votes.parent.mkdir(exist_ok=True, mode=0o700)
@@ -127,9 +130,8 @@ class Voting:
         model = make_model(
             chosen.model, chosen.parameters, n_classes=data.n_classes, image_shape=data.image_shape
         )
-        return train_teachers(
-            model, electorate.rows(data.X), electorate.rows(data.y), electorate.partition,
-            n_classes=data.n_classes, seed=round_seed(self.config.seed, absent),
-            folder=place.teachers, n_jobs=chosen.n_jobs or None, timeout=chosen.timeout or None,
-            retries=chosen.retries, progress=None if self.progress is None else self.progress(step),
+        return taught(
+            self.config, model, electorate.rows(data.X), electorate.rows(data.y),
+            partition=electorate.partition, n_classes=data.n_classes,
+            seed=round_seed(self.config.seed, absent), folder=place, progress=self._progress(step),
         )  # fmt: skip

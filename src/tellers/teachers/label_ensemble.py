@@ -134,14 +134,29 @@ def train_label_ensemble(
     limits = check_thresholds(thresholds, n_labels=int(n_labels))
     rows = numeric_rows(X)
     labels = label_table(Y, n_rows=len(rows), n_labels=int(n_labels))
-    model = estimator
-    # One label is one column, which scikit-learn would take for classes.
-    if callable(getattr(estimator, "fit", None)) and not (n_labels > 1 and takes_labels(estimator)):
-        model = OneEach(estimator)
     teachers = train_each(
-        model, rows, labels, partition, made_for={"n_labels": int(n_labels)}, seed=seed, **options
+        label_model(estimator, n_labels=int(n_labels)),
+        rows,
+        labels,
+        partition,
+        made_for={"n_labels": int(n_labels)},
+        seed=seed,
+        **options,
     )
     return LabelEnsemble(teachers, int(n_labels), limits, int(resolution))
+
+
+def label_model(estimator: Any, *, n_labels: int) -> Any:
+    """Return the estimator if it takes many labels by itself, else one copy of it for each of them.
+
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> label_model(LogisticRegression(), n_labels=2)
+    OneEach(estimator=LogisticRegression())
+    """
+    # One label is one column, which scikit-learn would take for classes.
+    if callable(getattr(estimator, "fit", None)) and not (n_labels > 1 and takes_labels(estimator)):
+        return OneEach(estimator)
+    return estimator
 
 
 def load_label_ensemble(

@@ -185,7 +185,7 @@ def save_teacher(
     >>> made_of, load_model(content)
     ({'seed': 7}, ConstantTeacher(label=3))
     """
-    write_model(folder, _name(number), content=dump_model(model, trusted=trusted), made_of=made_of)
+    write_model(folder, teacher_file(number), content=dump_model(model, trusted=trusted), made_of=made_of)
 
 
 def find_teacher(folder: Path, number: int) -> tuple[bytes, dict[str, Any]] | None:
@@ -193,7 +193,7 @@ def find_teacher(folder: Path, number: int) -> tuple[bytes, dict[str, Any]] | No
 
     >>> find_teacher(Path("nowhere"), 0)
     """
-    return find_model(folder, _name(number))
+    return find_model(folder, teacher_file(number))
 
 
 def write_model(folder: Path, name: str, *, content: bytes, made_of: Mapping[str, Any]) -> None:
@@ -206,8 +206,31 @@ def write_model(folder: Path, name: str, *, content: bytes, made_of: Mapping[str
     (b'weights', {'seed': 7})
     """
     write_whole(folder / name, content)
+    write_whole((folder / name).with_suffix(".json"), make_manifest(content, made_of))
+
+
+def make_manifest(content: bytes, made_of: Mapping[str, Any]) -> bytes:
+    """Return the manifest of a model: its checksum, and what it is made of.
+
+    >>> read_manifest(make_manifest(b"weights", {"seed": 7}), b"weights")
+    {'seed': 7}
+    """
     record = {"sha256": hashlib.sha256(content).hexdigest(), "made_of": dict(made_of)}
-    write_whole((folder / name).with_suffix(".json"), json.dumps(record, indent=1, sort_keys=True).encode())
+    return json.dumps(record, indent=1, sort_keys=True).encode()
+
+
+def read_manifest(manifest: bytes, content: bytes) -> dict[str, Any] | None:
+    """Return what a model is made of, or None where the manifest is damaged or speaks of another model.
+
+    >>> read_manifest(make_manifest(b"weights", {"seed": 7}), b"others")
+    """
+    try:
+        record = json.loads(manifest)
+        whole = hashlib.sha256(content).hexdigest() == record["sha256"]
+        made_of = record["made_of"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return made_of if whole and isinstance(made_of, dict) else None
 
 
 def find_model(folder: Path, name: str) -> tuple[bytes, dict[str, Any]] | None:
@@ -219,16 +242,20 @@ def find_model(folder: Path, name: str) -> tuple[bytes, dict[str, Any]] | None:
     >>> find_model(Path("nowhere"), "some.safetensors")
     """
     try:
-        record = json.loads((folder / name).with_suffix(".json").read_bytes())
+        manifest = (folder / name).with_suffix(".json").read_bytes()
         content = (folder / name).read_bytes()
-        whole = hashlib.sha256(content).hexdigest() == record["sha256"]
-        made_of = record["made_of"]
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
+    except FileNotFoundError:
         return None
-    return (content, made_of) if whole and isinstance(made_of, dict) else None
+    made_of = read_manifest(manifest, content)
+    return None if made_of is None else (content, made_of)
 
 
-def _name(number: int) -> str:
+def teacher_file(number: int) -> str:
+    """Return the name of the file that keeps a teacher.
+
+    >>> teacher_file(3)
+    'teacher-00003.skops'
+    """
     return f"teacher-{number:05d}.skops"
 
 

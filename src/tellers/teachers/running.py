@@ -56,7 +56,7 @@ def train_each(
     >>> len(train_each(DecisionTreeClassifier(), X, y, partition(8, 2, seed=7), made_for=made, seed=7))
     2
     """
-    _check_estimator(estimator)
+    check_estimator(estimator)
     require_count(0, retries=retries)
     if timeout is not None:
         require_positive(timeout=timeout)
@@ -113,20 +113,47 @@ class _Run:
 
     def made_of(self, number: int) -> dict[str, Any]:
         part = self.partition[number]
-        made = fingerprint(self.estimator, self.X[part], self.y[part], n_classes=2, seed=self.seed)
-        return {name: value for name, value in made.items() if name != "n_classes"} | self.made_for
+        return describe_teacher(
+            self.estimator, self.X[part], self.y[part], made_for=self.made_for, seed=self.seed
+        )
 
     def load(self, number: int, content: bytes) -> Any:
-        try:
-            model = load_model(content, trusted=self.trusted)
-        except ValueError as error:
-            raise ValueError(f"Teacher {number} in {self.folder}: {error}") from error
-        if type(model) not in (type(self.estimator), ConstantTeacher, ConstantLabels):
-            raise ValueError(
-                f"Expected a {type(self.estimator).__name__} as teacher {number} in {self.folder}, "
-                "got another type. Delete it to train it again."
-            )
-        return model
+        return load_teacher(
+            content, like=self.estimator, trusted=self.trusted, where=f"{number} in {self.folder}"
+        )
+
+
+def describe_teacher(
+    estimator: Any, X: NDArray[Any], y: NDArray[Any], *, made_for: Mapping[str, int], seed: int
+) -> dict[str, Any]:
+    """Return what the manifest of a teacher says that it is made of.
+
+    >>> from tellers.teachers.models import ConstantTeacher
+    >>> X, Y, made = np.zeros((2, 1)), np.zeros((2, 2)), {"n_labels": 2}
+    >>> sorted(describe_teacher(ConstantTeacher(0), X, Y, made_for=made, seed=7))
+    ['estimator', 'format', 'n_labels', 'rows', 'seed', 'versions']
+    """
+    made = fingerprint(estimator, X, y, n_classes=2, seed=seed)
+    return {name: value for name, value in made.items() if name != "n_classes"} | dict(made_for)
+
+
+def load_teacher(content: bytes, *, like: Any, trusted: Sequence[str], where: str) -> Any:
+    """Return the model of a teacher that was kept, which is like the estimator or constant.
+
+    >>> from tellers.teachers.models import ConstantTeacher, dump_model
+    >>> load_teacher(dump_model(ConstantTeacher(3)), like=None, trusted=(), where="0")
+    ConstantTeacher(label=3)
+    """
+    try:
+        model = load_model(content, trusted=trusted)
+    except ValueError as error:
+        raise ValueError(f"Teacher {where}: {error}") from error
+    if type(model) not in (type(like), ConstantTeacher, ConstantLabels):
+        raise ValueError(
+            f"Expected a {type(like).__name__} as teacher {where}, got another type. Delete it to train it "
+            "again."
+        )
+    return model
 
 
 def _reuse(run: _Run, *, retrain: bool) -> None:
@@ -252,7 +279,7 @@ def check_options(*, n_jobs: int | None, on_mismatch: str) -> None:
 
 
 def refuse_other(
-    folder: Path, what: str, *, wanted: Mapping[str, object], made_of: Mapping[str, object]
+    folder: Path | str, what: str, *, wanted: Mapping[str, object], made_of: Mapping[str, object]
 ) -> None:
     """Refuse teachers in a folder that were made of something else, and say what differs.
 
@@ -334,7 +361,14 @@ def check_partition(partition: Partition, *, n_rows: int) -> None:
         raise ValueError(f"Expected a partition of the {n_rows} rows of X, got one up to row {last}.")
 
 
-def _check_estimator(estimator: Any) -> None:
+def check_estimator(estimator: Any) -> None:
+    """Refuse what cannot be fitted and asked.
+
+    >>> check_estimator(7)
+    Traceback (most recent call last):
+        ...
+    TypeError: Expected an estimator, an object with fit and predict, got int.
+    """
     able = all(callable(getattr(estimator, verb, None)) for verb in ("fit", "predict"))
     if isinstance(estimator, type) or not able:
         shown = f"the class {estimator.__name__}" if isinstance(estimator, type) else type(estimator).__name__

@@ -4,7 +4,6 @@ A teacher's first weights, batches and dropout masks come from the seed and its 
 finished unit of teachers is on disk before the next report of progress, and the next call goes on from there.
 """
 
-import hashlib
 import os
 import time
 import warnings
@@ -25,7 +24,7 @@ from ...rows import numeric_rows
 from ...sealed import Sealed
 from ...votes import Votes
 from ..ensemble import declared_labels
-from ..models import find_model, fingerprint
+from ..models import find_model
 from ..partition import Partition, Seed
 from ..running import (
     Progress,
@@ -44,7 +43,7 @@ from .choice import choose_engine
 from .classifier import TorchClassifier, check_network, find_device
 from .engines import Batched
 from .networks import Shape, build_network
-from .units import SEEN, Unit, UnitOutcome, in_processes, load_states, train_unit
+from .units import SEEN, Unit, UnitOutcome, describe_unit, in_processes, load_states, train_unit
 from .voting import cast_ballots
 
 # Starting worker processes, each importing torch, takes about this long: less work is done in a loop.
@@ -277,22 +276,7 @@ class _Run:
         return unit
 
     def made_of(self, unit: Unit) -> dict[str, Any]:
-        described = TorchClassifier(**{**self.classifier.get_params(), "device": self.device.type})
-        # Who has which of the rows: the same rows may be dealt in another way.
-        owners = np.repeat(unit.numbers, unit.sizes)
-        versions = {"numpy": np.__version__, "torch": torch.__version__}
-        shapes = {name: tuple(values.shape) for name, values in self.network.state_dict().items()}
-        targets = np.stack([unit.y, owners]) if unit.y.ndim == 1 else np.column_stack([unit.y, owners])
-        made = fingerprint(
-            described, unit.X, targets, n_classes=self.n_classes, seed=self.seed, versions=versions
-        )
-        made[unit.answers] = made.pop("n_classes")
-        return {
-            **made,
-            # A function may make another network tomorrow under the same name.
-            "network": hashlib.sha256(f"{self.network} {shapes}".encode()).hexdigest(),
-            "engine": self.engine_name,
-        }  # fmt: skip
+        return describe_unit(unit, self.network, device=self.device.type, seed=self.seed)
 
     def load(self, unit: Unit, content: bytes) -> Tensors:
         like = {**self.network.state_dict(), SEEN: torch.zeros(self.n_classes)}

@@ -5,6 +5,7 @@ their numbers alone, and a unit is trained as a whole or not at all: resumed or 
 arithmetic.
 """
 
+import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,8 +16,9 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 
-from ..models import write_model
+from ..models import fingerprint, write_model
 from ..training import end_with
 from .batched import Tensors
 from .batches import Recipe
@@ -89,6 +91,30 @@ class UnitOutcome:
     failure: str | None = None
     failed: int | None = None
     stop: Exception | None = None
+
+
+def describe_unit(unit: Unit, network: nn.Module, *, device: str, seed: int) -> dict[str, Any]:
+    """Return what the manifest of some teachers says that they are made of.
+
+    >>> model, X, y = TorchClassifier("mlp"), np.zeros((2, 4)), np.array([0, 1])
+    >>> unit = Unit(range(1), model, X, y, [2], [7], shape=(4,), n_classes=2, engine=None)
+    >>> describe_unit(unit, nn.Linear(4, 2), device="cpu", seed=7)["engine"]
+    'loop'
+    """
+    described = TorchClassifier(**{**unit.classifier.get_params(), "device": device})
+    # Who has which of the rows: the same rows may be dealt in another way.
+    owners = np.repeat(unit.numbers, unit.sizes)
+    versions = {"numpy": np.__version__, "torch": torch.__version__}
+    shapes = {name: tuple(values.shape) for name, values in network.state_dict().items()}
+    targets = np.stack([unit.y, owners]) if unit.y.ndim == 1 else np.column_stack([unit.y, owners])
+    made = fingerprint(described, unit.X, targets, n_classes=unit.n_classes, seed=seed, versions=versions)
+    made[unit.answers] = made.pop("n_classes")
+    return {
+        **made,
+        # A function may make another network tomorrow under the same name.
+        "network": hashlib.sha256(f"{network} {shapes}".encode()).hexdigest(),
+        "engine": "loop" if unit.engine is None else unit.engine.name,
+    }
 
 
 def train_unit(unit: Unit) -> UnitOutcome:

@@ -1,0 +1,287 @@
+"""The ensemble on a cluster: trained where its rows are, one ballot per teacher and query coming back."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from os import PathLike, fspath
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ...errors import ClusterFailed, MissingExtra, TeacherFailed, require_count
+from ...label_votes import LabelVotes
+from ...rows import numeric_rows
+from ...votes import Votes
+from ..backends import is_network
+from ..label_ensemble import check_thresholds, label_model
+from ..models import type_name
+from ..partition import Seed
+from ..running import Progress, check_estimator, check_options, say_failed, seed_number
+from .cluster import Link
+from .dispatch import Dispatch, Patience
+from .shards import Shard, check_shards
+from .tasks import Answer, Batch, Job, make_batches
+from .versions import versions_here
+from .working import pick_engine
+
+_TASKS_PER_THREAD = 8
+_LARGEST_BATCH = 16
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DaskEnsemble:
+    """Teachers on a cluster that vote; everything they say is private until a mechanism releases it.
+
+    Guarantee: one changed unit of the partition changes one row of ballots, whatever was lost or run twice.
+    Assumes:   every shard holds one part of one `Partition`; the queries are public; scheduler, workers and
+               the store are as trusted as the machine that holds the votes.
+    Reference: Papernot et al. 2017, section 2.1.
+
+    >>> import tempfile
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> from tellers.teachers.dask import Cluster, connect, write_shards
+    >>> from tellers.teachers.partition import partition
+    >>> X, y, parts = np.eye(8), np.arange(8) % 2, partition(8, 2, seed=7)
+    >>> with connect(Cluster(n_workers=1)) as link, tempfile.TemporaryDirectory() as folder:
+    ...     how = {"seed": 7, "link": link, "store": folder}
+    ...     shards = write_shards(folder, X, y, parts)
+    ...     ensemble = train_dask_ensemble(DecisionTreeClassifier(), shards, n_classes=2, **how)
+    ...     ensemble.vote(X)
+    ...     shards = write_shards(folder, X, np.stack([y, 1 - y], axis=1), parts)
+    ...     how["on_mismatch"] = "retrain"
+    ...     ensemble = train_dask_label_ensemble(DecisionTreeClassifier(), shards, n_labels=2, **how)
+    ...     ensemble.vote_labels(X)
+    Votes(<private>, n_queries=8, n_teachers=2, n_classes=2)
+    LabelVotes(<private>, n_queries=8, n_teachers=2, n_labels=2)
+    """
+
+    link: Link
+    job: Job
+    batches: tuple[Batch, ...]
+    patience: Patience
+    near: dict[int, str] = field(default_factory=dict)
+
+    def vote(self, X: ArrayLike | str, *, progress: Progress | None = None) -> Votes:
+        """Return every teacher's ballot on every query: rows, or the address of a file that workers read."""
+        self._require(many=False)
+        return Votes.from_ballots(self._ballots(X, progress), n_classes=self.job.n_outputs)
+
+    def vote_labels(self, X: ArrayLike | str, *, progress: Progress | None = None) -> LabelVotes:
+        """Return every teacher's ballot on every query and label; see `vote`."""
+        self._require(many=True)
+        table, resolution = self._ballots(X, progress), self.job.resolution
+        if resolution > 1:
+            said = table / np.float64(resolution)
+            return LabelVotes.from_ballots(said, n_labels=self.job.n_outputs, resolution=resolution)
+        return LabelVotes.from_ballots(table, n_labels=self.job.n_outputs)
+
+    @property
+    def n_classes(self) -> int:
+        """Return how many classes the teachers vote on; those of many labels have none."""
+        self._require(many=False)
+        return self.job.n_outputs
+
+    def _require(self, *, many: bool) -> None:
+        if self.job.many != many:
+            verb = "vote_labels" if self.job.many else "vote"
+            raise ValueError(f"Expected {verb} of these teachers, got the other one.")
+
+    def _ballots(self, X: ArrayLike | str, progress: Progress | None) -> NDArray[Any]:
+        queries = X if isinstance(X, str) else numeric_rows(X)
+        table: NDArray[Any] | None = None
+        for answer in _all_answers(self, queries, progress):
+            assert answer.ballots is not None  # asked with queries
+            if table is None:
+                shape = (len(self), *answer.ballots.shape[1:])
+                if not isinstance(queries, str) and shape[1] != len(queries):
+                    raise TeacherFailed("Expected a ballot on every query, got another number of them.")
+                table = np.zeros(shape, dtype=answer.ballots.dtype)
+            if answer.ballots.shape[1:] != table.shape[1:]:
+                raise TeacherFailed("Expected ballots on the same queries from every worker, got others.")
+            table[list(answer.numbers)] = answer.ballots
+        assert table is not None  # there is at least one teacher
+        return table
+
+    def __len__(self) -> int:
+        return self.job.n_teachers
+
+    def __repr__(self) -> str:
+        outputs = "n_labels" if self.job.many else "n_classes"
+        return f"DaskEnsemble(n_teachers={len(self)}, {outputs}={self.job.n_outputs})"
+
+
+def train_dask_ensemble(
+    model: Any,
+    shards: Sequence[Shard],
+    *,
+    n_classes: int,
+    seed: Seed,
+    link: Link,
+    store: str | PathLike[str],
+    **options: Any,
+) -> DaskEnsemble:
+    """Train one copy of a model on each shard, where it is, and keep it in the workers' store.
+
+    Teachers and ballots are those of `train_ensemble`, or of `train_torch_ensemble`, for the same parts and
+    seed. `store` is a folder or URL as the workers see it, theirs alone or shared, as private as the rows:
+    a worker that lacks a teacher trains it again. `options`: `patience` (see `Patience`), `batch`, the
+    teachers of one task, `progress`, `on_mismatch`, `trusted`, and `engine` for networks, whose tasks are
+    the chunks of the batched trainer.
+
+    >>> import tempfile
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> from tellers.teachers.dask import Cluster, Shard, connect
+    >>> with connect(Cluster(address="tcp://127.0.0.1:9", timeout=0.2)) as link:
+    ...     train_dask_ensemble(
+    ...         DecisionTreeClassifier(), [Shard("/data/ward-3.npz")], n_classes=2, seed=7, link=link,
+    ...         store="/data/teachers",
+    ...     )
+    Traceback (most recent call last):
+        ...
+    tellers.errors.ClusterFailed: Expected a scheduler at tcp://127.0.0.1:9, nobody answered in ...
+    """
+    require_count(2, n_classes=n_classes)
+    job = Job(
+        model, n_outputs=int(n_classes), many=False, seed=seed_number(seed), store=fspath(store),
+        n_teachers=len(shards), versions={}, network=is_network(model),
+    )  # fmt: skip
+    return _train(job, check_shards(shards), link, **options)
+
+
+def train_dask_label_ensemble(
+    model: Any,
+    shards: Sequence[Shard],
+    *,
+    n_labels: int,
+    seed: Seed,
+    link: Link,
+    store: str | PathLike[str],
+    thresholds: float | Sequence[float] = 0.5,
+    resolution: int = 1,
+    **options: Any,
+) -> DaskEnsemble:
+    """Train one copy of a model on each shard of rows with many labels; see `train_dask_ensemble`.
+
+    >>> from tellers.teachers.dask import Cluster, Link
+    >>> train_dask_label_ensemble(None, [], n_labels=0, seed=7, link=Link(Cluster()), store="/data/teachers")
+    Traceback (most recent call last):
+        ...
+    ValueError: Expected a whole number n_labels >= 1, got n_labels=0.
+    """
+    require_count(n_labels=n_labels, resolution=resolution)
+    limits = check_thresholds(thresholds, n_labels=int(n_labels))
+    network = is_network(model)
+    job = Job(
+        model if network else label_model(model, n_labels=int(n_labels)), n_outputs=int(n_labels), many=True,
+        seed=seed_number(seed), store=fspath(store), n_teachers=len(shards), versions={}, network=network,
+        thresholds=limits, resolution=int(resolution),
+    )  # fmt: skip
+    return _train(job, check_shards(shards), link, **options)
+
+
+def _train(
+    job: Job,
+    shards: tuple[Shard, ...],
+    link: Link,
+    *,
+    patience: Patience | None = None,
+    batch: int | None = None,
+    progress: Progress | None = None,
+    on_mismatch: Literal["refuse", "retrain"] = "refuse",
+    trusted: Sequence[str] = (),
+    engine: Any = "auto",
+) -> DaskEnsemble:
+    check_estimator(job.model)
+    check_options(n_jobs=batch, on_mismatch=on_mismatch)
+    packages = _packages(job.model)
+    link.require_versions(packages)
+    job = replace(
+        job, versions=versions_here(packages), on_mismatch=on_mismatch,
+        trusted=(type_name(type(job.model)), *trusted),
+    )  # fmt: skip
+    rules = patience or Patience()
+    if job.network:
+        job = replace(job, engine=_engine(job, shards[0], link, engine))
+        size = 1 if job.engine is None else job.engine.chunk or 1
+    else:
+        n_threads = sum(n for n, _ in link.workers().values())
+        size = batch or min(max(math.ceil(len(shards) / (_TASKS_PER_THREAD * n_threads)), 1), _LARGEST_BATCH)
+    ensemble = DaskEnsemble(link, job, make_batches(shards, size), rules)
+    for answer in _all_answers(ensemble, None, progress):
+        ensemble.near.update(dict.fromkeys(answer.numbers, answer.worker))
+    # What was refused or overwritten once is right now: votes take the teachers as they are.
+    return replace(ensemble, job=replace(job, on_mismatch="refuse"))
+
+
+def _all_answers(
+    ensemble: DaskEnsemble, queries: str | NDArray[Any] | None, progress: Progress | None
+) -> "list[Answer]":
+    """Return an answer for every teacher, or raise; never a part of them, which would be a vote short."""
+    round_ = Dispatch(
+        ensemble.link, pickled(ensemble.job), ensemble.batches, ensemble.patience, queries,
+        near=ensemble.near, whole=ensemble.job.network,
+    )  # fmt: skip
+    answers, n_done = [], 0
+    try:
+        for answer in round_.answers():
+            answers.append(answer)
+            n_done += len(answer.numbers)
+            if progress is not None:
+                progress(n_done, len(ensemble))
+    except KeyboardInterrupt as interrupt:
+        interrupt.add_note(_say_kept(ensemble, n_done))
+        raise
+    if round_.failures:
+        tried = f", tried {ensemble.patience.retries + 1} times"
+        raise TeacherFailed(f"{say_failed(round_.failures, tried=tried)} {_say_kept(ensemble, n_done)}")
+    numbers = sorted(number for answer in answers for number in answer.numbers)
+    if numbers != list(range(len(ensemble))):
+        raise TeacherFailed(
+            f"Expected one answer from each of {len(ensemble)} teachers, got another number of them."
+        )
+    return answers
+
+
+def pickled(job: Job) -> bytes:
+    """Return a job as bytes; a class of a script, which workers cannot import, goes along by value.
+
+    >>> job = Job(None, n_outputs=3, many=False, seed=7, store="", n_teachers=2, versions={})
+    >>> type(pickled(job)).__name__
+    'bytes'
+    """
+    from distributed.protocol.pickle import dumps
+
+    content: bytes = dumps(job)
+    return content
+
+
+def _engine(job: Job, shard: Shard, link: Link, asked: Any) -> Any:
+    """Return the engine that a worker picks, for all of them: they share the order of arithmetic."""
+    found = link.client.submit(
+        pick_engine, pickled(job), shard.address, asked, pure=False,
+        resources={shard.at: 1} if shard.at else None,
+    ).result()  # fmt: skip
+    if isinstance(found, tuple):
+        kind, words = found
+        raise {"extra": MissingExtra, "versions": ClusterFailed, "order": ClusterFailed}.get(
+            kind, ValueError
+        )(words)
+    return found
+
+
+def _packages(model: Any) -> tuple[str, ...]:
+    """Return what a worker needs beyond scikit-learn, as far as it can be told from the model's class."""
+    from importlib.metadata import packages_distributions
+
+    if is_network(model):
+        return ("torch",)
+    top = type(model).__module__.partition(".")[0]
+    return tuple(packages_distributions().get(top, ())[:1]) if top not in ("sklearn", "tellers") else ()
+
+
+def _say_kept(ensemble: DaskEnsemble, n_done: int) -> str:
+    return (
+        f"{n_done} of {len(ensemble)} teachers are done; finished ones are kept in the workers' store "
+        f"({ensemble.job.store}). Call again with the same arguments to go on from there."
+    )

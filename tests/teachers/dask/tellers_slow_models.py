@@ -1,0 +1,71 @@
+"""Trees that take their time and say what they are at, importable by workers: they get this folder's path."""
+
+import os
+import time
+from pathlib import Path
+
+from sklearn.tree import DecisionTreeClassifier
+
+
+class SlowTree(DecisionTreeClassifier):
+    """A tree that leaves a file while it is fitted, or asked, and may wait for a word before it goes on.
+
+    `fitting` and `asking` are the seconds that take. With `stuck`, the first one to be fitted waits until
+    there is a file of that name with .go at its end.
+    """
+
+    def __init__(self, folder="", fitting=0.0, asking=0.0, stuck="", random_state=None):
+        super().__init__(random_state=random_state)
+        self.folder = folder
+        self.fitting = fitting
+        self.asking = asking
+        self.stuck = stuck
+
+    def fit(self, X, y):
+        if self.stuck:
+            try:
+                Path(self.stuck).touch(exist_ok=False)
+            except FileExistsError:
+                pass
+            else:
+                deadline = time.monotonic() + 120
+                while not Path(f"{self.stuck}.go").exists() and time.monotonic() < deadline:
+                    time.sleep(0.05)
+        with self._at_work("fit"):
+            time.sleep(self.fitting)
+            return super().fit(X, y)
+
+    def predict(self, X):
+        with self._at_work("predict"):
+            time.sleep(self.asking)
+            return super().predict(X)
+
+    def _at_work(self, verb):
+        return _Marked(self.folder, f"{verb}-{self.random_state}-{os.getpid()}")
+
+
+class _Marked:
+    def __init__(self, folder, name):
+        self.place = Path(folder) / name if folder else None
+
+    def __enter__(self):
+        if self.place is not None:
+            self.place.touch()
+
+    def __exit__(self, *_):
+        if self.place is not None:
+            self.place.rename(self.place.with_name(f"done-{self.place.name}"))
+
+
+class DiesInFit(DecisionTreeClassifier):
+    """A tree that ends its process, as one does that takes all memory."""
+
+    def fit(self, X, y):
+        os._exit(1)
+
+
+class Loud(DecisionTreeClassifier):
+    """A tree whose error quotes its rows."""
+
+    def fit(self, X, y):
+        raise ValueError(f"cannot fit {X[0, 0]}")

@@ -1,0 +1,230 @@
+"""The same seed gives the same ballots on a cluster as on one machine, and only whole numbers come back."""
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.tree import DecisionTreeClassifier
+from tellers_machines import wait_until
+
+from tellers.datasets import digits
+from tellers.errors import ClusterFailed, MissingExtra, TeacherFailed
+from tellers.teachers import load_ensemble, train_ensemble, train_label_ensemble
+from tellers.teachers.dask import (
+    Cluster,
+    Patience,
+    Shard,
+    connect,
+    train_dask_ensemble,
+    train_dask_label_ensemble,
+    write_queries,
+    write_shard,
+    write_shards,
+)
+from tellers.teachers.dask.dispatch import Dispatch
+from tellers.teachers.dask.ensemble import pickled
+from tellers.teachers.dask.tasks import Job, make_batches
+from tellers.teachers.dask.working import work
+from tellers.teachers.partition import partition
+
+DATA = digits()
+X, Y_CLASS, PUBLIC = DATA.X[:900], DATA.y[:900], DATA.X[900:1100]
+PARTS = partition(900, 9, seed=7)
+
+
+def counted(seen):
+    return lambda done, of: seen.append((done, of))
+
+
+def test_forests_vote_as_they_do_on_one_machine(link, tmp_path):
+    model = RandomForestClassifier(n_estimators=8)
+    shards = write_shards(tmp_path / "shards", X, Y_CLASS, PARTS)
+    seen = []
+    ensemble = train_dask_ensemble(
+        model, shards, n_classes=10, seed=7, link=link, store=tmp_path / "store", progress=counted(seen)
+    )
+    alone = train_ensemble(model, X, Y_CLASS, PARTS, n_classes=10, seed=7, folder=tmp_path / "alone")
+    votes = ensemble.vote(PUBLIC)
+    assert (votes.ballots == alone.vote(PUBLIC).ballots).all()
+    assert [done for done, _ in seen] == list(range(1, 10))
+    # What the workers kept is what one machine would have kept: either goes on where the other stopped.
+    kept = load_ensemble(tmp_path / "store", n_classes=10)
+    assert (kept.vote(PUBLIC).ballots == votes.ballots).all()
+    again = train_ensemble(model, X, Y_CLASS, PARTS, n_classes=10, seed=7, folder=tmp_path / "store")
+    assert (again.vote(PUBLIC).ballots == votes.ballots).all()
+
+
+def test_queries_and_shards_may_be_at_urls(link, tmp_path):
+    model = DecisionTreeClassifier()
+    where = f"local://{tmp_path}"
+    shards = write_shards(f"{where}", X, Y_CLASS, PARTS)
+    write_queries(f"{where}/queries.npz", PUBLIC)
+    ensemble = train_dask_ensemble(model, shards, n_classes=10, seed=7, link=link, store=where)
+    alone = train_ensemble(model, X, Y_CLASS, PARTS, n_classes=10, seed=7)
+    assert (ensemble.vote(f"{where}/queries.npz").ballots == alone.vote(PUBLIC).ballots).all()
+    assert (tmp_path / "teacher-00008.json").exists()
+
+
+@pytest.mark.parametrize("resolution", [1, 20])
+def test_many_labels_are_voted_on_as_they_are_on_one_machine(link, tmp_path, resolution):
+    Y = np.stack([Y_CLASS % 2, Y_CLASS > 5, Y_CLASS == 3], axis=1).astype(int)
+    how = {"n_labels": 3, "seed": 7, "thresholds": 0.4, "resolution": resolution}
+    shards = write_shards(tmp_path / "shards", X, Y, PARTS)
+    ensemble = train_dask_label_ensemble(
+        LogisticRegression(max_iter=50), shards, link=link, store=tmp_path / "store", **how
+    )
+    alone = train_label_ensemble(LogisticRegression(max_iter=50), X, Y, PARTS, **how)
+    assert (ensemble.vote_labels(PUBLIC).block() == alone.vote(PUBLIC).block()).all()
+    with pytest.raises(ValueError, match="Expected vote_labels"):
+        ensemble.vote(PUBLIC)
+
+
+@pytest.mark.parametrize("engine", ["loop", "batched"])
+def test_networks_are_trained_together_as_on_one_machine(link, tmp_path, engine):
+    from tellers.teachers.torch import Batched, TorchClassifier, train_torch_ensemble
+
+    model = TorchClassifier("mlp", epochs=2, device="cpu")
+    chosen = Batched(chunk=4) if engine == "batched" else engine
+    shards = write_shards(tmp_path / "shards", X, Y_CLASS, PARTS)
+    ensemble = train_dask_ensemble(
+        model, shards, n_classes=10, seed=7, link=link, store=tmp_path / "store", engine=chosen
+    )
+    alone = train_torch_ensemble(model, X, Y_CLASS, PARTS, n_classes=10, seed=7, engine=chosen)
+    assert (ensemble.vote(PUBLIC).ballots == alone.vote(PUBLIC).ballots).all()
+    assert [len(batch.numbers) for batch in ensemble.batches] == ([4, 4, 1] if chosen != "loop" else [1] * 9)
+    assert (
+        load_ensemble(tmp_path / "store", n_classes=10).vote(PUBLIC).ballots == alone.vote(PUBLIC).ballots
+    ).all()
+
+
+def test_what_travels_holds_no_rows_and_what_comes_back_is_whole_numbers(tmp_path):
+    secret = 0.123456789
+    rows = np.array([[secret], [0.5], [0.7]])
+    write_shard(str(tmp_path / "part.npz"), rows, [0, 1, 1])
+    job = Job(
+        DecisionTreeClassifier(),
+        n_outputs=2,
+        many=False,
+        seed=7,
+        store=str(tmp_path),
+        n_teachers=1,
+        versions={},
+    )
+    order = pickled(job)
+    batch = make_batches([Shard(str(tmp_path / "part.npz"))], 1)[0]
+    sent = pickle.dumps((order, batch))
+    answer = work(order, batch.numbers, batch.addresses, PUBLIC[:, :1])
+    back = pickle.dumps(answer)
+    for content in (sent, back):
+        assert np.float64(secret).tobytes() not in content
+        assert len(content) < 4000
+    assert answer.ballots.dtype == np.uint8
+    # The look itself finds a row where there is one.
+    assert np.float64(secret).tobytes() in Path(tmp_path / "part.npz").read_bytes()
+
+
+def test_the_number_of_tasks_in_flight_is_bounded(link, tmp_path):
+    shards = write_shards(tmp_path / "shards", X, Y_CLASS, PARTS)
+    ensemble = train_dask_ensemble(
+        DecisionTreeClassifier(), shards, n_classes=10, seed=7, link=link, store=tmp_path / "store", batch=1
+    )
+    dispatch = Dispatch(link, pickled(ensemble.job), ensemble.batches, Patience(in_flight=2), PUBLIC)
+    numbers = [number for answer in dispatch.answers() for number in answer.numbers]
+    assert sorted(numbers) == list(range(9))
+    assert dispatch.most_in_flight == 2
+
+
+def test_an_error_in_fit_keeps_its_text_to_itself(link, tmp_path):
+    from tellers_slow_models import Loud
+
+    write_shard(str(tmp_path / "part.npz"), [[0.123456789], [0.5]], [0, 1])
+    with pytest.raises(
+        TeacherFailed, match=r"Teacher 0 could not be trained \(ValueError\), tried 2"
+    ) as error:
+        train_dask_ensemble(
+            Loud(), [Shard(str(tmp_path / "part.npz"))], n_classes=2, seed=7, link=link, store=tmp_path
+        )
+    assert "0.1234" not in str(error.value)
+
+
+def test_a_shard_that_no_worker_can_read_is_named(link, tmp_path):
+    with pytest.raises(TeacherFailed, match=r"Expected a shard at .*gone.npz"):
+        train_dask_ensemble(
+            DecisionTreeClassifier(), [Shard(str(tmp_path / "gone.npz"))], n_classes=2, seed=7, link=link,
+            store=tmp_path,
+        )  # fmt: skip
+
+
+def test_teachers_of_another_run_are_refused_or_trained_anew(link, tmp_path):
+    shards = write_shards(tmp_path / "shards", X, Y_CLASS, PARTS)
+    how = {"n_classes": 10, "link": link, "store": tmp_path / "store"}
+    train_dask_ensemble(DecisionTreeClassifier(), shards, seed=7, **how)
+    with pytest.raises(ValueError, match=r"different: seed"):
+        train_dask_ensemble(DecisionTreeClassifier(), shards, seed=8, **how)
+    anew = train_dask_ensemble(DecisionTreeClassifier(), shards, seed=8, on_mismatch="retrain", **how)
+    alone = train_ensemble(DecisionTreeClassifier(), X, Y_CLASS, PARTS, n_classes=10, seed=8)
+    assert (anew.vote(PUBLIC).ballots == alone.vote(PUBLIC).ballots).all()
+
+
+def test_a_scheduler_that_does_not_answer_is_an_error_in_time():
+    with (
+        pytest.raises(ClusterFailed, match=r"nobody answered in 0.5 seconds"),
+        connect(Cluster(address="tcp://127.0.0.1:9", timeout=0.5)),
+    ):
+        pass
+
+
+def test_other_versions_are_refused_before_anything_is_trained(link, tmp_path, monkeypatch):
+    shards = write_shards(tmp_path / "shards", X, Y_CLASS, PARTS)
+    monkeypatch.setattr(
+        "tellers.teachers.dask.cluster.versions_here",
+        lambda packages=(): {"python": "3.1", "numpy": "0.1", "tellers": "9", "distributed": "1"},
+    )
+    with pytest.raises(ClusterFailed, match=r"on the scheduler .*python .* instead of 3.1"):
+        train_dask_ensemble(
+            DecisionTreeClassifier(), shards, n_classes=10, seed=7, link=link, store=tmp_path / "store"
+        )
+    assert not (tmp_path / "store").exists()
+
+
+def test_a_worker_that_joins_late_with_other_versions_says_so(link, tmp_path):
+    shards = write_shards(tmp_path / "shards", X, Y_CLASS, PARTS)
+    job = Job(
+        DecisionTreeClassifier(), n_outputs=10, many=False, seed=7, store=str(tmp_path), n_teachers=9,
+        versions={"numpy": "0.1"},
+    )  # fmt: skip
+    with pytest.raises(ClusterFailed, match=r"worker .*, got numpy .* instead of 0.1"):
+        list(Dispatch(link, pickled(job), make_batches(shards, 3), Patience()).answers())
+
+
+def test_a_worker_without_torch_says_which_extra_brings_it(machines, link, tmp_path):
+    """The worker's torch is hidden by what it loads first: real processes, nothing is patched here."""
+    from tellers.teachers.torch import TorchClassifier
+
+    hidden = tmp_path / "hidden.py"
+    hidden.write_text(
+        "import importlib.metadata as m\n"
+        "def version(name):\n"
+        "    if name == 'torch':\n"
+        "        raise m.PackageNotFoundError(name)\n"
+        "    return m.distribution(name).version\n"
+        "m.version = version\n"
+    )
+    n_before = len(link.workers())
+    bare = machines.start_worker("bare", words=["--preload", str(hidden)])
+    shards = write_shards(tmp_path / "shards", X, Y_CLASS, PARTS)
+    try:
+        link.client.wait_for_workers(n_before + 1, timeout=120)
+        with pytest.raises(MissingExtra, match=r"torch missing instead of .* pip install 'tellers\[torch\]'"):
+            train_dask_ensemble(
+                TorchClassifier("mlp", device="cpu"), shards, n_classes=10, seed=7, link=link,
+                store=tmp_path / "store",
+            )  # fmt: skip
+        # What needs no torch goes on, with this worker too.
+        link.require_versions()
+    finally:
+        machines.kill(bare.pid)
+    wait_until(lambda: len(link.workers()) == n_before, what="the end of a worker")
