@@ -26,7 +26,7 @@ demo: .venv/.base ## teachers, votes, a ledger, a student and its report, on dig
 
 test: .venv/.dev browser postgres ## lint, types, import contracts, dependencies and all tests
 	@$(MAKE) --no-print-directory lint
-	$(BIN)/python -m pytest -n $(JOBS) -m "not reproduction"
+	$(BIN)/python -m pytest -n $(JOBS) -m "not reproduction and not campaign"
 
 lint: .venv/.dev ## format, lint, types, import contracts, dependencies
 	$(BIN)/ruff check .
@@ -36,7 +36,7 @@ lint: .venv/.dev ## format, lint, types, import contracts, dependencies
 	$(BIN)/deptry src
 
 quick: .venv/.dev ## the tests that are not slow
-	$(BIN)/python -m pytest -n $(JOBS) -m "not slow and not reproduction"
+	$(BIN)/python -m pytest -n $(JOBS) -m "not slow and not reproduction and not campaign"
 
 coverage: .venv/.dev ## all tests, with branch coverage
 	$(BIN)/python -m pytest -n $(JOBS) --cov --cov-report=term

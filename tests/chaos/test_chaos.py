@@ -25,7 +25,7 @@ def campaign(tmp_path, backend, *words):
     return done.returncode, done.stdout + done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.parametrize("backend", ["sqlite", "postgresql"])
 def test_the_books_hold_whoever_is_killed(tmp_path, backend, request):
     if backend == "postgresql":

@@ -109,7 +109,7 @@ def votes(folder):
         return kept["ballots"]
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 def test_twenty_kills_change_nothing_but_the_time_it_takes(tmp_path):
     config = tmp_path / "study.toml"
     config.write_text(CONFIG)

@@ -109,7 +109,7 @@ def test_nobody_is_ever_above_their_budget(epsilons, variant, adversarial, seed)
     assert room.ledger.spent.epsilon(DELTA) <= max(epsilons)
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 def test_nobody_is_above_their_budget_in_two_thousand_random_distributions():
     rng = np.random.default_rng(11)
     for _ in range(2000):

@@ -42,7 +42,7 @@ def kill_one_at(machines, folder, verb, victims):
         time.sleep(0.01)
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.parametrize("verb", ["fit", "predict"])
 def test_a_worker_killed_at_work_loses_no_vote_and_doubles_none(machines, link, tmp_path, right, verb):
     marks = tmp_path / "marks"
@@ -68,7 +68,7 @@ def test_a_worker_killed_at_work_loses_no_vote_and_doubles_none(machines, link, 
     assert seen["fit"] == seen["predict"] == list(range(1, 9))
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 def test_a_teacher_that_kills_its_workers_is_named(own_machines, tmp_path):
     # As often as this may a worker die of a task before the cluster blames the task.
     machines = own_machines(settings={"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "0"})
@@ -85,7 +85,7 @@ def test_a_teacher_that_kills_its_workers_is_named(own_machines, tmp_path):
         )  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 def test_a_lost_scheduler_ends_the_run_or_is_found_again_and_nothing_is_done_twice(
     own_machines, tmp_path, right
 ):

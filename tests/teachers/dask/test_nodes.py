@@ -98,7 +98,7 @@ def split_rows(folder):
     return shards
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 def test_two_nodes_that_share_no_files(own_machines, tmp_path):
     shards = split_rows(tmp_path)
     store = tmp_path / "store"

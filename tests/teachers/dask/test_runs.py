@@ -90,7 +90,7 @@ def test_a_run_with_many_labels_on_a_cluster(link, tmp_path):
     assert len(list((tmp_path / "shared").glob("run-*/teachers/*.skops"))) == 10
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 def test_a_killed_run_goes_on_with_what_the_workers_kept(link, tmp_path):
     settings = tmp_path / "study.toml"
     settings.write_text(SLOW)
