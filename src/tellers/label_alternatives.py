@@ -23,7 +23,7 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 # Floats of an array of ballots worked on at once: few enough to stay in a processor's cache.
-_CELLS = 500_000
+_CELLS = 200_000
 
 
 def dearest_alternatives(outcomes: LabelOutcomes, grid: Floats) -> Floats:
