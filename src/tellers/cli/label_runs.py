@@ -163,6 +163,8 @@ def _print_plan(screen: "Console", proposal: "LabelProposal") -> None:
     if plan.method != "independent":
         rows.add_row("upper value with", f"{plan.confidence:.0%} confidence")
         rows.add_row("smoothness, noise", f"beta {plan.beta:.4g}, sigma {plan.sigma_release:.4g}")
+        if plan.offset is not None:
+            rows.add_row("on the logarithm of", f"1 + cost / {plan.offset:g}")
         rows.add_row("costs", f"{plan.price:.4g} at that order, part of the epsilon published")
         rows.add_row("paid by", "the budget of the run, on its ledger")
     rows.add_row("expected, on public votes", f"epsilon about {show.figure(plan.expected_epsilon)}")

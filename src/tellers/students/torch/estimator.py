@@ -13,6 +13,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
+from ...devices import find_device
 from ...errors import require_count, require_finite, require_fraction, require_positive
 from ...release import SILENT, Release
 from ...rows import class_ids, numeric_rows
@@ -22,7 +23,7 @@ from .inputs import Inputs, row_shape, shaped
 from .label_loss import ClassLoss, Handling
 from .lesson import Lesson, PublicRows, Validation, check_validation, hold_out
 from .loop import Method, Pace, Precision, Progress, train
-from .networks import Factory, Shape, build_network, find_device
+from .networks import Factory, Shape, build_network
 from .saving import read_student, save_student
 from .setting import Loss, Setting
 from .views import Views, views_for

@@ -133,20 +133,3 @@ def without_dropout(network: nn.Module) -> nn.Module:
         if isinstance(layer, nn.modules.dropout._DropoutNd):
             layer.eval()
     return network
-
-
-def find_device(name: str) -> torch.device:
-    """Return the device of a name; "auto" is a GPU where there is one.
-
-    >>> find_device("cpu")
-    device(type='cpu')
-    """
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise ValueError(f"Expected device 'auto', 'cpu' or 'cuda', got {name!r}.") from None
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(f"Expected a CUDA device for device={name!r}, found none. Take device='auto'.")
-    return device

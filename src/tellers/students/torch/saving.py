@@ -1,12 +1,12 @@
 """A fitted student as bytes: numbers and their names, settings as JSON, no code."""
 
 import dataclasses
-import json
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from ...weights import pack_weights, unpack_weights
 from .checkpoints import Arrays
 
 
@@ -17,13 +17,8 @@ def save_student(state: Arrays, parameters: Mapping[str, Any], about: Mapping[st
     >>> read_student(content, name="VatStudent")[2]["classes"]
     [0, 1]
     """
-    from safetensors.numpy import save
-
     plain = {name: _plain(value) for name, value in parameters.items()}
-    text = json.dumps({**about, "parameters": plain, "format": 1})
-    # Arrays that are views of others would be written as what they are views of.
-    content: bytes = save({name: np.ascontiguousarray(v) for name, v in state.items()}, {"tellers": text})
-    return content
+    return pack_weights(state, {**about, "parameters": plain})
 
 
 def read_student(content: bytes, *, name: str) -> tuple[Arrays, dict[str, Any], dict[str, Any]]:
@@ -34,15 +29,12 @@ def read_student(content: bytes, *, name: str) -> tuple[Arrays, dict[str, Any], 
         ...
     ValueError: Expected the bytes of VatStudent.to_bytes(), got something else.
     """
-    from safetensors.numpy import load
-
     try:
-        header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
-        about = json.loads(header["__metadata__"]["tellers"])
+        state, about = unpack_weights(content)
         parameters = dict(about["parameters"])
         if parameters.get("image_shape") is not None:
             parameters["image_shape"] = tuple(parameters["image_shape"])  # JSON has lists alone
-        return load(content), parameters, about
+        return state, parameters, about
     except Exception as error:  # whatever is wrong with a file, it is one kind of error
         raise ValueError(f"Expected the bytes of {name}.to_bytes(), got something else.") from error
 

@@ -25,8 +25,9 @@ def engine_for(job: Job, address: str, asked: Any) -> Any:
     ...     engine_for(job, f"{folder}/part.npz", "batched").name
     'batched, chunk=..., precision=tf32, convolution=auto'
     """
+    from ...devices import find_device
     from ..torch.choice import choose_engine
-    from ..torch.classifier import check_network, find_device
+    from ..torch.classifier import check_network
     from ..torch.networks import build_network
 
     try:
@@ -59,7 +60,7 @@ def train_networks(
     ...     train_networks(job, [0], [f"{folder}/part.npz"], np.eye(4))[0].shape
     (4,)
     """
-    from ..torch.classifier import find_device
+    from ...devices import find_device
     from ..torch.ensemble import TorchEnsemble
     from ..torch.label_ensemble import TorchLabelEnsemble
     from ..torch.networks import build_network

@@ -1,6 +1,5 @@
 """A torch network with the manners of a scikit-learn classifier: a teacher, or a student."""
 
-import json
 from typing import Any, cast
 
 import numpy as np
@@ -8,8 +7,10 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
+from ...devices import find_device
 from ...errors import TeacherFailed, require_count, require_finite, require_positive
 from ...rows import class_ids, numeric_rows
+from ...weights import pack_weights, unpack_weights
 from .batches import Recipe
 from .descent import Lesson, train_alone
 from .networks import Factory, Shape, build_network
@@ -152,20 +153,10 @@ class TorchClassifier:
         >>> TorchClassifier.from_bytes(model.to_bytes()).predict([[0.5]]) == model.predict([[0.5]])
         array([ True])
         """
-        from safetensors.numpy import save
-
         self._check_fitted()
         parameters = self.get_params() | {"network": self.network if isinstance(self.network, str) else None}
-        about = {
-            "parameters": parameters,
-            "classes": self.classes_.tolist(),
-            "shape": self.shape_,
-            "format": 1,
-        }
-        # Arrays that are views of others would be written as what they are views of.
-        arrays = {name: np.ascontiguousarray(values) for name, values in self.state_.items()}
-        content: bytes = save(arrays, {"tellers": json.dumps(about)})
-        return content
+        about = {"parameters": parameters, "classes": self.classes_.tolist(), "shape": self.shape_}
+        return pack_weights(self.state_, about)
 
     @classmethod
     def from_bytes(cls, content: bytes, *, network: Factory | None = None) -> "TorchClassifier":
@@ -176,13 +167,10 @@ class TorchClassifier:
             ...
         ValueError: Expected the bytes of TorchClassifier.to_bytes(), got something else.
         """
-        from safetensors.numpy import load
-
         try:
-            header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
-            about = json.loads(header["__metadata__"]["tellers"])
+            state, about = unpack_weights(content)
             model = cls(**about["parameters"])
-            state, classes, shape = load(content), np.asarray(about["classes"]), tuple(about["shape"])
+            classes, shape = np.asarray(about["classes"]), tuple(about["shape"])
         except Exception as error:  # whatever is wrong with a file, it is one kind of error
             raise ValueError(
                 "Expected the bytes of TorchClassifier.to_bytes(), got something else."
@@ -330,23 +318,6 @@ LOST = (
     "Expected a loss that is a finite number, got another. Scale the features to about one, or take a "
     "smaller learning_rate."
 )
-
-
-def find_device(name: str) -> torch.device:
-    """Return the device of a name; "auto" is a GPU where there is one.
-
-    >>> find_device("cpu")
-    device(type='cpu')
-    """
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise ValueError(f"Expected device 'auto', 'cpu' or 'cuda', got {name!r}.") from None
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(f"Expected a CUDA device for device={name!r}, found none. Take device='auto'.")
-    return device
 
 
 def as_rows(rows: NDArray[Any], shape: Shape) -> NDArray[np.float32]:

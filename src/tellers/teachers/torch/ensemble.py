@@ -19,6 +19,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import nn
 
+from ...devices import find_device
 from ...errors import TeacherFailed, require_count
 from ...rows import numeric_rows
 from ...sealed import Sealed
@@ -40,7 +41,7 @@ from ..running import (
 from ..training import random_states
 from .batched import Tensors
 from .choice import choose_engine
-from .classifier import TorchClassifier, check_network, find_device
+from .classifier import TorchClassifier, check_network
 from .engines import Batched
 from .networks import Shape, build_network
 from .units import SEEN, Unit, UnitOutcome, describe_unit, in_processes, load_states, train_unit

@@ -1,17 +1,18 @@
 """One network for many labels, in the manner of a scikit-learn classifier: a student of released labels."""
 
-import json
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
+from ...devices import find_device
 from ...errors import TeacherFailed
 from ...label_models import label_table
 from ...release import SILENT
 from ...rows import numeric_rows
-from .classifier import LOST, TorchClassifier, check_network, find_device
+from ...weights import pack_weights, unpack_weights
+from .classifier import LOST, TorchClassifier, check_network
 from .descent import Lesson, train_alone
 from .networks import Factory, Shape, build_network
 from .voting import cast_probabilities
@@ -160,8 +161,6 @@ class TorchLabelClassifier:
         >>> bool((same.predict_proba([[0.5]]) == model.predict_proba([[0.5]])).all())
         True
         """
-        from safetensors.numpy import save
-
         if not hasattr(self, "state_"):
             raise ValueError("Expected a fitted TorchLabelClassifier. Call fit(X, Y) first.")
         named = self.classifier.network if isinstance(self.classifier.network, str) else None
@@ -170,11 +169,8 @@ class TorchLabelClassifier:
             "n_labels": self.n_labels_,
             "silent_labels": self.silent_labels_,
             "shape": self.shape_,
-            "format": 1,
         }
-        arrays = {name: np.ascontiguousarray(values) for name, values in self.state_.items()}
-        content: bytes = save(arrays, {"tellers": json.dumps(about)})
-        return content
+        return pack_weights(self.state_, about)
 
     @classmethod
     def from_bytes(cls, content: bytes, *, network: Factory | None = None) -> "TorchLabelClassifier":
@@ -185,14 +181,11 @@ class TorchLabelClassifier:
             ...
         ValueError: Expected the bytes of TorchLabelClassifier.to_bytes(), got something else.
         """
-        from safetensors.numpy import load
-
         try:
-            header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
-            about = json.loads(header["__metadata__"]["tellers"])
+            state, about = unpack_weights(content)
             inner = TorchClassifier(**about["parameters"])
             model = cls(inner)
-            model.state_, model.shape_ = load(content), tuple(about["shape"])
+            model.state_, model.shape_ = state, tuple(about["shape"])
             model.n_labels_ = int(about["n_labels"])
             model.silent_labels_ = [int(label) for label in about["silent_labels"]]
         except Exception as error:  # whatever is wrong with a file, it is one kind of error

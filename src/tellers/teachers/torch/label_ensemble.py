@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ...devices import find_device
 from ...errors import require_count
 from ...label_models import label_table
 from ...rows import numeric_rows
 from ..label_ensemble import LabelVoters, Thresholds, check_thresholds
 from ..partition import Partition, Seed
 from .batched import Tensors
-from .classifier import TorchClassifier, find_device
+from .classifier import TorchClassifier
 from .ensemble import train_states
 from .loading import load_networks
 from .networks import Factory, Shape, build_network

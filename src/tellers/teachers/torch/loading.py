@@ -8,9 +8,10 @@ from typing import Any
 
 import torch
 
+from ...devices import find_device
 from ...errors import require_count
 from ..models import find_model
-from .classifier import TorchClassifier, find_device
+from .classifier import TorchClassifier
 from .ensemble import TorchEnsemble, Trained
 from .networks import Factory, build_network
 from .units import SEEN, load_states, read_about

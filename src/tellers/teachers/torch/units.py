@@ -18,11 +18,12 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from ...devices import find_device
 from ..models import fingerprint, write_model
 from ..training import end_with
 from .batched import Tensors
 from .batches import Recipe
-from .classifier import TorchClassifier, find_device
+from .classifier import TorchClassifier
 from .descent import Learned, Lesson, train_alone, train_together
 from .engines import Batched
 from .networks import Shape, build_network
