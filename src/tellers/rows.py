@@ -3,8 +3,6 @@
 A message names the place of what is wrong, never the entry.
 """
 
-import hashlib
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -55,34 +53,3 @@ def class_ids(labels: NDArray[Any], *, n_classes: int) -> NDArray[np.int64]:
             f"got another in row {int(np.argmax(outside))}. Declare every class."
         )
     return labels.astype(np.int64)
-
-
-def count_copies(public: ArrayLike, private: ArrayLike) -> int:
-    """Return how many public rows are exact copies of private ones; a private number, like those rows.
-
-    Rows are compared by hashes of their numbers, in the coarser of the two precisions. Labels are not looked
-    at. Rows that were changed however little, or scaled, are not found.
-
-    >>> count_copies([[1, 2], [3, 4], [1, 2]], [[1.0, 2.0], [0.0, -0.0]])
-    2
-    >>> count_copies(np.float32([[0.1]]), [[0.1]])
-    1
-    """
-    asked, kept = np.asarray(public), np.asarray(private)
-    if asked.shape[1:] != kept.shape[1:]:
-        raise ValueError(
-            f"Expected public and private rows with the same features, got shapes {asked.shape[1:]} and "
-            f"{kept.shape[1:]}."
-        )
-    floats = [table.dtype for table in (asked, kept) if table.dtype.kind == "f"]
-    precision = min(floats, key=lambda kind: kind.itemsize, default=np.dtype(np.float64))
-    there = set(_hashes(kept, precision))
-    return sum(row in there for row in _hashes(asked, precision))
-
-
-def _hashes(table: NDArray[Any], precision: "np.dtype[Any]") -> Iterator[bytes]:
-    for start in range(0, len(table), 4096):
-        # Adding 0 turns -0.0, which equals 0.0 and has other bytes, into 0.0.
-        rows = np.ascontiguousarray(table[start : start + 4096].astype(precision) + 0)
-        for row in rows:
-            yield hashlib.blake2b(row.tobytes(), digest_size=16).digest()

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state, validation
 from sklearn.utils.multiclass import check_classification_targets
 
+from ..copies import count_copies
 from ..errors import require_count
-from ..rows import count_copies
 
 Indices = NDArray[np.int64]
 
@@ -38,7 +38,7 @@ def validated(estimator: Any, *tables: Any, reset: bool = True, **how: Any) -> A
 def public_pool(estimator: Any, public: Any, X: NDArray[Any]) -> Any:
     """Return the pool, checked; a warning says how many of its rows are copies of private ones."""
     pool = validated(estimator, public, reset=False)
-    n_copies = count_copies(pool, X)
+    n_copies = count_copies(pool, X).reveal()
     if n_copies:
         they = "is a copy" if n_copies == 1 else "are copies"
         warnings.warn(

@@ -4,28 +4,27 @@ import warnings
 from collections.abc import Callable
 
 from ..config import RunConfig
-from ..rows import count_copies
+from ..copies import count_copies
 from .data import Tables
 from .label_data import LabelTables
 
 Warn = Callable[[str], object]
 
 
-def check_overlap(config: RunConfig, tables: Tables | LabelTables, warn: Warn | None = None) -> int:
-    """Return how many pool and test rows are exact copies of private rows; warn of them, or refuse them.
+def check_overlap(config: RunConfig, tables: Tables | LabelTables, warn: Warn | None = None) -> None:
+    """Warn of pool and test rows that are exact copies of private rows, or refuse them.
 
     What protects a private row does not protect its copy in a public table. The number looks at private rows:
     it is told to whoever runs it, by `warn` or as a Python warning, and written nowhere.
 
     >>> from tellers.pipeline.data import read_tables
     >>> check_overlap(RunConfig(), read_tables(RunConfig().data, seed=7))
-    0
     """
     private = tables.private.X
-    n_pool = count_copies(tables.pool, private)
-    n_test = 0 if tables.test is None else count_copies(tables.test.X, private)
+    n_pool = count_copies(tables.pool, private).reveal()
+    n_test = 0 if tables.test is None else count_copies(tables.test.X, private).reveal()
     if not n_pool + n_test:
-        return 0
+        return
     parts = [
         (n_pool, len(tables.pool), "pool"),
         (n_test, 0 if tables.test is None else len(tables.test), "test"),
@@ -46,4 +45,3 @@ def check_overlap(config: RunConfig, tables: Tables | LabelTables, warn: Warn | 
         warnings.warn(message, UserWarning, stacklevel=3)
     else:
         warn(message)
-    return n_pool + n_test
