@@ -1,25 +1,30 @@
 """How much noise and how many questions: planned on public digits of another kind, before any vote is seen.
 
 The 1,797 handwritten digits that scikit-learn brings along are public, labels and all. As many teachers as
-there really are learn from overlapping draws of them, which needs no privacy, and vote on the rest.
+there really are learn from overlapping draws of them, which needs no privacy, and vote on the rest. The rest
+is a tenth of the pool: each of its rows stands for ten of the pool's that are as typical.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-from encoder import Heads, features, train_heads
+from heads import train_heads, unit_rows
 from sklearn.datasets import load_digits
-from torch import Tensor
 from torch.nn import functional
 
-from tellers import GNMax, Votes
-from tellers.exact import exact_epsilons
+from tellers import GNMax, Unit, Votes
+from tellers.exact import query_costs
+from tellers.rdp import DEFAULT_ORDERS, RdpCurve
 from tellers.students import typical_first
-from tellers.students.torch.networks import TwoPart
+from tellers.students.torch import PublicFeatures
 
 SIGMAS = (20.0, 25.0, 30.0, 35.0, 40.0, 50.0, 60.0)
+LARGE_SIGMAS = (40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 100.0)
 N_LEARNED = 900
+# A sigma within this share of the most questions is as good: then the largest, since rows that teachers
+# disagree on, of which the proxy may have too few, cost less under it.
+AS_GOOD = 0.95
 
 
 @dataclass(frozen=True)
@@ -30,42 +35,69 @@ class Plan:
     n_queries: int
 
 
-def proxy_votes(network: TwoPart, *, n_teachers: int, n_rows: int, seed: int) -> Votes:
-    """Return what the proxy's teachers say of its typical images, the most typical first."""
-    device = next(network.parameters()).device
+def proxy_images() -> tuple[np.ndarray, np.ndarray]:
+    """Return the proxy as 28x28 images, the digit filling 20 of 28 pixels as it does in the pool."""
     data = load_digits()
-    images = torch.tensor(data.images / 16, dtype=torch.float32, device=device)[:, None]
-    # The digit fills 20 of 28 pixels there, as in the pool.
+    images = torch.tensor(data.images / 16, dtype=torch.float32)[:, None]
     images = functional.pad(functional.interpolate(images, size=(20, 20), mode="bilinear"), (4, 4, 4, 4))
-    labels = torch.tensor(data.target, device=device)
+    return images.numpy(), data.target.astype(np.int64)
+
+
+def proxy_votes(features: PublicFeatures, *, n_teachers: int, n_rows: int, seed: int) -> Votes:
+    """Return what the proxy's teachers say of its images, the most typical first."""
+    images, labels = proxy_images()
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(images))
     learned, asked = order[:N_LEARNED], order[N_LEARNED:]
     shards = np.stack([rng.choice(learned, n_rows, replace=False) for _ in range(n_teachers)])
-    heads: Heads = train_heads(network, images, labels, torch.tensor(shards, device=device), seed=seed)
-    rows = torch.tensor(asked, device=device)
-    ballots = heads.vote(images[rows], seed=seed).cpu().numpy()
-    first = typical_first(unit_rows(features(network, images[rows])), n_groups=30, seed=seed)
+    ballots = train_heads(features, images, labels, shards, seed=seed).vote(images[asked], seed=seed)
+    first = typical_first(unit_rows(features.transform(images[asked])), n_groups=30, seed=seed)
     return Votes.from_ballots(ballots[:, first], n_classes=10)
 
 
-def plan(votes: Votes, *, epsilon: float, delta: float, least_right: float = 0.97) -> Plan:
-    """Return the noise under which the proxy answers most questions at an epsilon, most of them right.
+def plan(
+    proxies: list[Votes], *, epsilon: float, delta: float, n_pool: int, least_right: float = 0.97
+) -> Plan:
+    """Return the noise under which most questions fit an exact epsilon on every proxy, most of them right.
 
-    Right is what the teachers say without noise: how often noise changes it is public for the proxy.
+    Right is what the teachers say without noise: how often noise changes it is public for a proxy.
     """
-    best = Plan(SIGMAS[-1], 0)
+    found = []
     for sigma in SIGMAS:
-        epsilons = exact_epsilons(GNMax(sigma=sigma), votes, delta=delta).reveal()
-        n = int(np.searchsorted(epsilons, epsilon, side="right"))
-        rng = np.random.default_rng(0)
-        noisy = votes.counts + rng.normal(0, sigma, (200, *votes.counts.shape))
-        kept = float((noisy.argmax(2) == votes.counts.argmax(1))[:, : max(n, 1)].mean())
-        if n > best.n_queries and kept >= least_right:
+        n = min(_fitting(votes, sigma, epsilon, delta, n_pool) for votes in proxies)
+        if min(_kept(votes, sigma, n * len(votes) // n_pool) for votes in proxies) >= least_right:
+            found.append(Plan(sigma, n))
+    most = max(one.n_queries for one in found)
+    return max((one for one in found if one.n_queries >= AS_GOOD * most), key=lambda one: one.sigma)
+
+
+def plan_public(
+    proxies: list[Votes], *, epsilon: float, delta: float, n_pool: int, least_right: float = 0.97
+) -> Plan:
+    """Return the noise under which most questions fit a public, data-independent epsilon."""
+    best = Plan(LARGE_SIGMAS[0], 1)
+    for sigma in LARGE_SIGMAS:
+        price = GNMax(sigma=sigma).price(Unit())
+        n = 1
+        while ((n + 1) * price).epsilon(delta) <= epsilon:
+            n += 1
+        right = min(_kept(votes, sigma, n * len(votes) // n_pool) for votes in proxies)
+        if n > best.n_queries and right >= least_right:
             best = Plan(sigma, n)
     return best
 
 
-def unit_rows(rows: Tensor) -> np.ndarray:
-    """Return features around their mean, of length 1."""
-    return functional.normalize(rows - rows.mean(0), dim=1).cpu().numpy()
+def _fitting(votes: Votes, sigma: float, epsilon: float, delta: float, n_pool: int) -> int:
+    totals = np.zeros((2, votes.n_teachers, len(DEFAULT_ORDERS)))
+    stands_for = n_pool / len(votes)
+    for done, costs in query_costs(GNMax(sigma=sigma), votes):
+        totals += stands_for * costs
+        if RdpCurve(DEFAULT_ORDERS, totals.max(axis=(0, 1))).epsilon(delta) > epsilon:
+            return int(done * stands_for)
+    return n_pool
+
+
+def _kept(votes: Votes, sigma: float, n: int) -> float:
+    counts = votes.counts[: max(n, 1)]
+    noisy = counts + np.random.default_rng(0).normal(0, sigma, (200, *counts.shape))
+    return float((noisy.argmax(2) == counts.argmax(1)).mean())

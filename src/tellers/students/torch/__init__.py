@@ -7,6 +7,7 @@ from ...errors import MissingExtra
 if find_spec("torch") is None:
     raise MissingExtra("Expected torch for torch students, found none: pip install 'tellers[torch]'")
 
+from .features import PublicFeatures
 from .gan import GanStudent
 from .lesson import PublicRows
 from .mean_teacher import MeanTeacherStudent
@@ -21,6 +22,7 @@ __all__ = [
     "MeanTeacherStudent",
     "MixMatchStudent",
     "MultilabelMixMatchStudent",
+    "PublicFeatures",
     "PublicRows",
     "RowViews",
     "VatStudent",

@@ -180,11 +180,13 @@ class TorchStudent(ABC):
             int(self.pool_batch_size),
         )  # fmt: skip
         checkpoint = None
+        network = build_network(self.network, shape, n_outputs=len(classes), width=int(self.width), seed=seed)
         if folder is not None:
-            made_of = fingerprint(self._settings(), *tables, *seen)
+            # Two functions of one name may make networks that begin with other weights.
+            begun = [value.cpu().numpy() for value in network.state_dict().values()]
+            made_of = fingerprint(self._settings(), *tables, *seen, *begun)
             checkpoint = Checkpoint(Path(folder), made_of, int(save_every))
         views = views_for(self.views, shape)
-        network = build_network(self.network, shape, n_outputs=len(classes), width=int(self.width), seed=seed)
         result = train(
             lambda average: self._method(network, average, Setting(lesson, views, loss, shape, seed)),
             network, lesson, views=views, losses=loss.rows, pace=self._pace(), seed=seed,

@@ -137,7 +137,7 @@ def train(
     (50, (2,))
     """
     device = lesson.rows.device
-    network.to(device).train()
+    _placed(network, device).train()
     average = copy.deepcopy(network).requires_grad_(False)
     with _seeded(seed, device), _arithmetic(device, pace.precision):
         training = _Training(make_method(average), network, average, lesson, views, losses, pace)
@@ -164,7 +164,7 @@ class _Training:
         self.lesson, self.views, self.losses, self.pace = lesson, views, losses, pace
         self.device = lesson.rows.device
         for turn in method.turns:
-            turn.module.to(self.device).train()
+            _placed(turn.module, self.device).train()
         self.optimizers = [
             torch.optim.AdamW(
                 turn.module.parameters(), pace.learning_rate, betas=(turn.first_beta, 0.999),
@@ -288,6 +288,14 @@ class _Training:
         torch.set_rng_state(torch.tensor(arrays["random/cpu"]))
         if self.device.type == "cuda":
             torch.cuda.set_rng_state(torch.tensor(arrays["random/device"]), self.device)
+
+
+def _placed(module: nn.Module, device: torch.device) -> nn.Module:
+    """Move a module to its device; images have their channels last on a GPU, where that halves a step."""
+    placed: nn.Module = module.to(device)
+    if device.type == "cuda":
+        placed.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return placed
 
 
 def _arrays(network: nn.Module) -> Arrays:
