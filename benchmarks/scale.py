@@ -2,6 +2,7 @@
 
     python benchmarks/scale.py            10,000 teachers x 4,096 queries, some seconds
     python benchmarks/scale.py --full     10,000 teachers x 1,000,000 queries: 10 GB on disk, half an hour
+    python benchmarks/scale.py --full --only teachers --jobs 2 --folder DIR    one step, on votes there
     python benchmarks/scale.py --check    exit 1 under 1,000 queries per second, or over the limit of memory
 
 Ballots are made up (seed 7, 10 classes, the planner's consensus), GNMax with sigma 400, about 100 orders, one
@@ -12,6 +13,8 @@ themselves, on one part, beside a plain sum over all ballots.
 
 import argparse
 import contextlib
+import itertools
+import multiprocessing
 import os
 import platform
 import resource
@@ -27,8 +30,8 @@ from scipy.sparse import csr_array
 from threadpoolctl import threadpool_limits
 
 from tellers import GNMax, Votes
-from tellers.exact import exact_cost, exact_cost_of_parts, query_costs
-from tellers.rdp import DEFAULT_ORDERS
+from tellers.exact import exact_cost, exact_cost_of_parts, query_costs, teacher_costs_of_parts
+from tellers.rdp import DEFAULT_ORDERS, RdpCurve
 from tellers.teachers import StoredVotes, VoteWriter, stored_votes
 
 SEED = 7
@@ -70,19 +73,46 @@ def write(folder: Path, n_queries: int, n_teachers: int, *, ballots: bool) -> tu
     return writing, time.process_time() - begin - writing
 
 
-def accounted(stored: StoredVotes, *, ballots: bool) -> tuple[float, float, float]:
-    """Return (exact epsilon, CPU seconds, seconds) of all votes, in total or for each teacher."""
-    done = 0
+def accounted(place: Path, *, ballots: bool, n_jobs: int) -> tuple[float, float, float]:
+    """Return (exact epsilon, CPU seconds, peak GiB) of all votes, in total or for each teacher.
+
+    With several processes each takes a share of the parts, and a share of the memory; the sums are added.
+    """
+    n_parts = len(stored_votes(place).sizes)
+    edges = np.linspace(0, n_parts, n_jobs + 1).round().astype(int)
+    shares = [(place, int(first), int(last), ballots, n_jobs) for first, last in itertools.pairwise(edges)]
+    if n_jobs == 1:
+        results = [share(*shares[0])]
+    else:
+        with multiprocessing.get_context("spawn").Pool(n_jobs) as pool:
+            results = pool.starmap(share, shares)
+    totals = sum(result[0] for result in results)
+    curve = RdpCurve(DEFAULT_ORDERS, totals.max(axis=(0, 1)))
+    peak = sum(result[2] for result in results) + (peak_gib() if n_jobs > 1 else 0.0)
+    return curve.epsilon(DELTA), sum(result[1] for result in results), peak
+
+
+def share(place: Path, first: int, last: int, ballots: bool, n_jobs: int) -> tuple[np.ndarray, float, float]:
+    """Return the sums over some parts, (2 directions, teachers or 1, orders), CPU seconds and peak GiB."""
+    # Room for the process that waits for the others, where there are others.
+    resource.setrlimit(resource.RLIMIT_AS, (int(LIMIT_GIB * 2**30 / (n_jobs + (n_jobs > 1))),) * 2)
+    stored, done = stored_votes(place), 0
+    n_queries = sum(stored.sizes[first:last])
 
     def progress(n: int) -> None:
         nonlocal done
         done += n
-        show(f"accounted {done:,} of {len(stored):,}")
+        show(f"accounted {done:,} of {n_queries:,}")
 
-    start, clock = time.process_time(), time.perf_counter()
-    cost = exact_cost_of_parts(MECHANISM, stored.parts(ballots=ballots), progress=progress)
-    seconds = time.process_time() - start, time.perf_counter() - clock
-    return cost.cost.reveal().epsilon(DELTA), *seconds
+    start = time.process_time()
+    with threadpool_limits(1):
+        parts = stored.parts(first, last, ballots=ballots)
+        if ballots:
+            totals = teacher_costs_of_parts(MECHANISM, parts, progress=progress).reveal()
+        else:
+            cost = exact_cost_of_parts(MECHANISM, parts, progress=progress)
+            totals = np.stack([way.reveal().values for way in (cost.forward, cost.reverse)])[:, None, :]
+    return totals, time.process_time() - start, peak_gib()
 
 
 def additions(votes: Votes) -> tuple[float, float]:
@@ -127,11 +157,13 @@ def main() -> None:
     parser.add_argument("--queries", type=int, help="another number of queries")
     parser.add_argument("--teachers", type=int, default=N_TEACHERS)
     parser.add_argument(
-        "--folder", type=Path, help="where the votes go, and stay; a temporary folder if left out"
+        "--folder", type=Path, help="where the votes go and stay, or are already; else a temporary one"
     )
     parser.add_argument(
         "--counts", action="store_true", help="keep tallies alone, and account in total alone"
     )
+    parser.add_argument("--only", choices=["both", "total", "teachers"], default="both", help="which costs")
+    parser.add_argument("--jobs", type=int, default=1, help="processes that share the accounting")
     parser.add_argument("--check", action="store_true", help="exit 1 when a limit is missed")
     args = parser.parse_args()
     n_queries = args.queries or (1_000_000 if args.full else 4 * PART)
@@ -148,50 +180,54 @@ def main() -> None:
         if place is None:
             place = Path(tempfile.mkdtemp()) / "votes"
             after.callback(shutil.rmtree, place.parent)
-        rate = measure(place, n_queries, args.teachers, counts_alone=args.counts)
-    print(f"peak resident memory {peak_gib():.2f} GiB")
-    if args.check and (rate < 1000 or peak_gib() > LIMIT_GIB):
+        if not (place / "votes.json").exists():
+            written(place, n_queries, args.teachers, ballots=not args.counts)
+        stored = stored_votes(place)
+        kinds = {"both": (False, True), "total": (False,), "teachers": (True,)}[args.only]
+        missed = [
+            measured(stored, ballots, args.jobs) for ballots in kinds if stored.has_ballots or not ballots
+        ]
+    if args.check and any(missed):
         sys.exit(1)
 
 
-def measure(place: Path, n_queries: int, n_teachers: int, *, counts_alone: bool) -> float:
-    """Write, account in total and for each teacher; return queries per second of the exact cost in total."""
-    writing, making = write(place, n_queries, n_teachers, ballots=not counts_alone)
+def written(place: Path, n_queries: int, n_teachers: int, *, ballots: bool) -> None:
+    """Write the votes, and say how long that took."""
+    writing, making = write(place, n_queries, n_teachers, ballots=ballots)
     size = sum(file.stat().st_size for file in place.iterdir())
     print(
         f"votes written         {n_queries / writing:9,.0f} queries / CPU s   {size / 2**20:,.1f} MiB on "
-        f"disk, {making / writing:.1f} times as long to make them up; peak so far {peak_gib():.2f} GiB",
+        f"disk, {making / writing:.1f} times as long to make them up; peak {peak_gib():.2f} GiB",
         flush=True,
     )
-    stored = stored_votes(place)
+
+
+def measured(stored: StoredVotes, ballots: bool, n_jobs: int) -> bool:
+    """Account in total or for each teacher, say how fast that was, and return whether a limit was missed."""
     first = next(stored.parts())
     for _ in query_costs(MECHANISM, first[:20]):
         pass  # tables of the noise are made once
-    epsilon, seconds, clock = accounted(stored, ballots=False)
-    rate = n_queries / seconds
+    clock = time.perf_counter()
+    epsilon, seconds, peak = accounted(stored.folder, ballots=ballots, n_jobs=n_jobs)
+    clock = time.perf_counter() - clock
+    rate = len(stored) / seconds
     print(
-        f"exact cost in total   {rate:9,.0f} queries / CPU s   epsilon {epsilon:.4f} at delta {DELTA:g}, "
-        f"made-up votes; {clock:,.0f} s; peak so far {peak_gib():.2f} GiB",
+        f"{'exact, each teacher' if ballots else 'exact cost in total':21} {rate:9,.0f} queries / CPU s   "
+        f"epsilon {epsilon:.4f} at delta {DELTA:g}; {seconds:,.0f} CPU s, {clock:,.0f} s; peak "
+        f"{peak:.2f} GiB",
         flush=True,
     )
-    price = (MECHANISM.price(first.unit) * n_queries).epsilon(DELTA)
-    print(
-        f"whatever the votes                                epsilon {price:.4f}, {price / epsilon:.2f} times"
-    )
-    if counts_alone:
-        return rate
-    epsilon, seconds, clock = accounted(stored, ballots=True)
-    print(
-        f"exact, each teacher   {n_queries / seconds:9,.0f} queries / CPU s   epsilon {epsilon:.4f}; "
-        f"{clock:,.0f} s; peak so far {peak_gib():.2f} GiB"
-    )
-    plain, ours = additions(first)
-    n = 2.0 * n_teachers * n_queries * DEFAULT_ORDERS.size
-    print(
-        f"  its {n:.1e} additions alone: {plain * n_queries:,.0f} CPU s plainly, {ours * n_queries:,.0f} "
-        f"as done here, ratio {plain / ours:.1f} (from one part)"
-    )
-    return rate
+    if ballots:
+        plain, ours = (each * len(stored) for each in additions(first))
+        n = 2.0 * stored.n_teachers * len(stored) * DEFAULT_ORDERS.size
+        print(
+            f"  its {n:.1e} additions alone: {plain:,.0f} CPU s plainly, {ours:,.0f} as done here, ratio "
+            f"{plain / ours:.1f} (from one part)"
+        )
+        return peak > LIMIT_GIB
+    price = (MECHANISM.price(first.unit) * len(stored)).epsilon(DELTA)
+    print(f"whatever the votes    epsilon {price:.4f}, {price / epsilon:.2f} times as much")
+    return rate < 1000 or peak > LIMIT_GIB
 
 
 if __name__ == "__main__":

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import roots_legendre
+from scipy.stats import norm
 
 from tellers import (
     ConfidentGNMax,
@@ -387,3 +389,42 @@ def test_memory_does_not_grow_with_the_number_of_parts():
 
     peak(2)  # tables of the noise are made once
     assert peak(16) < 1.1 * peak(4)
+
+
+def two_class_cost(gap, sigma, order):
+    """The cost of two classes, from a series: without differences of numbers that are nearly equal."""
+    spread = sigma * np.sqrt(2.0)
+    share = norm.cdf(gap / spread)
+    worst = 0.0
+    for step in (-2.0, 2.0):
+        # The mass between the two gaps by Gauss nodes, relatively exact however small it is.
+        node, weight = roots_legendre(8)
+        at = gap + step * (node + 1) / 2
+        moved = step * (weight / 2 * norm.pdf(at / spread)).sum() / spread
+        for p, change in ((share, moved), (share + moved, -moved)):
+            ratios = np.array([change / p, -change / (1 - p)])
+            # sum of p (1 + r)^order, less 1: the terms of first order cancel, exactly.
+            term, total = order * ratios, np.zeros(2)
+            for k in range(2, 12):
+                term = term * ratios * (order - k + 1) / k
+                total += term
+            worst = max(worst, float(np.log1p(np.array([p, 1 - p]) @ total)) / (order - 1))
+    return worst
+
+
+@pytest.mark.parametrize("gap", [0, 20_000, 200_000])
+@pytest.mark.parametrize("order", [2.0, 13.0, 40.0])
+def test_rounding_of_a_query_is_far_below_what_a_thousand_million_of_them_cost(gap, order):
+    """A query of a million teachers at sigma 40,000 costs 1e-9 or less, and is right to 2e-16."""
+    votes = Votes.from_counts([[500_000 + gap // 2, 500_000 - gap // 2]], n_teachers=1_000_000)
+    cost = exact_cost(GNMax(40_000.0), votes, orders=[order]).cost.reveal().values[0]
+    assert abs(cost - two_class_cost(gap, 40_000.0, order)) < 2e-16 + 1e-8 * cost
+
+
+def test_the_costs_of_teachers_add_up_over_shares_of_the_parts():
+    votes = random_votes(np.random.default_rng(6), 60, n_classes=4, n_queries=90)
+    whole = exact.teacher_costs(GNMax(6.0), votes, orders=ORDERS).reveal()
+    shares = [exact.teacher_costs_of_parts(GNMax(6.0), [one], orders=ORDERS) for one in cut(votes, [31, 32])]
+    np.testing.assert_allclose(sum(share.reveal() for share in shares), whole, rtol=1e-9)
+    with pytest.raises(ValueError, match="counts alone"):
+        exact.teacher_costs_of_parts(GNMax(6.0), [Votes.from_counts(votes.counts, n_teachers=60)])

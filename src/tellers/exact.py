@@ -110,16 +110,8 @@ def exact_cost_of_parts(
     (3, True)
     """
     grid = check_orders(orders)
-    sums, n_queries, by_teacher = None, 0, False
-    for votes in _joined(parts, grid):
-        by_teacher = votes.ballots is not None
-        if sums is None:
-            sums = RunningSums((2, votes.n_teachers if by_teacher else 1, grid.size))
-        _add(sums, mechanism, votes, grid, student=None, progress=progress)
-        n_queries += len(votes)
-    if sums is None:
-        raise ValueError("Expected at least one part with votes, got none.")
-    return _worst(sums.total, grid, by_teacher=by_teacher, n_queries=n_queries)
+    totals, by_teacher, n_queries = _totals(mechanism, parts, grid, progress)
+    return _worst(totals, grid, by_teacher=by_teacher, n_queries=n_queries)
 
 
 def exact_epsilons(
@@ -192,6 +184,27 @@ def teacher_costs(
     return Sealed(sums.total)
 
 
+def teacher_costs_of_parts(
+    mechanism: Mechanism,
+    parts: Iterable[Votes],
+    *,
+    orders: ArrayLike | None = None,
+    progress: Progress | None = None,
+) -> Sealed[Floats]:
+    """Return `teacher_costs` of votes that come in parts; shares of the parts add up to the whole.
+
+    >>> from tellers import GNMax, Votes
+    >>> votes = Votes.from_ballots([[0, 1], [0, 1], [1, 1]], n_classes=2)
+    >>> one, other = (teacher_costs_of_parts(GNMax(sigma=4.0), [part]).reveal() for part in votes)
+    >>> bool(np.allclose(one + other, teacher_costs(GNMax(sigma=4.0), votes).reveal()))
+    True
+    """
+    totals, by_teacher, _ = _totals(mechanism, parts, check_orders(orders), progress)
+    if not by_teacher:
+        raise ValueError("Expected votes with ballots, got counts alone: who cast which ballot is not known.")
+    return Sealed(totals)
+
+
 def query_costs(
     mechanism: Mechanism,
     votes: Votes | LabelVotes,
@@ -246,6 +259,22 @@ def _add(
             sums.add(sums_by_teacher(costs, votes.ballots[:, rows], which, common=common))
         if progress is not None:
             progress(costs.shape[1])
+
+
+def _totals(
+    mechanism: Mechanism, parts: Iterable[Votes], grid: Floats, progress: Progress | None
+) -> tuple[Floats, bool, int]:
+    """Return the sums over all parts, whether they are those of teachers, and over how many queries."""
+    sums, n_queries, by_teacher = None, 0, False
+    for votes in _joined(parts, grid):
+        by_teacher = votes.ballots is not None
+        if sums is None:
+            sums = RunningSums((2, votes.n_teachers if by_teacher else 1, grid.size))
+        _add(sums, mechanism, votes, grid, student=None, progress=progress)
+        n_queries += len(votes)
+    if sums is None:
+        raise ValueError("Expected at least one part with votes, got none.")
+    return sums.total, by_teacher, n_queries
 
 
 def _worst(totals: Floats, grid: Floats, *, by_teacher: bool, n_queries: int) -> ExactCost:
