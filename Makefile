@@ -50,6 +50,7 @@ bench: .venv/.dev ## CPU time per question, as ratios to a plain reference
 	$(BIN)/python benchmarks/run.py
 	$(BIN)/python benchmarks/teachers.py
 	$(BIN)/python benchmarks/labels.py
+	$(BIN)/python benchmarks/scale.py
 	$(BIN)/python benchmarks/demo.py
 
 reproduce: .venv/.dev ## the numbers of a paper beside ours: make reproduce PAPER=pate2018 ARGS=--quick

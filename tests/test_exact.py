@@ -8,8 +8,20 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import roots_legendre
+from scipy.stats import norm
 
-from tellers import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, NoisyHistogram, Sealed, Votes, exact_cost
+from tellers import (
+    ConfidentGNMax,
+    GNMax,
+    InteractiveGNMax,
+    LNMax,
+    NoisyHistogram,
+    Sealed,
+    Votes,
+    exact,
+    exact_cost,
+)
 from tellers.divergence import divergences
 from tellers.exact import exact_epsilons
 from tellers.rdp import DEFAULT_ORDERS, RdpCurve
@@ -309,3 +321,110 @@ def test_a_mechanism_without_outcomes_is_charged_its_price():
     votes = Votes.from_counts([[3, 2]], n_teachers=5)
     with pytest.raises(TypeError, match="charged its price"):
         exact_cost(NoisyHistogram(sigma=3.0), votes)
+
+
+# In parts ---------------------------------------------------------------------------------------------------
+
+
+def cut(votes, places):
+    edges = [0, *sorted(places), len(votes)]
+    return [votes[a:b] for a, b in itertools.pairwise(edges) if b > a]
+
+
+@given(st.integers(0, 10**6), st.lists(st.integers(1, 1399), max_size=6), st.booleans())
+@settings(max_examples=25)
+def test_votes_in_parts_cost_what_they_cost_at_once(seed, places, with_ballots):
+    # More queries than are evaluated at once, so that parts end inside and across the blocks.
+    votes = random_votes(np.random.default_rng(seed), 40, n_classes=3, n_queries=1400)
+    if not with_ballots:
+        votes = Votes.from_counts(votes.counts, n_teachers=40)
+    seen = []
+    parts = exact.exact_cost_of_parts(
+        GNMax(8.0), iter(cut(votes, places)), orders=ORDERS, progress=seen.append
+    )
+    whole = exact_cost(GNMax(8.0), votes, orders=ORDERS)
+    assert (parts.per, parts.n_queries, sum(seen)) == (whole.per, 1400, 1400)
+    for name in ("cost", "forward", "reverse"):
+        mine, others = (getattr(one, name).reveal().values for one in (parts, whole))
+        np.testing.assert_allclose(mine, others, rtol=1e-12, atol=0)
+
+
+def test_the_costs_of_parts_add_up_where_no_teacher_is_followed():
+    # What lets several machines share the work: forward and reverse are sums over queries.
+    votes = random_votes(np.random.default_rng(5), 400, n_classes=10, n_queries=300)
+    counts = Votes.from_counts(votes.counts, n_teachers=400)
+    whole = exact.exact_cost_of_parts(GNMax(16.0), [counts])
+    shares = [exact.exact_cost_of_parts(GNMax(16.0), [part]) for part in cut(counts, [77, 200])]
+    forward = sum((one.forward.reveal() for one in shares), RdpCurve.zero()).values
+    reverse = sum((one.reverse.reveal() for one in shares), RdpCurve.zero()).values
+    np.testing.assert_allclose(np.maximum(forward, reverse), whole.cost.reveal().values, rtol=1e-10)
+
+
+def test_parts_must_be_alike():
+    votes = random_votes(np.random.default_rng(5), 10, n_classes=3, n_queries=4)
+    counts = Votes.from_counts(votes.counts, n_teachers=10)
+    fewer = Votes.from_counts([[5, 4, 0]], n_teachers=9)
+    for parts, words in (
+        ([], "at least one part"),
+        ([votes, counts], "with ballots or all without"),
+        ([counts, fewer], "10 teachers and 3 classes"),
+        ([votes.weighted(np.arange(1, 11))], "weighted"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            exact.exact_cost_of_parts(GNMax(3.0), parts)
+
+
+def test_memory_does_not_grow_with_the_number_of_parts():
+    # Parts are made as they are asked for; whoever kept them would hold four times as many the second time.
+    def peak(n_parts):
+        made = (
+            random_votes(np.random.default_rng(i), 300, n_classes=5, n_queries=512) for i in range(n_parts)
+        )
+        tracemalloc.start()
+        try:
+            exact.exact_cost_of_parts(GNMax(12.0), made, orders=[2.0, 8.0])
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    peak(2)  # tables of the noise are made once
+    assert peak(16) < 1.1 * peak(4)
+
+
+def two_class_cost(gap, sigma, order):
+    """The cost of two classes, from a series: without differences of numbers that are nearly equal."""
+    spread = sigma * np.sqrt(2.0)
+    share = norm.cdf(gap / spread)
+    worst = 0.0
+    for step in (-2.0, 2.0):
+        # The mass between the two gaps by Gauss nodes, relatively exact however small it is.
+        node, weight = roots_legendre(8)
+        at = gap + step * (node + 1) / 2
+        moved = step * (weight / 2 * norm.pdf(at / spread)).sum() / spread
+        for p, change in ((share, moved), (share + moved, -moved)):
+            ratios = np.array([change / p, -change / (1 - p)])
+            # sum of p (1 + r)^order, less 1: the terms of first order cancel, exactly.
+            term, total = order * ratios, np.zeros(2)
+            for k in range(2, 12):
+                term = term * ratios * (order - k + 1) / k
+                total += term
+            worst = max(worst, float(np.log1p(np.array([p, 1 - p]) @ total)) / (order - 1))
+    return worst
+
+
+@pytest.mark.parametrize("gap", [0, 20_000, 200_000])
+@pytest.mark.parametrize("order", [2.0, 13.0, 40.0])
+def test_rounding_of_a_query_is_far_below_what_a_thousand_million_of_them_cost(gap, order):
+    """A query of a million teachers at sigma 40,000 costs 1e-9 or less, and is right to 2e-16."""
+    votes = Votes.from_counts([[500_000 + gap // 2, 500_000 - gap // 2]], n_teachers=1_000_000)
+    cost = exact_cost(GNMax(40_000.0), votes, orders=[order]).cost.reveal().values[0]
+    assert abs(cost - two_class_cost(gap, 40_000.0, order)) < 2e-16 + 1e-8 * cost
+
+
+def test_the_costs_of_teachers_add_up_over_shares_of_the_parts():
+    votes = random_votes(np.random.default_rng(6), 60, n_classes=4, n_queries=90)
+    whole = exact.teacher_costs(GNMax(6.0), votes, orders=ORDERS).reveal()
+    shares = [exact.teacher_costs_of_parts(GNMax(6.0), [one], orders=ORDERS) for one in cut(votes, [31, 32])]
+    np.testing.assert_allclose(sum(share.reveal() for share in shares), whole, rtol=1e-9)
+    with pytest.raises(ValueError, match="counts alone"):
+        exact.teacher_costs_of_parts(GNMax(6.0), [Votes.from_counts(votes.counts, n_teachers=60)])

@@ -10,6 +10,7 @@
       MissingExtra       an optional library is needed and not installed
       TeacherFailed      a teacher could not be trained, or could not vote
       ClusterFailed      a cluster cannot be reached, was lost, or does not fit this program
+      FolderInUse        another process is at work in the same folder
 
 Bad arguments stay ValueError and TypeError. A message says what was expected, what came and
 what to do; it never carries a tally.
@@ -52,6 +53,10 @@ class Unsettled(LedgerConflict):
 
 class TeacherFailed(TellersError, RuntimeError):
     """A teacher could not be trained or could not vote; the message names its number and nothing private."""
+
+
+class FolderInUse(TellersError):
+    """Another process is at work in the same folder."""
 
 
 class ClusterFailed(TellersError, RuntimeError):

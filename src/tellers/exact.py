@@ -14,14 +14,14 @@ Where later queries depend on earlier answers, the sum along the path that was t
 papers report too; it is not a bound over all paths. The public price composes without this caveat.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import csr_array
 
+from .ballot_sums import RunningSums, sums_by_teacher
 from .divergence import divergences
 from .label_costs import by_teacher, label_blocks
 from .label_votes import LabelVotes
@@ -83,20 +83,35 @@ def exact_cost(
             if progress is not None:
                 progress(costs.shape[1])
     else:
-        totals = np.zeros((2, 1, grid.size))
-        for _, costs, _ in _blocks(mechanism, votes, grid, student=student):
-            # Without ballots nobody knows who voted what: each query's worst ballot is added up.
-            totals += costs.max(axis=(2, 3)).sum(axis=1)[:, None, :]
-            if progress is not None:
-                progress(costs.shape[1])
-    forward, reverse = totals[0].max(axis=0), totals[1].max(axis=0)
-    return ExactCost(
-        cost=Sealed(RdpCurve(grid, totals.max(axis=(0, 1)))),
-        forward=Sealed(RdpCurve(grid, forward)),
-        reverse=Sealed(RdpCurve(grid, reverse)),
-        per="teacher" if votes.ballots is not None else "query",
-        n_queries=len(votes),
-    )
+        sums = RunningSums((2, 1, grid.size))
+        _add(sums, mechanism, votes, grid, student=student, progress=progress)
+        totals = sums.total
+    return _worst(totals, grid, by_teacher=votes.ballots is not None, n_queries=len(votes))
+
+
+def exact_cost_of_parts(
+    mechanism: Mechanism,
+    parts: Iterable[Votes],
+    *,
+    orders: ArrayLike | None = None,
+    progress: Progress | None = None,
+) -> ExactCost:
+    """Return the exact Rényi cost of votes that come in parts and are never in memory all at once.
+
+    Guarantee: that of `exact_cost` on all of them at once, wherever they were cut: it cuts them as that does.
+    Assumes:   as `exact_cost`; the parts are votes of the same teachers, all with ballots or all without.
+    Reference: see "The exact cost"; rounding does not grow with the number of queries, see "Scale".
+
+    >>> from tellers import GNMax, Votes
+    >>> votes = Votes.from_counts([[240, 10], [130, 120], [249, 1]], n_teachers=250)
+    >>> parts = (votes[i : i + 2] for i in (0, 2))
+    >>> cost, whole = exact_cost_of_parts(GNMax(sigma=40.0), parts), exact_cost(GNMax(sigma=40.0), votes)
+    >>> cost.n_queries, bool(np.allclose(cost.cost.reveal().values, whole.cost.reveal().values, rtol=1e-12))
+    (3, True)
+    """
+    grid = check_orders(orders)
+    totals, by_teacher, n_queries = _totals(mechanism, parts, grid, progress)
+    return _worst(totals, grid, by_teacher=by_teacher, n_queries=n_queries)
 
 
 def exact_epsilons(
@@ -156,19 +171,37 @@ def teacher_costs(
     if votes.ballots is None:
         raise ValueError("Expected votes with ballots, got counts alone: who cast which ballot is not known.")
     grid = check_orders(orders)
-    totals = np.zeros((2, votes.n_teachers, grid.size))
     if isinstance(votes, LabelVotes):
+        totals = np.zeros((2, votes.n_teachers, grid.size))
         for _, costs, of_teacher in label_blocks(mechanism, votes, grid):
             assert of_teacher is not None  # there are ballots
             totals += by_teacher(costs, of_teacher)
             if progress is not None:
                 progress(of_teacher.shape[1])
         return Sealed(totals)
-    for start, costs, which in _blocks(mechanism, votes, grid, student=student):
-        ballots = votes.ballots[:, start : start + costs.shape[1]]
-        totals += _by_teacher(costs, ballots, which)
-        if progress is not None:
-            progress(costs.shape[1])
+    sums = RunningSums((2, votes.n_teachers, grid.size))
+    _add(sums, mechanism, votes, grid, student=student, progress=progress)
+    return Sealed(sums.total)
+
+
+def teacher_costs_of_parts(
+    mechanism: Mechanism,
+    parts: Iterable[Votes],
+    *,
+    orders: ArrayLike | None = None,
+    progress: Progress | None = None,
+) -> Sealed[Floats]:
+    """Return `teacher_costs` of votes that come in parts; shares of the parts add up to the whole.
+
+    >>> from tellers import GNMax, Votes
+    >>> votes = Votes.from_ballots([[0, 1], [0, 1], [1, 1]], n_classes=2)
+    >>> one, other = (teacher_costs_of_parts(GNMax(sigma=4.0), [part]).reveal() for part in votes)
+    >>> bool(np.allclose(one + other, teacher_costs(GNMax(sigma=4.0), votes).reveal()))
+    True
+    """
+    totals, by_teacher, _ = _totals(mechanism, parts, check_orders(orders), progress)
+    if not by_teacher:
+        raise ValueError("Expected votes with ballots, got counts alone: who cast which ballot is not known.")
     return Sealed(totals)
 
 
@@ -207,6 +240,94 @@ def query_costs(
                 yield start + i, np.where(present, by_ballot, 0.0)
 
 
+def _add(
+    sums: RunningSums,
+    mechanism: Mechanism,
+    votes: Votes,
+    grid: Floats,
+    *,
+    student: ArrayLike | None,
+    progress: Progress | None,
+) -> None:
+    """Add the costs of some queries: to each teacher, or where nobody knows who voted what, the worst."""
+    for start, costs, which in _blocks(mechanism, votes, grid, student=student):
+        if votes.ballots is None:
+            sums.add(costs.max(axis=(2, 3)).sum(axis=1)[:, None, :])
+        else:
+            rows = slice(start, start + costs.shape[1])
+            common = votes.counts[rows].argmax(axis=1)
+            sums.add(sums_by_teacher(costs, votes.ballots[:, rows], which, common=common))
+        if progress is not None:
+            progress(costs.shape[1])
+
+
+def _totals(
+    mechanism: Mechanism, parts: Iterable[Votes], grid: Floats, progress: Progress | None
+) -> tuple[Floats, bool, int]:
+    """Return the sums over all parts, whether they are those of teachers, and over how many queries."""
+    sums, n_queries, by_teacher = None, 0, False
+    for votes in _joined(parts, grid):
+        by_teacher = votes.ballots is not None
+        if sums is None:
+            sums = RunningSums((2, votes.n_teachers if by_teacher else 1, grid.size))
+        _add(sums, mechanism, votes, grid, student=None, progress=progress)
+        n_queries += len(votes)
+    if sums is None:
+        raise ValueError("Expected at least one part with votes, got none.")
+    return sums.total, by_teacher, n_queries
+
+
+def _worst(totals: Floats, grid: Floats, *, by_teacher: bool, n_queries: int) -> ExactCost:
+    return ExactCost(
+        cost=Sealed(RdpCurve(grid, totals.max(axis=(0, 1)))),
+        forward=Sealed(RdpCurve(grid, totals[0].max(axis=0))),
+        reverse=Sealed(RdpCurve(grid, totals[1].max(axis=0))),
+        per="teacher" if by_teacher else "query",
+        n_queries=n_queries,
+    )
+
+
+def _joined(parts: Iterable[Votes], grid: Floats) -> Iterator[Votes]:
+    """Cut the parts anew, into the blocks that votes held at once are evaluated in."""
+    waiting: list[Votes] = []
+    first: Votes | None = None
+    for part in parts:
+        if part.weights is not None or part.unit != Unit():
+            raise ValueError("Expected parts whose ballots count one vote each, got weighted ones.")
+        first = part if first is None else first
+        _require_alike(first, part)
+        waiting.append(part)
+        block, n_waiting = _block_size(part.n_classes, grid), sum(map(len, waiting))
+        if n_waiting >= block:
+            votes, rest = _concatenated(waiting), n_waiting % block
+            yield votes[: n_waiting - rest] if rest else votes
+            waiting = [votes[n_waiting - rest :]] if rest else []
+    if waiting:
+        yield _concatenated(waiting)
+
+
+def _require_alike(first: Votes, part: Votes) -> None:
+    if (part.n_teachers, part.n_classes) != (first.n_teachers, first.n_classes):
+        raise ValueError(
+            f"Expected every part to have {first.n_teachers} teachers and {first.n_classes} classes as the "
+            f"first has, got one with {part.n_teachers} and {part.n_classes}."
+        )
+    if (part.ballots is None) != (first.ballots is None):
+        raise ValueError("Expected all parts with ballots or all without, got both. Read them one way.")
+
+
+def _concatenated(parts: list[Votes]) -> Votes:
+    if len(parts) == 1:
+        return parts[0]
+    counts = np.concatenate([part.counts for part in parts])
+    ballots = [part.ballots for part in parts if part.ballots is not None]
+    return Votes(counts, parts[0].n_teachers, np.concatenate(ballots, axis=1) if ballots else None)
+
+
+def _block_size(n_classes: int, grid: Floats, n_weights: int = 1) -> int:
+    return max(1, min(_BLOCK, 20_000_000 // (2 * n_classes * grid.size * n_weights)))
+
+
 def _blocks(
     mechanism: Mechanism, votes: Votes, grid: Floats, *, student: ArrayLike | None
 ) -> Iterator[tuple[int, Floats, NDArray[np.int64] | None]]:
@@ -227,9 +348,10 @@ def _blocks(
             f"got {beliefs.shape}."
         )
     n_weights = 1 if votes.weights is None else np.unique(votes.weights).size
-    block = max(1, min(_BLOCK, 20_000_000 // (2 * votes.n_classes * grid.size * n_weights)))
+    block = _block_size(votes.n_classes, grid, n_weights)
+    tallies = replace(votes, ballots=None)  # which need not be cut: a cost is one of counts
     for start in range(0, len(votes), block):
-        part = votes[start : start + block]
+        part = tallies[start : start + block]
         belief = None if beliefs is None else beliefs[start : start + block]
         units, which = _weights(part)
         costs = [_unit_costs(mechanism, replace(part, unit=unit), grid, belief) for unit in units]
@@ -274,20 +396,3 @@ def _class_costs(mechanism: Mechanism, votes: Votes, grid: Floats, student: Floa
         index = np.broadcast_to(outcomes.of_class[None, :, :, None], (2, *outcomes.of_class.shape, grid.size))
         result[:, rows] = np.take_along_axis(by_group, index, axis=2)
     return result
-
-
-def _by_teacher(costs: Floats, ballots: NDArray[np.int64], which: NDArray[np.int64] | None) -> Floats:
-    """Sum, for every teacher, the costs of the ballots it cast: a sparse 0/1 matrix product."""
-    n_teachers, n_queries = ballots.shape
-    n_weights, n_classes = costs.shape[2:4]
-    columns = np.arange(n_queries)[None, :] * (n_weights * n_classes) + ballots
-    if which is None:
-        pointers = np.arange(n_teachers + 1) * n_queries
-        flat = columns.ravel()
-    else:
-        present = which >= 0
-        flat = (columns + np.maximum(which, 0) * n_classes)[present]
-        pointers = np.concatenate([[0], np.cumsum(present.sum(axis=1))])
-    shape = (n_teachers, n_queries * n_weights * n_classes)
-    cast = csr_array((np.ones(flat.size), flat, pointers), shape=shape)
-    return np.stack([cast @ direction.reshape(shape[1], -1) for direction in costs])

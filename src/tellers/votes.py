@@ -107,18 +107,13 @@ class Votes:
         require_count(2, n_classes=n_classes)
         n_classes = int(n_classes)
         table = _whole_numbers(ballots, name="ballots", axes=("teacher", "query"))
-        place = _first_place((table < 0) | (table >= n_classes), ("teacher", "query"))
-        if place:
+        if table.min() < 0 or table.max() >= n_classes:
+            place = _first_place((table < 0) | (table >= n_classes), ("teacher", "query"))
             raise ValueError(
                 f"Expected classes 0..{n_classes - 1} (n_classes={n_classes}), "
                 f"got a class id outside at {place}. Declare every class the teachers may vote for."
             )
-        n_teachers, n_queries = table.shape
-        counts = np.zeros((n_queries, n_classes), dtype=np.int64)
-        columns = np.arange(n_queries)
-        for ballot in table:  # row by row: no second array of the size of all ballots
-            counts[columns, ballot] += 1
-        return cls(_frozen(counts), n_teachers, _frozen(table))
+        return cls(_frozen(_tallied(table, n_classes)), table.shape[0], _frozen(table))
 
     @classmethod
     def from_counts(cls, counts: ArrayLike, *, n_teachers: int) -> "Votes":
@@ -245,6 +240,8 @@ class Votes:
 
 
 _AXES = ("teacher", "query")
+# Ballots counted at once, and tallies they are counted into: small enough to stay in a cache.
+_CELLS = 1 << 17
 _PLURAL = {"teacher": "teachers", "query": "queries", "class": "classes"}
 
 
@@ -269,6 +266,21 @@ def _whole_numbers(values: ArrayLike, *, name: str, axes: tuple[str, str]) -> In
         place = _first_place(np.abs(table.astype(np.float64)) > 2.0**53, axes)
         raise ValueError(f"Expected entries below 2**53 in size in {name}, got a larger one at {place}.")
     return table.astype(np.int64)
+
+
+def _tallied(ballots: Integers, n_classes: int) -> Integers:
+    """Count the ballots of every query, a piece at a time: no second array of the size of all ballots."""
+    n_teachers, n_queries = ballots.shape
+    counts = np.zeros((n_queries, n_classes), dtype=np.int64)
+    width = min(n_queries, max(1, _CELLS // n_classes))
+    height = max(1, _CELLS // width)
+    for first in range(0, n_queries, width):
+        part = counts[first : first + width]
+        places = np.arange(len(part)) * n_classes
+        for top in range(0, n_teachers, height):
+            cast = places + ballots[top : top + height, first : first + width]
+            part += np.bincount(cast.ravel(), minlength=part.size).reshape(part.shape)
+    return counts
 
 
 def _first_place(bad: NDArray[np.bool_], axes: tuple[str, ...]) -> str:

@@ -365,3 +365,19 @@ def test_mechanism_names_are_those_of_the_registry():
 
 def test_build_gives_an_application():
     assert callable(build())
+
+
+def test_a_folder_of_votes_in_parts_costs_what_its_tallies_cost(run, tmp_path, arrays, votes_file):
+    from tellers.teachers import VoteWriter
+
+    votes = Votes.from_ballots(arrays["ballots"], n_classes=N_CLASSES)
+    with VoteWriter(tmp_path / "many") as writer:
+        for start in (0, 5, 10):
+            writer.append(votes[start : start + 5])
+    words = [*GNMAX, *DELTA, "--show-private", "--json"]
+    code, out, err = run("account", tmp_path / "many", *words)
+    assert code == 0, err
+    _, of_counts, _ = run("account", votes_file("counts"), *words)
+    folder, counts = json.loads(out), json.loads(of_counts)
+    assert folder["private"] == counts["private"]
+    assert "tallies are read" in " ".join(folder["notes"])

@@ -20,12 +20,12 @@ from tellers.config import (
     RunConfig,
     TeachersConfig,
 )
-from tellers.errors import BudgetExhausted
+from tellers.errors import BudgetExhausted, FolderInUse
 from tellers.personal import publishing
 from tellers.personal.publishing import independent_group_costs
 from tellers.pipeline import run
 from tellers.pipeline.closed import account_for_groups, read_closed
-from tellers.pipeline.folder import FolderInUse, RunFolder
+from tellers.pipeline.folder import RunFolder
 from tellers.pipeline.publishing import propose_publication, publish_run
 
 TWO = {"levels": {"low": 8.0, "high": 16.0}, "shares": {"low": 0.5, "high": 0.5}}

@@ -23,9 +23,9 @@ from tellers.config import (
     TeachersConfig,
     read_config,
 )
-from tellers.errors import BudgetExhausted
+from tellers.errors import BudgetExhausted, FolderInUse
 from tellers.pipeline import run
-from tellers.pipeline.folder import FolderInUse, RunFolder
+from tellers.pipeline.folder import RunFolder
 
 TASK = {"n_rows": 980, "difficulty": 0.4, "n_classes": 3}
 SMALL = RunConfig(

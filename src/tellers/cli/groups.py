@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 def folder_of(path: Path, *, but: Mapping[str, object]) -> Path | None:
     """Return the folder of the run that a path means, if it means one; `but` are options of files alone."""
     folder = path.parent if path.name == "plan.json" else path
-    if folder is path and not path.is_dir():
-        return None
+    if folder is path and (not path.is_dir() or (path / "votes.json").is_file()):
+        return None  # votes alone, in a file or in a folder of parts
     foreign = [options.flag(name) for name, value in but.items() if value is not None]
     if foreign:
         raise ValueError(

@@ -1,7 +1,6 @@
 """The folder of a run: what is public in it, what is private, and one run at a time."""
 
 import json
-import os
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -10,12 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..card.published import FILE
-from ..errors import TellersError
-from ..teachers.store import write_whole
-
-
-class FolderInUse(TellersError):
-    """Another run is at work in the same folder."""
+from ..teachers.store import hold, write_whole
 
 
 @dataclass(frozen=True)
@@ -123,12 +117,8 @@ class RunFolder:
         """
         self.path.mkdir(parents=True, exist_ok=True)
         self.private.mkdir(exist_ok=True, mode=0o700)
-        handle = os.open(self.private / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            _lock(handle, self.path)
+        with hold(self.private / ".lock", place=self.path, who="another run"):
             yield
-        finally:
-            os.close(handle)
 
 
 def write_json(path: Path, content: Mapping[str, Any], *, public: bool) -> None:
@@ -142,16 +132,3 @@ def write_json(path: Path, content: Mapping[str, Any], *, public: bool) -> None:
     """
     text = json.dumps(content, indent=1, allow_nan=False) + "\n"
     write_whole(path, text.encode(), shared=public)
-
-
-def _lock(handle: int, path: Path) -> None:
-    try:
-        import fcntl
-    except ImportError:  # pragma: no cover - Windows has no flock; there two runs must be kept apart by hand
-        return
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        raise FolderInUse(
-            f"Expected {path} to be free, another run is at work in it. Wait for it, or take another folder."
-        ) from None

@@ -8,6 +8,7 @@ from .ensemble import Ensemble, train_ensemble
 from .label_ensemble import LabelEnsemble, load_label_ensemble, train_label_ensemble
 from .label_store import LabelVoteFile, read_label_votes, save_label_votes
 from .loading import load_ensemble
+from .parts import StoredVotes, VoteWriter, stored_votes, vote_in_parts
 from .store import VoteFile, read_votes, save_votes
 
 if TYPE_CHECKING:
@@ -25,10 +26,12 @@ __all__ = [
     "Ensemble",
     "LabelVoteFile",
     "LabelEnsemble",
+    "StoredVotes",
     "TorchClassifier",
     "TorchEnsemble",
     "TorchLabelEnsemble",
     "VoteFile",
+    "VoteWriter",
     "is_network",
     "load_ensemble",
     "load_label_ensemble",
@@ -38,12 +41,14 @@ __all__ = [
     "read_votes",
     "save_label_votes",
     "save_votes",
+    "stored_votes",
     "train_ensemble",
     "train_label_ensemble",
     "train_label_teachers",
     "train_teachers",
     "train_torch_ensemble",
     "train_torch_label_ensemble",
+    "vote_in_parts",
 ]
 
 

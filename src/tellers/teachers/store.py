@@ -17,7 +17,8 @@ import os
 import secrets
 import zipfile
 import zlib
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -26,7 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..errors import require_count
+from ..errors import FolderInUse, require_count
 from ..votes import Votes
 
 Arrays = dict[str, NDArray[Any]]
@@ -54,7 +55,7 @@ class VoteFile:
 
 
 def read_votes(path: str | PathLike[str], *, n_classes: int | None = None) -> VoteFile:
-    """Read a vote file and check that its parts fit together.
+    """Read a vote file and check that its parts fit together; of a folder of votes, the tallies.
 
     Without `n_classes` ballots are taken to use every class up to their largest id, and `notes` says so:
     that looks at private votes, so declare the classes wherever they are known.
@@ -69,6 +70,8 @@ def read_votes(path: str | PathLike[str], *, n_classes: int | None = None) -> Vo
     place = Path(path)
     if n_classes is not None:
         require_count(2, n_classes=n_classes)
+    if (place / "votes.json").is_file():
+        return _from_parts(place, n_classes)
     arrays, names = load_arrays(place, _KEYS)
     given = [key for key in ("ballots", "counts") if key in arrays]
     if not given and any(name.startswith("label_") for name in names):
@@ -174,6 +177,37 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
+@contextmanager
+def hold(lock: str | PathLike[str], *, place: Path, who: str) -> Iterator[None]:
+    """Keep others out of a place by a lock file; the hold ends with the process, however it ends.
+
+    >>> import tempfile
+    >>> place = Path(tempfile.mkdtemp())
+    >>> with hold(place / ".lock", place=place, who="another run"):
+    ...     [file.name for file in place.iterdir()]
+    ['.lock']
+    """
+    handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        _lock(handle, place, who)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _lock(handle: int, place: Path, who: str) -> None:
+    try:
+        import fcntl
+    except ImportError:  # pragma: no cover - Windows has no flock; there two runs must be kept apart by hand
+        return
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise FolderInUse(
+            f"Expected {place} to be free, {who} is at work in it. Wait for it, or take another folder."
+        ) from None
+
+
 def load_arrays(place: Path, keys: Collection[str]) -> tuple[Arrays, list[str]]:
     """Return those arrays of a vote file that are asked for, and the names of all there are.
 
@@ -211,6 +245,18 @@ def load_arrays(place: Path, keys: Collection[str]) -> tuple[Arrays, list[str]]:
                 "loaded: unpickling runs code. Convert them with numpy.asarray(ballots, dtype=int)."
             ) from None
         raise ValueError(f"Expected a whole NumPy file, {place.name} is damaged. Write it again.") from error
+
+
+def _from_parts(folder: Path, n_classes: int | None) -> VoteFile:
+    from .parts import stored_votes  # which is made of the files of this module
+
+    stored = stored_votes(folder)
+    if n_classes not in (None, stored.n_classes):
+        raise ValueError(
+            f"Expected the classes the votes were written with, {stored.n_classes}, got {n_classes}."
+        )
+    note = "Of a folder of votes the tallies are read: the exact cost adds up each query's worst ballot."
+    return VoteFile(stored.tallies(), notes=(note,) if stored.has_ballots else ())
 
 
 def _from_ballots(ballots: NDArray[Any], n_classes: int | None) -> tuple[Votes, tuple[str, ...]]:

@@ -1,0 +1,235 @@
+"""Votes of many teachers on many queries: written in parts, and accounted for in parts, within 2 GiB.
+
+    python benchmarks/scale.py            10,000 teachers x 4,096 queries, some seconds
+    python benchmarks/scale.py --full     10,000 teachers x 1,000,000 queries: 10 GB on disk, half an hour
+    python benchmarks/scale.py --full --only teachers --jobs 2 --folder DIR    one step, on votes there
+    python benchmarks/scale.py --check    exit 1 under 1,000 queries per second, or over the limit of memory
+
+Ballots are made up (seed 7, 10 classes, the planner's consensus), GNMax with sigma 400, about 100 orders, one
+thread. The address space of the process is limited to 2 GiB before the first vote: past that it fails. CPU
+seconds are printed, as queries per second. For the costs of each teacher the additions are also timed by
+themselves, on one part, beside a plain sum over all ballots.
+"""
+
+import argparse
+import contextlib
+import itertools
+import multiprocessing
+import os
+import platform
+import resource
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+from scipy.sparse import csr_array
+from threadpoolctl import threadpool_limits
+
+from tellers import GNMax, Votes
+from tellers.exact import exact_cost, exact_cost_of_parts, query_costs, teacher_costs_of_parts
+from tellers.rdp import DEFAULT_ORDERS, RdpCurve
+from tellers.teachers import StoredVotes, VoteWriter, stored_votes
+
+SEED = 7
+N_CLASSES = 10
+N_TEACHERS = 10_000
+PART = 1024
+MECHANISM = GNMax(sigma=400.0)
+DELTA = 1e-6
+LIMIT_GIB = 2.0
+# A ballot is one of so many drawn per query: cheap to make, and as uneven as the consensus.
+DRAWN = 1024
+
+
+def made_up(n_queries: int, n_teachers: int) -> Iterator[Votes]:
+    """Yield votes part by part: teachers right with a probability that differs from query to query."""
+    rng = np.random.default_rng(SEED)
+    for start in range(0, n_queries, PART):
+        n = min(PART, n_queries - start)
+        right, truth = rng.beta(1.35, 0.15, size=n), rng.integers(N_CLASSES, size=n)
+        rival = (truth + rng.integers(1, N_CLASSES, size=n)) % N_CLASSES
+        chances = np.full((n, N_CLASSES), 0.4 / (N_CLASSES - 2)) * (1 - right)[:, None]
+        chances[np.arange(n), rival], chances[np.arange(n), truth] = 0.6 * (1 - right), right
+        edges = np.cumsum(chances, axis=1)[:, None, :-1]
+        drawn = (rng.random((n, DRAWN, 1)) > edges).sum(axis=2).astype(np.uint8).ravel()
+        picked = rng.integers(DRAWN, size=(n_teachers, n), dtype=np.uint16)
+        ballots = drawn[np.arange(n, dtype=np.int32) * DRAWN + picked]
+        yield Votes.from_ballots(ballots, n_classes=N_CLASSES)
+
+
+def write(folder: Path, n_queries: int, n_teachers: int, *, ballots: bool) -> tuple[float, float]:
+    """Write the votes as they are made; return the CPU seconds of writing and of making them."""
+    begin, writing = time.process_time(), 0.0
+    with VoteWriter(folder, ballots=ballots) as writer:
+        for votes in made_up(n_queries, n_teachers):
+            start = time.process_time()
+            writer.append(votes)
+            writing += time.process_time() - start
+            show(f"written {writer.n_queries:,} of {n_queries:,}")
+    return writing, time.process_time() - begin - writing
+
+
+def accounted(place: Path, *, ballots: bool, n_jobs: int) -> tuple[float, float, float]:
+    """Return (exact epsilon, CPU seconds, peak GiB) of all votes, in total or for each teacher.
+
+    With several processes each takes a share of the parts, and a share of the memory; the sums are added.
+    """
+    n_parts = len(stored_votes(place).sizes)
+    edges = np.linspace(0, n_parts, n_jobs + 1).round().astype(int)
+    shares = [(place, int(first), int(last), ballots, n_jobs) for first, last in itertools.pairwise(edges)]
+    if n_jobs == 1:
+        results = [share(*shares[0])]
+    else:
+        with multiprocessing.get_context("spawn").Pool(n_jobs) as pool:
+            results = pool.starmap(share, shares)
+    totals = sum(result[0] for result in results)
+    curve = RdpCurve(DEFAULT_ORDERS, totals.max(axis=(0, 1)))
+    peak = sum(result[2] for result in results) + (peak_gib() if n_jobs > 1 else 0.0)
+    return curve.epsilon(DELTA), sum(result[1] for result in results), peak
+
+
+def share(place: Path, first: int, last: int, ballots: bool, n_jobs: int) -> tuple[np.ndarray, float, float]:
+    """Return the sums over some parts, (2 directions, teachers or 1, orders), CPU seconds and peak GiB."""
+    # Room for the process that waits for the others, where there are others.
+    resource.setrlimit(resource.RLIMIT_AS, (int(LIMIT_GIB * 2**30 / (n_jobs + (n_jobs > 1))),) * 2)
+    stored, done = stored_votes(place), 0
+    n_queries = sum(stored.sizes[first:last])
+
+    def progress(n: int) -> None:
+        nonlocal done
+        done += n
+        show(f"accounted {done:,} of {n_queries:,}")
+
+    start = time.process_time()
+    with threadpool_limits(1):
+        parts = stored.parts(first, last, ballots=ballots)
+        if ballots:
+            totals = teacher_costs_of_parts(MECHANISM, parts, progress=progress).reveal()
+        else:
+            cost = exact_cost_of_parts(MECHANISM, parts, progress=progress)
+            totals = np.stack([way.reveal().values for way in (cost.forward, cost.reverse)])[:, None, :]
+    return totals, time.process_time() - start, peak_gib()
+
+
+def additions(votes: Votes) -> tuple[float, float]:
+    """Return CPU seconds per query of adding up the costs of each teacher: plainly, and as done here."""
+    assert votes.ballots is not None
+    few = votes[:256]
+    by_class = np.random.default_rng(SEED).random((2, len(few) * N_CLASSES, DEFAULT_ORDERS.size))
+    columns = (np.arange(len(few)) * N_CLASSES + few.ballots).ravel()
+    pointers = np.arange(votes.n_teachers + 1) * len(few)
+    cast = csr_array((np.ones(columns.size), columns, pointers), shape=(votes.n_teachers, by_class.shape[1]))
+    plain = cpu_seconds(lambda: [cast @ direction for direction in by_class]) / len(few)
+    counts = Votes.from_counts(votes.counts, n_teachers=votes.n_teachers)
+    both = cpu_seconds(lambda: exact_cost(MECHANISM, votes)) / len(votes)
+    return plain, both - cpu_seconds(lambda: exact_cost(MECHANISM, counts)) / len(votes)
+
+
+def cpu_seconds(work: Callable[[], object], *, repeat: int = 2) -> float:
+    """Return the best CPU time of a few runs."""
+    times = []
+    for _ in range(repeat):
+        start = time.process_time()
+        work()
+        times.append(time.process_time() - start)
+    return min(times)
+
+
+def show(words: str) -> None:
+    """Say how far it is, where somebody watches."""
+    if sys.stderr.isatty():
+        print(f"\r{words:60}", end="", file=sys.stderr, flush=True)
+
+
+def peak_gib() -> float:
+    """Return the most memory that was resident at once."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+
+
+def main() -> None:
+    """Print one line per step, and fail beyond the limits where asked to."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--full", action="store_true", help="10,000 teachers x 1,000,000 queries")
+    parser.add_argument("--queries", type=int, help="another number of queries")
+    parser.add_argument("--teachers", type=int, default=N_TEACHERS)
+    parser.add_argument(
+        "--folder", type=Path, help="where the votes go and stay, or are already; else a temporary one"
+    )
+    parser.add_argument(
+        "--counts", action="store_true", help="keep tallies alone, and account in total alone"
+    )
+    parser.add_argument("--only", choices=["both", "total", "teachers"], default="both", help="which costs")
+    parser.add_argument("--jobs", type=int, default=1, help="processes that share the accounting")
+    parser.add_argument("--check", action="store_true", help="exit 1 when a limit is missed")
+    args = parser.parse_args()
+    n_queries = args.queries or (1_000_000 if args.full else 4 * PART)
+    resource.setrlimit(resource.RLIMIT_AS, (int(LIMIT_GIB * 2**30),) * 2)
+    load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
+    print(
+        f"{args.teachers:,} teachers x {n_queries:,} queries, {N_CLASSES} classes, {MECHANISM}, "
+        f"{DEFAULT_ORDERS.size} orders, seed {SEED}; {platform.machine()}, {os.cpu_count()} cores, one "
+        f"thread, load {load}, Python {platform.python_version()}, NumPy {np.__version__}; "
+        f"address space limited to {LIMIT_GIB:g} GiB"
+    )
+    with contextlib.ExitStack() as after:
+        place = args.folder
+        if place is None:
+            place = Path(tempfile.mkdtemp()) / "votes"
+            after.callback(shutil.rmtree, place.parent)
+        if not (place / "votes.json").exists():
+            written(place, n_queries, args.teachers, ballots=not args.counts)
+        stored = stored_votes(place)
+        kinds = {"both": (False, True), "total": (False,), "teachers": (True,)}[args.only]
+        missed = [
+            measured(stored, ballots, args.jobs) for ballots in kinds if stored.has_ballots or not ballots
+        ]
+    if args.check and any(missed):
+        sys.exit(1)
+
+
+def written(place: Path, n_queries: int, n_teachers: int, *, ballots: bool) -> None:
+    """Write the votes, and say how long that took."""
+    writing, making = write(place, n_queries, n_teachers, ballots=ballots)
+    size = sum(file.stat().st_size for file in place.iterdir())
+    print(
+        f"votes written         {n_queries / writing:9,.0f} queries / CPU s   {size / 2**20:,.1f} MiB on "
+        f"disk, {making / writing:.1f} times as long to make them up; peak {peak_gib():.2f} GiB",
+        flush=True,
+    )
+
+
+def measured(stored: StoredVotes, ballots: bool, n_jobs: int) -> bool:
+    """Account in total or for each teacher, say how fast that was, and return whether a limit was missed."""
+    first = next(stored.parts())
+    for _ in query_costs(MECHANISM, first[:20]):
+        pass  # tables of the noise are made once
+    clock = time.perf_counter()
+    epsilon, seconds, peak = accounted(stored.folder, ballots=ballots, n_jobs=n_jobs)
+    clock = time.perf_counter() - clock
+    rate = len(stored) / seconds
+    print(
+        f"{'exact, each teacher' if ballots else 'exact cost in total':21} {rate:9,.0f} queries / CPU s   "
+        f"epsilon {epsilon:.4f} at delta {DELTA:g}; {seconds:,.0f} CPU s, {clock:,.0f} s; peak "
+        f"{peak:.2f} GiB",
+        flush=True,
+    )
+    if ballots:
+        plain, ours = (each * len(stored) for each in additions(first))
+        n = 2.0 * stored.n_teachers * len(stored) * DEFAULT_ORDERS.size
+        print(
+            f"  its {n:.1e} additions alone: {plain:,.0f} CPU s plainly, {ours:,.0f} as done here, ratio "
+            f"{plain / ours:.1f} (from one part)"
+        )
+        return peak > LIMIT_GIB
+    price = (MECHANISM.price(first.unit) * len(stored)).epsilon(DELTA)
+    print(f"whatever the votes    epsilon {price:.4f}, {price / epsilon:.2f} times as much")
+    return rate < 1000 or peak > LIMIT_GIB
+
+
+if __name__ == "__main__":
+    with threadpool_limits(1):
+        main()
