@@ -16,7 +16,6 @@ from tellers import (
     ConfidentGNThreshold,
     ConfidentPowerset,
     ConfidentTau,
-    GNMax,
     GNThreshold,
     LabelVotes,
     MemoryLedger,
@@ -25,7 +24,6 @@ from tellers import (
     RdpCurve,
     Tau,
     Unit,
-    Votes,
     describe,
     exact_cost,
     noise,
@@ -176,13 +174,6 @@ def test_noise_that_leaves_every_scale_publishes_the_public_price():
     shown = publish(mechanism, votes, noise.seeded(1), plan=wild, delta=DELTA, allow_seeded=True)
     cap = independent_cost(mechanism, 120, orders=[3.0]).values + wild.price
     assert shown.epsilon_upper == pytest.approx(RdpCurve(np.array([3.0]), cap).epsilon(DELTA))
-
-
-def test_one_label_per_query_has_no_logarithm():
-    votes = Votes.from_counts([[40, 10]], n_teachers=50)
-    plan = PublishPlan("envelope", 8.0, 0.02, 4.0, 0.95, 1.0, offset=1.0)
-    with pytest.raises(ValueError, match="Expected no offset"):
-        publish(GNMax(8.0), votes, noise.secure(), plan=plan, delta=DELTA)
 
 
 def test_on_realistic_votes_the_published_epsilon_is_within_half_as_much_again():

@@ -19,12 +19,10 @@ from .label_votes import LabelVotes
 from .mechanisms.labels import ConfidentGNThreshold
 from .mechanisms.labels.law import LabelLaw
 from .mechanisms.labels.perlabel import PerLabel, require_label_votes
+from .quotients import largest_quotients, log_moves, slopes_up_to
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
-
-# Slopes at which the quotients behind a logarithm are looked at; between two the bound is a chord.
-_N_SLOPES = 40
 
 
 def has_label_envelope(mechanism: object) -> bool:
@@ -116,8 +114,7 @@ def label_log_cost_and_sensitivities(
     # What one direction gains is held against f, that is against either direction: (changing, rise or fall,
     # held against). No quotient of sums is larger than the largest of its terms, where the slopes end.
     quotients = [(change[:, :, None] / (costs + spare)).max(axis=3) for costs, change, _ in tables]
-    steps = np.append(0.0, np.geomspace(1e-3, 1, _N_SLOPES - 1))
-    slopes = np.max(quotients, axis=0)[..., None] * steps
+    slopes = slopes_up_to(np.max(quotients, axis=0))
     total = np.zeros(2)
     excess = np.zeros((*slopes.shape, votes.n_teachers + 1))
     size = 2 * mechanism.rule.one + 1
@@ -132,30 +129,11 @@ def label_log_cost_and_sensitivities(
 
 
 def _largest_logs(slopes: Floats, excess: Floats, offset: float) -> Floats:
-    """Return how far the logarithm moves at most, by distance, from the excess at every slope.
-
-    A quotient (sum of changes) / (sum of costs + offset) is at least r somewhere within reach iff the largest
-    sum of changes - r * costs there is at least r * offset. That largest sum is convex in r: its chords lie
-    above it, and where a chord crosses is no less than where it does.
-    """
-    left = excess - (slopes * offset)[..., None]
-    left[..., -1, :] = np.minimum(left[..., -1, :], 0.0)
-    at = np.argmax(left <= 0, axis=3)[..., None, :]
-    before = np.maximum(at - 1, 0)
-    grid = np.broadcast_to(slopes[..., None], left.shape)
-    (high, low), (start, end) = (
-        (
-            np.take_along_axis(values, before, axis=3)[..., 0, :],
-            np.take_along_axis(values, at, axis=3)[..., 0, :],
-        )
-        for values in (left, grid)
-    )
-    part = np.divide(high, high - low, out=np.ones_like(high), where=high > low)
+    """Return how far the logarithm moves at most, by distance, from the excess at every slope."""
+    found = largest_quotients(slopes, excess, offset)
     # Against its own direction a fall is less than all of it; against the other it may seem to be more.
-    found = start + part * (end - start)
-    rise, fall = np.log1p(found[:, 0]), np.full_like(found[:, 1], np.inf)
-    np.log1p(-found[:, 1], out=fall, where=found[:, 1] < 1)
-    return np.asarray(np.maximum(rise.min(axis=1), np.abs(fall).min(axis=1)).max(axis=0))
+    rise, fall = log_moves(found[:, 0], found[:, 1])
+    return np.asarray(np.maximum(rise.min(axis=1), fall.min(axis=1)).max(axis=0))
 
 
 def _tables(mechanism: PerLabel, votes: LabelVotes, order: float) -> Iterator[tuple[Floats, Floats, Floats]]:

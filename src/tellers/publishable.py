@@ -1,12 +1,13 @@
 """Which costs of a run can be published, and how fast each one moves when a ballot changes."""
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import bounds, sensitivity
-from .envelope import confident_envelope, gap_cost, gap_envelope, top_and_gap_cost
+from .envelope import confident_envelope, gap_cost, gap_envelope, gap_log_moves, top_and_gap_cost
 from .label_bounds import LabelMechanism, labels_told
 from .label_envelope import (
     has_label_envelope,
@@ -129,7 +130,8 @@ def cost_and_sensitivities(
 ) -> tuple[float, Floats]:
     """Return a cost of the run at one order and its local sensitivity at distance 0, 1, 2, ...; private.
 
-    With an `offset`, which label votes alone may have, both are of log(1 + cost / offset).
+    With an `offset`, which many labels and the gap envelope of GNMax may have, both are of
+    log(1 + cost / offset).
 
     Guarantee: `envelope` bounds both directions over the whole outcome space of every query; `gnss` is the
                2018 (LNMax: 2017) bound of the forward direction, with `answered` along the path taken.
@@ -143,17 +145,14 @@ def cost_and_sensitivities(
     (True, True)
     """
     require_method(mechanism, method)
+    if offset is not None:
+        total, local_logs = log_cost_and_sensitivities(
+            mechanism, votes, order=order, offsets=[offset], method=method
+        )
+        return float(np.log1p(total / offset)), local_logs[0]
     if isinstance(votes, LabelVotes):
         free: Any = mechanism  # no other has an envelope
-        if offset is None:
-            return label_cost_and_sensitivities(free, votes, order)
-        total, local_logs = label_log_cost_and_sensitivities(free, votes, order, offsets=[offset])
-        return float(np.log1p(total / offset)), local_logs[0]
-    if offset is not None:
-        raise ValueError(
-            f"Expected no offset for votes on one label each, got offset={offset!r}: the logarithm of a cost "
-            "is published for many labels alone. Plan again for these votes."
-        )
+        return label_cost_and_sensitivities(free, votes, order)
     if method == "envelope":
         return _envelope(mechanism, votes, order)
     if isinstance(mechanism, LNMax):
@@ -163,6 +162,49 @@ def cost_and_sensitivities(
             sensitivity.lnmax_local_sensitivities(counts, n, gamma=gamma, order=order, drawn=True),
         )
     return _published(mechanism, votes, order, answered)
+
+
+def has_logarithm(mechanism: Mechanism, method: Method) -> bool:
+    """Say whether the logarithm of this cost may be published instead of the cost.
+
+    >>> from tellers import GNMax
+    >>> has_logarithm(GNMax(sigma=40.0), "envelope"), has_logarithm(GNMax(sigma=40.0), "gnss")
+    (True, False)
+    """
+    return method == "envelope" and (isinstance(mechanism, GNMax) or has_label_envelope(mechanism))
+
+
+def log_cost_and_sensitivities(
+    mechanism: Mechanism,
+    votes: Votes | LabelVotes,
+    *,
+    order: float,
+    offsets: Sequence[float],
+    method: Method = "envelope",
+) -> tuple[float, Floats]:
+    """Return a cost, and how fast log(1 + cost / offset) moves, (offsets, distance 0, 1, 2, ...); private.
+
+    Guarantee: entry d bounds what one more changed ballot does to the logarithm once d of them have changed;
+               entries of neighbours interleave.
+    Assumes:   order and offsets were fixed before voting.
+    Reference: "Publishing a cost close to the exact one", section on the logarithm; "Many labels".
+
+    >>> from tellers import GNMax, Votes
+    >>> votes = Votes.from_counts([[240, 10]], n_teachers=250)
+    >>> total, local = log_cost_and_sensitivities(GNMax(40.0), votes, order=12.0, offsets=[0.01, 0.1])
+    >>> total > 0, local.shape
+    (True, (2, 126))
+    """
+    kind: Any = mechanism  # a label mechanism has outcomes of its own kind
+    if not has_logarithm(mechanism, method):
+        raise ValueError(
+            f"Expected no offset for {method} and {type(mechanism).__name__}: the logarithm of a cost is "
+            "published for GNMax and for many labels, by their envelopes. Plan again for these votes."
+        )
+    if isinstance(votes, LabelVotes):
+        return label_log_cost_and_sensitivities(kind, votes, order, offsets=offsets)
+    table = gap_envelope(votes.n_teachers, votes.n_classes, sigma=kind.sigma, order=order)
+    return gap_cost(table, votes.gap).total, gap_log_moves(table, votes.gap, offsets)
 
 
 def _envelope(mechanism: Mechanism, votes: Votes, order: float) -> tuple[float, Floats]:

@@ -9,12 +9,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import require_count, require_fraction
-from ..label_envelope import label_log_cost_and_sensitivities
 from ..label_votes import LabelVotes
 from ..mechanisms import ConfidentGNMax, Mechanism
 from ..personal.accounting import Asked
 from ..personal.publishing import Distances, distances_of, group_sums, independent_group_costs
-from ..publishable import Method, available_methods, cost_and_sensitivities, independent_cost, require_method
+from ..publishable import (
+    Method,
+    available_methods,
+    cost_and_sensitivities,
+    has_logarithm,
+    independent_cost,
+    log_cost_and_sensitivities,
+    require_method,
+)
 from ..rdp import RdpCurve
 from ..smooth import PublishPlan, release_prices
 from ..votes import Votes
@@ -40,9 +47,9 @@ def plan_publication(
 ) -> list[PublishPlan]:
     """Return the best plan of each method on a public proxy, the one to take first.
 
-    For many labels the logarithm of the cost is tried as well, with offsets that are these multiples of
-    what the proxy costs; with none, the cost alone. With a `purse` only what it can pay is considered; a
-    method of which that is nothing comes last, and its expected epsilon is infinite.
+    For GNMax and for many labels the logarithm of the cost is tried as well, with offsets that are these
+    multiples of what the proxy costs; with none, the cost alone. With a `purse` only what it can pay is
+    considered; a method of which that is nothing comes last, and its expected epsilon is infinite.
 
     Guarantee: looks at the proxy only, so the plan is as public as the proxy.
     Assumes:   the proxy has the ensemble's number of teachers and classes, and resembles its votes; if it
@@ -82,14 +89,30 @@ def plan_publication(
                 mechanism, proxy, near, each, answered, n_queries, delta, confidence, purse
             )
         found = list(tried.values())
-        if isinstance(proxy, LabelVotes):
-            around = [best.order, *_between(best.order, orders)] if offsets else []
-            found += [
-                _best_log_at(mechanism, proxy, near, n_queries, delta, confidence, offsets, purse)
-                for near in around
-            ]
+        if offsets and has_logarithm(mechanism, each):
+            found += _best_logs(
+                mechanism, proxy, best.order, orders, n_queries, delta, confidence, offsets, purse
+            )
         plans.append(min(found, key=_expected))
     return sorted(plans, key=lambda plan: (plan.method == "gnss", plan.expected_epsilon))
+
+
+def _best_logs(
+    mechanism: Mechanism,
+    proxy: Votes | LabelVotes,
+    order: float,
+    orders: tuple[float, ...],
+    *how: Any,
+) -> list[PublishPlan]:
+    """Return the plans that publish a logarithm, at the orders that are worth a look."""
+    if isinstance(proxy, LabelVotes):  # slow, and best at about the same order as the cost itself
+        return [_best_log_at(mechanism, proxy, near, *how) for near in [order, *_between(order, orders)]]
+    # The logarithm of what an arg max costs moves so little that orders two or three times as large are best.
+    found = {near: _best_log_at(mechanism, proxy, near, *how) for near in orders}
+    best = min(found.values(), key=_expected)
+    for near in _between(best.order, orders):
+        found[near] = _best_log_at(mechanism, proxy, near, *how)
+    return list(found.values())
 
 
 def _expected(plan: PublishPlan) -> float:
@@ -132,8 +155,8 @@ def _best_at(
 
 
 def _best_log_at(
-    mechanism: Any,
-    proxy: LabelVotes,
+    mechanism: Mechanism,
+    proxy: Votes | LabelVotes,
     order: float,
     n_queries: int,
     delta: float,
@@ -143,14 +166,14 @@ def _best_log_at(
 ) -> PublishPlan:
     """Return the plan with the smallest median epsilon at one order, of those that publish a logarithm."""
     scale = n_queries / len(proxy)
-    plain, _ = label_log_cost_and_sensitivities(mechanism, proxy, order, offsets=[1.0])
+    plain, _ = log_cost_and_sensitivities(mechanism, proxy, order=order, offsets=[1.0])
     # A proxy that costs nothing has no offset in proportion to it; any will do.
     offsets = [float(f"{share * (scale * plain or 1.0):.2g}") for share in shares]
     # As many times the queries are as many times the cost: the offset is a smaller part of it.
-    total, local = label_log_cost_and_sensitivities(
-        mechanism, proxy, order, offsets=[offset / scale for offset in offsets]
+    total, local = log_cost_and_sensitivities(
+        mechanism, proxy, order=order, offsets=[offset / scale for offset in offsets]
     )
-    betas, sigmas = _grid(order, _LABEL_QUIETEST)
+    betas, sigmas = _grid(order, _LABEL_QUIETEST if isinstance(proxy, LabelVotes) else _QUIETEST)
     discount = np.exp(-betas[:, None] * np.arange(local.shape[1]))
     smooth = (discount * local[:, None]).max(axis=2)
     z = PublishPlan("envelope", order, 1.0, 1.0, confidence, 0.0).z
