@@ -12,27 +12,27 @@ from ..models import find_model, make_manifest, read_manifest, write_model
 from ..store import write_whole
 
 # A URL of a file is a path: it is written as carefully, whole and for its owner alone.
-_FILES = ("file://", "local://")
+_FILES = ("file", "local")
 
 
 def is_url(address: str) -> bool:
     """Say whether an address is the URL of an object store, rather than a path or the URL of a file.
 
-    >>> is_url("s3://bucket/part.npz"), is_url("/data/part.npz"), is_url("file:///data/part.npz")
+    >>> is_url("s3://bucket/part.npz"), is_url("/data/part.npz"), is_url("local:///data/part.npz")
     (True, False, False)
     """
-    return "://" in address and not address.startswith(_FILES)
+    scheme, found, _ = address.partition("://")
+    return bool(found) and scheme not in _FILES
 
 
 def path_of(address: str) -> Path:
     """Return the path of an address that is no URL of an object store.
 
-    >>> path_of("file:///data/part.npz").as_posix()
+    >>> path_of("local:///data/part.npz").as_posix()
     '/data/part.npz'
     """
-    for scheme in _FILES:
-        address = address.removeprefix(scheme)
-    return Path(address)
+    scheme, _, path = address.partition("://")
+    return Path(path if scheme in _FILES else address)
 
 
 def inside(folder: str, name: str) -> str:
