@@ -61,4 +61,8 @@ def _student() -> "StudentConfig | None":
 
     if find_spec("torch") is None:
         return None
+    import torch
+
+    # Steps this small gain nothing from a second thread, and wait long for one on a busy machine.
+    torch.set_num_threads(1)
     return StudentConfig(kind="semi_supervised", model="mean_teacher", parameters=_NETWORK)
