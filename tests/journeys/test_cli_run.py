@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -262,3 +263,31 @@ def test_the_demo_is_the_whole_of_it(study):
         assert words in " ".join(done.stdout.split())
     result = json.loads((study / "demo" / "result.json").read_text())
     assert result["student"]["accuracy"] > 0.65  # 0.8 or so; noise that nobody can seed moves it
+    has_torch = find_spec("torch") is not None
+    assert result["student"]["model"] == ("mean_teacher" if has_torch else "svm")
+    assert ("with torch" in done.stdout) != has_torch
+
+
+def test_the_demo_needs_no_torch(study):
+    """As where it is not installed: it cannot be found, nor imported."""
+    alone = """
+import importlib.util, sys
+find = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *given: None if name == "torch" else find(name, *given)
+class Nowhere:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "torch":
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Nowhere())
+from tellers.cli import main
+main()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", alone, "demo", "--out", "torchless"], cwd=study, timeout=400,
+        capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    result = json.loads((study / "torchless" / "result.json").read_text())
+    assert result["student"]["model"] == "svm"
+    assert "pip install 'tellers[torch]'" in " ".join(done.stdout.split())

@@ -130,6 +130,33 @@ def test_other_features_are_refused():
         count_copies(np.zeros((4, 2)), np.zeros((4, 3)))
 
 
+@pytest.mark.parametrize(
+    ("public", "private", "expected"),
+    [
+        (np.array([[-np.nan, 1.0]]), np.array([[np.nan, 1.0]]), 1),  # NaNs of other bytes
+        (np.float32([[-0.0]]), np.array([[0.0]]), 1),
+        (np.array([[2**53 + 1]]), np.array([[2**53]]), 0),  # floats would take them for one number
+        (np.array([[2**64 - 1]], dtype=np.uint64), np.array([[-1]]), 0),
+        (np.array([[2**63 + 1]], dtype=np.uint64), np.array([[2**63 + 1]], dtype=np.uint64), 1),
+        (np.array([[7]], dtype=np.uint64), np.array([[7]]), 1),
+        (np.full((1, 3), 0.1, dtype=np.longdouble), np.full((1, 3), 0.1, dtype=np.longdouble), 1),
+        (np.array([[0.1]], dtype=">f8"), np.array([[0.1]], dtype="<f4"), 1),
+        (np.array([[True]]), np.array([[1]], dtype=np.uint8), 1),
+        (np.zeros((0, 2)), np.zeros((3, 2)), 0),
+    ],
+)
+def test_numbers_are_compared_as_numbers(public, private, expected):
+    assert count_copies(public, private).reveal() == expected
+
+
+@pytest.mark.parametrize("kind", [object, str])
+def test_text_is_refused_and_not_quoted(kind):
+    words = np.array([[SECRET, "b"]], dtype=kind)
+    with pytest.raises(TypeError, match="Expected numbers in the private rows") as refused:
+        count_copies(np.zeros((1, 2)), words)
+    assert SECRET not in str(refused.value)
+
+
 def test_the_estimators_warn_of_copies_too():
     rng = np.random.default_rng(7)
     X, Y = rng.normal(size=(120, 3)), rng.integers(2, size=(120, 2))

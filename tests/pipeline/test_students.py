@@ -52,6 +52,39 @@ def test_semi_supervised_students_by_name(name, folder):
     assert student.random_state is not None  # the seed of the run
 
 
+class Killed(Exception):
+    pass
+
+
+def kill_at(step):
+    def show(name, done, total):
+        if name == "student" and done >= step:
+            raise Killed
+
+    return show
+
+
+def test_a_student_is_shown_while_it_learns_and_goes_on_where_it_was(folder):
+    pytest.importorskip("torch")
+    long = {"steps": 1002, "width": 1, "device": "cpu", "network": "mlp", "batch_size": 8}
+    chosen = StudentConfig(
+        kind="semi_supervised", model="mean_teacher", parameters={**long, "pool_batch_size": 8}
+    )
+    config = replace(SMALL, student=chosen)
+    with pytest.raises(Killed):
+        run(config, folder, resume=True, show=kill_at(600))
+    # Other settings begin anew, and leave nothing behind when they are done.
+    other = replace(chosen, parameters={**chosen.parameters, "steps": 501})
+    with pytest.raises(Killed):
+        run(replace(SMALL, student=other), folder, resume=True, show=kill_at(500))
+    seen = []
+    run(config, folder, resume=True, show=lambda name, done, total: seen.append((name, done, total)))
+    steps = [(done, total) for name, done, total in seen if name == "student" and done]
+    assert steps[0][0] > 500  # the checkpoint of step 500
+    assert steps[-1] == (1002, 1002)
+    assert not (folder / "private" / "training").exists()
+
+
 def test_a_student_that_teaches_itself(folder):
     answers = {}
     rows = np.random.default_rng(7).uniform(0, 1, (500, 64))

@@ -1,5 +1,6 @@
 """Teachers on a cluster in a settings file: the section, and what goes with what."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 from .fields import Section, option, options_of
 from .problems import Problem
 
-_SCHEMES = ("tcp://", "tls://")
+_ADDRESS = re.compile(r"(tcp|tls)://(\[[^\]]+\]|[^:/\[\]]+):[0-9]+/?")
 _PEM = ("ca", "certificate", "key")
 
 
@@ -58,7 +59,7 @@ def cluster_rules(run: Any) -> Iterator[Problem]:
                     (address,),
                 )
         return
-    if cluster.address != "local" and not cluster.address.startswith(_SCHEMES):
+    if cluster.address != "local" and not _ADDRESS.fullmatch(cluster.address):
         yield Problem(
             address,
             f'Expected "local", "tcp://host:port" or "tls://host:port", got "{cluster.address}".',

@@ -1,5 +1,6 @@
 """The folder of a run: what is public in it, what is private, and one run at a time."""
 
+import hashlib
 import json
 import secrets
 from collections.abc import Iterator, Mapping
@@ -91,6 +92,19 @@ class RunFolder:
     def test_votes(self) -> Path:
         """Return where the votes on the test rows are, if they were asked for."""
         return self.private / self.round / "test_votes.npz"
+
+    @property
+    def training(self) -> Path:
+        """Return the folder of students that are still being taught."""
+        return self.private / "training"
+
+    def lesson(self, settings: object) -> Path:
+        """Return the folder of a student that is being taught by some settings; others have another.
+
+        >>> RunFolder(Path("study")).lesson("vat") == RunFolder(Path("study")).lesson("gan")
+        False
+        """
+        return self.training / hashlib.sha256(repr(settings).encode()).hexdigest()[:16]
 
     @property
     def summary(self) -> Path:

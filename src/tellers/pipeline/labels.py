@@ -3,6 +3,7 @@
 import csv
 import io
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -65,7 +66,9 @@ def run_labels(
         )
         write_whole(folder.path / "labels.csv", _as_csv(config, labels), shared=True)
     with steps.step("student"):
-        student = _teach(config, tables, labels, spending)
+        student = _teach(
+            config, tables, labels, spending, steps=steps, training=folder.lesson(config.student)
+        )
     result = public_numbers(
         config, tables, electorate, labels=labels, spending=spending, student=student,
         seconds=steps.seconds, started=steps.started,
@@ -122,12 +125,23 @@ def _votes(
     return read_label_votes(folder.votes).votes
 
 
-def _teach(config: RunConfig, tables: LabelTables, labels: Labels, spending: Spending) -> Any:
+def _teach(
+    config: RunConfig,
+    tables: LabelTables,
+    labels: Labels,
+    spending: Spending,
+    *,
+    steps: Steps,
+    training: Path,
+) -> Any:
     try:
         student, asked = label_student(config, tables), tables.pool[labels.rows]
         if config.student.kind == "semi_supervised":
             rest = tables.pool[np.setdiff1d(np.arange(len(tables.pool)), labels.rows)]
-            return fit_semi_supervised(student, asked, labels.labels, rest, seed=config.seed)
+            return fit_semi_supervised(
+                student, asked, labels.labels, rest, seed=config.seed, progress=steps.progress("student"),
+                folder=training,
+            )  # fmt: skip
         return fit_labels(student, asked, labels.labels, seed=config.seed)
     except ValueError as error:
         raise lost_student(error, spending.charged) from error

@@ -4,6 +4,7 @@ Every step leaves something whole in the folder, so a run that was killed goes o
 votes are not made again, and what is on the ledger is read from there, never charged twice.
 """
 
+import shutil
 from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
@@ -96,7 +97,14 @@ def run(
                 progress=state.progress("labels"),
             )  # fmt: skip
         with state.step("student"):
-            student = _teach(config, tables, labels, spending)
+            student = _teach(
+                config,
+                tables,
+                labels,
+                spending,
+                progress=state.progress("student"),
+                training=place.lesson(config.student),
+            )
         result = public_numbers(
             config, tables, electorate, labels=labels, spending=spending, student=student,
             seconds=state.seconds, started=state.started,
@@ -119,13 +127,22 @@ def _write(
     if numbers is not None:
         write_json(folder.summary, numbers, public=False)
     export_student(student, folder.student, card=ModelCard.from_result(result), overwrite=True)
+    shutil.rmtree(folder.training, ignore_errors=True)  # it is taught
     write_json(folder.result, result, public=True)
     write_report(folder.path)
     if numbers is not None:
         write_report(folder.path, private=True)
 
 
-def _teach(config: RunConfig, tables: Tables, labels: Labels, spending: Spending) -> Any:
+def _teach(
+    config: RunConfig,
+    tables: Tables,
+    labels: Labels,
+    spending: Spending,
+    *,
+    progress: Callable[[int, int], object] | None = None,
+    training: Path | None = None,
+) -> Any:
     chosen = config.student
     model = make_model(
         chosen.model, chosen.parameters, n_classes=tables.private.n_classes,
@@ -138,9 +155,12 @@ def _teach(config: RunConfig, tables: Tables, labels: Labels, spending: Spending
                 model, X, labels.values, temperature=chosen.temperature, floor=chosen.floor, seed=config.seed
             )
         if chosen.kind in ("self_taught", "semi_supervised"):
-            fit = fit_self_taught if chosen.kind == "self_taught" else fit_semi_supervised
             rest = tables.pool[np.setdiff1d(np.arange(len(tables.pool)), labels.rows)]
-            return fit(model, X, labels.labels, rest, seed=config.seed)
+            if chosen.kind == "self_taught":
+                return fit_self_taught(model, X, labels.labels, rest, seed=config.seed)
+            return fit_semi_supervised(
+                model, X, labels.labels, rest, seed=config.seed, progress=progress, folder=training
+            )
         return fit_supervised(model, X, labels.labels, seed=config.seed)
     except ValueError as error:
         raise lost_student(error, spending.charged) from error

@@ -7,13 +7,12 @@ not see the folder, the run is refused: rows are never sent through the schedule
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
 from ..config import RunConfig
-from ..errors import ClusterFailed
+from ..errors import ClusterFailed, MissingExtra
 from ..teachers import is_network, train_label_teachers, train_teachers
 from ..teachers.partition import Partition
 from .folder import RunFolder
@@ -42,6 +41,7 @@ def taught(
     """Train the teachers of a run, and give what asks them for their votes; `n_classes` None is many labels.
 
     >>> import tempfile
+    >>> from pathlib import Path
     >>> import numpy as np
     >>> from sklearn.tree import DecisionTreeClassifier
     >>> from tellers.teachers.partition import partition
@@ -92,7 +92,7 @@ def _on_cluster(
         write_queries,
         write_shards,
     )
-    from ..teachers.dask.places import inside, is_url, remove
+    from ..teachers.dask.places import inside, make_folder, remove
 
     given |= {
         "batch": config.cluster.batch or None, "patience": Patience(retries=config.teachers.retries),
@@ -101,8 +101,7 @@ def _on_cluster(
         place = _shared_folder(config, folder)
         _require_shared(link, place)
         kept = inside(place, "teachers")
-        if not is_url(kept):
-            Path(kept).mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_folder(kept)
         written = [inside(place, "shared.txt")]
         try:
             shards = write_shards(inside(place, "shards"), *data, partition)
@@ -161,6 +160,8 @@ def _require_shared(link: "Link", place: str) -> None:
     address = inside(place, "shared.txt")
     write_bytes(address, word)
     for worker, found in link.ask_workers(read_bytes, address).items():
+        if isinstance(found, MissingExtra):
+            raise MissingExtra(f"{found} (on the worker {worker})")
         if found != word:
             raise ClusterFailed(
                 f"Expected a folder that every worker shares with this program, got {place}, which the "

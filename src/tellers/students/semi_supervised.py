@@ -1,6 +1,8 @@
 """A student that learns from labelled and from unlabelled rows, both public."""
 
 import inspect
+from collections.abc import Callable
+from os import PathLike
 from typing import Any
 
 from numpy.typing import ArrayLike
@@ -8,14 +10,24 @@ from numpy.typing import ArrayLike
 from ..release import Release
 from .base import Seed, fresh
 
+Progress = Callable[[int, int], object]
+
 
 def fit_semi_supervised(
-    estimator: Any, X: Any, labels: Release | ArrayLike, X_unlabelled: Any = None, *, seed: Seed | None = None
+    estimator: Any,
+    X: Any,
+    labels: Release | ArrayLike,
+    X_unlabelled: Any = None,
+    *,
+    seed: Seed | None = None,
+    progress: Progress | None = None,
+    folder: str | PathLike[str] | None = None,
 ) -> Any:
     """Return a copy of a semi-supervised estimator, fitted to released labels and to public rows without one.
 
     The estimator's `fit` takes `X_unlabelled`, as those of `tellers.students.torch` do, and labels that are
-    SILENT. `seed` fills in every `random_state` that was left open.
+    SILENT. `seed` fills in every `random_state` that was left open. `progress(done, total)`, and a `folder`
+    for checkpoints, are handed on where its `fit` takes them.
 
     Guarantee: whatever the student says later costs nothing more than the release did (post-processing).
     Assumes:   all rows are public, and the labels were released by a mechanism that was charged.
@@ -34,7 +46,9 @@ def fit_semi_supervised(
         )
     said = labels.labels if isinstance(labels, Release) else labels
     student = fresh(estimator, seed=seed)
-    student.fit(X, said, X_unlabelled)
+    known = inspect.signature(estimator.fit).parameters
+    wanted = {"progress": progress, "folder": folder}
+    student.fit(X, said, X_unlabelled, **{n: v for n, v in wanted.items() if v is not None and n in known})
     return student
 
 

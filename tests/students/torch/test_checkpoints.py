@@ -48,6 +48,32 @@ def test_goes_on_to_the_same_result(kind, validation, tmp_path):
         np.testing.assert_array_equal(student.state_[name], values, err_msg=name)
 
 
+def test_goes_on_to_the_same_result_with_labels_held_out(tmp_path):
+    whole = VatStudent(**TINY, check_every=3).fit(X, Y, POOL, validation="released")
+    student = VatStudent(**TINY, check_every=3)
+    how = {"validation": "released", "folder": tmp_path, "save_every": 4}
+    with pytest.raises(Killed):
+        student.fit(X, Y, POOL, progress=kill_at(10), **how)
+    student.fit(X, Y, POOL, **how)
+    np.testing.assert_array_equal(student.predict_proba(POOL), whole.predict_proba(POOL))
+
+
+@pytest.mark.parametrize(("before", "after"), [(None, "released"), ("released", None)])
+def test_does_not_go_on_with_other_labels_held_out(before, after, tmp_path):
+    with pytest.raises(Killed):
+        VatStudent(**TINY).fit(
+            X, Y, POOL, validation=before, folder=tmp_path, save_every=4, progress=kill_at(10)
+        )
+    with pytest.raises(ValueError, match="got one of other settings"):
+        VatStudent(**TINY).fit(X, Y, POOL, validation=after, folder=tmp_path)
+
+
+def test_a_checkpoint_needs_a_seed(tmp_path):
+    with pytest.raises(ValueError, match="Expected random_state for a training with a checkpoint"):
+        VatStudent(**{**TINY, "random_state": None}).fit(X, Y, POOL, folder=tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_finished_training_is_not_done_again(tmp_path):
     first = VatStudent(**TINY).fit(X, Y, POOL, folder=tmp_path)
     seen = []

@@ -1,6 +1,9 @@
 """The same seed gives the same ballots on a cluster as on one machine, and only whole numbers come back."""
 
 import pickle
+import socket
+import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +12,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 from tellers_machines import wait_until
+from tellers_slow_models import StoredTree
 
 from tellers.datasets import digits
 from tellers.errors import ClusterFailed, MissingExtra, TeacherFailed
@@ -57,15 +61,26 @@ def test_forests_vote_as_they_do_on_one_machine(link, tmp_path):
     assert (again.vote(PUBLIC).ballots == votes.ballots).all()
 
 
-def test_queries_and_shards_may_be_at_urls(link, tmp_path):
-    model = DecisionTreeClassifier()
-    where = f"local://{tmp_path}"
+@pytest.mark.parametrize("kind", ["file", "bucket"])
+def test_queries_and_shards_may_be_at_urls(link, tmp_path, kind):
+    model = StoredTree() if kind == "bucket" else DecisionTreeClassifier()
+    where = f"{kind}://{tmp_path}"
     shards = write_shards(f"{where}", X, Y_CLASS, PARTS)
     write_queries(f"{where}/queries.npz", PUBLIC)
     ensemble = train_dask_ensemble(model, shards, n_classes=10, seed=7, link=link, store=where)
     alone = train_ensemble(model, X, Y_CLASS, PARTS, n_classes=10, seed=7)
     assert (ensemble.vote(f"{where}/queries.npz").ballots == alone.vote(PUBLIC).ballots).all()
     assert (tmp_path / "teacher-00008.json").exists()
+    if kind == "file":  # rows and teachers are their owner's, also where a path is written as a URL
+        assert {path.stat().st_mode & 0o077 for path in tmp_path.iterdir()} == {0}
+
+
+def test_a_worker_that_cannot_open_an_object_store_says_so(link, tmp_path):
+    shards = [Shard("s4://ward-3/part.npz")]
+    with pytest.raises(MissingExtra, match=r"opens s4 addresses.*on the worker tcp://"):
+        train_dask_ensemble(
+            DecisionTreeClassifier(), shards, n_classes=10, seed=7, link=link, store=tmp_path / "store"
+        )
 
 
 @pytest.mark.parametrize("resolution", [1, 20])
@@ -175,6 +190,43 @@ def test_a_scheduler_that_does_not_answer_is_an_error_in_time():
         connect(Cluster(address="tcp://127.0.0.1:9", timeout=0.5)),
     ):
         pass
+
+
+@pytest.mark.parametrize(
+    ("greeting", "said"),
+    [
+        (b"", "nobody answered in 0.5 seconds"),
+        (b"HTTP/1.1 400 Bad Request\r\n" * 9, "something else answered"),
+    ],
+)
+def test_a_port_of_something_else_is_an_error_in_time(greeting, said):
+    """Dask alone waits for ever for a listener that says nothing, and for memory for one that says more."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def greet():
+            line, _ = server.accept()
+            line.sendall(greeting)
+            line.recv(1)
+            done.wait(20)
+            line.close()
+
+        done = threading.Event()
+        threading.Thread(target=greet, daemon=True).start()
+        start = time.monotonic()
+        address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
+        with pytest.raises(ClusterFailed, match=said), connect(Cluster(address=address, timeout=0.5)):
+            pass
+        done.set()
+    assert time.monotonic() - start < 10
+
+
+@pytest.mark.parametrize(
+    "address", ["tcp://10.0.0.7", "tcp://:8786", "http://10.0.0.7:8786", "10.0.0.7:8786"]
+)
+def test_an_address_has_a_host_and_a_port(address):
+    with pytest.raises(ValueError, match=r"Expected the address of a cluster"):
+        Cluster(address=address)
+    assert Cluster(address="tcp://[fd00::7]:8786").address
 
 
 def test_other_versions_are_refused_before_anything_is_trained(link, tmp_path, monkeypatch):

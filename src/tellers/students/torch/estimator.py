@@ -131,7 +131,7 @@ class TorchStudent(ABC):
 
         Rows whose label is SILENT count as unlabelled. `validation` is "released" (labels held out), or
         `PublicRows(X, y)`; the best check is kept. `folder` keeps a checkpoint, from which the same training
-        goes on; `progress(done, total)` is told of steps.
+        goes on, and needs `random_state`; `progress(done, total)` is told of steps.
 
         Guarantee: whatever the student says later costs nothing more than the release did (post-processing).
         Assumes:   all rows are public, and the labels were released by a mechanism that was charged.
@@ -162,6 +162,7 @@ class TorchStudent(ABC):
         everything = inputs.tensor(np.concatenate(tables), device)
         learned, checked = answered, None
         seen: list[NDArray[Any]] = [labels]
+        how = "public" if isinstance(validation, PublicRows) else validation
         if validation == "released":
             chosen, held = hold_out(answered.size, self.holdout, seed=seed)
             learned, held = answered[chosen], answered[held]
@@ -182,9 +183,14 @@ class TorchStudent(ABC):
         checkpoint = None
         network = build_network(self.network, shape, n_outputs=len(classes), width=int(self.width), seed=seed)
         if folder is not None:
+            if self.random_state is None:
+                raise ValueError(
+                    "Expected random_state for a training with a checkpoint, got None. Without a seed other "
+                    "labels would be held out when it goes on: set random_state."
+                )
             # Two functions of one name may make networks that begin with other weights.
             begun = [value.cpu().numpy() for value in network.state_dict().values()]
-            made_of = fingerprint(self._settings(), *tables, *seen, *begun)
+            made_of = fingerprint({**self._settings(), "validation": how}, *tables, *seen, *begun)
             checkpoint = Checkpoint(Path(folder), made_of, int(save_every))
         views = views_for(self.views, shape)
         result = train(

@@ -1,6 +1,8 @@
 """A cluster: where its scheduler is, who may speak to it, and the line to it, which may be lost and found."""
 
+import asyncio
 import os
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -11,7 +13,7 @@ from ...errors import ClusterFailed, MissingExtra, require_count, require_positi
 from .versions import differences, say_different, versions_here
 
 LOCAL = "local"
-_SCHEMES = ("tcp://", "tls://")
+_ADDRESS = re.compile(r"(tcp|tls)://(\[[^\]]+\]|[^:/\[\]]+):[0-9]+/?")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +42,7 @@ class Cluster:
 
     def __post_init__(self) -> None:
         require_positive(timeout=self.timeout, patience=self.patience)
-        if self.address != LOCAL and not self.address.startswith(_SCHEMES):
+        if self.address != LOCAL and not _ADDRESS.fullmatch(self.address):
             raise ValueError(
                 f'Expected the address of a cluster, "local", "tcp://host:port" or "tls://host:port", got '
                 f"{self.address!r}."
@@ -80,6 +82,29 @@ class Cluster:
             tls_ca_file=self.ca, tls_client_cert=self.certificate, tls_client_key=self.key,
             require_encryption=True,
         )  # fmt: skip
+
+
+class _Stranger(OSError):
+    """Whatever answered at an address, it does not speak as Dask does."""
+
+
+def _client_class(timeout: float) -> Any:
+    distributed = load_distributed()
+
+    class Careful(distributed.Client):  # type: ignore[name-defined, misc]
+        """A client that waits no longer for a greeting than for a connection, and hangs up on strangers."""
+
+        async def _ensure_connected(self, *given: Any, **named: Any) -> Any:
+            greeting = super()._ensure_connected(*given, **named)
+            try:
+                # Dask itself bounds the connection alone, and a listener that says nothing holds it for ever.
+                return await asyncio.wait_for(greeting, timeout + 1)
+            except (OSError, ImportError):
+                raise
+            except Exception as error:  # such as too little memory for what another's greeting seems to ask
+                raise _Stranger from error
+
+    return Careful
 
 
 def load_distributed() -> Any:
@@ -200,17 +225,20 @@ class Link:
         self.client = self._started = None
 
     def _reach(self, address: str, security: Any, timeout: float) -> Any:
-        distributed = load_distributed()
         try:
             # Directly: ballots go from worker to driver, and not through the scheduler's memory.
-            return distributed.Client(
+            return _client_class(timeout)(
                 address, security=security, timeout=timeout, direct_to_workers=True, set_as_default=False
             )
-        except (OSError, TimeoutError, ValueError, TypeError) as error:
+        except Exception as error:
+            why = error if type(error) is TimeoutError else error.__cause__ or error
+            what = f"nobody answered in {timeout:g} seconds"
             hint = "Start it, check host and port, and whether its certificates are of the same authority"
-            why = f" ({type(error.__cause__ or error).__name__})"
+            if isinstance(error, _Stranger):
+                what = "something else answered"
+                hint = "Check host and port: that of a scheduler is not the port of its pages"
             raise ClusterFailed(
-                f"Expected a scheduler at {address}, nobody answered in {timeout:g} seconds{why}. {hint}."
+                f"Expected a scheduler at {address}, {what} ({type(why).__name__}). {hint}."
             ) from error
 
     def _wait_for_a_worker(self, timeout: float) -> None:

@@ -11,14 +11,28 @@ from ...errors import MissingExtra
 from ..models import find_model, make_manifest, read_manifest, write_model
 from ..store import write_whole
 
+# A URL of a file is a path: it is written as carefully, whole and for its owner alone.
+_FILES = ("file", "local")
+
 
 def is_url(address: str) -> bool:
-    """Say whether an address is a URL, such as s3://bucket/part.npz, rather than a path.
+    """Say whether an address is the URL of an object store, rather than a path or the URL of a file.
 
-    >>> is_url("s3://bucket/part.npz"), is_url("/data/part.npz")
-    (True, False)
+    >>> is_url("s3://bucket/part.npz"), is_url("/data/part.npz"), is_url("local:///data/part.npz")
+    (True, False, False)
     """
-    return "://" in address
+    scheme, found, _ = address.partition("://")
+    return bool(found) and scheme not in _FILES
+
+
+def path_of(address: str) -> Path:
+    """Return the path of an address that is no URL of an object store.
+
+    >>> path_of("local:///data/part.npz").as_posix()
+    '/data/part.npz'
+    """
+    scheme, _, path = address.partition("://")
+    return Path(path if scheme in _FILES else address)
 
 
 def inside(folder: str, name: str) -> str:
@@ -27,7 +41,7 @@ def inside(folder: str, name: str) -> str:
     >>> inside("s3://bucket/parts/", "part.npz")
     's3://bucket/parts/part.npz'
     """
-    return f"{folder.rstrip('/')}/{name}" if is_url(folder) else str(Path(folder) / name)
+    return f"{folder.rstrip('/')}/{name}" if "://" in folder else str(Path(folder) / name)
 
 
 def read_bytes(address: str) -> bytes:
@@ -40,7 +54,7 @@ def read_bytes(address: str) -> bytes:
     b'all of it'
     """
     if not is_url(address):
-        return Path(address).read_bytes()
+        return path_of(address).read_bytes()
     with _open(address, "rb") as file:
         content: bytes = file.read()
     return content
@@ -59,8 +73,17 @@ def write_bytes(address: str, content: bytes) -> None:
         with _open(address, "wb") as file:
             file.write(content)
         return
-    Path(address).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    write_whole(address, content)
+    make_folder(str(path_of(address).parent))
+    write_whole(path_of(address), content)
+
+
+def make_folder(folder: str) -> None:
+    """Make a folder for its owner alone, if it is not there; object stores have none.
+
+    >>> make_folder("s3://bucket/parts")
+    """
+    if not is_url(folder):
+        path_of(folder).mkdir(parents=True, exist_ok=True, mode=0o700)
 
 
 def remove(address: str) -> None:
@@ -69,7 +92,7 @@ def remove(address: str) -> None:
     >>> remove("nowhere/part.npz")
     """
     if not is_url(address):
-        Path(address).unlink(missing_ok=True)
+        path_of(address).unlink(missing_ok=True)
         return
     with suppress(FileNotFoundError):
         file = _open(address, "rb")
@@ -82,7 +105,7 @@ def find_kept(folder: str, name: str) -> tuple[bytes, dict[str, Any]] | None:
     >>> find_kept("nowhere", "teacher-00000.skops")
     """
     if not is_url(folder):
-        return find_model(Path(folder), name)
+        return find_model(path_of(folder), name)
     try:
         manifest = read_bytes(inside(folder, _manifest(name)))
         content = read_bytes(inside(folder, name))
@@ -102,8 +125,8 @@ def keep(folder: str, name: str, *, content: bytes, made_of: dict[str, Any]) -> 
     (b'weights', {'seed': 7})
     """
     if not is_url(folder):
-        Path(folder).mkdir(parents=True, exist_ok=True, mode=0o700)
-        write_model(Path(folder), name, content=content, made_of=made_of)
+        make_folder(folder)
+        write_model(path_of(folder), name, content=content, made_of=made_of)
         return
     write_bytes(inside(folder, name), content)
     write_bytes(inside(folder, _manifest(name)), make_manifest(content, made_of))
@@ -119,10 +142,8 @@ def _open(address: str, mode: str) -> Any:
         import fsspec
 
         return fsspec.open(address, mode)
-    except ImportError as error:
+    except (ImportError, ValueError):  # the latter for a kind that it never heard of
         raise MissingExtra(
             f"Expected a library that opens {kind} addresses, found none: fsspec comes with pip install "
             f"'tellers[distributed]', and what it needs for {kind} is named in its documentation."
-        ) from error
-    except ValueError:
-        raise ValueError(f"Expected an address that fsspec knows, got one that begins with {kind}.") from None
+        ) from None

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ...errors import MissingExtra
 from ...rows import numeric_rows
 from ..partition import Partition
 from ..running import check_partition
@@ -134,10 +135,14 @@ def check_shards(shards: Sequence[Shard]) -> tuple[Shard, ...]:
 def _arrays(address: str, names: tuple[str, ...]) -> dict[str, NDArray[Any]]:
     what = "a shard" if "y" in names else "queries"
     try:
-        with np.load(io.BytesIO(read_bytes(address)), allow_pickle=False) as loaded:
-            return {name: loaded[name] for name in names}
-    except OSError:
+        content = read_bytes(address)
+    except MissingExtra:
+        raise
+    except Exception:  # object stores raise many kinds of it
         raise ValueError(f"Expected {what} at {address}, found nothing a worker can read there.") from None
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as loaded:
+            return {name: loaded[name] for name in names}
     except Exception:  # whatever is wrong with a file, it is one kind of error, and it quotes nothing of it
         raise ValueError(
             f"Expected {what} as an .npz with {' and '.join(names)} of plain numbers at {address}, got "
