@@ -2,8 +2,9 @@
 
     python experiments/students/compare.py --data DIR --votes FOLDER --out FOLDER [--steps 1500] [--seeds 10]
 
-FOLDER holds what `train.py` kept. Besides, GAN students learn from 100 and 1,000 rows drawn at random and
-answered by LNMax (gamma 0.05), as Papernot et al. 2017 had it.
+The folder of --votes holds what `train.py` kept; rows of `compared.json` go into its `results.json`. Besides,
+GAN students learn from 100 and 1,000 rows drawn at random and answered by LNMax (gamma 0.05), as Papernot et
+al. 2017 had it.
 """
 
 import argparse
@@ -43,11 +44,18 @@ def main() -> None:
     halves = np.array_split(np.random.default_rng(7).permutation(len(truth)), 2)
     votes, kept = np.load(args.votes / "votes.npz"), np.load(args.votes / "asked.npz")
     args.out.mkdir(parents=True, exist_ok=True)
+    results = json.loads((args.votes / "results.json").read_text())
+    left_out = ("student", "accuracy", "seconds")
+    asked_of = {
+        one["seed"]: {name: value for name, value in one.items() if name not in left_out}
+        for one in results
+        if one["goal"] == GOAL
+    }
     jobs = []
     for seed in range(args.seeds):
         test, pool = split(halves, seed)
         asked, labels = (kept[f"{what}_{seed}_{GOAL}"].astype(np.int64) for what in ("asked", "labels"))
-        told = {"seed": seed, "goal": GOAL, "n_labels": len(asked)}
+        told = asked_of[seed]
         rest = np.setdiff1d(pool, asked)
         jobs += [
             Job(kind, asked, labels, rest, test, seed, told=told) for kind in args.kinds.split(",") if kind
@@ -57,7 +65,7 @@ def main() -> None:
             ballots = Votes.from_ballots(votes[f"ballots_{seed % 2}"][:, asked].astype(int), n_classes=10)
             labels = PUBLISHED.release(ballots, noise.seeded(2000 + seed)).labels
             told = {
-                "seed": seed, "goal": "laplace", "n_labels": n_asked,
+                "seed": seed, "goal": "laplace", "n_labels": n_asked, "steps": args.steps,
                 "right": float((labels == truth[asked]).mean()),
                 "epsilon": float(exact_epsilons(PUBLISHED, ballots, delta=DELTA).reveal()[-1]),
                 "public_epsilon": float((n_asked * PUBLISHED.price(Unit())).epsilon(DELTA)),
@@ -68,7 +76,9 @@ def main() -> None:
     def tell(result: dict[str, Any]) -> None:
         found.append(result)
         print(f"[{time.perf_counter() - start:.0f} s]", *result.values(), flush=True)
-        (args.out / "compared.json").write_text(json.dumps(found, indent=1) + "\n")
+        for name, of_2017 in (("compared", False), ("laplace", True)):
+            rows = [one for one in found if (one["goal"] == "laplace") is of_2017]
+            (args.out / f"{name}.json").write_text(json.dumps(rows, indent=1) + "\n")
 
     teach(jobs, args.data, [], steps=args.steps, views=None, workers=args.workers, tell=tell)
 

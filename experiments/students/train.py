@@ -133,7 +133,7 @@ def main() -> None:
             labels, told = ask(room.ballots, asked, truth, sigma=chosen.sigma, seed=1000 + seed)
             kept[f"asked_{seed}_{epsilon}"] = asked.astype(np.int16)
             kept[f"labels_{seed}_{epsilon}"] = labels.astype(np.int8)
-            told = {"seed": seed, "goal": epsilon, **told}
+            told = {"seed": seed, "half": seed % 2, "goal": epsilon, **told}
             say(told)
             rest = np.setdiff1d(pool, asked)
             jobs.append(Job("features", asked, labels, rest, told=told, **where))
@@ -151,7 +151,9 @@ def main() -> None:
     def tell(result: dict[str, Any]) -> None:
         found.append(result)
         say(result["student"], result["seed"], result["goal"], result["accuracy"], result["seconds"])
-        (args.out / "results.json").write_text(json.dumps(found, indent=1) + "\n")
+        for name, private in (("results", True), ("beside", False)):
+            rows = [one for one in found if isinstance(one["goal"], float) is private]
+            (args.out / f"{name}.json").write_text(json.dumps(rows, indent=1) + "\n")
 
     features = [room.features for room in rooms]
     teach(jobs, data, features, steps=2000, views=VIEWS[args.task], workers=args.workers, tell=tell)
