@@ -121,7 +121,7 @@ class PublicFeatures:
             for start in range(0, len(rows), _ROWS_AT_ONCE):
                 some = self.inputs_.tensor(rows[start : start + _ROWS_AT_ONCE], device)
                 parts.append(network(views.see(some, strength) if strength else some).float().cpu().numpy())
-        return np.concatenate(parts) if parts else np.zeros((0, self.n_features_), np.float32)
+        return np.concatenate(parts)
 
     def fit_transform(self, X: ArrayLike, y: None = None) -> NDArray[np.float32]:
         """Learn from public rows and say what the network sees in them.
