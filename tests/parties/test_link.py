@@ -28,6 +28,7 @@ PROGRAMS = {
     "forest": VoteProgram(
         model="forest", task="multi", n_features=20, n_outputs=3, batch=20, n_trees=3, depth=3
     ),
+    "narrow": VoteProgram(model="linear", task="multi", n_features=1, n_outputs=1, batch=1),
     "wide": VoteProgram(model="linear", task="multi", n_features=64, n_outputs=40, batch=300),
 }
 

@@ -4,7 +4,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tellers.parties.tiling import answers_in_log, count_answers, single_answer_blocks
+from tellers.errors import LinkFailed
+from tellers.parties.tiling import (
+    answers_in_log,
+    count_answers,
+    require_single_answers,
+    single_answer_blocks,
+)
 
 # What the engine logged, as rows, inner, columns -> tile, MiB back, packing; and the number of ciphertexts.
 SEEN = [
@@ -63,3 +69,12 @@ def test_blocks_cover_a_product_once_and_are_answered_once(rows, inner, columns)
         area += height * width
     assert area == rows * columns
     assert len({(b.rows.start, b.columns.start) for b in blocks}) == len(blocks)
+
+
+def test_a_silent_log_is_no_proof():
+    require_single_answers([[], [1]], has_products=True)
+    require_single_answers([[], []], has_products=False)
+    with pytest.raises(LinkFailed, match="logged none"):
+        require_single_answers([[], []], has_products=True)
+    with pytest.raises(LinkFailed, match="got more"):
+        require_single_answers([[1], [1, 2]], has_products=True)

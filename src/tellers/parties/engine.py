@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from ..errors import LinkFailed, MissingExtra
 from .circuits import build_circuit
-from .programs import ASKER, HELPER, Program, program_digest
-from .tiling import answers_in_log
+from .programs import ASKER, HELPER, Program, VoteProgram, program_digest
+from .tiling import answers_in_log, require_single_answers
 
 Integers = NDArray[np.int64]
 PROTOCOL: Final = "CHEETAH"
@@ -159,17 +159,13 @@ class Engine:
         self.agree("program", digest)
         compiled = self._compile(program)
         self.agree("compiled program", hashlib.sha256(compiled.code).hexdigest())
-        self._compiled[digest] = compiled
         self._read_log()
-        self._execute(program, {})
+        self._execute(program, compiled, {})
         # Nothing private has been put in yet.
-        worst = max(answers_in_log(self._read_log()), default=1)
-        if any(int(other) > 1 for other in self._link.all_gather(str(worst))):
-            del self._compiled[digest]
-            raise LinkFailed(
-                "Expected one ciphertext for every product, got more: this engine cuts products in another "
-                "way. Nothing private was sent. Use spu 0.9."
-            )
+        seen = self._link.all_gather(json.dumps(answers_in_log(self._read_log())))
+        both = [json.loads(side) for side in seen]
+        require_single_answers(both, has_products=isinstance(program, VoteProgram))
+        self._compiled[digest] = compiled
 
     def _compile(self, program: Program) -> Any:
         from spu.utils import frontend
@@ -193,26 +189,24 @@ class Engine:
         >>> callable(Engine.run)
         True
         """
-        if program_digest(program) not in self._compiled:
+        compiled = self._compiled.get(program_digest(program))
+        if compiled is None:
             raise LinkFailed("Expected a program that was prepared, got another one.")
         own = {slot.name: slot.shape for slot in program.slots if slot.owner == self._rank}
         if {name: table.shape for name, table in inputs.items()} != own:
             raise LinkFailed("Expected exactly this side's inputs in their public shapes, got others.")
-        outcome = self._execute(program, inputs)
-        if max(answers_in_log(self._read_log()), default=1) > 1:
-            raise LinkFailed(
-                "Expected every product to be answered by one ciphertext, got more: stop and report it."
-            )
+        outcome = self._execute(program, compiled, inputs)
+        require_single_answers([answers_in_log(self._read_log())], has_products=False)
         return outcome
 
-    def _execute(self, program: Program, inputs: Mapping[str, Integers]) -> Integers | None:
+    def _execute(self, program: Program, compiled: Any, inputs: Mapping[str, Integers]) -> Integers | None:
         secret = self._lib.Visibility.VIS_SECRET
         for slot in program.slots:
             # The side that does not own an input knows its shape only, and says so with zeros.
             table = inputs.get(slot.name, np.zeros(slot.shape, dtype=np.int64))
             shares = self._io.make_shares(np.ascontiguousarray(table), secret, slot.owner)
             self._runtime.set_var(slot.name, shares[self._rank])
-        self._runtime.run(self._compiled[program_digest(program)])
+        self._runtime.run(compiled)
         return self._open(program)
 
     def _open(self, program: Program) -> Integers | None:

@@ -239,7 +239,7 @@ class DecisionProgram:
 
         >>> program = DecisionProgram(rule="argmax", n_outputs=2, batch=1, n_answerers=5)
         >>> program.asker_inputs([[3, -4]])
-        {'shares': array([[3, -4]])}
+        {'shares': array([[ 3, -4]])}
         """
         return {"shares": _table(shares, self.output_shape)}
 

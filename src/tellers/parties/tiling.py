@@ -7,11 +7,12 @@ and the engine's own account of what it sent is read back to see that it was so.
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from ..errors import require_count
+from ..errors import LinkFailed, require_count
 
 DEGREE: Final = 8192  # Coefficients per polynomial, for a ring of 64 bits.
 _PRODUCT: Final = re.compile(
@@ -125,3 +126,21 @@ def answers_in_log(text: str) -> list[int]:
         # Two views of the same thing: the plan, and the bytes that went out.
         found.append(max(n_answers, _ceil(round(size * 1e4), round(_FULL_ANSWER * 1e4))))
     return found
+
+
+def require_single_answers(both: Sequence[Sequence[int]], *, has_products: bool) -> None:
+    """Refuse if a product was answered by several ciphertexts, or if neither side's log tells of any product.
+
+    `both` holds what `answers_in_log` found at either side: the side that multiplies is the one that logs.
+
+    >>> require_single_answers([[1, 1], []], has_products=True)
+    >>> require_single_answers([[], [2]], has_products=True)
+    Traceback (most recent call last):
+        ...
+    tellers.errors.LinkFailed: Expected one ciphertext for every product, got more. Use spu 0.9.
+    """
+    found = [n for side in both for n in side]
+    if any(n != 1 for n in found):
+        raise LinkFailed("Expected one ciphertext for every product, got more. Use spu 0.9.")
+    if has_products and not found:
+        raise LinkFailed("Expected the engine to log its products, it logged none. Use spu 0.9.")
