@@ -7,11 +7,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_digits
+from sklearn.linear_model import LogisticRegression
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.neural_network import MLPClassifier
+from sklearn.tree import DecisionTreeClassifier
 
 from tellers.errors import LinkFailed
-from tellers.parties.clear import clear_decision, clear_votes
+from tellers.parties.clear import clear_decision, clear_votes, near_ties
 from tellers.parties.engine import engine_settings
 from tellers.parties.link import Link
+from tellers.parties.models import encode_model, program_for
 from tellers.parties.programs import DecisionProgram, VoteProgram
 
 pytestmark = pytest.mark.slow
@@ -212,3 +218,38 @@ def test_a_link_without_the_engine_says_where_it_exists(monkeypatch, certificate
     link = Link(0, lambda: None, None)
     with pytest.raises(MissingExtra, match=r"Python 3\.11 on Linux.*tellers\[capc\]"):
         link.open()
+
+
+ESTIMATORS = {
+    "linear": LogisticRegression(max_iter=300),
+    "tree": DecisionTreeClassifier(max_depth=5, random_state=0),
+    "network": MLPClassifier((16,), max_iter=60, random_state=0),
+    "labels": OneVsRestClassifier(LogisticRegression(max_iter=300)),
+}
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_estimators_vote_as_they_predict(pair, name):
+    X, y = load_digits(return_X_y=True)
+    X = np.clip(X / 16 + np.random.default_rng(3).normal(0, 0.03, X.shape), -1, 1)
+    task, n_outputs = ("multi", 3) if name == "labels" else ("single", 10)
+    if task == "multi":
+        y = np.stack([y % 2, y > 4, y % 3 == 0], axis=1).astype(int)
+    estimator = ESTIMATORS[name].fit(X[:600], y[:600])
+    asked = X[600:1000]
+    program = program_for(estimator, 64, task=task, n_outputs=n_outputs, batch=400, input_bound=1)
+    model = encode_model(program, estimator)
+    pair.prepare(program)
+    pair.answerer.keep_model(model)
+    mask = random_mask(program.output_shape)
+    shares = pair.run(program, {"x": program.encode(asked)}, {"mask": mask})
+    with np.errstate(over="ignore"):
+        votes = shares + mask
+    assert np.array_equal(votes, clear_votes(program, model, program.encode(asked)))
+    said = votes if task == "multi" else votes.argmax(axis=1)
+    different = (said != estimator.predict(asked)).reshape(400, -1).any(axis=1)
+    near = near_ties(program, model, asked)
+    print(f"{name}: {different.sum()} of 400 differ from predict, {near.sum()} near ties")
+    assert not (different & ~near).any()
+    assert near.mean() < 0.2
