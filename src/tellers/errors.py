@@ -11,6 +11,7 @@
       TeacherFailed      a teacher could not be trained, or could not vote
       ClusterFailed      a cluster cannot be reached, was lost, or does not fit this program
       FolderInUse        another process is at work in the same folder
+      LinkFailed         the other party of a secret computation is gone, late, or not who it should be
 
 Bad arguments stay ValueError and TypeError. A message says what was expected, what came and
 what to do; it never carries a tally.
@@ -61,6 +62,10 @@ class FolderInUse(TellersError):
 
 class ClusterFailed(TellersError, RuntimeError):
     """A cluster cannot be reached, was lost for too long, or runs other versions than this program."""
+
+
+class LinkFailed(TellersError, RuntimeError):
+    """A secret computation with another party could not start, or did not come to its end."""
 
 
 class ConfigError(TellersError, ValueError):

@@ -1,0 +1,1 @@
+"""Confidential rounds between organisations: nobody shows inputs, models or votes to anybody."""
