@@ -10,6 +10,8 @@
       MissingExtra       an optional library is needed and not installed
       TeacherFailed      a teacher could not be trained, or could not vote
       ClusterFailed      a cluster cannot be reached, was lost, or does not fit this program
+      PeerRefused        another party showed a wrong certificate, or sent what does not belong
+      RoundAborted       a confidential query ended without an answer
 
 Bad arguments stay ValueError and TypeError. A message says what was expected, what came and
 what to do; it never carries a tally.
@@ -56,6 +58,14 @@ class TeacherFailed(TellersError, RuntimeError):
 
 class ClusterFailed(TellersError, RuntimeError):
     """A cluster cannot be reached, was lost for too long, or runs other versions than this program."""
+
+
+class PeerRefused(TellersError, ConnectionError):
+    """Another party showed a wrong certificate or sent what does not belong; its connection was closed."""
+
+
+class RoundAborted(TellersError, RuntimeError):
+    """A confidential query ended without an answer; the message says why, and whether it was charged."""
 
 
 class ConfigError(TellersError, ValueError):
