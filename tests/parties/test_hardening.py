@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tellers import Binary, ConfidentGNMax, GNMax, RdpCurve, Unit, noise
 from tellers.errors import MissingExtra
-from tellers.mechanisms.labels import GNThreshold, Tau
+from tellers.mechanisms.labels import GNThreshold
 from tellers.parties import hardening
 from tellers.parties.hardening import fresh_nonce, lend, new_mask_key, pair_keys, zero_sum_mask
 from tellers.parties.noise_shares import gap, price_without_guardian, share_sigma, sum_price
@@ -194,13 +194,6 @@ def test_without_the_guardian_the_whole_tally_is_paid_for(mechanism, moved):
     if isinstance(mechanism, GNMax):
         same = price_without_guardian(mechanism, share_sigma(4.0, n_shares=4), n_shares=4)
         assert (same.values >= mechanism.price(Unit()).values).all()
-
-
-def test_clipped_votes_are_priced_in_their_units():
-    mechanism = Tau(sigma=4.0, n_labels=6, max_norm=1.5)
-    told = price_without_guardian(mechanism, 3.0, n_shares=2)
-    # Two ballots without a common label are at most twice the squared norm apart.
-    assert (told.values <= 2 * 1.5**2 * told.orders / (2 * 2 * 9.0) * (1 + 1e-9)).all()
 
 
 def test_shares_of_noise_have_their_variance():

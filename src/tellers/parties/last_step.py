@@ -1,17 +1,15 @@
-"""The last step of a confidential query: what the guardian puts in, and what is computed of it.
+"""The last step of a confidential query: what the guardian draws, and what is decided by it.
 
-The asker holds a, the sum of its shares, and the guardian the sum of the masks; both together are the tally.
-Everything else that is secret, the noise and how ties are broken, goes into the guardian's part, and
-what is public about a decision, thresholds and numbers of voters, is folded in there too. The programs are
-then few, and the same for any number of answering parties:
+The asker holds a, the sum of its shares, and the guardian m, the sum of the masks; the tally is t = a + m.
+The guardian draws the noise, and for an arg max a rank for every class, anew for each query. With z the noise
+of the answer and c that of the check, what comes out is
 
-    argmax            argmax_j (scale a_j + p0_j)                                       one class
-    checked argmax    the same if any a_j + p1_j >= 0, else silence                     one class
-    signs             a_j + p0_j >= 0                                                   yes or no per label
-    checked signs     the same where a_j + p1_j >= 0 or p2_j - a_j >= 0, else silence   yes or no per label
+    argmax            the class with the largest (t + z, rank)
+    confident         the same if any t_j + c >= bar, else silence
+    labels            for each label, whether t_j + z_j >= limit_j
+    confident_labels  the same where t_j + c_j >= bar or n - t_j + c_j >= bar, else silence
 
-All of it wraps around at 2^64. `scale` makes room below a vote for ranks, drawn anew for each query, so that
-an arg max that takes the first of equals breaks ties uniformly: that is what GNMax is priced for.
+Ranks break ties uniformly, which is what GNMax is priced for. Limits and bars are public.
 """
 
 from dataclasses import dataclass, field
@@ -21,40 +19,48 @@ import numpy as np
 
 from ..mechanisms import ConfidentGNMax, GNMax
 from ..mechanisms.check import whole_thresholds
-from ..mechanisms.labels import Binary, ConfidentBinary, ConfidentTau, GNThreshold, Tau
+from ..mechanisms.labels import Binary, ConfidentBinary, GNThreshold
 from ..mechanisms.labels.perlabel import PerLabel
 from ..noise import Noise
 from ..release import SILENT
-from .ring import Integers, ring_scaled, ring_sum
+from .ring import Integers, ring_sum
 
-PROGRAMS: Final = {"argmax": 1, "checked argmax": 2, "signs": 1, "checked signs": 3}
-"""How many parts the guardian puts into each program of the last step."""
-
-CONFIDENTIAL: Final = (GNMax, ConfidentGNMax, Binary, ConfidentBinary, Tau, ConfidentTau, GNThreshold)
+CONFIDENTIAL: Final = (GNMax, ConfidentGNMax, Binary, ConfidentBinary, GNThreshold)
 """The mechanisms whose last step can be computed without anybody seeing a tally."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What is public about the last step: the rule and its whole limits.
+
+    >>> decision_of(Binary(sigma=5.0, n_labels=2), n_outputs=2, n_answering=5)
+    Decision(rule='labels', n_answering=5, limits=(3, 3), bar=())
+    """
+
+    rule: str
+    n_answering: int
+    limits: tuple[int, ...] = ()
+    bar: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
 class LastStep:
-    """The guardian's private input to the last step, and the public program that it is for.
+    """The guardian's side of the last step; all but the decision is secret, and shown to nobody.
 
-    `parts` are (parts, queries, outputs); they hold masks and noise, and are shown to nobody.
-
-    >>> LastStep("signs", 1, np.zeros((1, 5, 3), dtype=np.int64))
-    LastStep(program='signs', scale=1)
+    >>> zero = np.zeros((1, 2), dtype=np.int64)
+    >>> LastStep(Decision("argmax", 5), zero, zero, ranks=np.array([[1, 0]]))
+    LastStep(decision=Decision(rule='argmax', n_answering=5, limits=(), bar=()))
     """
 
-    program: str
-    scale: int
-    parts: Integers = field(repr=False)
-
-    def __post_init__(self) -> None:
-        if self.program not in PROGRAMS or self.parts.shape[:1] != (PROGRAMS[self.program],):
-            raise ValueError(f"Expected the parts of one of {', '.join(PROGRAMS)}, got {self.program!r}.")
+    decision: Decision
+    masks: Integers = field(repr=False)
+    answer_noise: Integers = field(repr=False)
+    ranks: Integers | None = field(default=None, repr=False)
+    check_noise: Integers | None = field(default=None, repr=False)
 
 
 def require_confidential(mechanism: Any) -> None:
-    """Refuse mechanisms that the last step has no program for.
+    """Refuse mechanisms that the last step has no rule for.
 
     >>> from tellers import LNMax
     >>> require_confidential(LNMax(gamma=0.1))
@@ -68,87 +74,86 @@ def require_confidential(mechanism: Any) -> None:
             f"Expected a mechanism that parties can compute, one of {known}, got {type(mechanism).__name__}. "
             "Choose one of them, or vote in one room."
         )
+    if isinstance(mechanism, PerLabel) and mechanism.resolution != 1:
+        raise TypeError(
+            f"Expected votes of 0 and 1, got {type(mechanism).__name__} with resolution "
+            f"{mechanism.resolution}. Leave the resolution out."
+        )
 
 
-def program_of(mechanism: Any) -> str:
-    """Return which program decides for a mechanism; it is public.
+def decision_of(mechanism: Any, *, n_outputs: int, n_answering: int) -> Decision:
+    """Return what is public about the last step of a mechanism, if so many parties answer.
 
-    >>> from tellers import ConfidentBinary
-    >>> program_of(GNMax(sigma=5.0)), program_of(ConfidentBinary(5.0, 3, threshold=4, sigma_threshold=5.0))
-    ('argmax', 'checked signs')
+    >>> decision_of(ConfidentGNMax(sigma=5.0, threshold=3.5, sigma_threshold=4.0), n_outputs=2, n_answering=5)
+    Decision(rule='confident', n_answering=5, limits=(), bar=(4, 4))
     """
     require_confidential(mechanism)
+    require_outputs(mechanism, (1, n_outputs))
     if isinstance(mechanism, PerLabel):
-        return "checked signs" if mechanism.has_bar else "signs"
-    return "argmax" if isinstance(mechanism, GNMax) else "checked argmax"
+        law = mechanism.law(n_answering)
+        limits = tuple(int(limit) for limit in law.threshold)
+        if law.bar is None:
+            return Decision("labels", n_answering, limits)
+        return Decision("confident_labels", n_answering, limits, (law.bar.height,) * n_outputs)
+    if isinstance(mechanism, GNMax):
+        return Decision("argmax", n_answering)
+    bar = int(whole_thresholds(mechanism.threshold).item())
+    return Decision("confident", n_answering, bar=(bar,) * n_outputs)
 
 
-def scale_of(mechanism: Any, n_outputs: int) -> int:
-    """Return what the asker's sum is multiplied by in the last step; it is public.
+def draw(mechanism: Any, masks: Integers, *, n_answering: int, noise: Noise) -> LastStep:
+    """Return the guardian's side of the last step: the sum of the masks, and the mechanism's fresh noise.
 
-    >>> scale_of(GNMax(sigma=5.0), 10)
-    16
-    """
-    if isinstance(mechanism, PerLabel):
-        return 1
-    return 1 << max(1, n_outputs - 1).bit_length()
-
-
-def prepare(mechanism: Any, masks: Integers, *, n_answering: int, noise: Noise) -> LastStep:
-    """Return the guardian's part of the last step: the masks' sum, with the mechanism's fresh noise.
-
-    Guarantee: what the program computes from it and from the asker's sum has the law of
-               `mechanism.release` on the tally, so it costs what the mechanism charges, whatever the tally.
-    Assumes:   whole votes of parties that wrap around nowhere: fewer than 2^40 of them.
+    Guarantee: what is decided by it and by the asker's sum has the law of `mechanism.release` on the tally,
+               so it costs what the mechanism charges, whatever the tally.
+    Assumes:   fewer than 2^40 answering parties with whole votes, so that no tally wraps around.
     Reference: Choquette-Choo et al. 2021 (CaPC), step 3; noise as in `tellers.noise`.
 
     >>> from tellers import noise
     >>> from tellers.parties.ring import fresh_mask, ring_sum
     >>> masks, tally = fresh_mask((1, 3)), np.array([[0, 90, 10]])
-    >>> step = prepare(GNMax(sigma=2.0), masks, n_answering=100, noise=noise.secure())
-    >>> evaluate(step, ring_sum([tally, -masks]))
+    >>> step = draw(GNMax(sigma=2.0), masks, n_answering=100, noise=noise.secure())
+    >>> decide(step, ring_sum([tally, -masks]))
     array([1])
     """
-    program = program_of(mechanism)
+    decision = decision_of(mechanism, n_outputs=masks.shape[-1], n_answering=n_answering)
     require_outputs(mechanism, masks.shape)
     n_queries, n_outputs = masks.shape
+    check = ranks = None
+    # In the order of `release`: the same seed then gives the same labels, here and in one room.
     if isinstance(mechanism, PerLabel):
-        law, checks = mechanism.law(n_answering), []
-        # In the order of `release`: the same seed then gives the same labels, here and in one room.
-        if law.bar is not None:
-            checked = noise.discrete_gaussian(law.bar.sigma, masks.shape) - law.bar.height
-            checks = [ring_sum([masks, checked]), ring_sum([-masks, checked + law.bar.total])]
-        drawn = noise.discrete_gaussian(law.sigma, masks.shape)
-        return LastStep(program, 1, np.stack([ring_sum([masks, drawn - law.threshold]), *checks]))
-    scale, checks = scale_of(mechanism, n_outputs), []
+        if mechanism.has_bar:
+            check = noise.discrete_gaussian(mechanism.bar_sigma, masks.shape)
+        answer = noise.discrete_gaussian(mechanism.sum_sigma, masks.shape)
+        return LastStep(decision, masks, answer, check_noise=check)
     if isinstance(mechanism, ConfidentGNMax):
-        checked = noise.discrete_gaussian(mechanism.sigma_threshold, (n_queries, 1))
-        checked = checked - whole_thresholds(mechanism.threshold)
-        checks = [ring_sum([masks, np.broadcast_to(checked, masks.shape)])]
-    drawn = noise.discrete_gaussian(mechanism.sigma, masks.shape)
-    answer = ring_scaled(ring_sum([masks, drawn]), scale)
-    return LastStep(
-        program, scale, np.stack([ring_sum([answer, _ranks(n_queries, n_outputs, noise)]), *checks])
-    )
+        check = noise.discrete_gaussian(mechanism.sigma_threshold, n_queries)
+    answer = noise.discrete_gaussian(mechanism.sigma, masks.shape)
+    ranks = _ranks(n_queries, n_outputs, noise)
+    return LastStep(decision, masks, answer, ranks, check)
 
 
-def evaluate(step: LastStep, asker_sum: Integers) -> Integers:
-    """Return what the program of the last step computes, in the clear: its definition, for tests.
+def decide(step: LastStep, asker_sum: Integers) -> Integers:
+    """Return what the last step decides, in the clear: its definition, for tests.
 
-    >>> step = LastStep("signs", 1, np.array([[[-3, -3]]]))
-    >>> evaluate(step, np.array([[4, 2]]))
+    >>> zero = np.zeros((1, 2), dtype=np.int64)
+    >>> decide(LastStep(Decision("labels", 5, limits=(3, 3)), zero, zero), np.array([[4, 2]]))
     array([[1, 0]])
     """
-    first = ring_sum([ring_scaled(asker_sum, step.scale), step.parts[0]])
-    if step.program == "argmax":
-        return np.asarray(first.argmax(axis=1), dtype=np.int64)
-    if step.program == "signs":
-        return (first >= 0).astype(np.int64)
-    reached = ring_sum([asker_sum, step.parts[1]]) >= 0
-    if step.program == "checked argmax":
-        return np.where(reached.any(axis=1), first.argmax(axis=1), SILENT)
-    reached |= ring_sum([-asker_sum, step.parts[2]]) >= 0
-    return np.where(reached, (first >= 0).astype(np.int64), SILENT)
+    tally, rule = ring_sum([asker_sum, step.masks]), step.decision
+    noisy = tally + step.answer_noise
+    if step.ranks is not None:
+        labels = np.lexsort(np.stack([step.ranks, noisy]), axis=1)[:, -1]
+    else:
+        labels = (noisy >= np.array(rule.limits)).astype(np.int64)
+    if step.check_noise is None:
+        return np.asarray(labels, dtype=np.int64)
+    bar = np.array(rule.bar)
+    if step.ranks is not None:
+        told = (tally + step.check_noise[:, None] >= bar).any(axis=1)
+    else:
+        told = np.maximum(tally, rule.n_answering - tally) + step.check_noise >= bar
+    return np.where(told, labels, SILENT)
 
 
 def require_outputs(mechanism: Any, shape: tuple[int, ...]) -> None:

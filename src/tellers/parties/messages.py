@@ -247,16 +247,14 @@ class Mask(Message):
 class Agreed(Message):
     """It is charged, for good: go to the last step with the shares of these parties.
 
-    >>> Agreed(qid="0" * 32, parties=("north",), program="argmax", scale=16).scale
-    16
+    >>> Agreed(qid="0" * 32, parties=("north", "south")).parties
+    ('north', 'south')
     """
 
     kind: ClassVar[str] = "agreed"
     routes: ClassVar = (("guardian", "asker"),)
     qid: str = rules.identifier()
     parties: tuple[str, ...] = rules.names()
-    program: str = rules.text()
-    scale: int = rules.count(1 << 20)
 
 
 @dataclass(frozen=True)

@@ -114,12 +114,7 @@ def price_without_guardian(
     require_count(n_shares=n_shares)
     grid = check_orders(orders)
     if isinstance(mechanism, PerLabel):
-        units = mechanism.resolution
-        price = partial(_in_units, sigma * units, n_shares, grid)
+        price = partial(sum_price, sigma, n_shares=n_shares, orders=grid)
         return RdpCurve(grid, mechanism.rule.dearest(price))
     # One vote leaves a class and enters another.
     return RdpCurve(grid, 2 * sum_price(sigma, 1, n_shares=n_shares, orders=grid))
-
-
-def _in_units(sigma: float, n_shares: int, grid: Floats, shift: int) -> Floats:
-    return sum_price(sigma, shift, n_shares=n_shares, orders=grid)
