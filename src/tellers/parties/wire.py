@@ -263,22 +263,47 @@ def greeted(
     'greeted'
     """
     until = time.monotonic() + timeout
-    expected = "a party" if server else peers[0].name
-    secured: Any = plain
+    secured, peer = shake_hands(plain, context, peers, server=server, timeout=timeout)
+    channel = Channel(peer, identity.role, secured, limits or Limits(), timeout)
     try:
-        plain.setblocking(False)
-        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        secured = context.wrap_socket(plain, server_side=server, do_handshake_on_connect=False)
-        _handshake(secured, until, expected)
-        peer = _pinned(secured, peers)
-        channel = Channel(peer, identity.role, secured, limits or Limits(), timeout)
         greeting = _hello(channel, identity, until)
         if not isinstance(greeting, Hello) or greeting.protocol != PROTOCOL or greeting.name != peer.name:
             raise PeerRefused(
                 f"Expected a greeting of {peer.name} by version {PROTOCOL} of the protocol, got another. Run "
                 "the same version of tellers everywhere."
             )
-        return channel
+    except (PeerRefused, TimeoutError):
+        channel.close()
+        raise
+    return channel
+
+
+def shake_hands(
+    plain: socket.socket, context: ssl.SSLContext, peers: list[Peer], *, server: bool, timeout: float = 30.0
+) -> tuple[ssl.SSLSocket, Peer]:
+    """Turn a connected socket into TLS, and return it, non-blocking, with the party whose pin it showed.
+
+    >>> import tempfile
+    >>> from tellers.parties.certificates import make_certificate
+    >>> folder = tempfile.mkdtemp()
+    >>> _ = make_certificate(folder, "ann", role="asker")
+    >>> context = Identity("ann", "asker", home=folder + "/ann").context(as_server=False)
+    >>> ours, theirs = socket.socketpair()
+    >>> shake_hands(ours, context, [Peer("guard", "guardian", pin="0" * 64)], server=False, timeout=0.1)
+    Traceback (most recent call last):
+        ...
+    TimeoutError: Waited in vain for guard to shake hands.
+    """
+    until = time.monotonic() + timeout
+    expected = "a party" if server else peers[0].name
+    secured: Any = plain
+    try:
+        plain.setblocking(False)
+        with suppress(OSError):  # other kinds of sockets do not wait for more to send anyway
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        secured = context.wrap_socket(plain, server_side=server, do_handshake_on_connect=False)
+        _handshake(secured, until, expected)
+        return secured, _pinned(secured, peers)
     except ssl.SSLError as error:
         secured.close()
         raise PeerRefused(_alert(error, expected)) from None
