@@ -1,4 +1,4 @@
-"""Certificates for tests, and a pair of linked workers where the engine is installed."""
+"""Certificates made once for all tests of parties, and a pair of linked workers."""
 
 import importlib.util
 import os
@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,8 +14,12 @@ from tellers.parties.link import Link
 from tellers.parties.programs import ASKER, HELPER
 from tellers.parties.tunnel import Identity, dial, listen
 
+ROLES = {
+    "ann": "asker", "bea": "asker", "guard": "guardian", "north": "answerer", "south": "answerer",
+}  # fmt: skip
 
-def make_certificate(folder: Path, name: str, *, signer: str | None = None) -> None:
+
+def make_bare_certificate(folder: Path, name: str, *, signer: str | None = None) -> None:
     """Write a certificate and its key: self-signed, or signed by another one of the folder."""
     x509 = pytest.importorskip("cryptography.x509")
     from cryptography.hazmat.primitives import hashes, serialization
@@ -48,11 +53,28 @@ def make_certificate(folder: Path, name: str, *, signer: str | None = None) -> N
 
 @pytest.fixture(scope="session")
 def certificates(tmp_path_factory):
+    """Return the folder of an authority, with a card, an identity and a peer for every party."""
+    pytest.importorskip("cryptography")
+    from tellers.parties.certificates import make_certificate
+    from tellers.parties.wire import Identity, Peer
+
+    folder = tmp_path_factory.mktemp("certificates")
+    cards = {name: make_certificate(folder, name, role=role) for name, role in ROLES.items()}
+    return SimpleNamespace(
+        folder=Path(folder),
+        cards=cards,
+        identities={name: Identity(name, role, home=folder / name) for name, role in ROLES.items()},
+        peers={name: Peer(name, role, pin=cards[name].pin) for name, role in ROLES.items()},
+    )
+
+
+@pytest.fixture(scope="session")
+def bare_certificates(tmp_path_factory):
     """A folder with certificates of two parties, a stranger, and one that the asker signed."""
     folder = tmp_path_factory.mktemp("certificates")
     for name in ("asker", "answerer", "stranger"):
-        make_certificate(folder, name)
-    make_certificate(folder, "forged", signer="asker")
+        make_bare_certificate(folder, name)
+    make_bare_certificate(folder, "forged", signer="asker")
     return folder
 
 
@@ -118,17 +140,17 @@ def make_pair(folder: Path, *, timeout: float = 60.0) -> Pair:
 
 
 @pytest.fixture(scope="module")
-def pair(engine, certificates):
+def pair(engine, bare_certificates):
     """Two linked workers, for the tests of one file."""
-    two = make_pair(certificates)
+    two = make_pair(bare_certificates)
     two.open()
     yield two
     two.close()
 
 
 @pytest.fixture
-def fresh_pair(engine, certificates):
+def fresh_pair(engine, bare_certificates):
     """Two ends of a link that a test may break."""
-    two = make_pair(certificates, timeout=30.0)
+    two = make_pair(bare_certificates, timeout=30.0)
     yield two
     two.close()

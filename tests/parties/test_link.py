@@ -202,7 +202,7 @@ def test_the_worker_has_no_pickle_on_its_pipes():
         assert "import pickle" not in Path(module.__file__).read_text(encoding="utf-8")
 
 
-def test_a_link_without_the_engine_says_where_it_exists(monkeypatch, certificates):
+def test_a_link_without_the_engine_says_where_it_exists(monkeypatch, bare_certificates):
     import builtins
 
     from tellers.errors import MissingExtra

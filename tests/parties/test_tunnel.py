@@ -65,8 +65,8 @@ class Echo:
 
 
 @pytest.fixture
-def tunnels(certificates):
-    near, far = meet(certificates, ("asker", "answerer"), ("answerer", "asker"))
+def tunnels(bare_certificates):
+    near, far = meet(bare_certificates, ("asker", "answerer"), ("answerer", "asker"))
     ended, echoes = [], [Echo(), Echo()]
     both = [
         Tunnel(near, echoes[0].port, is_dialer=True, on_end=lambda: ended.append("near")),
@@ -136,8 +136,8 @@ def test_the_end_is_noticed_at_once(tunnels):
     ],
     ids=["stranger dials", "stranger listens", "signed by a peer"],
 )
-def test_strangers_are_refused(certificates, dialer, listener):
-    near, far = meet(certificates, dialer, listener)
+def test_strangers_are_refused(bare_certificates, dialer, listener):
+    near, far = meet(bare_certificates, dialer, listener)
     refused = [side for side in (near, far) if isinstance(side, LinkFailed)]
     assert refused
     # In TLS 1.3 a dialer may learn only by its first read that it was refused.
@@ -146,14 +146,14 @@ def test_strangers_are_refused(certificates, dialer, listener):
             assert near.recv(1) == b""
 
 
-def test_plain_tcp_is_refused(certificates):
+def test_plain_tcp_is_refused(bare_certificates):
     door = listen(("127.0.0.1", 0))
     told = []
 
     def accept():
         plain, _ = door.accept()
         try:
-            shake_hands(plain, identity(certificates, "answerer", "asker"), listens=True, timeout=5)
+            shake_hands(plain, identity(bare_certificates, "answerer", "asker"), listens=True, timeout=5)
         except LinkFailed as error:
             told.append(str(error))
 
@@ -174,8 +174,8 @@ def test_plain_tcp_is_refused(certificates):
     assert told[0].startswith("Expected a TLS handshake with a known peer")
 
 
-def test_a_frame_that_is_none_ends_the_tunnel(certificates):
-    near, far = meet(certificates, ("asker", "answerer"), ("answerer", "asker"))
+def test_a_frame_that_is_none_ends_the_tunnel(bare_certificates):
+    near, far = meet(bare_certificates, ("asker", "answerer"), ("answerer", "asker"))
     ended = threading.Event()
     tunnel = Tunnel(far, 1, is_dialer=False, on_end=ended.set)
     tunnel.start()
