@@ -52,6 +52,7 @@ bench: .venv/.dev ## CPU time per question, as ratios to a plain reference
 	$(BIN)/python benchmarks/labels.py
 	$(BIN)/python benchmarks/scale.py
 	$(BIN)/python benchmarks/demo.py
+	$(BIN)/python benchmarks/parties.py
 
 reproduce: .venv/.dev ## the numbers of a paper beside ours: make reproduce PAPER=pate2018 ARGS=--quick
 	$(BIN)/python experiments/$(PAPER)/run.py $(ARGS)

@@ -11,6 +11,9 @@
       TeacherFailed      a teacher could not be trained, or could not vote
       ClusterFailed      a cluster cannot be reached, was lost, or does not fit this program
       FolderInUse        another process is at work in the same folder
+      LinkFailed         the other party of a secret computation is gone, late, or not who it should be
+      PeerRefused        another party showed a wrong certificate, or sent what does not belong
+      RoundAborted       a confidential query ended without an answer
 
 Bad arguments stay ValueError and TypeError. A message says what was expected, what came and
 what to do; it never carries a tally.
@@ -61,6 +64,18 @@ class FolderInUse(TellersError):
 
 class ClusterFailed(TellersError, RuntimeError):
     """A cluster cannot be reached, was lost for too long, or runs other versions than this program."""
+
+
+class LinkFailed(TellersError, RuntimeError):
+    """A secret computation with another party could not start, or did not come to its end."""
+
+
+class PeerRefused(TellersError, ConnectionError):
+    """Another party showed a wrong certificate or sent what does not belong; its connection was closed."""
+
+
+class RoundAborted(TellersError, RuntimeError):
+    """A confidential query ended without an answer; the message says why, and whether it was charged."""
 
 
 class ConfigError(TellersError, ValueError):

@@ -4,6 +4,8 @@ from .cluster import ClusterConfig
 from .defaults import default_config
 from .labels import LabelsConfig
 from .mechanism import MechanismConfig
+from .party import PartySettings
+from .party_files import parse_party, read_party, write_party
 from .personal import PersonalConfig
 from .reading import parse_config, read_config
 from .sections import (
@@ -25,6 +27,7 @@ __all__ = [
     "LabelsConfig",
     "MechanismConfig",
     "PartitionConfig",
+    "PartySettings",
     "PersonalConfig",
     "QueriesConfig",
     "ReportConfig",
@@ -34,7 +37,10 @@ __all__ = [
     "config_as_dict",
     "default_config",
     "parse_config",
+    "parse_party",
     "read_config",
+    "read_party",
     "with_absolute_paths",
     "write_config",
+    "write_party",
 ]

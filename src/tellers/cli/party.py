@@ -1,0 +1,168 @@
+"""`tellers party`: certificates and settings of parties whose votes nobody sees."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from . import options
+
+if TYPE_CHECKING:
+    from ..parties.certificates import Card
+
+HELP = """Confidential queries between organisations: make certificates, and settings to begin with.
+
+An asker has rows, answerers have models, and a guardian adds the noise and keeps the books. Nobody sees
+another's rows, models or votes; the asker alone sees the label.
+"""
+
+Folder = Annotated[
+    Path, typer.Argument(metavar="FOLDER", help="Where certificates are, a folder for each party.")
+]
+
+
+def certs(
+    folder: Folder,
+    party: Annotated[
+        list[str],
+        typer.Option(
+            "--party",
+            metavar="ROLE:NAME",
+            help="asker:NAME, answerer:NAME or guardian:NAME; once for each party.",
+            show_default=False,
+        ),
+    ],
+    days: Annotated[int, typer.Option("--days", min=1, help="How long they are valid.")] = 365,
+    as_json: options.Json = False,
+) -> None:
+    """Make certificates and keys, and print what the others must know: pins and mask keys.
+
+    The folder gets an authority, and a folder for each party that is handed to it and to nobody else. Whoever
+    runs this for all parties holds all their keys: good for trying it out. In earnest every party runs it for
+    itself alone and sends the others its lines and its authority.pem; they compare the pin by a second way.
+
+    Example: tellers party certs certs --party asker:ann --party guardian:guard --party answerer:north
+    """
+    from ..parties.certificates import make_certificate
+
+    wanted = [_role_and_name(text) for text in party]
+    taken = [name for _, name in wanted if (folder / name).exists()]
+    if taken:
+        raise ValueError(
+            f"Expected new parties, {folder / taken[0]} is there. Nothing was written; choose another folder."
+        )
+    cards = [make_certificate(folder, name, role=role, days=days) for role, name in wanted]
+    if as_json:
+        print(json.dumps({"folder": str(folder), "parties": [_told(card) for card in cards]}, indent=2))
+        return
+    print(_lines(cards))
+    from . import show
+
+    show.console(stderr=True).print(
+        f"Keys are in {folder}/NAME, for their owners alone; they are valid until "
+        f"{min(card.expires for card in cards):%Y-%m-%d}. Compare pins by a second way."
+    )
+
+
+def init(
+    folder: Folder,
+    n_features: Annotated[int, typer.Option("--features", min=1, help="How many numbers a row has.")],
+    n_classes: Annotated[
+        int | None,
+        typer.Option("--classes", min=2, help="One of so many classes per row.", show_default=False),
+    ] = None,
+    n_labels: Annotated[
+        int | None, typer.Option("--labels", min=1, help="Many labels per row, so many.", show_default=False)
+    ] = None,
+    sigma: Annotated[float, typer.Option("--sigma", min=0, help="The noise, in votes.")] = 8.0,
+    host: Annotated[str, typer.Option("--host", help="Where all parties listen.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=1, max=65_000, help="The first port.")] = 7400,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite files that are there.")] = False,
+    as_json: options.Json = False,
+) -> None:
+    """Write settings for each party of a folder that `tellers party certs` made, with everybody's pins.
+
+    Change addresses, limits and the budget as you need; session, mechanism and hardening must stay the same
+    for all, and their hash is compared before anything is asked.
+
+    Example: tellers party init certs --features 64 --classes 10
+    """
+    from ..config.mechanism import MechanismConfig
+    from ..config.party import SessionConfig
+    from ..config.party_files import settings_for, write_party
+    from .init import write_settings_file
+
+    if (n_classes is None) == (n_labels is None):
+        raise ValueError("Expected --classes or --labels, one of them.")
+    cards = _cards(folder)
+    parties = {
+        card.name: {
+            "role": card.role, "pin": card.pin, "mask_key": card.mask_key,
+            "address": f"{host}:{port + number}",
+        }
+        for number, card in enumerate(cards)
+    }  # fmt: skip
+    n_answerers = sum(card.role == "answerer" for card in cards)
+    session = SessionConfig(
+        n_features=n_features, n_outputs=n_classes or n_labels or 1, quorum=max(2, n_answerers - 1)
+    )
+    mechanism = MechanismConfig(name="gnmax" if n_classes else "binary", sigma=sigma)
+    texts = {
+        folder / card.name / "party.toml": write_party(
+            settings_for(card.name, parties, session=session, mechanism=mechanism)
+        )
+        for card in cards
+    }
+    taken = [path for path in texts if path.exists()]
+    if taken and not force:
+        raise ValueError(f"Expected new files, {taken[0]} is there. Nothing was written; add --force.")
+    for path, text in texts.items():
+        write_settings_file(path, text, force=True)
+    if as_json:
+        print(json.dumps({"files": [str(path) for path in texts]}, indent=2))
+    else:
+        print("\n".join(f"Wrote {path}" for path in texts))
+
+
+COMMANDS = {"certs": certs, "init": init}
+
+
+def _role_and_name(text: str) -> tuple[str, str]:
+    from ..parties.certificates import require_name
+    from ..parties.messages import ROLES
+
+    role, found, name = text.partition(":")
+    if not found or role not in ROLES:
+        raise ValueError(f"Expected --party ROLE:NAME with a role of {', '.join(ROLES)}, got {text!r}.")
+    require_name(name)
+    return role, name
+
+
+def _cards(folder: Path) -> "list[Card]":
+    from ..parties.certificates import CERTIFICATE, read_card
+
+    homes = sorted(path.parent for path in folder.glob(f"*/{CERTIFICATE}"))
+    if not homes:
+        raise ValueError(
+            f"Expected certificates of parties in {folder}, found none. Make them with: tellers party certs"
+        )
+    return [read_card(home) for home in homes]
+
+
+def _told(card: "Card") -> dict[str, Any]:
+    return {
+        "name": card.name, "role": card.role, "pin": card.pin, "mask_key": card.mask_key,
+        "expires": card.expires.isoformat(),
+    }  # fmt: skip
+
+
+def _lines(cards: "list[Card]") -> str:
+    """Return what others write into their settings, as TOML."""
+    shown = []
+    for card in cards:
+        lines = ["[[peer]]", f'name = "{card.name}"', f'role = "{card.role}"', f'pin = "{card.pin}"']
+        if card.role == "answerer":
+            lines.append(f'mask_key = "{card.mask_key}"')
+        shown.append("\n".join(lines))
+    return "\n\n".join(shown)

@@ -1,0 +1,337 @@
+"""The settings of one party of confidential queries: who it is, whom it knows, and what it holds them to."""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from .checks import freeze
+from .fields import option
+from .mechanism import MechanismConfig
+from .problems import Problem, complain
+from .rules import mechanism_class
+
+if TYPE_CHECKING:
+    from ..mechanisms import Mechanism
+
+ROLES = ("asker", "answerer", "guardian")
+CONFIDENTIAL = ("gnmax", "confident", "binary", "confident-binary", "gnthreshold")
+_NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_ADDRESS = re.compile(r"(?:\[[0-9a-fA-F:]+\]|[^\s:\[\]]+):(\d{1,5})")
+
+
+class _Section:
+    """Checks every option of a section when a record is made."""
+
+    def __post_init__(self) -> None:
+        freeze(self, sections=SECTIONS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartyConfig(_Section):
+    """This party. Paths are relative to this file.
+
+    >>> PartyConfig(name="north", role="answerer").certificates
+    '.'
+    """
+
+    name: str = option("", "Its name, as its certificate says.", non_empty=True)
+    role: Literal["asker", "answerer", "guardian"] = option("answerer", "What it does.", choices=ROLES)
+    listen: str = option("127.0.0.1:7400", "Where others reach it; an asker is reached by nobody.")
+    certificates: str = option(
+        ".", "The folder that `tellers party certs` made for it, with its keys.", non_empty=True
+    )
+    trusted: tuple[str, ...] = option(
+        (), "Certificates of other authorities (PEM), where parties made their own."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PeerConfig(_Section):
+    """Another party, by what it printed with `tellers party certs`: compare it by a second way.
+
+    >>> PeerConfig(name="guard", role="guardian", address="10.0.0.7:7400", pin="0" * 64).role
+    'guardian'
+    """
+
+    name: str = option("", "Its name.", non_empty=True)
+    role: Literal["asker", "answerer", "guardian"] = option("answerer", "What it does.", choices=ROLES)
+    address: str = option("", "Where it listens; empty where it only calls.")
+    pin: str = option("", "The fingerprint of its certificate.", non_empty=True)
+    mask_key: str = option("", "Its public key for masks that cancel; answering parties have one.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionConfig(_Section):
+    """What all parties have agreed on: it must be the same everywhere, and a hash of it is compared.
+
+    >>> SessionConfig(n_features=64, n_outputs=10).max_queries
+    100
+    """
+
+    n_features: int = option(1, "How many numbers a row has.", least=1)
+    n_outputs: int = option(2, "How many classes, or labels, a vote is on.", least=1)
+    input_bound: float = option(1.0, "No number of a row is larger than this, either way.", above=0)
+    quorum: int = option(2, "The smallest number of parties that may answer.", least=1)
+    max_queries: int = option(100, "Queries in one batch.", least=1, most=4096)
+    patience_seconds: float = option(
+        60.0, "How long each phase of a query may take before whoever is missing is left out.", above=0
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class HardeningConfig(_Section):
+    """Against a guardian and an asker who collude; the same everywhere, as above.
+
+    >>> HardeningConfig().pairwise
+    True
+    """
+
+    pairwise: bool = option(True, "Masks that cancel between answering parties: colluders see totals alone.")
+    noise_sigma: float | None = option(
+        None,
+        "Noise that each answering party adds, a standard deviation in votes.",
+        above=0.7072,
+        example=5.0,
+    )
+    n_colluding: int = option(
+        0, "How many answering parties may collude too; their noise is not counted.", least=0
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartyLimitsConfig(_Section):
+    """What this party lets one asker have; each party sets its own.
+
+    >>> PartyLimitsConfig().max_strikes
+    3
+    """
+
+    queries_per_asker: int = option(1000, "Queries answered for one asker, ever.", least=0)
+    max_open: int = option(4, "Queries of one asker on their way at a time.", least=1)
+    max_changes: int = option(8, "guardian: how often the answering set of an asker may change.", least=0)
+    max_strikes: int = option(
+        3, "guardian: how often an asker may leave out a party that could answer.", least=0
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class BooksConfig(_Section):
+    """guardian: the books, on which every query is before it is answered. An answerer may keep its own.
+
+    >>> BooksConfig(url="ledger.db", epsilon=2.0, delta=1e-5).epsilon
+    2.0
+    """
+
+    url: str = option("", "A file, or the address of a PostgreSQL database.")
+    epsilon: float = option(0.0, "The budget of the answering parties' data, for all askers.", least=0)
+    delta: float = option(0.0, "Failure probability, well below 1 / the number of records.", least=0, below=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig(_Section):
+    """answerer: what votes. Whatever stands here is private and stays on this machine.
+
+    >>> ModelConfig(path="model.skops").path
+    'model.skops'
+    """
+
+    path: str = option("", "The file of the trained model.")
+
+
+SECTIONS: dict[str, type] = {
+    "party": PartyConfig,
+    "session": SessionConfig,
+    "mechanism": MechanismConfig,
+    "hardening": HardeningConfig,
+    "limits": PartyLimitsConfig,
+    "ledger": BooksConfig,
+    "model": ModelConfig,
+    "peer": PeerConfig,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartySettings:
+    """All settings of a party, checked one by one and against each other.
+
+    >>> from tellers.config.party_files import example_settings
+    >>> settings = example_settings("guardian")
+    >>> settings.party.name, settings.roster, settings.askers
+    ('guard', ('east', 'north', 'south'), ('ann',))
+    >>> settings.build_mechanism(), settings.path("ledger.db").name, settings.place("ledger.db")
+    (GNMax(sigma=8.0), 'ledger.db', 'ledger.db')
+    """
+
+    party: PartyConfig
+    session: SessionConfig = field(default_factory=SessionConfig)
+    mechanism: MechanismConfig = field(default_factory=lambda: MechanismConfig(name="gnmax", sigma=8.0))
+    hardening: HardeningConfig = field(default_factory=HardeningConfig)
+    limits: PartyLimitsConfig = field(default_factory=PartyLimitsConfig)
+    ledger: BooksConfig = field(default_factory=BooksConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    peers: tuple[PeerConfig, ...] = ()
+    folder: str = field(default="", repr=False, compare=False)
+    source: str = field(default="", repr=False, compare=False)
+    lines: dict[tuple[str | int, ...], int] = field(default_factory=dict, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        complain(party_rules(self), self.source, self.lines)
+
+    def path(self, text: str) -> Path:
+        """Return a path of the file, from where relative ones start."""
+        return Path(self.folder) / text
+
+    def place(self, url: str) -> str:
+        """Return a database's address as it is, or the path of a file in full."""
+        return url if "://" in url else str(self.path(url))
+
+    @property
+    def roster(self) -> tuple[str, ...]:
+        """Return the answering parties, this one included if it is one, in order."""
+        return self._named("answerer")
+
+    @property
+    def askers(self) -> tuple[str, ...]:
+        """Return the asking parties, in order."""
+        return self._named("asker")
+
+    @property
+    def guardian(self) -> str:
+        """Return the name of the guardian."""
+        return self._named("guardian")[0]
+
+    @property
+    def terms(self) -> str:
+        """Return the hash of what all parties have agreed on: session, mechanism, hardening and roster."""
+        agreed = {
+            "session": asdict(self.session),
+            "mechanism": {"name": self.mechanism.name, **self.mechanism.given},
+            "hardening": asdict(self.hardening),
+            "roster": self.roster,
+            "guardian": self.guardian,
+        }
+        return hashlib.sha256(json.dumps(agreed, sort_keys=True).encode()).hexdigest()
+
+    def build_mechanism(self) -> "Mechanism":
+        """Return the mechanism; one for many labels is told how many there are."""
+        given = dict(self.mechanism.given)
+        if self.mechanism.is_for_labels:
+            given["n_labels"] = self.session.n_outputs
+            if "share" in given and len(given["share"]) == 1:
+                given["share"] = given["share"][0]
+        mechanism: Mechanism = mechanism_class(self.mechanism.name)(**given)
+        return mechanism
+
+    def _named(self, role: str) -> tuple[str, ...]:
+        parties = [(self.party.name, self.party.role), *((peer.name, peer.role) for peer in self.peers)]
+        return tuple(sorted(name for name, its in parties if its == role))
+
+
+def party_rules(settings: Any) -> Iterator[Problem]:
+    """Return what does not go together in settings whose options are right one by one.
+
+    >>> from tellers.config.party_files import example_settings
+    >>> list(party_rules(example_settings("asker")))
+    []
+    """
+    party = settings.party
+    if not _NAME.fullmatch(party.name):
+        words = "Expected at most 63 small letters, digits and hyphens."
+        yield Problem(("party", "name"), words)
+    if party.role != "asker":
+        yield from _address_rules(("party", "listen"), party.listen)
+    yield from _peer_rules(settings)
+    yield from _mechanism_rules(settings)
+    yield from _role_rules(settings)
+
+
+def _address_rules(key: tuple[str | int, ...], address: str) -> Iterator[Problem]:
+    found = _ADDRESS.fullmatch(address)
+    if not found or int(found[1]) > 65_535:
+        yield Problem(key, f'Expected an address such as "127.0.0.1:7400", got "{address}".')
+
+
+def _peer_rules(settings: Any) -> Iterator[Problem]:
+    party, seen = settings.party, {settings.party.name}
+    for number, peer in enumerate(settings.peers):
+        here = ("peer", number)
+        if not _NAME.fullmatch(peer.name):
+            yield Problem((*here, "name"), "Expected at most 63 small letters, digits and hyphens.")
+        if peer.name in seen:
+            yield Problem((*here, "name"), f'Expected each party once, got "{peer.name}" again.')
+        seen.add(peer.name)
+        for name, value in (("pin", peer.pin), ("mask_key", peer.mask_key)):
+            if value and not _DIGEST.fullmatch(value):
+                words = "Expected 64 hexadecimal digits, as that party's `tellers party certs` printed them."
+                yield Problem((*here, name), words)
+        calls = {"asker": ("answerer", "guardian"), "answerer": ("guardian",)}.get(party.role, ())
+        if peer.address or peer.role in calls:
+            yield from _address_rules((*here, "address"), peer.address)
+        both = party.role == peer.role == "answerer"
+        if both and settings.hardening.pairwise and not peer.mask_key:
+            yield Problem(
+                (*here, "mask_key"),
+                "Expected the mask key of every other answering party with pairwise = true, got none.",
+                (("hardening", "pairwise"),),
+            )
+
+
+def _mechanism_rules(settings: Any) -> Iterator[Problem]:
+    mechanism, session = settings.mechanism, settings.session
+    if mechanism.name not in CONFIDENTIAL:
+        yield Problem(
+            ("mechanism", "name"),
+            f'Expected one of {", ".join(CONFIDENTIAL)}, which parties can compute, got "{mechanism.name}".',
+        )
+        return
+    if not mechanism.is_for_labels and session.n_outputs < 2:
+        yield Problem(
+            ("session", "n_outputs"),
+            f'Expected at least 2 classes with mechanism "{mechanism.name}", got {session.n_outputs}.',
+            (("mechanism", "name"),),
+        )
+        return
+    try:
+        PartySettings.build_mechanism(settings)
+    except (TypeError, ValueError) as error:
+        words = str(error).replace(f"{mechanism_class(mechanism.name).__name__}.__init__() ", "")
+        yield Problem(("mechanism", "name"), f"Expected the parameters of this mechanism, got: {words}")
+
+
+def _role_rules(settings: Any) -> Iterator[Problem]:
+    party, session, hardening = settings.party, settings.session, settings.hardening
+    roles = [party.role, *(peer.role for peer in settings.peers)]
+    if roles.count("guardian") != 1:
+        yield Problem(
+            ("party", "role"), f"Expected one guardian among all parties, got {roles.count('guardian')}."
+        )
+    if "asker" not in roles:
+        yield Problem(("party", "role"), "Expected at least one asker among all parties, got none.")
+    n_answerers, least = roles.count("answerer"), 2 if hardening.pairwise else 1
+    if not least <= session.quorum <= n_answerers:
+        yield Problem(
+            ("session", "quorum"),
+            f"Expected from {least} to {n_answerers}, the number of answering parties, got {session.quorum}.",
+        )
+    if hardening.noise_sigma is not None and session.quorum - hardening.n_colluding < 1:
+        yield Problem(
+            ("hardening", "n_colluding"),
+            f"Expected fewer than the quorum of {session.quorum}: somebody's noise must stay unknown.",
+            (("session", "quorum"),),
+        )
+    needs_books = party.role == "guardian"
+    if needs_books and not settings.ledger.url:
+        yield Problem(("ledger", "url"), 'Expected the books of the guardian. For example: url = "ledger.db"')
+    for name, example in (("epsilon", "2.0"), ("delta", "1e-5")):
+        if settings.ledger.url and not getattr(settings.ledger, name):
+            words = f"Expected a number above 0 with url, got 0. For example: {name} = {example}"
+            yield Problem(("ledger", name), words, (("ledger", "url"),))
+    if party.role == "answerer" and not settings.model.path:
+        yield Problem(
+            ("model", "path"), 'Expected the file of the model that votes. For example: "model.skops"'
+        )

@@ -1,0 +1,83 @@
+"""Confidential queries on a ledger: the same ledger, prices and events as in one room.
+
+The guardian never learns an outcome, so an entry is never settled and all of its price stays charged; its
+event says so. Entries are also the guardian's memory: which ids were used, how much each asker was answered,
+and which parties answered last.
+"""
+
+from typing import Any
+
+from ..ledger import Ledger, Ticket
+from ..noise import Noise
+from ..rdp import RdpCurve
+from ..release import describe
+from ..votes import Unit
+from .last_step import require_confidential
+
+OUTCOME = "at the asker"
+"""What the event of an entry says of the outcome: nobody else ever sees it."""
+
+
+def query_price(mechanism: Any, n_queries: int) -> RdpCurve:
+    """Return what a batch costs whatever the votes: check and answer, as nobody sees which were silent.
+
+    >>> from tellers import GNMax
+    >>> query_price(GNMax(sigma=5.0), 10).epsilon(1e-5) > query_price(GNMax(sigma=5.0), 1).epsilon(1e-5)
+    True
+    """
+    require_confidential(mechanism)
+    price: RdpCurve = mechanism.price(Unit()) * n_queries
+    return price
+
+
+def charge_query(
+    ledger: Ledger,
+    qid: str,
+    *,
+    mechanism: Any,
+    noise: Noise,
+    n_queries: int,
+    asker: str,
+    parties: tuple[str, ...],
+    price: RdpCurve | None = None,
+    account: str | None = None,
+) -> Ticket:
+    """Write a query on the ledger before anything of it is revealed, and return the receipt.
+
+    An answering party that keeps books of its own may give its own `price`. `account` names an account that
+    pays the same from a budget of its own.
+
+    >>> from tellers import Accountant, Budget, GNMax, MemoryLedger, noise
+    >>> ledger = MemoryLedger(Accountant(Budget(epsilon=5.0, delta=1e-5)))
+    >>> asked = {"n_queries": 3, "asker": "ann", "parties": ("north", "south")}
+    >>> _ = charge_query(ledger, "0" * 32, mechanism=GNMax(sigma=9.0), noise=noise.secure(), **asked)
+    >>> ledger.entries()[0].event["answering"], ledger.entries()[0].is_settled
+    (['north', 'south'], False)
+    """
+    cost = query_price(mechanism, n_queries) if price is None else price
+    event = {
+        **describe(mechanism, noise), "n_queries": n_queries, "asker": asker, "answering": list(parties),
+        "outcome": OUTCOME,
+    }  # fmt: skip
+    if account is not None:
+        event["account"] = account
+    return ledger.reserve(qid, cost, event=event, also=None if account is None else {account: cost})
+
+
+def remembered(ledger: Ledger) -> dict[str, Any]:
+    """Return what a ledger knows of earlier sessions: used ids, queries per asker, and last answering sets.
+
+    >>> from tellers import Accountant, Budget, MemoryLedger
+    >>> remembered(MemoryLedger(Accountant(Budget(epsilon=5.0, delta=1e-5))))
+    {'used': set(), 'answered': {}, 'last_set': {}}
+    """
+    used: set[str] = set()
+    answered: dict[str, int] = {}
+    last_set: dict[str, tuple[str, ...]] = {}
+    for entry in ledger.entries():
+        used.add(entry.key)
+        if entry.event.get("outcome") == OUTCOME:
+            asker = str(entry.event["asker"])
+            answered[asker] = answered.get(asker, 0) + int(entry.event["n_queries"])
+            last_set[asker] = tuple(entry.event["answering"])
+    return {"used": used, "answered": answered, "last_set": last_set}

@@ -1,0 +1,150 @@
+"""What a program computes, in the clear: for tests, and for an answerer who wants to see its own votes.
+
+The same integers modulo 2^64 as on shares, without the engine, so that equal means equal in every bit.
+Nothing here is used when parties compute together.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..mechanisms.labels.rules import few_labels
+from .programs import DecisionProgram, VoteProgram
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+
+def clear_scores(program: VoteProgram, model: Mapping[str, Integers], x: Integers) -> Integers:
+    """Return the scores behind an answerer's votes, in units: queries x outputs; private.
+
+    >>> program = VoteProgram(model="linear", task="multi", n_features=2, n_outputs=1, batch=1, input_bits=1)
+    >>> model = {"weights0": np.array([[3], [1]]), "offsets0": np.array([-4])}
+    >>> clear_scores(program, model, np.array([[1, 2]]))
+    array([[1]])
+    """
+    with np.errstate(over="ignore"):
+        if program.model == "forest":
+            return _leaves(program, model, x) @ model["leaves"] + model["offsets"]
+        values = x
+        for layer in range(len(program.widths) - 1):
+            values = values @ model[f"weights{layer}"] + model[f"offsets{layer}"]
+            if layer + 2 < len(program.widths):
+                values = np.maximum(values, 0)
+        return values
+
+
+def clear_votes(program: VoteProgram, model: Mapping[str, Integers], x: Integers) -> Integers:
+    """Return an answerer's votes without the mask: queries x outputs of 0 and 1; private.
+
+    >>> program = VoteProgram(model="linear", task="single", n_features=1, n_outputs=2, batch=1)
+    >>> clear_votes(program, {"weights0": np.array([[3, 5]]), "offsets0": np.array([0, 0])}, np.array([[7]]))
+    array([[0, 1]])
+    """
+    scores = clear_scores(program, model, x)
+    if program.task == "multi":
+        ballots = (scores > 0).astype(np.int64)
+        most = program.n_outputs if program.max_labels is None else program.max_labels
+        return np.asarray(few_labels(program.n_outputs, most).fit(ballots))
+    return np.asarray(np.eye(program.n_outputs, dtype=np.int64)[scores.argmax(axis=1)])
+
+
+def clear_decision(program: DecisionProgram, shares: Integers, guardian: Mapping[str, Integers]) -> Integers:
+    """Return the labels that asker and guardian would find, a class or a row of labels per query.
+
+    >>> program = DecisionProgram(rule="argmax", n_outputs=2, batch=1, n_answerers=3)
+    >>> given = program.guardian_inputs([[1, 0]], answer_noise=[[0, 0]], ranks=[[0, 1]])
+    >>> clear_decision(program, np.array([[0, 2]]), given)
+    array([1])
+    """
+    with np.errstate(over="ignore"):
+        counts = shares * program.tie_scale + guardian["answer"]
+        if program.is_multilabel:
+            labels = (counts >= np.array(program.limits)).astype(np.int64)
+        else:
+            labels = counts.argmax(axis=1)
+        if not program.is_confident:
+            return labels
+        told = shares + guardian["check"] >= np.array(program.bar)
+        if program.rule == "confident_labels":
+            told |= guardian["check_against"] - shares >= np.array(program.bar)
+        else:
+            told = told.any(axis=1)
+    return np.where(told, labels, -1).astype(np.int64)
+
+
+def near_ties(program: VoteProgram, model: Mapping[str, Integers], X: ArrayLike) -> Mask:
+    """Say which queries are so close that rounding inputs and model may have turned the vote; private.
+
+    Two scores, or a score and its threshold, are near if rounding the inputs (by as much as they were) and
+    every weight (by half a unit) can move them past each other; an input is near the limit of a node on its
+    way if it is within one unit of it.
+
+    >>> program = VoteProgram(model="linear", task="single", n_features=1, n_outputs=2, batch=1, input_bits=4)
+    >>> model = {"weights0": np.array([[2**20, -(2**20)]]), "offsets0": np.array([0, 0])}
+    >>> near_ties(program, model, [[0.9], [0.01]])
+    array([False,  True])
+    """
+    x = program.encode(X)
+    scores = clear_scores(program, model, x)
+    near: Mask = np.zeros(len(x), dtype=np.bool_)
+    if program.model == "forest":
+        # A node that does not split has a limit that no input comes near.
+        close = np.abs(x @ model["features"] - model["limits"]) <= 1
+        near = np.asarray((close & _visited(program, model, x)).any(axis=1))
+        step: Floats = np.full(scores.shape, 1.0 + program.n_trees)
+    else:
+        rows = np.clip(np.asarray(X, dtype=np.float64), -program.input_bound, program.input_bound)
+        step = _reach(program, model, x, np.abs(rows * 2**program.input_bits - x))
+    if program.task == "multi":
+        return np.asarray(near | (np.abs(scores) <= step).any(axis=1))
+    if program.model == "forest" and program.n_trees == 1:
+        return near
+    lead = scores.argmax(axis=1)[:, None]
+    behind = np.take_along_axis(scores, lead, axis=1) - scores
+    rivals = behind <= step + np.take_along_axis(step, lead, axis=1)
+    np.put_along_axis(rivals, lead, False, axis=1)
+    return np.asarray(near | rivals.any(axis=1))
+
+
+def _reach(program: VoteProgram, model: Mapping[str, Integers], x: Integers, moved: Floats) -> Floats:
+    """Bound how far each score moves if inputs move by `moved` units and each weight by half of its own."""
+    values = x
+    for layer in range(len(program.widths) - 1):
+        weights, offsets = model[f"weights{layer}"], model[f"offsets{layer}"]
+        # |w' x' - w x| <= |w| dx + dw (|x| + dx), summed over inputs, and half a unit for the offset.
+        loose = 0.5 * (np.abs(values) + moved).sum(axis=1, keepdims=True) + 0.5
+        moved = moved @ np.abs(weights).astype(np.float64) + loose
+        values = np.maximum(values @ weights + offsets, 0)
+    return moved
+
+
+def _decisions(program: VoteProgram, model: Mapping[str, Integers], x: Integers) -> Mask:
+    right = x @ model["features"] > model["limits"]
+    return np.asarray(right).reshape(len(x), program.n_trees, -1)
+
+
+def _walk(program: VoteProgram, model: Mapping[str, Integers], x: Integers) -> list[Integers]:
+    """Return the node each query stands on, tree by tree, at every level and at last the leaf."""
+    right = _decisions(program, model, x)
+    at = [np.zeros((len(x), program.n_trees), dtype=np.int64)]
+    for _ in range(program.depth):
+        turn = np.take_along_axis(right, at[-1][:, :, None], axis=2)[:, :, 0]
+        at.append(2 * at[-1] + 1 + turn)
+    return at
+
+
+def _leaves(program: VoteProgram, model: Mapping[str, Integers], x: Integers) -> Integers:
+    leaf = _walk(program, model, x)[-1] - (2**program.depth - 1)
+    reached = np.zeros((len(x), program.n_trees, 2**program.depth), dtype=np.int64)
+    np.put_along_axis(reached, leaf[:, :, None], 1, axis=2)
+    return reached.reshape(len(x), program.n_leaves)
+
+
+def _visited(program: VoteProgram, model: Mapping[str, Integers], x: Integers) -> Mask:
+    visited = np.zeros((len(x), program.n_trees, 2**program.depth - 1), dtype=np.bool_)
+    for nodes in _walk(program, model, x)[:-1]:
+        np.put_along_axis(visited, nodes[:, :, None], True, axis=2)
+    return visited.reshape(len(x), program.n_decisions)

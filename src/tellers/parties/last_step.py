@@ -1,0 +1,181 @@
+"""The last step of a confidential query: what the guardian draws, and what is decided by it.
+
+The asker holds a, the sum of its shares, and the guardian m, the sum of the masks; the tally is t = a + m.
+The guardian draws the noise, and for an arg max a rank for every class, anew for each query. With z the noise
+of the answer and c that of the check, what comes out is
+
+    argmax            the class with the largest (t + z, rank)
+    confident         the same if any t_j + c >= bar, else silence
+    labels            for each label, whether t_j + z_j >= limit_j
+    confident_labels  the same where t_j + c_j >= bar or n - t_j + c_j >= bar, else silence
+
+Ranks break ties uniformly, which is what GNMax is priced for. Limits and bars are public.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+
+from ..mechanisms import ConfidentGNMax, GNMax
+from ..mechanisms.check import whole_thresholds
+from ..mechanisms.labels import Binary, ConfidentBinary, GNThreshold
+from ..mechanisms.labels.perlabel import PerLabel
+from ..noise import Noise
+from ..release import SILENT
+from .ring import Integers, ring_sum
+
+CONFIDENTIAL: Final = (GNMax, ConfidentGNMax, Binary, ConfidentBinary, GNThreshold)
+"""The mechanisms whose last step can be computed without anybody seeing a tally."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What is public about the last step: the rule and its whole limits.
+
+    >>> decision_of(Binary(sigma=5.0, n_labels=2), n_outputs=2, n_answering=5)
+    Decision(rule='labels', n_answering=5, limits=(3, 3), bar=())
+    """
+
+    rule: str
+    n_answering: int
+    limits: tuple[int, ...] = ()
+    bar: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class LastStep:
+    """The guardian's side of the last step; all but the decision is secret, and shown to nobody.
+
+    >>> zero = np.zeros((1, 2), dtype=np.int64)
+    >>> LastStep(Decision("argmax", 5), zero, zero, ranks=np.array([[1, 0]]))
+    LastStep(decision=Decision(rule='argmax', n_answering=5, limits=(), bar=()))
+    """
+
+    decision: Decision
+    masks: Integers = field(repr=False)
+    answer_noise: Integers = field(repr=False)
+    ranks: Integers | None = field(default=None, repr=False)
+    check_noise: Integers | None = field(default=None, repr=False)
+
+
+def require_confidential(mechanism: Any) -> None:
+    """Refuse mechanisms that the last step has no rule for.
+
+    >>> from tellers import LNMax
+    >>> require_confidential(LNMax(gamma=0.1))
+    Traceback (most recent call last):
+        ...
+    TypeError: Expected a mechanism that parties can compute, one of GNMax, ..., got LNMax. ...
+    """
+    if not isinstance(mechanism, CONFIDENTIAL):
+        known = ", ".join(kind.__name__ for kind in CONFIDENTIAL)
+        raise TypeError(
+            f"Expected a mechanism that parties can compute, one of {known}, got {type(mechanism).__name__}. "
+            "Choose one of them, or vote in one room."
+        )
+    if isinstance(mechanism, PerLabel) and mechanism.resolution != 1:
+        raise TypeError(
+            f"Expected votes of 0 and 1, got {type(mechanism).__name__} with resolution "
+            f"{mechanism.resolution}. Leave the resolution out."
+        )
+
+
+def decision_of(mechanism: Any, *, n_outputs: int, n_answering: int) -> Decision:
+    """Return what is public about the last step of a mechanism, if so many parties answer.
+
+    >>> decision_of(ConfidentGNMax(sigma=5.0, threshold=3.5, sigma_threshold=4.0), n_outputs=2, n_answering=5)
+    Decision(rule='confident', n_answering=5, limits=(), bar=(4, 4))
+    """
+    require_confidential(mechanism)
+    require_outputs(mechanism, (1, n_outputs))
+    if isinstance(mechanism, PerLabel):
+        law = mechanism.law(n_answering)
+        limits = tuple(int(limit) for limit in law.threshold)
+        if law.bar is None:
+            return Decision("labels", n_answering, limits)
+        return Decision("confident_labels", n_answering, limits, (law.bar.height,) * n_outputs)
+    if isinstance(mechanism, GNMax):
+        return Decision("argmax", n_answering)
+    bar = int(whole_thresholds(mechanism.threshold).item())
+    return Decision("confident", n_answering, bar=(bar,) * n_outputs)
+
+
+def draw(mechanism: Any, masks: Integers, *, n_answering: int, noise: Noise) -> LastStep:
+    """Return the guardian's side of the last step: the sum of the masks, and the mechanism's fresh noise.
+
+    Guarantee: what is decided by it and by the asker's sum has the law of `mechanism.release` on the tally,
+               so it costs what the mechanism charges, whatever the tally.
+    Assumes:   fewer than 2^40 answering parties with whole votes, so that no tally wraps around.
+    Reference: Choquette-Choo et al. 2021 (CaPC), step 3; noise as in `tellers.noise`.
+
+    >>> from tellers import noise
+    >>> from tellers.parties.ring import fresh_mask, ring_sum
+    >>> masks, tally = fresh_mask((1, 3)), np.array([[0, 90, 10]])
+    >>> step = draw(GNMax(sigma=2.0), masks, n_answering=100, noise=noise.secure())
+    >>> decide(step, ring_sum([tally, -masks]))
+    array([1])
+    """
+    decision = decision_of(mechanism, n_outputs=masks.shape[-1], n_answering=n_answering)
+    require_outputs(mechanism, masks.shape)
+    n_queries, n_outputs = masks.shape
+    check = ranks = None
+    # In the order of `release`: the same seed then gives the same labels, here and in one room.
+    if isinstance(mechanism, PerLabel):
+        if mechanism.has_bar:
+            check = noise.discrete_gaussian(mechanism.bar_sigma, masks.shape)
+        answer = noise.discrete_gaussian(mechanism.sum_sigma, masks.shape)
+        return LastStep(decision, masks, answer, check_noise=check)
+    if isinstance(mechanism, ConfidentGNMax):
+        check = noise.discrete_gaussian(mechanism.sigma_threshold, n_queries)
+    answer = noise.discrete_gaussian(mechanism.sigma, masks.shape)
+    ranks = _ranks(n_queries, n_outputs, noise)
+    return LastStep(decision, masks, answer, ranks, check)
+
+
+def decide(step: LastStep, asker_sum: Integers) -> Integers:
+    """Return what the last step decides, in the clear: its definition, for tests.
+
+    >>> zero = np.zeros((1, 2), dtype=np.int64)
+    >>> decide(LastStep(Decision("labels", 5, limits=(3, 3)), zero, zero), np.array([[4, 2]]))
+    array([[1, 0]])
+    """
+    tally, rule = ring_sum([asker_sum, step.masks]), step.decision
+    noisy = tally + step.answer_noise
+    if step.ranks is not None:
+        labels = np.lexsort(np.stack([step.ranks, noisy]), axis=1)[:, -1]
+    else:
+        labels = (noisy >= np.array(rule.limits)).astype(np.int64)
+    if step.check_noise is None:
+        return np.asarray(labels, dtype=np.int64)
+    bar = np.array(rule.bar)
+    if step.ranks is not None:
+        told = (tally + step.check_noise[:, None] >= bar).any(axis=1)
+    else:
+        told = np.maximum(tally, rule.n_answering - tally) + step.check_noise >= bar
+    return np.where(told, labels, SILENT)
+
+
+def require_outputs(mechanism: Any, shape: tuple[int, ...]) -> None:
+    """Refuse tallies that are not queries x outputs, or on other labels than the mechanism has.
+
+    >>> require_outputs(GNMax(sigma=5.0), (3, 1))
+    Traceback (most recent call last):
+        ...
+    ValueError: Expected queries x at least 2 classes, got shape (3, 1).
+    """
+    n_labels = getattr(mechanism, "n_labels", None)
+    if n_labels is None and (len(shape) != 2 or shape[1] < 2):
+        raise ValueError(f"Expected queries x at least 2 classes, got shape {shape}.")
+    if n_labels is not None and (len(shape) != 2 or shape[1] != n_labels):
+        raise ValueError(f"Expected queries x the {n_labels} labels of the mechanism, got shape {shape}.")
+
+
+def _ranks(n_queries: int, n_outputs: int, noise: Noise) -> Integers:
+    """Return for each query its outputs in an order of their own, all orders equally likely."""
+    ranks = np.tile(np.arange(n_outputs, dtype=np.int64), (n_queries, 1))
+    rows = np.arange(n_queries)
+    for last in range(n_outputs - 1, 0, -1):
+        other = noise.integers_below(np.full(n_queries, last + 1, dtype=np.int64))
+        ranks[rows, last], ranks[rows, other] = ranks[rows, other], ranks[rows, last].copy()
+    return ranks

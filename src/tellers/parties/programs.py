@@ -1,0 +1,389 @@
+"""Public programs: what two parties compute together, described so that both can check it is the same.
+
+A program holds shapes and limits and nothing private. `digest` is the SHA-256 of its canonical description:
+two parties whose digests differ do not start. All arithmetic is on integers modulo 2^64. Nothing is rounded
+inside a program: inputs and models are rounded once, before it, so that its outcome can be computed again in
+the clear, bit for bit.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Final, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..errors import require_count, require_positive
+from ..release import SILENT
+
+Integers = NDArray[np.int64]
+Model = Literal["linear", "network", "forest"]
+Task = Literal["single", "multi"]
+Rule = Literal["argmax", "confident", "labels", "confident_labels"]
+
+FORMAT: Final = 1  # A change of what a description means takes a new number.
+ASKER: Final = 0  # The rank that asks, and the only one that sees an outcome.
+HELPER: Final = 1  # The rank of the answerer, or of the guardian.
+
+_LARGEST = {"batch": 4096, "n_features": 65536, "n_outputs": 1024, "n_trees": 64, "depth": 10}
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One private input of a program: its name, its shape and the rank that supplies it.
+
+    >>> Slot("x", (100, 64), ASKER).shape
+    (100, 64)
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    owner: int
+
+
+@dataclass(frozen=True)
+class VoteProgram:
+    """An answerer's vote on the asker's inputs, less the answerer's mask; asker and answerer compute it.
+
+    The asker supplies inputs, the answerer a model and a mask that is uniform on the integers modulo 2^64.
+    The asker sees vote minus mask, which is uniform; the answerer sees nothing. A vote is one-hot over the
+    classes (`single`) or says yes or no to every label (`multi`), at most `max_labels` times yes: of more,
+    the first in the order of the labels stay, as for `few_labels` ballots.
+
+    >>> program = VoteProgram(model="linear", task="single", n_features=64, n_outputs=10, batch=100)
+    >>> program.output_shape, [slot.name for slot in program.slots]
+    ((100, 10), ['x', 'mask', 'weights0', 'offsets0'])
+    """
+
+    model: Model
+    task: Task
+    n_features: int
+    n_outputs: int
+    batch: int
+    hidden: tuple[int, ...] = ()
+    n_trees: int = 0
+    depth: int = 0
+    max_labels: int | None = None
+    input_bits: int = 16
+    input_bound: float = 1.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "hidden", tuple(self.hidden))
+        object.__setattr__(self, "input_bound", float(self.input_bound))
+        require_count(n_features=self.n_features, n_outputs=self.n_outputs, batch=self.batch)
+        require_positive(input_bound=self.input_bound)
+        _require_one_of(
+            model=(self.model, ("linear", "network", "forest")), task=(self.task, ("single", "multi"))
+        )
+        for name, largest in _LARGEST.items():
+            if getattr(self, name) > largest:
+                raise ValueError(f"Expected {name} of at most {largest}, got {name}={getattr(self, name)}.")
+        if self.task == "single" and self.n_outputs < 2:
+            raise ValueError(f"Expected at least two classes, got n_outputs={self.n_outputs}.")
+        if (self.model == "network") != bool(self.hidden) or len(self.hidden) > 3:
+            raise ValueError(
+                f"Expected one to three hidden layers for a network and none else, got {self.hidden}."
+            )
+        for width in self.hidden:
+            require_count(hidden=width)
+        is_forest = self.model == "forest"
+        if is_forest != (self.n_trees > 0) or is_forest != (self.depth > 0):
+            raise ValueError("Expected n_trees and depth for a forest, and only for a forest.")
+        if self.max_labels is not None:
+            require_count(max_labels=self.max_labels)
+            if self.task == "single":
+                raise ValueError("Expected max_labels for many labels only: one class has one label already.")
+        if not 1 <= self.input_bits <= 24 or self.largest_input >= 2**40:
+            raise ValueError(
+                f"Expected 1 to 24 input_bits and inputs below 2^40 units, got input_bits={self.input_bits} "
+                f"with input_bound={self.input_bound}."
+            )
+
+    @property
+    def largest_input(self) -> int:
+        """Return the largest absolute value of an encoded input."""
+        return int(np.ceil(self.input_bound * 2**self.input_bits))
+
+    @property
+    def n_decisions(self) -> int:
+        """Return the number of inner nodes of all trees."""
+        return self.n_trees * ((1 << self.depth) - 1)
+
+    @property
+    def n_leaves(self) -> int:
+        """Return the number of leaves of all trees."""
+        return self.n_trees * (1 << self.depth)
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Return the widths of a network's layers, inputs and outputs included."""
+        return (self.n_features, *self.hidden, self.n_outputs)
+
+    @property
+    def output_shape(self) -> tuple[int, ...]:
+        """Return the shape of the outcome: queries x outputs."""
+        return (self.batch, self.n_outputs)
+
+    @property
+    def model_slots(self) -> tuple[Slot, ...]:
+        """Return the inputs that make up the answerer's model; they are the same for every batch."""
+        if self.model == "forest":
+            shapes = {
+                "features": (self.n_features, self.n_decisions),
+                "limits": (self.n_decisions,),
+                "leaves": (self.n_leaves, self.n_outputs),
+                "offsets": (self.n_outputs,),
+            }
+        else:
+            shapes = {}
+            for layer, (above, below) in enumerate(zip(self.widths, self.widths[1:])):
+                shapes |= {f"weights{layer}": (above, below), f"offsets{layer}": (below,)}
+        return tuple(Slot(name, shape, HELPER) for name, shape in shapes.items())
+
+    @property
+    def slots(self) -> tuple[Slot, ...]:
+        """Return all private inputs, in the order in which the circuit takes them."""
+        asked = (Slot("x", (self.batch, self.n_features), ASKER), Slot("mask", self.output_shape, HELPER))
+        return asked + self.model_slots
+
+    def encode(self, X: ArrayLike) -> Integers:
+        """Return inputs in units of 2^-input_bits, clipped to the public bound; private to the asker.
+
+        >>> one = VoteProgram(model="linear", task="single", n_features=2, n_outputs=2, batch=1, input_bits=4)
+        >>> one.encode([[0.5, -7.0]])
+        array([[  8, -16]])
+        """
+        rows = np.asarray(X, dtype=np.float64)
+        if rows.ndim != 2 or rows.shape[1] != self.n_features:
+            raise ValueError(f"Expected rows of {self.n_features} features, got shape {rows.shape}.")
+        if not np.isfinite(rows).all():
+            raise ValueError("Expected finite inputs, got NaN or infinity. Fill in what is missing first.")
+        units = np.rint(np.clip(rows, -self.input_bound, self.input_bound) * (1 << self.input_bits))
+        return np.asarray(units, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class DecisionProgram:
+    """The outcome of a query from the sums that asker and guardian hold; only the asker sees it.
+
+    The asker's sum of masked votes and the guardian's sum of masks add up to the counts; the guardian adds
+    its noise to its own. `argmax` tells the class that leads, `labels` every label whose noisy sum reaches
+    its limit; the confident rules are silent where a noisy check on the counts does not reach its bar, and
+    the answer is then opened to nobody.
+
+    >>> program = DecisionProgram(rule="labels", n_outputs=3, batch=1, n_answerers=5, limits=(3, 3, 3))
+    >>> [(slot.name, slot.owner) for slot in program.slots]
+    [('shares', 0), ('answer', 1)]
+    """
+
+    rule: Rule
+    n_outputs: int
+    batch: int
+    n_answerers: int
+    limits: tuple[int, ...] = ()
+    bar: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("limits", "bar"):
+            object.__setattr__(self, name, tuple(int(limit) for limit in getattr(self, name)))
+        require_count(n_outputs=self.n_outputs, batch=self.batch, n_answerers=self.n_answerers)
+        _require_one_of(rule=(self.rule, ("argmax", "confident", "labels", "confident_labels")))
+        for name in ("batch", "n_outputs"):
+            if getattr(self, name) > _LARGEST[name]:
+                raise ValueError(f"Expected {name} of at most {_LARGEST[name]}, got {getattr(self, name)}.")
+        for name, wanted in (("limits", self.is_multilabel), ("bar", self.is_confident)):
+            given = getattr(self, name)
+            if len(given) != (self.n_outputs if wanted else 0):
+                raise ValueError(
+                    f"Expected {self.n_outputs if wanted else 0} numbers in {name} for rule {self.rule!r}, "
+                    f"got {len(given)}."
+                )
+            if any(abs(limit) >= 2**40 for limit in given):
+                raise ValueError(f"Expected whole numbers below 2^40 in {name}, got a larger one.")
+
+    @property
+    def is_multilabel(self) -> bool:
+        """Return whether every label is decided by itself."""
+        return self.rule in ("labels", "confident_labels")
+
+    @property
+    def is_confident(self) -> bool:
+        """Return whether a check comes before the answer."""
+        return self.rule in ("confident", "confident_labels")
+
+    @property
+    def output_shape(self) -> tuple[int, ...]:
+        """Return the shape of the outcome: queries x outputs."""
+        return (self.batch, self.n_outputs)
+
+    @property
+    def slots(self) -> tuple[Slot, ...]:
+        """Return all private inputs, in the order in which the circuit takes them."""
+        names = ["answer", *(["check"] if self.is_confident else [])]
+        if self.rule == "confident_labels":
+            names.append("check_against")
+        return (
+            Slot("shares", self.output_shape, ASKER),
+            *(Slot(name, self.output_shape, HELPER) for name in names),
+        )
+
+    @property
+    def tie_scale(self) -> int:
+        """Return by how much sums are multiplied, so that ranks that break ties fit below one vote."""
+        return 1 if self.is_multilabel else 2 ** int(np.ceil(np.log2(self.n_outputs)))
+
+    def asker_inputs(self, shares: ArrayLike) -> dict[str, Integers]:
+        """Return the asker's private input: the sum, modulo 2^64, of what the vote programs gave it.
+
+        >>> program = DecisionProgram(rule="argmax", n_outputs=2, batch=1, n_answerers=5)
+        >>> program.asker_inputs([[3, -4]])
+        {'shares': array([[ 3, -4]])}
+        """
+        return {"shares": _table(shares, self.output_shape)}
+
+    def guardian_inputs(
+        self,
+        masks: ArrayLike,
+        *,
+        answer_noise: ArrayLike,
+        ranks: ArrayLike | None = None,
+        check_noise: ArrayLike | None = None,
+    ) -> dict[str, Integers]:
+        """Return the guardian's private inputs: the sum of masks with noise, ties and bars folded in.
+
+        `answer_noise` is queries x outputs, in votes. `ranks` holds for each query a uniformly random
+        permutation of 0 .. n_outputs - 1: of classes with equal noisy counts the one of highest rank leads.
+        `check_noise` has one number per query (`confident`) or per query and label (`confident_labels`).
+
+        >>> program = DecisionProgram(rule="argmax", n_outputs=2, batch=1, n_answerers=5)
+        >>> program.guardian_inputs([[0, 7]], answer_noise=[[1, -2]], ranks=[[0, 1]])
+        {'answer': array([[ 2, 11]])}
+        """
+        shape = self.output_shape
+        held, noise = _table(masks, shape), _table(answer_noise, shape)
+        with np.errstate(over="ignore"):
+            answer = held + noise
+            if self.is_multilabel:
+                return {"answer": answer} | self._checks(held, check_noise)
+            if ranks is None:
+                raise ValueError("Expected ranks that break ties for an arg max, got none.")
+            order = _table(ranks, shape)
+            if not np.array_equal(np.sort(order, axis=1), np.tile(np.arange(shape[1]), (shape[0], 1))):
+                raise ValueError("Expected each row of ranks to be a permutation of 0 .. n_outputs - 1.")
+            return {"answer": answer * self.tie_scale + order} | self._checks(held, check_noise)
+
+    def _checks(self, held: Integers, noise: ArrayLike | None) -> dict[str, Integers]:
+        if not self.is_confident:
+            if noise is not None:
+                raise ValueError(f"Expected no check_noise for rule {self.rule!r}, got some.")
+            return {}
+        if noise is None:
+            raise ValueError(f"Expected check_noise for rule {self.rule!r}, got none.")
+        if self.rule == "confident":
+            drawn = _table(noise, (self.batch,))[:, None]
+            return {"check": held + drawn}
+        drawn = _table(noise, self.output_shape)
+        return {"check": held + drawn, "check_against": self.n_answerers - held + drawn}
+
+    def decode(self, outcome: ArrayLike) -> Integers:
+        """Return labels from what was opened: a class per query, or yes and no per label; SILENT is -1.
+
+        >>> program = DecisionProgram(rule="confident", n_outputs=3, batch=2, n_answerers=5, bar=(4, 4, 4))
+        >>> program.decode([[0, 1, 0], [0, 0, 0]])
+        array([ 1, -1])
+        """
+        opened = _table(outcome, self.output_shape)
+        if opened.min(initial=0) < 0 or opened.max(initial=0) > (2 if self.rule == "confident_labels" else 1):
+            raise ValueError(
+                "Expected an outcome of small numbers, got others: the shares do not fit together."
+            )
+        if self.rule == "labels":
+            return opened
+        if self.rule == "confident_labels":
+            return opened - 1  # 0 silent, 1 no, 2 yes
+        if (opened.sum(axis=1) > 1).any():
+            raise ValueError(
+                "Expected at most one class per query, got more: the shares do not fit together."
+            )
+        return np.where(opened.any(axis=1), opened.argmax(axis=1), SILENT).astype(np.int64)
+
+
+Program = VoteProgram | DecisionProgram
+_KINDS: dict[str, Callable[..., Program]] = {"vote": VoteProgram, "decision": DecisionProgram}
+
+
+def describe_program(program: Program) -> dict[str, Any]:
+    """Return a program as plain values, the form in which parties send and store it.
+
+    >>> describe_program(DecisionProgram(rule="argmax", n_outputs=2, batch=1, n_answerers=5))["kind"]
+    'decision'
+    """
+    kind = "vote" if isinstance(program, VoteProgram) else "decision"
+    plain = {name: list(v) if isinstance(v, tuple) else v for name, v in asdict(program).items()}
+    return {"kind": kind, "format": FORMAT, **plain}
+
+
+def read_program(description: Mapping[str, Any]) -> Program:
+    """Return the program of a description, which may come from another party: everything is checked.
+
+    >>> program = DecisionProgram(rule="argmax", n_outputs=2, batch=1, n_answerers=5)
+    >>> read_program(describe_program(program)) == program
+    True
+    """
+    given = dict(description)
+    kind, version = given.pop("kind", None), given.pop("format", None)
+    if not isinstance(kind, str) or kind not in _KINDS:
+        raise ValueError(f"Expected a program of kind {' or '.join(_KINDS)}, got another one.")
+    if version != FORMAT:
+        raise ValueError(
+            f"Expected a program of format {FORMAT}, got another one. Use one version on all sides."
+        )
+    known = {f.name: f for f in fields(VoteProgram if kind == "vote" else DecisionProgram)}
+    if set(given) != set(known):
+        raise ValueError(f"Expected the fields {', '.join(sorted(known))} in a {kind} program, got others.")
+    for name, value in given.items():
+        _require_plain(name, value, like=known[name].type)
+    values = {name: tuple(v) if isinstance(v, list) else v for name, v in given.items()}
+    return _KINDS[kind](**values)
+
+
+def program_digest(program: Program) -> str:
+    """Return the SHA-256 of a program's canonical description, in hexadecimal.
+
+    >>> program = DecisionProgram(rule="argmax", n_outputs=2, batch=1, n_answerers=5)
+    >>> program_digest(program)[:8] == program_digest(read_program(describe_program(program)))[:8]
+    True
+    """
+    text = json.dumps(describe_program(program), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(b"tellers program\0" + text.encode()).hexdigest()
+
+
+def _require_plain(name: str, value: Any, *, like: Any) -> None:
+    kind = str(like)
+    if "tuple" in kind:
+        fits = isinstance(value, list) and len(value) <= 1024 and all(type(v) is int for v in value)
+    elif "float" in kind:
+        fits = type(value) in (int, float)
+    elif "int" in kind:
+        fits = type(value) is int or (value is None and "None" in kind)
+    else:
+        fits = isinstance(value, str)
+    if not fits:
+        raise ValueError(f"Expected another kind of value for {name} in a program's description.")
+
+
+def _require_one_of(**values: tuple[str, tuple[str, ...]]) -> None:
+    for name, (value, allowed) in values.items():
+        if value not in allowed:
+            raise ValueError(f"Expected {name} to be one of {', '.join(allowed)}, got {value!r}.")
+
+
+def _table(given: ArrayLike, shape: tuple[int, ...]) -> Integers:
+    table = np.asarray(given)
+    if table.shape != shape or table.dtype.kind not in "iu":
+        raise ValueError(
+            f"Expected whole numbers of shape {shape}, got {table.dtype} of shape {table.shape}."
+        )
+    return table.astype(np.int64)

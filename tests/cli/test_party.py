@@ -1,0 +1,89 @@
+"""`tellers party`: certificates, pins to exchange, and settings that can be read back."""
+
+import json
+import stat
+import tomllib
+
+import pytest
+
+pytest.importorskip("cryptography")
+
+from tellers.cli import main
+from tellers.config import read_party
+from tellers.parties.certificates import read_card
+
+PARTIES = ["asker:ann", "guardian:guard", "answerer:north", "answerer:south", "answerer:west"]
+
+
+def run(capsys, *words):
+    with pytest.raises(SystemExit) as done:
+        main([str(word) for word in words])
+    captured = capsys.readouterr()
+    return done.value.code, captured.out, captured.err
+
+
+def make(capsys, folder, *more):
+    flags = [word for party in PARTIES for word in ("--party", party)]
+    return run(capsys, "party", "certs", folder, *flags, *more)
+
+
+def test_certificates_and_the_lines_that_others_need(tmp_path, capsys):
+    code, out, err = make(capsys, tmp_path / "certs", "--days", "30")
+    assert code == 0
+    peers = tomllib.loads(out)["peer"]
+    assert [f"{peer['role']}:{peer['name']}" for peer in peers] == PARTIES
+    for peer in peers:
+        card = read_card(tmp_path / "certs" / peer["name"])
+        assert peer["pin"] == card.pin
+        assert peer.get("mask_key", card.mask_key) == card.mask_key
+        assert stat.S_IMODE((tmp_path / "certs" / peer["name"] / "key.pem").stat().st_mode) == 0o600
+    assert "Compare pins" in " ".join(err.split())
+
+
+def test_nothing_is_written_where_something_is(tmp_path, capsys):
+    make(capsys, tmp_path / "certs")
+    before = sorted(path.name for path in (tmp_path / "certs").iterdir())
+    code, _, err = run(
+        capsys, "party", "certs", tmp_path / "certs", "--party", "asker:bea", "--party", "asker:ann"
+    )
+    assert code == 2
+    assert "Nothing was written" in " ".join(err.split())
+    assert sorted(path.name for path in (tmp_path / "certs").iterdir()) == before
+
+
+@pytest.mark.parametrize("party", ["ann", "teacher:ann", "asker:Ann", "asker:"])
+def test_parties_that_make_no_sense(tmp_path, capsys, party):
+    code, _, err = run(capsys, "party", "certs", tmp_path / "certs", "--party", party)
+    assert code == 2
+    assert "Expected" in err
+    assert not (tmp_path / "certs").exists()
+
+
+def test_settings_for_everybody(tmp_path, capsys):
+    folder = tmp_path / "certs"
+    make(capsys, folder, "--json")
+    code, out, _ = run(capsys, "party", "init", folder, "--features", "64", "--classes", "10", "--json")
+    assert code == 0
+    files = json.loads(out)["files"]
+    settings = [read_party(file) for file in files]
+    assert {one.party.name for one in settings} == {party.partition(":")[2] for party in PARTIES}
+    assert len({one.terms for one in settings}) == 1
+    for one in settings:
+        assert one.roster == ("north", "south", "west")
+        assert one.session.quorum == 2
+        assert one.path(one.party.certificates) == folder / one.party.name
+    code, _, err = run(capsys, "party", "init", folder, "--features", "64", "--labels", "5")
+    assert code == 2
+    assert "--force" in err
+    code, _, _ = run(capsys, "party", "init", folder, "--features", "64", "--labels", "5", "--force")
+    assert code == 0
+    assert read_party(files[0]).build_mechanism().n_labels == 5
+
+
+def test_settings_need_certificates_and_a_task(tmp_path, capsys):
+    code, _, err = run(capsys, "party", "init", tmp_path, "--features", "64", "--classes", "10")
+    assert code == 2
+    assert "tellers party certs" in " ".join(err.split())
+    code, _, err = run(capsys, "party", "init", tmp_path, "--features", "64")
+    assert code == 2
+    assert "--classes or --labels" in " ".join(err.split())

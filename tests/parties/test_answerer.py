@@ -1,0 +1,159 @@
+"""An answering party: what it checks, and that a mask hides one vote, for one set, once."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("cryptography")
+
+from tellers.errors import PeerRefused
+from tellers.noise import secure
+from tellers.parties import answerer
+from tellers.parties.messages import Closed, Expect, Question, Roll
+from tellers.parties.policy import AnswererPolicy
+
+from .town import NAMES, PROGRAM, TERMS, Town, pairs_of, program_for
+
+QID = "1" * 32
+
+
+def policy(**other):
+    given = {
+        "quotas": {"ann": 6}, "n_outputs": 3, "n_features": 4, "terms": TERMS, "program_for": program_for,
+        "roster": NAMES, **other,
+    }  # fmt: skip
+    return AnswererPolicy("north", **given)
+
+
+def asked(**other):
+    given = {"n_queries": 2, "n_features": 4, "n_outputs": 3, "program": PROGRAM, "terms": TERMS, **other}
+    return Question(**{"qid": QID, **given})
+
+
+def ready(rules, qid=QID):
+    state, answer = answerer.question(rules, answerer.begin(), "ann", asked(qid=qid), now=0.0)
+    assert answer.kind == "accepted"
+    mask = state.queries[qid].mask
+    state, [said] = answerer.delivered(state, qid)
+    return state, said.nonce, mask
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        ({"program": "0" * 64}, "another program"),
+        ({"terms": "0" * 64}, "other terms"),
+        ({"n_queries": 101}, "at most 100"),
+        ({"n_queries": 7}, "quota of 6"),
+        ({"n_features": 5}, "4 numbers"),
+        ({"n_outputs": 4}, "votes 3"),
+    ],
+)
+def test_questions_that_are_refused(other, words):
+    state, answer = answerer.question(policy(), answerer.begin(), "ann", asked(**other), now=0.0)
+    assert answer.kind == "refused"
+    assert words in answer.why
+    assert not state.queries
+    # The same id is not tried again with better words.
+    assert answerer.question(policy(), state, "ann", asked(), now=0.0)[1].kind == "refused"
+
+
+def test_strangers_and_too_many_at_once():
+    rules = policy(max_open=1)
+    assert "not among" in answerer.question(rules, answerer.begin(), "eve", asked(), now=0.0)[1].why
+    state, _ = answerer.question(rules, answerer.begin(), "ann", asked(), now=0.0)
+    assert "At most 1" in answerer.question(rules, state, "ann", asked(qid="2" * 32), now=0.0)[1].why
+
+
+def test_quotas_count_lent_masks_for_ever_and_others_while_they_last():
+    rules, state = policy(), answerer.begin(answered={"ann": 4})
+    state, first = answerer.question(rules, state, "ann", asked(), now=0.0)
+    assert first.kind == "accepted"
+    state, second = answerer.question(rules, state, "ann", asked(qid="2" * 32), now=0.0)
+    assert "quota of 6" in second.why
+    state, _ = answerer.failed(state, QID)
+    state, third = answerer.question(rules, state, "ann", asked(qid="3" * 32), now=0.0)
+    assert third.kind == "accepted"
+    state, [said] = answerer.delivered(state, "3" * 32)
+    nonces = {"north": said.nonce, "south": "0" * 32}
+    state, _ = answerer.roll(rules, state, Roll(qid="3" * 32, nonces=nonces), noise=secure())
+    assert state.answered == {"ann": 6}
+
+
+def test_a_mask_is_lent_once_to_one_set():
+    rules = policy(pair_keys=pairs_of("north"))
+    state, nonce, mask = ready(rules)
+    first = Roll(qid=QID, nonces={"north": nonce, "south": "0" * 32})
+    state, [lent] = answerer.roll(rules, state, first, noise=secure())
+    assert (lent.mask != mask).all()
+    assert state.queries[QID].mask is None
+    other = Roll(qid=QID, nonces={"east": "0" * 32, "north": nonce, "south": "0" * 32})
+    assert answerer.roll(rules, state, other, noise=secure())[1] == []
+    assert answerer.roll(rules, state, first, noise=secure())[1] == []
+    assert answerer.failed(state, QID)[1] == []
+
+
+def test_sets_that_are_too_small_foreign_or_without_our_number():
+    for nonces in ({"north": None}, {"eve": "0" * 32, "north": None}):
+        state, nonce, _ = ready(policy())
+        told = Roll(qid=QID, nonces={n: v or nonce for n, v in nonces.items()})
+        state, [out] = answerer.roll(policy(), state, told, noise=secure())
+        assert out.why == "refused"
+        assert not state.queries
+    state, _, _ = ready(policy())
+    for nonces in ({"north": "0" * 32, "south": "0" * 32}, {"east": "0" * 32, "south": "0" * 32}):
+        with pytest.raises(PeerRefused, match="own fresh number"):
+            answerer.roll(policy(), state, Roll(qid=QID, nonces=nonces), noise=secure())
+    with pytest.raises(PeerRefused, match="that this party answered"):
+        answerer.roll(policy(), answerer.begin(), Roll(qid=QID, nonces={}), noise=secure())
+
+
+def test_masks_and_numbers_are_never_the_same_twice():
+    seen = [ready(policy(), qid=f"{i:032x}") for i in range(20)]
+    assert len({nonce for _, nonce, _ in seen}) == 20
+    assert len({mask.tobytes() for _, _, mask in seen}) == 20
+    assert "mask=" not in repr(seen[0][0].queries)
+
+
+def coming(**other):
+    given = {"qid": QID, "asker": "ann", "n_queries": 2, "program": PROGRAM, "terms": TERMS, "seconds": 9}
+    return Expect(**{**given, **other})
+
+
+def test_what_is_announced_and_asked_must_be_the_same():
+    state, _ = answerer.expect(policy(), answerer.begin(), coming(), now=0.0)
+    with pytest.raises(PeerRefused, match="announced once"):
+        answerer.expect(policy(), state, coming(), now=0.0)
+    assert "another query" in answerer.question(policy(), state, "ann", asked(n_queries=1), now=0.0)[1].why
+    state, answer = answerer.question(policy(), state, "ann", asked(), now=0.0)
+    assert answer.kind == "accepted"
+    # The announcement may also come after the question.
+    state, _ = answerer.question(policy(), answerer.begin(), "ann", asked(), now=0.0)
+    state, said = answerer.expect(policy(), state, coming(), now=0.0)
+    assert said == []
+    assert state.queries[QID].phase == "asked"
+
+
+def test_what_would_be_refused_is_refused_when_it_is_announced():
+    state, [out] = answerer.expect(policy(), answerer.begin(), coming(n_queries=7), now=0.0)
+    assert out.why == "refused"
+    assert answerer.expect(policy(), state, coming(), now=0.0)[1][0].why == "refused"
+
+
+def test_time_ends_what_nobody_asks_for():
+    state, _ = answerer.expect(policy(), answerer.begin(), coming(), now=0.0)
+    assert answerer.tick(state, now=8.0)[1] == []
+    state, [out] = answerer.tick(state, now=9.5)
+    assert out.why == "not asked"
+    state, _, _ = ready(policy())
+    assert answerer.tick(state, now=100.0)[0].queries
+    assert not answerer.tick(state, now=1000.0)[0].queries
+    assert not answerer.closed(state, Closed(qid=QID)).queries
+
+
+def test_shares_of_noise_reach_the_tally():
+    town = Town(noise_sigma=50.0)
+    qid = town.query(n_queries=100)
+    shares = sum(town.shares[qid, name].astype(object) for name in NAMES) + town.steps[qid].masks
+    drawn = ((shares + 2**63) % 2**64 - 2**63 - town.tally(qid)).astype(np.int64)
+    # 300 sums of four shares: their variance is 10,000, within six standard deviations of 8.2 %.
+    assert abs(drawn.var() / 10_000 - 1) < 0.5

@@ -1,0 +1,82 @@
+"""Circuits, run in the clear, compute what `clear` computes: no shares, no engine, so cases are cheap."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tellers.parties.circuits import build_circuit
+from tellers.parties.clear import clear_decision, clear_votes
+from tellers.parties.programs import DecisionProgram, VoteProgram
+
+
+def random_model(program, generator):
+    model = {slot.name: generator.integers(-50, 50, slot.shape) for slot in program.model_slots}
+    if program.model == "forest":
+        model["features"] = np.zeros_like(model["features"])
+        chosen = generator.integers(0, program.n_features, program.n_decisions)
+        model["features"][chosen, np.arange(program.n_decisions)] = 1
+        if program.task == "single" and program.n_trees == 1:
+            model["leaves"] = np.eye(program.n_outputs, dtype=np.int64)[
+                generator.integers(0, program.n_outputs, program.n_leaves)
+            ]
+            model["offsets"] = 0 * model["offsets"]
+    return model
+
+
+def evaluate(program, tables):
+    jax = pytest.importorskip("jax")
+    with jax.experimental.enable_x64():
+        return np.asarray(build_circuit(program)(*(jax.numpy.asarray(tables[s.name]) for s in program.slots)))
+
+
+SHAPES = {
+    "linear": {"model": "linear"},
+    "network": {"model": "network", "hidden": (4, 3)},
+    "tree": {"model": "forest", "n_trees": 1, "depth": 3},
+    "forest": {"model": "forest", "n_trees": 3, "depth": 2},
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@given(
+    seed=st.integers(0, 2**32 - 1), n_outputs=st.integers(2, 11), task=st.sampled_from(["single", "multi"])
+)
+@settings(max_examples=15)
+def test_votes(shape, seed, n_outputs, task):
+    pytest.importorskip("jax")
+    generator = np.random.default_rng(seed)
+    cap = None if task == "single" else int(generator.integers(1, n_outputs + 1))
+    program = VoteProgram(
+        task=task, n_features=5, n_outputs=n_outputs, batch=6, max_labels=cap, input_bits=4, **SHAPES[shape]
+    )
+    model = random_model(program, generator)
+    # Few values, so that ties are common: the first of equal ones leads.
+    x = generator.integers(-2, 3, (6, 5))
+    mask = generator.integers(-(2**63), 2**63 - 1, program.output_shape)
+    with np.errstate(over="ignore"):
+        votes = evaluate(program, {"x": x, "mask": mask, **model}) + mask
+    assert np.array_equal(votes, clear_votes(program, model, x))
+
+
+@pytest.mark.parametrize("rule", ["argmax", "confident", "labels", "confident_labels"])
+@given(seed=st.integers(0, 2**32 - 1), n_outputs=st.integers(2, 11))
+@settings(max_examples=15)
+def test_decisions(rule, seed, n_outputs):
+    pytest.importorskip("jax")
+    generator = np.random.default_rng(seed)
+    limits = tuple(generator.integers(0, 7, n_outputs).tolist()) if "labels" in rule else ()
+    bar = tuple(generator.integers(0, 7, n_outputs).tolist()) if "confident" in rule else ()
+    program = DecisionProgram(rule=rule, n_outputs=n_outputs, batch=8, n_answerers=7, limits=limits, bar=bar)
+    counts = generator.integers(0, 8, (8, n_outputs))
+    masks = generator.integers(-(2**63), 2**63 - 1, counts.shape)
+    drawn = generator.integers(-2, 3, counts.shape)
+    ranks = None if "labels" in rule else np.argsort(generator.random(counts.shape), axis=1)
+    check = None
+    if bar:
+        check = generator.integers(-2, 3, counts.shape if "labels" in rule else 8)
+    with np.errstate(over="ignore"):
+        shares = counts - masks
+    given_ = program.guardian_inputs(masks, answer_noise=drawn, ranks=ranks, check_noise=check)
+    opened = evaluate(program, {"shares": shares, **given_})
+    assert np.array_equal(program.decode(opened), clear_decision(program, shares, given_))

@@ -1,0 +1,113 @@
+"""The guardian's part and the asker's together decide as the mechanism does in one room."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tellers import (
+    Binary,
+    ConfidentBinary,
+    ConfidentGNMax,
+    GNMax,
+    LabelVotes,
+    LNMax,
+    Unit,
+    Votes,
+    noise,
+)
+from tellers.mechanisms.labels import GNThreshold, Tau
+from tellers.parties.last_step import decide, decision_of, draw
+from tellers.parties.ring import fresh_mask, ring_scaled, ring_sum
+
+LABELS = [
+    Binary(sigma=3.0, n_labels=4),
+    GNThreshold(sigma=3.0, n_labels=4, share=0.3, max_labels=2),
+    ConfidentBinary(sigma=3.0, n_labels=4, threshold=15, sigma_threshold=4.0),
+]
+
+
+def shared(tally: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the asker's sum and the sum of the masks of n parties, together the tally."""
+    masks = ring_sum([fresh_mask(tally.shape) for _ in range(n)])
+    return ring_sum([tally, ring_scaled(masks, -1)]), masks
+
+
+@pytest.mark.parametrize("mechanism", LABELS, ids=lambda m: type(m).__name__)
+def test_labels_are_those_of_one_room_with_the_same_noise(mechanism):
+    rng = np.random.default_rng(7)
+    votes = LabelVotes.from_ballots(rng.integers(0, 2, (20, 500, 4)), n_labels=4)
+    asker, masks = shared(mechanism.fitted_sums(votes), 5)
+    step = draw(mechanism, masks, n_answering=20, noise=noise.seeded(11))
+    said = mechanism.release(votes, noise.seeded(11)).labels
+    np.testing.assert_array_equal(decide(step, asker), said)
+    assert len(np.unique(said)) >= 2
+
+
+def test_classes_are_those_of_one_room_where_nothing_is_tied():
+    rng = np.random.default_rng(7)
+    counts = rng.multinomial(50, [0.2] * 5, size=2000)
+    asker, masks = shared(counts, 3)
+    step = draw(GNMax(sigma=4.0), masks, n_answering=50, noise=noise.seeded(3))
+    noisy = counts + noise.seeded(3).discrete_gaussian(4.0, counts.shape)
+    top = np.sort(noisy, axis=1)
+    clear = top[:, -1] > top[:, -2]
+    labels = decide(step, asker)
+    np.testing.assert_array_equal(labels[clear], noisy.argmax(axis=1)[clear])
+    # Tied queries have one of the leaders.
+    assert (noisy[np.arange(2000), labels] == noisy.max(axis=1)).all()
+    assert (~clear).sum() > 20
+
+
+def test_ties_are_broken_uniformly():
+    # Three classes tied for ever: chi-square with 2 degrees of freedom, false alarm 1e-6 at 27.6.
+    counts = np.tile([5, 9, 9, 9], (6000, 1))
+    asker, masks = shared(counts, 2)
+    step = draw(GNMax(sigma=1e-3), masks, n_answering=32, noise=noise.secure())
+    seen = np.bincount(decide(step, asker), minlength=4)
+    assert seen[0] == 0
+    assert ((seen[1:] - 2000) ** 2 / 2000).sum() < 27.6
+
+
+def test_a_check_comes_out_as_often_as_the_mechanism_says():
+    mechanism = ConfidentGNMax(sigma=2.0, threshold=12, sigma_threshold=3.0)
+    counts = np.array([[10, 6, 4]])
+    law = np.exp(mechanism.outcomes(Votes.from_counts(counts, n_teachers=20)).log_labels[0])
+    asker, masks = shared(np.tile(counts, (20_000, 1)), 4)
+    step = draw(mechanism, masks, n_answering=20, noise=noise.secure())
+    seen = np.bincount(decide(step, asker) + 1, minlength=4) / 20_000
+    # Six standard deviations of each share: below 1e-8 in all.
+    assert (np.abs(seen - law) < 6 * np.sqrt(law * (1 - law) / 20_000) + 1e-9).all()
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_noise_of_nothing_gives_the_plain_decision(data):
+    n, k = data.draw(st.integers(1, 40)), data.draw(st.integers(2, 9))
+    sums = np.array([[data.draw(st.integers(0, n)) for _ in range(k)]], dtype=np.int64)
+    asker, masks = shared(sums, data.draw(st.integers(1, 6)))
+    labels = decide(draw(Binary(sigma=1e-3, n_labels=k), masks, n_answering=n, noise=noise.secure()), asker)
+    np.testing.assert_array_equal(labels, (2 * sums > n).astype(int))
+    winner = decide(draw(GNMax(sigma=1e-3), masks, n_answering=n, noise=noise.secure()), asker)[0]
+    assert sums[0, winner] == sums.max()
+
+
+def test_draws_are_not_printed_and_rules_are_public():
+    _, masks = shared(np.array([[3, 1]]), 2)
+    step = draw(GNMax(sigma=2.0), masks, n_answering=4, noise=noise.secure())
+    assert "array" not in repr(step)
+    rules = [decision_of(mechanism, n_outputs=4, n_answering=7).rule for mechanism in LABELS]
+    assert rules == ["labels", "labels", "confident_labels"]
+    assert decision_of(LABELS[1], n_outputs=4, n_answering=7).limits == (3, 3, 3, 3)
+
+
+def test_what_cannot_be_computed_is_refused():
+    with pytest.raises(TypeError, match="LNMax"):
+        draw(LNMax(gamma=0.1), fresh_mask((1, 2)), n_answering=2, noise=noise.secure())
+    with pytest.raises(ValueError, match="4 labels"):
+        draw(LABELS[0], fresh_mask((1, 3)), n_answering=2, noise=noise.secure())
+    with pytest.raises(TypeError, match="Tau"):
+        draw(Tau(3.0, 4, max_norm=1.5), fresh_mask((1, 4)), n_answering=2, noise=noise.secure())
+    with pytest.raises(TypeError, match="resolution 100"):
+        decision_of(Binary(sigma=3.0, n_labels=4, resolution=100), n_outputs=4, n_answering=2)
+    assert GNMax(sigma=1.0).price(Unit()).values[0] > 0

@@ -1,0 +1,255 @@
+"""Two workers compute together over TLS: exact, one-sided, and mortal without taking their party along."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+from sklearn.linear_model import LogisticRegression
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.neural_network import MLPClassifier
+from sklearn.tree import DecisionTreeClassifier
+
+from tellers.errors import LinkFailed
+from tellers.parties.clear import clear_decision, clear_votes, near_ties
+from tellers.parties.engine import engine_settings
+from tellers.parties.link import Link
+from tellers.parties.models import encode_model, program_for
+from tellers.parties.programs import DecisionProgram, VoteProgram
+
+pytestmark = pytest.mark.slow
+
+PROGRAMS = {
+    "linear": VoteProgram(model="linear", task="single", n_features=20, n_outputs=10, batch=40),
+    "network": VoteProgram(
+        model="network", task="single", n_features=20, n_outputs=5, batch=30, hidden=(16,)
+    ),
+    "labels": VoteProgram(model="linear", task="multi", n_features=20, n_outputs=6, batch=40, max_labels=2),
+    "tree": VoteProgram(
+        model="forest", task="single", n_features=20, n_outputs=4, batch=40, n_trees=1, depth=4
+    ),
+    "forest": VoteProgram(
+        model="forest", task="multi", n_features=20, n_outputs=3, batch=20, n_trees=3, depth=3
+    ),
+    "narrow": VoteProgram(model="linear", task="multi", n_features=1, n_outputs=1, batch=1),
+    "wide": VoteProgram(model="linear", task="multi", n_features=64, n_outputs=40, batch=300),
+}
+
+
+def random_model(program, generator):
+    model = {slot.name: generator.integers(-1000, 1000, slot.shape) for slot in program.model_slots}
+    if program.model == "forest":
+        model["features"] = np.zeros_like(model["features"])
+        chosen = generator.integers(0, program.n_features, program.n_decisions)
+        model["features"][chosen, np.arange(program.n_decisions)] = 1
+        if program.task == "single":
+            classes = generator.integers(0, program.n_outputs, program.n_leaves)
+            model["leaves"] = np.eye(program.n_outputs, dtype=np.int64)[classes]
+            model["offsets"] = 0 * model["offsets"]
+    return model
+
+
+def random_mask(shape):
+    return np.frombuffer(os.urandom(8 * int(np.prod(shape))), dtype=np.int64).reshape(shape)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_votes_less_masks_are_those_of_the_clear(pair, name):
+    program, generator = PROGRAMS[name], np.random.default_rng(5)
+    pair.prepare(program)
+    for _ in range(2):  # another model on the same program
+        model = random_model(program, generator)
+        pair.answerer.keep_model(model)
+        x = generator.integers(-1000, 1000, (program.batch, program.n_features))
+        mask = random_mask(program.output_shape)
+        shares = pair.run(program, {"x": x}, {"mask": mask})
+        with np.errstate(over="ignore"):
+            assert np.array_equal(shares + mask, clear_votes(program, model, x))
+    assert pair.asker.traffic.n_bytes > 1000
+    assert pair.asker.traffic.n_sent == pytest.approx(pair.answerer.traffic.n_received, rel=0.05, abs=5000)
+
+
+@pytest.mark.parametrize("rule", ["argmax", "confident", "labels", "confident_labels"])
+def test_decisions_are_those_of_the_clear(pair, rule):
+    generator = np.random.default_rng(6)
+    program = DecisionProgram(
+        rule=rule, n_outputs=5, batch=60, n_answerers=9,
+        limits=(5,) * 5 if "labels" in rule else (), bar=(6,) * 5 if "confident" in rule else (),
+    )  # fmt: skip
+    counts, masks = generator.integers(0, 10, (60, 5)), random_mask((60, 5))
+    shape = (60, 5) if "labels" in rule else 60
+    given = program.guardian_inputs(
+        masks,
+        answer_noise=generator.integers(-3, 4, counts.shape),
+        ranks=None if "labels" in rule else np.argsort(generator.random(counts.shape), axis=1),
+        check_noise=generator.integers(-3, 4, shape) if "confident" in rule else None,
+    )
+    with np.errstate(over="ignore"):
+        shares = counts - masks
+    pair.prepare(program)
+    found = program.decode(pair.run(program, program.asker_inputs(shares), given))
+    assert np.array_equal(found, clear_decision(program, shares, given))
+    if "confident" in rule:
+        assert 0 < (found == -1).sum() < found.size
+
+
+def test_only_a_protocol_without_a_dealer_is_taken():
+    for protocol in ("SEMI2K", "REF2K", "ABY3", "SECURENN", "cheetah", ""):
+        with pytest.raises(ValueError, match="dealer"):
+            engine_settings(protocol=protocol)
+    with pytest.raises(ValueError, match="FM64"):
+        engine_settings(ring="FM32")
+    with pytest.raises(ValueError, match="Softspoken"):
+        engine_settings(transfer="EMP_Ferret")
+
+
+def fails(fresh_pair, ask, answer):
+    """Run both ends and return what each one raised."""
+    raised = []
+
+    def guard(call):
+        def run(link):
+            try:
+                call(link)
+            except LinkFailed as error:
+                raised.append(str(error))
+
+        return run
+
+    fresh_pair.both(guard(ask), guard(answer))
+    return raised
+
+
+def test_two_programs_do_not_start(fresh_pair):
+    fresh_pair.open()
+    one, other = PROGRAMS["linear"], VoteProgram(
+        model="linear", task="single", n_features=20, n_outputs=10, batch=40, input_bits=15
+    )  # fmt: skip
+    raised = fails(fresh_pair, lambda link: link.prepare(one), lambda link: link.prepare(other))
+    assert any("same program" in words for words in raised)
+    # The failure ended the link; the same ends open it again.
+    fresh_pair.open()
+    fresh_pair.prepare(one)
+
+
+def test_a_dead_peer_ends_the_worker_and_not_its_party(fresh_pair):
+    fresh_pair.open()
+    program = PROGRAMS["linear"]
+    fresh_pair.prepare(program)
+    start = time.monotonic()
+    os.kill(fresh_pair.answerer.pid, signal.SIGKILL)
+    with pytest.raises(LinkFailed, match=r"peer closed|gave up"):
+        fresh_pair.asker.run(program, {"x": np.zeros((40, 20), dtype=np.int64)})
+    assert time.monotonic() - start < 10
+    assert not fresh_pair.asker.is_open
+    fresh_pair.open()
+    fresh_pair.prepare(program)
+    model = random_model(program, np.random.default_rng(1))
+    fresh_pair.answerer.keep_model(model)
+    x, mask = np.ones((40, 20), dtype=np.int64), random_mask((40, 10))
+    shares = fresh_pair.run(program, {"x": x}, {"mask": mask})
+    with np.errstate(over="ignore"):
+        assert np.array_equal(shares + mask, clear_votes(program, model, x))
+
+
+def test_a_peer_that_says_nothing_is_given_up_on_in_time(fresh_pair):
+    fresh_pair.open()
+    program = PROGRAMS["linear"]
+    fresh_pair.prepare(program)
+    os.kill(fresh_pair.answerer.pid, signal.SIGSTOP)
+    start = time.monotonic()
+    with pytest.raises(LinkFailed, match="within 3 s"):
+        fresh_pair.asker.run(program, {"x": np.zeros((40, 20), dtype=np.int64)}, timeout=3)
+    assert time.monotonic() - start < 6
+    os.kill(fresh_pair.answerer.pid, signal.SIGCONT)
+    assert not fresh_pair.asker.is_open
+
+
+def test_wrong_inputs_never_reach_the_engine(fresh_pair):
+    fresh_pair.open()
+    program = PROGRAMS["linear"]
+    fresh_pair.prepare(program)
+    with pytest.raises(LinkFailed, match="public shapes"):
+        fresh_pair.asker.run(program, {"x": np.zeros((40, 21), dtype=np.int64)})
+
+
+def test_an_unprepared_program_and_a_closed_link_are_refused(fresh_pair):
+    with pytest.raises(LinkFailed, match="closed one"):
+        fresh_pair.asker.prepare(PROGRAMS["linear"])
+    fresh_pair.open()
+    with pytest.raises(LinkFailed, match="prepared"):
+        fresh_pair.asker.run(PROGRAMS["tree"], {"x": np.zeros((40, 20), dtype=np.int64)})
+
+
+def test_a_worker_whose_party_is_gone_ends(fresh_pair):
+    fresh_pair.open()
+    process = fresh_pair.asker._process
+    process.stdin.close()
+    assert process.wait(timeout=10) == 0
+    fresh_pair.asker.kill()
+
+
+def test_the_worker_has_no_pickle_on_its_pipes():
+    import tellers.parties.link as link
+    import tellers.parties.pipes as pipes
+    import tellers.parties.worker as worker
+
+    for module in (link, pipes, worker):
+        assert "pickle" not in vars(module)
+        assert "import pickle" not in Path(module.__file__).read_text(encoding="utf-8")
+
+
+def test_a_link_without_the_engine_says_where_it_exists(monkeypatch, bare_certificates):
+    import builtins
+
+    from tellers.errors import MissingExtra
+
+    real = builtins.__import__
+
+    def without(name, *args, **kwargs):
+        if name == "spu" or name.startswith("spu."):
+            raise ImportError(name)
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    link = Link(0, lambda: None, None)
+    with pytest.raises(MissingExtra, match=r"Python 3\.11 on Linux.*tellers\[capc\]"):
+        link.open()
+
+
+ESTIMATORS = {
+    "linear": LogisticRegression(max_iter=300),
+    "tree": DecisionTreeClassifier(max_depth=5, random_state=0),
+    "network": MLPClassifier((16,), max_iter=60, random_state=0),
+    "labels": OneVsRestClassifier(LogisticRegression(max_iter=300)),
+}
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_estimators_vote_as_they_predict(pair, name):
+    X, y = load_digits(return_X_y=True)
+    X = np.clip(X / 16 + np.random.default_rng(3).normal(0, 0.03, X.shape), -1, 1)
+    task, n_outputs = ("multi", 3) if name == "labels" else ("single", 10)
+    if task == "multi":
+        y = np.stack([y % 2, y > 4, y % 3 == 0], axis=1).astype(int)
+    estimator = ESTIMATORS[name].fit(X[:600], y[:600])
+    asked = X[600:1000]
+    program = program_for(estimator, 64, task=task, n_outputs=n_outputs, batch=400, input_bound=1)
+    model = encode_model(program, estimator)
+    pair.prepare(program)
+    pair.answerer.keep_model(model)
+    mask = random_mask(program.output_shape)
+    shares = pair.run(program, {"x": program.encode(asked)}, {"mask": mask})
+    with np.errstate(over="ignore"):
+        votes = shares + mask
+    assert np.array_equal(votes, clear_votes(program, model, program.encode(asked)))
+    said = votes if task == "multi" else votes.argmax(axis=1)
+    different = (said != estimator.predict(asked)).reshape(400, -1).any(axis=1)
+    near = near_ties(program, model, asked)
+    print(f"{name}: {different.sum()} of 400 differ from predict, {near.sum()} near ties")
+    assert not (different & ~near).any()
+    assert near.mean() < 0.2

@@ -1,0 +1,190 @@
+"""Public programs: what a digest covers, what is refused, and that ties and bars fold into the sums."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tellers import Binary, ConfidentBinary, ConfidentGNMax, LabelVotes, Votes, noise
+from tellers.parties.clear import clear_decision
+from tellers.parties.programs import (
+    DecisionProgram,
+    VoteProgram,
+    describe_program,
+    program_digest,
+    read_program,
+)
+
+LINEAR = VoteProgram(model="linear", task="single", n_features=64, n_outputs=10, batch=100)
+ANY = [
+    LINEAR,
+    VoteProgram(
+        model="network", task="multi", n_features=3, n_outputs=4, batch=2, hidden=(5, 6), max_labels=2
+    ),
+    VoteProgram(model="forest", task="single", n_features=3, n_outputs=2, batch=2, n_trees=2, depth=3),
+    DecisionProgram(rule="argmax", n_outputs=3, batch=2, n_answerers=5),
+    DecisionProgram(rule="confident", n_outputs=3, batch=2, n_answerers=5, bar=(3, 3, 4)),
+    DecisionProgram(rule="labels", n_outputs=2, batch=2, n_answerers=5, limits=(3, 2)),
+    DecisionProgram(rule="confident_labels", n_outputs=2, batch=2, n_answerers=5, limits=(3, 2), bar=(4, 4)),
+]
+
+
+@pytest.mark.parametrize("program", ANY, ids=lambda p: describe_program(p)["kind"])
+def test_a_description_is_the_program(program):
+    assert read_program(describe_program(program)) == program
+    assert program_digest(read_program(describe_program(program))) == program_digest(program)
+
+
+def test_every_field_is_in_the_digest():
+    changed = {
+        "n_features": 65, "n_outputs": 11, "batch": 99, "input_bits": 15, "input_bound": 2.0, "task": "multi",
+    }  # fmt: skip
+    digests = {program_digest(dataclasses.replace(LINEAR, **{name: v})) for name, v in changed.items()}
+    assert len(digests | {program_digest(LINEAR)}) == len(changed) + 1
+    assert len({program_digest(p) for p in ANY}) == len(ANY)
+
+
+def test_a_digest_stays_what_it_is():
+    # Parties of different versions must notice a changed meaning: then FORMAT changes, and this number.
+    assert program_digest(LINEAR) == "87b3eec6cac060c418e7f4dde7868113dc143dafb4076cd438b9f4c47e9630dc"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"kind": "song"},
+        {"kind": ["vote"]},
+        {"format": 2},
+        {"batch": 0},
+        {"batch": 1e3},
+        {"batch": True},
+        {"batch": 10**9},
+        {"n_features": "64"},
+        {"hidden": [4]},
+        {"hidden": "64"},
+        {"n_trees": 1},
+        {"max_labels": 2},
+        {"input_bits": 60},
+        {"input_bound": float("inf")},
+        {"input_bound": -1},
+        {"n_outputs": 1},
+        {"task": "none"},
+        {"surprise": 1},
+    ],
+    ids=str,
+)
+def test_what_another_party_sends_is_checked(wrong):
+    with pytest.raises(ValueError, match="Expected"):
+        read_program(describe_program(LINEAR) | wrong)
+
+
+def test_limits_and_bars_belong_to_their_rules():
+    with pytest.raises(ValueError, match="limits"):
+        DecisionProgram(rule="labels", n_outputs=2, batch=1, n_answerers=5)
+    with pytest.raises(ValueError, match="bar"):
+        DecisionProgram(rule="argmax", n_outputs=2, batch=1, n_answerers=5, bar=(1, 1))
+
+
+def split(counts, seed):
+    """Split counts into what the asker and the guardian hold."""
+    masks = np.random.default_rng(seed).integers(-(2**63), 2**63 - 1, counts.shape)
+    with np.errstate(over="ignore"):
+        return counts - masks, masks
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(2, 12))
+def test_an_arg_max_of_shares_is_that_of_counts_with_ties_by_rank(seed, n_outputs):
+    generator = np.random.default_rng(seed)
+    counts = generator.integers(0, 4, (5, n_outputs))
+    drawn = generator.integers(-2, 3, counts.shape)
+    ranks = np.argsort(generator.random(counts.shape), axis=1)
+    program = DecisionProgram(rule="argmax", n_outputs=n_outputs, batch=5, n_answerers=9)
+    shares, masks = split(counts, seed)
+    given_ = program.guardian_inputs(masks, answer_noise=drawn, ranks=ranks)
+    with np.errstate(over="ignore"):
+        labels = clear_decision(program, program.asker_inputs(shares)["shares"], given_)
+    noisy = counts + drawn
+    best = noisy.max(axis=1, keepdims=True)
+    assert np.array_equal(labels, np.where(noisy == best, ranks, -1).argmax(axis=1))
+
+
+class Scripted:
+    """Noise that was drawn before, handed out call by call."""
+
+    def __init__(self, *drawn):
+        self.drawn = list(drawn)
+
+    def discrete_gaussian(self, _sigma, shape):
+        return self.drawn.pop(0).reshape(shape)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_label_rules_are_the_mechanisms_own(seed):
+    generator = np.random.default_rng(seed)
+    sums, n = generator.integers(0, 12, (40, 3)), 11
+    answer, check = generator.integers(-4, 5, sums.shape), generator.integers(-4, 5, sums.shape)
+    votes = LabelVotes.from_sums(sums, n_teachers=n)
+    shares, masks = split(sums, seed)
+    plain = Binary(sigma=2.0, n_labels=3)
+    program = DecisionProgram(
+        rule="labels", n_outputs=3, batch=40, n_answerers=n, limits=tuple(plain.limits(n).tolist())
+    )
+    found = clear_decision(program, shares, program.guardian_inputs(masks, answer_noise=answer))
+    assert np.array_equal(found, plain.release(votes, Scripted(answer)).labels)
+    sure = ConfidentBinary(sigma=2.0, n_labels=3, threshold=8, sigma_threshold=2.0)
+    program = dataclasses.replace(program, rule="confident_labels", bar=(8, 8, 8))
+    given_ = program.guardian_inputs(masks, answer_noise=answer, check_noise=check)
+    theirs = sure.release(votes, Scripted(check, answer)).labels
+    ours = clear_decision(program, shares, given_)
+    assert np.array_equal(ours == -1, theirs == -1)
+    assert (ours == -1).any()
+    assert (ours != -1).any()
+
+
+def test_the_confident_rule_is_the_mechanisms_own():
+    generator = np.random.default_rng(7)
+    counts = generator.multinomial(11, [0.6, 0.3, 0.1], size=200)
+    check = generator.integers(-4, 5, 200)
+    votes = Votes.from_counts(counts, n_teachers=11)
+    mechanism = ConfidentGNMax(sigma=1.0, threshold=6.5, sigma_threshold=2.0)
+    program = DecisionProgram(rule="confident", n_outputs=3, batch=200, n_answerers=11, bar=(7, 7, 7))
+    shares, masks = split(counts, 7)
+    ranks = np.tile(np.arange(3), (200, 1))
+    given_ = program.guardian_inputs(
+        masks, answer_noise=np.zeros_like(counts), ranks=ranks, check_noise=check
+    )
+
+    class Source:
+        def __init__(self):
+            self.first = True
+            self.plain = noise.seeded(1)
+
+        def discrete_gaussian(self, sigma, shape):
+            was, self.first = self.first, False
+            return check if was else np.zeros(shape, dtype=np.int64)
+
+        def __getattr__(self, name):
+            return getattr(self.plain, name)
+
+    silent = mechanism.release(votes, Source()).labels == -1
+    ours = clear_decision(program, shares, given_)
+    assert np.array_equal(ours == -1, silent)
+    assert 0 < silent.sum() < 200
+
+
+def test_decoding_refuses_what_no_program_opens():
+    program = DecisionProgram(rule="argmax", n_outputs=3, batch=1, n_answerers=5)
+    for outcome in ([[1, 1, 0]], [[0, 2, 0]], [[0, -1, 0]]):
+        with pytest.raises(ValueError, match="do not fit"):
+            program.decode(outcome)
+    with pytest.raises(ValueError, match="permutation"):
+        program.guardian_inputs([[0, 0, 0]], answer_noise=[[0, 0, 0]], ranks=[[0, 0, 1]])
+
+
+def test_inputs_are_clipped_to_the_public_bound_and_never_missing():
+    program = VoteProgram(model="linear", task="single", n_features=1, n_outputs=2, batch=1, input_bound=2)
+    assert np.abs(program.encode([[1e300], [-5.0], [2.0]])).max() <= program.largest_input
+    with pytest.raises(ValueError, match="finite"):
+        program.encode([[np.nan]])

@@ -1,0 +1,80 @@
+"""One ciphertext per product: blocks cover the product once; what the engine was seen to do is foretold."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tellers.errors import LinkFailed
+from tellers.parties.tiling import (
+    answers_in_log,
+    count_answers,
+    require_single_answers,
+    single_answer_blocks,
+)
+
+# What the engine logged, as rows, inner, columns -> tile, MiB back, packing; and the number of ciphertexts.
+SEEN = [
+    ((1, 64, 10), (1, 64, 10), 0.122, "none", 1),
+    ((12, 64, 10), (12, 64, 10), 0.123, "none", 1),
+    ((13, 64, 10), (13, 64, 9), 0.243, "interleave", 1),
+    ((100, 64, 10), (12, 64, 10), 0.243, "interleave", 1),
+    ((400, 64, 10), (12, 64, 10), 0.243, "interleave", 1),
+    ((800, 64, 10), (25, 32, 10), 0.243, "interleave", 1),
+    ((900, 64, 10), (12, 64, 10), 0.485, "interleave", 2),
+    ((250, 64, 32), (4, 64, 32), 0.243, "interleave", 1),
+    ((300, 64, 32), (4, 64, 32), 0.485, "interleave", 2),
+    ((100, 784, 10), (1, 512, 10), 0.243, "interleave", 1),
+    ((100, 784, 128), (1, 64, 128), 0.485, "interleave", 2),
+    ((1, 4096, 10), (1, 2048, 4), 0.243, "pack_lwes", 1),
+    ((100, 13, 2), (100, 13, 2), 0.125, "none", 1),
+    ((1000, 3, 3), (1000, 3, 2), 0.29, "none", 2),
+    ((30, 20, 16), (30, 20, 13), 0.251, "none", 2),
+    ((60, 20, 16), (60, 16, 8), 0.243, "interleave", 1),
+    ((9, 100, 10), (9, 100, 9), 0.244, "none", 2),
+    ((100, 20, 5), (100, 20, 4), 0.251, "none", 2),
+    ((400, 12, 16), (64, 8, 16), 0.243, "interleave", 1),
+    ((1000, 17, 3), (170, 16, 3), 0.243, "interleave", 1),
+    ((5000, 2, 2), (2048, 2, 2), 0.485, "interleave", 2),
+]
+
+
+def line(shape, tile, size, packing):
+    rows, height = "x".join(map(str, shape)), "x".join(map(str, tile))
+    return f"[info] 1@{rows} => {height} Recv 0.176 MiB, Response {size} MiB Pack 8.9 ms ({packing})\n"
+
+
+@pytest.mark.parametrize(("shape", "tile", "size", "packing", "n_answers"), SEEN)
+def test_the_log_is_read_and_foretold(shape, tile, size, packing, n_answers):
+    assert answers_in_log(line(shape, tile, size, packing)) == [n_answers]
+    assert count_answers(*shape) == n_answers
+
+
+def test_every_product_of_a_log_is_counted():
+    text = "".join(line(*seen[:4]) for seen in SEEN) + "[info] something else\n"
+    assert answers_in_log(text) == [seen[4] for seen in SEEN]
+    assert answers_in_log("") == []
+
+
+@given(st.integers(1, 800), st.integers(1, 900), st.integers(1, 130))
+@settings(max_examples=40)
+def test_blocks_cover_a_product_once_and_are_answered_once(rows, inner, columns):
+    blocks = single_answer_blocks(rows, inner, columns)
+    area = 0
+    for block in blocks:
+        height = block.rows.stop - block.rows.start
+        width = block.columns.stop - block.columns.start
+        assert 0 <= block.rows.start < block.rows.stop <= rows
+        assert 0 <= block.columns.start < block.columns.stop <= columns
+        assert count_answers(height, inner, width) == 1
+        area += height * width
+    assert area == rows * columns
+    assert len({(b.rows.start, b.columns.start) for b in blocks}) == len(blocks)
+
+
+def test_a_silent_log_is_no_proof():
+    require_single_answers([[], [1]], has_products=True)
+    require_single_answers([[], []], has_products=False)
+    with pytest.raises(LinkFailed, match="logged none"):
+        require_single_answers([[], []], has_products=True)
+    with pytest.raises(LinkFailed, match="got more"):
+        require_single_answers([[1], [1, 2]], has_products=True)
