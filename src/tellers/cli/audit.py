@@ -283,7 +283,8 @@ def print_run(screen: "Console", audit: "MembershipAudit", n_shadows: int, n_can
     """Print what an audit of a whole run found, for people."""
     from . import show
 
-    screen.print(f"\n{n_shadows:,} shadow runs, half of them with up to {n_canaries:,} canaries in one teacher.\n")
+    laid = f"up to {n_canaries:,} canaries in one teacher"  # no more than were asked
+    screen.print(f"\n{n_shadows:,} shadow runs, half of them with {laid}.\n")
     rows = show.table("", "", "")
     rows.add_row(
         "found at least", f"epsilon {down(audit.epsilon)}", f"with confidence {audit.confidence:.6g}"
