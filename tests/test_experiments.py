@@ -61,13 +61,16 @@ def test_students_from_kept_results(tmp_path):
     for words in ("98.5 %", "0 is not in it", "publishable"):
         assert words in done.stdout
     found = measures(tmp_path / "out.json")
-    for goal in {key.split("/")[1] for key in found if key.startswith("mnist/")}:
+    goals = {key.split("/")[1] for key in found if key.startswith("mnist/")} - {"laplace"}
+    assert goals == {"0.35", "0.69"}
+    for goal in goals:
         epsilon = {
             name: found[f"mnist/{goal}/{name}"] for name in ("exact", "tight", "classic", "told", "public")
         }
         assert epsilon["exact"] < epsilon["tight"] < epsilon["classic"]
         # The number that may be told lies between the private one and the one that needs no votes.
         assert epsilon["exact"] < epsilon["told"] < epsilon["public"]
+    assert found["mnist/0.69/most"] <= 0.69
     for goal in (1, 2):
         assert found[f"adult/exact-epsilon-{goal}/most"] <= goal
         assert found[f"adult/public-epsilon-{goal}/public"] <= goal
