@@ -63,7 +63,7 @@ def sums_by_teacher(
     >>> sums_by_teacher(costs, np.array([[0, 0], [0, 1], [1, 1]]), common=np.array([0, 1])).ravel()
     array([ 3.,  8., 12.])
     """
-    if which is not None:
+    if which is not None and (costs.shape[2] > 1 or (which < 0).any()):
         return _product(costs, ballots + np.maximum(which, 0) * costs.shape[3], which >= 0)
     # What the commonest ballot costs is added once for all teachers, and the product is left with those who
     # cast another: under consensus few.
