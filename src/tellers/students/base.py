@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..errors import require_count
 from ..release import SILENT, Release
 
 Indices = NDArray[np.int64]
@@ -97,3 +98,17 @@ def require_classes(classes: NDArray[Any], *, n_answered: int) -> None:
             f"Expected answers of at least 2 classes, got class {classes[0]} alone, {n_answered} times. "
             "Ask more queries."
         )
+
+
+def drawn_seed(random_state: int | None) -> int:
+    """Return a seed that was given, or one that the operating system draws.
+
+    >>> drawn_seed(7)
+    7
+    >>> drawn_seed(None) >= 0
+    True
+    """
+    if random_state is None:
+        return int(np.random.SeedSequence().generate_state(1)[0])
+    require_count(0, random_state=random_state)
+    return int(random_state)

@@ -17,7 +17,7 @@ from ...devices import find_device
 from ...errors import require_count, require_finite, require_fraction, require_positive
 from ...release import SILENT, Release
 from ...rows import class_ids, numeric_rows
-from ..base import released_labels, require_classes
+from ..base import drawn_seed, released_labels, require_classes
 from .checkpoints import Checkpoint, fingerprint
 from .inputs import Inputs, row_shape, shaped
 from .label_loss import ClassLoss, Handling
@@ -360,10 +360,7 @@ class TorchStudent(ABC):
                 raise ValueError(f"Expected {name} >= 0, got {name}={getattr(self, name)!r}.")
         if self.precision not in ("auto", "float32", "bfloat16"):
             raise ValueError(f"Expected precision 'auto', 'float32' or 'bfloat16', got {self.precision!r}.")
-        if self.random_state is None:
-            return int(np.random.SeedSequence().generate_state(1)[0])
-        require_count(0, random_state=self.random_state)
-        return int(self.random_state)
+        return drawn_seed(self.random_state)
 
     def _settings(self) -> dict[str, Any]:
         """Return what decides the result of training, in a form that is the same tomorrow."""

@@ -19,6 +19,7 @@ from torch.nn import functional
 from ...devices import find_device
 from ...errors import require_count, require_positive
 from ...rows import numeric_rows
+from ..base import drawn_seed
 from .inputs import Inputs, row_shape, shaped
 from .lesson import Batch, Lesson
 from .loop import Pace, Precision, Progress, Turn, train
@@ -79,7 +80,7 @@ class PublicFeatures:
         rows = numeric_rows(X)
         if len(rows) < 2:
             raise ValueError(f"Expected two public rows or more to tell apart, got {len(rows)}.")
-        seed, device = self._seed(), find_device(self.device)
+        seed, device = drawn_seed(self.random_state), find_device(self.device)
         shape = row_shape(rows.shape, image_shape=self.image_shape, squares=self.kind == "cnn")
         table = shaped(rows, shape, image_shape=self.image_shape)
         inputs = Inputs.measured([table])
@@ -150,12 +151,6 @@ class PublicFeatures:
     def _check_fitted(self) -> None:
         if not hasattr(self, "features_"):
             raise ValueError("Expected fitted PublicFeatures. Call fit(X) with public rows first.")
-
-    def _seed(self) -> int:
-        if self.random_state is None:
-            return int(np.random.SeedSequence().generate_state(1)[0])
-        require_count(0, random_state=self.random_state)
-        return int(self.random_state)
 
 
 @dataclass(frozen=True, eq=False)
