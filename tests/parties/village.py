@@ -25,6 +25,7 @@ from tellers.teachers.models import dump_model
 NAMES = ("east", "north", "south", "upper", "west")
 N_FEATURES = 6
 SOURCE = Path(__file__).parents[2] / "src"
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"}
 
 
 def free_ports(n):
@@ -38,7 +39,7 @@ def free_ports(n):
 class Village:
     """Write certificates, settings and models of a session into a folder, and run its processes."""
 
-    def __init__(self, folder, *, n_answerers=3, n_labels=None, patience=40.0, quorum=None, pairwise=True,
+    def __init__(self, folder, *, n_answerers=3, n_labels=None, patience=120.0, quorum=None, pairwise=True,
                  mechanism=None, max_queries=100, epsilon=1e6):  # fmt: skip
         self.folder, self.names = Path(folder), NAMES[:n_answerers]
         self.processes = {}
@@ -80,32 +81,39 @@ class Village:
     def settings(self, name):
         return read_party(self.folder / name / "party.toml")
 
-    def start(self, *names):
+    def start(self, *names, step=""):
+        """Start parties, and wait until they listen; with a step they die at it."""
         for name in names:
             config = str(self.folder / name / "party.toml")
-            if name == "guard":
-                words = ["-m", "tellers.testing.witness", config, str(self.folder / "noise")]
-            else:
+            words = ["-m", "tellers.testing.witness", config, str(self.folder / "noise"), step]
+            if name != "guard" and not step:
                 words = ["-m", "tellers", "party", "answer", "--config", config]
             with open(self.folder / f"{name}.log", "ab") as log:
                 self.processes[name] = subprocess.Popen(
-                    [sys.executable, *words], stdout=subprocess.PIPE, stderr=log,
-                    env={**os.environ, "PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"},
-                )  # fmt: skip
+                    [sys.executable, *words], stdout=subprocess.PIPE, stderr=log, env=ENVIRONMENT
+                )
         for name in names:
             line = self.processes[name].stdout.readline()
             assert b" at " in line, (name, self.log(name))
         return self
 
-    def wait_until_connected(self, *names):
-        """Wait until the guardian has said that these parties are connected."""
-        until = time.monotonic() + 30
+    def wait_until_connected(self, *names, since=0):
+        """Wait until the guardian has said, after `since` in its log, that these parties are connected."""
+        until = time.monotonic() + 100
         while time.monotonic() < until:
-            log = self.log("guard")
+            log = self.log("guard")[since:]
             if all(f"{name} is connected." in log for name in names):
                 return self
             time.sleep(0.05)
         raise AssertionError(self.log("guard"))
+
+    def restart(self, *names, step=""):
+        """Start parties again that are gone, and wait until all are connected."""
+        for name in names:
+            self.processes.pop(name, None)
+        since = len(self.log("guard"))
+        self.start(*names, step=step)
+        return self.wait_until_connected(*(self.names if "guard" in names else names), since=since)
 
     def start_all(self):
         return self.start("guard", *self.names).wait_until_connected(*self.names)
@@ -118,7 +126,11 @@ class Village:
         process.send_signal(number)
         process.wait(timeout=20)
         process.stdout.close()
-        return process.returncode
+
+    def wait_for_death(self, name):
+        process = self.processes.pop(name)
+        assert process.wait(timeout=30) == -signal.SIGKILL, self.log(name)
+        process.stdout.close()
 
     def close(self):
         for name in list(self.processes):

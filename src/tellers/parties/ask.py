@@ -153,7 +153,7 @@ class AskRole:
             peer = standing.peer(name)
             channel = connect(standing.address(name), standing.identity, peer, limits=standing.limits)
             ends = Pinned(standing.identity, peer)
-            line = _Line(channel, Lane(ASKER, ends, timeout=_SHARE * standing.patience))
+            line = _Line(channel, Lane(ASKER, ends, timeout=standing.patience))
         with self._lock:
             self._lines[name] = line
         return line
@@ -185,7 +185,6 @@ class _Attempt:
             shares = self._collect(line, opened)
             parties = self._agree(line, shares)
             labels = self._last_step(line, {name: shares[name] for name in parties})
-            line.channel.send(Done(qid=self.qid))
         except RoundAborted:
             raise
         except (TellersError, OSError) as error:
@@ -196,6 +195,10 @@ class _Attempt:
                 else "Nothing was charged."
             )  # fmt: skip
             raise RoundAborted(f"{why or type(error).__name__} {charge}") from None
+        try:
+            line.channel.send(Done(qid=self.qid))
+        except (TellersError, OSError):
+            self._asker._drop(self._guardian)  # the labels are here, whatever became of the guardian
         return Batch(self.qid, labels, parties, time.monotonic() - start, self._n_bytes)
 
     def _hear(self, line: _Line, until: float) -> Message:
@@ -221,7 +224,7 @@ class _Attempt:
         shares: dict[str, Integers] = {}
         until = time.monotonic() + _SHARE * opened.seconds
         with ThreadPoolExecutor(len(opened.roster) + 1) as threads:
-            meeting = threads.submit(self._meet, line, len(opened.roster))
+            meeting = threads.submit(self._meet, line, len(opened.roster), until)
             asked = {name: threads.submit(self._ask_one, name, until) for name in opened.roster}
             for name, one in asked.items():
                 try:
@@ -236,9 +239,9 @@ class _Attempt:
             raise PeerRefused(f"Expected to reach all of the roster, got no way to {min(self._unasked)}.")
         return shares
 
-    def _meet(self, line: _Line, n_answering: int) -> None:
+    def _meet(self, line: _Line, n_answering: int, until: float) -> None:
         program = self._standing.decision_program(n_answering, len(self._encoded))
-        line.lane.need(program, self._knock(self._guardian))
+        line.lane.need(program, self._knock(self._guardian), until=until)
 
     def _ask_one(self, name: str, until: float) -> Integers:
         standing, n = self._standing, len(self._encoded)
@@ -258,8 +261,8 @@ class _Attempt:
         if not isinstance(answer, Accepted):
             raise PeerRefused(f"Expected 'accepted', got {answer.kind!r}.")
         program = standing.vote_program(n)
-        line.lane.need(program, self._knock(name))
-        share = line.lane.run(program, {"x": self._encoded})
+        line.lane.need(program, self._knock(name), until=until)
+        share = line.lane.run(program, {"x": self._encoded}, until=until)
         if share is None:
             raise LinkFailed("Expected a share from the engine, got none.")
         self._n_bytes += line.lane.n_bytes

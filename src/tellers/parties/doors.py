@@ -123,12 +123,12 @@ def read_knock(plain: socket.socket, *, timeout: float) -> str | None:
             told += _next(plain, until, peek=False, n=_TOKEN + 1 - len(told))
         plain.setblocking(True)
         return told[1:].hex()
-    except (OSError, ValueError):
-        plain.close()
-        raise PeerRefused("The connection to a party was lost before it was greeted.") from None
     except (PeerRefused, TimeoutError):
         plain.close()
         raise
+    except (OSError, ValueError):
+        plain.close()
+        raise PeerRefused("The connection to a party was lost before it was greeted.") from None
 
 
 def _next(plain: socket.socket, until: float, *, peek: bool, n: int = 1) -> bytes:

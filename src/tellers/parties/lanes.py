@@ -3,6 +3,7 @@
 import queue
 import socket
 import threading
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
@@ -42,8 +43,12 @@ class Lane:
         """Return whether there ever was one; a lane is not opened twice."""
         return self._link is not None
 
-    def need(self, program: Program, connect: Callable[[], socket.socket]) -> None:
+    def need(
+        self, program: Program, connect: Callable[[], socket.socket], *, until: float | None = None
+    ) -> None:
         """Make sure that a program can be run; `connect` is called if there is no link yet.
+
+        `until` is when to give up, by `time.monotonic()`; without it each step has the lane's time.
 
         >>> callable(Lane.need)
         True
@@ -51,23 +56,28 @@ class Lane:
         if self._link is None:
             link = Link(self._rank, connect, self._ends, timeout=self._timeout)
             self._link = link
-            link.open()
+            link.open(timeout=self._left(until))
             if self._is_closed:  # while it was being opened
                 link.kill()
             if self._model is not None:
                 link.keep_model(self._model)
         if program not in self._prepared:
-            self._link.prepare(program)
+            self._link.prepare(program, timeout=self._left(until))
             self._prepared.add(program)
 
-    def run(self, program: Program, inputs: Mapping[str, Integers]) -> Integers | None:
+    def run(
+        self, program: Program, inputs: Mapping[str, Integers], *, until: float | None = None
+    ) -> Integers | None:
         """Run a program that was prepared: the outcome for the asker, None for the other side.
 
         >>> callable(Lane.run)
         True
         """
         assert self._link is not None
-        return self._link.run(program, inputs)
+        return self._link.run(program, inputs, timeout=self._left(until))
+
+    def _left(self, until: float | None) -> float:
+        return self._timeout if until is None else max(0.01, until - time.monotonic())
 
     @property
     def n_bytes(self) -> int:
