@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..errors import RoundAborted
 from . import options
 
 if TYPE_CHECKING:
+    from ..parties.answer import AnswerRole
     from ..parties.certificates import Card
+    from ..parties.guard import GuardRole
 
-HELP = """Confidential queries between organisations: make certificates, and settings to begin with.
+HELP = """Confidential queries between organisations: certificates, settings, and the parties themselves.
 
 An asker has rows, answerers have models, and a guardian adds the noise and keeps the books. Nobody sees
 another's rows, models or votes; the asker alone sees the label.
@@ -19,6 +22,10 @@ another's rows, models or votes; the asker alone sees the label.
 
 Folder = Annotated[
     Path, typer.Argument(metavar="FOLDER", help="Where certificates are, a folder for each party.")
+]
+
+Config = Annotated[
+    Path, typer.Option("--config", metavar="FILE", help="The settings of this party, in TOML.")
 ]
 
 
@@ -125,7 +132,96 @@ def init(
         print("\n".join(f"Wrote {path}" for path in texts))
 
 
-COMMANDS = {"certs": certs, "init": init}
+def answer(config: Config = Path("party.toml"), as_json: options.Json = False) -> None:
+    """Vote, with this party's model, on rows that it never sees; until Ctrl-C or SIGTERM.
+
+    The party listens for askers, stays connected to the guardian, and keeps books of its own: a query that
+    they cannot pay for is refused. What happens is told on stderr; nothing private is in it.
+
+    Example: tellers party answer --config north/party.toml
+    """
+    from ..config.party_files import read_party
+    from ..parties.answer import AnswerRole
+
+    settings = read_party(config)
+    _serve(AnswerRole(settings, say=_say), f"{settings.party.name} answers", as_json=as_json)
+
+
+def guard(config: Config = Path("party.toml"), as_json: options.Json = False) -> None:
+    """Keep the books and add the noise; until Ctrl-C or SIGTERM.
+
+    Every query is on the ledger before its noise is drawn. A guardian that starts again on the same ledger
+    has forgotten nothing that was charged.
+
+    Example: tellers party guard --config guard/party.toml
+    """
+    from ..config.party_files import read_party
+    from ..parties.guard import GuardRole
+
+    settings = read_party(config)
+    _serve(GuardRole(settings, say=_say), f"{settings.party.name} guards", as_json=as_json)
+
+
+def ask(
+    rows: Annotated[
+        Path, typer.Option("--rows", metavar="FILE", help="The rows: .npy, or .csv of numbers alone.")
+    ],
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="Where labels go: .csv or .npz.")],
+    config: Config = Path("party.toml"),
+    batch: Annotated[
+        int | None, typer.Option("--batch", min=1, help="Queries in one batch; without it, the most.")
+    ] = None,
+    delta: Annotated[float, typer.Option("--delta", help="At which the price is told.")] = 1e-5,
+    as_json: options.Json = False,
+) -> None:
+    """Have rows labelled by parties that never see them, and say what it cost.
+
+    What fails before it is charged is tried again under a new id. What fails afterwards is not: it may have
+    been charged. Labels that were paid for are written in any case.
+
+    Example: tellers party ask --config ann/party.toml --rows rows.csv --out labels.csv
+    """
+    from ..config.party_files import read_party
+    from .party_labels import ask_in_batches, read_rows, require_place
+
+    settings = read_party(config)
+    given = read_rows(rows)
+    require_place(out)
+    size = min(batch or settings.session.max_queries, settings.session.max_queries)
+    told = ask_in_batches(settings, given, out, batch=size, delta=delta, say=_say)
+    if as_json:
+        print(json.dumps(told, indent=2))
+    else:
+        print(
+            f"Wrote {told['n_labelled']} of {told['n_rows']} rows to {out}. The answering parties' data was "
+            f"charged epsilon {told['epsilon']:.3g} at delta {delta:g}."
+        )
+    if told["error"]:
+        raise RoundAborted(f"{told['n_labelled']} of {told['n_rows']} rows have labels. {told['error']}")
+
+
+COMMANDS = {"certs": certs, "init": init, "guard": guard, "answer": answer, "ask": ask}
+
+
+def _serve(role: "GuardRole | AnswerRole", what: str, *, as_json: bool) -> None:
+    """Start a role and wait for a signal to stop."""
+    import signal
+    import threading
+
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    role.start()
+    told = {"serving": what, "address": role.address}
+    print(json.dumps(told) if as_json else f"{what} at {role.address}.", flush=True)
+    stop.wait()
+    role.stop()
+
+
+def _say(words: str) -> None:
+    from . import show
+
+    show.console(stderr=True).print(words, markup=False, highlight=False)
 
 
 def _role_and_name(text: str) -> tuple[str, str]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ..mechanisms import Mechanism
 
 ROLES = ("asker", "answerer", "guardian")
+KINDS = ("linear", "network", "forest")
 CONFIDENTIAL = ("gnmax", "confident", "binary", "confident-binary", "gnthreshold")
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -76,6 +77,13 @@ class SessionConfig(_Section):
     n_features: int = option(1, "How many numbers a row has.", least=1)
     n_outputs: int = option(2, "How many classes, or labels, a vote is on.", least=1)
     input_bound: float = option(1.0, "No number of a row is larger than this, either way.", above=0)
+    input_bits: int = option(16, "Numbers of a row are rounded to multiples of 2^-bits.", least=1, most=24)
+    kind: Literal["linear", "network", "forest"] = option(
+        "linear", "What votes: linear models, networks, or trees and small forests.", choices=KINDS
+    )
+    hidden: tuple[int, ...] = option((), "network: the width of each hidden layer.", least=1)
+    n_trees: int = option(0, "forest: how many trees; a tree is a forest of one.", least=0)
+    depth: int = option(0, "forest: how deep a tree may be.", least=0)
     quorum: int = option(2, "The smallest number of parties that may answer.", least=1)
     max_queries: int = option(100, "Queries in one batch.", least=1, most=4096)
     patience_seconds: float = option(
@@ -121,7 +129,7 @@ class PartyLimitsConfig(_Section):
 
 @dataclass(frozen=True, kw_only=True)
 class BooksConfig(_Section):
-    """guardian: the books, on which every query is before it is answered. An answerer may keep its own.
+    """guardian, answerer: the books on which every query is before it is answered, each its own.
 
     >>> BooksConfig(url="ledger.db", epsilon=2.0, delta=1e-5).epsilon
     2.0
@@ -324,9 +332,9 @@ def _role_rules(settings: Any) -> Iterator[Problem]:
             f"Expected fewer than the quorum of {session.quorum}: somebody's noise must stay unknown.",
             (("session", "quorum"),),
         )
-    needs_books = party.role == "guardian"
-    if needs_books and not settings.ledger.url:
-        yield Problem(("ledger", "url"), 'Expected the books of the guardian. For example: url = "ledger.db"')
+    if party.role != "asker" and not settings.ledger.url:
+        words = f'Expected the books of this {party.role}. For example: url = "ledger.db"'
+        yield Problem(("ledger", "url"), words)
     for name, example in (("epsilon", "2.0"), ("delta", "1e-5")):
         if settings.ledger.url and not getattr(settings.ledger, name):
             words = f"Expected a number above 0 with url, got 0. For example: {name} = {example}"

@@ -121,7 +121,7 @@ def settings_for(
         for other, card in sorted(parties.items()) if other != name
     )  # fmt: skip
     books = BooksConfig()
-    if own["role"] == "guardian":
+    if own["role"] != "asker":
         books = BooksConfig(url="ledger.db", epsilon=10.0, delta=1e-5)
     model = ModelConfig(path="model.skops" if own["role"] == "answerer" else "")
     return PartySettings(

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ..errors import LinkFailed, MissingExtra, require_positive
 from .engine import require_engine
+from .pinned import Pinned
 from .pipes import read_message, write_message
 from .programs import ASKER, HELPER, Program, describe_program
 from .tunnel import Identity
@@ -56,7 +57,12 @@ class Link:
     """
 
     def __init__(
-        self, rank: int, connect: Callable[[], socket.socket], identity: Identity, *, timeout: float = 120.0
+        self,
+        rank: int,
+        connect: Callable[[], socket.socket],
+        identity: Identity | Pinned,
+        *,
+        timeout: float = 120.0,
     ) -> None:
         if rank not in (ASKER, HELPER):
             raise ValueError(f"Expected rank {ASKER} (asks) or {HELPER} (answers or guards), got {rank!r}.")
@@ -80,6 +86,8 @@ class Link:
     def open(self, *, timeout: float | None = None) -> Path:
         """Start a worker, secure the connection, join the peer's engine; return the peer's certificate file.
 
+        Of a peer that is known by its pin, the name is returned in place of a file.
+
         >>> Link(ASKER, lambda: None, Identity(Path("a"), Path("b"), ())).close()
         """
         require_engine()
@@ -102,10 +110,8 @@ class Link:
             {
                 "do": "open",
                 "rank": self._rank,
-                "certificate": str(who.certificate),
-                "key": str(who.key),
-                "peers": [str(path) for path in who.peers],
                 "timeout": self._timeout,
+                **(who.told() if isinstance(who, Pinned) else _files(who)),
             },
             timeout=timeout,
         )
@@ -207,6 +213,12 @@ class Link:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _files(who: Identity) -> dict[str, Any]:
+    return {
+        "certificate": str(who.certificate), "key": str(who.key), "peers": [str(path) for path in who.peers]
+    }  # fmt: skip
 
 
 def _environment() -> dict[str, str]:

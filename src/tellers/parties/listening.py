@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from ..errors import PeerRefused, require_positive
+from .doors import read_knock
 from .messages import Limits
 from .wire import Channel, Identity, Peer, greeted, split_address
 
@@ -43,6 +44,7 @@ class Listener:
         self._identity, self._peers, self._limits, self._timeout = identity, list(peers), limits, timeout
         self._context = identity.context(as_server=True)
         self._refused = refused
+        self._knocked: Callable[[str, socket.socket], object] | None = None
         self._free = threading.BoundedSemaphore(max_greetings)
         self._threads: list[threading.Thread] = []
         self._closing = threading.Event()
@@ -61,11 +63,18 @@ class Listener:
         host, port = self._socket.getsockname()[:2]
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
-    def serve(self, handle: Callable[[Channel], object]) -> None:
+    def serve(
+        self,
+        handle: Callable[[Channel], object],
+        *,
+        knocked: Callable[[str, socket.socket], object] | None = None,
+    ) -> None:
         """Begin to accept connections, and hand each that is good to `handle`, which may keep it.
 
-        A connection that is refused is told to `refused`, and nothing else happens.
+        A connection that is refused is told to `refused`, and nothing else happens. One that begins with a
+        knock, for the engine, is handed to `knocked` with its token as it is, not yet secured.
         """
+        self._knocked = knocked
         thread = threading.Thread(target=self._accept, args=(handle,), daemon=True)
         self._threads.append(thread)
         thread.start()
@@ -111,6 +120,10 @@ class Listener:
 
     def _greet(self, plain: socket.socket, handle: Callable[[Channel], object]) -> None:
         try:
+            token = None if self._knocked is None else read_knock(plain, timeout=self._timeout)
+            if token is not None and self._knocked is not None:
+                self._knocked(token, plain)
+                return
             channel = greeted(
                 plain, self._context, self._peers, self._identity, self._limits, self._timeout, server=True
             )

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from ..errors import LinkFailed, TellersError
 from .engine import Engine
+from .pinned import read_pinned
 from .pipes import Integers, read_message, write_message
 from .programs import Program, read_program
 from .tunnel import Identity, Tunnel, free_port, shake_hands
@@ -54,11 +55,16 @@ class Worker:
         return command(head, tables)
 
     def _open(self, head: dict[str, Any], _: dict[str, Integers]) -> Answer:
-        identity = Identity(
-            Path(head["certificate"]), Path(head["key"]), tuple(Path(p) for p in head["peers"])
-        )
         asks = head["rank"] == 0
-        secure, peer = shake_hands(self._plain, identity, listens=not asks, timeout=head["timeout"])
+        if "home" in head:
+            pinned = read_pinned(head)
+            secure, peer = pinned.shake_hands(self._plain, listens=not asks, timeout=head["timeout"])
+        else:
+            files = Identity(
+                Path(head["certificate"]), Path(head["key"]), tuple(Path(p) for p in head["peers"])
+            )
+            secure, place = shake_hands(self._plain, files, listens=not asks, timeout=head["timeout"])
+            peer = str(place)
         own_port = free_port()
         self._tunnel = Tunnel(secure, own_port, is_dialer=asks, on_end=self._peer_gone)
         self._tunnel.start()
@@ -66,7 +72,7 @@ class Worker:
             head["rank"], own_port=own_port, peer_port=self._tunnel.near_port, name="link",
             timeout=head["timeout"], read_log=self._read_log,
         )  # fmt: skip
-        return {"peer": str(peer)}, {}
+        return {"peer": peer}, {}
 
     def _peer_gone(self) -> None:
         # The engine would wait, retry, and then end the process in its own time.

@@ -1,0 +1,302 @@
+"""An asking party: rows in, noisy labels out, and nobody else sees either."""
+
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ..config.party import PartySettings
+from ..errors import LinkFailed, PeerRefused, RoundAborted, TellersError
+from ..rdp import RdpCurve
+from .books import query_price
+from .doors import knock
+from .engine import require_engine
+from .guard import require_role
+from .lanes import Lane
+from .messages import (
+    Aborted,
+    Accepted,
+    Agreed,
+    Answered,
+    Done,
+    Held,
+    Message,
+    Open,
+    Opened,
+    Question,
+    Refused,
+)
+from .pinned import Pinned
+from .programs import ASKER
+from .ring import Integers, ring_sum
+from .standing import Standing
+from .wire import Channel, connect
+
+_SHARE = (
+    0.8  # Of the patience of a phase: whoever is not done by then is left out, before the guardian ends it.
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """The labels of one batch: one class per row or yes and no per label, and who answered.
+
+    >>> Batch("0" * 32, np.array([1, 0]), ("north", "south"), seconds=1.5, n_bytes=1000)
+    Batch(qid='00000000000000000000000000000000', n=2, parties=('north', 'south'))
+    """
+
+    qid: str
+    labels: Integers
+    parties: tuple[str, ...]
+    seconds: float
+    n_bytes: int
+
+    def __repr__(self) -> str:
+        return f"Batch(qid={self.qid!r}, n={len(self.labels)}, parties={self.parties})"
+
+
+@dataclass(eq=False)
+class _Line:
+    """A connection to a party and the link beside it; both end together."""
+
+    channel: Channel
+    lane: Lane
+
+    @property
+    def is_good(self) -> bool:
+        return self.channel.fileno() >= 0 and (self.lane.is_open or not self.lane.was_open)
+
+    def close(self) -> None:
+        self.channel.close()
+        self.lane.close()
+
+
+class AskRole:
+    """An asker: connections and links are made when they are needed, and kept for the next batch.
+
+    Use it as a context manager, from one thread. `say` is told in words what happens.
+
+    Guarantee: what is sent is shares and ciphertexts; rows stay here, and labels are opened here alone.
+    Assumes:   answering parties and a guardian as in "Who learns what".
+    Reference: Choquette-Choo et al. 2021 (CaPC).
+
+    >>> from tellers.config.party_files import example_settings
+    >>> with AskRole(example_settings("asker")) as asker:
+    ...     asker.price(100).epsilon(1e-5) > asker.price(1).epsilon(1e-5)
+    True
+    >>> asker.close()  # as leaving the block did
+    """
+
+    def __init__(self, settings: PartySettings, *, say: Callable[[str], Any] | None = None) -> None:
+        require_role(settings, "asker")
+        self._standing, self._say = Standing(settings), say or (lambda _: None)
+        self._lines: dict[str, _Line] = {}
+        self._lock = threading.Lock()
+
+    def price(self, n_queries: int) -> RdpCurve:
+        """Return what so many queries cost the answering parties' data, whatever the votes."""
+        return query_price(self._standing.mechanism, n_queries)
+
+    def ask(self, X: ArrayLike, *, n_retries: int = 2) -> Batch:
+        """Return the labels of at most `max_queries` rows; what failed before it was charged is tried again.
+
+        RoundAborted says that there are no labels, why, and whether the query was charged.
+
+        >>> callable(AskRole.ask)
+        True
+        """
+        require_engine()
+        rows = np.asarray(X, dtype=np.float64)
+        most = self._standing.settings.session.max_queries
+        if rows.ndim != 2 or not 1 <= len(rows) <= most:
+            raise ValueError(f"Expected from 1 to {most} rows of a batch, got shape {rows.shape}.")
+        encoded = self._standing.vote_program(len(rows)).encode(rows)
+        for left in range(n_retries, -1, -1):
+            attempt = _Attempt(self, encoded)
+            try:
+                return attempt.run()
+            except RoundAborted as aborted:
+                if attempt.may_be_charged or not left:
+                    raise
+                self._say(f"{aborted} Trying again under a new id.")
+                time.sleep(0.5)
+        raise AssertionError("unreachable")
+
+    def close(self) -> None:
+        """End all connections and links."""
+        with self._lock:
+            for line in self._lines.values():
+                line.close()
+            self._lines.clear()
+
+    def __enter__(self) -> "AskRole":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _line(self, name: str) -> _Line:
+        """Return a good connection to a party, a new one if need be."""
+        with self._lock:
+            line = self._lines.pop(name, None)
+        if line is not None and not line.is_good:
+            line.close()
+            line = None
+        if line is None:
+            standing = self._standing
+            peer = standing.peer(name)
+            channel = connect(standing.address(name), standing.identity, peer, limits=standing.limits)
+            ends = Pinned(standing.identity, peer)
+            line = _Line(channel, Lane(ASKER, ends, timeout=standing.patience))
+        with self._lock:
+            self._lines[name] = line
+        return line
+
+    def _drop(self, name: str) -> None:
+        with self._lock:
+            line = self._lines.pop(name, None)
+        if line is not None:
+            line.close()
+
+
+class _Attempt:
+    """One query under one id."""
+
+    def __init__(self, asker: AskRole, encoded: Integers) -> None:
+        self._asker, self._encoded = asker, encoded
+        self._standing = asker._standing
+        self._guardian = self._standing.settings.guardian
+        self.qid = secrets.token_hex(16)
+        self.may_be_charged = False
+        self._n_bytes = 0
+        self._unasked: set[str] = set()
+
+    def run(self) -> Batch:
+        start = time.monotonic()
+        try:
+            line = self._asker._line(self._guardian)
+            opened = self._open(line)
+            shares = self._collect(line, opened)
+            parties = self._agree(line, shares)
+            labels = self._last_step(line, {name: shares[name] for name in parties})
+        except RoundAborted:
+            raise
+        except (TellersError, OSError) as error:
+            self._asker._drop(self._guardian)
+            why = str(error) if isinstance(error, TellersError | ConnectionError | TimeoutError) else ""
+            charge = (
+                "It may have been charged, and is not tried again." if self.may_be_charged
+                else "Nothing was charged."
+            )  # fmt: skip
+            raise RoundAborted(f"{why or type(error).__name__} {charge}") from None
+        try:
+            line.channel.send(Done(qid=self.qid))
+        except (TellersError, OSError):
+            self._asker._drop(self._guardian)  # the labels are here, whatever became of the guardian
+        return Batch(self.qid, labels, parties, time.monotonic() - start, self._n_bytes)
+
+    def _hear(self, line: _Line, until: float) -> Message:
+        """Return the next message about this query; what is left of earlier ones is passed over."""
+        while True:
+            message = line.channel.receive(timeout=max(0.1, until - time.monotonic()))
+            if getattr(message, "qid", self.qid) == self.qid:
+                if isinstance(message, Aborted):
+                    raise RoundAborted(message.why)
+                return message
+
+    def _open(self, line: _Line) -> Opened:
+        n, standing = len(self._encoded), self._standing
+        terms = standing.settings.terms
+        line.channel.send(Open(qid=self.qid, n_queries=n, program=standing.program_hash(n), terms=terms))
+        message = self._hear(line, time.monotonic() + standing.patience)
+        if not isinstance(message, Opened):
+            raise PeerRefused(f"Expected 'opened' from the guardian, got {message.kind!r}.")
+        return message
+
+    def _collect(self, line: _Line, opened: Opened) -> dict[str, Integers]:
+        """Compute with all parties at once, and get ready for the last step beside them."""
+        shares: dict[str, Integers] = {}
+        until = time.monotonic() + _SHARE * opened.seconds
+        with ThreadPoolExecutor(len(opened.roster) + 1) as threads:
+            meeting = threads.submit(self._meet, line, len(opened.roster), until)
+            asked = {name: threads.submit(self._ask_one, name, until) for name in opened.roster}
+            for name, one in asked.items():
+                try:
+                    shares[name] = one.result()
+                except (TellersError, OSError, ValueError) as error:
+                    self._asker._drop(name)
+                    words = error if isinstance(error, TellersError | OSError) else type(error).__name__
+                    self._asker._say(f"{name} did not answer. {words}")
+            meeting.result()
+        if self._unasked:
+            # To go on would look like a choice of who answers. Who is really gone, the guardian hears of.
+            raise PeerRefused(f"Expected to reach all of the roster, got no way to {min(self._unasked)}.")
+        return shares
+
+    def _meet(self, line: _Line, n_answering: int, until: float) -> None:
+        program = self._standing.decision_program(n_answering, len(self._encoded))
+        line.lane.need(program, self._knock(self._guardian), until=until)
+
+    def _ask_one(self, name: str, until: float) -> Integers:
+        standing, n = self._standing, len(self._encoded)
+        self._unasked.add(name)
+        line = self._asker._line(name)
+        session = standing.settings.session
+        line.channel.send(
+            Question(
+                qid=self.qid, n_queries=n, n_features=session.n_features, n_outputs=session.n_outputs,
+                program=standing.program_hash(n), terms=standing.settings.terms,
+            )
+        )  # fmt: skip
+        self._unasked.discard(name)
+        answer = self._hear(line, until)
+        if isinstance(answer, Refused):
+            raise PeerRefused(f"It refused: {answer.why}")
+        if not isinstance(answer, Accepted):
+            raise PeerRefused(f"Expected 'accepted', got {answer.kind!r}.")
+        program = standing.vote_program(n)
+        line.lane.need(program, self._knock(name), until=until)
+        share = line.lane.run(program, {"x": self._encoded}, until=until)
+        if share is None:
+            raise LinkFailed("Expected a share from the engine, got none.")
+        self._n_bytes += line.lane.n_bytes
+        return share
+
+    def _knock(self, name: str) -> Callable[[], Any]:
+        return lambda: knock(self._standing.address(name), self.qid, timeout=self._standing.patience)
+
+    def _agree(self, line: _Line, shares: dict[str, Integers]) -> tuple[str, ...]:
+        """Say whose shares there are until the guardian agrees; the query is charged by then."""
+        mine = tuple(sorted(shares))
+        until = time.monotonic() + 3 * self._standing.patience
+        while True:
+            line.channel.send(Answered(qid=self.qid, parties=mine))
+            self.may_be_charged = True
+            try:
+                message = self._hear(line, until)
+            except RoundAborted:
+                self.may_be_charged = False
+                raise
+            if isinstance(message, Agreed):
+                if not set(message.parties) <= set(mine):
+                    raise PeerRefused("Expected an answering set of those who answered, got another.")
+                return message.parties
+            if not isinstance(message, Held):
+                raise PeerRefused(f"Expected 'held' or 'agreed' from the guardian, got {message.kind!r}.")
+            self.may_be_charged = False
+            mine = tuple(name for name in mine if name in message.parties)
+
+    def _last_step(self, line: _Line, shares: dict[str, Integers]) -> Integers:
+        program = self._standing.decision_program(len(shares), len(self._encoded))
+        line.lane.need(program, self._knock(self._guardian))
+        outcome = line.lane.run(program, program.asker_inputs(ring_sum(shares.values())))
+        self._n_bytes += line.lane.n_bytes
+        if outcome is None:
+            raise LinkFailed("Expected labels from the engine, got none.")
+        return program.decode(outcome)

@@ -1,0 +1,246 @@
+"""The guardian as a process: it listens, keeps the books, draws the noise, and takes the last step."""
+
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from .. import noise as noises
+from ..budget import Accountant, Budget
+from ..config.party import PartySettings
+from ..errors import PeerRefused, TellersError
+from ..ledger import Ledger
+from ..ledger.chained import ChainedLedger
+from ..ledger.opening import open_ledger
+from .doors import Doors
+from .engine import require_engine
+from .guarding import Finish, Guardian, Task
+from .lanes import Errands, Lane, Outbox
+from .listening import Listener
+from .messages import Opened
+from .pinned import Pinned
+from .programs import HELPER
+from .queries import Send
+from .standing import Standing
+from .wire import Channel
+
+_LONG = 7 * 24 * 3600.0
+_TICK = 0.25
+
+
+class Visit:
+    """A party's connection to the guardian: what is sent to it, and for an asker the link for last steps.
+
+    >>> Visit.__name__
+    'Visit'
+    """
+
+    def __init__(self, channel: Channel, lane: Lane | None) -> None:
+        self.channel, self.lane = channel, lane
+        self.outbox = Outbox(channel)
+        self.work = Errands()  # What is done on a link is done in the order of the messages.
+
+    def close(self) -> None:
+        """End the connection and the link.
+
+        >>> callable(Visit.close)
+        True
+        """
+        self.outbox.close()
+        self.channel.close()
+        if self.lane is not None:
+            self.lane.close()
+        self.work.close()
+
+
+class GuardRole:
+    """A guardian that serves until it is stopped.
+
+    `say` is told in words what happens: who came and went, and what failed. Nothing private is in them.
+
+    Guarantee: every query is durable on the ledger before its noise is drawn; see `Guardian`.
+    Assumes:   askers and answering parties as in "Who learns what".
+    Reference: Choquette-Choo et al. 2021 (CaPC).
+
+    >>> from tellers.config.party_files import example_settings
+    >>> from tellers import Accountant, Budget, MemoryLedger
+    >>> ledger = MemoryLedger(Accountant(Budget(epsilon=5.0, delta=1e-5)))
+    >>> GuardRole(example_settings("guardian"), ledger=ledger).is_serving
+    False
+    """
+
+    def __init__(
+        self,
+        settings: PartySettings,
+        *,
+        ledger: Ledger | None = None,
+        say: Callable[[str], Any] | None = None,
+    ) -> None:
+        require_role(settings, "guardian")
+        self._standing, self._say = Standing(settings), say or _quiet
+        self._own_books = open_books(settings) if ledger is None else None
+        self._ledger: Ledger = ledger if self._own_books is None else self._own_books  # type: ignore[assignment]
+        self._guardian = Guardian(
+            self._standing.guardian_policy(), self._standing.mechanism, self._ledger, noises.secure()
+        )
+        self._lock = threading.RLock()
+        self._visits: dict[str, Visit] = {}
+        self._doors = Doors()
+        self._stopping = threading.Event()
+        self._listener: Listener | None = None
+
+    @property
+    def is_serving(self) -> bool:
+        """Return whether others can reach it."""
+        return self._listener is not None and not self._stopping.is_set()
+
+    @property
+    def address(self) -> str:
+        """Return where it listens."""
+        return self._standing.settings.party.listen if self._listener is None else self._listener.address
+
+    def start(self) -> None:
+        """Begin to serve.
+
+        >>> callable(GuardRole.start)
+        True
+        """
+        require_engine()
+        standing = self._standing
+        self._listener = Listener(
+            standing.settings.party.listen, standing.identity, standing.peers, limits=standing.limits,
+            refused=self._say,
+        )  # fmt: skip
+        self._listener.serve(self._host, knocked=self._doors.arrive)
+        threading.Thread(target=self._watch_the_clock, daemon=True).start()
+
+    def stop(self) -> None:
+        """Close all connections; queries on their way end, those that were charged stay so.
+
+        >>> callable(GuardRole.stop)
+        True
+        """
+        self._stopping.set()
+        if self._listener is not None:
+            self._listener.close()
+        with self._lock:
+            for visit in list(self._visits.values()):
+                visit.close()
+        if self._own_books is not None:
+            self._own_books.close()
+
+    def _host(self, channel: Channel) -> None:
+        name, role, lane = channel.peer.name, channel.peer.role, None
+        if role == "asker":
+            ends = Pinned(self._standing.identity, channel.peer)
+            lane = Lane(HELPER, ends, timeout=self._standing.patience)
+        visit = Visit(channel, lane)
+        with self._lock:
+            before = self._visits.get(name)
+            if before is not None:
+                before.close()
+                self._follow(self._guardian.left(name))
+            self._visits[name] = visit
+            self._follow(self._guardian.joined(name))
+        self._say(f"{name} is connected.")
+        try:
+            while not self._stopping.is_set():
+                message = channel.receive(timeout=_LONG)
+                with self._lock:
+                    if self._visits.get(name) is not visit:
+                        break
+                    self._follow(self._guardian.handle(name, message))
+        except (PeerRefused, TimeoutError) as refusal:
+            self._say(str(refusal))
+        finally:
+            visit.close()
+            with self._lock:
+                if self._visits.get(name) is visit:
+                    del self._visits[name]
+                    self._follow(self._guardian.left(name))
+
+    def _watch_the_clock(self) -> None:
+        while not self._stopping.is_set():
+            with self._lock:
+                self._follow(self._guardian.tick())
+            time.sleep(_TICK)
+
+    def _follow(self, tasks: list[Task]) -> None:
+        for task in tasks:
+            visit = self._visits.get(task.asker if isinstance(task, Finish) else task.to)
+            if visit is None:
+                continue  # gone by now; the protocol hears of it by itself
+            if isinstance(task, Finish):
+                visit.work.submit(partial(self._finish, visit, task))
+            else:
+                self._send(visit, task)
+
+    def _send(self, visit: Visit, task: Send) -> None:
+        if isinstance(task.message, Opened):
+            qid, n_answering = task.message.qid, len(task.message.roster)
+            query = self._guardian.state.queries.get(qid)
+            if query is not None:
+                self._doors.expect(qid)  # before the asker can know of it
+                visit.work.submit(partial(self._meet, visit, qid, n_answering, query.n_queries))
+        visit.outbox.put(task.message)
+
+    def _meet(self, visit: Visit, qid: str, n_answering: int, n_queries: int) -> None:
+        """Open the link for the last step and prepare it while parties answer, before anything is charged."""
+        try:
+            assert visit.lane is not None
+            program = self._standing.decision_program(n_answering, n_queries)
+            visit.lane.need(program, lambda: self._doors.take(qid, timeout=self._standing.patience))
+        except (TellersError, ValueError, OSError) as error:
+            self._say(f"The link to {visit.channel.peer.name} failed before anything was charged. {error}")
+            visit.channel.close()
+        finally:
+            self._doors.forget(qid)
+
+    def _finish(self, visit: Visit, task: Finish) -> None:
+        """Run the last step of a query that is charged."""
+        step = task.step
+        try:
+            assert visit.lane is not None
+            program = self._standing.decision_program(step.decision.n_answering, len(step.masks))
+            visit.lane.need(program, lambda: self._doors.take(task.qid, timeout=self._standing.patience))
+            inputs = program.guardian_inputs(
+                step.masks, answer_noise=step.answer_noise, ranks=step.ranks, check_noise=step.check_noise
+            )
+            visit.lane.run(program, inputs)
+        except (TellersError, ValueError, OSError) as error:
+            words = f"The last step with {visit.channel.peer.name} failed after it was charged."
+            self._say(f"{words} {error if isinstance(error, TellersError) else type(error).__name__}")
+            visit.channel.close()
+
+
+def require_role(settings: PartySettings, role: str) -> None:
+    """Refuse settings of a party that does something else.
+
+    >>> from tellers.config.party_files import example_settings
+    >>> require_role(example_settings("asker"), "guardian")
+    Traceback (most recent call last):
+        ...
+    ValueError: Expected the settings of a guardian, got those of ann, an asker.
+    """
+    party = settings.party
+    if party.role != role:
+        articles = {"asker": "an asker", "answerer": "an answerer", "guardian": "a guardian"}
+        raise ValueError(
+            f"Expected the settings of {articles[role]}, got those of {party.name}, {articles[party.role]}."
+        )
+
+
+def open_books(settings: PartySettings) -> ChainedLedger:
+    """Return the ledger that the settings of a party name; it is made if it is not there.
+
+    >>> callable(open_books)
+    True
+    """
+    books = settings.ledger
+    accountant = Accountant(Budget(epsilon=books.epsilon, delta=books.delta))
+    return open_ledger(settings.place(books.url), accountant)
+
+
+def _quiet(_: str) -> None:
+    return None

@@ -1,0 +1,103 @@
+"""One port for messages and engines: knocks that are not expected, or not proved, lead nowhere."""
+
+import queue
+import socket
+import threading
+
+import pytest
+
+pytest.importorskip("cryptography")
+
+from tellers.errors import LinkFailed
+from tellers.parties.doors import Doors, knock
+from tellers.parties.listening import Listener
+from tellers.parties.messages import Done
+from tellers.parties.pinned import Pinned
+from tellers.parties.wire import connect, split_address
+
+TOKEN = "ab" * 16
+
+
+@pytest.fixture
+def door(certificates):
+    """A guardian's listener with its doors, the messages it got, and its refusals."""
+    doors, heard, refusals = Doors(), queue.Queue(), queue.Queue()
+    peers = [certificates.peers["ann"], certificates.peers["north"]]
+    with Listener(
+        "127.0.0.1:0", certificates.identities["guard"], peers, timeout=2.0, refused=refusals.put
+    ) as listener:
+        listener.serve(lambda channel: heard.put(channel.receive()), knocked=doors.arrive)
+        yield listener, doors, heard, refusals
+
+
+def say_something(listener, certificates, heard):
+    """Show that messages still get through."""
+    identity, peer = certificates.identities["ann"], certificates.peers["guard"]
+    with connect(listener.address, identity, peer, timeout=5.0) as channel:
+        channel.send(Done(qid="0" * 32))
+        assert heard.get(timeout=5.0).kind == "done"
+
+
+def test_a_knock_that_nobody_expects_is_closed_and_messages_go_on(door, certificates):
+    listener, doors, heard, _ = door
+    doors.expect(TOKEN)
+    with knock(listener.address, "cd" * 16, timeout=5.0) as plain:
+        plain.settimeout(5.0)
+        assert plain.recv(1) == b""
+    say_something(listener, certificates, heard)
+    with pytest.raises(LinkFailed, match="within"):
+        doors.take(TOKEN, timeout=0.1)
+
+
+def test_half_a_knock_is_given_up_on_and_keeps_nobody_out(door, certificates):
+    listener, _, heard, refusals = door
+    with socket.create_connection(split_address(listener.address)) as plain:
+        plain.sendall(b"\0half")
+        say_something(listener, certificates, heard)
+        plain.settimeout(10.0)
+        assert plain.recv(1) == b""
+    assert "in vain" in refusals.get(timeout=5.0)
+
+
+def test_a_token_lets_one_connection_in(door):
+    listener, doors, _, _ = door
+    doors.expect(TOKEN)
+    with knock(listener.address, TOKEN, timeout=5.0) as first:
+        taken = doors.take(TOKEN, timeout=5.0)
+        doors.forget(TOKEN)
+        with knock(listener.address, TOKEN, timeout=5.0) as second:
+            second.settimeout(5.0)
+            assert second.recv(1) == b""
+        first.sendall(b"x")
+        assert taken.recv(1) == b"x"
+        taken.close()
+
+
+@pytest.mark.parametrize("who", ["ann", "bea", "north"])
+def test_only_the_party_that_is_meant_gets_a_link(door, certificates, who):
+    listener, doors, _, _ = door
+    doors.expect(TOKEN)
+    results = {}
+
+    def ask():
+        ends = Pinned(certificates.identities[who], certificates.peers["guard"])
+        try:
+            plain = knock(listener.address, TOKEN, timeout=5.0)
+            results["secure"] = ends.shake_hands(plain, listens=False, timeout=5.0)[0]
+        except LinkFailed as failed:  # or it finds out later: TLS 1.3 ends on one side first
+            results["failed"] = failed
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    plain = doors.take(TOKEN, timeout=5.0)
+    ends = Pinned(certificates.identities["guard"], certificates.peers["ann"])
+    if who == "ann":
+        secure, name = ends.shake_hands(plain, listens=True, timeout=5.0)
+        assert name == "ann"
+        secure.close()
+    else:
+        with pytest.raises(LinkFailed, match="pinned here"):
+            ends.shake_hands(plain, listens=True, timeout=5.0)
+    thread.join(timeout=10.0)
+    if "secure" in results:
+        results["secure"].close()

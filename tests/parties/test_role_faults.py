@@ -1,0 +1,139 @@
+"""Every role killed at every step: what is charged, who goes on, and whether the next query works."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+pytest.importorskip("cryptography")
+
+from tellers.errors import RoundAborted
+from tellers.ledger.opening import open_ledger
+from tellers.parties.ask import AskRole
+
+from .village import ENVIRONMENT, Village
+
+pytestmark = pytest.mark.campaign
+N = 2
+
+
+@pytest.fixture(scope="module")
+def town(tmp_path_factory, engine):
+    # Labels, as their circuits are the smallest.
+    made = Village(tmp_path_factory.mktemp("faults"), n_labels=3).start_all()
+    yield made
+    made.close()
+
+
+def charged(town, name="guard"):
+    with open_ledger(town.folder / name / "ledger.db") as ledger:
+        return len(ledger.entries())
+
+
+def compare(town, asker, *, parties=None):
+    rows = town.rows(N)
+    batch = asker.ask(rows)
+    np.testing.assert_array_equal(batch.labels, town.clear(rows, batch.qid, batch.parties))
+    if parties is not None:
+        assert batch.parties == parties
+    return batch
+
+
+# Whether the party that dies is still in the set: only once its mask is there.
+ANSWERER = {
+    "on:expect": False,
+    "on:question": False,
+    "after:accepted": False,
+    "before:run": False,
+    "after:run": False,
+    "after:ready": False,
+    "on:roll": False,
+    "after:charge": False,
+    "after:mask": True,
+}
+
+
+@pytest.mark.parametrize("step", ANSWERER)
+def test_an_answering_party_dies(town, step):
+    town.kill("south")
+    town.restart("south", step=step)
+    before, own = charged(town), charged(town, "south")
+    with AskRole(town.settings("ann")) as asker:
+        others = tuple(name for name in town.names if name != "south")
+        compare(town, asker, parties=town.names if ANSWERER[step] else others)
+        town.wait_for_death("south")
+        assert charged(town) == before + 1
+        assert charged(town, "south") == own + (step in ("after:charge", "after:mask"))
+        town.restart("south")
+        compare(town, asker, parties=town.names)
+        assert charged(town) == before + 2
+
+
+# Whether the query is charged.
+GUARDIAN = {
+    "on:open": False,
+    "after:opened": False,
+    "on:answered": False,
+    "after:roll": False,
+    "on:mask:3": False,
+    "after:charge": True,
+    "before:agreed": True,
+    "after:agreed": True,
+    "before:run": True,
+}
+
+
+@pytest.mark.parametrize("step", GUARDIAN)
+def test_the_guardian_dies(town, step):
+    town.kill("guard")
+    town.restart("guard", step=step)
+    before = charged(town)
+    with AskRole(town.settings("ann")) as asker:
+        try:
+            asker.ask(town.rows(N), n_retries=0)
+            has_labels = True
+        except RoundAborted:
+            has_labels = False
+        town.wait_for_death("guard")
+        # Its worker outlives it for a moment, and may end what it was told to do.
+        assert not has_labels or step in ("after:agreed", "before:run")
+        assert charged(town) == before + GUARDIAN[step]
+        town.restart("guard")
+        compare(town, asker, parties=town.names)
+        assert charged(town) == before + GUARDIAN[step] + 1
+
+
+# Whether the query is charged; None where it depends on who is faster.
+ASKER = {
+    "after:open": False,
+    "on:opened": False,
+    "after:question": False,
+    "on:accepted": False,
+    "before:run": False,
+    "before:answered": False,
+    "after:answered": None,
+    "on:agreed": True,
+    "before:done": True,
+}
+
+DYING = """
+import sys
+import numpy as np
+from tellers.config import read_party
+from tellers.parties.ask import AskRole
+from tellers.testing.witness import die_at
+die_at(sys.argv[2])
+AskRole(read_party(sys.argv[1])).ask(np.zeros((2, 6)), n_retries=0)
+"""
+
+
+@pytest.mark.parametrize("step", ASKER)
+def test_the_asker_dies(town, step):
+    before = charged(town)
+    words = [sys.executable, "-c", DYING, str(town.folder / "ann" / "party.toml"), step]
+    assert subprocess.run(words, env=ENVIRONMENT, timeout=300, check=False).returncode == -9
+    with AskRole(town.settings("ann")) as asker:
+        compare(town, asker, parties=town.names)
+    found = charged(town) - before - 1
+    assert found in ((0, 1) if ASKER[step] is None else (int(ASKER[step]),))

@@ -1,0 +1,125 @@
+"""Guardian, answering parties and an asker as processes of their own, over TLS and with the engine."""
+
+import csv
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+pytest.importorskip("cryptography")
+
+from tellers.config.mechanism import MechanismConfig
+from tellers.errors import RoundAborted
+from tellers.ledger.opening import open_ledger
+from tellers.parties.ask import AskRole
+
+from .village import SOURCE, Village
+
+
+@pytest.fixture
+def village(tmp_path, engine):
+    made = []
+
+    def make(**options):
+        made.append(Village(tmp_path, **options))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def charged(town, name="guard"):
+    """Return how many queries each entry of a party's books is for."""
+    with open_ledger(town.folder / name / "ledger.db") as ledger:
+        return [entry.event["n_queries"] for entry in ledger.entries()]
+
+
+def compare(town, asker, n):
+    """Ask for labels of random rows, and hold them against the clear computation with the noise drawn."""
+    rows = town.rows(n)
+    batch = asker.ask(rows)
+    np.testing.assert_array_equal(batch.labels, town.clear(rows, batch.qid, batch.parties))
+    return batch
+
+
+@pytest.mark.slow
+def test_labels_are_those_of_the_clear_with_the_noise_that_was_drawn(village):
+    town = village().start_all()
+    with AskRole(town.settings("ann")) as asker:
+        for _ in range(2):
+            assert compare(town, asker, 20).parties == town.names
+    for name in ("guard", *town.names):
+        assert charged(town, name) == [20, 20]
+
+
+SESSIONS = {
+    "one class": {"n_answerers": 5},
+    "labels": {"n_answerers": 5, "n_labels": 4},
+    "confident": {
+        "n_answerers": 3,
+        "mechanism": MechanismConfig(name="confident", sigma=1.0, threshold=2, sigma_threshold=1.0),
+    },
+    "plain masks": {"n_answerers": 3, "pairwise": False},
+}
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("session", SESSIONS)
+def test_more_sessions(village, session):
+    town = village(**SESSIONS[session]).start_all()
+    with AskRole(town.settings("ann")) as asker:
+        for n in (100, 100, 31, 1):
+            assert compare(town, asker, n).parties == town.names
+    assert charged(town) == charged(town, "north") == [100, 100, 31, 1]
+
+
+@pytest.mark.campaign
+def test_the_command_writes_labels_and_says_what_they_cost(village, tmp_path):
+    town = village(max_queries=10).start_all()
+    rows = town.rows(25)
+    np.savetxt(tmp_path / "rows.csv", rows, delimiter=",")
+    words = [
+        "party", "ask", "--config", tmp_path / "ann" / "party.toml", "--rows", tmp_path / "rows.csv",
+        "--out", tmp_path / "labels.csv", "--json",
+    ]  # fmt: skip
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
+
+    def ask():
+        return subprocess.run(
+            [sys.executable, "-m", "tellers", *map(str, words)], capture_output=True, text=True,
+            env=environment, timeout=200, check=False,
+        )  # fmt: skip
+
+    done = ask()
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    with open(tmp_path / "labels.csv", newline="") as file:
+        labels = np.array([int(line["label"]) for line in csv.DictReader(file)])
+    batches = [batch["n_queries"] for batch in told["batches"]]
+    assert batches == charged(town) == [10, 10, 5]
+    starts = np.cumsum([0, *batches])
+    for batch, start, end in zip(told["batches"], starts, starts[1:]):
+        expected = town.clear(rows[start:end], batch["qid"], tuple(batch["answering"]))
+        np.testing.assert_array_equal(labels[start:end], expected)
+    with open_ledger(town.folder / "guard" / "ledger.db") as ledger:
+        assert told["epsilon"] == pytest.approx(ledger.spent.epsilon(1e-5))
+    again = ask()
+    assert again.returncode == 2
+    assert "is there" in again.stderr
+    assert charged(town) == [10, 10, 5]
+
+
+@pytest.mark.campaign
+def test_a_budget_that_is_used_ends_it_and_nothing_is_charged(village):
+    town = village(epsilon=45.0).start_all()
+    with AskRole(town.settings("ann")) as asker:
+        price = asker.price(20).epsilon(1e-5)
+        assert 30 < price < 45, price
+        compare(town, asker, 20)
+        with pytest.raises(RoundAborted, match="Nothing was charged"):
+            asker.ask(town.rows(20), n_retries=0)
+    assert charged(town) == [20]

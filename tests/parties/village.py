@@ -1,0 +1,154 @@
+"""A session of real processes on this machine: settings, models, a guardian that keeps its noise, askers."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from sklearn.linear_model import LogisticRegression
+from sklearn.multiclass import OneVsRestClassifier
+
+from tellers.config.mechanism import MechanismConfig
+from tellers.config.party import BooksConfig, HardeningConfig, SessionConfig
+from tellers.config.party_files import read_party, settings_for, write_party
+from tellers.parties.certificates import make_certificate
+from tellers.parties.clear import clear_votes
+from tellers.parties.last_step import LastStep, decide, decision_of
+from tellers.parties.standing import Standing
+from tellers.teachers.models import dump_model
+
+NAMES = ("east", "north", "south", "upper", "west")
+N_FEATURES = 6
+SOURCE = Path(__file__).parents[2] / "src"
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"}
+
+
+def free_ports(n):
+    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(n)]
+    ports = [one.getsockname()[1] for one in held]
+    for one in held:
+        one.close()
+    return ports
+
+
+class Village:
+    """Write certificates, settings and models of a session into a folder, and run its processes."""
+
+    def __init__(self, folder, *, n_answerers=3, n_labels=None, patience=120.0, quorum=None, pairwise=True,
+                 mechanism=None, max_queries=100, epsilon=1e6):  # fmt: skip
+        self.folder, self.names = Path(folder), NAMES[:n_answerers]
+        self.processes = {}
+        roles = {"ann": "asker", "guard": "guardian"} | dict.fromkeys(self.names, "answerer")
+        cards = {name: make_certificate(self.folder, name, role=role) for name, role in roles.items()}
+        ports = free_ports(len(roles))
+        parties = {
+            name: {
+                "role": role, "pin": cards[name].pin, "mask_key": cards[name].mask_key,
+                "address": f"127.0.0.1:{port}",
+            }
+            for (name, role), port in zip(roles.items(), ports)
+        }  # fmt: skip
+        session = SessionConfig(
+            n_features=N_FEATURES, n_outputs=n_labels or 4, input_bound=8.0, max_queries=max_queries,
+            quorum=quorum or n_answerers - 1, patience_seconds=patience,
+        )  # fmt: skip
+        mechanism = mechanism or MechanismConfig(name="binary" if n_labels else "gnmax", sigma=1.0)
+        rng = np.random.default_rng(11)
+        for name, role in roles.items():
+            settings = settings_for(name, parties, session=session, mechanism=mechanism)
+            settings = replace(settings, hardening=HardeningConfig(pairwise=pairwise))
+            if role != "asker":
+                books = BooksConfig(url="ledger.db", epsilon=epsilon, delta=1e-5)
+                settings = replace(settings, ledger=books)
+            (self.folder / name / "party.toml").write_text(write_party(settings))
+            if role == "answerer":
+                X = rng.normal(size=(120, N_FEATURES))
+                if n_labels:
+                    Y = (X[:, :n_labels] + rng.normal(size=(120, n_labels)) > 0).astype(int)
+                    model = OneVsRestClassifier(LogisticRegression()).fit(X, Y)
+                else:
+                    y = (X[:, :4] + rng.normal(size=(120, 4))).argmax(axis=1)
+                    model = LogisticRegression().fit(X, y)
+                (self.folder / name / "model.skops").write_bytes(dump_model(model))
+        (self.folder / "noise").mkdir()
+        self.rng = rng
+
+    def settings(self, name):
+        return read_party(self.folder / name / "party.toml")
+
+    def start(self, *names, step=""):
+        """Start parties, and wait until they listen; with a step they die at it."""
+        for name in names:
+            config = str(self.folder / name / "party.toml")
+            words = ["-m", "tellers.testing.witness", config, str(self.folder / "noise"), step]
+            if name != "guard" and not step:
+                words = ["-m", "tellers", "party", "answer", "--config", config]
+            with open(self.folder / f"{name}.log", "ab") as log:
+                self.processes[name] = subprocess.Popen(
+                    [sys.executable, *words], stdout=subprocess.PIPE, stderr=log, env=ENVIRONMENT
+                )
+        for name in names:
+            line = self.processes[name].stdout.readline()
+            assert b" at " in line, (name, self.log(name))
+        return self
+
+    def wait_until_connected(self, *names, since=0):
+        """Wait until the guardian has said, after `since` in its log, that these parties are connected."""
+        until = time.monotonic() + 100
+        while time.monotonic() < until:
+            log = self.log("guard")[since:]
+            if all(f"{name} is connected." in log for name in names):
+                return self
+            time.sleep(0.05)
+        raise AssertionError(self.log("guard"))
+
+    def restart(self, *names, step=""):
+        """Start parties again that are gone, and wait until all are connected."""
+        for name in names:
+            self.processes.pop(name, None)
+        since = len(self.log("guard"))
+        self.start(*names, step=step)
+        return self.wait_until_connected(*(self.names if "guard" in names else names), since=since)
+
+    def start_all(self):
+        return self.start("guard", *self.names).wait_until_connected(*self.names)
+
+    def log(self, name):
+        return (self.folder / f"{name}.log").read_text()
+
+    def kill(self, name, number=signal.SIGKILL):
+        process = self.processes.pop(name)
+        process.send_signal(number)
+        process.wait(timeout=20)
+        process.stdout.close()
+
+    def wait_for_death(self, name):
+        process = self.processes.pop(name)
+        assert process.wait(timeout=30) == -signal.SIGKILL, self.log(name)
+        process.stdout.close()
+
+    def close(self):
+        for name in list(self.processes):
+            self.kill(name)
+
+    def rows(self, n):
+        return self.rng.normal(size=(n, N_FEATURES))
+
+    def clear(self, rows, qid, parties):
+        """Return the labels of the clear computation, with the noise that the guardian drew for a query."""
+        standing = Standing(self.settings("guard"))
+        program = standing.vote_program(len(rows))
+        encoded = program.encode(rows)
+        tally = sum(clear_votes(program, Standing(self.settings(name)).model(), encoded) for name in parties)
+        with np.load(self.folder / "noise" / f"{qid}.npz") as kept:
+            drawn = {name: kept[name] for name in kept.files}
+        rule = decision_of(standing.mechanism, n_outputs=tally.shape[1], n_answering=len(parties))
+        step = LastStep(
+            rule, np.zeros_like(tally), drawn["answer_noise"], drawn.get("ranks"), drawn.get("check_noise")
+        )
+        return decide(step, tally)
