@@ -41,6 +41,7 @@ from .wire import Channel, connect
 _SHARE = (
     0.8  # Of the patience of a phase: whoever is not done by then is left out, before the guardian ends it.
 )
+_GREETING = 30.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,8 +142,8 @@ class AskRole:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _line(self, name: str) -> _Line:
-        """Return a good connection to a party, a new one if need be."""
+    def _line(self, name: str, *, until: float | None = None) -> _Line:
+        """Return a good connection to a party, a new one if need be, and made in time."""
         with self._lock:
             line = self._lines.pop(name, None)
         if line is not None and not line.is_good:
@@ -151,7 +152,11 @@ class AskRole:
         if line is None:
             standing = self._standing
             peer = standing.peer(name)
-            channel = connect(standing.address(name), standing.identity, peer, limits=standing.limits)
+            left = standing.patience if until is None else max(0.1, until - time.monotonic())
+            channel = connect(
+                standing.address(name), standing.identity, peer, limits=standing.limits,
+                timeout=min(_GREETING, left),
+            )  # fmt: skip
             ends = Pinned(standing.identity, peer)
             line = _Line(channel, Lane(ASKER, ends, timeout=standing.patience))
         with self._lock:
@@ -246,7 +251,7 @@ class _Attempt:
     def _ask_one(self, name: str, until: float) -> Integers:
         standing, n = self._standing, len(self._encoded)
         self._unasked.add(name)
-        line = self._asker._line(name)
+        line = self._asker._line(name, until=until)
         session = standing.settings.session
         line.channel.send(
             Question(

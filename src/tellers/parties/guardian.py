@@ -38,7 +38,7 @@ from .messages import (
     Ready,
     Roll,
 )
-from .policy import GuardianPolicy
+from .policy import GuardianPolicy, why_not
 from .queries import Action, Charge, Conclude, Query, Send, State, Step, close, put
 from .ring import ring_sum
 
@@ -158,7 +158,7 @@ def _open(policy: GuardianPolicy, state: State, asker: str, message: Open, now: 
     qid, n = message.qid, message.n_queries
     if qid in state.used:
         raise PeerRefused("Expected a new id for a new query, got one that was used before.")
-    why = _why_not(policy, state, asker, message)
+    why = _why_not_now(policy, state, asker, message)
     if why:
         return state, [Send(asker, Aborted(qid=qid, why=f"{why} {_FREE}"))]
     absent = {name: "gone" for name in policy.roster if name not in state.present}
@@ -179,17 +179,11 @@ def _open(policy: GuardianPolicy, state: State, asker: str, message: Open, now: 
     return state, [*actions, *(Send(name, expect) for name in roster)]
 
 
-def _why_not(policy: GuardianPolicy, state: State, asker: str, message: Open) -> str:
+def _why_not_now(policy: GuardianPolicy, state: State, asker: str, message: Open) -> str:
     """Return why a query is not opened, or nothing."""
-    quota = policy.quotas.get(asker)
-    if quota is None:
-        return f"{asker} is not among the askers of this session."
-    if message.terms != policy.terms:
-        return "The asker has other terms than the guardian. Compare the settings that all parties share."
-    if message.n_queries > policy.max_queries:
-        return f"A batch holds at most {policy.max_queries} queries here."
-    if message.program != policy.program_for(message.n_queries):
-        return "The asker has another program than the guardian. Run the same version with the same shapes."
+    why = why_not(policy, asker, message, host="the guardian")
+    if why:
+        return why
     if state.strikes.get(asker, 0) >= policy.max_strikes:
         return (
             "The asker left out parties that were ready too often; the guardian's operator must look at it."
@@ -198,6 +192,7 @@ def _why_not(policy: GuardianPolicy, state: State, asker: str, message: Open) ->
     if len(mine) >= policy.max_open:
         return f"At most {policy.max_open} queries of one asker are on their way at a time."
     waiting = sum(query.n_queries for query in mine if query.phase != "concluding")
+    quota = policy.quotas[asker]
     if state.answered.get(asker, 0) + waiting + message.n_queries > quota:
         return f"The quota of {quota} queries of this asker is used."
     return ""
