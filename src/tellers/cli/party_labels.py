@@ -3,7 +3,7 @@
 import csv
 import io
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +56,7 @@ def ask_in_batches(
     from . import show
 
     error, is_complete = "", False
+    unknown: list[int] = []
     journal = Journal(out, rows, terms=settings.terms)
     try:
         n_before = journal.n_labelled
@@ -81,6 +82,10 @@ def ask_in_batches(
                         },
                     )  # fmt: skip
                     _write(out, *journal.labelled())
+                    before, unknown = unknown, _unknown(settings, one.parties)
+                    if unknown and unknown != before:
+                        which = ", ".join(str(label) for label in unknown)
+                        say(f"Nobody who answered knows label {which}: silent (-1) on every row.")
                     if advance is not None:
                         advance(1)
             lost = journal.lost_rows()
@@ -94,7 +99,7 @@ def ask_in_batches(
             "n_rows": len(rows), "n_labelled": labelled, "n_before": n_before, "n_lost": len(lost),
             "epsilon": float(prices[labelled].epsilon(delta)) if labelled else 0.0,
             "epsilon_at_most": float(prices[most].epsilon(delta)) if most else 0.0,
-            "delta": delta, "file": str(out), "batches": [_summary(one) for one in journal.batches],
+            "delta": delta, "file": str(out), "batches": [_summary(settings, one) for one in journal.batches],
             "error": error,
         }  # fmt: skip
         is_complete = labelled == len(rows)
@@ -121,10 +126,19 @@ def _lost(journal: Journal, asker: Any, delta: float, *, again: bool) -> str:
     return f"{words} They are asked again, and charged again, only with --again."
 
 
-def _summary(batch: dict[str, Any]) -> dict[str, Any]:
+def _summary(settings: PartySettings, batch: dict[str, Any]) -> dict[str, Any]:
     start, end = batch["span"]
     kept = {name: batch[name] for name in ("qid", "answering", "seconds", "n_bytes")}
-    return {"rows": [start, end], "n_queries": end - start, **kept}
+    unknown = _unknown(settings, batch["answering"])
+    return {"rows": [start, end], "n_queries": end - start, **kept, "unknown_labels": unknown}
+
+
+def _unknown(settings: PartySettings, parties: Sequence[str]) -> list[int]:
+    """Return the labels that none of these parties knows."""
+    if any(name not in settings.label_sets for name in parties):
+        return []
+    known = {label for name in parties for label in settings.label_sets[name]}
+    return [label for label in range(settings.session.n_outputs) if label not in known]
 
 
 def _write(out: Path, rows: list[int], labels: Any) -> None:
