@@ -8,6 +8,7 @@ import typer
 
 from ..errors import RoundAborted
 from . import options
+from .party_price import price
 
 if TYPE_CHECKING:
     from ..parties.answer import AnswerRole
@@ -214,7 +215,7 @@ def ask(
         )
 
 
-COMMANDS = {"certs": certs, "init": init, "guard": guard, "answer": answer, "ask": ask}
+COMMANDS = {"certs": certs, "init": init, "price": price, "guard": guard, "answer": answer, "ask": ask}
 
 
 def _serve(role: "GuardRole | AnswerRole", what: str, *, as_json: bool) -> None:
