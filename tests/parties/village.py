@@ -40,7 +40,8 @@ class Village:
     """Write certificates, settings and models of a session into a folder, and run its processes."""
 
     def __init__(self, folder, *, n_answerers=3, n_labels=None, patience=120.0, quorum=None, pairwise=True,
-                 mechanism=None, max_queries=100, epsilon=1e6, labels=None):  # fmt: skip
+                 mechanism=None, max_queries=100, epsilon=1e6, labels=None,
+                 abstain_below=None):  # fmt: skip
         labels = labels or {}
         self.folder, self.names = Path(folder), NAMES[:n_answerers]
         self.processes = {}
@@ -56,7 +57,7 @@ class Village:
         }  # fmt: skip
         session = SessionConfig(
             n_features=N_FEATURES, n_outputs=n_labels or 4, input_bound=8.0, max_queries=max_queries,
-            quorum=quorum or n_answerers - 1, patience_seconds=patience,
+            quorum=quorum or n_answerers - 1, patience_seconds=patience, abstaining=abstain_below is not None,
         )  # fmt: skip
         mechanism = mechanism or MechanismConfig(name="binary" if n_labels else "gnmax", sigma=1.0)
         rng = np.random.default_rng(11)
@@ -66,6 +67,9 @@ class Village:
             if role != "asker":
                 books = BooksConfig(url="ledger.db", epsilon=epsilon, delta=1e-5)
                 settings = replace(settings, ledger=books)
+            if role == "answerer":
+                model = replace(settings.model, abstain_below=abstain_below)
+                settings = replace(settings, model=model)
             (self.folder / name / "party.toml").write_text(write_party(settings))
             if role == "answerer":
                 X = rng.normal(size=(120, N_FEATURES))
