@@ -215,7 +215,7 @@ def _why_not(
     if quota is None:
         return f"{asker} is not among the askers of this party."
     if message.terms != policy.terms:
-        return "The asker has other terms than this party. Compare the settings that all parties share."
+        return "The asker has other terms than this party. Compare shared settings and labels on cards."
     if message.n_queries > policy.max_queries:
         return f"A batch holds at most {policy.max_queries} queries here."
     if message.program != policy.program_for(message.n_queries):

@@ -157,6 +157,8 @@ class Standing:
                 f"Expected a model saved with skops at {place}, got: {error.strerror or error}."
             ) from None
         own = self.settings.label_sets.get(self.settings.party.name, ())
-        return encode_known(
-            self.vote_program(1), estimator, own, abstain_below=self.settings.model.abstain_below
-        )
+        limit = self.settings.model.abstain_below
+        try:
+            return encode_known(self.vote_program(1), estimator, own, abstain_below=limit)
+        except ValueError as error:
+            raise ValueError(f"{place}: {error}") from None
