@@ -41,7 +41,7 @@ class Village:
 
     def __init__(self, folder, *, n_answerers=3, n_labels=None, patience=120.0, quorum=None, pairwise=True,
                  mechanism=None, max_queries=100, epsilon=1e6, askers=("ann",), limits=None,
-                 labels=None):  # fmt: skip
+                 labels=None, abstain_below=None):  # fmt: skip
         labels = labels or {}
         self.folder, self.names = Path(folder), NAMES[:n_answerers]
         self.processes = {}
@@ -57,7 +57,7 @@ class Village:
         }  # fmt: skip
         session = SessionConfig(
             n_features=N_FEATURES, n_outputs=n_labels or 4, input_bound=8.0, max_queries=max_queries,
-            quorum=quorum or n_answerers - 1, patience_seconds=patience,
+            quorum=quorum or n_answerers - 1, patience_seconds=patience, abstaining=abstain_below is not None,
         )  # fmt: skip
         mechanism = mechanism or MechanismConfig(name="binary" if n_labels else "gnmax", sigma=1.0)
         rng = np.random.default_rng(11)
@@ -69,6 +69,8 @@ class Village:
                 # Parties come and go here more often than a guardian likes.
                 allowed = PartyLimitsConfig(**{"max_changes": 1000, **(limits or {}).get(name, {})})
                 settings = replace(settings, ledger=books, limits=allowed)
+            if role == "answerer":
+                settings = replace(settings, model=replace(settings.model, abstain_below=abstain_below))
             (self.folder / name / "party.toml").write_text(write_party(settings))
             if role == "answerer":
                 X = rng.normal(size=(120, N_FEATURES))

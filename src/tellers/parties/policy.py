@@ -129,7 +129,7 @@ def why_not(
     if asker not in policy.quotas:
         return f"{asker} is not among the askers that {host} knows."
     if asked.terms != policy.terms:
-        return f"The asker has other terms than {host}. Compare the settings that all parties share."
+        return f"The asker has other terms than {host}. Compare shared settings and labels on cards."
     if asked.n_queries > policy.max_queries:
         return f"A batch holds at most {policy.max_queries} queries for {host}."
     if asked.program != policy.program_for(asked.n_queries):
