@@ -26,6 +26,7 @@ from .wire import PROTOCOL, Channel, connect
 
 _LONG = 7 * 24 * 3600.0
 _TICK = 0.25
+_GLANCE = 0.01
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 5.0
 
 
@@ -144,6 +145,7 @@ class AnswerRole:
             with self._lock:
                 self._outbox = None
                 self._channels.discard(channel)
+                self._state = protocol.alone(self._state)
             outbox.close()
             channel.close()
 
@@ -208,15 +210,33 @@ class AnswerRole:
             with self._lock:
                 self._channels.discard(channel)
 
+    def _consider(
+        self, asker: str, message: Question, *, until: float
+    ) -> tuple[Accepted | Refused, Integers | None]:
+        """Return whether to vote, and the mask; the guardian's word of a query may come after the asker's."""
+        qid, patience = message.qid, self._standing.patience
+        while True:
+            with self._lock:
+                is_announced = qid in self._state.used
+                now = time.monotonic()
+                state, answer = protocol.question(
+                    self._policy, self._state, asker, message, now=now, patience=patience
+                )
+                if not is_announced and isinstance(answer, Accepted):
+                    if now < until and not self._stopping.is_set():
+                        state = self._state
+                    else:
+                        state, answer = protocol.unannounced(self._state, qid)
+                self._state = state
+                if is_announced or isinstance(answer, Refused):
+                    query = state.queries.get(qid)
+                    return answer, None if query is None else query.mask
+            time.sleep(_GLANCE)
+
     def _vote(self, channel: Channel, lane: Lane, message: Question) -> bool:
         """Answer a question; return whether the connection is still of use."""
         qid, asker, patience = message.qid, channel.peer.name, self._standing.patience
-        with self._lock:
-            self._state, answer = protocol.question(
-                self._policy, self._state, asker, message, now=time.monotonic(), patience=patience
-            )
-            query = self._state.queries.get(qid)
-            mask = None if query is None else query.mask
+        answer, mask = self._consider(asker, message, until=time.monotonic() + patience / 2)
         if isinstance(answer, Refused) or mask is None:
             channel.send(answer)
             return True
