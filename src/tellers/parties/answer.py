@@ -210,33 +210,29 @@ class AnswerRole:
             with self._lock:
                 self._channels.discard(channel)
 
-    def _consider(
-        self, asker: str, message: Question, *, until: float
-    ) -> tuple[Accepted | Refused, Integers | None]:
+    def _consider(self, asker: str, message: Question) -> tuple[Accepted | Refused, Integers | None]:
         """Return whether to vote, and the mask; the guardian's word of a query may come after the asker's."""
         qid, patience = message.qid, self._standing.patience
+        until = time.monotonic() + patience / 2
         while True:
+            is_late = time.monotonic() >= until or self._stopping.is_set()
             with self._lock:
                 is_announced = qid in self._state.used
-                now = time.monotonic()
                 state, answer = protocol.question(
-                    self._policy, self._state, asker, message, now=now, patience=patience
+                    self._policy, self._state, asker, message, now=time.monotonic(), patience=patience
                 )
-                if not is_announced and isinstance(answer, Accepted):
-                    if now < until and not self._stopping.is_set():
-                        state = self._state
-                    else:
-                        state, answer = protocol.unannounced(self._state, qid)
-                self._state = state
+                if isinstance(answer, Accepted) and not is_announced and is_late:
+                    state, answer = protocol.unannounced(self._state, qid)
                 if is_announced or isinstance(answer, Refused):
-                    query = state.queries.get(qid)
+                    self._state, query = state, state.queries.get(qid)
                     return answer, None if query is None else query.mask
-            time.sleep(_GLANCE)
+            while qid not in self._state.used and time.monotonic() < until and not self._stopping.is_set():
+                time.sleep(_GLANCE)
 
     def _vote(self, channel: Channel, lane: Lane, message: Question) -> bool:
         """Answer a question; return whether the connection is still of use."""
         qid, asker, patience = message.qid, channel.peer.name, self._standing.patience
-        answer, mask = self._consider(asker, message, until=time.monotonic() + patience / 2)
+        answer, mask = self._consider(asker, message)
         if isinstance(answer, Refused) or mask is None:
             channel.send(answer)
             return True
