@@ -64,6 +64,38 @@ def test_strangers_and_too_many_at_once():
     assert "At most 1" in answerer.question(rules, state, "ann", asked(qid="2" * 32), now=0.0)[1].why
 
 
+def test_who_was_announced_and_refused_hears_the_same_reason():
+    rules = policy(quotas={"ann": 1})
+    coming = Expect(qid=QID, asker="ann", n_queries=2, program=PROGRAM, terms=TERMS, seconds=9.0)
+    state, [out] = answerer.expect(rules, answerer.begin(), coming, now=0.0)
+    assert out.why == "refused"
+    assert "quota of 1" in answerer.question(rules, state, "ann", asked(), now=0.0)[1].why
+
+
+def test_one_asker_takes_no_place_of_another():
+    rules = policy(max_open=1, quotas={"ann": 6, "eve": 6})
+    state, _ = answerer.question(rules, answerer.begin(), "eve", asked(), now=0.0)
+    assert answerer.question(rules, state, "ann", asked(qid="2" * 32), now=0.0)[1].kind == "accepted"
+
+
+def test_a_question_that_nobody_announced_is_refused_for_good():
+    state, answer = answerer.unannounced(answerer.begin(), QID)
+    assert "announced no such query" in answer.why
+    assert answerer.question(policy(), state, "ann", asked(), now=0.0)[1].kind == "refused"
+    coming = Expect(qid=QID, asker="ann", n_queries=2, program=PROGRAM, terms=TERMS, seconds=9.0)
+    # Had it been kept as a query that is waited for, the guardian would blame the asker.
+    assert answerer.expect(policy(), state, coming, now=0.0)[1][0].why == "refused"
+
+
+def test_without_the_guardian_a_query_is_over_and_nothing_is_said_of_it_later():
+    state, nonce, _ = ready(policy())
+    state = answerer.alone(state)
+    assert answerer.delivered(state, QID)[1] == []
+    assert answerer.failed(state, QID)[1] == []
+    assert answerer.tick(state, now=1e9)[1] == []
+    assert answerer.roll(policy(), state, Roll(qid=QID, nonces={"north": nonce}), noise=secure())[1] == []
+
+
 def test_quotas_count_lent_masks_for_ever_and_others_while_they_last():
     rules, state = policy(), answerer.begin(answered={"ann": 4})
     state, first = answerer.question(rules, state, "ann", asked(), now=0.0)

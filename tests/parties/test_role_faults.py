@@ -26,6 +26,13 @@ def town(tmp_path_factory, engine):
     made.close()
 
 
+@pytest.fixture(scope="module")
+def asker(town):
+    """An asker that keeps its links: only those to whoever died are made again."""
+    with AskRole(town.settings("ann")) as made:
+        yield made
+
+
 def charged(town, name="guard"):
     with open_ledger(town.folder / name / "ledger.db") as ledger:
         return len(ledger.entries())
@@ -55,19 +62,18 @@ ANSWERER = {
 
 
 @pytest.mark.parametrize("step", ANSWERER)
-def test_an_answering_party_dies(town, step):
+def test_an_answering_party_dies(town, asker, step):
     town.kill("south")
     town.restart("south", step=step)
     before, own = charged(town), charged(town, "south")
-    with AskRole(town.settings("ann")) as asker:
-        others = tuple(name for name in town.names if name != "south")
-        compare(town, asker, parties=town.names if ANSWERER[step] else others)
-        town.wait_for_death("south")
-        assert charged(town) == before + 1
-        assert charged(town, "south") == own + (step in ("after:charge", "after:mask"))
-        town.restart("south")
-        compare(town, asker, parties=town.names)
-        assert charged(town) == before + 2
+    others = tuple(name for name in town.names if name != "south")
+    compare(town, asker, parties=town.names if ANSWERER[step] else others)
+    town.wait_for_death("south")
+    assert charged(town) == before + 1
+    assert charged(town, "south") == own + (step in ("after:charge", "after:mask"))
+    town.restart("south")
+    compare(town, asker, parties=town.names)
+    assert charged(town) == before + 2
 
 
 # Whether the query is charged.
@@ -85,23 +91,22 @@ GUARDIAN = {
 
 
 @pytest.mark.parametrize("step", GUARDIAN)
-def test_the_guardian_dies(town, step):
+def test_the_guardian_dies(town, asker, step):
     town.kill("guard")
     town.restart("guard", step=step)
     before = charged(town)
-    with AskRole(town.settings("ann")) as asker:
-        try:
-            asker.ask(town.rows(N), n_retries=0)
-            has_labels = True
-        except RoundAborted:
-            has_labels = False
-        town.wait_for_death("guard")
-        # Its worker outlives it for a moment, and may end what it was told to do.
-        assert not has_labels or step in ("after:agreed", "before:run")
-        assert charged(town) == before + GUARDIAN[step]
-        town.restart("guard")
-        compare(town, asker, parties=town.names)
-        assert charged(town) == before + GUARDIAN[step] + 1
+    try:
+        asker.ask(town.rows(N), n_retries=0)
+        has_labels = True
+    except RoundAborted:
+        has_labels = False
+    town.wait_for_death("guard")
+    # Its worker outlives it for a moment, and may end what it was told to do.
+    assert not has_labels or step in ("after:agreed", "before:run")
+    assert charged(town) == before + GUARDIAN[step]
+    town.restart("guard")
+    compare(town, asker, parties=town.names)
+    assert charged(town) == before + GUARDIAN[step] + 1
 
 
 # Whether the query is charged; None where it depends on who is faster.
@@ -129,11 +134,11 @@ AskRole(read_party(sys.argv[1])).ask(np.zeros((2, 6)), n_retries=0)
 
 
 @pytest.mark.parametrize("step", ASKER)
-def test_the_asker_dies(town, step):
-    before = charged(town)
+def test_the_asker_dies(town, asker, step):
+    before, since = charged(town), len(town.log("guard"))
     words = [sys.executable, "-c", DYING, str(town.folder / "ann" / "party.toml"), step]
     assert subprocess.run(words, env=ENVIRONMENT, timeout=300, check=False).returncode == -9
-    with AskRole(town.settings("ann")) as asker:
-        compare(town, asker, parties=town.names)
+    compare(town, asker, parties=town.names)
     found = charged(town) - before - 1
     assert found in ((0, 1) if ASKER[step] is None else (int(ASKER[step]),))
+    assert "failed" not in town.log("guard")[since:]  # who is gone is gone: no alarm

@@ -16,7 +16,7 @@ from tellers.errors import RoundAborted
 from tellers.ledger.opening import open_ledger
 from tellers.parties.ask import AskRole
 
-from .village import SOURCE, Village
+from .village import ENVIRONMENT, SOURCE, Village
 
 
 @pytest.fixture
@@ -54,6 +54,7 @@ def test_labels_are_those_of_the_clear_with_the_noise_that_was_drawn(village):
             assert compare(town, asker, 20).parties == town.names
     for name in ("guard", *town.names):
         assert charged(town, name) == [20, 20]
+    assert "failed" not in town.log("guard")  # the asker was done, and hung up
 
 
 SESSIONS = {
@@ -132,6 +133,68 @@ def test_the_command_writes_labels_and_says_what_they_cost(village, tmp_path):
     assert again.returncode == 2
     assert "is there" in again.stderr
     assert charged(town) == [10, 10, 5]
+
+
+DYING = """
+import sys
+from tellers.cli import main
+from tellers.testing.witness import die_at
+if sys.argv[1]:
+    die_at(sys.argv[1])
+main(sys.argv[2:])
+"""
+
+
+@pytest.mark.campaign
+def test_a_command_that_was_killed_goes_on_where_it_stopped(village, tmp_path):
+    town = village(n_labels=3, max_queries=10).start_all()
+    rows = town.rows(25)
+    np.save(tmp_path / "rows.npy", rows)
+
+    def ask(out, *more, step=""):
+        words = ["party", "ask", "--config", tmp_path / "ann" / "party.toml", "--rows", tmp_path / "rows.npy"]
+        words += ["--out", tmp_path / out, "--json", *more]
+        return subprocess.run(
+            [sys.executable, "-c", DYING, step, *map(str, words)], capture_output=True, text=True,
+            env=ENVIRONMENT, timeout=300, check=False,
+        )  # fmt: skip
+
+    def require_labels(told, out):
+        with np.load(tmp_path / out) as found:
+            labels, numbers = found["labels"], found["rows"].tolist()
+        for batch in told["batches"]:
+            start, end = batch["rows"]
+            at = numbers.index(start)
+            expected = town.clear(rows[start:end], batch["qid"], tuple(batch["answering"]))
+            np.testing.assert_array_equal(labels[at : at + end - start], expected)
+
+    # Before the third batch could be charged: nothing is lost.
+    assert ask("free.npz", step="on:opened:3").returncode == -9
+    assert charged(town) == [10, 10]
+    done = ask("free.npz")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert (told["n_before"], told["n_labelled"], told["n_lost"]) == (20, 25, 0)
+    require_labels(told, "free.npz")
+    assert charged(town) == [10, 10, 5]
+
+    # After the second was charged, with its labels on their way: they are lost, and asked again if told to.
+    assert ask("lost.npz", step="on:agreed:2").returncode == -9
+    done = ask("lost.npz")
+    assert done.returncode == 2
+    told = json.loads(done.stdout)
+    assert (told["n_before"], told["n_labelled"], told["n_lost"]) == (10, 15, 10)
+    assert "10 rows, from row 10 on, may have been charged" in " ".join(done.stderr.split())
+    require_labels(told, "lost.npz")
+    done = ask("lost.npz", "--again")
+    assert done.returncode == 0, done.stderr
+    require_labels(json.loads(done.stdout), "lost.npz")
+    assert charged(town) == [10, 10, 5, 10, 10, 5, 10]
+    with open_ledger(town.folder / "guard" / "ledger.db") as ledger:
+        spent = ledger.spent.epsilon(1e-5)
+    with AskRole(town.settings("ann")) as asker:
+        assert asker.price(60).epsilon(1e-5) == pytest.approx(spent)
+        assert json.loads(done.stdout)["epsilon_at_most"] == pytest.approx(asker.price(35).epsilon(1e-5))
 
 
 @pytest.mark.campaign

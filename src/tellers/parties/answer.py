@@ -26,6 +26,7 @@ from .wire import PROTOCOL, Channel, connect
 
 _LONG = 7 * 24 * 3600.0
 _TICK = 0.25
+_GLANCE = 0.01
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 5.0
 
 
@@ -144,6 +145,7 @@ class AnswerRole:
             with self._lock:
                 self._outbox = None
                 self._channels.discard(channel)
+                self._state = protocol.alone(self._state)
             outbox.close()
             channel.close()
 
@@ -208,15 +210,29 @@ class AnswerRole:
             with self._lock:
                 self._channels.discard(channel)
 
+    def _consider(self, asker: str, message: Question) -> tuple[Accepted | Refused, Integers | None]:
+        """Return whether to vote, and the mask; the guardian's word of a query may come after the asker's."""
+        qid, patience = message.qid, self._standing.patience
+        until = time.monotonic() + patience / 2
+        while True:
+            is_late = time.monotonic() >= until or self._stopping.is_set()
+            with self._lock:
+                is_announced = qid in self._state.used
+                state, answer = protocol.question(
+                    self._policy, self._state, asker, message, now=time.monotonic(), patience=patience
+                )
+                if isinstance(answer, Accepted) and not is_announced and is_late:
+                    state, answer = protocol.unannounced(self._state, qid)
+                if is_announced or isinstance(answer, Refused):
+                    self._state, query = state, state.queries.get(qid)
+                    return answer, None if query is None else query.mask
+            while qid not in self._state.used and time.monotonic() < until and not self._stopping.is_set():
+                time.sleep(_GLANCE)
+
     def _vote(self, channel: Channel, lane: Lane, message: Question) -> bool:
         """Answer a question; return whether the connection is still of use."""
         qid, asker, patience = message.qid, channel.peer.name, self._standing.patience
-        with self._lock:
-            self._state, answer = protocol.question(
-                self._policy, self._state, asker, message, now=time.monotonic(), patience=patience
-            )
-            query = self._state.queries.get(qid)
-            mask = None if query is None else query.mask
+        answer, mask = self._consider(asker, message)
         if isinstance(answer, Refused) or mask is None:
             channel.send(answer)
             return True

@@ -107,9 +107,10 @@ def question(
     announced = held is not None and held.phase == "expected"
     if announced and held is not None and (held.asker, held.n_queries) != (asker, message.n_queries):
         return state, Refused(qid=qid, why="The guardian announced another query under this id.")
-    if not announced and qid in state.used:
-        return state, Refused(qid=qid, why="This id was used before. Ask under a new one.")
     why = _why_not_now(policy, state, asker, message, own=qid)
+    if not announced and qid in state.used:
+        # What was refused when the guardian announced it is refused for the same reason.
+        return state, Refused(qid=qid, why=why or "This id was used before. Ask under a new one.")
     if not why and (message.n_features, message.n_outputs) != (policy.n_features, policy.n_outputs):
         why = f"Rows have {policy.n_features} numbers here, and votes {policy.n_outputs}."
     if why:
@@ -119,6 +120,27 @@ def question(
         nonce=fresh_nonce(), mask=fresh_mask((message.n_queries, policy.n_outputs)),
     )  # fmt: skip
     return _put(replace(state, used=state.used | {qid}), query), Accepted(qid=qid)
+
+
+def unannounced(state: State, qid: str) -> tuple[State, Refused]:
+    """Refuse a question that the guardian has not announced in time: nobody could lend a mask to it.
+
+    >>> state, answer = unannounced(begin(), "1" * 32)
+    >>> answer.kind, sorted(state.used) == ["1" * 32]
+    ('refused', True)
+    """
+    why = "The guardian has announced no such query to this party. Open it there first."
+    return replace(state, used=state.used | {qid}), Refused(qid=qid, why=why)
+
+
+def alone(state: State) -> State:
+    """Forget queries on their way when the connection to the guardian is gone: it goes on without this party.
+
+    >>> waiting = State(queries={"1" * 32: Answering("1" * 32, "ann", 3, until=30.0)})
+    >>> alone(waiting).queries
+    {}
+    """
+    return replace(state, queries={})
 
 
 def delivered(state: State, qid: str) -> tuple[State, list[Ready]]:
@@ -214,10 +236,13 @@ def _why_not_now(
     why = why_not(policy, asker, message, host="this party")
     if why:
         return why
-    others = [query for qid, query in state.queries.items() if qid != own and query.phase != "lent"]
-    if len(others) >= policy.max_open:
-        return f"At most {policy.max_open} queries are on their way at a time."
-    waiting = sum(query.n_queries for query in others if query.asker == asker)
+    mine = [
+        query for qid, query in state.queries.items()
+        if query.asker == asker and qid != own and query.phase != "lent"
+    ]  # fmt: skip
+    if len(mine) >= policy.max_open:
+        return f"At most {policy.max_open} queries of one asker are on their way at a time."
+    waiting = sum(query.n_queries for query in mine)
     quota = policy.quotas[asker]
     if state.answered.get(asker, 0) + waiting + message.n_queries > quota:
         return f"The quota of {quota} queries of this asker is used."

@@ -43,6 +43,7 @@ _SHARE = (
     0.8  # Of the patience of a phase: whoever is not done by then is left out, before the guardian ends it.
 )
 _GREETING = 30.0
+_AGREEING = 3.0  # Times the patience: the guardian waits for parties to speak, and then for their masks.
 
 Note = Callable[[str, bool], Any]
 """What is told of a query: its id, and whether it may be charged from here on."""
@@ -293,7 +294,7 @@ class _Attempt:
     def _agree(self, line: _Line, shares: dict[str, Integers]) -> tuple[str, ...]:
         """Say whose shares there are until the guardian agrees; the query is charged by then."""
         mine = tuple(sorted(shares))
-        until = time.monotonic() + 3 * self._standing.patience
+        until = time.monotonic() + _AGREEING * self._standing.patience
         while True:
             self._mark(True)
             try:

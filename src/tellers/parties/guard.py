@@ -27,7 +27,7 @@ from .wire import PROTOCOL, Channel
 
 _LONG = 7 * 24 * 3600.0
 _TICK = 0.25
-_GRACE = 3.0  # What an asker said last may still be on its way when its link is gone.
+_GRACE = 5.0  # What an asker said last may still be on its way when its link is gone.
 
 
 class Visit:
@@ -191,9 +191,9 @@ class GuardRole:
                 with self._lock:
                     if self._visits.get(name) is not visit:
                         break
-                    visit.heard(message)
                     if role == "asker" or not isinstance(message, Hello):
                         self._follow(self._guardian.handle(name, message))
+                    visit.heard(message)
         except (PeerRefused, TimeoutError) as refusal:
             self._say(str(refusal))
         finally:
@@ -218,6 +218,7 @@ class GuardRole:
         standing = self._standing
         if not visit.call(_TICK, patience=standing.patience, name=standing.identity.name):
             self._say(f"{name} gave no sign of life for {standing.patience / 2:g} s.")
+            visit.has_left = True
             visit.close()
 
     def _follow(self, tasks: list[Task]) -> None:

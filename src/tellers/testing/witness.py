@@ -6,7 +6,8 @@ serves like `tellers party guard` or `answer`; a guardian writes each last step 
 whoever reads that can undo the privacy of the query. A STEP such as `before:ready`, `after:mask`, `on:roll`
 or `on:mask:3` kills the process, without a word, before or after it sends a kind of message, or when it has
 received one, for the third time. `before:run`, `after:run` and `before:need` are steps of the engine, and
-`after:charge` is the moment at which the ledger has a query.
+`after:charge` is the moment at which the ledger has a query. With `freeze:` before it, the process is stopped
+at the step (SIGSTOP) and goes on when it is told to (SIGCONT).
 """
 
 import os
@@ -96,13 +97,24 @@ def die_at(step: str, *, die: Callable[[], Any] | None = None) -> None:
         setattr(Channel, "send", send)  # noqa: B010
 
 
+def freeze() -> None:
+    """Stop this process until somebody sends SIGCONT.
+
+    >>> callable(freeze)
+    True
+    """
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
 def main(config: str, folder: str, step: str = "") -> None:
     """Serve until a signal, or until the step.
 
     >>> callable(main)
     True
     """
-    if step:
+    if step.startswith("freeze:"):
+        die_at(step.removeprefix("freeze:"), die=freeze)
+    elif step:
         die_at(step)
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -1,0 +1,83 @@
+"""An answering party and a question that its guardian has not announced, or announces a little later."""
+
+import threading
+import time
+from types import SimpleNamespace
+
+import pytest
+
+pytest.importorskip("cryptography")
+pytest.importorskip("skops")
+
+from tellers.parties.answer import AnswerRole
+from tellers.parties.messages import Closed, Expect, Hello, Question
+from tellers.parties.standing import Standing
+
+from .village import Village
+
+QID = "1" * 32
+
+
+@pytest.fixture(scope="module")
+def town(tmp_path_factory):
+    return Village(tmp_path_factory.mktemp("answer"), n_labels=3, patience=60.0)
+
+
+@pytest.fixture
+def north(town):
+    role = AnswerRole(town.settings("north"))
+    yield role
+    role.stop()
+
+
+@pytest.fixture
+def said(town):
+    standing = Standing(town.settings("ann"))
+    shared = {"qid": QID, "n_queries": 2, "program": standing.program_hash(2)}
+    shared["terms"] = standing.settings.terms
+    session = standing.settings.session
+    question = Question(**shared, n_features=session.n_features, n_outputs=session.n_outputs)
+    return question, Expect(**shared, asker="ann", seconds=2.0)
+
+
+def test_what_is_announced_is_taken_at_once(north, said):
+    question, coming = said
+    assert north._obey(coming) == []
+    start = time.monotonic()
+    answer, mask = north._consider("ann", question)
+    assert (answer.kind, mask.shape) == ("accepted", (2, 3))
+    assert time.monotonic() - start < 20.0
+
+
+def test_the_guardians_word_may_come_later(north, said):
+    question, coming = said
+    threading.Timer(0.3, lambda: north._obey(coming)).start()
+    assert north._consider("ann", question)[0].kind == "accepted"
+
+
+def test_what_is_never_announced_is_refused_and_the_guardian_hears_nothing_of_it(north, said, monkeypatch):
+    question, coming = said
+    told = []
+    monkeypatch.setattr(north, "_tell", told.extend)
+    hurried = SimpleNamespace(patience=0.5)
+    monkeypatch.setattr(north, "_standing", hurried)
+    answer, mask = north._consider("ann", question)
+    assert "announced no such query" in answer.why
+    assert mask is None
+    assert not north._state.queries
+    assert told == []
+    # Announced after all, it is over: nobody is blamed for not asking.
+    assert north._obey(coming)[0].why == "refused"
+
+
+def test_what_would_be_refused_anyhow_is_refused_at_once(north, said, town):
+    question, _ = said
+    other = Question(**{**vars(question), "terms": "0" * 64})
+    start = time.monotonic()
+    assert "other terms" in north._consider("ann", other)[0].why
+    assert time.monotonic() - start < 20.0
+
+
+def test_a_sign_of_life(north):
+    assert north._obey(Hello(name="guard", protocol=1)) == [Hello(name="north", protocol=1)]
+    assert north._obey(Closed(qid=QID)) == []

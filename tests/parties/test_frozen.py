@@ -1,0 +1,167 @@
+"""Parties that are frozen and not dead: whoever waits gives up in time, and they are welcome back."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+
+import pytest
+
+pytest.importorskip("cryptography")
+
+from tellers.errors import RoundAborted
+from tellers.parties import ask as asking
+from tellers.parties.ask import AskRole
+
+from .test_role_faults import charged, compare
+from .village import ENVIRONMENT, Village
+
+pytestmark = pytest.mark.campaign
+PATIENCE = 20.0
+
+
+@pytest.fixture(scope="module")
+def town(tmp_path_factory, engine):
+    made = Village(
+        tmp_path_factory.mktemp("frozen"), n_labels=3, patience=PATIENCE, askers=("ann", "bea"),
+        limits={"guard": {"max_open": 1}},
+    ).start_all()  # fmt: skip
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def asker(town):
+    with AskRole(town.settings("ann")) as made:
+        warm(town, made)
+        yield made
+
+
+def warm(town, asker):
+    """Make links to everybody, however long that takes on a busy machine."""
+    for _ in range(5):
+        if asker.ask(town.rows(2)).parties == town.names:
+            return
+    raise AssertionError(town.log("guard"))
+
+
+def wait_until_frozen(pid):
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        with open(f"/proc/{pid}/stat") as file:
+            if file.read().rpartition(")")[2].split()[0] == "T":
+                return
+        time.sleep(0.05)
+    raise AssertionError("Waited in vain for the process to freeze.")
+
+
+@contextmanager
+def frozen(pid):
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        wait_until_frozen(pid)
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+@pytest.mark.parametrize("is_known", [True, False], ids=["connected", "not yet connected"])
+def test_an_answering_party_is_frozen(town, asker, is_known):
+    others = tuple(name for name in town.names if name != "south")
+    if not is_known:
+        asker._drop("south")
+    since = len(town.log("guard"))
+    with frozen(town.processes["south"].pid):
+        start = time.monotonic()
+        compare(town, asker, parties=others)
+        assert time.monotonic() - start < 3 * PATIENCE
+        assert "south gave no sign of life" in town.log("guard")[since:]
+        # By now the guardian knows, and nobody waits for it.
+        start = time.monotonic()
+        compare(town, asker, parties=others)
+        assert time.monotonic() - start < PATIENCE / 2
+    town.wait_until_connected("south", since=since)
+    compare(town, asker, parties=town.names)
+
+
+def test_the_guardian_is_frozen_before_anything_is_asked(town, asker):
+    before = charged(town)
+    with frozen(town.processes["guard"].pid):
+        start = time.monotonic()
+        with pytest.raises(RoundAborted, match=r"Waited in vain for guard.*Nothing was charged"):
+            asker.ask(town.rows(2), n_retries=0)
+        assert time.monotonic() - start < 1.5 * PATIENCE
+    compare(town, asker, parties=town.names)
+    assert charged(town) == before + 1
+
+
+def test_the_guardian_is_frozen_while_parties_agree(town, asker, monkeypatch):
+    town.kill("guard")
+    town.restart("guard", step="freeze:on:answered")
+    before, pid = charged(town), town.processes["guard"].pid
+    with monkeypatch.context() as patch:
+        patch.setattr(asking, "_AGREEING", 0.5)
+        with pytest.raises(RoundAborted, match=r"Waited in vain for guard.*may have been charged"):
+            asker.ask(town.rows(2), n_retries=2)
+    wait_until_frozen(pid)
+    os.kill(pid, signal.SIGCONT)
+    compare(town, asker, parties=town.names)
+    # What it heard before it was frozen, it may still have done.
+    assert charged(town) - before in (1, 2)
+
+
+FREEZING = """
+import sys
+import numpy as np
+from tellers.config import read_party
+from tellers.parties.ask import AskRole
+from tellers.testing.witness import die_at, freeze
+die_at(sys.argv[2], die=freeze)
+with AskRole(read_party(sys.argv[1]), say=print) as asker:
+    print(len(asker.ask(np.zeros((2, 6)), n_retries=4).labels), "labels")
+"""
+
+
+@contextmanager
+def freezing_asker(town, step):
+    words = [sys.executable, "-c", FREEZING, str(town.folder / "bea" / "party.toml"), step]
+    process = subprocess.Popen(
+        words, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_an_asker_is_frozen_before_its_query_is_charged(town, asker):
+    before = charged(town)
+    with freezing_asker(town, "on:opened") as bea:
+        wait_until_frozen(bea.pid)
+        compare(town, asker, parties=town.names)
+        time.sleep(PATIENCE)
+        os.kill(bea.pid, signal.SIGCONT)
+        out, err = bea.communicate(timeout=200)
+    # It may have one query on its way: it could ask again, so the first was given up.
+    assert bea.returncode == 0, err
+    assert "Trying again" in out
+    assert "2 labels" in out
+    assert charged(town) == before + 2
+
+
+def test_an_asker_is_frozen_after_its_query_was_charged(town, asker):
+    before, since = charged(town), len(town.log("guard"))
+    with freezing_asker(town, "on:agreed") as bea:
+        wait_until_frozen(bea.pid)
+        until = time.monotonic() + 3 * PATIENCE
+        while "failed after it was charged" not in town.log("guard")[since:]:
+            assert time.monotonic() < until
+            time.sleep(0.1)
+        os.kill(bea.pid, signal.SIGCONT)
+        _, err = bea.communicate(timeout=200)
+    assert "may have been charged" in err
+    compare(town, asker, parties=town.names)
+    assert charged(town) == before + 2

@@ -1,0 +1,388 @@
+"""Hostile peers against running parties: refused, nothing charged, and the next honest query works."""
+
+import json
+import secrets
+import shutil
+import socket
+import ssl
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+pytest.importorskip("cryptography")
+
+from tellers.config.party_files import write_party
+from tellers.errors import LinkFailed, PeerRefused, RoundAborted
+from tellers.parties import ask as asking
+from tellers.parties.ask import AskRole
+from tellers.parties.certificates import make_certificate
+from tellers.parties.doors import knock
+from tellers.parties.frames import _PREFIX, MAGIC
+from tellers.parties.messages import Agreed, Answered, Done, Mask, Open, Question, Ready, Roll, encode
+from tellers.parties.standing import Standing
+from tellers.parties.wire import Identity, connect, split_address
+
+from .test_role_faults import charged
+from .village import N_FEATURES, Village
+
+pytestmark = pytest.mark.campaign
+HOSTS = ("guard", "north")
+N = 2
+
+
+@pytest.fixture(scope="module")
+def town(tmp_path_factory, engine):
+    made = Village(
+        tmp_path_factory.mktemp("hostile"), n_labels=3, patience=30.0, max_queries=20,
+        askers=("ann", "eve", "sly", "tim"),
+    ).start_all()  # fmt: skip
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def ann(town):
+    with AskRole(town.settings("ann")) as asker:
+        honest(town, asker)
+        yield asker
+
+
+def honest(town, asker):
+    rows = town.rows(N)
+    batch = asker.ask(rows)
+    np.testing.assert_array_equal(batch.labels, town.clear(rows, batch.qid, batch.parties))
+    assert batch.parties == town.names
+    return batch
+
+
+def books(town):
+    return {name: charged(town, name) for name in ("guard", *town.names)}
+
+
+@pytest.fixture
+def unharmed(town, ann):
+    """Afterwards nothing was charged, nobody died, and an honest query works with everybody."""
+    before, living = books(town), dict(town.processes)
+    yield
+    assert books(town) == before
+    assert town.processes == living
+    assert all(process.poll() is None for process in living.values())
+    honest(town, ann)
+    assert books(town) == {name: n + 1 for name, n in before.items()}
+
+
+class Eve:
+    """A party of the session with keys of its own, who says what she likes."""
+
+    def __init__(self, town, host, *, name="eve"):
+        self.standing = Standing(town.settings(name))
+        self.channel = connect(
+            self.standing.address(host), self.standing.identity, self.standing.peer(host), timeout=30.0
+        )
+        self.qid = secrets.token_hex(16)
+
+    def open(self, **other):
+        given = {"qid": self.qid, "n_queries": N, "program": self.standing.program_hash(N)}
+        return Open(**{**given, "terms": self.standing.settings.terms, **other})
+
+    def question(self, **other):
+        session = self.standing.settings.session
+        shapes = {"n_features": session.n_features, "n_outputs": session.n_outputs}
+        given = {"qid": self.qid, "n_queries": N, "program": self.standing.program_hash(N), **shapes}
+        return Question(**{**given, "terms": self.standing.settings.terms, **other})
+
+    def first(self, host):
+        """Return a message that is in order, and that the host answers."""
+        return self.open(terms="0" * 64) if host == "guard" else self.question(terms="0" * 64)
+
+    def say(self, *messages):
+        for message in messages:
+            self.channel.send(message)
+        return self
+
+    def throw(self, raw):
+        self.channel._writer = SimpleNamespace(pack=lambda _: raw)
+        self.channel.send(None)
+
+    def hear(self):
+        return self.channel.receive(timeout=60.0)
+
+    def require_closed(self):
+        """Whatever was answered before, the end is that the host hangs up."""
+        with suppress(PeerRefused):
+            while self.hear():
+                pass
+        assert self.channel.fileno() < 0
+
+
+def frame(number, header, body=b"", *, lengths=None):
+    n_header, n_body = lengths or (len(header), len(body))
+    return _PREFIX.pack(MAGIC, number, n_header, n_body) + header + body
+
+
+def with_field(eve, host, **other):
+    said = json.loads(encode(eve.first(host))[0])
+    return json.dumps({**said, **other}).encode()
+
+
+def foreign(host, kind):
+    """Return a message that only somebody else may send to this host."""
+    qid = "1" * 32
+    wrong = {
+        "guard": {"a": Ready(qid=qid, nonce=qid), "b": Mask(qid=qid, mask=np.ones((N, 3), dtype=np.int64))},
+        "north": {"a": Roll(qid=qid, nonces={"north": qid}), "b": Agreed(qid=qid, parties=("north",))},
+    }
+    return encode(wrong[host][kind])
+
+
+# Frame 0 was the greeting.
+BYTES = {
+    "other bytes": lambda eve, host: b"GET / HTTP/1.1\r\n\r\n" + bytes(100),
+    "a long header": lambda eve, host: frame(1, b"{}", lengths=(1 << 24, 0)),
+    "a long body": lambda eve, host: frame(1, b"{}", lengths=(2, 1 << 31)),
+    "no JSON": lambda eve, host: frame(1, b'{"kind": open}'),
+    "deep JSON": lambda eve, host: frame(1, b"[" * 60_000),
+    "no kind": lambda eve, host: frame(1, b"{}"),
+    "an unknown kind": lambda eve, host: frame(1, b'{"kind":"exec","code":"1"}'),
+    "one field more": lambda eve, host: frame(1, with_field(eve, host, then="run")),
+    "a wrong type": lambda eve, host: frame(1, with_field(eve, host, n_queries="2")),
+    "too many queries": lambda eve, host: frame(1, with_field(eve, host, n_queries=10**6)),
+    "a body of no use": lambda eve, host: frame(1, encode(eve.first(host))[0], b"12345678"),
+    "another's message": lambda eve, host: frame(1, *foreign(host, "a")),
+    "another's message, too": lambda eve, host: frame(1, *foreign(host, "b")),
+    "a frame too early": lambda eve, host: frame(2, encode(eve.first(host))[0]),
+    "a frame twice": lambda eve, host: 2 * frame(1, encode(eve.first(host))[0]),
+    "the greeting's number": lambda eve, host: frame(0, encode(eve.first(host))[0]),
+}
+
+
+@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize("what", BYTES)
+def test_bytes_that_are_no_message_in_order(town, unharmed, host, what):
+    eve = Eve(town, host)
+    eve.throw(BYTES[what](eve, host))
+    eve.require_closed()
+
+
+WRONG = {
+    "program": ({"program": "0" * 64}, "another program"),
+    "terms": ({"terms": "0" * 64}, "other terms"),
+}
+
+
+@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize("what", WRONG)
+def test_another_program_or_other_terms(town, unharmed, host, what):
+    other, words = WRONG[what]
+    eve = Eve(town, host)
+    answer = eve.say(eve.open(**other) if host == "guard" else eve.question(**other)).hear()
+    assert answer.kind == ("aborted" if host == "guard" else "refused")
+    assert words in answer.why
+    eve.channel.close()
+
+
+def test_another_shape(town, unharmed):
+    eve = Eve(town, "north")
+    assert "numbers here" in eve.say(eve.question(n_features=N_FEATURES + 1)).hear().why
+    eve.channel.close()
+
+
+def test_a_question_that_the_guardian_knows_nothing_of(town, unharmed):
+    since = len(town.log("guard"))
+    eve = Eve(town, "north")
+    assert "announced no such query" in eve.say(eve.question()).hear().why
+    eve.channel.close()
+    Eve(town, "north").say(eve.question(qid=secrets.token_hex(16))).channel.close()
+    assert "north" not in town.log("guard")[since:]
+
+
+TURNS = {
+    "done with a query that is not charged": lambda eve: [eve.open(), Done(qid=eve.qid)],
+    "answers by a stranger": lambda eve: [eve.open(), Answered(qid=eve.qid, parties=("mallory",))],
+    "a query opened twice": lambda eve: [eve.open(), eve.open()],
+    "answers to nothing": lambda eve: [Answered(qid=eve.qid, parties=("north", "south"))],
+    "done with nothing": lambda eve: [Done(qid=eve.qid)],
+}
+
+
+@pytest.mark.parametrize("what", TURNS)
+def test_messages_out_of_turn(town, unharmed, what):
+    eve = Eve(town, "guard")
+    eve.say(*TURNS[what](eve))
+    eve.require_closed()
+
+
+def test_ids_of_another_askers_query(town, ann):
+    """An id that was used is good for nothing, at the guardian and at an answering party."""
+    qid, before = honest(town, ann).qid, books(town)
+    eve = Eve(town, "guard")
+    eve.say(Answered(qid=qid, parties=town.names), Done(qid=qid))  # over by now: passed over
+    eve.say(eve.open(qid=qid))
+    eve.require_closed()
+    eve = Eve(town, "north")
+    assert "used before" in eve.say(eve.question(qid=qid)).hear().why
+    eve.channel.close()
+    assert books(town) == before
+    honest(town, ann)
+
+
+def test_noise_in_place_of_an_engine(town, unharmed):
+    eve = Eve(town, "guard")
+    opened = eve.say(eve.open()).hear()
+    assert opened.roster == town.names
+    with knock(eve.standing.address("guard"), eve.qid, timeout=10.0) as plain:
+        plain.sendall(secrets.token_bytes(1000))
+        eve.require_closed()
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_a_knock_that_nobody_waits_for(town, unharmed, host):
+    address = Standing(town.settings("eve")).address(host)
+    with knock(address, "ab" * 16, timeout=10.0) as plain:
+        plain.settimeout(30.0)
+        assert plain.recv(1) == b""
+
+
+@contextmanager
+def refused(host):
+    with pytest.raises((PeerRefused, ConnectionError, OSError)):
+        yield
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_an_authority_that_nobody_trusts(town, unharmed, tmp_path, host):
+    standing = Standing(town.settings("eve"))
+    make_certificate(tmp_path, "eve", role="asker")
+    stranger = Identity("eve", "asker", home=tmp_path / "eve", trusted=(town.folder / "authority.pem",))
+    with refused(host):
+        connect(standing.address(host), stranger, standing.peer(host), timeout=30.0)
+
+
+@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize("name", ["mallory", "ann"])
+def test_the_right_authority_and_another_pin(town, unharmed, tmp_path, host, name):
+    for file in ("authority.pem", "authority.key"):
+        shutil.copy(town.folder / file, tmp_path / file)
+    make_certificate(tmp_path, name, role="asker")
+    standing = Standing(town.settings("eve"))
+    with refused(host):
+        connect(
+            standing.address(host), Identity(name, "asker", home=tmp_path / name), standing.peer(host),
+            timeout=30.0,
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_a_pinned_party_under_another_name(town, unharmed, host):
+    standing = Standing(town.settings("eve"))
+    liar = replace(standing.identity, name="ann")
+    # The host is done with its own greeting before it has looked at hers.
+    with refused(host), connect(standing.address(host), liar, standing.peer(host), timeout=30.0) as channel:
+        channel.receive(timeout=30.0)
+
+
+def test_an_answering_party_that_asks(town, unharmed):
+    south = Standing(town.settings("south"))
+    with refused("north"):
+        connect(south.address("north"), south.identity, south.peer("north"), timeout=30.0)
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_no_certificate_and_no_tls(town, unharmed, host):
+    place = split_address(Standing(town.settings("eve")).address(host))
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with refused(host), context.wrap_socket(socket.create_connection(place, timeout=30.0)) as nobody:
+        if not nobody.recv(1):
+            raise ConnectionError
+    with socket.create_connection(place, timeout=30.0) as plain, refused(host):
+        plain.sendall(b"\x16\x03\x01" + secrets.token_bytes(300))
+        while plain.recv(100):
+            pass
+        raise ConnectionError
+
+
+@contextmanager
+def with_quota(town, name, n):
+    """Let a party answer only so many queries for each asker, for a while."""
+    path = town.folder / name / "party.toml"
+    text, settings = path.read_text(), town.settings(name)
+    limits = replace(settings.limits, queries_per_asker=n)
+    try:
+        path.write_text(write_party(replace(settings, limits=limits)))
+        town.kill(name)
+        town.restart(name)
+        yield
+    finally:
+        path.write_text(text)
+        town.kill(name)
+        town.restart(name)
+
+
+def test_a_quota_at_the_guardian(town, ann):
+    before = books(town)
+    words = r"quota of 1 queries.*Nothing was charged"
+    with (
+        with_quota(town, "guard", 1),
+        AskRole(town.settings("eve")) as eve,
+        pytest.raises(RoundAborted, match=words),
+    ):
+        eve.ask(town.rows(N), n_retries=0)
+    assert books(town) == before
+    honest(town, ann)
+
+
+def test_a_quota_at_an_answering_party(town, ann):
+    before, others = books(town), tuple(name for name in town.names if name != "north")
+    said = []
+    with with_quota(town, "north", 1), AskRole(town.settings("eve"), say=said.append) as eve:
+        batch = eve.ask(town.rows(N))
+    assert batch.parties == others
+    assert any("quota of 1 queries" in words for words in said)
+    assert books(town) == {name: n + (name != "north") for name, n in before.items()}
+    honest(town, ann)
+
+
+def leave_out(name):
+    """Compute with everybody, and say that somebody did not answer."""
+    real = asking._Attempt._agree
+
+    def agree(attempt, line, shares):
+        return real(attempt, line, {other: share for other, share in shares.items() if other != name})
+
+    return "_agree", agree
+
+
+def never_ask(name):
+    """Ask everybody but one, and say that it did not answer."""
+    real = asking._Attempt._ask_one
+
+    def ask_one(attempt, other, until):
+        if other == name:
+            raise LinkFailed("It did not answer.")
+        return real(attempt, other, until)
+
+    return "_ask_one", ask_one
+
+
+def test_a_subset_of_the_askers_choice(town, unharmed, monkeypatch):
+    with AskRole(town.settings("sly")) as sly:
+        honest_agree = asking._Attempt._agree
+        monkeypatch.setattr(asking._Attempt, *leave_out("south"))
+        for _ in range(3):
+            with pytest.raises(RoundAborted, match=r"not for it to choose. Nothing was charged"):
+                sly.ask(town.rows(N), n_retries=0)
+        # After three strikes it gets no answer at all, not even to a query in order.
+        monkeypatch.setattr(asking._Attempt, "_agree", honest_agree)
+        with pytest.raises(RoundAborted, match="too often"):
+            sly.ask(town.rows(N), n_retries=0)
+
+
+def test_a_party_that_is_never_asked(town, unharmed, monkeypatch):
+    with AskRole(town.settings("tim")) as tim, monkeypatch.context() as patch:
+        patch.setattr(asking._Attempt, *never_ask("south"))
+        with pytest.raises(RoundAborted, match=r"not for it to choose. Nothing was charged"):
+            tim.ask(town.rows(N), n_retries=0)
