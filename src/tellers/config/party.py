@@ -81,7 +81,7 @@ class SessionConfig(_Section):
     kind: Literal["linear", "network", "forest"] = option(
         "linear", "What votes: linear models, networks, or trees and small forests.", choices=KINDS
     )
-    hidden: tuple[int, ...] = option((), "network: the width of each hidden layer.", least=1)
+    hidden: tuple[int, ...] = option((), "network: the width of each hidden layer.", least=1, form="whole")
     n_trees: int = option(0, "forest: how many trees; a tree is a forest of one.", least=0)
     depth: int = option(0, "forest: how deep a tree may be.", least=0)
     quorum: int = option(2, "The smallest number of parties that may answer.", least=1)
