@@ -23,6 +23,7 @@ from .tunnel import Identity
 
 Integers = NDArray[np.int64]
 
+_WORKER: tuple[str, ...] = ("tellers.parties.worker",)
 _ENDED = {3: "the peer closed the connection", 4: "its party was gone", 255: "the engine gave up on the peer"}
 
 
@@ -96,7 +97,7 @@ class Link:
             number = plain.fileno()
             os.set_inheritable(number, True)
             self._process = subprocess.Popen(  # noqa: S603
-                [sys.executable, "-m", "tellers.parties.worker", str(number)],
+                [sys.executable, "-m", *_WORKER, str(number)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
