@@ -42,11 +42,9 @@ def dearest_alternatives(outcomes: LabelOutcomes, grid: Floats) -> Floats:
     assert outcomes.ballots is not None
     k, values = outcomes.rule.n_labels, outcomes.rule.values
     moves, own = _Moves(outcomes, grid), _Own(outcomes)
-    seen = _Labels.of(
-        outcomes.sums, np.zeros_like(outcomes.sums), np.broadcast_to(outcomes.law.threshold, (k,))
-    )
+    seen = _Labels.of(outcomes.sums, np.zeros_like(outcomes.sums), outcomes.law.kinds)
     packs = list(_packs(outcomes, seen.at, own, 2 * grid.size))
-    without = moves.between(own.kind.sums, -own.kind.votes, own.kind.limits)
+    without = moves.between(own.kind.sums, -own.kind.votes, own.kind.kinds)
     base = np.zeros((len(outcomes.ballots), 2 * grid.size))
     for pack in packs:
         for group in pack.groups:
@@ -56,7 +54,7 @@ def dearest_alternatives(outcomes: LabelOutcomes, grid: Floats) -> Floats:
     for ones in _promising(outcomes, seen, moves):
         # Where one label more counts as much each, it is better: fewer are chosen by those who lack no other.
         beyond = ones + 1 < len(values) and values[ones + 1] == values[ones]
-        gain = moves.between(seen.sums, values[ones], seen.limits)
+        gain = moves.between(seen.sums, values[ones], seen.kinds)
         kept = _kept(own.kind, values[ones], moves, without, has_bar=outcomes.law.bar is not None)
         for pack in packs:
             groups = [group for group in pack.groups if not (beyond and ones < k - group.n_ones)]
@@ -72,7 +70,7 @@ def _kept(own: "_Labels", value: int, moves: "_Moves", without: Floats, *, has_b
     """Return what keeping an own label adds; where it counts no more than before that is nothing, or less."""
     may = np.ones(own.sums.size, dtype=np.bool_) if has_bar else own.votes < value
     change = -without
-    change[may] += moves.between(own.sums[may], value - own.votes[may], own.limits[may])
+    change[may] += moves.between(own.sums[may], value - own.votes[may], own.kinds[:, may])
     return _Kept(change, may, (change > 0).any(axis=1))
 
 
@@ -81,7 +79,7 @@ def _promising(outcomes: LabelOutcomes, seen: "_Labels", moves: "_Moves") -> lis
     values, some = outcomes.rule.values, seen.at[:: max(1, len(seen.at) // 20)]
     adds = []
     for ones in range(1, len(values)):
-        gain = moves.between(seen.sums, values[ones], seen.limits)[some]
+        gain = moves.between(seen.sums, values[ones], seen.kinds)[some]
         adds.append(np.partition(gain, -ones, axis=1)[:, -ones:].sum(axis=(0, 1)))
     wins = np.bincount(np.argmax(adds, axis=0), minlength=len(adds))
     return [int(ones) for ones in np.argsort(-wins, kind="stable") + 1]
@@ -128,31 +126,31 @@ class _Moves:
     def __init__(self, outcomes: LabelOutcomes, grid: Floats) -> None:
         self._law, self._grid = outcomes.law, grid
 
-    def between(self, sums: Integers, units: Integers | int, limits: Integers) -> Floats:
+    def between(self, sums: Integers, units: Integers | int, kinds: Integers) -> Floats:
         """Return the divergences to sums that are larger by so many units."""
-        here = self._law.log_outcomes(sums, limits)
-        there = self._law.log_outcomes(sums + units, limits)
+        here = self._law.log_outcomes(sums, kinds)
+        there = self._law.log_outcomes(sums + units, kinds)
         return np.concatenate(list(pair_divergences(here, there, self._grid)), axis=1)
 
 
 @dataclass(frozen=True, eq=False)
 class _Labels:
-    """Distinct labels as the accountant sees them: a threshold, a sum and an own vote in units."""
+    """Distinct labels as the accountant sees them: a kind of label, a sum and an own vote in units."""
 
-    limits: Integers
+    kinds: Integers
     sums: Integers
     votes: Integers
     at: Integers
 
     @classmethod
-    def of(cls, sums: Integers, votes: Integers, limits: Integers) -> "_Labels":
-        heights, which = np.unique(limits, return_inverse=True)
+    def of(cls, sums: Integers, votes: Integers, kinds: Integers) -> "_Labels":
+        distinct, which = np.unique(kinds, axis=1, return_inverse=True)
         most, one = int(sums.max(initial=0)) + 1, int(votes.max(initial=0)) + 1
-        code = (which.reshape(limits.shape) * most + sums) * one + votes
+        code = (which.reshape(-1) * most + sums) * one + votes
         seen, at = np.unique(code, return_inverse=True)
         rest, vote = np.divmod(seen, one)
         which, total = np.divmod(rest, most)
-        return cls(heights[which], total, vote, at.reshape(code.shape))
+        return cls(distinct[:, which], total, vote, at.reshape(code.shape))
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,8 +211,8 @@ class _Own:
         self.n_ones = np.bincount(row, minlength=len(outcomes.ballots))
         self.first = np.cumsum(self.n_ones) - self.n_ones
         sums = outcomes.sums[outcomes.query[row], self.column]
-        limits = np.broadcast_to(outcomes.law.threshold, (outcomes.rule.n_labels,))[self.column]
-        self.kind = _Labels.of(sums, outcomes.ballots[row, self.column], limits)
+        kinds = outcomes.law.kinds[:, self.column]
+        self.kind = _Labels.of(sums, outcomes.ballots[row, self.column], kinds)
 
 
 class _Gains:

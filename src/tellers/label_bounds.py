@@ -125,6 +125,7 @@ def published_label_cost(
     array([0.0006, 0.04  ])
     """
     require_label_votes(mechanism, votes)
+    votes.require_all_labels("a published bound")
     grid = check_orders(orders)
     told = None if answered is None else _mask(answered, votes)
     if isinstance(mechanism, AdaptiveGNThreshold):

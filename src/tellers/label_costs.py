@@ -99,21 +99,22 @@ def _free(outcomes: LabelOutcomes, grid: Floats) -> Floats:
     one, k = outcomes.rule.one, outcomes.rule.n_labels
     own = outcomes.ballots
     sums = outcomes.sums[outcomes.query]
-    # A distinct cell is a label's threshold, its sum and the own vote; divergence grows with distance.
-    limits, which = np.unique(outcomes.law.threshold, return_inverse=True)
+    # A distinct cell is a label's kind, its sum and the own vote; divergence grows with distance.
+    kinds, which = np.unique(outcomes.law.kinds, axis=1, return_inverse=True)
+    which = which.reshape(-1)
     span = int(outcomes.sums.max(initial=0)) + 1
     code = (which * span + sums) * (one + 1) + own
-    seen, cell = _distinct(code, limits.size * span * (one + 1))
+    seen, cell = _distinct(code, kinds.shape[1] * span * (one + 1))
     rest, vote = np.divmod(seen, one + 1)
     at, total = np.divmod(rest, span)
-    limit, law = limits[at], outcomes.law
+    kind, law = kinds[:, at], outcomes.law
     if law.bar is not None and outcomes.rule.has_parts:
-        worst = _any_part(law, total, vote, limit, one, grid)
+        worst = _any_part(law, total, vote, kind, one, grid)
     else:
-        here = law.log_outcomes(total, limit)
+        here = law.log_outcomes(total, kind)
         worst = np.zeros((2, seen.size, grid.size))
         for other in (0, one):
-            there = law.log_outcomes(total - vote + other, limit)
+            there = law.log_outcomes(total - vote + other, kind)
             worst = np.maximum(worst, pair_divergences(here, there, grid))
     pointers = np.arange(len(own) + 1) * k
     cells = csr_array((np.ones(cell.size), cell.ravel(), pointers), shape=(len(own), seen.size))
@@ -121,19 +122,19 @@ def _free(outcomes: LabelOutcomes, grid: Floats) -> Floats:
 
 
 def _any_part(
-    law: LabelLaw, total: Integers, vote: Integers, limit: Integers, one: int, grid: Floats
+    law: LabelLaw, total: Integers, vote: Integers, kind: Integers, one: int, grid: Floats
 ) -> Floats:
     """Return the worst divergence of each cell over all votes 0 .. `one`, step by step away from its own."""
-    places, cell = np.unique(np.stack([total, limit]), axis=1, return_inverse=True)
-    sums, limits = places
+    places, cell = np.unique(np.stack([total, *kind]), axis=1, return_inverse=True)
+    sums, kinds = places[0], places[1:]
     cell = cell.reshape(-1)
-    here = law.log_outcomes(sums, limits)
+    here = law.log_outcomes(sums, kinds)
     worst = np.zeros((2, total.size, grid.size))
     for sign, reach in ((-1, vote), (1, one - vote)):
         # The worst so far, of all sums within this many steps on this side.
         running = np.zeros((2, sums.size, grid.size))
         for step in range(1, int(reach.max(initial=0)) + 1):
-            there = law.log_outcomes(sums + sign * step, limits)
+            there = law.log_outcomes(sums + sign * step, kinds)
             running = np.maximum(running, pair_divergences(here, there, grid))
             ends = np.flatnonzero(reach == step)
             worst[:, ends] = np.maximum(worst[:, ends], running[:, cell[ends]])
@@ -181,16 +182,16 @@ def _gated(outcomes: LabelOutcomes, labels: Floats, grid: Floats) -> Floats:
 def _worst(outcomes: LabelOutcomes, grid: Floats) -> Floats:
     """Without ballots: every label's worse vote, where there is one of that kind."""
     one, total = outcomes.rule.one, outcomes.sums
-    limit = np.broadcast_to(outcomes.law.threshold, total.shape).ravel()
+    kind = np.tile(outcomes.law.kinds, len(total))
     flat = total.ravel()
-    here = outcomes.law.log_outcomes(flat, limit)
+    here = outcomes.law.log_outcomes(flat, kind)
     costs = np.zeros((2, flat.size, grid.size))
     # At a bar the furthest sum need not be the worst.
     between = outcomes.law.bar is not None and outcomes.rule.has_parts
     for step in range(1, one + 1) if between else (one,):
         for move in (-step, step):
             # Somebody who voted no can only add, somebody who voted yes only take away: both are assumed.
-            there = outcomes.law.log_outcomes(np.maximum(flat + move, 0), limit)
+            there = outcomes.law.log_outcomes(np.maximum(flat + move, 0), kind)
             costs = np.maximum(costs, pair_divergences(here, there, grid))
     return np.asarray(costs.reshape(2, *total.shape, grid.size).sum(axis=2))
 

@@ -54,7 +54,7 @@ def label_table(law: LabelLaw, limit: int, *, n_units: int, one: int = 1, order:
     ((2, 51), True)
     """
     sums = np.arange(n_units + 1)
-    at = law.log_outcomes(sums, np.array(limit))
+    at = law.log_outcomes(sums, np.array([limit, law.kinds[1, 0]]))
     table = np.zeros((2, sums.size))
     # With a bar the outcomes are three and nothing says that the furthest sum is the worst: try all.
     for step in range(1, one + 1) if law.bar is not None else (one,):
@@ -142,6 +142,7 @@ def _tables(mechanism: PerLabel, votes: LabelVotes, order: float) -> Iterator[tu
     Shapes: (directions, sums), (directions, rise or fall, sums) and (sums).
     """
     require_label_votes(mechanism, votes)
+    votes.require_all_labels("publishing what they cost")
     if not has_label_envelope(mechanism):
         raise TypeError(f"Expected a mechanism with free ballots, got {type(mechanism).__name__}.")
     n_units = votes.n_teachers * mechanism.rule.one

@@ -28,9 +28,10 @@ class LabelVotes:
     """The sums of a batch of queries, one per label, with the ballots behind them where they are known.
 
     `sums` is (queries, labels) in units of 1 / `resolution` of a vote; `ballots` is (teachers, queries,
-    labels), or sparse with one row per teacher and query, teacher by teacher.
+    labels), or sparse with one row per teacher and query, teacher by teacher. Where some teachers have no
+    such label, `voters` holds how many know each: it is public, like the number of teachers.
 
-    Guarantee: every sum lies between 0 and n_teachers * resolution.
+    Guarantee: every sum lies between 0 and n_voters * resolution, without `voters` n_teachers * resolution.
     Assumes:   one protected unit sits behind one teacher: it changes one ballot per query, on all labels.
     Reference: Dullerud et al. 2022, section 3 (multi-winner elections).
 
@@ -44,18 +45,28 @@ class LabelVotes:
     ballots: "NDArray[Any] | csr_array | None" = None
     resolution: int = 1
     unit: Unit = Unit()  # noqa: RUF009
+    voters: Integers | None = None
 
     @classmethod
     def from_ballots(
-        cls, ballots: ArrayLike | Sequence[Any], *, n_labels: int, resolution: int = 1
+        cls,
+        ballots: ArrayLike | Sequence[Any],
+        *,
+        n_labels: int,
+        resolution: int = 1,
+        knows: ArrayLike | None = None,
     ) -> "LabelVotes":
         """Return the votes of `ballots`: teachers x queries x labels, or one sparse matrix per teacher.
 
         With resolution 1 every entry is 0 or 1. With a larger one entries are probabilities, rounded to whole
-        units of 1 / resolution.
+        units of 1 / resolution. `knows`, teachers x labels of True and False, says which labels each teacher
+        has: declared and public, never read off data. On others it abstains, whatever its ballot says.
 
         >>> LabelVotes.from_ballots([[[0.7, 0.1]], [[0.9, 0.2]]], n_labels=2, resolution=100).sums
         array([[160,  30]])
+        >>> votes = LabelVotes.from_ballots([[[1, 1]], [[1, 1]]], n_labels=2, knows=[[1, 1], [1, 0]])
+        >>> votes.sums, votes.n_voters
+        (array([[2, 1]]), array([2, 1]))
         >>> LabelVotes.from_ballots([[[0.7, 0.1]]], n_labels=2)
         Traceback (most recent call last):
             ...
@@ -66,18 +77,27 @@ class LabelVotes:
         if resolution > _LARGEST_RESOLUTION:
             raise ValueError(f"Expected a resolution of at most {_LARGEST_RESOLUTION}, got {resolution}.")
         if isinstance(ballots, Sequence) and len(ballots) > 0 and all(_is_sparse(one) for one in ballots):
-            return cls._from_sparse(list(ballots), int(n_labels), int(resolution))
+            return cls._from_sparse(list(ballots), int(n_labels), int(resolution), knows)
         table = _checked(_as_table(ballots, "ballots"), n_labels, resolution)
+        known = _knowledge(knows, len(table), n_labels)
+        if known is not None:
+            table = table * known[:, None, :].astype(table.dtype)
         sums = table.sum(axis=0, dtype=np.int64)
-        return cls(_frozen(sums), len(table), _frozen(table), int(resolution))
+        return cls(_frozen(sums), len(table), _frozen(table), int(resolution), voters=_voters(known))
 
     @classmethod
     def from_probabilities(
-        cls, probabilities: ArrayLike, *, n_labels: int, thresholds: ArrayLike = 0.5
+        cls,
+        probabilities: ArrayLike,
+        *,
+        n_labels: int,
+        thresholds: ArrayLike = 0.5,
+        knows: ArrayLike | None = None,
     ) -> "LabelVotes":
         """Return 0/1 votes: a teacher says yes where its probability reaches the label's threshold.
 
-        Thresholds are public, or chosen on public data: one for all labels, or one per label.
+        Thresholds are public, or chosen on public data: one for all labels, or one per label. `knows` is as
+        for `from_ballots`.
 
         >>> LabelVotes.from_probabilities([[[0.7, 0.4]]], n_labels=2, thresholds=[0.8, 0.3]).sums
         array([[0, 1]])
@@ -90,14 +110,20 @@ class LabelVotes:
                 f"Expected one threshold in [0, 1], or one per label ({n_labels}), got shape {limits.shape} "
                 "or a value outside."
             )
-        return cls.from_ballots(table >= limits, n_labels=n_labels)
+        return cls.from_ballots(table >= limits, n_labels=n_labels, knows=knows)
 
     @classmethod
-    def from_sums(cls, sums: ArrayLike, *, n_teachers: int, resolution: int = 1) -> "LabelVotes":
+    def from_sums(
+        cls, sums: ArrayLike, *, n_teachers: int, resolution: int = 1, n_voters: ArrayLike | None = None
+    ) -> "LabelVotes":
         """Return the votes of sums alone, (queries, labels), in whole units.
+
+        `n_voters` says how many teachers know each label, where not all do.
 
         >>> LabelVotes.from_sums([[45, 3]], n_teachers=50).n_labels
         2
+        >>> LabelVotes.from_sums([[45, 3]], n_teachers=50, n_voters=[50, 4]).n_voters
+        array([50,  4])
         """
         require_count(n_teachers=n_teachers, resolution=resolution)
         table = np.asarray(sums)
@@ -105,19 +131,31 @@ class LabelVotes:
             raise ValueError(
                 f"Expected whole sums of shape (queries, labels), got {table.shape} of {table.dtype}."
             )
-        most = n_teachers * resolution
+        voters = None
+        if n_voters is not None:
+            voters = np.asarray(n_voters)
+            right = voters.shape == (table.shape[1],) and voters.dtype.kind in "iu"
+            if not right or voters.min() < 0 or voters.max() > n_teachers:
+                raise ValueError(
+                    f"Expected n_voters from 0 to {n_teachers} for each of {table.shape[1]} labels, "
+                    "got another shape or number."
+                )
+            voters = None if (voters == n_teachers).all() else _frozen(voters.astype(np.int64))
+        most = (n_teachers if voters is None else voters) * resolution
         place = _first_place((table < 0) | (table > most), _AXES[1:])
         if place:
-            raise ValueError(
-                f"Expected sums from 0 to {most}, all teachers in whole units, got one outside at {place}."
-            )
-        return cls(_frozen(table.astype(np.int64)), int(n_teachers), None, int(resolution))
+            who = f"{most}, all teachers" if voters is None else "what all who know the label can say,"
+            raise ValueError(f"Expected sums from 0 to {who} in whole units, got one outside at {place}.")
+        return cls(_frozen(table.astype(np.int64)), int(n_teachers), None, int(resolution), voters=voters)
 
     @classmethod
-    def _from_sparse(cls, parts: list[Any], n_labels: int, resolution: int) -> "LabelVotes":
+    def _from_sparse(
+        cls, parts: list[Any], n_labels: int, resolution: int, knows: ArrayLike | None
+    ) -> "LabelVotes":
         from scipy.sparse import csr_array, vstack
 
         rows = []
+        known = _knowledge(knows, len(parts), n_labels)
         for teacher, part in enumerate(parts):
             matrix = csr_array(part, copy=True)
             matrix.sum_duplicates()
@@ -130,6 +168,8 @@ class LabelVotes:
             if data.size:
                 # Where a wrong entry stands in a sparse matrix is not worth finding: say whose it is.
                 matrix.data = _checked(data, data.size, resolution, teacher=teacher).reshape(-1)
+                if known is not None:
+                    matrix.data = matrix.data * known[teacher][matrix.indices]
             matrix.eliminate_zeros()
             rows.append(matrix)
         if rows[0].shape[0] == 0:
@@ -138,7 +178,7 @@ class LabelVotes:
         sums = np.zeros((rows[0].shape[0], n_labels), dtype=np.int64)
         for matrix in rows:
             sums += matrix.toarray().astype(np.int64)
-        return cls(_frozen(sums), len(rows), stacked, resolution)
+        return cls(_frozen(sums), len(rows), stacked, resolution, voters=_voters(known))
 
     def block(self, rows: Any = None) -> NDArray[np.int64]:
         """Return the ballots of some queries, dense: (teachers, queries, labels) in whole units.
@@ -166,6 +206,27 @@ class LabelVotes:
         return self.sums.shape[1]
 
     @property
+    def n_voters(self) -> Integers:
+        """Return how many teachers know each label; public.
+
+        >>> LabelVotes.from_sums([[45, 3]], n_teachers=50).n_voters
+        array([50, 50])
+        """
+        return np.full(self.n_labels, self.n_teachers) if self.voters is None else self.voters
+
+    def require_all_labels(self, what: str) -> None:
+        """Refuse votes of teachers that do not know every label, where that is not provided for.
+
+        >>> votes = LabelVotes.from_sums([[45, 3]], n_teachers=50, n_voters=[50, 4])
+        >>> votes.require_all_labels("a vote file")
+        Traceback (most recent call last):
+            ...
+        ValueError: Expected teachers that know all labels for a vote file, got some that abstain.
+        """
+        if self.voters is not None:
+            raise ValueError(f"Expected teachers that know all labels for {what}, got some that abstain.")
+
+    @property
     def is_sparse(self) -> bool:
         """Return whether the ballots are stored sparse.
 
@@ -190,7 +251,8 @@ class LabelVotes:
             ballots = self.ballots[flat]  # type: ignore[index]
         elif self.ballots is not None:
             ballots = _frozen(self.ballots[:, rows])
-        return LabelVotes(_frozen(self.sums[rows]), self.n_teachers, ballots, self.resolution, self.unit)
+        sums = _frozen(self.sums[rows])
+        return LabelVotes(sums, self.n_teachers, ballots, self.resolution, self.unit, self.voters)
 
     def __iter__(self) -> Iterator["LabelVotes"]:
         return (self[i] for i in range(len(self)))
@@ -201,6 +263,23 @@ class LabelVotes:
 
     def __array__(self, *_args: object, **_kwargs: object) -> NoReturn:
         raise SealedValue("Votes are not labels. Release them through a mechanism; `votes.sums` is private.")
+
+
+def _knowledge(knows: ArrayLike | None, n_teachers: int, n_labels: int) -> NDArray[np.bool_] | None:
+    """Return which labels each teacher has, or None where all have all."""
+    if knows is None:
+        return None
+    table = np.asarray(knows)
+    if table.shape != (n_teachers, n_labels) or not np.isin(table, (0, 1)).all():
+        raise ValueError(
+            f"Expected knows as True and False of shape (teachers, labels) = ({n_teachers}, {n_labels}), got "
+            f"shape {table.shape} or other values."
+        )
+    return None if table.all() else table.astype(np.bool_)
+
+
+def _voters(known: NDArray[np.bool_] | None) -> Integers | None:
+    return None if known is None else _frozen(known.sum(axis=0, dtype=np.int64))
 
 
 def _is_sparse(ballots: Any) -> bool:

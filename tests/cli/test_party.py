@@ -40,6 +40,23 @@ def test_certificates_and_the_lines_that_others_need(tmp_path, capsys):
     assert "Compare pins" in " ".join(err.split())
 
 
+def test_label_sets_are_on_cards_and_in_all_settings(tmp_path, capsys):
+    parties = [*PARTIES[:2], "answerer:north:0,2", "answerer:south", "answerer:west:1"]
+    flags = [word for party in parties for word in ("--party", party)]
+    code, out, _ = run(capsys, "party", "certs", tmp_path / "certs", *flags)
+    assert code == 0
+    assert [peer.get("labels") for peer in tomllib.loads(out)["peer"]] == [None, None, [0, 2], None, [1]]
+    assert run(capsys, "party", "init", tmp_path / "certs", "--features", "4", "--labels", "3")[0] == 0
+    every = [read_party(tmp_path / "certs" / text.split(":")[1] / "party.toml") for text in parties]
+    assert {one.terms for one in every} == {every[0].terms}
+    assert every[0].label_sets == every[2].label_sets == {"north": (0, 2), "west": (1,)}
+    code, _, err = run(
+        capsys, "party", "init", tmp_path / "certs", "--features", "4", "--labels", "2", "--force"
+    )
+    assert code == 2
+    assert "labels from 0 to 1" in " ".join(err.split())
+
+
 def test_nothing_is_written_where_something_is(tmp_path, capsys):
     make(capsys, tmp_path / "certs")
     before = sorted(path.name for path in (tmp_path / "certs").iterdir())
@@ -51,7 +68,10 @@ def test_nothing_is_written_where_something_is(tmp_path, capsys):
     assert sorted(path.name for path in (tmp_path / "certs").iterdir()) == before
 
 
-@pytest.mark.parametrize("party", ["ann", "teacher:ann", "asker:Ann", "asker:"])
+@pytest.mark.parametrize("party", [
+    "ann", "teacher:ann", "asker:Ann", "asker:", "asker:ann:0,1", "answerer:ann:1,0", "answerer:ann:1,1",
+    "answerer:ann:one", "answerer:ann:-1",
+])  # fmt: skip
 def test_parties_that_make_no_sense(tmp_path, capsys, party):
     code, _, err = run(capsys, "party", "certs", tmp_path / "certs", "--party", party)
     assert code == 2

@@ -23,6 +23,14 @@ def test_files_are_read_back_as_they_were(role):
     assert "[mechanism]" in text
 
 
+def test_lists_of_whole_numbers_are_numbers_and_may_hold_one_twice():
+    text = write_party(example_settings("guardian"))
+    changed = text.replace('kind = "linear"', 'kind = "network"').replace("hidden = []", "hidden = [8, 8]")
+    assert parse_party(changed).session.hidden == (8, 8)
+    with pytest.raises(ConfigError, match=r"session\.hidden: Expected a list of whole numbers, at least 1"):
+        parse_party(changed.replace("[8, 8]", "[8, 0]"))
+
+
 def test_all_parties_have_the_same_terms_until_one_changes_them():
     every = [example_settings(role) for role in ("asker", "answerer", "guardian")]
     assert len({one.terms for one in every}) == 1

@@ -78,6 +78,26 @@ def test_more_sessions(village, session):
 
 
 @pytest.mark.campaign
+@pytest.mark.parametrize("bar", [False, True])
+def test_parties_that_know_different_labels(village, bar):
+    mechanism = MechanismConfig(name="binary", sigma=1.0)
+    if bar:
+        mechanism = MechanismConfig(name="confident-binary", sigma=1.0, threshold=1.5, sigma_threshold=0.8)
+    sets = {"east": (0, 1), "north": (1, 3), "south": (0, 1, 2)}
+    town = village(n_answerers=3, n_labels=4, labels=sets, mechanism=mechanism, patience=240.0).start_all()
+    with AskRole(town.settings("ann")) as asker:
+        batch = compare(town, asker, 60)
+        assert batch.parties == town.names
+        assert {0, 1} <= set(np.unique(batch.labels[:, 2]))
+        town.kill("south")
+        batch = compare(town, asker, 60)
+        assert batch.parties == ("east", "north")
+        assert (batch.labels[:, 2] == -1).all()
+        assert {0, 1} <= set(np.unique(batch.labels[:, [0, 1, 3]]))
+    assert charged(town) == charged(town, "north") == [60, 60]
+
+
+@pytest.mark.campaign
 def test_the_command_writes_labels_and_says_what_they_cost(village, tmp_path):
     town = village(max_queries=10).start_all()
     rows = town.rows(25)

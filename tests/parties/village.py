@@ -40,7 +40,8 @@ class Village:
     """Write certificates, settings and models of a session into a folder, and run its processes."""
 
     def __init__(self, folder, *, n_answerers=3, n_labels=None, patience=120.0, quorum=None, pairwise=True,
-                 mechanism=None, max_queries=100, epsilon=1e6):  # fmt: skip
+                 mechanism=None, max_queries=100, epsilon=1e6, labels=None):  # fmt: skip
+        labels = labels or {}
         self.folder, self.names = Path(folder), NAMES[:n_answerers]
         self.processes = {}
         roles = {"ann": "asker", "guard": "guardian"} | dict.fromkeys(self.names, "answerer")
@@ -49,7 +50,7 @@ class Village:
         parties = {
             name: {
                 "role": role, "pin": cards[name].pin, "mask_key": cards[name].mask_key,
-                "address": f"127.0.0.1:{port}",
+                "address": f"127.0.0.1:{port}", "labels": labels.get(name, ()),
             }
             for (name, role), port in zip(roles.items(), ports)
         }  # fmt: skip
@@ -70,7 +71,10 @@ class Village:
                 X = rng.normal(size=(120, N_FEATURES))
                 if n_labels:
                     Y = (X[:, :n_labels] + rng.normal(size=(120, n_labels)) > 0).astype(int)
-                    model = OneVsRestClassifier(LogisticRegression()).fit(X, Y)
+                    # A party has columns for its own labels alone.
+                    model = OneVsRestClassifier(LogisticRegression()).fit(
+                        X, Y[:, list(labels.get(name, range(n_labels)))]
+                    )
                 else:
                     y = (X[:, :4] + rng.normal(size=(120, 4))).argmax(axis=1)
                     model = LogisticRegression().fit(X, y)
@@ -147,7 +151,10 @@ class Village:
         tally = sum(clear_votes(program, Standing(self.settings(name)).model(), encoded) for name in parties)
         with np.load(self.folder / "noise" / f"{qid}.npz") as kept:
             drawn = {name: kept[name] for name in kept.files}
-        rule = decision_of(standing.mechanism, n_outputs=tally.shape[1], n_answering=len(parties))
+        rule = decision_of(
+            standing.mechanism, n_outputs=tally.shape[1], n_answering=len(parties),
+            voters=standing.voters(parties),
+        )  # fmt: skip
         step = LastStep(
             rule, np.zeros_like(tally), drawn["answer_noise"], drawn.get("ranks"), drawn.get("check_noise")
         )

@@ -134,6 +134,7 @@ def ballot_traits(votes: LabelVotes) -> BallotTraits:
     >>> traits.ones, traits.top_set, round(traits.top_set_if_independent, 2)
     (1.0, 0.75, 0.56)
     """
+    votes.require_all_labels("a plan")
     sides = _sides(votes)
     ones = votes.block().sum(axis=2)
     winning = 2 * votes.sums > votes.n_teachers * votes.resolution

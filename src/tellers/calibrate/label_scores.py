@@ -44,6 +44,7 @@ def label_chances(mechanism: LabelMechanism, votes: LabelVotes, *, seed: int) ->
     >>> label_chances(Binary(sigma=5.0, n_labels=2), votes, seed=7).round(2).tolist()
     [[[0.0, 0.56]], [[1.0, 0.44]], [[0.0, 0.0]]]
     """
+    votes.require_all_labels("a plan")
     if isinstance(mechanism, AdaptiveGNThreshold):
         choice = softmax(mechanism.scores(votes) / (mechanism.scale * mechanism.resolution), axis=1)
         sums, chances = mechanism.at(0).fitted_sums(votes), np.zeros((3, len(votes), votes.n_labels))

@@ -35,8 +35,9 @@ def certs(
         list[str],
         typer.Option(
             "--party",
-            metavar="ROLE:NAME",
-            help="asker:NAME, answerer:NAME or guardian:NAME; once for each party.",
+            metavar="ROLE:NAME[:LABELS]",
+            help="asker:NAME, answerer:NAME or guardian:NAME; once for each party. answerer:NAME:0,2,3 for "
+            "one that knows some of many labels.",
             show_default=False,
         ),
     ],
@@ -54,12 +55,12 @@ def certs(
     from ..parties.certificates import make_certificate
 
     wanted = [_role_and_name(text) for text in party]
-    taken = [name for _, name in wanted if (folder / name).exists()]
+    taken = [name for _, name, _ in wanted if (folder / name).exists()]
     if taken:
         raise ValueError(
             f"Expected new parties, {folder / taken[0]} is there. Nothing was written; choose another folder."
         )
-    cards = [make_certificate(folder, name, role=role, days=days) for role, name in wanted]
+    cards = [make_certificate(folder, name, role=role, days=days, labels=own) for role, name, own in wanted]
     if as_json:
         print(json.dumps({"folder": str(folder), "parties": [_told(card) for card in cards]}, indent=2))
         return
@@ -106,7 +107,7 @@ def init(
     parties = {
         card.name: {
             "role": card.role, "pin": card.pin, "mask_key": card.mask_key,
-            "address": f"{host}:{port + number}",
+            "address": f"{host}:{port + number}", "labels": card.labels,
         }
         for number, card in enumerate(cards)
     }  # fmt: skip
@@ -224,15 +225,21 @@ def _say(words: str) -> None:
     show.console(stderr=True).print(words, markup=False, highlight=False)
 
 
-def _role_and_name(text: str) -> tuple[str, str]:
-    from ..parties.certificates import require_name
+def _role_and_name(text: str) -> tuple[str, str, tuple[int, ...]]:
+    from ..parties.certificates import require_claim, require_name
     from ..parties.messages import ROLES
 
-    role, found, name = text.partition(":")
+    role, found, rest = text.partition(":")
+    name, _, labels = rest.partition(":")
     if not found or role not in ROLES:
         raise ValueError(f"Expected --party ROLE:NAME with a role of {', '.join(ROLES)}, got {text!r}.")
     require_name(name)
-    return role, name
+    numbers = labels.split(",") if labels else []
+    if not all(number.isascii() and number.isdigit() for number in numbers):
+        raise ValueError(f"Expected labels as whole numbers such as 0,2,3 after the name, got {text!r}.")
+    own = tuple(int(number) for number in numbers)
+    require_claim(own, role=role)
+    return role, name, own
 
 
 def _cards(folder: Path) -> "list[Card]":
@@ -249,7 +256,7 @@ def _cards(folder: Path) -> "list[Card]":
 def _told(card: "Card") -> dict[str, Any]:
     return {
         "name": card.name, "role": card.role, "pin": card.pin, "mask_key": card.mask_key,
-        "expires": card.expires.isoformat(),
+        "expires": card.expires.isoformat(), "labels": list(card.labels),
     }  # fmt: skip
 
 
@@ -260,5 +267,7 @@ def _lines(cards: "list[Card]") -> str:
         lines = ["[[peer]]", f'name = "{card.name}"', f'role = "{card.role}"', f'pin = "{card.pin}"']
         if card.role == "answerer":
             lines.append(f'mask_key = "{card.mask_key}"')
+        if card.labels:
+            lines.append(f"labels = {list(card.labels)}")
         shown.append("\n".join(lines))
     return "\n\n".join(shown)

@@ -66,8 +66,14 @@ def ask_in_batches(
                 {
                     "qid": one.qid, "n_queries": len(one.labels), "answering": list(one.parties),
                     "seconds": round(one.seconds, 3), "n_bytes": one.n_bytes,
+                    "unknown_labels": _unknown(settings, one.parties),
                 }
             )  # fmt: skip
+            if batches[-1]["unknown_labels"] and batches[-1]["unknown_labels"] != (
+                batches[-2]["unknown_labels"] if len(batches) > 1 else []
+            ):
+                which = ", ".join(str(label) for label in batches[-1]["unknown_labels"])
+                say(f"Nobody who answered knows label {which}: silent (-1) on every row.")
             _write(out, np.concatenate(found))
         n = sum(len(labels) for labels in found)
         epsilon = asker.price(n).epsilon(delta) if n else 0.0
@@ -75,6 +81,14 @@ def ask_in_batches(
         "n_rows": len(rows), "n_labelled": n, "epsilon": float(epsilon), "delta": delta, "file": str(out),
         "batches": batches, "error": error,
     }  # fmt: skip
+
+
+def _unknown(settings: PartySettings, parties: tuple[str, ...]) -> list[int]:
+    """Return the labels that none of these parties knows."""
+    if any(name not in settings.label_sets for name in parties):
+        return []
+    known = {label for name in parties for label in settings.label_sets[name]}
+    return [label for label in range(settings.session.n_outputs) if label not in known]
 
 
 def _write(out: Path, labels: Any) -> None:

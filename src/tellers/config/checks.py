@@ -156,6 +156,16 @@ def _number_list(value: Any, limits: Mapping[str, Any]) -> tuple[float, ...]:
     return tuple(float(number) for number in found)
 
 
+def _whole_list(value: Any, limits: Mapping[str, Any]) -> tuple[int, ...]:
+    """Return a list of whole numbers, none where it is empty."""
+    bounds = [(word, limits[name]) for name, word in _BOUNDS.items() if name in limits]
+    right = isinstance(value, (list, tuple)) and all(_fits(number, int) for number in value)
+    if not right or not all(_WITHIN[word](number, bound) for number in value for word, bound in bounds):
+        wanted = " and ".join(f"{word} {bound}" for word, bound in bounds)
+        raise ConfigError(f"Expected a list of whole numbers, {wanted}, got {toml_value(value)}.")
+    return tuple(value)
+
+
 def _name_lists(value: Any, _limits: Mapping[str, Any]) -> tuple[tuple[str, ...], ...]:
     if not isinstance(value, (list, tuple)) or not all(isinstance(g, (list, tuple)) and g for g in value):
         raise ConfigError(
@@ -164,7 +174,7 @@ def _name_lists(value: Any, _limits: Mapping[str, Any]) -> tuple[tuple[str, ...]
     return tuple(_names(group) for group in value)
 
 
-_FORMS = {"numbers": _number_list, "groups": _name_lists}
+_FORMS = {"numbers": _number_list, "whole": _whole_list, "groups": _name_lists}
 _BOUNDS = {"least": "at least", "most": "at most", "above": "above", "below": "below"}
 _WITHIN = {
     "at least": lambda value, bound: value >= bound,

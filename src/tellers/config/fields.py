@@ -8,9 +8,9 @@ def option(default: Any, words: str, **limits: Any) -> Any:
     """Return a field of a section: its default, the words above it in a file, and its limits.
 
     Limits are `choices`, `least`, `most`, `above`, `below`, `non_empty` and `model`; `form` says "numbers"
-    for one or a list of them, and "groups" for lists of names. `shown` stands for the default in words,
-    `example` is what a written file shows of an option that is left out; options `for_labels` are left out
-    of a file without labels.
+    for one or a list of them, "whole" for a list of whole ones, "groups" for lists of names. `shown` stands
+    for the default in words, `example` is what a written file shows of an option that is left out; options
+    `for_labels` are left out of a file without labels.
 
     >>> option(7, "A number.", least=0).metadata["least"]
     0

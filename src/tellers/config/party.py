@@ -49,6 +49,12 @@ class PartyConfig(_Section):
     trusted: tuple[str, ...] = option(
         (), "Certificates of other authorities (PEM), where parties made their own."
     )
+    labels: tuple[int, ...] = option(
+        (),
+        "answerer, many labels: those that it knows, as its card says; empty for all.",
+        least=0,
+        form="whole",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +70,9 @@ class PeerConfig(_Section):
     address: str = option("", "Where it listens; empty where it only calls.")
     pin: str = option("", "The fingerprint of its certificate.", non_empty=True)
     mask_key: str = option("", "Its public key for masks that cancel; answering parties have one.")
+    labels: tuple[int, ...] = option(
+        (), "The labels that it knows, of many; empty for all.", least=0, form="whole"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +90,7 @@ class SessionConfig(_Section):
     kind: Literal["linear", "network", "forest"] = option(
         "linear", "What votes: linear models, networks, or trees and small forests.", choices=KINDS
     )
-    hidden: tuple[int, ...] = option((), "network: the width of each hidden layer.", least=1)
+    hidden: tuple[int, ...] = option((), "network: the width of each hidden layer.", least=1, form="whole")
     n_trees: int = option(0, "forest: how many trees; a tree is a forest of one.", least=0)
     depth: int = option(0, "forest: how deep a tree may be.", least=0)
     quorum: int = option(2, "The smallest number of parties that may answer.", least=1)
@@ -214,14 +223,22 @@ class PartySettings:
         return self._named("guardian")[0]
 
     @property
+    def label_sets(self) -> dict[str, tuple[int, ...]]:
+        """Return the labels of those answering parties that do not know all."""
+        everything = tuple(range(self.session.n_outputs))
+        parties = [(self.party.name, self.party.labels), *((peer.name, peer.labels) for peer in self.peers)]
+        return {name: labels for name, labels in sorted(parties) if labels not in ((), everything)}
+
+    @property
     def terms(self) -> str:
-        """Return the hash of what all parties have agreed on: session, mechanism, hardening and roster."""
+        """Return the hash of what all agreed on: session, mechanism, hardening, roster and label sets."""
         agreed = {
             "session": asdict(self.session),
             "mechanism": {"name": self.mechanism.name, **self.mechanism.given},
             "hardening": asdict(self.hardening),
             "roster": self.roster,
             "guardian": self.guardian,
+            "labels": self.label_sets,
         }
         return hashlib.sha256(json.dumps(agreed, sort_keys=True).encode()).hexdigest()
 
@@ -256,6 +273,8 @@ def party_rules(settings: Any) -> Iterator[Problem]:
     yield from _peer_rules(settings)
     yield from _mechanism_rules(settings)
     yield from _role_rules(settings)
+    for here, one in ((("party",), party), *((("peer", n), peer) for n, peer in enumerate(settings.peers))):
+        yield from _label_rules(settings, (*here, "labels"), one)
 
 
 def _address_rules(key: tuple[str | int, ...], address: str) -> Iterator[Problem]:
@@ -287,6 +306,24 @@ def _peer_rules(settings: Any) -> Iterator[Problem]:
                 "Expected the mask key of every other answering party with pairwise = true, got none.",
                 (("hardening", "pairwise"),),
             )
+
+
+def _label_rules(settings: Any, key: tuple[str | int, ...], one: Any) -> Iterator[Problem]:
+    labels, most = list(one.labels), settings.session.n_outputs - 1
+    if not labels:
+        return
+    if one.role != "answerer":
+        yield Problem(
+            key, f"Expected labels of answering parties alone, got some of {one.name}, an {one.role}."
+        )
+    elif not settings.mechanism.is_for_labels:
+        words = (
+            f'Expected no labels with mechanism "{settings.mechanism.name}", which is for one class per row.'
+        )
+        yield Problem(key, words, (("mechanism", "name"),))
+    elif labels != sorted(set(labels)) or labels[-1] > most:
+        words = f"Expected labels from 0 to {most}, each once and in increasing order, got {labels}."
+        yield Problem(key, words, (("session", "n_outputs"),))
 
 
 def _mechanism_rules(settings: Any) -> Iterator[Problem]:

@@ -85,7 +85,7 @@ def write_party(settings: PartySettings) -> str:
     parts = ["\n# The other parties. Compare pins and keys by a second way before you trust them."]
     for peer in settings.peers:
         pairs = dataclasses.asdict(peer).items()
-        said = "\n".join(f"{name} = {toml_value(value)}" for name, value in pairs if value != "")
+        said = "\n".join(f"{name} = {toml_value(value)}" for name, value in pairs if value not in ("", ()))
         parts.append(f"[[peer]]\n{said}")
     return text + "\n\n".join(parts) + "\n"
 
@@ -98,7 +98,7 @@ def settings_for(
     mechanism: MechanismConfig,
     certificates: str = ".",
 ) -> PartySettings:
-    """Return settings of a party to begin with; `parties` holds role, address and keys of each.
+    """Return settings of a party to begin with; `parties` holds role, address, keys and label set of each.
 
     >>> card = {"address": "127.0.0.1:7400", "pin": "0" * 64, "mask_key": "0" * 64}
     >>> roles = {"ann": "asker", "guard": "guardian", "north": "answerer", "south": "answerer"}
@@ -111,12 +111,16 @@ def settings_for(
     ('north', 'south')
     """
     own: Any = parties[name]
-    party = PartyConfig(name=name, role=own["role"], listen=own["address"], certificates=certificates)
+    party = PartyConfig(
+        name=name, role=own["role"], listen=own["address"], certificates=certificates,
+        labels=tuple(own.get("labels", ())),
+    )  # fmt: skip
     peers = tuple(
         PeerConfig(
             name=other, role=card["role"], pin=card["pin"],
             address="" if card["role"] == "asker" else card["address"],
             mask_key=card["mask_key"] if card["role"] == "answerer" else "",
+            labels=tuple(card.get("labels", ())),
         )
         for other, card in sorted(parties.items()) if other != name
     )  # fmt: skip

@@ -224,7 +224,7 @@ class _Attempt:
         shares: dict[str, Integers] = {}
         until = time.monotonic() + _SHARE * opened.seconds
         with ThreadPoolExecutor(len(opened.roster) + 1) as threads:
-            meeting = threads.submit(self._meet, line, len(opened.roster), until)
+            meeting = threads.submit(self._meet, line, opened.roster, until)
             asked = {name: threads.submit(self._ask_one, name, until) for name in opened.roster}
             for name, one in asked.items():
                 try:
@@ -239,8 +239,8 @@ class _Attempt:
             raise PeerRefused(f"Expected to reach all of the roster, got no way to {min(self._unasked)}.")
         return shares
 
-    def _meet(self, line: _Line, n_answering: int, until: float) -> None:
-        program = self._standing.decision_program(n_answering, len(self._encoded))
+    def _meet(self, line: _Line, roster: tuple[str, ...], until: float) -> None:
+        program = self._standing.decision_program(roster, len(self._encoded))
         line.lane.need(program, self._knock(self._guardian), until=until)
 
     def _ask_one(self, name: str, until: float) -> Integers:
@@ -293,7 +293,7 @@ class _Attempt:
             mine = tuple(name for name in mine if name in message.parties)
 
     def _last_step(self, line: _Line, shares: dict[str, Integers]) -> Integers:
-        program = self._standing.decision_program(len(shares), len(self._encoded))
+        program = self._standing.decision_program(tuple(shares), len(self._encoded))
         line.lane.need(program, self._knock(self._guardian))
         outcome = line.lane.run(program, program.asker_inputs(ring_sum(shares.values())))
         self._n_bytes += line.lane.n_bytes

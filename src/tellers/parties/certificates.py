@@ -7,7 +7,9 @@ party runs `tellers party certs` for itself alone, and hands on its authority's 
 """
 
 import datetime
+import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +22,7 @@ AUTHORITY: Final = "authority.pem"
 AUTHORITY_KEY: Final = "authority.key"
 CERTIFICATE: Final = "certificate.pem"
 KEY: Final = "key.pem"
+LABELS: Final = "labels.json"
 MASK_KEY: Final = "mask.key"
 _MISSING = "Certificates of parties need the library cryptography: pip install 'tellers[capc]'."
 
@@ -39,12 +42,16 @@ class Card:
     pin: str
     mask_key: str
     expires: datetime.datetime
+    labels: tuple[int, ...] = ()
 
 
-def make_certificate(folder: str | os.PathLike[str], name: str, *, role: str, days: int = 365) -> Card:
+def make_certificate(
+    folder: str | os.PathLike[str], name: str, *, role: str, days: int = 365, labels: Sequence[int] = ()
+) -> Card:
     """Make a party's certificate and keys in `folder`/`name`, and an authority in `folder` if there is none.
 
-    All files are for their owner alone (mode 0600). What is there is never overwritten.
+    All files are for their owner alone (mode 0600). What is there is never overwritten. `labels` are those
+    that an answering party knows, of many; empty for all.
 
     Guarantee: keys from the operating system's generator; ECDSA on P-256 for TLS, X25519 for masks.
     Assumes:   the folder is on a disk that only its owner reads.
@@ -60,6 +67,7 @@ def make_certificate(folder: str | os.PathLike[str], name: str, *, role: str, da
     require_count(days=days)
     if role not in ROLES:
         raise ValueError(f"Expected a role, one of {', '.join(ROLES)}, got {role!r}.")
+    require_claim(labels, role=role)
     place = Path(folder)
     home = place / name
     if home.exists():
@@ -86,8 +94,25 @@ def make_certificate(folder: str | os.PathLike[str], name: str, *, role: str, da
     _write(home / KEY, _private_pem(key))
     _write(home / MASK_KEY, secret.encode() + b"\n")
     _write(home / AUTHORITY, authority.public_bytes(serialization.Encoding.PEM))
+    if labels:
+        _write(home / LABELS, json.dumps(list(labels)).encode() + b"\n")
     _write(home / CERTIFICATE, certificate.public_bytes(serialization.Encoding.PEM))
     return read_card(home)
+
+
+def require_claim(labels: Sequence[int], *, role: str) -> None:
+    """Refuse labels that no party can claim to know, however many there are; none stand for all.
+
+    >>> require_claim([0, 2], role="asker")
+    Traceback (most recent call last):
+        ...
+    ValueError: Expected labels of an answerer, each once and in increasing order, got [0, 2] of an asker.
+    """
+    if labels and (role != "answerer" or list(labels) != sorted(set(labels)) or min(labels) < 0):
+        who = "a guardian" if role == "guardian" else f"an {role}"
+        raise ValueError(
+            f"Expected labels of an answerer, each once and in increasing order, got {list(labels)} of {who}."
+        )
 
 
 def read_card(home: str | os.PathLike[str]) -> Card:
@@ -102,9 +127,10 @@ def read_card(home: str | os.PathLike[str]) -> Card:
     place = Path(home)
     certificate = _load(place / CERTIFICATE)
     name, role = _named(certificate, place / CERTIFICATE)
+    labels = json.loads((place / LABELS).read_bytes()) if (place / LABELS).exists() else ()
     return Card(
         name, role, _fingerprint(certificate), public_mask_key(read_secret(place / MASK_KEY)),
-        certificate.not_valid_after_utc,
+        certificate.not_valid_after_utc, tuple(labels),
     )  # fmt: skip
 
 

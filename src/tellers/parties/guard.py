@@ -178,18 +178,18 @@ class GuardRole:
 
     def _send(self, visit: Visit, task: Send) -> None:
         if isinstance(task.message, Opened):
-            qid, n_answering = task.message.qid, len(task.message.roster)
+            qid, roster = task.message.qid, task.message.roster
             query = self._guardian.state.queries.get(qid)
             if query is not None:
                 self._doors.expect(qid)  # before the asker can know of it
-                visit.work.submit(partial(self._meet, visit, qid, n_answering, query.n_queries))
+                visit.work.submit(partial(self._meet, visit, qid, roster, query.n_queries))
         visit.outbox.put(task.message)
 
-    def _meet(self, visit: Visit, qid: str, n_answering: int, n_queries: int) -> None:
+    def _meet(self, visit: Visit, qid: str, roster: tuple[str, ...], n_queries: int) -> None:
         """Open the link for the last step and prepare it while parties answer, before anything is charged."""
         try:
             assert visit.lane is not None
-            program = self._standing.decision_program(n_answering, n_queries)
+            program = self._standing.decision_program(roster, n_queries)
             visit.lane.need(program, lambda: self._doors.take(qid, timeout=self._standing.patience))
         except (TellersError, ValueError, OSError) as error:
             self._say(f"The link to {visit.channel.peer.name} failed before anything was charged. {error}")
@@ -202,7 +202,8 @@ class GuardRole:
         step = task.step
         try:
             assert visit.lane is not None
-            program = self._standing.decision_program(step.decision.n_answering, len(step.masks))
+            n_queries, n_outputs = step.masks.shape
+            program = step.decision.program(n_outputs=n_outputs, n_queries=n_queries)
             visit.lane.need(program, lambda: self._doors.take(task.qid, timeout=self._standing.patience))
             inputs = program.guardian_inputs(
                 step.masks, answer_noise=step.answer_noise, ranks=step.ranks, check_noise=step.check_noise

@@ -126,7 +126,8 @@ class Guardian:
 
     def _conclude(self, asked: Conclude) -> list[Task]:
         n = len(asked.parties)
-        step = draw(self.mechanism, asked.masks, n_answering=n, noise=self.noise)
+        voters = self.policy.voters(asked.parties)
+        step = draw(self.mechanism, asked.masks, n_answering=n, noise=self.noise, voters=voters)
         return [
             Send(asked.asker, Agreed(qid=asked.qid, parties=asked.parties)),
             Finish(asked.qid, asked.asker, step),

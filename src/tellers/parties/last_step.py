@@ -7,9 +7,10 @@ of the answer and c that of the check, what comes out is
     argmax            the class with the largest (t + z, rank)
     confident         the same if any t_j + c >= bar, else silence
     labels            for each label, whether t_j + z_j >= limit_j
-    confident_labels  the same where t_j + c_j >= bar or n - t_j + c_j >= bar, else silence
+    confident_labels  the same where t_j + c_j >= bar or n_j - t_j + c_j >= bar, else silence
 
-Ranks break ties uniformly, which is what GNMax is priced for. Limits and bars are public.
+Ranks break ties uniformly, which is what GNMax is priced for. Limits and bars are public, and so is n_j, how
+many of those who answer know label j: limits are of these n_j, and a label that none of them knows is silent.
 """
 
 from dataclasses import dataclass, field
@@ -23,8 +24,10 @@ from ..mechanisms.labels import Binary, ConfidentBinary, GNThreshold
 from ..mechanisms.labels.perlabel import PerLabel
 from ..noise import Noise
 from ..release import SILENT
+from .programs import DecisionProgram
 from .ring import Integers, ring_sum
 
+_UNREACHED: Final = 2**39  # No sum of votes and noise is as large; and the label is silent by its voters.
 CONFIDENTIAL: Final = (GNMax, ConfidentGNMax, Binary, ConfidentBinary, GNThreshold)
 """The mechanisms whose last step can be computed without anybody seeing a tally."""
 
@@ -34,13 +37,26 @@ class Decision:
     """What is public about the last step: the rule and its whole limits.
 
     >>> decision_of(Binary(sigma=5.0, n_labels=2), n_outputs=2, n_answering=5)
-    Decision(rule='labels', n_answering=5, limits=(3, 3), bar=())
+    Decision(rule='labels', n_answering=5, limits=(3, 3), bar=(), voters=())
     """
 
     rule: str
     n_answering: int
     limits: tuple[int, ...] = ()
     bar: tuple[int, ...] = ()
+    voters: tuple[int, ...] = ()
+
+    def program(self, *, n_outputs: int, n_queries: int) -> DecisionProgram:
+        """Return the public program of the last step on so many queries.
+
+        >>> Decision("labels", 5, limits=(3, 3)).program(n_outputs=2, n_queries=7).output_shape
+        (7, 2)
+        """
+        rule: Any = self.rule
+        return DecisionProgram(
+            rule=rule, n_outputs=n_outputs, batch=n_queries, n_answerers=self.n_answering,
+            limits=self.limits, bar=self.bar, voters=self.voters,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +65,7 @@ class LastStep:
 
     >>> zero = np.zeros((1, 2), dtype=np.int64)
     >>> LastStep(Decision("argmax", 5), zero, zero, ranks=np.array([[1, 0]]))
-    LastStep(decision=Decision(rule='argmax', n_answering=5, limits=(), bar=()))
+    LastStep(decision=Decision(rule='argmax', n_answering=5, limits=(), bar=(), voters=()))
     """
 
     decision: Decision
@@ -81,27 +97,39 @@ def require_confidential(mechanism: Any) -> None:
         )
 
 
-def decision_of(mechanism: Any, *, n_outputs: int, n_answering: int) -> Decision:
+def decision_of(
+    mechanism: Any, *, n_outputs: int, n_answering: int, voters: tuple[int, ...] = ()
+) -> Decision:
     """Return what is public about the last step of a mechanism, if so many parties answer.
 
+    `voters` says how many of them know each label, where not all know all.
+
     >>> decision_of(ConfidentGNMax(sigma=5.0, threshold=3.5, sigma_threshold=4.0), n_outputs=2, n_answering=5)
-    Decision(rule='confident', n_answering=5, limits=(), bar=(4, 4))
+    Decision(rule='confident', n_answering=5, limits=(), bar=(4, 4), voters=())
+    >>> decision_of(Binary(sigma=5.0, n_labels=2), n_outputs=2, n_answering=5, voters=(5, 2)).limits
+    (3, 2)
     """
     require_confidential(mechanism)
     require_outputs(mechanism, (1, n_outputs))
     if isinstance(mechanism, PerLabel):
-        law = mechanism.law(n_answering)
-        limits = tuple(int(limit) for limit in law.threshold)
+        each = voters or (n_answering,) * n_outputs
+        law = mechanism.law(each)
+        limits = tuple(int(limit) if n else _UNREACHED for n, limit in zip(each, law.threshold, strict=True))
         if law.bar is None:
-            return Decision("labels", n_answering, limits)
-        return Decision("confident_labels", n_answering, limits, (law.bar.height,) * n_outputs)
+            return Decision("labels", n_answering, limits, voters=voters)
+        bar = tuple(law.bar.height if n else _UNREACHED for n in each)
+        return Decision("confident_labels", n_answering, limits, bar, voters)
+    if voters:
+        raise ValueError("Expected voters of labels for a mechanism of many labels, got another mechanism.")
     if isinstance(mechanism, GNMax):
         return Decision("argmax", n_answering)
-    bar = int(whole_thresholds(mechanism.threshold).item())
-    return Decision("confident", n_answering, bar=(bar,) * n_outputs)
+    height = int(whole_thresholds(mechanism.threshold).item())
+    return Decision("confident", n_answering, bar=(height,) * n_outputs)
 
 
-def draw(mechanism: Any, masks: Integers, *, n_answering: int, noise: Noise) -> LastStep:
+def draw(
+    mechanism: Any, masks: Integers, *, n_answering: int, noise: Noise, voters: tuple[int, ...] = ()
+) -> LastStep:
     """Return the guardian's side of the last step: the sum of the masks, and the mechanism's fresh noise.
 
     Guarantee: what is decided by it and by the asker's sum has the law of `mechanism.release` on the tally,
@@ -116,7 +144,7 @@ def draw(mechanism: Any, masks: Integers, *, n_answering: int, noise: Noise) -> 
     >>> decide(step, ring_sum([tally, -masks]))
     array([1])
     """
-    decision = decision_of(mechanism, n_outputs=masks.shape[-1], n_answering=n_answering)
+    decision = decision_of(mechanism, n_outputs=masks.shape[-1], n_answering=n_answering, voters=voters)
     require_outputs(mechanism, masks.shape)
     n_queries, n_outputs = masks.shape
     check = ranks = None
@@ -146,13 +174,14 @@ def decide(step: LastStep, asker_sum: Integers) -> Integers:
         labels = np.lexsort(np.stack([step.ranks, noisy]), axis=1)[:, -1]
     else:
         labels = (noisy >= np.array(rule.limits)).astype(np.int64)
+    total = np.array(rule.voters) if rule.voters else np.int64(rule.n_answering)
     if step.check_noise is None:
-        return np.asarray(labels, dtype=np.int64)
+        return np.where(total > 0, labels, SILENT).astype(np.int64)
     bar = np.array(rule.bar)
     if step.ranks is not None:
         told = (tally + step.check_noise[:, None] >= bar).any(axis=1)
     else:
-        told = np.maximum(tally, rule.n_answering - tally) + step.check_noise >= bar
+        told = (np.maximum(tally, total - tally) + step.check_noise >= bar) & (total > 0)
     return np.where(told, labels, SILENT)
 
 

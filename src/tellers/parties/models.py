@@ -19,10 +19,10 @@ Integers = NDArray[np.int64]
 Layers = list[tuple[Floats, Floats]]
 
 _ROOM: Final = 2**60  # No score passes this; a class that a party does not know lies twice as far below.
-_NEVER: Final = -(2**61)
+NEVER: Final = -(2**61)
 _LEAST_BITS: Final = 6
 _UNREACHED: Final = 2**50  # No encoded input is as large, so nobody turns right at this limit.
-_SHARE: Final = 2**24  # Units of a leaf's class shares.
+SHARE: Final = 2**24  # Units of a leaf's class shares.
 
 
 def program_for(
@@ -50,7 +50,7 @@ def program_for(
     """
     shape: dict[str, Any] = {}
     model: Model
-    inner = _last_step(estimator)
+    inner = last_estimator(estimator)
     kind = type(inner).__name__
     per_label = 1
     if kind in ("OneVsRestClassifier", "MultiOutputClassifier"):
@@ -142,7 +142,12 @@ def encode_model(
     return encoded
 
 
-def _last_step(estimator: Any) -> Any:
+def last_estimator(estimator: Any) -> Any:
+    """Return what votes: the last step of a pipeline, or the estimator itself.
+
+    >>> last_estimator("a tree")
+    'a tree'
+    """
     return estimator.steps[-1][1] if hasattr(estimator, "steps") else estimator
 
 
@@ -167,7 +172,7 @@ def _scaling(estimator: Any, n_features: int) -> tuple[Floats, Floats]:
 
 def _layers(program: VoteProgram, estimator: Any, names: list[Any]) -> tuple[Layers, NDArray[np.bool_]]:
     """Return a model's layers with outputs in public order, and which outputs it knows."""
-    inner = _last_step(estimator)
+    inner = last_estimator(estimator)
     per_label = getattr(inner, "estimators_", None)
     if per_label is not None:
         # One-vs-rest may leave labels out that all rows, or none, have.
@@ -175,6 +180,8 @@ def _layers(program: VoteProgram, estimator: Any, names: list[Any]) -> tuple[Lay
         layers = [(np.column_stack([w for w, _ in columns]), np.array([b for _, b in columns]))]
         own = getattr(inner, "classes_", None)
         own = list(range(len(columns))) if own is None or np.ndim(own) != 1 else list(own)
+        if program.n_outputs == len(columns) == 1:
+            own = names[:1]  # one label of yes and no, whatever its two sides are called
     else:
         if hasattr(inner, "coefs_"):
             layers = [
@@ -190,7 +197,7 @@ def _layers(program: VoteProgram, estimator: Any, names: list[Any]) -> tuple[Lay
             weights, offsets = layers[-1]
             layers[-1] = (np.column_stack([0 * weights, weights]), np.concatenate([[0.0], offsets]))
         elif program.task == "multi" and layers[-1][0].shape[1] == 1 and len(own) == 2:
-            own = own[1:]
+            own = names[:1] if program.n_outputs == 1 else own[1:]
     scale, shift = _scaling(estimator, program.n_features)
     weights, offsets = layers[0]
     if weights.shape[0] != program.n_features:
@@ -242,7 +249,7 @@ def _encode_layers(program: VoteProgram, layers: Layers, known: NDArray[np.bool_
                 break
             encoded |= {f"weights{n}": whole.astype(np.int64), f"offsets{n}": moved.astype(np.int64)}
         else:
-            encoded[f"offsets{len(layers) - 1}"][~known] = _NEVER
+            encoded[f"offsets{len(layers) - 1}"][~known] = NEVER
             return encoded
     raise ValueError(
         f"Expected a model whose scores fit 60 bits with {_LEAST_BITS} bits per weight, got a larger one. "
@@ -251,7 +258,7 @@ def _encode_layers(program: VoteProgram, layers: Layers, known: NDArray[np.bool_
 
 
 def _encode_forest(program: VoteProgram, estimator: Any, names: list[Any], at: Floats) -> dict[str, Integers]:
-    inner = _last_step(estimator)
+    inner = last_estimator(estimator)
     if inner is not estimator:
         raise ValueError("Expected trees without scaling before them, got a pipeline. Trees do not need it.")
     n_inner, n_leaves = 2**program.depth - 1, 2**program.depth
@@ -281,10 +288,10 @@ def _encode_forest(program: VoteProgram, estimator: Any, names: list[Any], at: F
             waiting += [(int(left), 2 * place + 1, level + 1), (int(right), 2 * place + 2, level + 1)]
     offsets = np.zeros(program.n_outputs, dtype=np.int64)
     if program.task == "multi":
-        offsets = -np.ceil(at * per_output * _SHARE).astype(np.int64)
-        offsets[per_output == 0] = -_SHARE
+        offsets = -np.ceil(at * per_output * SHARE).astype(np.int64)
+        offsets[per_output == 0] = -SHARE
     elif program.n_trees > 1:
-        offsets[per_output == 0] = -_SHARE * (program.n_trees + 1)
+        offsets[per_output == 0] = -SHARE * (program.n_trees + 1)
     return {"features": features, "limits": limits, "leaves": leaves, "offsets": offsets}
 
 
@@ -309,11 +316,14 @@ def _trees(program: VoteProgram, inner: Any, names: list[Any]) -> tuple[list[tup
             elif per_label:
                 table[:, k] = shares[:, 0, -1]
                 n_about[k] += 1
+            elif program.task == "multi" and program.n_outputs == 1 and len(own) == 2:
+                table[:, 0] = shares[:, 0, 1]
+                n_about += 1
             else:
                 placed, known = _place(list(own), names)
                 table[:, placed] = shares[:, 0]
                 n_about += known
             if program.task == "single" and program.n_trees == 1:
-                table = np.eye(program.n_outputs)[table.argmax(axis=1)] / _SHARE
-            found.append((tree, np.rint(table * _SHARE).astype(np.int64)))
+                table = np.eye(program.n_outputs)[table.argmax(axis=1)] / SHARE
+            found.append((tree, np.rint(table * SHARE).astype(np.int64)))
     return found, n_about

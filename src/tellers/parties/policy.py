@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from ..errors import require_count, require_positive
+from .label_sets import Labels, count_voters, require_labels
 
 ProgramFor = Callable[[int], str]
 """The hash of the public program for a batch of so many queries."""
@@ -15,7 +16,8 @@ class GuardianPolicy:
 
     `quotas` holds the askers, each with the number of queries it may have answered, ever. `terms` is the hash
     of the settings that all parties share. `pairwise` says that masks cancel only over the very set that they
-    were made for: whoever drops out then ends the query.
+    were made for: whoever drops out then ends the query. `labels` holds the label sets of those that do not
+    know all.
 
     >>> GuardianPolicy.example().quorum
     2
@@ -33,6 +35,7 @@ class GuardianPolicy:
     max_strikes: int = 3
     patience: float = 30.0
     pairwise: bool = True
+    labels: Mapping[str, Labels] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         require_count(
@@ -55,6 +58,16 @@ class GuardianPolicy:
             )
         for name, quota in self.quotas.items():
             require_count(0, **{f"quota of {name}": quota})
+        for known in self.labels.values():
+            require_labels(known, self.n_outputs)
+
+    def voters(self, parties: tuple[str, ...]) -> Labels:
+        """Return how many of some parties know each label, or nothing where all know all.
+
+        >>> GuardianPolicy.example().voters(("north", "south"))
+        ()
+        """
+        return count_voters(parties, self.labels, self.n_outputs)
 
     @classmethod
     def example(cls) -> "GuardianPolicy":

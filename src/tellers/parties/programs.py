@@ -17,13 +17,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..errors import require_count, require_positive
 from ..release import SILENT
+from .ring import whole_table
 
 Integers = NDArray[np.int64]
 Model = Literal["linear", "network", "forest"]
 Task = Literal["single", "multi"]
 Rule = Literal["argmax", "confident", "labels", "confident_labels"]
 
-FORMAT: Final = 1  # A change of what a description means takes a new number.
+FORMAT: Final = 2  # A change of what a description means takes a new number.
 ASKER: Final = 0  # The rank that asks, and the only one that sees an outcome.
 HELPER: Final = 1  # The rank of the answerer, or of the guardian.
 
@@ -171,7 +172,8 @@ class DecisionProgram:
     The asker's sum of masked votes and the guardian's sum of masks add up to the counts; the guardian adds
     its noise to its own. `argmax` tells the class that leads, `labels` every label whose noisy sum reaches
     its limit; the confident rules are silent where a noisy check on the counts does not reach its bar, and
-    the answer is then opened to nobody.
+    the answer is then opened to nobody. Where parties know different labels, `voters` says how many of those
+    who answered know each; a label that none of them knows is silent.
 
     >>> program = DecisionProgram(rule="labels", n_outputs=3, batch=1, n_answerers=5, limits=(3, 3, 3))
     >>> [(slot.name, slot.owner) for slot in program.slots]
@@ -184,9 +186,10 @@ class DecisionProgram:
     n_answerers: int
     limits: tuple[int, ...] = ()
     bar: tuple[int, ...] = ()
+    voters: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("limits", "bar"):
+        for name in ("limits", "bar", "voters"):
             object.__setattr__(self, name, tuple(int(limit) for limit in getattr(self, name)))
         require_count(n_outputs=self.n_outputs, batch=self.batch, n_answerers=self.n_answerers)
         _require_one_of(rule=(self.rule, ("argmax", "confident", "labels", "confident_labels")))
@@ -202,6 +205,11 @@ class DecisionProgram:
                 )
             if any(abs(limit) >= 2**40 for limit in given):
                 raise ValueError(f"Expected whole numbers below 2^40 in {name}, got a larger one.")
+        voters = self.voters
+        if voters and (not self.is_multilabel or len(voters) != self.n_outputs):
+            raise ValueError("Expected voters for each label of many labels, and for nothing else.")
+        if any(not 0 <= n <= self.n_answerers for n in voters):
+            raise ValueError(f"Expected from 0 to {self.n_answerers} voters of a label, got another number.")
 
     @property
     def is_multilabel(self) -> bool:
@@ -230,6 +238,11 @@ class DecisionProgram:
         )
 
     @property
+    def totals(self) -> Integers:
+        """Return how many parties vote on each output."""
+        return np.array(self.voters or (self.n_answerers,) * self.n_outputs, dtype=np.int64)
+
+    @property
     def tie_scale(self) -> int:
         """Return by how much sums are multiplied, so that ranks that break ties fit below one vote."""
         return 1 if self.is_multilabel else 2 ** int(np.ceil(np.log2(self.n_outputs)))
@@ -241,7 +254,7 @@ class DecisionProgram:
         >>> program.asker_inputs([[3, -4]])
         {'shares': array([[ 3, -4]])}
         """
-        return {"shares": _table(shares, self.output_shape)}
+        return {"shares": whole_table(shares, self.output_shape)}
 
     def guardian_inputs(
         self,
@@ -262,14 +275,14 @@ class DecisionProgram:
         {'answer': array([[ 2, 11]])}
         """
         shape = self.output_shape
-        held, noise = _table(masks, shape), _table(answer_noise, shape)
+        held, noise = whole_table(masks, shape), whole_table(answer_noise, shape)
         with np.errstate(over="ignore"):
             answer = held + noise
             if self.is_multilabel:
                 return {"answer": answer} | self._checks(held, check_noise)
             if ranks is None:
                 raise ValueError("Expected ranks that break ties for an arg max, got none.")
-            order = _table(ranks, shape)
+            order = whole_table(ranks, shape)
             if not np.array_equal(np.sort(order, axis=1), np.tile(np.arange(shape[1]), (shape[0], 1))):
                 raise ValueError("Expected each row of ranks to be a permutation of 0 .. n_outputs - 1.")
             return {"answer": answer * self.tie_scale + order} | self._checks(held, check_noise)
@@ -282,10 +295,10 @@ class DecisionProgram:
         if noise is None:
             raise ValueError(f"Expected check_noise for rule {self.rule!r}, got none.")
         if self.rule == "confident":
-            drawn = _table(noise, (self.batch,))[:, None]
+            drawn = whole_table(noise, (self.batch,))[:, None]
             return {"check": held + drawn}
-        drawn = _table(noise, self.output_shape)
-        return {"check": held + drawn, "check_against": self.n_answerers - held + drawn}
+        drawn = whole_table(noise, self.output_shape)
+        return {"check": held + drawn, "check_against": self.totals - held + drawn}
 
     def decode(self, outcome: ArrayLike) -> Integers:
         """Return labels from what was opened: a class per query, or yes and no per label; SILENT is -1.
@@ -294,15 +307,14 @@ class DecisionProgram:
         >>> program.decode([[0, 1, 0], [0, 0, 0]])
         array([ 1, -1])
         """
-        opened = _table(outcome, self.output_shape)
+        opened = whole_table(outcome, self.output_shape)
         if opened.min(initial=0) < 0 or opened.max(initial=0) > (2 if self.rule == "confident_labels" else 1):
             raise ValueError(
                 "Expected an outcome of small numbers, got others: the shares do not fit together."
             )
-        if self.rule == "labels":
-            return opened
-        if self.rule == "confident_labels":
-            return opened - 1  # 0 silent, 1 no, 2 yes
+        if self.is_multilabel:
+            told = opened if self.rule == "labels" else opened - 1  # 0 silent, 1 no, 2 yes
+            return np.where(self.totals > 0, told, SILENT)
         if (opened.sum(axis=1) > 1).any():
             raise ValueError(
                 "Expected at most one class per query, got more: the shares do not fit together."
@@ -378,12 +390,3 @@ def _require_one_of(**values: tuple[str, tuple[str, ...]]) -> None:
     for name, (value, allowed) in values.items():
         if value not in allowed:
             raise ValueError(f"Expected {name} to be one of {', '.join(allowed)}, got {value!r}.")
-
-
-def _table(given: ArrayLike, shape: tuple[int, ...]) -> Integers:
-    table = np.asarray(given)
-    if table.shape != shape or table.dtype.kind not in "iu":
-        raise ValueError(
-            f"Expected whole numbers of shape {shape}, got {table.dtype} of shape {table.shape}."
-        )
-    return table.astype(np.int64)

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 Integers = NDArray[np.int64]
 Shape = tuple[int, ...]
@@ -50,3 +50,17 @@ def ring_scaled(array: Integers, factor: int) -> Integers:
     """
     whole = np.asarray(array, dtype=np.int64).view(np.uint64) * np.uint64(factor % 2**64)
     return whole.view(np.int64)
+
+
+def whole_table(given: ArrayLike, shape: tuple[int, ...]) -> Integers:
+    """Return whole numbers of this very shape, or say what came instead.
+
+    >>> whole_table([[1, 2]], (1, 2))
+    array([[1, 2]])
+    """
+    table = np.asarray(given)
+    if table.shape != shape or table.dtype.kind not in "iu":
+        raise ValueError(
+            f"Expected whole numbers of shape {shape}, got {table.dtype} of shape {table.shape}."
+        )
+    return table.astype(np.int64)

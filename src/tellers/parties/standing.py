@@ -1,5 +1,6 @@
 """From the settings of a party to what its role works with: who it is, whom it knows, programs and rules."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -7,9 +8,9 @@ from ..config.party import PartySettings
 from ..errors import ConfigError
 from .certificates import MASK_KEY, read_secret
 from .hardening import pair_keys
+from .label_sets import Labels, count_voters, encode_known
 from .last_step import decision_of
 from .messages import Limits
-from .models import encode_model
 from .policy import AnswererPolicy, GuardianPolicy
 from .programs import DecisionProgram, VoteProgram, program_digest
 from .ring import Integers
@@ -22,8 +23,10 @@ class Standing:
 
     >>> from tellers.config.party_files import example_settings
     >>> standing = Standing(example_settings("guardian"))
-    >>> standing.identity.name, standing.vote_program(5).output_shape, standing.decision_program(3, 5).rule
-    ('guard', (5, 3), 'argmax')
+    >>> standing.identity.name, standing.vote_program(5).output_shape, standing.voters(["north"])
+    ('guard', (5, 3), ())
+    >>> standing.decision_program(("east", "north"), 5).rule
+    'argmax'
     >>> standing.guardian_policy().quorum, standing.peer("north").role, len(standing.peers)
     (2, 'answerer', 4)
     >>> standing.address("north"), standing.limits.max_outputs, len(standing.program_hash(5))
@@ -98,14 +101,17 @@ class Standing:
         except ValueError as error:
             raise ConfigError(f"{self.settings.source or 'settings'}: [session]: {error}") from None
 
-    def decision_program(self, n_answering: int, n_queries: int) -> DecisionProgram:
-        """Return the public program of the last step, if so many parties answer."""
+    def voters(self, parties: Collection[str]) -> Labels:
+        """Return how many of these parties know each label, or nothing where all know all."""
+        return count_voters(parties, self.settings.label_sets, self.settings.session.n_outputs)
+
+    def decision_program(self, parties: Collection[str], n_queries: int) -> DecisionProgram:
+        """Return the public program of the last step, if these parties answer."""
         n_outputs = self.settings.session.n_outputs
-        rule: Any = decision_of(self.mechanism, n_outputs=n_outputs, n_answering=n_answering)
-        return DecisionProgram(
-            rule=rule.rule, n_outputs=n_outputs, batch=n_queries, n_answerers=n_answering,
-            limits=rule.limits, bar=rule.bar,
-        )  # fmt: skip
+        rule = decision_of(
+            self.mechanism, n_outputs=n_outputs, n_answering=len(parties), voters=self.voters(parties)
+        )
+        return rule.program(n_outputs=n_outputs, n_queries=n_queries)
 
     def program_hash(self, n_queries: int) -> str:
         """Return what parties compare before a query: the hash of its vote program."""
@@ -120,6 +126,7 @@ class Standing:
             session.n_outputs, terms=settings.terms, program_for=self.program_hash,
             max_queries=session.max_queries, max_open=limits.max_open, max_changes=limits.max_changes,
             max_strikes=limits.max_strikes, patience=self.patience, pairwise=settings.hardening.pairwise,
+            labels=settings.label_sets,
         )  # fmt: skip
 
     def answerer_policy(self) -> AnswererPolicy:
@@ -149,17 +156,5 @@ class Standing:
             raise ValueError(
                 f"Expected a model saved with skops at {place}, got: {error.strerror or error}."
             ) from None
-        program = self.vote_program(1)
-        self._require_all_outputs(estimator, program)
-        return encode_model(program, estimator)
-
-    def _require_all_outputs(self, estimator: Any, program: VoteProgram) -> None:
-        """Refuse a model that would have to abstain: what abstaining costs is not proved."""
-        inner = estimator.steps[-1][1] if hasattr(estimator, "steps") else estimator
-        known = getattr(inner, "classes_", None)
-        n_known = None if known is None else len(known)
-        if program.task == "multi" and n_known is not None and n_known < program.n_outputs:
-            raise ValueError(
-                f"Expected a model for all {program.n_outputs} labels, got one for {n_known}. A party cannot "
-                "abstain yet: train on all labels, or agree on fewer."
-            )
+        own = self.settings.label_sets.get(self.settings.party.name, ())
+        return encode_known(self.vote_program(1), estimator, own)

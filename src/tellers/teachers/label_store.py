@@ -106,6 +106,7 @@ def save_label_votes(
     ...     read_label_votes(Path(folder) / "votes.npz")
     LabelVoteFile(LabelVotes(<private>, n_queries=1, n_teachers=2, n_labels=2), truth)
     """
+    votes.require_all_labels("a vote file")
     # By the declared resolution, not by the largest ballot: the size of the file says nothing private.
     small = np.min_scalar_type(votes.resolution)
     arrays: Arrays = {"label_resolution": np.array(votes.resolution)}

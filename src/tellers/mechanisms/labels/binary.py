@@ -30,6 +30,7 @@ class Binary(PerLabel):
     n_labels: int
     resolution: int = 1
     one_price: ClassVar[bool] = True
+    lets_abstain: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         require_positive(sigma=self.sigma)
@@ -78,6 +79,7 @@ class ConfidentBinary(PerLabel):
     sigma_threshold: float
     resolution: int = 1
     has_bar: ClassVar[bool] = True
+    lets_abstain: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         require_positive(sigma=self.sigma, sigma_threshold=self.sigma_threshold)

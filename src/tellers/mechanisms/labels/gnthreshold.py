@@ -46,13 +46,13 @@ class SumOverShare(PerLabel):
         """Return the noise on a sum, in votes."""
         return self.sigma
 
-    def limits(self, n_teachers: int) -> Integers:
+    def limits(self, n_voters: ArrayLike) -> Integers:
         """Return the smallest sum above the share of each label.
 
         >>> GNThreshold(sigma=2.0, n_labels=2, share=(0.3, 0.5)).limits(50)
         array([16, 26])
         """
-        total = n_teachers * self.resolution
+        total = np.asarray(n_voters, dtype=np.int64) * self.resolution
         wanted = np.array(shares(self.share, self.n_labels, "share")) * total
         # A sum must exceed the share; a share that is whole up to rounding counts as whole.
         return np.asarray(np.floor(wanted * (1 + 1e-12)) + 1, dtype=np.int64)
@@ -81,6 +81,7 @@ class GNThreshold(SumOverShare):
     max_labels: int = 0
     resolution: int = 1
     one_price: ClassVar[bool] = True
+    lets_abstain: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -22,21 +22,24 @@ Floats = NDArray[np.float64]
 class Bar:
     """The check of every label: max(sum, total - sum) + Z >= height, Z of standard deviation sigma.
 
+    `total` is what all who know a label can say together: one number, or one for each label.
+
     >>> Bar(sigma=5.0, height=40, total=50).height
     40
     """
 
     sigma: float
     height: int
-    total: int
+    total: int | NDArray[np.int64]
 
-    def margin(self, sums: NDArray[np.int64]) -> NDArray[np.int64]:
+    def margin(self, sums: NDArray[np.int64], total: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
         """Return by how much each label is above the bar.
 
         >>> Bar(5.0, 40, 50).margin(np.array([45, 25, 3]))
         array([  5, -15,   7])
         """
-        return np.asarray(np.maximum(sums, self.total - sums) - self.height)
+        most = self.total if total is None else total
+        return np.asarray(np.maximum(sums, most - sums) - self.height)
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,19 +59,30 @@ class LabelLaw:
     threshold: NDArray[np.int64]
     bar: Bar | None = None
 
-    def log_outcomes(self, sums: NDArray[np.int64], threshold: NDArray[np.int64] | None = None) -> Floats:
+    @property
+    def kinds(self) -> NDArray[np.int64]:
+        """Return what labels differ in, (2, labels): the threshold, and the total where there is a bar.
+
+        >>> LabelLaw(2.0, np.array([3, 3]), Bar(2.0, 4, 5)).kinds
+        array([[3, 3],
+               [5, 5]])
+        """
+        total = 0 if self.bar is None else self.bar.total
+        return np.stack([self.threshold, np.broadcast_to(total, self.threshold.shape)])
+
+    def log_outcomes(self, sums: NDArray[np.int64], kinds: NDArray[np.int64] | None = None) -> Floats:
         """Return log-probabilities, (outcomes, *sums): of 0, of 1, and of silence where there is a bar.
 
-        `threshold` stands in for the labels' own where sums do not end with the labels.
+        `kinds` stands in for the labels' own where sums do not end with the labels.
 
         >>> LabelLaw(2.0, np.array([3]), Bar(2.0, 4, 5)).log_outcomes(np.array([3])).shape
         (3, 1)
         """
-        limit = self.threshold if threshold is None else threshold
+        limit, total = (self.threshold, None) if kinds is None else kinds
         one, zero = log_pass_and_fail((sums - limit).astype(np.float64), self.sigma)
         if self.bar is None:
             return np.stack([zero, one])
-        told, silent = log_pass_and_fail(self.bar.margin(sums).astype(np.float64), self.bar.sigma)
+        told, silent = log_pass_and_fail(self.bar.margin(sums, total).astype(np.float64), self.bar.sigma)
         return np.stack([zero + told, one + told, silent])
 
 

@@ -36,6 +36,7 @@ class PerLabel(ABC):
     resolution: int
     has_bar: ClassVar[bool] = False
     multilabel: ClassVar[bool] = True
+    lets_abstain: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -57,17 +58,19 @@ class PerLabel(ABC):
         """Return the standard deviation of the check's noise, in votes."""
         return float(getattr(self, "sigma_threshold"))  # noqa: B009
 
-    def limits(self, n_teachers: int) -> Integers:
+    def limits(self, n_voters: ArrayLike) -> Integers:
         """Return the smallest sum, in units, at which each label is given: a strict majority.
 
-        >>> from tellers import Binary
-        >>> Binary(sigma=5.0, n_labels=2).limits(50)
-        array([26, 26])
-        """
-        majority = n_teachers * self.resolution // 2 + 1
-        return np.full(self.n_labels, majority, dtype=np.int64)
+        Of all teachers, or of those who know a label where each has a number of its own.
 
-    def law(self, n_teachers: int) -> LabelLaw:
+        >>> from tellers import Binary
+        >>> Binary(sigma=5.0, n_labels=2).limits(50), Binary(sigma=5.0, n_labels=2).limits([50, 4])
+        (array([26, 26]), array([26,  3]))
+        """
+        majority = np.asarray(n_voters, dtype=np.int64) * self.resolution // 2 + 1
+        return np.broadcast_to(majority, (self.n_labels,)).copy()
+
+    def law(self, n_voters: ArrayLike) -> LabelLaw:
         """Return how a label comes out, as a function of its sum.
 
         >>> from tellers import ConfidentBinary
@@ -78,11 +81,17 @@ class PerLabel(ABC):
         bar = None
         if self.has_bar:
             height = math.ceil(getattr(self, "threshold") * units)  # noqa: B009
-            bar = Bar(self.bar_sigma * units, height, n_teachers * units)
-        return LabelLaw(self.sum_sigma * units, self.limits(n_teachers), bar)
+            total = np.asarray(n_voters, dtype=np.int64) * units
+            bar = Bar(self.bar_sigma * units, height, total if total.ndim else int(total))
+        return LabelLaw(self.sum_sigma * units, self.limits(n_voters), bar)
 
     def price(self, unit: Unit, orders: ArrayLike | None = None) -> RdpCurve:
         """Return the most one query can cost: the dearest two ballots, all labels together.
+
+        Guarantee: the same where teachers abstain on labels that they do not know. Which ones is public, so
+                   neighbours have the same limits and bars, label by label; a changed ballot moves each label
+                   that its teacher knows by at most one vote, and no other. The price is the supremum over
+                   all limits and totals, of as many labels or more.
 
         >>> from tellers import Binary, Unit
         >>> curve = Binary(sigma=10.0, n_labels=20).price(Unit(), [2.0])
@@ -118,25 +127,31 @@ class PerLabel(ABC):
     def release(self, votes: LabelVotes, noise: Noise) -> Release:
         """Check, decide and charge every label; what stays silent pays for its check alone.
 
+        A label that no teacher knows is silent.
+
         >>> from tellers import Binary, noise
         >>> votes = LabelVotes.from_sums([[48, 3]], n_teachers=50)
         >>> len(Binary(sigma=2.0, n_labels=2).release(votes, noise.secure()))
         1
         """
         require_label_votes(self, votes)
-        law, sums = self.law(votes.n_teachers), self.fitted_sums(votes)
+        law, sums = self.law(votes.n_voters), self.fitted_sums(votes)
         told = np.ones(sums.shape, dtype=np.bool_)
+        has_voters = votes.n_voters > 0
         if law.bar is not None:
             told = law.bar.margin(sums) + noise.discrete_gaussian(law.bar.sigma, sums.shape) >= 0
+            told &= has_voters
         given = sums + noise.discrete_gaussian(law.sigma, sums.shape) >= law.threshold
-        labels = np.where(told, given.astype(np.int64), SILENT)
+        labels = np.where(told & has_voters, given.astype(np.int64), SILENT)
         cost = self.check_price(votes.unit) * len(votes)
         for n_told, n_queries in zip(*np.unique(told.sum(axis=1), return_counts=True), strict=True):
             cost = cost + self.answer_price(votes.unit, int(n_told)) * int(n_queries)
-        return Release(labels, Cost(cost), told)
+        return Release(labels, Cost(cost), told & has_voters)
 
     def outcomes(self, votes: LabelVotes) -> LabelOutcomes:
         """Return the law of every label, and the distinct ballots behind it.
+
+        Teachers who do not know a label count as if they might: exact costs are then upper bounds.
 
         >>> from tellers import Binary
         >>> votes = LabelVotes.from_ballots([[[1, 0]], [[1, 1]], [[1, 0]]], n_labels=2)
@@ -144,7 +159,7 @@ class PerLabel(ABC):
         LabelOutcomes(<private>, n_queries=1)
         """
         require_label_votes(self, votes)
-        law = self.law(votes.n_teachers)
+        law = self.law(votes.n_voters)
         if votes.ballots is None:
             if not self.rule.is_free:
                 raise ValueError(
@@ -213,6 +228,8 @@ def require_label_votes(mechanism: Any, votes: Any) -> None:
             f"Expected votes {kind} for {name}, got units of 1/{votes.resolution}. Use "
             "LabelVotes.from_probabilities to turn probabilities into 0 and 1, or state the resolution."
         )
+    if votes.voters is not None and not getattr(mechanism, "lets_abstain", False):
+        votes.require_all_labels(name)
     require_one_ballot(votes.unit)
 
 

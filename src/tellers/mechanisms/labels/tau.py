@@ -35,6 +35,7 @@ class Tau(PerLabel):
     norm: Norm = "l2"
     resolution: int = _PARTS
     one_price: ClassVar[bool] = True
+    lets_abstain: ClassVar[bool] = True
     votes_resolution: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
@@ -87,6 +88,7 @@ class ConfidentTau(PerLabel):
     norm: Norm = "l2"
     resolution: int = _PARTS
     has_bar: ClassVar[bool] = True
+    lets_abstain: ClassVar[bool] = True
     votes_resolution: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
