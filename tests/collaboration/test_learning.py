@@ -14,9 +14,9 @@ from tellers.collaboration.counting import (
     published_queries,
     queries_within,
 )
-from tellers.collaboration.learning import Terms, collaborate, mechanism_for
+from tellers.collaboration.learning import Terms, collaborate
 from tellers.collaboration.material import divide, read_material
-from tellers.collaboration.members import choose_askers, deal_members, score
+from tellers.collaboration.members import choose_askers, deal_members, score, voters_of
 from tellers.collaboration.summary import summary
 from tellers.mechanisms.labels import Binary, GNThreshold
 from tellers.parties.books import query_price
@@ -155,19 +155,15 @@ def test_few_who_know_a_label_are_enough_to_be_told_it():
     # Everybody knows the first two labels; the third is known to six of 25, the fourth to nobody but askers.
     sets = [(0, 1, 2) if i < 6 else (0, 1) for i in range(25)]
     members = deal_members(material.X, material.y, 25, estimator=MODEL, seed=5, label_sets=sets)
-    mechanism = GNThreshold(0.5, 4)
-    shares = mechanism_for(mechanism, members[1:]).share
-    assert shares == (0.5, 0.5, pytest.approx(0.5 * 5 / 24), pytest.approx(0.5 / 48))
-    terms = Terms(mechanism=mechanism, epsilons=(5000.0,), n_askers=3, countings=("sound",))
+    assert voters_of(members[1:]) == (24, 24, 5, 0)
+    terms = Terms(mechanism=Binary(0.7, 4), epsilons=(5000.0,), n_askers=3)
     held = collaborate(material, members, terms, estimator=MODEL, noise=noise.seeded(1), seed=5)
-    for turn in held.turns:
+    for turn in held.turns_of("sound", 5000.0):
         assert turn.n_labels == 3 * turn.n_queries  # the fourth is never told
         assert turn.labels_right > 0.9
     ignorant = deal_members(material.X, material.y, 25, estimator=MODEL, seed=5, label_sets=[(0, 1)] * 25)
     before = score(ignorant[0].model, material.X_test, material.y_test)["bac"]
     assert held.mean_after("sound", 5000.0)["bac"] > before + 0.05
-    with pytest.raises(TypeError, match="GNThreshold where parties know different labels"):
-        mechanism_for(Binary(1.0, 4), members)
 
 
 def test_terms_are_checked_before_anybody_is_asked(digits):

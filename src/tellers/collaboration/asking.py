@@ -14,10 +14,10 @@ from ..label_votes import LabelVotes
 from ..ledger import MemoryLedger
 from ..noise import Noise
 from ..parties.books import charge_query, query_price
-from ..parties.last_step import LastStep, decide, draw
+from ..parties.last_step import decide, draw
 from ..students.active import least_confident
 from ..votes import Votes
-from .members import Integers, Member, member_votes
+from .members import Integers, Member, member_votes, voters_of
 
 ORDERS = ("random", "uncertain")
 
@@ -63,16 +63,6 @@ def counted(votes: Votes | LabelVotes, mechanism: Any) -> Integers:
     return np.asarray(votes.counts, dtype=np.int64)
 
 
-def draw_step(mechanism: Any, shape: tuple[int, int], *, n_answering: int, noise: Noise) -> LastStep:
-    """Return the guardian's side of the last step where there are no masks, because there is one room.
-
-    >>> from tellers import GNMax, noise
-    >>> draw_step(GNMax(sigma=1.0), (4, 3), n_answering=5, noise=noise.seeded(7)).masks.any()
-    False
-    """
-    return draw(mechanism, np.zeros(shape, dtype=np.int64), n_answering=n_answering, noise=noise)
-
-
 def ask_members(
     asker: Member,
     X: NDArray[Any],
@@ -108,10 +98,10 @@ def ask_members(
     others = answering(members, asker)
     charge_members(asker, others, n_queries=len(X), mechanism=mechanism, books=books, noise=noise, key=key)
     counts = tally(others, X, mechanism=mechanism, n_outputs=n_outputs)
-    return tell(counts, mechanism=mechanism, n_answering=len(others), noise=noise)
+    return tell(counts, others, mechanism=mechanism, noise=noise)
 
 
-def tell(counts: Integers, *, mechanism: Any, n_answering: int, noise: Noise) -> Integers:
+def tell(counts: Integers, others: Sequence[Member], *, mechanism: Any, noise: Noise) -> Integers:
     """Return what is decided on a tally that was paid for: the mechanism's noise, then its last step.
 
     Guarantee: the law of `mechanism.release` on the same votes; only ties are broken by other draws.
@@ -119,11 +109,14 @@ def tell(counts: Integers, *, mechanism: Any, n_answering: int, noise: Noise) ->
     Reference: `tellers.parties.last_step`, which the guardian and the asker of a confidential query compute.
 
     >>> from tellers import GNMax, noise
-    >>> tell(np.array([[0, 90, 10]]), mechanism=GNMax(sigma=2.0), n_answering=100, noise=noise.secure())
+    >>> bea = Member("bea", np.zeros((1, 1)), np.zeros(1, dtype=np.int64), None)
+    >>> tell(np.array([[0, 90, 10]]), [bea] * 100, mechanism=GNMax(sigma=2.0), noise=noise.secure())
     array([1])
     """
-    n_queries, n_outputs = counts.shape
-    return decide(draw_step(mechanism, (n_queries, n_outputs), n_answering=n_answering, noise=noise), counts)
+    # There is one room, and so there are no masks.
+    masks = np.zeros(counts.shape, dtype=np.int64)
+    step = draw(mechanism, masks, n_answering=len(others), noise=noise, voters=voters_of(others))
+    return decide(step, counts)
 
 
 def charge_members(

@@ -7,6 +7,7 @@ price; several that compare what they have, or publish their models, learn what 
 """
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy as np
 from ..bounds import published_confident, published_gnmax
 from ..budget import Accountant, Budget
 from ..errors import require_count
-from ..label_bounds import as_published_tau, published_label_cost
+from ..label_bounds import as_published_tau, plain_rates, published_label_cost
 from ..label_votes import LabelVotes
 from ..mechanisms import ConfidentGNMax
 from ..mechanisms.labels import Binary, GNThreshold
@@ -59,25 +60,36 @@ def published_curves(mechanism: Any, votes: Votes | LabelVotes) -> Floats:
     array([0.   , 0.031])
     """
     if isinstance(votes, LabelVotes):
-        capped = getattr(mechanism, "max_labels", 0)
-        if not isinstance(mechanism, GNThreshold) or np.any(np.asarray(mechanism.share) != 0.5):
-            costs = published_label_cost(mechanism, votes, orders=DEFAULT_ORDERS)
-        else:
-            # The paper goes label by label; the noise of its two counts is on their difference here.
-            sums = LabelVotes.from_sums(mechanism.fitted_sums(votes), n_teachers=votes.n_teachers)
-            pairs = Binary(math.sqrt(2) * mechanism.sigma, mechanism.n_labels)
-            costs = published_label_cost(pairs, sums, orders=DEFAULT_ORDERS)
-        if not capped:
-            return costs
-        # Ballots of so many ones have this norm; that two of them may be twice as far apart is not counted.
-        cap = as_published_tau(math.sqrt(2) * mechanism.sigma, math.sqrt(capped), orders=DEFAULT_ORDERS)
-        return np.minimum(costs, cap.values)
+        return _label_curves(mechanism, votes)
     if isinstance(mechanism, ConfidentGNMax):
         return published_confident(
             votes, mechanism.sigma, threshold=mechanism.threshold, orders=DEFAULT_ORDERS,
             sigma_threshold=mechanism.sigma_threshold,
         )  # fmt: skip
     return published_gnmax(votes, mechanism.sigma, orders=DEFAULT_ORDERS)
+
+
+def _label_curves(mechanism: Any, votes: LabelVotes) -> Floats:
+    """The paper goes label by label: labels that equally many know are taken together."""
+    voting = mechanism
+    if isinstance(mechanism, GNThreshold):
+        if np.any(np.asarray(mechanism.share) != 0.5):
+            # No election of two sides; the paper has no cost for it but that of all noisy sums.
+            return np.tile(plain_rates(mechanism)[1] * DEFAULT_ORDERS, (len(votes), 1))
+        # The noise of the paper's two counts is on their difference here.
+        voting = Binary(math.sqrt(2) * mechanism.sigma, mechanism.n_labels)
+    sums, voters = mechanism.fitted_sums(votes), votes.n_voters
+    costs = np.zeros((len(votes), DEFAULT_ORDERS.size))
+    for n in np.unique(voters[voters > 0]):
+        alike = voters == n
+        part = LabelVotes.from_sums(sums[:, alike], n_teachers=int(n))
+        costs += published_label_cost(replace(voting, n_labels=int(alike.sum())), part, orders=DEFAULT_ORDERS)
+    if not getattr(mechanism, "max_labels", 0):
+        return costs
+    # Ballots of so many ones have this norm; that two of them may be twice as far apart is not counted.
+    norm = math.sqrt(mechanism.max_labels)
+    cap = as_published_tau(math.sqrt(2) * mechanism.sigma, norm, orders=DEFAULT_ORDERS)
+    return np.minimum(costs, cap.values)
 
 
 def published_epsilon(curves: Floats, *, delta: float) -> float:

@@ -1,7 +1,7 @@
 """A whole collaboration: who asks, what it is told within a budget, and what it has learned from that."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from ..budget import Accountant, Budget
 from ..errors import require_count
 from ..ledger import MemoryLedger
-from ..mechanisms.labels import GNThreshold
 from ..noise import Noise
 from ..parties.books import query_price
 from ..parties.last_step import require_confidential
@@ -191,41 +190,15 @@ def collaborate(
     )  # fmt: skip
 
 
-def mechanism_for(mechanism: Any, others: Sequence[Member]) -> Any:
-    """Return the mechanism for those who answer: a label's share is a share of those who know the label.
-
-    Which labels a member knows is public, so the limits are. Only GNThreshold has a share for each label.
-
-    >>> all_of_it, half = np.array([[0, 1]]), np.array([[0, SILENT]])
-    >>> others = [Member(f"{i}", np.zeros((1, 1)), y, None) for i, y in enumerate([all_of_it, half])]
-    >>> mechanism_for(GNThreshold(sigma=2.0, n_labels=2), others).share
-    (0.5, 0.25)
-    """
-    known = np.array([member.knows for member in others])
-    if known.all():
-        return mechanism
-    if not isinstance(mechanism, GNThreshold):
-        raise TypeError(
-            "Expected GNThreshold where parties know different labels, as it has a share for each label, got "
-            f"{type(mechanism).__name__}."
-        )
-    shares = np.broadcast_to(np.asarray(mechanism.share, dtype=np.float64), known.shape[1:])
-    # A label that nobody knows is not told at all; its share only has to be one.
-    there = np.maximum(known.mean(axis=0), 1 / (2 * len(others)))
-    return replace(mechanism, share=tuple(float(share) for share in shares * there))
-
-
 @dataclass(frozen=True, eq=False)
 class _Asked:
     """What an asker would ask about, in order, the tally of that, and what the paper would charge for it."""
 
     asker: Member
     others: tuple[Member, ...]
-    mechanism: Any
     rows: Integers
     counts: Integers
     curves: NDArray[np.float64]
-    unknown: NDArray[np.bool_]
 
     @classmethod
     def of(
@@ -233,14 +206,11 @@ class _Asked:
         seed: int,
     ) -> "_Asked":  # fmt: skip
         others = answering(members, asker)
-        mechanism = mechanism_for(terms.mechanism, others) if asker.y.ndim == 2 else terms.mechanism
         order = choose_rows(asker, material.X_pool[pool], len(pool), order=terms.order, seed=seed)
         rows = pool[order]
         votes = member_votes(others, material.X_pool[rows], n_outputs=material.n_outputs)
-        known = [member.knows for member in others]
-        unknown = ~np.any(known, axis=0) if asker.y.ndim == 2 else np.empty(0, dtype=np.bool_)
-        counts = counted(votes, mechanism)
-        return cls(asker, others, mechanism, rows, counts, published_curves(mechanism, votes), unknown)
+        counts, curves = counted(votes, terms.mechanism), published_curves(terms.mechanism, votes)
+        return cls(asker, others, rows, counts, curves)
 
 
 def _cell(
@@ -265,13 +235,10 @@ def _cell(
         labels: Integers = np.empty((0, *material.y.shape[1:]), dtype=np.int64)
         if n:
             charge_members(
-                one.asker, one.others, n_queries=n, mechanism=one.mechanism, books=books, noise=noise,
+                one.asker, one.others, n_queries=n, mechanism=terms.mechanism, books=books, noise=noise,
                 key=one.asker.name,
             )  # fmt: skip
-            how = {"mechanism": one.mechanism, "n_answering": len(one.others), "noise": noise}
-            labels = tell(one.counts[:n], **how)
-        if one.unknown.any():
-            labels = np.where(one.unknown, SILENT, labels)
+            labels = tell(one.counts[:n], one.others, mechanism=terms.mechanism, noise=noise)
         told.append(labels)
     dearest = max(ledger.spent.epsilon(terms.delta) for ledger in books.values())
     turns = []
@@ -286,7 +253,7 @@ def _cell(
                 n_labels=int(spoken.sum()),
                 labels_right=float((labels == truth)[spoken].mean()) if spoken.any() else float("nan"),
                 published=published_epsilon(one.curves[:n], delta=terms.delta),
-                per_asker=query_price(one.mechanism, n).epsilon(terms.delta) if n else 0.0,
+                per_asker=query_price(terms.mechanism, n).epsilon(terms.delta) if n else 0.0,
                 party=dearest, after=score(model, material.X_test, material.y_test),
             )
         )  # fmt: skip

@@ -109,7 +109,7 @@ def fit_member(estimator: Any, X: NDArray[Any], y: Integers, *, seed: int) -> An
 def member_votes(members: Sequence[Member], X: NDArray[Any], *, n_outputs: int) -> Votes | LabelVotes:
     """Return how members vote on rows: a class each, or yes and no to every label; private.
 
-    A member says no to a label that it does not know.
+    A member abstains on labels that it does not know.
 
     >>> from sklearn.linear_model import LogisticRegression
     >>> rows = np.random.default_rng(7).normal(size=(90, 2))
@@ -120,7 +120,23 @@ def member_votes(members: Sequence[Member], X: NDArray[Any], *, n_outputs: int) 
     models = tuple(member.model for member in members)
     if members[0].y.ndim == 1:
         return Ensemble(models, n_outputs).vote(X)
-    return LabelEnsemble(models, n_outputs).vote(X)
+    votes = LabelEnsemble(models, n_outputs).vote(X)
+    knows = np.array([member.knows for member in members])
+    if knows.all():
+        return votes
+    assert votes.ballots is not None  # teachers make their votes of ballots
+    return LabelVotes.from_ballots(votes.block(), n_labels=n_outputs, knows=knows)
+
+
+def voters_of(members: Sequence[Member]) -> tuple[int, ...]:
+    """Return how many of the members know each label; nothing where all know all, or rows have one class.
+
+    >>> rows, both, one = np.zeros((1, 1)), np.array([[0, 1]]), np.array([[0, SILENT]])
+    >>> voters_of([Member("ann", rows, both, None), Member("bea", rows, one, None)])
+    (2, 1)
+    """
+    knows = np.array([member.knows for member in members])
+    return () if knows.all() else tuple(int(n) for n in knows.sum(axis=0))
 
 
 def score(model: Any, X: NDArray[Any], y: Integers) -> dict[str, float]:
