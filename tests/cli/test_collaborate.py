@@ -1,30 +1,36 @@
 """`tellers collaborate`, as a person and as a script would call it."""
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from tellers.cli import main
 
-SMALL = ["--parties", "12", "--rows-each", "15", "--askers", "2"]
+SMALL = ["--parties", "10", "--rows-each", "15", "--askers", "2"]
 
 
-def tellers(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tellers", "collaborate", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+@pytest.fixture
+def tellers(capsys, monkeypatch):
+    """Run the command in this process, which has loaded everything, and return code, stdout and stderr."""
+    monkeypatch.delenv("TELLERS_DATA", raising=False)
+
+    def run(*words):
+        with pytest.raises(SystemExit) as stopped:
+            main(["collaborate", *map(str, words)])
+        said = capsys.readouterr()
+        return stopped.value.code, said.out, said.err
+
+    return run
 
 
-def test_a_newcomer_sees_before_and_after_and_which_epsilon_holds(tmp_path):
-    done = tellers(*SMALL, "--epsilon", "10", "--epsilon", "20", "--out", tmp_path / "study")
-    assert done.returncode == 0, done.stderr
-    said = " ".join(done.stdout.split())
-    assert "12 parties with 15 rows each; 2 ask (chosen at random)" in said
+def test_a_newcomer_sees_before_and_after_and_which_epsilon_holds(tellers, tmp_path):
+    code, out, err = tellers(*SMALL, "--epsilon", "10", "--epsilon", "20", "--out", tmp_path / "study")
+    assert code == 0, err
+    said = " ".join(out.split())
+    assert "10 parties with 15 rows each; 2 ask (chosen at random)" in said
     assert "computed in one room, in the clear; the confidential protocol computes the same labels" in said
     assert "The epsilon that holds is a party's" in said
-    rows = [line.split() for line in done.stdout.splitlines() if " before " in line]
+    rows = [line.split() for line in out.splitlines() if " before " in line]
     assert [row[-2] for row in rows] == ["before"] * 3
     assert [row[0].startswith("party-") for row in rows] == [True, True, False]
     page = (tmp_path / "study" / "report.html").read_text()
@@ -38,23 +44,23 @@ def test_a_newcomer_sees_before_and_after_and_which_epsilon_holds(tmp_path):
             assert line["party"] <= line["epsilon"]
 
 
-def test_scripts_get_json_and_the_same_again():
-    done = tellers("--data", "made", *SMALL, "--which", "weakest", "--repeat", "2", "--json")
-    assert done.returncode == 0, done.stderr
-    assert not done.stderr
-    result = json.loads(done.stdout)
+def test_scripts_get_json_and_the_same_again(tellers):
+    code, out, err = tellers("--data", "made", *SMALL, "--which", "weakest", "--repeat", "2", "--json")
+    assert code == 0, err
+    assert not err
+    result = json.loads(out)
     assert len(result["repetitions"]) == 2
     assert result["repetitions"][0]["which"] == "weakest"
     assert result["repetitions"][0]["mechanism"]["name"] == "GNThreshold"
     assert set(result["summary"][0]["scores"]) == {"accuracy", "bac", "auc", "map"}
-    assert result["command"].startswith("tellers collaborate --epsilon 10 --data made --parties 12")
-    again = tellers(*result["command"].split()[2:], "--json")
-    assert json.loads(again.stdout) == result
+    assert result["command"].startswith("tellers collaborate --epsilon 10 --data made --parties 10")
+    assert json.loads(tellers(*result["command"].split()[2:], "--json")[1]) == result
 
 
-def test_what_is_wrong_is_said_in_one_paragraph(capsys):
+def test_what_is_wrong_is_said_in_one_paragraph(tellers):
     wrong = {
         ("--data", "digit"): "Expected a data set: adult",
+        ("--data", "yeast"): "Pass --data-dir or set TELLERS_DATA",
         ("--parties", "3", "--askers", "4"): "Expected at most 3 askers",
         ("--mechanism", "binary"): "Expected --mechanism gnmax or confident for one class per row",
         ("--mechanism", "confident"): "For example: --threshold 30",
@@ -63,9 +69,7 @@ def test_what_is_wrong_is_said_in_one_paragraph(capsys):
         ("--epsilon", "-1"): "epsilon",
     }
     for words, message in wrong.items():
-        with pytest.raises(SystemExit) as stopped:
-            main(["collaborate", *words])
-        said = capsys.readouterr()
-        assert stopped.value.code == 2, (words, said)
-        assert message in said.err
-        assert said.err.count("\n") == 1
+        code, out, err = tellers(*words)
+        assert code == 2, (words, out, err)
+        assert message in err
+        assert err.count("\n") == 1

@@ -188,7 +188,10 @@ def _material(chosen: dict[str, Any], *, data_dir: Path | None, seed: int) -> "M
         each = 60 if name == "made" else 20
     n_private = None if each is None else n * each
     n_pool = None if name in LABEL_SETS else 100 * chosen["askers"]
-    return read_material(name, seed=seed, data_dir=data_dir, n_private=n_private, n_pool=n_pool)
+    try:
+        return read_material(name, seed=seed, data_dir=data_dir, n_private=n_private, n_pool=n_pool)
+    except FileNotFoundError as error:
+        raise ValueError(str(error).replace("data_dir=...", "--data-dir")) from None
 
 
 def _terms(chosen: dict[str, Any], given: dict[str, Any], material: "Material") -> "Terms":

@@ -21,6 +21,7 @@ from .members import Integers, Member, choose_askers, fit_member, member_votes, 
 
 Counting = Literal["sound", "published"]
 Show = Callable[[str, int, int], None]
+Judge = Callable[[Any], dict[str, float]]
 IN_THE_CLEAR = "computed in one room, in the clear; the confidential protocol computes the same labels"
 
 
@@ -150,12 +151,15 @@ def collaborate(
     estimator: Any,
     noise: Noise,
     seed: int,
+    askers: Sequence[Member] | None = None,
+    judge: Judge | None = None,
     show: Show | None = None,
 ) -> Collaboration:
     """Let some members ask all others, teach them what they were told, and say what it did and what it cost.
 
     Each budget and each way of counting is a collaboration of its own, on books of its own. Members answer
-    with the models of their own rows; an asker's pool is its own share of the public rows.
+    with the models of their own rows; an asker's pool is its own share of the public rows. `askers` are given
+    where the terms do not choose them, and `judge` where models are to be scored in another way.
 
     Guarantee: with sound counting, what is told to all askers together is (epsilon, delta)-differentially
                private for one record of any one party. With the paper's counting the books say what that is.
@@ -166,11 +170,12 @@ def collaborate(
     True
     """
     say = (lambda *_: None) if show is None else show
-    askers = choose_askers(
-        members, terms.n_askers, which=terms.which, seed=seed, X=material.X_choice, y=material.y_choice
-    )
+    if askers is None:
+        where = {"X": material.X_choice, "y": material.y_choice}
+        askers = choose_askers(members, terms.n_askers, which=terms.which, seed=seed, **where)
+    judged: Judge = judge or (lambda model: score(model, material.X_test, material.y_test))
     pools = np.array_split(np.random.default_rng(seed).permutation(len(material.X_pool)), len(askers))
-    before = {asker.name: score(asker.model, material.X_test, material.y_test) for asker in askers}
+    before = {asker.name: judged(asker.model) for asker in askers}
     turns: list[Turn] = []
     cells = [(epsilon, counting) for epsilon in terms.epsilons for counting in terms.countings]
     asked = [
@@ -181,7 +186,7 @@ def collaborate(
         say("cells", done, len(cells))
         turns += _cell(
             material, members, terms, asked, epsilon=epsilon, counting=counting, estimator=estimator,
-            noise=noise, seed=seed,
+            noise=noise, seed=seed, judge=judged,
         )  # fmt: skip
     say("cells", len(cells), len(cells))
     return Collaboration(
@@ -215,7 +220,7 @@ class _Asked:
 
 def _cell(
     material: Material, members: Sequence[Member], terms: Terms, asked: Sequence[_Asked], *, epsilon: float,
-    counting: Counting, estimator: Any, noise: Noise, seed: int,
+    counting: Counting, estimator: Any, noise: Noise, seed: int, judge: Judge,
 ) -> list[Turn]:  # fmt: skip
     budget = terms.budget(epsilon)
     if counting == "sound":
@@ -254,7 +259,7 @@ def _cell(
                 labels_right=float((labels == truth)[spoken].mean()) if spoken.any() else float("nan"),
                 published=published_epsilon(one.curves[:n], delta=terms.delta),
                 per_asker=query_price(terms.mechanism, n).epsilon(terms.delta) if n else 0.0,
-                party=dearest, after=score(model, material.X_test, material.y_test),
+                party=dearest, after=judge(model),
             )
         )  # fmt: skip
     return turns

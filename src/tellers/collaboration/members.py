@@ -55,6 +55,7 @@ def deal_members(
     estimator: Any,
     seed: int,
     label_sets: Sequence[Sequence[int]] | None = None,
+    prefix: str = "party",
 ) -> tuple[Member, ...]:
     """Deal rows to parties, as many to each, and let each party fit a copy of the estimator to its own.
 
@@ -81,7 +82,7 @@ def deal_members(
         if label_sets is not None:
             known = np.isin(np.arange(labels.shape[1]), list(label_sets[number]))
             own = np.where(known, own, SILENT)
-        name = f"party-{number + 1:0{max(2, width)}d}"
+        name = f"{prefix}-{number + 1:0{max(2, width)}d}"
         model = fit_member(estimator, rows[part], own, seed=seed * 1000 + number)
         members.append(Member(name, rows[part], own, model))
     return tuple(members)
