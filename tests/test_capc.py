@@ -32,8 +32,8 @@ def test_the_quick_form_is_as_expected(tmp_path):
         found["digits/digits/random/sound/10/accuracy"] > found["digits/digits/random/before/accuracy"] + 0.1
     )
     assert found["digits/digits/random/published/10/party"] > 10
-    both, weak = (found[f"many/crossing/{who}/sound/20/BAC, shared labels"] for who in ("both", "weak"))
-    assert both > weak
+    strong, weak = (found[f"many/crossing/{who}/sound/20/BAC, shared labels"] for who in ("strong", "weak"))
+    assert strong > weak
     assert "**public, a party**" in (tmp_path / "out.md").read_text()
 
 

@@ -46,7 +46,7 @@ def crossing(
     name: str, *, n_weak: int, n_strong: int, shared: Sequence[int], sigma: float, seed: int,
     data_dir: Path | None, n_pool: int, weak_rows: int, strong_rows: int,
 ) -> dict[str, Collaboration]:  # fmt: skip
-    """Return what weak parties learn from each other, and what they learn if a strong group answers too.
+    """Return what weak parties learn from each other, from a strong group, and from both.
 
     The weak know all labels and have few rows each; the strong know the shared labels alone, and have many.
     """
@@ -75,7 +75,7 @@ def crossing(
 
     terms = Terms(mechanism=Binary(sigma, material.n_outputs), epsilons=(20.0,), n_askers=3)
     held = {}
-    for words, members in (("weak alone", weak), ("both groups", (*weak, *strong))):
+    for words, members in (("weak", weak), ("strong", strong), ("both", (*weak, *strong))):
         held[words] = collaborate(
             material, members, terms, estimator=model, noise=noise.seeded(1000 + seed), seed=seed,
             askers=askers, judge=judge,

@@ -139,7 +139,7 @@ def crossed(report: Report, args: argparse.Namespace) -> list[Table]:
     name, k = ("made", 10) if args.quick else ("tmc2007-500", 22)
     small = {"weak_rows": 30, "strong_rows": 60, "n_pool": 900}
     sizes = small if args.quick else {"weak_rows": 100, "strong_rows": 500, "n_pool": 3000}
-    held: dict[str, list[Collaboration]] = {"weak alone": [], "both groups": []}
+    held: dict[str, list[Collaboration]] = {who: [] for who in ("weak", "strong", "both")}
     try:
         for seed in range(args.seeds):
             found = crossing(
@@ -151,16 +151,19 @@ def crossed(report: Report, args: argparse.Namespace) -> list[Table]:
     except (FileNotFoundError, ValueError) as error:
         report.skip(f"crossing: {error}")
         return []
-    title = f"{name}: 10 parties of {sizes['weak_rows']} rows that know {k} labels"
-    strong = f", 40 of {sizes['strong_rows']} rows that know {k // 2}"
+    answer = {
+        "weak": f"the ten of {sizes['weak_rows']} rows that know {k} labels",
+        "strong": f"40 others of {sizes['strong_rows']} rows that know {k // 2}",
+        "both": "both groups",
+    }
     return [
         Table(
-            f"many/crossing/{'both' if words == 'both groups' else 'weak'}",
-            title + (strong if words == "both groups" else "") + f", Binary sigma 9, {words}",
-            tuple(one),
+            f"many/crossing/{who}",
+            f"{name}, three weak askers, Binary sigma 9, who answers: {words}",
+            tuple(held[who]),
             {},
         )
-        for words, one in held.items()
+        for who, words in answer.items()
     ]
 
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
 from tellers import Accountant, Budget, GNMax, LNMax, RdpCurve, Votes, noise
+from tellers.collaboration.asking import moved_by
 from tellers.collaboration.counting import (
     budget_for,
     published_curves,
@@ -164,6 +165,26 @@ def test_few_who_know_a_label_are_enough_to_be_told_it():
     ignorant = deal_members(material.X, material.y, 25, estimator=MODEL, seed=5, label_sets=[(0, 1)] * 25)
     before = score(ignorant[0].model, material.X_test, material.y_test)["bac"]
     assert held.mean_after("sound", 5000.0)["bac"] > before + 0.05
+
+
+def test_who_knows_fewer_labels_pays_for_fewer_and_askers_need_not_answer():
+    material = clusters(seed=6)
+    sets = [(0, 1)] * 8
+    members = deal_members(material.X, material.y, 10, estimator=MODEL, seed=6)
+    strong = deal_members(
+        material.X, material.y, 8, estimator=MODEL, seed=6, label_sets=sets, prefix="strong"
+    )
+    terms = Terms(mechanism=Binary(3.0, 4), epsilons=(10.0,), n_askers=2, countings=("sound",))
+    how = {"estimator": MODEL, "noise": noise.seeded(1), "seed": 6, "askers": members[:2]}
+    held = collaborate(material, strong, terms, **how)
+    n = held.turns[0].n_queries
+    assert n == queries_within(Budget(10.0, 1e-5), Binary(3.0, 2), n_askers=2)
+    assert held.turns[0].party == pytest.approx(query_price(Binary(3.0, 2), 2 * n).epsilon(1e-5))
+    assert held.turns[0].n_labels == 2 * n
+    together = collaborate(material, (*members, *strong), terms, **how)
+    assert together.turns[0].n_queries == queries_within(Budget(10.0, 1e-5), Binary(3.0, 4), n_askers=2)
+    capped = moved_by(GNThreshold(3.0, 4, share=(0.2, 0.3, 0.4, 0.5), max_labels=3), strong[0])
+    assert (capped.n_labels, capped.max_labels, capped.share) == (2, 2, (0.2, 0.3))
 
 
 def test_terms_are_checked_before_anybody_is_asked(digits):

@@ -5,6 +5,7 @@ The labels are those of a confidential query with the same votes and the same no
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from ..label_votes import LabelVotes
 from ..ledger import MemoryLedger
+from ..mechanisms.labels import GNThreshold
 from ..noise import Noise
 from ..parties.books import charge_query, query_price
 from ..parties.last_step import decide, draw
@@ -134,17 +136,40 @@ def charge_members(
         ...
     tellers.errors.BudgetExhausted: Query 'first' would take epsilon to ..., past the budget of 1.0. ...
     """
-    price = query_price(mechanism, n_queries)
+    prices = {other.name: query_price(moved_by(mechanism, other), n_queries) for other in others}
     # All are asked first: one that cannot pay must not leave the others charged for nothing.
     for other in others:
         ledger = books[other.name]
-        ledger.accountant.require(ledger.spent, price, key=key)
+        ledger.accountant.require(ledger.spent, prices[other.name], key=key)
     names = tuple(other.name for other in others)
     for other in others:
         charge_query(
             books[other.name], key, mechanism=mechanism, noise=noise, n_queries=n_queries, asker=asker.name,
-            parties=names,
+            parties=names, price=prices[other.name],
         )  # fmt: skip
+
+
+def moved_by(mechanism: Any, member: Member) -> Any:
+    """Return the mechanism on the labels that a member knows: that is all of it that the member can move.
+
+    Guarantee: the price of the mechanism that is returned covers the member's records.
+    Assumes:   which labels a member knows is public; on the others it abstains.
+    Reference: labels have noise of their own, so the divergence is that of the labels whose sums can differ.
+
+    >>> from tellers import Binary
+    >>> half = Member("ann", np.zeros((1, 1)), np.array([[0, 1, -1, -1]]), None)
+    >>> moved_by(Binary(sigma=9.0, n_labels=4), half)
+    Binary(sigma=9.0, n_labels=2, resolution=1)
+    """
+    knows = member.knows
+    if knows.all() or not knows.any():
+        return mechanism
+    changes: dict[str, Any] = {"n_labels": int(knows.sum())}
+    if isinstance(mechanism, GNThreshold):
+        changes["max_labels"] = min(mechanism.max_labels, changes["n_labels"])
+        if isinstance(mechanism.share, tuple):
+            changes["share"] = tuple(np.asarray(mechanism.share)[knows].tolist())
+    return replace(mechanism, **changes)
 
 
 def choose_rows(asker: Member, X_pool: NDArray[Any], n: int, *, order: str, seed: int) -> Integers:

@@ -14,7 +14,7 @@ from ..noise import Noise
 from ..parties.books import query_price
 from ..parties.last_step import require_confidential
 from ..release import SILENT
-from .asking import answering, charge_members, choose_rows, counted, tell
+from .asking import answering, charge_members, choose_rows, counted, moved_by, tell
 from .counting import budget_for, published_curves, published_epsilon, published_queries, queries_within
 from .material import Material
 from .members import Integers, Member, choose_askers, fit_member, member_votes, score
@@ -159,7 +159,8 @@ def collaborate(
 
     Each budget and each way of counting is a collaboration of its own, on books of its own. Members answer
     with the models of their own rows; an asker's pool is its own share of the public rows. `askers` are given
-    where the terms do not choose them, and `judge` where models are to be scored in another way.
+    where the terms do not choose them; they need not be members, who are those that answer. `judge` scores
+    models in another way.
 
     Guarantee: with sound counting, what is told to all askers together is (epsilon, delta)-differentially
                private for one record of any one party. With the paper's counting the books say what that is.
@@ -223,16 +224,19 @@ def _cell(
     counting: Counting, estimator: Any, noise: Noise, seed: int, judge: Judge,
 ) -> list[Turn]:  # fmt: skip
     budget = terms.budget(epsilon)
+    # Who knows the most labels can move the most, and pays the most.
+    dearest = moved_by(terms.mechanism, max(members, key=lambda member: int(member.knows.sum())))
     if counting == "sound":
         # Nobody answers itself: where all ask, a party pays for all but one of them.
-        paying = min(len(asked), len(members) - 1)
-        most = queries_within(budget, terms.mechanism, n_askers=paying)
+        names = {one.asker.name for one in asked}
+        paying = max(len(names - {member.name}) for member in members)
+        most = queries_within(budget, dearest, n_askers=paying)
         sizes = [min(most, len(one.rows)) for one in asked]
     else:
         sizes = [published_queries(one.curves, budget) for one in asked]
         total = sum(sizes)
         if total:
-            budget = budget_for(query_price(terms.mechanism, total), delta=terms.delta)
+            budget = budget_for(query_price(dearest, total), delta=terms.delta)
     seeded = noise.name != "secure"
     books = {m.name: MemoryLedger(Accountant(budget), allow_seeded=seeded) for m in members}
     told: list[Integers] = []
@@ -245,7 +249,7 @@ def _cell(
             )  # fmt: skip
             labels = tell(one.counts[:n], one.others, mechanism=terms.mechanism, noise=noise)
         told.append(labels)
-    dearest = max(ledger.spent.epsilon(terms.delta) for ledger in books.values())
+    party = max(ledger.spent.epsilon(terms.delta) for ledger in books.values())
     turns = []
     for one, n, labels in zip(asked, sizes, told, strict=True):
         X = np.concatenate([one.asker.X, material.X_pool[one.rows[:n]]])
@@ -258,8 +262,8 @@ def _cell(
                 n_labels=int(spoken.sum()),
                 labels_right=float((labels == truth)[spoken].mean()) if spoken.any() else float("nan"),
                 published=published_epsilon(one.curves[:n], delta=terms.delta),
-                per_asker=query_price(terms.mechanism, n).epsilon(terms.delta) if n else 0.0,
-                party=dearest, after=judge(model),
+                per_asker=query_price(dearest, n).epsilon(terms.delta) if n else 0.0,
+                party=party, after=judge(model),
             )
         )  # fmt: skip
     return turns
