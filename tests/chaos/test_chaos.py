@@ -49,7 +49,7 @@ BROKEN = {
 QUICK = ("--seconds", "40", "--by-service", "0", "--questions", "80", "--pause", "0.08", "--check-every", "6")
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.parametrize("way", sorted(BROKEN))
 def test_a_broken_ledger_is_found(tmp_path, way):
     code, said = campaign(tmp_path, "sqlite", "--broken", way, *QUICK)
@@ -61,7 +61,7 @@ def test_a_broken_ledger_is_found(tmp_path, way):
     assert list(books.parent.glob("asker-*.jsonl"))
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 def test_commits_that_are_not_flushed_are_found(tmp_path, postgres):
     code, said = campaign(tmp_path, "postgresql", "--broken", "unflushed", *QUICK)
     assert code == 1, said

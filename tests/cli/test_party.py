@@ -4,12 +4,14 @@ import json
 import stat
 import tomllib
 
+import numpy as np
 import pytest
 
 pytest.importorskip("cryptography")
 
 from tellers.cli import main
 from tellers.config import read_party
+from tellers.parties.ask import AskRole, Batch
 from tellers.parties.certificates import read_card
 
 PARTIES = ["asker:ann", "guardian:guard", "answerer:north", "answerer:south", "answerer:west"]
@@ -55,6 +57,27 @@ def test_label_sets_are_on_cards_and_in_all_settings(tmp_path, capsys):
     )
     assert code == 2
     assert "labels from 0 to 1" in " ".join(err.split())
+
+
+def test_labels_that_nobody_who_answered_knows_are_named_once(tmp_path, capsys, monkeypatch):
+    parties = [*PARTIES[:2], "answerer:north:0,2", "answerer:south", "answerer:west:0"]
+    flags = [word for party in parties for word in ("--party", party)]
+    run(capsys, "party", "certs", tmp_path / "certs", *flags)
+    run(capsys, "party", "init", tmp_path / "certs", "--features", "2", "--labels", "3")
+    answering = iter([("north", "south"), ("north", "west"), ("north", "west")])
+
+    def ask(_role, rows, **_):
+        return Batch("0" * 32, np.full((len(rows), 3), -1), next(answering), seconds=1.0, n_bytes=1)
+
+    monkeypatch.setattr(AskRole, "ask", ask)
+    np.savetxt(tmp_path / "rows.csv", np.ones((5, 2)), delimiter=",")
+    code, out, err = run(
+        capsys, "party", "ask", "--config", tmp_path / "certs" / "ann" / "party.toml", "--rows",
+        tmp_path / "rows.csv", "--out", tmp_path / "labels.csv", "--batch", "2", "--json",
+    )  # fmt: skip
+    assert code == 0, err
+    assert [batch["unknown_labels"] for batch in json.loads(out)["batches"]] == [[], [1], [1]]
+    assert err.count("Nobody who answered knows label 1: silent (-1) on every row.") == 1
 
 
 def test_nothing_is_written_where_something_is(tmp_path, capsys):

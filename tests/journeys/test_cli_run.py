@@ -184,6 +184,7 @@ def test_bad_input_is_said_in_one_paragraph_and_costs_nothing(study, spoil, says
         assert ("reserved",) not in lines
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize(
     ("mood", "says"), [("fails", "RuntimeError"), ("hangs", "not finished after 2 seconds")]
 )
@@ -203,6 +204,7 @@ def test_a_teacher_that_fails_is_named_and_the_rest_is_kept(study, mood, says):
     assert json.loads(mended.stdout)["partition"]["n_teachers"] == 20
 
 
+@pytest.mark.campaign
 @pytest.mark.skipif(not hasattr(os, "killpg"), reason="needs POSIX signals")
 def test_ctrl_c_says_what_is_kept_and_the_run_goes_on(study):
     change(study, 'model = "tree"', 'model = "moody_trees:Moody"\nn_jobs = 1')
@@ -227,6 +229,7 @@ def test_ctrl_c_says_what_is_kept_and_the_run_goes_on(study):
     assert tellers(study, "run", "study.toml", "--out", "out", "--resume").returncode == 0
 
 
+@pytest.mark.campaign
 def test_a_full_disk_is_said_and_the_run_goes_on(study):
     def full():
         # Files of this process end at 100 kB: enough for settings and a ledger, too little for a forest.

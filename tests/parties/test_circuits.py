@@ -21,6 +21,8 @@ def random_model(program, generator):
                 generator.integers(0, program.n_outputs, program.n_leaves)
             ]
             model["offsets"] = 0 * model["offsets"]
+            if program.abstaining:
+                model["leaves"] *= generator.integers(0, 2, (program.n_leaves, 1))
     return model
 
 
@@ -35,6 +37,9 @@ SHAPES = {
     "network": {"model": "network", "hidden": (4, 3)},
     "tree": {"model": "forest", "n_trees": 1, "depth": 3},
     "forest": {"model": "forest", "n_trees": 3, "depth": 2},
+    "linear, abstaining": {"model": "linear", "abstaining": True},
+    "tree, abstaining": {"model": "forest", "n_trees": 1, "depth": 3, "abstaining": True},
+    "forest, abstaining": {"model": "forest", "n_trees": 3, "depth": 2, "abstaining": True},
 }
 
 
@@ -46,6 +51,8 @@ SHAPES = {
 def test_votes(shape, seed, n_outputs, task):
     pytest.importorskip("jax")
     generator = np.random.default_rng(seed)
+    if "abstaining" in shape:
+        task = "single"
     cap = None if task == "single" else int(generator.integers(1, n_outputs + 1))
     program = VoteProgram(
         task=task, n_features=5, n_outputs=n_outputs, batch=6, max_labels=cap, input_bits=4, **SHAPES[shape]
@@ -57,6 +64,8 @@ def test_votes(shape, seed, n_outputs, task):
     with np.errstate(over="ignore"):
         votes = evaluate(program, {"x": x, "mask": mask, **model}) + mask
     assert np.array_equal(votes, clear_votes(program, model, x))
+    if task == "single":
+        assert ((votes.sum(axis=1) == 1) | program.abstaining).all()
 
 
 @pytest.mark.parametrize("rule", ["argmax", "confident", "labels", "confident_labels"])

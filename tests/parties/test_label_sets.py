@@ -240,3 +240,7 @@ def test_an_answering_party_reads_its_own_model(tmp_path):
     votes = clear_votes(program, standing.model(), program.encode(ROWS))
     np.testing.assert_array_equal(votes[:, [1, 3]], fitted.predict(ROWS))
     assert not votes[:, [0, 2]].any()
+    three = OneVsRestClassifier(LogisticRegression()).fit(ROWS, SAID[:, :3])
+    (tmp_path / "model.skops").write_bytes(dump_model(three))
+    with pytest.raises(ValueError, match=r"model\.skops: Expected a model for the 2 labels .* got one for 3"):
+        standing.model()

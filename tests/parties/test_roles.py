@@ -64,6 +64,7 @@ SESSIONS = {
         "mechanism": MechanismConfig(name="confident", sigma=1.0, threshold=2, sigma_threshold=1.0),
     },
     "plain masks": {"n_answerers": 3, "pairwise": False},
+    "abstaining": {"n_answerers": 3, "abstain_below": 1.2},
 }
 
 

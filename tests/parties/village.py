@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.multiclass import OneVsRestClassifier
 
 from tellers.config.mechanism import MechanismConfig
-from tellers.config.party import BooksConfig, HardeningConfig, SessionConfig
+from tellers.config.party import BooksConfig, HardeningConfig, PartyLimitsConfig, SessionConfig
 from tellers.config.party_files import read_party, settings_for, write_party
 from tellers.parties.certificates import make_certificate
 from tellers.parties.clear import clear_votes
@@ -40,11 +40,12 @@ class Village:
     """Write certificates, settings and models of a session into a folder, and run its processes."""
 
     def __init__(self, folder, *, n_answerers=3, n_labels=None, patience=120.0, quorum=None, pairwise=True,
-                 mechanism=None, max_queries=100, epsilon=1e6, labels=None):  # fmt: skip
+                 mechanism=None, max_queries=100, epsilon=1e6, askers=("ann",), limits=None,
+                 labels=None, abstain_below=None):  # fmt: skip
         labels = labels or {}
         self.folder, self.names = Path(folder), NAMES[:n_answerers]
         self.processes = {}
-        roles = {"ann": "asker", "guard": "guardian"} | dict.fromkeys(self.names, "answerer")
+        roles = dict.fromkeys(askers, "asker") | {"guard": "guardian"} | dict.fromkeys(self.names, "answerer")
         cards = {name: make_certificate(self.folder, name, role=role) for name, role in roles.items()}
         ports = free_ports(len(roles))
         parties = {
@@ -56,7 +57,7 @@ class Village:
         }  # fmt: skip
         session = SessionConfig(
             n_features=N_FEATURES, n_outputs=n_labels or 4, input_bound=8.0, max_queries=max_queries,
-            quorum=quorum or n_answerers - 1, patience_seconds=patience,
+            quorum=quorum or n_answerers - 1, patience_seconds=patience, abstaining=abstain_below is not None,
         )  # fmt: skip
         mechanism = mechanism or MechanismConfig(name="binary" if n_labels else "gnmax", sigma=1.0)
         rng = np.random.default_rng(11)
@@ -65,7 +66,11 @@ class Village:
             settings = replace(settings, hardening=HardeningConfig(pairwise=pairwise))
             if role != "asker":
                 books = BooksConfig(url="ledger.db", epsilon=epsilon, delta=1e-5)
-                settings = replace(settings, ledger=books)
+                # Parties come and go here more often than a guardian likes.
+                allowed = PartyLimitsConfig(**{"max_changes": 1000, **(limits or {}).get(name, {})})
+                settings = replace(settings, ledger=books, limits=allowed)
+            if role == "answerer":
+                settings = replace(settings, model=replace(settings.model, abstain_below=abstain_below))
             (self.folder / name / "party.toml").write_text(write_party(settings))
             if role == "answerer":
                 X = rng.normal(size=(120, N_FEATURES))

@@ -8,6 +8,7 @@ import typer
 
 from ..errors import RoundAborted
 from . import options
+from .party_price import price
 
 if TYPE_CHECKING:
     from ..parties.answer import AnswerRole
@@ -173,12 +174,20 @@ def ask(
         int | None, typer.Option("--batch", min=1, help="Queries in one batch; without it, the most.")
     ] = None,
     delta: Annotated[float, typer.Option("--delta", help="At which the price is told.")] = 1e-5,
+    again: Annotated[
+        bool,
+        typer.Option("--again", help="Ask again, and pay again, for rows whose labels were lost."),
+    ] = False,
     as_json: options.Json = False,
 ) -> None:
     """Have rows labelled by parties that never see them, and say what it cost.
 
     What fails before it is charged is tried again under a new id. What fails afterwards is not: it may have
-    been charged. Labels that were paid for are written in any case.
+    been charged. Labels that were paid for are written in any case, batch by batch.
+
+    If it is interrupted, run the same command again: it goes on where it stopped, with what FILE.asked beside
+    the labels remembers. Rows that may have been charged and have no labels are told, and asked again only
+    with --again.
 
     Example: tellers party ask --config ann/party.toml --rows rows.csv --out labels.csv
     """
@@ -189,19 +198,24 @@ def ask(
     given = read_rows(rows)
     require_place(out)
     size = min(batch or settings.session.max_queries, settings.session.max_queries)
-    told = ask_in_batches(settings, given, out, batch=size, delta=delta, say=_say)
+    told = ask_in_batches(
+        settings, given, out, batch=size, delta=delta, say=_say, again=again, watched=not as_json
+    )
     if as_json:
         print(json.dumps(told, indent=2))
     else:
         print(
             f"Wrote {told['n_labelled']} of {told['n_rows']} rows to {out}. The answering parties' data was "
-            f"charged epsilon {told['epsilon']:.3g} at delta {delta:g}."
+            f"charged epsilon {told['epsilon']:.3g} at delta {delta:g}{_with_lost(told)}."
         )
     if told["error"]:
-        raise RoundAborted(f"{told['n_labelled']} of {told['n_rows']} rows have labels. {told['error']}")
+        raise RoundAborted(
+            f"{told['n_labelled']} of {told['n_rows']} rows have labels. {told['error']} To go on, run the "
+            "same command again."
+        )
 
 
-COMMANDS = {"certs": certs, "init": init, "guard": guard, "answer": answer, "ask": ask}
+COMMANDS = {"certs": certs, "init": init, "price": price, "guard": guard, "answer": answer, "ask": ask}
 
 
 def _serve(role: "GuardRole | AnswerRole", what: str, *, as_json: bool) -> None:
@@ -217,6 +231,12 @@ def _serve(role: "GuardRole | AnswerRole", what: str, *, as_json: bool) -> None:
     print(json.dumps(told) if as_json else f"{what} at {role.address}.", flush=True)
     stop.wait()
     role.stop()
+
+
+def _with_lost(told: dict[str, Any]) -> str:
+    """Return what the price may be if queries without labels were charged too."""
+    most = told["epsilon_at_most"]
+    return "" if most <= told["epsilon"] else f", or {most:.3g} if what was lost was charged too"
 
 
 def _say(words: str) -> None:

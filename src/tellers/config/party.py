@@ -93,6 +93,9 @@ class SessionConfig(_Section):
     hidden: tuple[int, ...] = option((), "network: the width of each hidden layer.", least=1, form="whole")
     n_trees: int = option(0, "forest: how many trees; a tree is a forest of one.", least=0)
     depth: int = option(0, "forest: how deep a tree may be.", least=0)
+    abstaining: bool = option(
+        False, "One class per row: a party may give no vote at all where its model is not sure."
+    )
     quorum: int = option(2, "The smallest number of parties that may answer.", least=1)
     max_queries: int = option(100, "Queries in one batch.", least=1, most=4096)
     patience_seconds: float = option(
@@ -158,6 +161,9 @@ class ModelConfig(_Section):
     """
 
     path: str = option("", "The file of the trained model.")
+    abstain_below: float | None = option(
+        None, "With session.abstaining: no vote where the best score is below this.", example=0.5
+    )
 
 
 SECTIONS: dict[str, type] = {
@@ -341,6 +347,12 @@ def _mechanism_rules(settings: Any) -> Iterator[Problem]:
             (("mechanism", "name"),),
         )
         return
+    if session.abstaining and mechanism.is_for_labels:
+        words = "Expected false with many labels: a party says which it knows, by labels."
+        yield Problem(("session", "abstaining"), words, (("mechanism", "name"),))
+    if settings.model.abstain_below is not None and not session.abstaining:
+        words = "Expected it only where all agreed on abstaining = true."
+        yield Problem(("model", "abstain_below"), words, (("session", "abstaining"),))
     try:
         PartySettings.build_mechanism(settings)
     except (TypeError, ValueError) as error:

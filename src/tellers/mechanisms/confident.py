@@ -25,7 +25,8 @@ class ConfidentGNMax:
 
     Guarantee: one query costs at most `price`: the check and the answer together. A silent query
                costs its check alone, which `release` accounts for, since silence is public.
-    Assumes:   one unit moves one vote; the check's noise has standard deviation sigma_threshold.
+    Assumes:   one unit moves one vote, gives it, or keeps it back; the check's noise has standard deviation
+               sigma_threshold.
     Reference: Papernot et al. 2018, Algorithm 1 and section 4.2; the check has sensitivity 1.
 
     >>> from tellers import Votes, noise

@@ -22,7 +22,8 @@ class GNMax:
 
     Guarantee: one query costs at most `price`, about 0.64 order / sigma^2 for orders well below
                sigma, and never more than the noisy histogram's order / sigma^2.
-    Assumes:   one unit moves one vote from one class to another; noise from a secure source.
+    Assumes:   one unit moves one vote from one class to another, gives it, or keeps it back; noise from a
+               secure source.
     Reference: Papernot et al. 2018, Proposition 8 for the histogram; the arg max bound is derived in
                the documentation, "The price of an arg max".
 

@@ -57,7 +57,8 @@ def argmax_supremum(sigma: float, orders: ArrayLike | None = None, *, weight: in
     Guarantee: an upper bound for every histogram and any number of classes, both directions, on the
                noise that is drawn; for weight 1 about 0.640 order / sigma^2 for orders well below sigma,
                never above order / sigma^2. A weight acts as if sigma were divided by it.
-    Assumes:   one ballot leaves a class and enters another; discrete Gaussian noise, random ties.
+    Assumes:   one ballot leaves a class and enters another, or leaves or enters one alone: a teacher that
+               abstains; discrete Gaussian noise, random ties.
     Reference: see "The price of an arg max"; Papernot et al. 2018, Proposition 8, charge order / sigma^2.
 
     >>> curve = argmax_supremum(40.0, orders=[2.0])

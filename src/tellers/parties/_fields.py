@@ -159,3 +159,10 @@ def _require_names(value: Sequence[Any], limits: Limits) -> None:
     right = len(value) <= limits.max_parties and all(isinstance(n, str) and NAME.fullmatch(n) for n in value)
     if not right or list(value) != sorted(set(value)):
         raise ValueError(f"different names in order, at most {limits.max_parties}")
+
+
+def require_one_of(**values: tuple[str, tuple[str, ...]]) -> None:
+    """Refuse words that are not among the allowed ones, given as name=(word, allowed)."""
+    for name, (value, allowed) in values.items():
+        if value not in allowed:
+            raise ValueError(f"Expected {name} to be one of {', '.join(allowed)}, got {value!r}.")

@@ -17,12 +17,12 @@ from .engine import require_engine
 from .guard import open_books, require_role
 from .lanes import Lane, Outbox
 from .listening import Listener
-from .messages import Accepted, Closed, Expect, Message, Out, Question, Refused, Roll
+from .messages import Accepted, Closed, Expect, Hello, Message, Out, Question, Refused, Roll
 from .pinned import Pinned
 from .programs import HELPER
 from .ring import Integers
 from .standing import Standing
-from .wire import Channel, connect
+from .wire import PROTOCOL, Channel, connect
 
 _LONG = 7 * 24 * 3600.0
 _TICK = 0.25
@@ -155,6 +155,8 @@ class AnswerRole:
             return self._lend(message)
         if isinstance(message, Closed):
             self._state = protocol.closed(self._state, message)
+        if isinstance(message, Hello):  # the guardian asks for a sign of life
+            return [Hello(name=self._policy.name, protocol=PROTOCOL)]
         return []
 
     def _lend(self, message: Roll) -> list[Any]:

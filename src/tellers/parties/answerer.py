@@ -19,7 +19,7 @@ from ..errors import PeerRefused
 from ..noise import Noise
 from .hardening import fresh_nonce, lend, zero_sum_mask
 from .messages import Accepted, Closed, Expect, Mask, Message, Out, Question, Ready, Refused, Roll
-from .policy import AnswererPolicy
+from .policy import AnswererPolicy, why_not
 from .ring import Integers, fresh_mask
 
 Phase = Literal["expected", "asked", "ready", "lent"]
@@ -82,7 +82,7 @@ def expect(policy: AnswererPolicy, state: State, message: Expect, *, now: float)
         return _put(state, replace(held, is_expected=True)), []
     if qid in state.used:
         return state, [Out(qid=qid, why="refused")]
-    if _why_not(policy, state, message.asker, message):
+    if _why_not_now(policy, state, message.asker, message):
         return replace(state, used=state.used | {qid}), [Out(qid=qid, why="refused")]
     query = Answering(qid, message.asker, message.n_queries, until=now + message.seconds)
     return _put(replace(state, used=state.used | {qid}), query), []
@@ -109,7 +109,7 @@ def question(
         return state, Refused(qid=qid, why="The guardian announced another query under this id.")
     if not announced and qid in state.used:
         return state, Refused(qid=qid, why="This id was used before. Ask under a new one.")
-    why = _why_not(policy, state, asker, message, own=qid)
+    why = _why_not_now(policy, state, asker, message, own=qid)
     if not why and (message.n_features, message.n_outputs) != (policy.n_features, policy.n_outputs):
         why = f"Rows have {policy.n_features} numbers here, and votes {policy.n_outputs}."
     if why:
@@ -207,23 +207,18 @@ def tick(state: State, *, now: float) -> tuple[State, list[Message]]:
 _KEPT = 600.0  # A mask that nobody asked for this long after its time is forgotten.
 
 
-def _why_not(
+def _why_not_now(
     policy: AnswererPolicy, state: State, asker: str, message: Expect | Question, *, own: str = ""
 ) -> str:
     """Return why a query is refused, or nothing."""
-    quota = policy.quotas.get(asker)
-    if quota is None:
-        return f"{asker} is not among the askers of this party."
-    if message.terms != policy.terms:
-        return "The asker has other terms than this party. Compare the settings that all parties share."
-    if message.n_queries > policy.max_queries:
-        return f"A batch holds at most {policy.max_queries} queries here."
-    if message.program != policy.program_for(message.n_queries):
-        return "The asker has another program than this party. Run the same version with the same shapes."
+    why = why_not(policy, asker, message, host="this party")
+    if why:
+        return why
     others = [query for qid, query in state.queries.items() if qid != own and query.phase != "lent"]
     if len(others) >= policy.max_open:
         return f"At most {policy.max_open} queries are on their way at a time."
     waiting = sum(query.n_queries for query in others if query.asker == asker)
+    quota = policy.quotas[asker]
     if state.answered.get(asker, 0) + waiting + message.n_queries > quota:
         return f"The quota of {quota} queries of this asker is used."
     return ""

@@ -34,6 +34,7 @@ from .messages import (
 )
 from .pinned import Pinned
 from .programs import ASKER
+from .queries import FREE
 from .ring import Integers, ring_sum
 from .standing import Standing
 from .wire import Channel, connect
@@ -41,6 +42,10 @@ from .wire import Channel, connect
 _SHARE = (
     0.8  # Of the patience of a phase: whoever is not done by then is left out, before the guardian ends it.
 )
+_GREETING = 30.0
+
+Note = Callable[[str, bool], Any]
+"""What is told of a query: its id, and whether it may be charged from here on."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,10 +108,12 @@ class AskRole:
         """Return what so many queries cost the answering parties' data, whatever the votes."""
         return query_price(self._standing.mechanism, n_queries)
 
-    def ask(self, X: ArrayLike, *, n_retries: int = 2) -> Batch:
+    def ask(self, X: ArrayLike, *, n_retries: int = 2, note: Note | None = None) -> Batch:
         """Return the labels of at most `max_queries` rows; what failed before it was charged is tried again.
 
-        RoundAborted says that there are no labels, why, and whether the query was charged.
+        RoundAborted says that there are no labels, why, and whether the query was charged. `note` is called
+        with the id of a query and True before it may be charged, and with False if it was not after all: who
+        writes that down knows after a crash what may have been paid for.
 
         >>> callable(AskRole.ask)
         True
@@ -118,7 +125,7 @@ class AskRole:
             raise ValueError(f"Expected from 1 to {most} rows of a batch, got shape {rows.shape}.")
         encoded = self._standing.vote_program(len(rows)).encode(rows)
         for left in range(n_retries, -1, -1):
-            attempt = _Attempt(self, encoded)
+            attempt = _Attempt(self, encoded, note)
             try:
                 return attempt.run()
             except RoundAborted as aborted:
@@ -141,8 +148,8 @@ class AskRole:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _line(self, name: str) -> _Line:
-        """Return a good connection to a party, a new one if need be."""
+    def _line(self, name: str, *, until: float | None = None) -> _Line:
+        """Return a good connection to a party, a new one if need be, and made in time."""
         with self._lock:
             line = self._lines.pop(name, None)
         if line is not None and not line.is_good:
@@ -151,7 +158,11 @@ class AskRole:
         if line is None:
             standing = self._standing
             peer = standing.peer(name)
-            channel = connect(standing.address(name), standing.identity, peer, limits=standing.limits)
+            left = standing.patience if until is None else max(0.1, until - time.monotonic())
+            channel = connect(
+                standing.address(name), standing.identity, peer, limits=standing.limits,
+                timeout=min(_GREETING, left),
+            )  # fmt: skip
             ends = Pinned(standing.identity, peer)
             line = _Line(channel, Lane(ASKER, ends, timeout=standing.patience))
         with self._lock:
@@ -168,8 +179,8 @@ class AskRole:
 class _Attempt:
     """One query under one id."""
 
-    def __init__(self, asker: AskRole, encoded: Integers) -> None:
-        self._asker, self._encoded = asker, encoded
+    def __init__(self, asker: AskRole, encoded: Integers, note: Note | None) -> None:
+        self._asker, self._encoded, self._note = asker, encoded, note
         self._standing = asker._standing
         self._guardian = self._standing.settings.guardian
         self.qid = secrets.token_hex(16)
@@ -191,8 +202,7 @@ class _Attempt:
             self._asker._drop(self._guardian)
             why = str(error) if isinstance(error, TellersError | ConnectionError | TimeoutError) else ""
             charge = (
-                "It may have been charged, and is not tried again." if self.may_be_charged
-                else "Nothing was charged."
+                "It may have been charged, and is not tried again." if self.may_be_charged else FREE
             )  # fmt: skip
             raise RoundAborted(f"{why or type(error).__name__} {charge}") from None
         try:
@@ -200,6 +210,11 @@ class _Attempt:
         except (TellersError, OSError):
             self._asker._drop(self._guardian)  # the labels are here, whatever became of the guardian
         return Batch(self.qid, labels, parties, time.monotonic() - start, self._n_bytes)
+
+    def _mark(self, may_be_charged: bool) -> None:
+        if self._note is not None:
+            self._note(self.qid, may_be_charged)
+        self.may_be_charged = may_be_charged
 
     def _hear(self, line: _Line, until: float) -> Message:
         """Return the next message about this query; what is left of earlier ones is passed over."""
@@ -226,14 +241,18 @@ class _Attempt:
         with ThreadPoolExecutor(len(opened.roster) + 1) as threads:
             meeting = threads.submit(self._meet, line, opened.roster, until)
             asked = {name: threads.submit(self._ask_one, name, until) for name in opened.roster}
-            for name, one in asked.items():
-                try:
-                    shares[name] = one.result()
-                except (TellersError, OSError, ValueError) as error:
-                    self._asker._drop(name)
-                    words = error if isinstance(error, TellersError | OSError) else type(error).__name__
-                    self._asker._say(f"{name} did not answer. {words}")
-            meeting.result()
+            try:
+                for name, one in asked.items():
+                    try:
+                        shares[name] = one.result()
+                    except (TellersError, OSError, ValueError) as error:
+                        self._asker._drop(name)
+                        words = error if isinstance(error, TellersError | OSError) else type(error).__name__
+                        self._asker._say(f"{name} did not answer. {words}")
+                meeting.result()
+            except KeyboardInterrupt:
+                self._asker.close()  # so that nobody waits for what is on its way
+                raise
         if self._unasked:
             # To go on would look like a choice of who answers. Who is really gone, the guardian hears of.
             raise PeerRefused(f"Expected to reach all of the roster, got no way to {min(self._unasked)}.")
@@ -246,7 +265,7 @@ class _Attempt:
     def _ask_one(self, name: str, until: float) -> Integers:
         standing, n = self._standing, len(self._encoded)
         self._unasked.add(name)
-        line = self._asker._line(name)
+        line = self._asker._line(name, until=until)
         session = standing.settings.session
         line.channel.send(
             Question(
@@ -276,12 +295,17 @@ class _Attempt:
         mine = tuple(sorted(shares))
         until = time.monotonic() + 3 * self._standing.patience
         while True:
-            line.channel.send(Answered(qid=self.qid, parties=mine))
-            self.may_be_charged = True
+            self._mark(True)
+            try:
+                line.channel.send(Answered(qid=self.qid, parties=mine))
+            except (TellersError, OSError):
+                self._mark(False)  # a message that was not sent whole is none
+                raise
             try:
                 message = self._hear(line, until)
-            except RoundAborted:
-                self.may_be_charged = False
+            except RoundAborted as aborted:
+                if FREE in str(aborted):
+                    self._mark(False)
                 raise
             if isinstance(message, Agreed):
                 if not set(message.parties) <= set(mine):
@@ -289,7 +313,7 @@ class _Attempt:
                 return message.parties
             if not isinstance(message, Held):
                 raise PeerRefused(f"Expected 'held' or 'agreed' from the guardian, got {message.kind!r}.")
-            self.may_be_charged = False
+            self._mark(False)
             mine = tuple(name for name in mine if name in message.parties)
 
     def _last_step(self, line: _Line, shares: dict[str, Integers]) -> Integers:

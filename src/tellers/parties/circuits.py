@@ -58,6 +58,8 @@ def _product(x: Any, w: Any) -> Any:
 
 def _vote(program: VoteProgram, x: Any, mask: Any, model: tuple[Any, ...]) -> Any:
     jnp = _numeric()
+    least = model[-1] if program.has_least else None
+    model = model if least is None else model[:-1]
     if program.model == "forest":
         scores = _forest(program, x, model)
     else:
@@ -73,7 +75,10 @@ def _vote(program: VoteProgram, x: Any, mask: Any, model: tuple[Any, ...]) -> An
         return ballot - mask
     if program.model == "forest" and program.n_trees == 1:
         return scores - mask  # A leaf holds its vote already.
-    return _lead(scores).astype(jnp.int64) - mask
+    if least is not None:
+        # One more class, the last of equal ones, that nobody counts.
+        scores = jnp.concatenate([scores, jnp.broadcast_to(least, (scores.shape[0], 1))], axis=1)
+    return _lead(scores)[:, : program.n_outputs].astype(jnp.int64) - mask
 
 
 def _first_labels(ballot: Any, most: int) -> Any:

@@ -48,7 +48,12 @@ def clear_votes(program: VoteProgram, model: Mapping[str, Integers], x: Integers
         ballots = (scores > 0).astype(np.int64)
         most = program.n_outputs if program.max_labels is None else program.max_labels
         return np.asarray(few_labels(program.n_outputs, most).fit(ballots))
-    return np.asarray(np.eye(program.n_outputs, dtype=np.int64)[scores.argmax(axis=1)])
+    if program.abstaining and not program.has_least:
+        return scores  # the leaves of one tree hold the vote, or nothing
+    votes = np.eye(program.n_outputs, dtype=np.int64)[scores.argmax(axis=1)]
+    if program.has_least:
+        votes = votes * (scores.max(axis=1, keepdims=True) >= model["least"])
+    return np.asarray(votes)
 
 
 def clear_decision(program: DecisionProgram, shares: Integers, guardian: Mapping[str, Integers]) -> Integers:
@@ -103,6 +108,8 @@ def near_ties(program: VoteProgram, model: Mapping[str, Integers], X: ArrayLike)
         return np.asarray(near | (np.abs(scores) <= step).any(axis=1))
     if program.model == "forest" and program.n_trees == 1:
         return near
+    if program.has_least:
+        near = near | (np.abs(scores.max(axis=1) - model["least"]) <= step.max(axis=1) + 0.5)
     lead = scores.argmax(axis=1)[:, None]
     behind = np.take_along_axis(scores, lead, axis=1) - scores
     rivals = behind <= step + np.take_along_axis(step, lead, axis=1)

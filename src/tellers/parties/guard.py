@@ -18,15 +18,16 @@ from .engine import require_engine
 from .guarding import Finish, Guardian, Task
 from .lanes import Errands, Lane, Outbox
 from .listening import Listener
-from .messages import Opened
+from .messages import Done, Hello, Message, Opened
 from .pinned import Pinned
 from .programs import HELPER
 from .queries import Send
 from .standing import Standing
-from .wire import Channel
+from .wire import PROTOCOL, Channel
 
 _LONG = 7 * 24 * 3600.0
 _TICK = 0.25
+_GRACE = 3.0  # What an asker said last may still be on its way when its link is gone.
 
 
 class Visit:
@@ -40,6 +41,46 @@ class Visit:
         self.channel, self.lane = channel, lane
         self.outbox = Outbox(channel)
         self.work = Errands()  # What is done on a link is done in the order of the messages.
+        self.done: set[str] = set()
+        self.has_left = False
+        self._silence, self._since_called = 0.0, 0.0
+
+    def heard(self, message: Message) -> None:
+        """Take note of a sign of life, and of queries that the asker is done with.
+
+        >>> callable(Visit.heard)
+        True
+        """
+        self._silence = 0.0
+        if isinstance(message, Done):
+            self.done.add(message.qid)
+
+    def call(self, seconds: float, *, patience: float, name: str) -> bool:
+        """Ask an answering party now and then for a sign of life; return whether it is there.
+
+        A party that is frozen has a connection that looks good. `seconds` is the time since the last call, of
+        this process awake: whoever was asleep itself may not say that others were silent.
+
+        >>> callable(Visit.call)
+        True
+        """
+        self._silence += seconds
+        self._since_called += seconds
+        if self._since_called >= patience / 8:
+            self._since_called = 0.0
+            self.outbox.put(Hello(name=name, protocol=PROTOCOL))
+        return self._silence < patience / 2
+
+    def is_over(self, qid: str) -> bool:
+        """Return whether the asker is done with a query or went; its last word is waited for a little.
+
+        >>> callable(Visit.is_over)
+        True
+        """
+        until = time.monotonic() + _GRACE
+        while qid not in self.done and not self.has_left and time.monotonic() < until:
+            time.sleep(0.05)
+        return qid in self.done or self.has_left
 
     def close(self) -> None:
         """End the connection and the link.
@@ -150,10 +191,13 @@ class GuardRole:
                 with self._lock:
                     if self._visits.get(name) is not visit:
                         break
-                    self._follow(self._guardian.handle(name, message))
+                    visit.heard(message)
+                    if role == "asker" or not isinstance(message, Hello):
+                        self._follow(self._guardian.handle(name, message))
         except (PeerRefused, TimeoutError) as refusal:
             self._say(str(refusal))
         finally:
+            visit.has_left = True
             visit.close()
             with self._lock:
                 if self._visits.get(name) is visit:
@@ -164,7 +208,17 @@ class GuardRole:
         while not self._stopping.is_set():
             with self._lock:
                 self._follow(self._guardian.tick())
+                for name, visit in list(self._visits.items()):
+                    if visit.channel.peer.role == "answerer" and not visit.has_left:
+                        self._call(name, visit)
             time.sleep(_TICK)
+
+    def _call(self, name: str, visit: Visit) -> None:
+        """Let go of an answering party that gives no sign of life; it comes back when it can."""
+        standing = self._standing
+        if not visit.call(_TICK, patience=standing.patience, name=standing.identity.name):
+            self._say(f"{name} gave no sign of life for {standing.patience / 2:g} s.")
+            visit.close()
 
     def _follow(self, tasks: list[Task]) -> None:
         for task in tasks:
@@ -192,7 +246,10 @@ class GuardRole:
             program = self._standing.decision_program(roster, n_queries)
             visit.lane.need(program, lambda: self._doors.take(qid, timeout=self._standing.patience))
         except (TellersError, ValueError, OSError) as error:
-            self._say(f"The link to {visit.channel.peer.name} failed before anything was charged. {error}")
+            if not visit.is_over(qid):
+                self._say(
+                    f"The link to {visit.channel.peer.name} failed before anything was charged. {error}"
+                )
             visit.channel.close()
         finally:
             self._doors.forget(qid)
@@ -210,9 +267,17 @@ class GuardRole:
             )
             visit.lane.run(program, inputs)
         except (TellersError, ValueError, OSError) as error:
-            words = f"The last step with {visit.channel.peer.name} failed after it was charged."
-            self._say(f"{words} {error if isinstance(error, TellersError) else type(error).__name__}")
-            visit.channel.close()
+            self._tell_of_failure(visit, task.qid, error)
+
+    def _tell_of_failure(self, visit: Visit, qid: str, error: Exception) -> None:
+        """Say what went wrong with a last step, if anything did: an asker with its labels may hang up."""
+        name = visit.channel.peer.name
+        if not visit.is_over(qid):
+            words = error if isinstance(error, TellersError) else type(error).__name__
+            self._say(f"The last step with {name} failed after it was charged. {words}")
+        elif qid not in visit.done:
+            self._say(f"{name} went before it said that it has its labels; the query stays charged.")
+        visit.channel.close()
 
 
 def require_role(settings: PartySettings, role: str) -> None:

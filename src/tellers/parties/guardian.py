@@ -38,11 +38,9 @@ from .messages import (
     Ready,
     Roll,
 )
-from .policy import GuardianPolicy
-from .queries import Action, Charge, Conclude, Query, Send, State, Step, close, put
+from .policy import GuardianPolicy, why_not
+from .queries import FREE, Action, Charge, Conclude, Query, Send, State, Step, close, put
 from .ring import ring_sum
-
-_FREE = "Nothing was charged."
 
 
 def leave(policy: GuardianPolicy, state: State, name: str, *, now: float) -> Step:
@@ -104,7 +102,7 @@ def tick(policy: GuardianPolicy, state: State, *, now: float) -> Step:
         if now < query.until or query.phase == "charging":
             continue
         if query.phase == "asking":
-            state, more = close(state, query, f"The asker did not say in time who answered. {_FREE}")
+            state, more = close(state, query, f"The asker did not say in time who answered. {FREE}")
         elif query.phase == "agreeing":
             state, more = _agree(policy, state, _silenced(policy, query), now)
         elif query.phase == "masking":
@@ -158,9 +156,9 @@ def _open(policy: GuardianPolicy, state: State, asker: str, message: Open, now: 
     qid, n = message.qid, message.n_queries
     if qid in state.used:
         raise PeerRefused("Expected a new id for a new query, got one that was used before.")
-    why = _why_not(policy, state, asker, message)
+    why = _why_not_now(policy, state, asker, message)
     if why:
-        return state, [Send(asker, Aborted(qid=qid, why=f"{why} {_FREE}"))]
+        return state, [Send(asker, Aborted(qid=qid, why=f"{why} {FREE}"))]
     absent = {name: "gone" for name in policy.roster if name not in state.present}
     roster = tuple(name for name in sorted(policy.roster) if name not in absent)
     query = Query(qid, asker, n, opened=now, until=now + policy.patience, told=roster, out=absent)
@@ -169,7 +167,7 @@ def _open(policy: GuardianPolicy, state: State, asker: str, message: Open, now: 
         return close(
             state,
             replace(query, told=()),
-            f"Fewer parties are connected than the quorum of {policy.quorum}. {_FREE}",
+            f"Fewer parties are connected than the quorum of {policy.quorum}. {FREE}",
         )
     expect = Expect(
         qid=qid, asker=asker, n_queries=n, program=message.program, terms=message.terms,
@@ -179,17 +177,11 @@ def _open(policy: GuardianPolicy, state: State, asker: str, message: Open, now: 
     return state, [*actions, *(Send(name, expect) for name in roster)]
 
 
-def _why_not(policy: GuardianPolicy, state: State, asker: str, message: Open) -> str:
+def _why_not_now(policy: GuardianPolicy, state: State, asker: str, message: Open) -> str:
     """Return why a query is not opened, or nothing."""
-    quota = policy.quotas.get(asker)
-    if quota is None:
-        return f"{asker} is not among the askers of this session."
-    if message.terms != policy.terms:
-        return "The asker has other terms than the guardian. Compare the settings that all parties share."
-    if message.n_queries > policy.max_queries:
-        return f"A batch holds at most {policy.max_queries} queries here."
-    if message.program != policy.program_for(message.n_queries):
-        return "The asker has another program than the guardian. Run the same version with the same shapes."
+    why = why_not(policy, asker, message, host="the guardian")
+    if why:
+        return why
     if state.strikes.get(asker, 0) >= policy.max_strikes:
         return (
             "The asker left out parties that were ready too often; the guardian's operator must look at it."
@@ -198,6 +190,7 @@ def _why_not(policy: GuardianPolicy, state: State, asker: str, message: Open) ->
     if len(mine) >= policy.max_open:
         return f"At most {policy.max_open} queries of one asker are on their way at a time."
     waiting = sum(query.n_queries for query in mine if query.phase != "concluding")
+    quota = policy.quotas[asker]
     if state.answered.get(asker, 0) + waiting + message.n_queries > quota:
         return f"The quota of {quota} queries of this asker is used."
     return ""
@@ -295,18 +288,18 @@ def _agree(policy: GuardianPolicy, state: State, query: Query, now: float) -> St
     unasked = [name for name, why in query.out.items() if why == "not asked"]
     if left_out or unasked:
         strikes = {**state.strikes, query.asker: state.strikes.get(query.asker, 0) + 1}
-        why = f"The asker left out parties that could answer; who answers is not for it to choose. {_FREE}"
+        why = f"The asker left out parties that could answer; who answers is not for it to choose. {FREE}"
         return close(replace(state, strikes=strikes), query, why)
     common = tuple(name for name in sorted(claimed) if name in query.ready)
     if len(common) < policy.quorum:
-        why = f"{len(common)} parties answered, fewer than the quorum of {policy.quorum}. {_FREE}"
+        why = f"{len(common)} parties answered, fewer than the quorum of {policy.quorum}. {FREE}"
         return close(state, query, why)
     if common != tuple(claimed):
         again = replace(query, phase="asking", claimed=None, until=now + policy.patience)
         return put(state, again), [Send(query.asker, Held(qid=query.qid, parties=common))]
     before = state.last_set.get(query.asker, common)
     if before != common and state.changes.get(query.asker, 0) >= policy.max_changes:
-        why = f"The answering set changed more than {policy.max_changes} times for this asker. {_FREE}"
+        why = f"The answering set changed more than {policy.max_changes} times for this asker. {FREE}"
         return close(state, query, why)
     query = replace(query, phase="masking", parties=common, until=now + policy.patience)
     nonces = {name: query.ready[name] for name in common}
@@ -342,13 +335,13 @@ def _unmasked(
 ) -> Step:
     """Go on without parties that were in the set and sent no mask."""
     if policy.pairwise:
-        words = f"A party dropped out after the answering set was fixed. {_FREE} Ask again under a new id."
+        words = f"A party dropped out after the answering set was fixed. {FREE} Ask again under a new id."
         return close(state, query, words)
     left = tuple(name for name in query.parties if name not in names)
     ready = {name: query.ready[name] for name in left}
     out = {**query.out, **dict.fromkeys(names, why)}
     if len(left) < policy.quorum:
-        return close(state, query, f"{len(left)} parties answered, fewer than the quorum. {_FREE}")
+        return close(state, query, f"{len(left)} parties answered, fewer than the quorum. {FREE}")
     again = replace(
         query, phase="asking", claimed=None, ready=ready, out=out, parties=(), until=now + policy.patience
     )

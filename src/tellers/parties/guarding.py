@@ -15,7 +15,7 @@ from .books import charge_query, remembered
 from .last_step import LastStep, draw, require_confidential
 from .messages import Agreed, Message
 from .policy import GuardianPolicy
-from .queries import Charge, Conclude, Send, State
+from .queries import FREE, Charge, Conclude, Send, State
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +118,7 @@ class Guardian:
             )  # fmt: skip
         except TellersError as error:
             # What a ledger says of a budget is public: prices do not depend on votes.
-            return protocol.refused(self.state, asked.qid, _short(f"{error} Nothing was charged."))
+            return protocol.refused(self.state, asked.qid, f"{_short(str(error))} {FREE}")
         except (OSError, TimeoutError):
             why = "The ledger cannot be written. If it was written after all, the query stays charged."
             return protocol.refused(self.state, asked.qid, why)
@@ -136,4 +136,4 @@ class Guardian:
 
 def _short(words: str) -> str:
     plain = " ".join(words.split())
-    return plain if len(plain) <= 400 else f"{plain[:399]}…"
+    return plain if len(plain) <= 370 else f"{plain[:369]}…"

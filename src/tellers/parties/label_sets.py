@@ -64,7 +64,12 @@ def n_model_outputs(estimator: Any) -> int:
 
 
 def encode_known(
-    program: VoteProgram, estimator: Any, labels: Sequence[int] = (), *, thresholds: ArrayLike | None = None
+    program: VoteProgram,
+    estimator: Any,
+    labels: Sequence[int] = (),
+    *,
+    thresholds: ArrayLike | None = None,
+    abstain_below: float | None = None,
 ) -> dict[str, Integers]:
     """Return the model of a party that knows some labels, as `encode_model` does; it says no to all others.
 
@@ -85,7 +90,9 @@ def encode_known(
     if program.task == "single":
         if labels:
             raise ValueError("Expected no set of labels where a vote is for one class, got one.")
-        return encode_model(program, estimator)
+        return encode_model(program, estimator, abstain_below=abstain_below)
+    if abstain_below is not None:
+        raise ValueError("Expected no abstain_below with many labels: say which labels this party knows.")
     n_own, own = n_model_outputs(estimator), list(labels) or list(range(program.n_outputs))
     require_labels(own, program.n_outputs)
     if n_own not in (len(own), program.n_outputs):

@@ -51,7 +51,7 @@ class Message:
 
 @dataclass(frozen=True)
 class Hello(Message):
-    """The first message each way: who speaks, and by which version of the protocol.
+    """The first message each way: who speaks, and by which version. Later on it asks for a sign of life.
 
     >>> Hello(name="north", protocol=1).kind
     'hello'

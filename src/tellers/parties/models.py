@@ -101,12 +101,15 @@ def encode_model(
     *,
     classes: Sequence[Any] | None = None,
     thresholds: ArrayLike | None = None,
+    abstain_below: float | None = None,
 ) -> dict[str, Integers]:
     """Return a fitted estimator as whole numbers, one array for each of the program's model slots; private.
 
     `classes` names the outputs in their public order, 0 .. n_outputs - 1 unless told. A class (or, where
     estimators are given per label, a label) that the estimator does not know is never voted for. `thresholds`
-    are probabilities at which a label is said yes to, one half unless told.
+    are probabilities at which a label is said yes to, one half unless told. Where the program lets parties
+    abstain, `abstain_below` is the score below which the best class gets no vote: of linear models and
+    networks a score as in `decision_function`, of trees the mean share of a class in the leaves.
 
     Guarantee: no input within the program's bound makes a score of 2^60 or more, so nothing wraps around.
     Assumes:   thresholds on probabilities belong to models whose score is a log-odds.
@@ -125,14 +128,16 @@ def encode_model(
         at = np.asarray(thresholds, dtype=np.float64)
     if at.shape != (program.n_outputs,) or not ((at > 0) & (at < 1)).all():
         raise ValueError(f"Expected {program.n_outputs} thresholds between 0 and 1, got others.")
+    if abstain_below is not None and (not program.abstaining or not np.isfinite(abstain_below)):
+        raise ValueError("Expected abstain_below as a number, and only where all agreed on abstaining.")
     if program.model == "forest":
-        encoded = _encode_forest(program, estimator, names, at)
+        encoded = _encode_forest(program, estimator, names, at, abstain_below)
     else:
         layers, known = _layers(program, estimator, names)
         if program.task == "multi":
             weights, offsets = layers[-1]
             layers[-1] = (weights, offsets - np.log(at / (1 - at)))
-        encoded = _encode_layers(program, layers, known)
+        encoded = _encode_layers(program, layers, known, abstain_below)
     for slot in program.model_slots:
         if encoded[slot.name].shape != slot.shape:
             raise ValueError(
@@ -236,7 +241,9 @@ def _place(own: list[Any], names: list[Any]) -> tuple[list[int], NDArray[np.bool
     return placed, known
 
 
-def _encode_layers(program: VoteProgram, layers: Layers, known: NDArray[np.bool_]) -> dict[str, Integers]:
+def _encode_layers(
+    program: VoteProgram, layers: Layers, known: NDArray[np.bool_], abstain_below: float | None
+) -> dict[str, Integers]:
     for bits in range(30, _LEAST_BITS - 1, -1):
         encoded: dict[str, Integers] = {}
         unit, size = float(2**program.input_bits), float(program.largest_input)
@@ -250,14 +257,24 @@ def _encode_layers(program: VoteProgram, layers: Layers, known: NDArray[np.bool_
             encoded |= {f"weights{n}": whole.astype(np.int64), f"offsets{n}": moved.astype(np.int64)}
         else:
             encoded[f"offsets{len(layers) - 1}"][~known] = NEVER
-            return encoded
+            return encoded | _least(program, abstain_below, unit)
     raise ValueError(
         f"Expected a model whose scores fit 60 bits with {_LEAST_BITS} bits per weight, got a larger one. "
         "Use fewer input_bits, a smaller input_bound or fewer layers."
     )
 
 
-def _encode_forest(program: VoteProgram, estimator: Any, names: list[Any], at: Floats) -> dict[str, Integers]:
+def _least(program: VoteProgram, abstain_below: float | None, unit: float) -> dict[str, Integers]:
+    """Return the limit that the best score must reach, where there is one: out of reach unless told."""
+    if not program.has_least:
+        return {}
+    units = -_ROOM if abstain_below is None else np.ceil(np.clip(abstain_below * unit, -_ROOM, _ROOM))
+    return {"least": np.array([int(units)], dtype=np.int64)}
+
+
+def _encode_forest(
+    program: VoteProgram, estimator: Any, names: list[Any], at: Floats, abstain_below: float | None
+) -> dict[str, Integers]:
     inner = last_estimator(estimator)
     if inner is not estimator:
         raise ValueError("Expected trees without scaling before them, got a pipeline. Trees do not need it.")
@@ -265,7 +282,7 @@ def _encode_forest(program: VoteProgram, estimator: Any, names: list[Any], at: F
     features = np.zeros((program.n_features, program.n_decisions), dtype=np.int64)
     limits = np.full(program.n_decisions, _UNREACHED, dtype=np.int64)
     leaves = np.zeros((program.n_leaves, program.n_outputs), dtype=np.int64)
-    trees, per_output = _trees(program, inner, names)
+    trees, per_output = _trees(program, inner, names, abstain_below)
     if len(trees) > program.n_trees:
         raise ValueError(f"Expected at most {program.n_trees} trees, got {len(trees)}.")
     for n, (tree, shares) in enumerate(trees):
@@ -292,10 +309,13 @@ def _encode_forest(program: VoteProgram, estimator: Any, names: list[Any], at: F
         offsets[per_output == 0] = -SHARE
     elif program.n_trees > 1:
         offsets[per_output == 0] = -SHARE * (program.n_trees + 1)
-    return {"features": features, "limits": limits, "leaves": leaves, "offsets": offsets}
+    least = _least(program, abstain_below, float(len(trees) * SHARE))
+    return {"features": features, "limits": limits, "leaves": leaves, "offsets": offsets, **least}
 
 
-def _trees(program: VoteProgram, inner: Any, names: list[Any]) -> tuple[list[tuple[Any, Integers]], Integers]:
+def _trees(
+    program: VoteProgram, inner: Any, names: list[Any], abstain_below: float | None
+) -> tuple[list[tuple[Any, Integers]], Integers]:
     """Return every tree with its nodes' scores in public order, and how many trees speak of each output."""
     per_label = type(inner).__name__ in ("OneVsRestClassifier", "MultiOutputClassifier")
     found: list[tuple[Any, Integers]] = []
@@ -324,6 +344,7 @@ def _trees(program: VoteProgram, inner: Any, names: list[Any]) -> tuple[list[tup
                 table[:, placed] = shares[:, 0]
                 n_about += known
             if program.task == "single" and program.n_trees == 1:
-                table = np.eye(program.n_outputs)[table.argmax(axis=1)] / SHARE
+                sure = table.max(axis=1) >= (-1.0 if abstain_below is None else abstain_below)
+                table = np.eye(program.n_outputs)[table.argmax(axis=1)] * sure[:, None] / SHARE
             found.append((tree, np.rint(table * SHARE).astype(np.int64)))
     return found, n_about

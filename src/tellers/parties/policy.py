@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from ..errors import require_count, require_positive
 from .label_sets import Labels, count_voters, require_labels
+from .messages import Expect, Open, Question
 
 ProgramFor = Callable[[int], str]
 """The hash of the public program for a batch of so many queries."""
@@ -112,3 +113,25 @@ class AnswererPolicy:
             require_count(0, **{f"quota of {name}": quota})
         if self.noise_sigma is not None:
             require_positive(noise_sigma=self.noise_sigma)
+
+
+def why_not(
+    policy: GuardianPolicy | AnswererPolicy, asker: str, asked: Open | Expect | Question, *, host: str
+) -> str:
+    """Return why a query is not for `host` to take part in, whatever else is on its way; or nothing.
+
+    >>> opening = Open(qid="0" * 32, n_queries=3, program="0" * 64, terms="0" * 64)
+    >>> why_not(GuardianPolicy.example(), "ann", opening, host="the guardian")
+    ''
+    >>> why_not(GuardianPolicy.example(), "eve", opening, host="the guardian")
+    'eve is not among the askers that the guardian knows.'
+    """
+    if asker not in policy.quotas:
+        return f"{asker} is not among the askers that {host} knows."
+    if asked.terms != policy.terms:
+        return f"The asker has other terms than {host}. Compare shared settings and labels on cards."
+    if asked.n_queries > policy.max_queries:
+        return f"A batch holds at most {policy.max_queries} queries for {host}."
+    if asked.program != policy.program_for(asked.n_queries):
+        return f"The asker has another program than {host}. Run the same version with the same shapes."
+    return ""

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..errors import require_count, require_positive
 from ..release import SILENT
+from ._fields import require_one_of
 from .ring import whole_table
 
 Integers = NDArray[np.int64]
@@ -51,7 +52,8 @@ class VoteProgram:
     The asker supplies inputs, the answerer a model and a mask that is uniform on the integers modulo 2^64.
     The asker sees vote minus mask, which is uniform; the answerer sees nothing. A vote is one-hot over the
     classes (`single`) or says yes or no to every label (`multi`), at most `max_labels` times yes: of more,
-    the first in the order of the labels stay, as for `few_labels` ballots.
+    the first in the order of the labels stay, as for `few_labels` ballots. With `abstaining` a vote for one
+    class is all zeros where no score reaches a limit that the answerer keeps to itself.
 
     >>> program = VoteProgram(model="linear", task="single", n_features=64, n_outputs=10, batch=100)
     >>> program.output_shape, [slot.name for slot in program.slots]
@@ -69,13 +71,14 @@ class VoteProgram:
     max_labels: int | None = None
     input_bits: int = 16
     input_bound: float = 1.0
+    abstaining: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "hidden", tuple(self.hidden))
         object.__setattr__(self, "input_bound", float(self.input_bound))
         require_count(n_features=self.n_features, n_outputs=self.n_outputs, batch=self.batch)
         require_positive(input_bound=self.input_bound)
-        _require_one_of(
+        require_one_of(
             model=(self.model, ("linear", "network", "forest")), task=(self.task, ("single", "multi"))
         )
         for name, largest in _LARGEST.items():
@@ -96,6 +99,10 @@ class VoteProgram:
             require_count(max_labels=self.max_labels)
             if self.task == "single":
                 raise ValueError("Expected max_labels for many labels only: one class has one label already.")
+        if self.abstaining and self.task == "multi":
+            raise ValueError(
+                "Expected abstaining where a vote is for one class; of labels say which it knows."
+            )
         if not 1 <= self.input_bits <= 24 or self.largest_input >= 2**40:
             raise ValueError(
                 f"Expected 1 to 24 input_bits and inputs below 2^40 units, got input_bits={self.input_bits} "
@@ -116,6 +123,11 @@ class VoteProgram:
     def n_leaves(self) -> int:
         """Return the number of leaves of all trees."""
         return self.n_trees * (1 << self.depth)
+
+    @property
+    def has_least(self) -> bool:
+        """Return whether scores are held against a limit; the leaves of one tree hold the vote already."""
+        return self.abstaining and not (self.model == "forest" and self.n_trees == 1)
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -141,6 +153,7 @@ class VoteProgram:
             shapes = {}
             for layer, (above, below) in enumerate(zip(self.widths, self.widths[1:])):
                 shapes |= {f"weights{layer}": (above, below), f"offsets{layer}": (below,)}
+        shapes |= {"least": (1,)} if self.has_least else {}
         return tuple(Slot(name, shape, HELPER) for name, shape in shapes.items())
 
     @property
@@ -192,7 +205,7 @@ class DecisionProgram:
         for name in ("limits", "bar", "voters"):
             object.__setattr__(self, name, tuple(int(limit) for limit in getattr(self, name)))
         require_count(n_outputs=self.n_outputs, batch=self.batch, n_answerers=self.n_answerers)
-        _require_one_of(rule=(self.rule, ("argmax", "confident", "labels", "confident_labels")))
+        require_one_of(rule=(self.rule, ("argmax", "confident", "labels", "confident_labels")))
         for name in ("batch", "n_outputs"):
             if getattr(self, name) > _LARGEST[name]:
                 raise ValueError(f"Expected {name} of at most {_LARGEST[name]}, got {getattr(self, name)}.")
@@ -381,12 +394,6 @@ def _require_plain(name: str, value: Any, *, like: Any) -> None:
     elif "int" in kind:
         fits = type(value) is int or (value is None and "None" in kind)
     else:
-        fits = isinstance(value, str)
+        fits = type(value) is bool if "bool" in kind else isinstance(value, str)
     if not fits:
         raise ValueError(f"Expected another kind of value for {name} in a program's description.")
-
-
-def _require_one_of(**values: tuple[str, tuple[str, ...]]) -> None:
-    for name, (value, allowed) in values.items():
-        if value not in allowed:
-            raise ValueError(f"Expected {name} to be one of {', '.join(allowed)}, got {value!r}.")

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Final, Literal
 
 from .messages import Aborted, Closed, Message
 from .ring import Integers
 
+FREE: Final = "Nothing was charged."
+"""What an asker is told of every query that ended before it was charged, and of no other."""
 Phase = Literal["asking", "agreeing", "masking", "charging", "concluding"]
 
 

@@ -96,7 +96,7 @@ class Standing:
                 n_features=session.n_features, n_outputs=session.n_outputs, batch=n_queries,
                 hidden=session.hidden, n_trees=session.n_trees, depth=session.depth,
                 max_labels=getattr(self.mechanism, "max_labels", 0) or None,
-                input_bits=session.input_bits, input_bound=session.input_bound,
+                input_bits=session.input_bits, input_bound=session.input_bound, abstaining=session.abstaining,
             )  # fmt: skip
         except ValueError as error:
             raise ConfigError(f"{self.settings.source or 'settings'}: [session]: {error}") from None
@@ -157,4 +157,8 @@ class Standing:
                 f"Expected a model saved with skops at {place}, got: {error.strerror or error}."
             ) from None
         own = self.settings.label_sets.get(self.settings.party.name, ())
-        return encode_known(self.vote_program(1), estimator, own)
+        limit = self.settings.model.abstain_below
+        try:
+            return encode_known(self.vote_program(1), estimator, own, abstain_below=limit)
+        except ValueError as error:
+            raise ValueError(f"{place}: {error}") from None

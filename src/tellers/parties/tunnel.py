@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from ..errors import LinkFailed
+from .sockets import stay_alert
 
 _HEAD: Final = struct.Struct(">BII")  # kind, stream, number of bytes
 _OPEN, _DATA, _CLOSE = 1, 2, 3
@@ -137,7 +138,7 @@ class Tunnel:
     ) -> None:
         self._secure, self._engine_port, self._on_end = secure, engine_port, on_end
         self._secure.setblocking(False)
-        self._secure.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        stay_alert(self._secure)
         self._door = socket.create_server(("127.0.0.1", 0))
         self._door.setblocking(False)
         self._wake, self._alarm = socket.socketpair()

@@ -22,6 +22,7 @@ from ..errors import PeerRefused, require_positive
 from .certificates import AUTHORITY, CERTIFICATE, KEY, read_secret, require_name, require_pin
 from .frames import FrameReader, FrameWriter
 from .messages import ROLES, Hello, Limits, Message, Role
+from .sockets import stay_alert
 
 PROTOCOL: Final = 1
 _CHUNK: Final = 1 << 16
@@ -299,8 +300,7 @@ def shake_hands(
     secured: Any = plain
     try:
         plain.setblocking(False)
-        with suppress(OSError):  # other kinds of sockets do not wait for more to send anyway
-            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        stay_alert(plain)
         secured = context.wrap_socket(plain, server_side=server, do_handshake_on_connect=False)
         _handshake(secured, until, expected)
         return secured, _pinned(secured, peers)

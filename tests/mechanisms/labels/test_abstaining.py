@@ -8,12 +8,16 @@ from scipy.sparse import csr_array
 
 from tellers import (
     SILENT,
+    Accountant,
     Binary,
+    Budget,
     ConfidentBinary,
     ConfidentTau,
     GNThreshold,
     LabelVotes,
+    MemoryLedger,
     Powerset,
+    Room,
     Tau,
     Unit,
     noise,
@@ -133,6 +137,22 @@ def test_exact_costs_know_that_labels_have_different_totals():
     ]
     np.testing.assert_allclose(both, each[0] + each[1])
     assert not np.allclose(each[0], each[1])
+
+
+class Ensemble:
+    """Teachers with label sets of their own."""
+
+    def vote(self, X):
+        ballots = np.random.default_rng(0).integers(0, 2, (5, len(X), 4))
+        return LabelVotes.from_ballots(ballots, n_labels=4, knows=KNOWS)
+
+
+@pytest.mark.parametrize("mechanism", list(mechanisms(4, 5)), ids=lambda m: type(m).__name__)
+def test_a_room_answers_and_never_charges_more_than_the_price(mechanism):
+    ledger = MemoryLedger(Accountant(Budget(epsilon=500.0, delta=1e-5)))
+    release = Room(Ensemble(), mechanism, ledger, noise.secure()).ask(np.zeros((9, 2)), key="q")
+    assert (release.labels[:, 2] == SILENT).all()
+    assert (ledger.spent.values <= 9 * mechanism.price(Unit()).values * (1 + 1e-12)).all()
 
 
 def test_what_is_not_provided_for_is_refused(tmp_path):

@@ -1,0 +1,93 @@
+"""What a guardian tells its operator, and whom it lets go: no false alarm, and no frozen party for ever."""
+
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+pytest.importorskip("cryptography")
+
+from tellers import Accountant, Budget, MemoryLedger
+from tellers.config.party_files import example_settings
+from tellers.errors import LinkFailed
+from tellers.parties import guard
+from tellers.parties.guard import GuardRole, Visit
+from tellers.parties.messages import Closed, Done, Ready
+
+QID = "1" * 32
+
+
+class Wire:
+    """A channel that keeps what is sent."""
+
+    def __init__(self, name="ann", role="asker"):
+        self.peer, self.sent, self.is_closed = SimpleNamespace(name=name, role=role), [], False
+
+    def send(self, message):
+        self.sent.append(message)
+
+    def close(self):
+        self.is_closed = True
+
+
+@pytest.fixture
+def told(monkeypatch):
+    monkeypatch.setattr(guard, "_GRACE", 0.5)
+    said = []
+    ledger = MemoryLedger(Accountant(Budget(epsilon=5.0, delta=1e-5)))
+    role = GuardRole(example_settings("guardian"), ledger=ledger, say=said.append)
+
+    def fail(before=lambda visit: None, *, later=None):
+        visit = Visit(Wire(), None)
+        before(visit)
+        if later is not None:
+            threading.Timer(0.1, later, [visit]).start()
+        role._tell_of_failure(visit, QID, LinkFailed("Expected a living worker, got exit code -9."))
+        assert visit.channel.is_closed
+        return said
+
+    return fail
+
+
+def says_done(visit):
+    visit.heard(Done(qid=QID))
+
+
+def leaves(visit):
+    visit.has_left = True
+
+
+def test_an_asker_that_is_done_may_hang_up_without_a_word_in_the_log(told):
+    assert told(says_done) == []
+
+
+def test_its_last_word_may_come_after_its_link_is_gone(told):
+    assert told(later=says_done) == []
+
+
+@pytest.mark.parametrize("when", ["before", "later"])
+def test_an_asker_that_went_is_no_alarm(told, when):
+    words = told(**{when: leaves})
+    assert words == ["ann went before it said that it has its labels; the query stays charged."]
+
+
+def test_a_last_step_that_failed_with_an_asker_that_is_there_is_an_alarm(told):
+    assert told(lambda visit: visit.heard(Done(qid="2" * 32))) == [
+        "The last step with ann failed after it was charged. Expected a living worker, got exit code -9."
+    ]
+
+
+def test_who_gives_no_sign_of_life_is_gone_after_half_of_the_patience():
+    visit = Visit(Wire("north", "answerer"), None)
+    alive = [visit.call(1.0, patience=40.0, name="guard") for _ in range(25)]
+    assert alive == [True] * 19 + [False] * 6
+    assert {message.kind for message in visit.channel.sent} <= {"hello"}
+
+
+@pytest.mark.parametrize("word", [Ready(qid=QID, nonce=QID), Closed(qid=QID)])
+def test_any_word_is_a_sign_of_life(word):
+    visit = Visit(Wire("north", "answerer"), None)
+    for n in range(100):
+        if n % 10 == 9:
+            visit.heard(word)
+        assert visit.call(1.0, patience=40.0, name="guard")
