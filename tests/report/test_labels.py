@@ -6,7 +6,7 @@ from tellers.card.labels import LabelResult
 from tellers.card.result import RunResult
 from tellers.report.folder import PrivateNumbers
 from tellers.report.page import describe_run
-from tellers.report.write import _template
+from tellers.report.write import page_template
 
 RESULT = {
     "format": 1,
@@ -32,7 +32,9 @@ SECRET = PrivateNumbers.from_dict({"gaps": [3, 50, 60], "exact_cost": [{"n_queri
 
 
 def rendered(private=None, **changes):
-    return _template().render(describe_run(RunResult.from_dict({**RESULT, **changes}), private))
+    return page_template("page.html").render(
+        describe_run(RunResult.from_dict({**RESULT, **changes}), private)
+    )
 
 
 def test_the_table_says_what_was_told():

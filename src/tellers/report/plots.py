@@ -236,6 +236,35 @@ def plot_teachers(accuracies: Sequence[float], *, title: str) -> str:
     return _svg(draw, name="teachers", title=title)
 
 
+def plot_before_after(
+    before: Sequence[float], after: Sequence[tuple[str, Sequence[float]]], *, what: str, title: str
+) -> str:
+    """Draw for each asker how good it was before, and how good after, once for each way of asking.
+
+    Askers are numbered from 1: their names are anybody's, and stay out of the drawing.
+
+    >>> drawn = plot_before_after([0.5, 0.6], [("sound", [0.7, 0.7])], what="accuracy", title="Askers")
+    >>> "asker 2" in drawn, drawn.endswith("</svg>")
+    (True, True)
+    """
+
+    def draw(axes: Any) -> None:
+        places = list(range(len(before)))
+        width = 0.8 / (1 + len(after))
+        bars = [("before", before, _SILENT)]
+        bars += [(word, scores, _GROUPS[at % N_COLOURS]) for at, (word, scores) in enumerate(after)]
+        for at, (word, scores, colour) in enumerate(bars):
+            shifted = [place - 0.4 + width * (at + 0.5) for place in places]
+            axes.bar(shifted, [100 * one for one in scores], width=0.92 * width, color=colour, label=word)
+        axes.set_xticks(places, [f"asker {place + 1}" for place in places])
+        axes.set_ylabel(f"{what} on the test rows, %")
+        axes.set_ylim(0, 118)
+        axes.set_yticks(range(0, 101, 20))
+        axes.legend(loc="upper left", fontsize=8, ncols=2)
+
+    return _svg(draw, name="before-after", title=title)
+
+
 def _log_ticks(low: float, high: float) -> list[float]:
     """Return round numbers between two, at most about eight: 1, 2 and 5 times powers of ten."""
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)

@@ -27,7 +27,7 @@ def write_report(folder: str | PathLike[str], *, private: bool = False) -> Path:
     place = Path(folder)
     run = read_result(place)
     numbers = read_private(place) if private else None
-    content = _template().render(describe_run(run, numbers, read_published(place))).encode()
+    content = page_template("page.html").render(describe_run(run, numbers, read_published(place))).encode()
     if private:
         page = place / "private" / "report.private.html"
         write_whole(page, content)
@@ -38,11 +38,16 @@ def write_report(folder: str | PathLike[str], *, private: bool = False) -> Path:
 
 
 @cache
-def _template() -> Any:
+def page_template(name: str) -> Any:
+    """Return one of the pages to fill in; all that is printed on it is escaped.
+
+    >>> page_template("page.html").name
+    'page.html'
+    """
     from jinja2 import DictLoader, Environment, StrictUndefined
 
     room = files(__package__)
-    parts = ("page.html", "labels.html", "parts.html", "style.css")
+    parts = ("collaboration.html", "page.html", "labels.html", "parts.html", "style.css")
     sources = {name: (room / name).read_text(encoding="utf-8") for name in parts}
     # Names of classes and columns are anybody's: all that is printed is escaped unless the template says not.
     environment = Environment(
@@ -52,4 +57,4 @@ def _template() -> Any:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template("page.html")
+    return environment.get_template(name)

@@ -1,0 +1,83 @@
+"""The collaborations that are measured: one class per row, many labels, and different labels."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.linear_model import LogisticRegression
+
+from tellers import noise
+from tellers.collaboration.learning import Collaboration, Terms, collaborate
+from tellers.collaboration.material import Material, read_material
+from tellers.collaboration.members import Member, choose_askers, deal_members, score
+from tellers.label_models import label_probabilities
+from tellers.mechanisms.labels import Binary
+from tellers.metrics import balanced_accuracy, mean_over_labels
+
+EPSILONS = (10.0, 20.0)
+
+
+def model_for(material: Material) -> Any:
+    """Return what every party fits: logistic regression, balanced for labels that most rows do not have."""
+    return LogisticRegression(max_iter=500, class_weight="balanced" if material.is_multilabel else None)
+
+
+@lru_cache(maxsize=2)
+def dealt(
+    name: str, n_parties: int, rows_each: int | None, n_pool: int, seed: int, data_dir: Path | None
+) -> tuple[Material, tuple[Member, ...]]:
+    """Return a data set and its members, trained once for all that is asked of them."""
+    n_private = None if rows_each is None else n_parties * rows_each
+    material = read_material(name, seed=seed, data_dir=data_dir, n_private=n_private, n_pool=n_pool)
+    members = deal_members(material.X, material.y, n_parties, estimator=model_for(material), seed=seed)
+    return material, members
+
+
+def hold(material: Material, members: Sequence[Member], terms: Terms, *, seed: int) -> Collaboration:
+    """Return one collaboration, with seeded noise."""
+    return collaborate(
+        material, members, terms, estimator=model_for(material), noise=noise.seeded(1000 + seed), seed=seed
+    )
+
+
+def crossing(
+    name: str, *, n_weak: int, n_strong: int, shared: Sequence[int], sigma: float, seed: int,
+    data_dir: Path | None, n_pool: int, weak_rows: int, strong_rows: int,
+) -> dict[str, Collaboration]:  # fmt: skip
+    """Return what weak parties learn from each other, from a strong group, and from both.
+
+    The weak know all labels and have few rows each; the strong know the shared labels alone, and have many.
+    """
+    n_private = n_weak * weak_rows + n_strong * strong_rows
+    material = read_material(name, seed=seed, data_dir=data_dir, n_private=n_private, n_pool=n_pool)
+    model, cut = model_for(material), n_weak * weak_rows
+    weak = deal_members(material.X[:cut], material.y[:cut], n_weak, estimator=model, seed=seed, prefix="weak")
+    strong = deal_members(
+        material.X[cut:], material.y[cut:], n_strong, estimator=model, seed=seed, prefix="strong",
+        label_sets=[tuple(shared)] * n_strong,
+    )  # fmt: skip
+    where = {"X": material.X_choice, "y": material.y_choice}
+    askers = choose_askers(weak, 3, which="random", seed=seed, **where)  # type: ignore[arg-type]
+    own = [label for label in range(material.n_outputs) if label not in shared]
+
+    def judge(one: Any) -> dict[str, float]:
+        each = balanced_accuracy(
+            material.y_test, (label_probabilities(one, material.X_test) > 0.5).astype(np.int64)
+        )
+        found = score(one, material.X_test, material.y_test)
+        return {
+            "bac": found["bac"],
+            "BAC, shared labels": mean_over_labels(each[list(shared)]),
+            "BAC, other labels": mean_over_labels(each[own]),
+        }
+
+    terms = Terms(mechanism=Binary(sigma, material.n_outputs), epsilons=(20.0,), n_askers=3)
+    held = {}
+    for words, members in (("weak", weak), ("strong", strong), ("both", (*weak, *strong))):
+        held[words] = collaborate(
+            material, members, terms, estimator=model, noise=noise.seeded(1000 + seed), seed=seed,
+            askers=askers, judge=judge,
+        )  # fmt: skip
+    return held

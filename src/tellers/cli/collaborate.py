@@ -1,0 +1,337 @@
+"""`tellers collaborate`: parties with few rows ask each other, and learn from what they are told."""
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from . import options
+
+if TYPE_CHECKING:
+    from ..collaboration.learning import Collaboration, Terms
+    from ..collaboration.material import Material
+
+_NOISE = "Mechanism"
+_SCORES = {"accuracy": "accuracy", "bac": "BAC", "auc": "AUC", "map": "mAP"}
+
+
+class Which(StrEnum):
+    """Who asks."""
+
+    random = "random"
+    weakest = "weakest"
+
+
+class Order(StrEnum):
+    """What is asked about first."""
+
+    random = "random"
+    uncertain = "uncertain"
+
+
+class MechanismName(StrEnum):
+    """The mechanisms that parties can compute together."""
+
+    gnmax = "gnmax"
+    confident = "confident"
+    binary = "binary"
+    confident_binary = "confident-binary"
+    gnthreshold = "gnthreshold"
+
+
+_NEEDS: dict[str, tuple[str, ...]] = {
+    "confident": ("threshold", "sigma_threshold"),
+    "confident-binary": ("threshold", "sigma_threshold"),
+}
+
+
+def command(
+    data: Annotated[
+        str,
+        typer.Option(
+            "--data",
+            help="digits or made (many labels) come along; mnist, adult, tmc2007-500, yeast and others are "
+            "read from the data directory.",
+        ),
+    ] = "digits",
+    data_dir: Annotated[
+        Path | None,
+        typer.Option("--data-dir", help="Where data sets lie; else TELLERS_DATA.", show_default=False),
+    ] = None,
+    parties: Annotated[int, typer.Option("--parties", min=2, help="How many parties there are.")] = 50,
+    rows_each: Annotated[
+        int | None,
+        typer.Option("--rows-each", min=1, help="Private rows of a party; else 20, or 1/50 of many labels."),
+    ] = None,
+    askers: Annotated[int, typer.Option("--askers", min=1, help="How many of them ask.")] = 3,
+    which: Annotated[
+        Which, typer.Option("--which", help="Askers at random, or the weakest on public rows.")
+    ] = Which.random,
+    order: Annotated[
+        Order, typer.Option("--order", help="Ask about rows at random, or where the asker is least sure.")
+    ] = Order.random,
+    epsilon: Annotated[
+        list[float] | None,
+        typer.Option("--epsilon", help="The budget of a party; give it again for more. Else 10."),
+    ] = None,
+    delta: Annotated[
+        float, typer.Option("--delta", help="Failure probability, well below 1 / private records.")
+    ] = 1e-5,
+    mechanism: Annotated[
+        MechanismName | None,
+        typer.Option(
+            "--mechanism",
+            help="Else gnmax for one class per row, gnthreshold for many labels.",
+            rich_help_panel=_NOISE,
+            show_default=False,
+        ),
+    ] = None,
+    sigma: Annotated[
+        float | None,
+        typer.Option("--sigma", help="Noise, in votes; else 16 % of the parties.", rich_help_panel=_NOISE),
+    ] = None,
+    threshold: options.Threshold = None,
+    sigma_threshold: options.SigmaThreshold = None,
+    max_labels: Annotated[
+        int | None,
+        typer.Option(
+            "--max-labels", help="gnthreshold: labels of a ballot that count; else 3.", rich_help_panel=_NOISE
+        ),
+    ] = None,
+    model: Annotated[str, typer.Option("--model", help="What each party fits, by name.")] = "logistic",
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Deals rows, draws noise: an experiment.")] = 0,
+    repeat: Annotated[
+        int, typer.Option("--repeat", min=1, help="So many repetitions, from --seed on: mean and error.")
+    ] = 1,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Write results and a report there.", show_default=False),
+    ] = None,
+    as_json: options.Json = False,
+) -> None:
+    """Let parties with few rows ask each other, and see what the askers learn.
+
+    Parties hold small disjoint private sets. Some ask all others about public rows that nobody labelled, are
+    told noisy outcomes of a vote, and learn again from their own rows and those labels. Budgets are counted
+    twice: so that they hold for a party against all askers together, and as the paper counts, per asker.
+
+    Computed in one room, in the clear; the confidential protocol (tellers party) computes the same labels.
+    Its noise has a seed: it is an experiment on public data, and releases nothing.
+
+    Example:
+
+    \b
+    tellers collaborate --epsilon 10 --epsilon 20 --which weakest --out study
+    tellers collaborate --data made --parties 50 --mechanism binary --sigma 9
+    """
+    from . import show as shown
+
+    chosen = {
+        "data": data, "parties": parties, "rows_each": rows_each, "askers": askers, "which": which.value,
+        "order": order.value, "epsilons": tuple(epsilon or (10.0,)), "delta": delta, "model": model,
+        "mechanism": mechanism.value if mechanism else None,
+    }  # fmt: skip
+    given = {
+        "sigma": sigma, "threshold": threshold, "sigma_threshold": sigma_threshold, "max_labels": max_labels,
+    }  # fmt: skip
+    if askers > parties:
+        raise ValueError(f"Expected at most {parties} askers, one for each party, got --askers {askers}.")
+    held = []
+    with shown.progress_bar(repeat * (parties + 1), "learning from each other", wanted=not as_json) as step:
+        for at in range(seed, seed + repeat):
+            held.append(_repetition(chosen, given, data_dir=data_dir, seed=at, step=step))
+    result = _result(held, chosen, given, seed=seed)
+    if out is not None:
+        from ..report.collaboration import write_collaboration
+        from ..teachers.store import write_whole
+
+        out.mkdir(parents=True, exist_ok=True)
+        write_whole(out / "collaboration.json", json.dumps(result, indent=1).encode(), shared=True)
+        write_collaboration(out / "report.html", result)
+    if as_json:
+        print(json.dumps(result))
+        return
+    _tell(held, out)
+
+
+def _repetition(
+    chosen: dict[str, Any], given: dict[str, Any], *, data_dir: Path | None, seed: int, step: Any
+) -> "Collaboration":
+    from .. import noise
+    from ..catalogue import make_model
+    from ..collaboration.learning import collaborate
+    from ..collaboration.members import deal_members
+
+    n = chosen["parties"]
+    material = _material(chosen, data_dir=data_dir, seed=seed)
+    terms = _terms(chosen, given, material)
+    balanced = (
+        {"class_weight": "balanced"} if material.is_multilabel and chosen["model"] == "logistic" else {}
+    )
+    estimator = make_model(chosen["model"], balanced, n_classes=material.n_outputs)
+    members = deal_members(material.X, material.y, n, estimator=estimator, seed=seed)
+    if step is not None:
+        step(n)
+    held = collaborate(material, members, terms, estimator=estimator, noise=noise.seeded(seed + 1), seed=seed)
+    if step is not None:
+        step(1)
+    return held
+
+
+def _material(chosen: dict[str, Any], *, data_dir: Path | None, seed: int) -> "Material":
+    from ..collaboration.material import LABEL_SETS, read_material
+
+    n, each, name = chosen["parties"], chosen["rows_each"], chosen["data"]
+    if each is None and name not in LABEL_SETS:
+        each = 60 if name == "made" else 20
+    n_private = None if each is None else n * each
+    n_pool = None if name in LABEL_SETS else 100 * chosen["askers"]
+    try:
+        return read_material(name, seed=seed, data_dir=data_dir, n_private=n_private, n_pool=n_pool)
+    except FileNotFoundError as error:
+        raise ValueError(str(error).replace("data_dir=...", "--data-dir")) from None
+
+
+def _terms(chosen: dict[str, Any], given: dict[str, Any], material: "Material") -> "Terms":
+    from ..collaboration.learning import Terms
+
+    return Terms(
+        mechanism=_mechanism(chosen, given, material), epsilons=chosen["epsilons"], delta=chosen["delta"],
+        n_askers=chosen["askers"], which=chosen["which"], order=chosen["order"],
+    )  # fmt: skip
+
+
+def _mechanism(chosen: dict[str, Any], given: dict[str, Any], material: "Material") -> Any:
+    from ..mechanisms import ConfidentGNMax, GNMax
+    from ..mechanisms.labels import Binary, ConfidentBinary, GNThreshold
+
+    k = material.n_outputs
+    name = chosen["mechanism"] or ("gnthreshold" if material.is_multilabel else "gnmax")
+    if (name in ("gnmax", "confident")) == material.is_multilabel:
+        kind = "many labels" if material.is_multilabel else "one class per row"
+        fitting = (
+            "binary, confident-binary or gnthreshold" if material.is_multilabel else "gnmax or confident"
+        )
+        raise ValueError(f"Expected --mechanism {fitting} for {kind}, got {name}.")
+    needed = _NEEDS.get(name, ())
+    missing = [parameter for parameter in needed if given[parameter] is None]
+    if missing:
+        flags = " and ".join(options.flag(parameter) for parameter in missing)
+        raise ValueError(
+            f"Expected {flags} for --mechanism {name}, got none. For example: --threshold "
+            f"{0.6 * chosen['parties']:g} --sigma-threshold {0.2 * chosen['parties']:g}"
+        )
+    allowed = {"sigma", *needed, *(("max_labels",) if name == "gnthreshold" else ())}
+    foreign = [p for p, value in given.items() if value is not None and p not in allowed]
+    if foreign:
+        flags = " and ".join(options.flag(parameter) for parameter in foreign)
+        raise ValueError(f"Expected no {flags} for --mechanism {name}, got it. Leave it out.")
+    sigma = given["sigma"] if given["sigma"] is not None else 0.16 * chosen["parties"]
+    bar = {parameter: given[parameter] for parameter in needed}
+    if name == "gnmax":
+        return GNMax(sigma)
+    if name == "confident":
+        return ConfidentGNMax(sigma, **bar)
+    if name == "binary":
+        return Binary(sigma, k)
+    if name == "confident-binary":
+        return ConfidentBinary(sigma, k, **bar)
+    most = given["max_labels"] if given["max_labels"] is not None else min(3, k)
+    return GNThreshold(sigma, k, max_labels=most)
+
+
+def _result(
+    held: "list[Collaboration]", chosen: dict[str, Any], given: dict[str, Any], *, seed: int
+) -> dict[str, Any]:
+    from ..collaboration.summary import summary
+
+    lines = []
+    for line in summary(held):
+        plain = {key: value for key, value in vars(line).items() if key != "scores"}
+        means = {name: {"mean": mean, "error": error} for name, (mean, error) in line.scores.items()}
+        lines.append({**plain, "scores": means})
+    words = ["tellers collaborate"]
+    flags = {**chosen, **given, "seed": seed, "repeat": len(held)}
+    for epsilon in flags.pop("epsilons"):
+        words.append(f"--epsilon {epsilon:g}")
+    words += [f"{options.flag(name)} {value}" for name, value in flags.items() if value is not None]
+    result: dict[str, Any] = {
+        "command": " ".join(words),
+        "seeds": [seed + i for i in range(len(held))],
+        "summary": _plain(lines),
+        "repetitions": _plain([one.as_dict() for one in held]),
+    }
+    return result
+
+
+def _plain(value: Any) -> Any:
+    """Return the value with None where a number is none: JSON has no NaN."""
+    if isinstance(value, dict):
+        return {key: _plain(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(one) for one in value]
+    return None if isinstance(value, float) and value != value else value
+
+
+def _tell(held: "list[Collaboration]", out: Path | None) -> None:
+    from ..collaboration.learning import IN_THE_CLEAR
+    from ..collaboration.summary import summary
+    from . import show
+
+    first, console = held[0], show.console()
+    names = list(first.mean_before())
+    console.print()
+    who = "chosen at random" if first.terms.which == "random" else "the weakest"
+    console.print(
+        f"{first.n_parties} parties with {first.rows_each} rows each; {first.terms.n_askers} ask ({who}), "
+        f"{first.terms.mechanism}.",
+        markup=False,
+    )
+    if len(held) == 1:
+        console.print()
+        console.print(show.indented(_asker_table(first, names)))
+    headings = ["mean of the askers", "questions", *(_SCORES[name] for name in names)]
+    table = show.table(*headings, "as published", "per asker", "a party", numbers=range(1, len(headings) + 3))
+    for line in summary(held):
+        cells = [
+            f"{mean:.1%}" + (f" ± {100 * error:.1f}" if len(held) > 1 else "")
+            for mean, error in line.scores.values()
+        ]
+        if line.state == "before":
+            table.add_row("before", "", *cells, "", "", "")
+        else:
+            epsilons = [show.figure(value) for value in (line.published, line.per_asker, line.party)]
+            way = "as published" if line.counting == "published" else "sound"
+            name = f"epsilon {line.epsilon:g}, {way}"
+            table.add_row(name, f"{line.n_queries:.0f}", *cells, f"[red]{epsilons[0]}[/red]", *epsilons[1:])
+    console.print(show.indented(table))
+    console.print("The epsilon that holds is a party's: for one record of it, over all askers together.")
+    console.print(
+        show.note(
+            "sound: a party's budget covers all askers, at a price that holds for any votes. As published: "
+            "each asker has the budget, at a cost that depends on the votes; nobody could compute it in a "
+            "confidential query, and it is no guarantee. It is shown because these data are public."
+        )
+    )
+    console.print(show.note(f"{IN_THE_CLEAR}."))
+    if out is not None:
+        console.print(f"Open {out / 'report.html'} in a browser. The numbers: {out / 'collaboration.json'}")
+
+
+def _asker_table(held: "Collaboration", names: list[str]) -> Any:
+    from rich.markup import escape
+
+    from . import show
+
+    headings = ["asker", "budget", "questions", "labels right", *(_SCORES[name] for name in names)]
+    table = show.table(*headings, numbers=range(2, len(headings)))
+    for asker, before in held.before.items():
+        table.add_row(escape(asker), "before", "", "", *(f"{before[name]:.1%}" for name in names))
+        for turn in (one for one in held.turns if one.asker == asker):
+            way = "as published" if turn.counting == "published" else "sound"
+            right = "-" if turn.labels_right != turn.labels_right else f"{turn.labels_right:.0%}"
+            cells = [f"{turn.n_queries}", right, *(f"{turn.after[name]:.1%}" for name in names)]
+            table.add_row("", f"epsilon {turn.epsilon:g}, {way}", *cells)
+    return table
