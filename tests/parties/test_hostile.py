@@ -299,7 +299,7 @@ def test_no_certificate_and_no_tls(town, unharmed, host):
         if not nobody.recv(1):
             raise ConnectionError
     with socket.create_connection(place, timeout=30.0) as plain, refused(host):
-        plain.sendall(b"\x16\x03\x01" + secrets.token_bytes(300))
+        plain.sendall(b"\x16\x03\x01\x01\x2c\xff" + secrets.token_bytes(299))  # a record of no known kind
         while plain.recv(100):
             pass
         raise ConnectionError
