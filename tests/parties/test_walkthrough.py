@@ -72,7 +72,7 @@ class Reader:
         for process in self.serving.values():
             process.terminate()
         for process in self.serving.values():
-            process.wait(timeout=30)
+            process.wait(timeout=PATIENCE)
 
 
 @pytest.fixture
