@@ -52,7 +52,7 @@ def parse(words: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--data", type=Path, help="data directory (else TELLERS_DATA)")
     parser.add_argument("--data-set", default="tmc2007-500,yeast", help="sets of many labels, with commas")
     parser.add_argument("--parts", default="digits,labels,crossing", help=f"of {', '.join(PARTS)}")
-    parser.add_argument("--quick", action="store_true", help="digits and a generated set; two minutes")
+    parser.add_argument("--quick", action="store_true", help="digits and a generated set; half a minute")
     parser.add_argument("--seeds", type=int, default=0, help="repetitions (3; quick: 2)")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--markdown", type=Path, help="file for the tables")

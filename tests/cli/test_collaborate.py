@@ -29,7 +29,7 @@ def test_a_newcomer_sees_before_and_after_and_which_epsilon_holds(tellers, tmp_p
     said = " ".join(out.split())
     assert "10 parties with 15 rows each; 2 ask (chosen at random)" in said
     assert "computed in one room, in the clear; the confidential protocol computes the same labels" in said
-    assert "The epsilon that holds is a party's" in said
+    assert "The one that holds is a party's: for one record of it, over all askers together." in said
     rows = [line.split() for line in out.splitlines() if " before " in line]
     assert [row[-2] for row in rows] == ["before"] * 3
     assert [row[0].startswith("party-") for row in rows] == [True, True, False]
@@ -44,16 +44,22 @@ def test_a_newcomer_sees_before_and_after_and_which_epsilon_holds(tellers, tmp_p
             assert line["party"] <= line["epsilon"]
 
 
-def test_scripts_get_json_and_the_same_again(tellers):
-    code, out, err = tellers("--data", "made", *SMALL, "--which", "weakest", "--repeat", "2", "--json")
+def test_scripts_get_json(tellers):
+    code, out, err = tellers("--data", "made", *SMALL, "--which", "weakest", "--json")
     assert code == 0, err
     assert not err
     result = json.loads(out)
-    assert len(result["repetitions"]) == 2
     assert result["repetitions"][0]["which"] == "weakest"
     assert result["repetitions"][0]["mechanism"]["name"] == "GNThreshold"
     assert set(result["summary"][0]["scores"]) == {"accuracy", "bac", "auc", "map"}
     assert result["command"].startswith("tellers collaborate --epsilon 10 --data made --parties 10")
+
+
+@pytest.mark.campaign
+def test_the_command_that_is_written_down_gives_the_same_again(tellers):
+    result = json.loads(tellers(*SMALL, "--repeat", "2", "--seed", "5", "--json")[1])
+    assert len(result["repetitions"]) == 2
+    assert result["seeds"] == [5, 6]
     assert json.loads(tellers(*result["command"].split()[2:], "--json")[1]) == result
 
 

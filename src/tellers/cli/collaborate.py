@@ -307,7 +307,10 @@ def _tell(held: "list[Collaboration]", out: Path | None) -> None:
             name = f"epsilon {line.epsilon:g}, {way}"
             table.add_row(name, f"{line.n_queries:.0f}", *cells, f"[red]{epsilons[0]}[/red]", *epsilons[1:])
     console.print(show.indented(table))
-    console.print("The epsilon that holds is a party's: for one record of it, over all askers together.")
+    console.print(
+        "The last three columns are epsilons. The one that holds is a party's: for one record of it, over "
+        "all askers together."
+    )
     console.print(
         show.note(
             "sound: a party's budget covers all askers, at a price that holds for any votes. As published: "

@@ -163,7 +163,9 @@ def collaborate(
     models in another way.
 
     Guarantee: with sound counting, what is told to all askers together is (epsilon, delta)-differentially
-               private for one record of any one party. With the paper's counting the books say what that is.
+               private for one record of a party that answers. With the paper's counting the books say what
+               that is. An asker's own rows are in its model and its choice of questions, as it is free to do:
+               no epsilon covers those.
     Assumes:   pools are public and independent of the members' rows; askers choose by their own model.
     Reference: Dullerud et al. 2022, section 5.3 and appendix H; Choquette-Choo et al. 2021.
 
