@@ -51,7 +51,9 @@ def test_the_entry_says_what_was_asked_and_can_be_priced_again():
     np.testing.assert_allclose(entry.charged.values, 7 * mechanism.price(Unit()).values)
     again = reprice(town.ledger.entries())
     np.testing.assert_allclose(again.repriced.values, entry.charged.values)
-    assert remembered(town.ledger) == {"used": {qid}, "answered": {"ann": 7}, "last_set": {"ann": NAMES}}
+    assert remembered(town.ledger) == {
+        "used": {qid}, "answered": {"ann": 7}, "last_set": {"ann": NAMES}, "changes": {"ann": 0}
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -292,6 +294,17 @@ def test_after_a_restart_nothing_is_forgotten(tmp_path):
         later.done(later.query())
         later.open()
         assert "quota of 5" in later.last().why
+
+
+def test_how_often_the_answering_set_changed_is_read_from_the_ledger():
+    ledger = MemoryLedger(Accountant(Budget(epsilon=1e6, delta=1e-5)))
+    asked = {"mechanism": GNMax(sigma=2.0), "n_queries": 1, "noise": secure()}
+    fewer = NAMES[:2]
+    sets = [("ann", NAMES), ("bea", fewer), ("ann", NAMES), ("ann", fewer), ("bea", fewer), ("ann", NAMES)]
+    for number, (asker, parties) in enumerate(sets):
+        charge_query(ledger, f"{number:032x}", asker=asker, parties=parties, **asked)
+    state = Town(ledger=ledger).guardian.state
+    assert state.changes == {"ann": 2, "bea": 0}
 
 
 def test_seeded_noise_is_refused_by_the_ledger():

@@ -65,19 +65,22 @@ def charge_query(
 
 
 def remembered(ledger: Ledger) -> dict[str, Any]:
-    """Return what a ledger knows of earlier sessions: used ids, queries per asker, and last answering sets.
+    """Return what a ledger knows of earlier sessions: used ids, queries per asker, and its answering sets.
 
     >>> from tellers import Accountant, Budget, MemoryLedger
     >>> remembered(MemoryLedger(Accountant(Budget(epsilon=5.0, delta=1e-5))))
-    {'used': set(), 'answered': {}, 'last_set': {}}
+    {'used': set(), 'answered': {}, 'last_set': {}, 'changes': {}}
     """
     used: set[str] = set()
     answered: dict[str, int] = {}
     last_set: dict[str, tuple[str, ...]] = {}
+    changes: dict[str, int] = {}
     for entry in ledger.entries():
         used.add(entry.key)
         if entry.event.get("outcome") == OUTCOME:
             asker = str(entry.event["asker"])
             answered[asker] = answered.get(asker, 0) + int(entry.event["n_queries"])
-            last_set[asker] = tuple(entry.event["answering"])
-    return {"used": used, "answered": answered, "last_set": last_set}
+            parties = tuple(entry.event["answering"])
+            changes[asker] = changes.get(asker, 0) + (last_set.get(asker, parties) != parties)
+            last_set[asker] = parties
+    return {"used": used, "answered": answered, "last_set": last_set, "changes": changes}

@@ -103,13 +103,17 @@ def begin(
     used: Iterable[str] = (),
     answered: Mapping[str, int] | None = None,
     last_set: Mapping[str, tuple[str, ...]] | None = None,
+    changes: Mapping[str, int] | None = None,
 ) -> State:
     """Return the state of a new session, with what the ledger says of earlier ones.
 
     >>> begin(answered={"ann": 500}).answered
     {'ann': 500}
     """
-    return State(used=frozenset(used), answered=dict(answered or {}), last_set=dict(last_set or {}))
+    return State(
+        used=frozenset(used), answered=dict(answered or {}), last_set=dict(last_set or {}),
+        changes=dict(changes or {}),
+    )  # fmt: skip
 
 
 def join(state: State, name: str) -> State:
