@@ -1,0 +1,25 @@
+"""Sound: recordings to log-Mel pictures, labelled clips, and how they are dealt to teachers.
+
+Public names are loaded when first used: what trains networks does not load what decodes files.
+"""
+
+from importlib import import_module
+from typing import Any
+
+_HOME = {
+    "LogMel": "logmel",
+    "log_mel": "logmel",
+    "mel_filters": "logmel",
+}
+
+__all__ = sorted(_HOME)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'tellers.audio' has no attribute {name!r}")
+    return getattr(import_module(f".{_HOME[name]}", __name__), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__]
