@@ -7,9 +7,20 @@ from importlib import import_module
 from typing import Any
 
 _HOME = {
+    "Clips": "clips",
+    "Decoding": "decoding",
+    "Features": "store",
+    "Finding": "decoding",
+    "Kind": "decoding",
     "LogMel": "logmel",
+    "Prepared": "prepare",
+    "decode": "decoding",
     "log_mel": "logmel",
+    "make_city": "generator",
+    "make_sound": "generator",
     "mel_filters": "logmel",
+    "prepare_clips": "prepare",
+    "stream_clips": "prepare",
 }
 
 __all__ = sorted(_HOME)
