@@ -13,6 +13,7 @@ _HOME = {
     "Finding": "decoding",
     "Kind": "decoding",
     "LogMel": "logmel",
+    "Ontology": "ontology",
     "Prepared": "prepare",
     "decode": "decoding",
     "log_mel": "logmel",
@@ -20,6 +21,12 @@ _HOME = {
     "make_sound": "generator",
     "mel_filters": "logmel",
     "prepare_clips": "prepare",
+    "read_audioset": "layouts",
+    "read_clip_folder": "layouts",
+    "read_esc": "layouts",
+    "read_fsd50k": "layouts",
+    "read_ontology": "ontology",
+    "read_urbansound": "layouts",
     "stream_clips": "prepare",
 }
 
