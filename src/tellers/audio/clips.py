@@ -22,8 +22,8 @@ class Clips:
     >>> clips = Clips(name="tiny", paths=["a.wav", "b.wav"], Y=[[1, 0], [0, 1]], label_names=names)
     >>> clips, clips.labels_of(1)
     (Clips('tiny', n_clips=2, n_labels=2), ('siren',))
-    >>> clips.take([1]).paths
-    (PosixPath('b.wav'),)
+    >>> clips.take([1]).paths[0].name
+    'b.wav'
     """
 
     name: str
