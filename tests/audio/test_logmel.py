@@ -68,7 +68,7 @@ def in_double(samples: np.ndarray, options: LogMel) -> np.ndarray:
 def test_single_precision_is_enough(labels, seed, loudness, rate, hop):
     samples = loudness * make_sound(sorted(labels), seed, rate=rate, seconds=0.4)
     options = LogMel(rate=rate, window=1024, hop=hop, n_mels=40)
-    np.testing.assert_allclose(log_mel(samples, options), in_double(samples, options), rtol=0, atol=1e-3)
+    np.testing.assert_allclose(log_mel(samples, options), in_double(samples, options), rtol=0, atol=1e-4)
 
 
 def test_ten_seconds_are_the_published_picture():

@@ -28,7 +28,7 @@ from ..errors import require_count, require_finite, require_positive
 Floats = NDArray[np.floating[Any]]
 
 # Frames that are windowed, transformed and filtered together: few enough to stay in a core's own cache.
-_FRAMES_AT_ONCE = 64
+_FRAMES_AT_ONCE = 32
 
 # Slaney's scale: 3 Mels for each 200 Hz up to 1 kHz, then 27 Mels for each factor of 6.4.
 _HERTZ_PER_MEL = 200.0 / 3
@@ -112,8 +112,8 @@ class LogMel:
 def log_mel(samples: ArrayLike, settings: LogMel | None = None) -> NDArray[np.float32]:
     """Return the log-Mel picture of a clip, frames by filters; of many clips, one picture for each.
 
-    `samples` is one clip, or clips of one length in rows. Computed in single precision; tests compare it with
-    double precision, to 0.001 dB over a range of 80 dB.
+    `samples` is one clip, or clips of one length in rows. Powers are computed in double precision and summed
+    up in single, which tests compare with double precision throughout, to 0.0001 dB.
 
     >>> tone = np.sin(2 * np.pi * 1000 * np.arange(44_100) / 44_100)
     >>> picture = log_mel(tone)
@@ -143,24 +143,26 @@ def mel_power(samples: ArrayLike, settings: LogMel) -> NDArray[np.float32]:
     >>> mel_power(np.ones(1000), LogMel(rate=8000, window=256, hop=100, n_mels=8)).shape
     (11, 8)
     """
-    clip = np.ascontiguousarray(samples, dtype=np.float32)
+    clip = np.asarray(samples)
     half = settings.window // 2
-    padded = np.zeros(len(clip) + 2 * half, dtype=np.float32)
+    padded = np.zeros(len(clip) + 2 * half)
     padded[half : half + len(clip)] = clip
     n_frames = len(clip) // settings.hop + 1
     frames = np.lib.stride_tricks.sliding_window_view(padded, settings.window)[:: settings.hop]
     taper, bank = _tables(settings)
     power = np.empty((n_frames, settings.n_mels), dtype=np.float32)
     size = min(_FRAMES_AT_ONCE, n_frames)
-    windowed = np.empty((size, settings.window), dtype=np.float32)
+    # Double precision up to the power: beside a loud sound single precision hides a soft one. After that all
+    # numbers are positive, errors stay relative, and single precision is plenty.
+    windowed = np.empty((size, settings.window))
     squares = np.empty((2, size, settings.window // 2 + 1), dtype=np.float32)
     for start in range(0, n_frames, size):
         here = min(size, n_frames - start)
         np.multiply(frames[start : start + here], taper, out=windowed[:here])
         # One core each: clips are spread over processes, and threads inside of them would only wait.
         waves = fft.rfft(windowed[:here], axis=1, workers=1)
-        np.square(waves.real, out=squares[0, :here])
-        np.square(waves.imag, out=squares[1, :here])
+        np.square(waves.real, out=squares[0, :here], casting="same_kind")
+        np.square(waves.imag, out=squares[1, :here], casting="same_kind")
         squares[0, :here] += squares[1, :here]
         np.matmul(squares[0, :here], bank, out=power[start : start + here])
     return power
@@ -204,8 +206,8 @@ def mel_filters(settings: LogMel) -> NDArray[np.float64]:
 
 
 @functools.lru_cache(maxsize=16)
-def _tables(settings: LogMel) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    taper = get_window("hann", settings.window, fftbins=True).astype(np.float32)
+def _tables(settings: LogMel) -> tuple[NDArray[np.float64], NDArray[np.float32]]:
+    taper = get_window("hann", settings.window, fftbins=True)
     bank = np.ascontiguousarray(mel_filters(settings), dtype=np.float32)
     taper.flags.writeable = bank.flags.writeable = False
     return taper, bank
