@@ -1,0 +1,1 @@
+"""Sound: clips become log-Mel pictures, pictures get tags, and teachers vote on the tags."""
