@@ -125,9 +125,13 @@ def test_drawings_and_tables_are_private():
         drawing = draw_sweep(rows, score="micro_f1", epsilon=epsilon, reference=0.9)
         assert drawing.mark == "private"
         assert drawing.svg.count("check 0.6, noise 0.3") == 2
+        assert "20 teachers" not in drawing.svg  # which is the same for all of them
     buckets = flip_buckets(votes, settings[0], delta=DELTA)
     assert sum(n for _, _, n, _ in buckets.reveal()) == 20
-    assert draw_flips(buckets).svg.startswith("<svg")
+    drawing = draw_flips(buckets)
+    assert drawing.svg.startswith("<svg")
+    assert "1/10000" in drawing.svg
+    assert "mathdefault" not in drawing.svg + draw_sweep(rows).svg  # nothing typesets it
     assert repr(sweep_table(rows)) == "Sealed(<private>)"
     assert "macro_f1" not in repr(rows)
     with pytest.raises(ValueError, match="at most 6"):

@@ -142,6 +142,19 @@ def test_a_factory_serves_torch_teachers():
     assert model.predict_proba(X.reshape(30, -1) / 60 + 1).shape == (30, N_LABELS)
 
 
+def test_a_factory_serves_semi_supervised_students():
+    from tellers.students.torch import MultilabelMixMatchStudent
+
+    X, Y = made_up(30, seed=7)
+    factory = network_factory("small", shape=(1, FRAMES, BINS), n_labels=N_LABELS)
+    student = MultilabelMixMatchStudent(
+        network=factory, steps=3, batch_size=8, pool_batch_size=8, image_shape=(FRAMES, BINS), device="cpu",
+        random_state=7,
+    )  # fmt: skip
+    flat = X.reshape(30, -1) / 60 + 1
+    assert student.fit(flat[:10], Y[:10], flat[10:]).predict(flat).shape == (30, N_LABELS)
+
+
 # --- Batches ---
 
 tables = st.integers(1, 12).flatmap(
@@ -335,6 +348,19 @@ def test_pretrained_weights_are_where_training_begins(tmp_path):
     begun = tagger(**still, pretrained=tmp_path / "first.pt").fit(X, Y)
     assert np.allclose(begun.state_["features.1.weight"], first.state_["features.1.weight"], atol=1e-6)
     assert b"first.pt" not in begun.to_bytes()
+
+
+def test_a_checkpoint_knows_what_it_began_with(tmp_path):
+    X, Y = made_up(20, seed=7)
+    place, given = tmp_path / "weights.pt", {"iterations": 4, "check_every": 2}
+    for seed, folder in ((1, "one"), (2, "two")):
+        network = make_network("small", shape=(1, FRAMES, BINS), n_labels=N_LABELS)
+        torch.save({name: values + seed for name, values in network.state_dict().items()}, place)
+        tagger(**given, pretrained=place).fit(X, Y, folder=tmp_path / folder)
+    with pytest.raises(ValueError, match="other settings"):
+        tagger(**given, pretrained=place).fit(X, Y, folder=tmp_path / "one")
+    again = tagger(**given, pretrained=place).fit(X, Y, folder=tmp_path / "two")
+    assert again.n_steps_ == 4
 
 
 @pytest.mark.parametrize(

@@ -81,11 +81,12 @@ def draw_sweep(
             f"{score!r} and {epsilon!r}."
         )
     series: dict[str, list[tuple[float, float]]] = {}
+    sizes, lengths = {row.n_teachers for row in rows}, {row.n_samples for row in rows}
     for row in rows:
         numbers = row.private.reveal()
         cost = row.public_epsilon if epsilon == "public" else getattr(numbers, f"{epsilon}_epsilon")
         value = getattr(numbers, score)
-        points = series.setdefault(_name(row), [])
+        points = series.setdefault(_name(row, sizes=len(sizes) > 1, lengths=len(lengths) > 1), [])
         if math.isfinite(value) and math.isfinite(cost):
             points.append((cost, value))
     word = _WORDS[score]
@@ -190,10 +191,14 @@ def draw_flips(buckets: Sealed[list[tuple[float, float, int, float]]]) -> Drawin
     return Drawing(svg=svg, heading="How likely labels flip", caption=caption, mark="private")
 
 
-def _name(row: SweepRow) -> str:
-    """Say which line a row belongs to: everything but the noise on the labels."""
+def _name(row: SweepRow, *, sizes: bool, lengths: bool) -> str:
+    """Say which line a row belongs to: everything but the noise on the labels, if it differs at all."""
     setting, said = row.setting, []
     said.append(f"threshold {setting.share:g}" if setting.kind == "gnthreshold" else setting.kind)
     if setting.confident_share is not None:
         said.append(f"check {setting.confident_share:g}, noise {setting.sigma_gate:g}")
-    return ", ".join([*said, f"{row.n_teachers} teachers", f"{row.n_samples} queries"])
+    if sizes:
+        said.append(f"{row.n_teachers} teachers")
+    if lengths:
+        said.append(f"{row.n_samples} queries")
+    return ", ".join(said)

@@ -190,8 +190,11 @@ class AudioTagger:
         self.scale_, self.shape_ = _scale(rows), shape
         checkpoint = None
         if folder is not None:
-            settings = {**self.get_params(), "log_folder": None, "scale": self.scale_}
-            checkpoint = Checkpoint(Path(folder), fingerprint(settings, rows, table), recipe.check_every)
+            # What the training begins with, not where it lies: a file may change under its name.
+            begun = [values.numpy() for values in network.state_dict().values()]
+            settings = {**self.get_params(), "log_folder": None, "pretrained": None}
+            made_of = fingerprint(settings, rows, table, *begun)
+            checkpoint = Checkpoint(Path(folder), made_of, recipe.check_every)
         with limited_threads(device, self.n_threads), open_board(self.log_folder) as board:
             trained = train_network(
                 network, rows, table, recipe, seed=seed, device=device, prepare=self._pictures,

@@ -231,10 +231,14 @@ def plot_sweep(
         for (word, points), colour in zip(series.items(), _GROUPS, strict=False):
             placed = sorted(point for point in points if math.isfinite(point[0]) and point[0] > 0)
             if placed:
-                axes.plot(*zip(*placed), color=colour, label=word, marker="o", markersize=4)
+                costs, scores = zip(*placed)
+                shown = [100 * score for score in scores]
+                axes.plot(costs, shown, color=colour, label=word, marker="o", markersize=4)
                 low, high = min(low, placed[0][0]), max(high, placed[-1][0])
         if reference is not None:
-            axes.axhline(reference, color=_INK, linewidth=1.2, linestyle=(0, (4, 3)), label="without noise")
+            axes.axhline(
+                100 * reference, color=_INK, linewidth=1.2, linestyle=(0, (4, 3)), label="without noise"
+            )
         axes.set_xscale("log")
         if high > 0:
             axes.set_xlim(low / 1.15, high * 1.15)
@@ -243,7 +247,7 @@ def plot_sweep(
         axes.minorticks_off()
         axes.set_ylim(bottom=0)
         axes.set_xlabel("epsilon")
-        axes.set_ylabel(score)
+        axes.set_ylabel(f"{score}, %")
         if axes.get_legend_handles_labels()[0]:
             axes.legend(loc="best", fontsize=8.5)
 
@@ -265,6 +269,10 @@ def plot_flips(buckets: Sequence[tuple[float, float, int, float]], *, title: str
         axes.set_xscale("log")
         lowest, highest = min(low for low, *_ in buckets), max(high for _, high, *_ in buckets)
         axes.set_xlim(highest, lowest)  # the surer, the further right
+        # Fractions of our own: powers are not typeset here, and decimals are cut after the second place.
+        powers = range(round(-math.log10(highest)), round(-math.log10(lowest)) + 1)
+        axes.set_xticks([10.0**-power for power in powers], [f"1/{10**power}" for power in powers])
+        axes.minorticks_off()
         axes.set_xlabel("q, the chance that the likeliest labels do not come out")
         axes.set_ylabel("queries")
         costs = axes.twinx()
