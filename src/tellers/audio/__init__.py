@@ -1,4 +1,4 @@
-"""Sound: recordings to log-Mel pictures, labelled clips, and how they are dealt to teachers.
+"""Sound: recordings to log-Mel pictures, clips dealt to teachers, and networks that tag them.
 
 Public names are loaded when first used: what trains networks does not load what decodes files.
 """
@@ -7,6 +7,8 @@ from importlib import import_module
 from typing import Any
 
 _HOME = {
+    "AudioClassifier": "classifier",
+    "AudioTagger": "tagger",
     "Clips": "clips",
     "Deal": "dealing",
     "Decoding": "decoding",
@@ -17,15 +19,23 @@ _HOME = {
     "Mixtures": "mixtures",
     "Ontology": "ontology",
     "Prepared": "prepare",
+    "SweepRow": "sweep",
+    "SweepSetting": "sweep",
     "deal_clips": "dealing",
     "deal_experiments": "dealing",
     "deal_table": "dealing",
     "decode": "decoding",
+    "draw_flips": "sweep_report",
+    "draw_sweep": "sweep_report",
+    "flip_buckets": "sweep_report",
+    "load_pretrained": "networks",
     "log_mel": "logmel",
     "make_city": "generator",
     "make_sound": "generator",
     "mel_filters": "logmel",
     "mix_within": "mixtures",
+    "network_factory": "networks",
+    "noiseless_table": "sweep_report",
     "prepare_clips": "prepare",
     "read_audioset": "layouts",
     "read_clip_folder": "layouts",
@@ -34,6 +44,8 @@ _HOME = {
     "read_ontology": "ontology",
     "read_urbansound": "layouts",
     "stream_clips": "prepare",
+    "sweep_settings": "sweep",
+    "sweep_table": "sweep_report",
 }
 
 __all__ = sorted(_HOME)

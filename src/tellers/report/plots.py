@@ -7,7 +7,7 @@ page, a dark one and paper. Text stays text. No name of a class or a column ente
 import io
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -210,6 +210,80 @@ def plot_noise(curve: Points, *, here: float | None, chance: float, private: boo
         axes.set_ylabel("% of labels right")
 
     return _svg(draw, name="noise", title=title)
+
+
+def plot_sweep(
+    series: Mapping[str, Points], *, score: str, title: str, reference: float | None = None
+) -> str:
+    """Draw a score over epsilon, on a logarithmic scale, a line for each of up to six series; private.
+
+    Points are (epsilon, score); those without a finite epsilon have no place. `reference` is a score without
+    noise, as a line.
+
+    >>> "macro F1" in plot_sweep({"share 0.2": [(3, 0.2), (30, 0.4)]}, score="macro F1", title="Sweep")
+    True
+    """
+    if len(series) > N_COLOURS:
+        raise ValueError(f"Expected at most {N_COLOURS} series in one plot, got {len(series)}.")
+
+    def draw(axes: Any) -> None:
+        low, high = math.inf, 0.0
+        for (word, points), colour in zip(series.items(), _GROUPS, strict=False):
+            placed = sorted(point for point in points if math.isfinite(point[0]) and point[0] > 0)
+            if placed:
+                costs, scores = zip(*placed)
+                shown = [100 * score for score in scores]
+                axes.plot(costs, shown, color=colour, label=word, marker="o", markersize=4)
+                low, high = min(low, placed[0][0]), max(high, placed[-1][0])
+        if reference is not None:
+            axes.axhline(
+                100 * reference, color=_INK, linewidth=1.2, linestyle=(0, (4, 3)), label="without noise"
+            )
+        axes.set_xscale("log")
+        if high > 0:
+            axes.set_xlim(low / 1.15, high * 1.15)
+            ticks = _log_ticks(low / 1.15, high * 1.15)
+            axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        axes.minorticks_off()
+        axes.set_ylim(bottom=0)
+        axes.set_xlabel("epsilon")
+        axes.set_ylabel(f"{score}, %")
+        if axes.get_legend_handles_labels()[0]:
+            axes.legend(loc="best", fontsize=8.5)
+
+    return _svg(draw, name="sweep", title=title)
+
+
+def plot_flips(buckets: Sequence[tuple[float, float, int, float]], *, title: str) -> str:
+    """Draw how many queries have which chance q to come out otherwise, and what they cost; private.
+
+    A bucket is (lowest q, highest q, queries, mean epsilon of 1000 such queries).
+
+    >>> "queries" in plot_flips([(0.001, 0.01, 5, 2.0), (0.01, 0.1, 9, 7.0)], title="q")
+    True
+    """
+
+    def draw(axes: Any) -> None:
+        for low, high, n_queries, _ in buckets:
+            axes.bar(low, n_queries, width=0.92 * (high - low), align="edge", color=_MUTED, alpha=0.6)
+        axes.set_xscale("log")
+        lowest, highest = min(low for low, *_ in buckets), max(high for _, high, *_ in buckets)
+        axes.set_xlim(highest, lowest)  # the surer, the further right
+        # Fractions of our own: powers are not typeset here, and decimals are cut after the second place.
+        powers = range(round(-math.log10(highest)), round(-math.log10(lowest)) + 1)
+        axes.set_xticks([10.0**-power for power in powers], [f"1/{10**power}" for power in powers])
+        axes.minorticks_off()
+        axes.set_xlabel("q, the chance that the likeliest labels do not come out")
+        axes.set_ylabel("queries")
+        costs = axes.twinx()
+        marked = [(math.sqrt(low * high), cost) for low, high, n, cost in buckets if n]
+        if marked:
+            costs.plot(*zip(*marked), color=_RED, marker="o", markersize=4, linestyle="none")
+        costs.set_ylabel("epsilon of 1000 such queries")
+        costs.set_ylim(bottom=0)
+        costs.grid(visible=False)
+
+    return _svg(draw, name="flips", title=title)
 
 
 def plot_teachers(accuracies: Sequence[float], *, title: str) -> str:
