@@ -39,11 +39,20 @@ def write_report(folder: str | PathLike[str], *, private: bool = False) -> Path:
 
 @cache
 def _template() -> Any:
+    return page_template("page.html")
+
+
+def page_template(name: str) -> Any:
+    """Return a page of the report before it is filled in; everything that is printed on it is escaped.
+
+    >>> page_template("page.html").name
+    'page.html'
+    """
     from jinja2 import DictLoader, Environment, StrictUndefined
 
     room = files(__package__)
-    parts = ("page.html", "labels.html", "parts.html", "style.css")
-    sources = {name: (room / name).read_text(encoding="utf-8") for name in parts}
+    parts = (name, "labels.html", "parts.html", "style.css")
+    sources = {part: (room / part).read_text(encoding="utf-8") for part in parts}
     # Names of classes and columns are anybody's: all that is printed is escaped unless the template says not.
     environment = Environment(
         loader=DictLoader(sources),
@@ -52,4 +61,4 @@ def _template() -> Any:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template("page.html")
+    return environment.get_template(name)
