@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 # One module each, with a function `command`. The order is that of the help.
 VERBS = ("demo", "init", "run", "report", "plan", "account", "publish", "audit", "serve", "ask")
 # One module each, with verbs of its own in `COMMANDS` and what they are about in `HELP`.
-GROUPS = ("keys", "ledger", "party")
+GROUPS = ("keys", "ledger", "party", "audio")
 
 _HELP = """Learn from data that must not leave the room, and know what it cost.
 
