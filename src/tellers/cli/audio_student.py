@@ -146,4 +146,5 @@ def _parameters(learner: Learner, **given: Any) -> dict[str, Any]:
     return {
         "steps": given["iterations"], "batch_size": given["batch_size"],
         "learning_rate": given["learning_rate"], "device": given["device"], "width": 8,
+        "pool_batch_size": 2 * given["batch_size"],
     }  # fmt: skip
