@@ -89,11 +89,23 @@ def test_what_is_asked_twice_is_refused_or_gone_on_with(tellers, tmp_path):
     quick = ("--iterations", 2, "--device", "cpu")
     ask(tellers, "train", city, "--out", ears, "--teachers", 3, "--jobs", 1, *quick)
     given = ("--epsilon", 30, "--delta", 1e-3, *quick)
+    sound = city / "sounds" / "city-000000.wav"
     first = ask(tellers, "student", ears, "--out", study, *given)
     code, _, err = tellers("audio", "student", ears, "--out", study, *given)
     assert (code, "holds a run" in err) == (2, True)
     again = ask(tellers, "student", ears, "--out", study, *given, "--resume")
     assert again["spent"] == first["spent"]
+    # Other students of the same kept votes: from the whole pool, and with a check before each answer.
+    others = {
+        "mixmatch": ("--student", "multilabel_mixmatch"),
+        "checked": (
+            "--mechanism", "confident-gnthreshold", "--n-top", 1, "--confident-share", 0.5, "--sigma-gate", 1,
+        ),
+    }  # fmt: skip
+    for name, words in others.items():
+        other = ask(tellers, "student", ears, "--out", tmp_path / name, *given, *words)
+        assert other["spent"]["epsilon"] <= 30
+        assert len(ask(tellers, "tag", sound, "--student", tmp_path / name)["files"][0]["tags"]) == 3
     # Another student on the same ledger finds what is left of the budget, and that is not enough.
     code, _, err = tellers(
         "audio", "student", ears, "--out", tmp_path / "second", *given, "--ledger", study / "ledger.db"
