@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 
 # What may need more than NumPy and SciPy; everything else is the core.
-OUTER = ("cli", "testing", "estimator", "ledger.sql", "service", "students.torch", "teachers.torch")
+OUTER = ("audio", "cli", "testing", "estimator", "ledger.sql", "service", "students.torch", "teachers.torch")
 
 PROBE = """
 import importlib, importlib.util, pkgutil, sys

@@ -116,3 +116,20 @@ def test_what_teachers_say_is_not_tuned_on():
     with pytest.raises(ValueError, match=r"in \[0, 1\]"):
         tune_thresholds([[1.5]], [[1]])
     assert tune_thresholds([[0.7], [0.9]], [[1], [1]]).tolist() == [0.5]  # undefined: one half stays
+
+
+def test_precision_and_recall_are_those_of_an_independent_implementation():
+    from sklearn.metrics import precision_recall_fscore_support
+
+    from tellers.metrics import precision_recall
+
+    generator = np.random.default_rng(7)
+    truth, said = generator.integers(2, size=(2, 80, 4))
+    ours = precision_recall(truth, said)
+    theirs = precision_recall_fscore_support(truth, said, average=None)
+    for one, other in zip((ours.precision, ours.recall, ours.f1), theirs):
+        assert np.allclose(one, other)
+    for average in ("macro", "micro"):
+        theirs = precision_recall_fscore_support(truth, said, average=average)[:3]
+        mine = [getattr(ours, f"{average}_{name}") for name in ("precision", "recall", "f1")]
+        assert np.allclose(mine, theirs)

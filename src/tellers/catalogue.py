@@ -6,6 +6,7 @@ from typing import Any
 
 _SCALED = "scaled_"
 _NETWORKS = ("cnn", "torch_mlp")
+_SOUND = "tellers.audio."
 # Learn from unlabelled rows too, and are students alone.
 SEMI_SUPERVISED: dict[str, str] = {
     "gan": "GanStudent",
@@ -73,7 +74,7 @@ def uses_torch(name: str) -> bool:
     >>> uses_torch("cnn"), uses_torch("mean_teacher"), uses_torch("svm")
     (True, True, False)
     """
-    return name in _NETWORKS or name in SEMI_SUPERVISED
+    return name in _NETWORKS or name in SEMI_SUPERVISED or name.startswith(_SOUND)
 
 
 def make_model(

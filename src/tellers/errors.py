@@ -6,6 +6,7 @@
       InsecureNoise      seeded noise where only secure noise may be used
       LedgerConflict     a key was used for two different questions, or the books are not what they were
         Unsettled        a key was reserved and never settled: somebody is at it, or was interrupted
+      ClipsRefused       recordings that cannot be used, where that was to stop the run
       ConfigError        a settings file, or settings made in Python, that cannot be run
       MissingExtra       an optional library is needed and not installed
       TeacherFailed      a teacher could not be trained, or could not vote
@@ -76,6 +77,17 @@ class PeerRefused(TellersError, ConnectionError):
 
 class RoundAborted(TellersError, RuntimeError):
     """A confidential query ended without an answer; the message says why, and whether it was charged."""
+
+
+class ClipsRefused(TellersError, ValueError):
+    """Recordings that cannot be used, where that was to stop the run; `findings` has one entry for each."""
+
+    def __init__(self, message: str, findings: Iterable[Any] = ()) -> None:
+        self.findings = tuple(findings)
+        super().__init__(message)
+
+    def __reduce__(self) -> tuple[type, tuple[str, tuple[Any, ...]]]:
+        return type(self), (str(self), self.findings)
 
 
 class ConfigError(TellersError, ValueError):

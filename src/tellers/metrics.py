@@ -97,6 +97,16 @@ class LabelCounts:
         return np.asarray((yes + _divide(self.rejections, self.rejections + self.false_alarms)) / 2)
 
     @property
+    def precision(self) -> Floats:
+        """Return the share of yes that were right, NaN where none was said."""
+        return _divide(self.hits, self.hits + self.false_alarms)
+
+    @property
+    def recall(self) -> Floats:
+        """Return the share of true labels that were said, NaN where there is none."""
+        return _divide(self.hits, self.hits + self.misses)
+
+    @property
     def f1(self) -> Floats:
         """Return 2 hits / (2 hits + misses + false alarms), NaN where that is nothing."""
         return _divide(2 * self.hits, 2 * self.hits + self.misses + self.false_alarms)
@@ -212,6 +222,40 @@ def micro_f1(truth: ArrayLike, predicted: ArrayLike) -> float:
     0.8
     """
     return float(LabelCounts.of(truth, predicted).together.f1[0])
+
+
+@dataclass(frozen=True, eq=False)
+class PrecisionRecall:
+    """Precision, recall and F1 of every label, their means over labels (macro), and of all together (micro).
+
+    A label that is nowhere true has no recall, one that is nowhere said no precision: NaN, left out of means.
+    """
+
+    precision: Floats
+    recall: Floats
+    f1: Floats
+    macro_precision: float
+    macro_recall: float
+    macro_f1: float
+    micro_precision: float
+    micro_recall: float
+    micro_f1: float
+
+
+def precision_recall(truth: ArrayLike, predicted: ArrayLike) -> PrecisionRecall:
+    """Return how many of the labels that were said are true, and how many of the true ones were said.
+
+    >>> result = precision_recall([[1, 0], [1, 1], [0, 1]], [[1, 0], [0, 1], [1, SILENT]])
+    >>> result.precision, result.recall, result.macro_precision, round(result.micro_recall, 3)
+    (array([0.5, 1. ]), array([0.5, 1. ]), 0.75, 0.667)
+    """
+    counts = LabelCounts.of(truth, predicted)
+    every = counts.together
+    each = (counts.precision, counts.recall, counts.f1)
+    together = (every.precision, every.recall, every.f1)
+    return PrecisionRecall(
+        *each, *(mean_over_labels(one) for one in each), *(float(one[0]) for one in together)
+    )
 
 
 METRICS: dict[str, Callable[[Integers, Integers], Floats]] = {

@@ -9,7 +9,7 @@ import importlib
 import json
 import secrets
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -22,6 +22,8 @@ _FORMAT = 1
 _CARDS = ("card.json", "card.md")
 _MODELS = ("student.safetensors", "student.skops")
 _MANIFEST = "manifest.json"
+# How a model is fed, where that takes more than rows of numbers: a recording, say.
+_BESIDE = ("hearing.json",)
 
 
 @runtime_checkable
@@ -44,12 +46,13 @@ def export_student(
     card: ModelCard,
     trusted: Sequence[str] = (),
     overwrite: bool = False,
+    beside: Mapping[str, bytes] | None = None,
 ) -> Path:
     """Write a student and its card into a folder of their own, whole or not at all, and return the folder.
 
     Models are written by skops, `Portable` ones as safetensors. `trusted` names types that skops does not
     know. A folder that holds another student is replaced only with `overwrite`; one that holds anything else
-    never is.
+    never is. `beside` are files that say how the model is fed; they are public as the student is.
 
     >>> import tempfile
     >>> from sklearn.linear_model import LogisticRegression
@@ -64,11 +67,15 @@ def export_student(
     ...     sorted(file.name for file in place.iterdir()), load_student(place).predict([[0.9]])
     (['card.json', 'card.md', 'manifest.json', 'student.skops'], array([1]))
     """
+    unknown = sorted(set(beside or {}) - {*_BESIDE})
+    if unknown:
+        raise ValueError(f"Expected files among {', '.join(_BESIDE)} beside a student, got {unknown[0]!r}.")
     place = Path(folder).absolute()
     _require_room(place, overwrite=overwrite)
     # Everything that can be wrong with the student is found before anything is written.
     files = {
         **_model_file(student, trusted),
+        **(beside or {}),
         "card.json": _json(card.as_dict()),
         "card.md": card.markdown().encode(),
     }
@@ -141,7 +148,7 @@ def _require_room(place: Path, *, overwrite: bool) -> None:
     found = {file.name for file in place.iterdir()} if place.is_dir() else set()
     if not found:
         return
-    if _MANIFEST not in found or found - {*_CARDS, *_MODELS, _MANIFEST}:
+    if _MANIFEST not in found or found - {*_CARDS, *_MODELS, *_BESIDE, _MANIFEST}:
         raise FileExistsError(
             f"Expected a new folder for the student, {place} holds other files. Name a folder of its own."
         )
@@ -192,7 +199,7 @@ def _manifest(place: Path) -> dict[str, Any]:
         manifest = json.loads((place / _MANIFEST).read_bytes())
         files = manifest["files"]
         # Names from a fixed list: a manifest cannot lead out of its folder.
-        sound = set(files) in ({*_CARDS, model} for model in _MODELS)
+        sound = set(files) - {*_BESIDE} in ({*_CARDS, model} for model in _MODELS)
     except FileNotFoundError:
         raise ValueError(
             f"Expected {_MANIFEST} in {place}, found none: no student was exported there, or not by tellers."

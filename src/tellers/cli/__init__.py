@@ -27,7 +27,7 @@ VERBS = (
     "demo", "init", "run", "report", "plan", "account", "publish", "audit", "serve", "ask", "collaborate",
 )  # fmt: skip
 # One module each, with verbs of its own in `COMMANDS` and what they are about in `HELP`.
-GROUPS = ("keys", "ledger", "party")
+GROUPS = ("keys", "ledger", "party", "audio")
 
 _HELP = """Learn from data that must not leave the room, and know what it cost.
 

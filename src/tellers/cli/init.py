@@ -21,7 +21,7 @@ Data = Annotated[
         metavar="NAME",
         help="What to learn from: adult, breast_cancer, diabetes130, digits, fashion_mnist, "
         "made_multilabel, mnist, svhn, synthetic, files for tables of your own, or, with many labels, voc, "
-        "chexpert, image_table or mulan.",
+        "chexpert, clips, image_table or mulan.",
     ),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite a file that is there.")]

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from ..pipeline.steps import Show
 
 _WORDS = {
+    "made": "Making up a city",
+    "pictures": "Preparing recordings",
     "data": "Reading the data",
     "teachers": "Training teachers",
     "votes": "Letting them vote",

@@ -131,6 +131,21 @@ _LAYOUTS: dict[str, tuple[str, str, tuple[str, ...], dict[str, object]]] = {
 }  # fmt: skip
 
 
+def _clips(name: str) -> RunConfig:
+    tagger = {"shape": [101, 64], "iterations": 60, "batch_size": 16, "learning_rate": 0.003}
+    return RunConfig(
+        data=DataConfig(name=name, private="city", n_public=120, n_test=100),
+        labels=LabelsConfig(names=("bell", "engine", "siren", "voice")),
+        partition=PartitionConfig(n_teachers=20),
+        teachers=TeachersConfig(model=_TAGGER, parameters=tagger),
+        mechanism=MechanismConfig(name="gnthreshold", sigma=5.0),
+        student=StudentConfig(model=_TAGGER, parameters={**tagger, "iterations": 200}),
+    )
+
+
+_TAGGER = "tellers.audio.tagger:AudioTagger"
+
+
 def _mulan(name: str) -> RunConfig:
     balanced = {"class_weight": "balanced"}
     return RunConfig(
@@ -148,6 +163,7 @@ _MADE = {
     "adult": _forests,
     "breast_cancer": _breast_cancer,
     "chexpert": _labelled_images,
+    "clips": _clips,
     "diabetes130": _forests,
     "digits": _digits,
     "image_table": _labelled_images,

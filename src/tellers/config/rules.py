@@ -26,6 +26,7 @@ _EXAMPLES = {
     "mulan": '"train.arff"',
     "voc": '"VOC2012/ImageSets/Main/train.txt"',
     "chexpert": '"CheXpert-v1.0-small/train.csv"',
+    "clips": '"city"',
 }
 _WORDS = {"image": "file", "uncertain": "zeros"}
 _WITH_PERSON = (FILES, "image_table")
@@ -192,7 +193,7 @@ def _partition_rules(run: Any) -> Iterator[Problem]:
     if part.balance != "persons" and part.by != "person":
         yield _only("partition", "balance", 'by = "person"', by)
     named = {
-        "person": data.name in ("chexpert", "diabetes130")
+        "person": data.name in ("chexpert", "clips", "diabetes130")
         or (data.name == "synthetic" and "n_persons" in data.options)
     }
     if part.by != "record":

@@ -25,6 +25,7 @@ SET_ASIDE: dict[str, tuple[int, int]] = {
     "adult": (5000, 0),
     "breast_cancer": (150, 100),
     "chexpert": (0, 0),
+    "clips": (0, 0),
     "diabetes130": (10_000, 10_000),
     "digits": (300, 297),
     "fashion_mnist": (9000, 0),
@@ -38,7 +39,7 @@ SET_ASIDE: dict[str, tuple[int, int]] = {
     FILES: (0, 0),
 }
 # Files of one's own too, with many labels per row, in layouts that others agreed on.
-LAYOUTS = ("chexpert", "image_table", "mulan", "voc")
+LAYOUTS = ("chexpert", "clips", "image_table", "mulan", "voc")
 HAS_TEST_PART = ("adult", "fashion_mnist", "mnist", "svhn")
 _AS_USUAL = -1
 
@@ -55,14 +56,15 @@ class DataConfig(Section):
     name: str = option(
         "digits",
         "adult, breast_cancer, diabetes130, digits, fashion_mnist, made_multilabel, mnist, svhn or "
-        'synthetic, or "files" for tables of your own; with many labels also chexpert, image_table, mulan '
-        "or voc, for files of your own in these layouts.",
+        'synthetic, or "files" for tables of your own; with many labels also chexpert, clips, image_table, '
+        "mulan or voc, for files of your own in these layouts.",
         choices=tuple(SET_ASIDE),
     )
     private: str = option(
         "",
-        "files: the private rows, with the target; CSV, Parquet or npz. chexpert, image_table: a CSV; mulan: "
-        "an ARFF file; voc: a list, VOC2012/ImageSets/Main/train.txt. Paths are relative to this file.",
+        "files: the private rows, with the target; CSV, Parquet or npz. chexpert, image_table: a CSV; clips: "
+        "a folder of `tellers audio prepare`; mulan: an ARFF file; voc: a list, "
+        "VOC2012/ImageSets/Main/train.txt. Paths are relative to this file.",
     )
     public: str = option("", "files: the public rows to be labelled; a target is not needed.")
     test: str = option(

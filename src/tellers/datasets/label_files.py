@@ -9,6 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from .clips import clips_folder
 from .labelled_images import read_chexpert, read_image_table
 from .mulan import read_attributes, read_mulan
 from .multilabel import MultilabelDataset, Policy
@@ -174,6 +175,7 @@ def require_same_attributes(path: FilePath, like: FilePath, *, labels: Sequence[
 
 LABEL_LAYOUTS: dict[str, Callable[..., MultilabelDataset]] = {
     "chexpert": chexpert_table,
+    "clips": clips_folder,
     "image_table": image_table,
     "mulan": mulan_file,
     "voc": voc_list,

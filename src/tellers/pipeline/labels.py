@@ -15,6 +15,7 @@ from ..labelling import Labels
 from ..students import fit_labels, fit_semi_supervised
 from ..teachers import is_network
 from ..teachers.label_store import read_label_votes, save_label_votes
+from ..teachers.partition import Partition
 from ..teachers.store import write_whole
 from .asking import Spending, release_labels
 from .beginning import open_books, require_same
@@ -30,12 +31,18 @@ from .teaching import taught
 
 
 def run_labels(
-    config: RunConfig, folder: RunFolder, steps: Steps, warn: Warn | None = None
+    config: RunConfig,
+    folder: RunFolder,
+    steps: Steps,
+    warn: Warn | None = None,
+    *,
+    dealt: tuple[LabelTables, Partition] | None = None,
 ) -> tuple[dict[str, Any], Any, dict[str, Any] | None]:
     """Do everything that a config with labels says; return public numbers, student and private numbers.
 
     The guarantee is that of `run`. Besides `labels.npz` the released labels are kept in `labels.csv`, a
-    column per label: 1, 0, or -1 where nothing was told.
+    column per label: 1, 0, or -1 where nothing was told. `dealt` are tables and parts that were made before;
+    without it they are those of the config.
 
     >>> import tempfile
     >>> from dataclasses import replace
@@ -52,8 +59,11 @@ def run_labels(
     (10, 5, None)
     """
     with steps.step("data"):
-        tables = read_label_tables(config)
-        electorate = Electorate(deal_rows(config, tables))
+        if dealt is None:
+            tables = read_label_tables(config)
+            electorate = Electorate(deal_rows(config, tables))
+        else:
+            tables, electorate = dealt[0], Electorate(dealt[1])
         require_same(folder, tables, electorate)
         _require_able(config, tables)
         check_overlap(config, tables, warn)

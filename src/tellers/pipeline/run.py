@@ -4,7 +4,6 @@ Every step leaves something whole in the folder, so a run that was killed goes o
 votes are not made again, and what is on the ledger is read from there, never charged twice.
 """
 
-import shutil
 from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
@@ -12,21 +11,20 @@ from typing import Any
 
 import numpy as np
 
-from ..card import ModelCard, export_student
 from ..catalogue import make_model
 from ..config import RunConfig
 from ..labelling import Labels
-from ..report import write_report
 from ..students import fit_distilled, fit_self_taught, fit_semi_supervised, fit_supervised
 from .asking import Spending, absent_at_first, release_labels
 from .beginning import begin, open_books, require_able, require_same
 from .data import Tables, read_tables
 from .electorate import group_rows, seat_teachers
 from .endings import lost_student
-from .folder import RunFolder, write_json
+from .folder import RunFolder
 from .groups import ceiling_notes
 from .labels import run_labels
 from .numbers import private_numbers, public_numbers
+from .outcome import write_outcome
 from .overlap import Warn, check_overlap
 from .steps import Show, Steps
 from .voting import Voting
@@ -74,7 +72,7 @@ def run(
         if config.labels.names:
             result, student, numbers = run_labels(config, place, state, warn)
             with state.step("report"):
-                _write(place, result=result, student=student, numbers=numbers)
+                write_outcome(place, result=result, student=student, numbers=numbers)
             return result
         with state.step("data"):
             tables = read_tables(
@@ -116,22 +114,8 @@ def run(
                     config, tables, votes=votes, labels=labels, test_votes=voting.test_votes(absent),
                     seconds=state.seconds, electorate=electorate, spending=spending, cast=voting.cast,
                 )  # fmt: skip
-            _write(place, result=result, student=student, numbers=numbers)
+            write_outcome(place, result=result, student=student, numbers=numbers)
     return result
-
-
-def _write(
-    folder: RunFolder, *, result: dict[str, Any], student: Any, numbers: dict[str, Any] | None
-) -> None:
-    """Write down what came of it: private numbers if they were asked for, the student, the public numbers."""
-    if numbers is not None:
-        write_json(folder.summary, numbers, public=False)
-    export_student(student, folder.student, card=ModelCard.from_result(result), overwrite=True)
-    shutil.rmtree(folder.training, ignore_errors=True)  # it is taught
-    write_json(folder.result, result, public=True)
-    write_report(folder.path)
-    if numbers is not None:
-        write_report(folder.path, private=True)
 
 
 def _teach(

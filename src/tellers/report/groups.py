@@ -8,8 +8,9 @@ from ..card.card import shown_epsilon
 from ..card.groups import Curve, GroupResult, PersonalResult
 from ..card.published import PublishedCosts
 from ..card.result import RunResult
+from .canvas import N_COLOURS
 from .drawing import Drawing
-from .plots import N_COLOURS, plot_groups
+from .plots import plot_groups
 from .thinning import thinned
 
 

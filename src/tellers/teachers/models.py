@@ -28,6 +28,8 @@ TRUSTED = (
     "sklearn.neural_network._stochastic_optimizers.SGDOptimizer",
     "sklearn.tree._tree.Tree",
     "sklearn.utils._bunch.Bunch",
+    "tellers.audio.classifier.AudioClassifier",
+    "tellers.audio.tagger.AudioTagger",
     "tellers.label_models.OneEach",
     "tellers.teachers.models.ConstantLabels",
     "tellers.teachers.models.ConstantTeacher",

@@ -1,0 +1,160 @@
+"""`tellers audio sweep`: what many settings make of the same stored votes."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from . import options
+
+
+def sweep(
+    ears: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="EARS...", help="Folders of `tellers audio train`, on one pool.", show_default=False
+        ),
+    ],
+    sigma: Annotated[
+        str, typer.Option("--sigma", help="Noises on labels, as parts of the ensemble (σ_e).")
+    ] = "0.1,0.2,0.3,0.5",
+    share: Annotated[str, typer.Option("--share", help="Shares that a label needs (th_e).")] = "0.3,0.5",
+    kind: Annotated[
+        str,
+        typer.Option(
+            "--kind", help="gnthreshold, adaptive, adaptive-as-published, binary, tau or powerset; a list."
+        ),
+    ] = "gnthreshold",
+    check: Annotated[
+        str,
+        typer.Option("--check", help="Checks as share:noise (th_c:σ_c), a list; none is no check."),
+    ] = "none",
+    samples: Annotated[
+        str, typer.Option("--samples", help="How many queries, a list; 0 is the whole pool.")
+    ] = "0",
+    max_labels: Annotated[
+        int, typer.Option("--max-labels", help="So many labels of a ballot count; 0: all.", min=0)
+    ] = 0,
+    variance: Annotated[
+        bool, typer.Option("--variance", help="Read noises as the variance per teacher, as the thesis does.")
+    ] = False,
+    changed: Annotated[
+        int,
+        typer.Option("--changed", help="Labels a clip has at most: all that the thesis charges.", min=1),
+    ] = 3,
+    delta: Annotated[float, typer.Option("--delta", help="Failure probability.")] = 1e-4,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="The page. Without it: sweep.html in EARS.")
+    ] = None,
+    show_private: options.ShowPrivate = False,
+    as_json: options.Json = False,
+) -> None:
+    """Show what thresholds, noises and checks would make of votes that are kept; nobody is asked again.
+
+    Scores, and costs that look at votes, are private: they go to a page in the private folder, with F1 and
+    mAP drawn over epsilon. What is printed without --show-private is the price, which holds for any votes.
+    To look and take the best is a release nobody paid for: choose on teachers of public clips.
+
+    Example: tellers audio sweep ears --sigma 0.1,0.2,0.3 --share 0.3,0.5 --check none,0.6:0.6
+    """
+    from .. import noise
+    from ..audio import sheets
+    from ..audio import sweep as sweeps
+    from ..audio.sweep_report import sweep_table
+    from ..audio.taught import read_taught
+    from . import show
+
+    kinds: Any = [name.strip() for name in kind.split(",")]
+    settings = sweeps.sweep_settings(
+        sigmas=_numbers("sigma", sigma), shares=_numbers("share", share), kinds=kinds, checks=_checks(check),
+        n_samples=[int(n) or None for n in _numbers("samples", samples)], max_labels=max_labels,
+        noise="variance" if variance else "deviation",
+    )  # fmt: skip
+    taught = [read_taught(place) for place in ears]
+    truth, votes = taught[0].truth, [one.votes for one in taught]
+    for one in taught[1:]:
+        if one.truth.shape != truth.shape or (one.truth != truth).any():
+            raise ValueError(
+                f"Expected teachers that voted on one pool, those in {one.folder} voted on another. Train "
+                "them with the same seed and shares."
+            )
+    total = len(settings) * len(taught)
+    with show.progress_bar(total, "settings", wanted=not as_json) as progress:
+        rows = sweeps.sweep(
+            votes, truth, settings, delta=delta, noise=noise.secure(), n_changed=changed,
+            progress=None if progress is None else lambda _done: progress(1),
+        )  # fmt: skip
+    page = out or taught[0].folder / "sweep.html"
+    sheets.write_sweep(page, rows, votes=votes[0], truth=truth, delta=delta)
+    told = sweep_table(rows).reveal() if show_private else [_public(row) for row in rows]
+    if as_json:
+        print(
+            json.dumps({"page": str(page), "private": show_private, "rows": [_finite(row) for row in told]})
+        )
+        return
+    _tell(told, page, private=show_private)
+
+
+def _public(row: Any) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return {
+        **asdict(row.setting), "n_teachers": row.n_teachers, "n_samples": row.n_samples,
+        "public_epsilon": row.public_epsilon,
+    }  # fmt: skip
+
+
+def _finite(row: dict[str, Any]) -> dict[str, Any]:
+    """JSON has neither infinity nor NaN."""
+    return {
+        name: None if isinstance(value, float) and (value != value or abs(value) == float("inf")) else value
+        for name, value in row.items()
+    }
+
+
+def _tell(rows: list[dict[str, Any]], page: Path, *, private: bool) -> None:
+    from . import show
+
+    more = ["exact", "F1", "mAP", "answered"] if private else []
+    table = show.table("setting", "noise", "epsilon", *more, numbers=range(1, 7))
+    for row in rows:
+        cells = [f"{row['sigma']:g}", show.figure(row["public_epsilon"])]
+        if private:
+            cells += [show.figure(row["exact_epsilon"]), f"{row['macro_f1']:.3f}"]
+            cells += [f"{row['mean_average_precision']:.3f}", f"{row['answered']:.0%}"]
+        table.add_row(_setting(row, rows), *cells)
+    console = show.console()
+    console.print()
+    console.print(show.private_panel(table) if private else show.indented(table))
+    console.print(show.note("epsilon is the price of all queries, whatever the votes are."))
+    console.print(f"F1 and mAP over epsilon, private: {page}", markup=False)
+
+
+def _setting(row: dict[str, Any], rows: list[dict[str, Any]]) -> str:
+    """Say how a row differs from others, but for its noise."""
+    said = [row["kind"] + (f" {row['share']:g}" if row["kind"] == "gnthreshold" else "")]
+    if row["confident_share"] is not None:
+        said.append(f"check {row['confident_share']:g}:{row['sigma_gate']:g}")
+    for name, word in (("n_teachers", "teachers"), ("n_samples", "queries")):
+        if len({other[name] for other in rows}) > 1:
+            said.append(f"{row[name]} {word}")
+    return ", ".join(said)
+
+
+def _numbers(name: str, text: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise ValueError(f"Expected numbers such as 0.1,0.3 for --{name}, got {text!r}.") from None
+
+
+def _checks(text: str) -> list[tuple[float, float] | None]:
+    found: list[tuple[float, float] | None] = []
+    for part in text.split(","):
+        share, _, gate = part.partition(":")
+        try:
+            found.append(None if part.strip() == "none" else (float(share), float(gate)))
+        except ValueError:
+            raise ValueError(f"Expected none, or checks such as 0.6:0.5, got {part!r}.") from None
+    return found

@@ -1,0 +1,156 @@
+"""`tellers audio train`: teachers of clips, and what they say of the public pool."""
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from . import options
+
+if TYPE_CHECKING:
+    from ..audio.taught import Taught
+
+_NETWORK = "Network"
+
+
+class Network(StrEnum):
+    """The networks."""
+
+    small = "small"
+    resnet18 = "resnet18"
+    resnet34 = "resnet34"
+    vgg11 = "vgg11"
+    vgg19 = "vgg19"
+
+
+def train(
+    clips: Annotated[
+        Path,
+        typer.Argument(metavar="CLIPS", help="The folder of `tellers audio prepare`.", show_default=False),
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="Where teachers and votes go: all of it private.")
+    ] = Path("ears"),
+    teachers: Annotated[int, typer.Option("--teachers", help="How many teachers.", min=1)] = 30,
+    student: Annotated[
+        float, typer.Option("--student", help="Share of the clips that become the public pool.")
+    ] = 0.15,
+    test: Annotated[float, typer.Option("--test", help="Share of the clips to test on, public too.")] = 0.1,
+    test_fold: Annotated[
+        str, typer.Option("--test-fold", metavar="FOLD", help="Test on the publisher's own fold.")
+    ] = "",
+    by_source: Annotated[
+        bool,
+        typer.Option("--by-source", help="Deal, and protect, whole sources: a speaker, a street, a video."),
+    ] = False,
+    mix: Annotated[
+        int,
+        typer.Option(
+            "--mix", metavar="N", help="Learn from N mixtures of every clip with one of its part.", min=0
+        ),
+    ] = 0,
+    resolution: Annotated[
+        int, typer.Option("--resolution", help="Count probabilities in so many parts of a vote.", min=1)
+    ] = 1,
+    network: Annotated[
+        Network,
+        typer.Option(
+            "--network",
+            help="small (for a CPU), resnet18, resnet34, vgg11 or vgg19.",
+            rich_help_panel=_NETWORK,
+        ),
+    ] = Network.small,
+    iterations: Annotated[
+        int, typer.Option("--iterations", help="Batches to learn from.", min=1, rich_help_panel=_NETWORK)
+    ] = 60,
+    batch_size: Annotated[
+        int, typer.Option("--batch-size", help="Clips in a batch.", min=2, rich_help_panel=_NETWORK)
+    ] = 8,
+    learning_rate: Annotated[
+        float,
+        typer.Option("--learning-rate", help="Near 1e-4 for large networks.", rich_help_panel=_NETWORK),
+    ] = 5e-3,
+    mixup: Annotated[
+        float,
+        typer.Option("--mixup", help="Blend clips of a batch; 0 for not.", min=0, rich_help_panel=_NETWORK),
+    ] = 1.0,
+    balanced: Annotated[
+        bool,
+        typer.Option(
+            "--balanced/--shuffled",
+            help="Every label has its turn, or as they come.",
+            rich_help_panel=_NETWORK,
+        ),
+    ] = True,
+    weighted: Annotated[
+        bool, typer.Option("--weighted", help="Weigh rare labels up.", rich_help_panel=_NETWORK)
+    ] = False,
+    pretrained: Annotated[
+        Path | None,
+        typer.Option(
+            "--pretrained", metavar="FILE", help="Public weights to begin with.", rich_help_panel=_NETWORK
+        ),
+    ] = None,
+    device: Annotated[
+        str, typer.Option("--device", help="cpu, cuda or auto.", rich_help_panel=_NETWORK)
+    ] = "auto",
+    jobs: Annotated[int, typer.Option("--jobs", help="Teachers trained at a time; 0 to choose.", min=0)] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="Of the deal and of the training.", min=0)] = 7,
+    as_json: options.Json = False,
+) -> None:
+    """Deal clips to teachers, train a network for each, and keep what they say of the public pool.
+
+    Clips of teachers, pool and test are disjoint; mixtures are made within a part. Stopped and begun again
+    with the same settings, it goes on. Votes are kept, so that sweep and student ask no teacher again. The
+    folder is as private as the recordings.
+
+    Example: tellers audio train city --out ears --teachers 30
+    """
+    from ..audio.collection import read_collection
+    from ..audio.taught import Teaching, teach
+    from .outcome import steps_shown
+
+    tagger: dict[str, Any] = {
+        "network": network.value, "iterations": iterations, "batch_size": batch_size,
+        "learning_rate": learning_rate, "mixup": mixup, "balanced": balanced, "weighted": weighted,
+        "device": device,
+    }  # fmt: skip
+    if pretrained is not None:
+        tagger["pretrained"] = str(pretrained.absolute())
+    settings = Teaching(
+        n_teachers=teachers, seed=seed, student=student, test=test, test_fold=test_fold, by_source=by_source,
+        mix=mix, resolution=resolution, tagger=tagger,
+    )  # fmt: skip
+    with steps_shown(wanted=not as_json) as show:
+        taught = teach(read_collection(clips), out, settings, n_jobs=jobs or None, show=show)
+    if as_json:
+        print(json.dumps(_said(taught)))
+    else:
+        _tell(taught)
+
+
+def _said(taught: "Taught") -> dict[str, Any]:
+    return {
+        "folder": str(taught.folder), "n_teachers": taught.settings.n_teachers, "unit": taught.unit,
+        "n_pool": len(taught.pool), "n_test": len(taught.test), "labels": list(taught.label_names),
+        "shape": list(taught.shape),
+    }  # fmt: skip
+
+
+def _tell(taught: "Taught") -> None:
+    from . import show
+
+    said = _said(taught)
+    table = show.table("", "")
+    table.add_row(
+        "teachers", f"{said['n_teachers']}, each with clips of its own; {said['unit']} is protected"
+    )
+    table.add_row("public pool", f"{said['n_pool']} clips, on which they voted")
+    table.add_row("test", f"{said['n_test']} clips, public too")
+    console = show.console()
+    console.print()
+    console.print(show.indented(table))
+    console.print(show.note(f"everything in {taught.folder} is private: votes, networks, and who has what."))
+    console.print(f"Next: tellers audio student {taught.folder} --out study", markup=False)

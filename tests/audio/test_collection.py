@@ -1,0 +1,96 @@
+"""Folders of prepared clips: every clip keeps its place, and whoever trains needs no recordings."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tellers.audio import deal_clips, prepare_collection, read_collection
+from tellers.audio.collection import features_for
+from tellers.audio.generator import make_city
+from tellers.config import LabelsConfig, default_config
+from tellers.datasets.clips import FILE, clips_folder, read_clip_table
+from tellers.errors import ClipsRefused
+from tellers.pipeline.label_data import read_label_tables
+
+FEATURES = features_for(rate=16_000, seconds=0.4)
+NAMES = ("bell", "engine", "siren", "voice")
+
+
+@pytest.fixture
+def clips(tmp_path):
+    return make_city(tmp_path / "sounds", 12, seed=7, seconds=0.4, n_labels=(1, 2))
+
+
+def test_what_cannot_be_used_keeps_its_place(clips, tmp_path):
+    whole = prepare_collection(clips, tmp_path / "whole", features=FEATURES)
+    clips.paths[4].write_bytes(b"RIFF, and then nothing")
+    some = prepare_collection(clips, tmp_path / "some", features=FEATURES)
+    assert (len(whole.clips), len(some.clips)) == (12, 12)
+    assert some.usable.tolist() == [i != 4 for i in range(12)]
+    assert [finding.kind for finding in some.findings] == ["broken"]
+    others = np.flatnonzero(some.usable)
+    np.testing.assert_array_equal(some.pictures(others), whole.pictures(others))
+    # Deals are of places: a broken clip moves nobody.
+    deals = [deal_clips(one.clips, 3, seed=7).teachers for one in (whole, some)]
+    for one, other in zip(*deals, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_it_reads_back_what_was_prepared(clips, tmp_path):
+    made = prepare_collection(clips, tmp_path / "city", features=FEATURES)
+    again = read_collection(tmp_path / "city")
+    assert (again.features, again.clips.label_names) == (FEATURES, NAMES)
+    np.testing.assert_array_equal(again.clips.Y, clips.Y)
+    np.testing.assert_array_equal(again.clips.folds, clips.folds)
+    np.testing.assert_array_equal(again.pictures([3]), made.pictures([3]))
+    assert prepare_collection(clips, tmp_path / "city", features=FEATURES).n_known == 12
+    assert (tmp_path / "city" / FILE).stat().st_mode & 0o077 == 0
+
+
+def test_to_refuse_leaves_no_table(clips, tmp_path):
+    clips.paths[0].unlink()
+    with pytest.raises(ClipsRefused, match="1 missing"):
+        prepare_collection(clips, tmp_path / "city", features=FEATURES, on_finding="refuse")
+    assert not (tmp_path / "city" / FILE).exists()
+
+
+def test_a_run_reads_it_without_the_recordings(clips, tmp_path):
+    clips.paths[4].write_bytes(b"no recording")
+    prepare_collection(clips, tmp_path / "city", features=FEATURES)
+    for path in clips.paths:
+        path.unlink()
+    data = clips_folder(tmp_path / "city", ["siren", "bell"])
+    assert (data.X.shape, data.image_shape, data.label_names) == ((11, 21 * 64), (21, 64), ("siren", "bell"))
+    assert data.notes == ("Rows were left out: 1 recordings could not be used.",)
+    config = default_config("clips")
+    where = replace(config.data, private="city", folder=str(tmp_path), n_public=3, n_test=2)
+    tables = read_label_tables(replace(config, data=where, labels=LabelsConfig(names=NAMES)))
+    assert (len(tables.private), tables.pool.shape, len(tables.test)) == (6, (3, 21 * 64), 2)
+
+
+def test_a_damaged_table_or_picture_is_named(clips, tmp_path):
+    place = tmp_path / "city"
+    prepare_collection(clips, place, features=FEATURES)
+    table = read_clip_table(place)
+    (place / table.pictures[2]).write_bytes(b"half")
+    with pytest.raises(ValueError, match=r"clip 2 .*Prepare again"):
+        clips_folder(place, NAMES)
+    said = json.loads((place / FILE).read_bytes())
+    for broken, words in (
+        ({**said, "format": 9}, "Expected format 1"),
+        ({**said, "clips": [{"path": "a.wav"}]}, "Expected a whole table"),
+    ):
+        (place / FILE).write_text(json.dumps(broken))
+        with pytest.raises(ValueError, match=words):
+            read_clip_table(place)
+    (place / FILE).write_text("{")
+    with pytest.raises(ValueError, match="Expected JSON"):
+        read_clip_table(place)
+
+
+def test_rates_have_the_published_shape_or_near_it():
+    assert features_for(rate=44_100, seconds=10.0).shape == (1001, 64)
+    assert features_for(rate=16_000, seconds=2.0).logmel.window == 1024
+    assert features_for(rate=22_050, seconds=5.0).logmel.window == 1024
