@@ -263,7 +263,7 @@ def test_a_budget_that_is_used_ends_queries_and_keeps_masks_apart():
     assert len(town.charged) == n_paid > 1
     qid = town.query()
     assert town.last().kind == "aborted"
-    assert "past the budget" in town.last().why
+    assert "budget does not suffice" in town.last().why
     assert "Nothing was charged" in town.last().why
     assert len(town.charged) == n_paid
     assert qid not in town.steps

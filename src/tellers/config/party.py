@@ -133,7 +133,9 @@ class PartyLimitsConfig(_Section):
 
     queries_per_asker: int = option(1000, "Queries answered for one asker, ever.", least=0)
     max_open: int = option(4, "Queries of one asker on their way at a time.", least=1)
-    max_changes: int = option(8, "guardian: how often the answering set of an asker may change.", least=0)
+    max_changes: int = option(
+        8, "guardian: how often the answering set of an asker may change, or lack a connected party.", least=0
+    )
     max_strikes: int = option(
         3, "guardian: how often an asker may leave out a party that could answer.", least=0
     )

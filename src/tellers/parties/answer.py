@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from .. import noise as noises
@@ -11,7 +12,7 @@ from ..errors import PeerRefused, TellersError
 from ..ledger import Ledger
 from . import answerer as protocol
 from .answerer import begin
-from .books import charge_query, remembered
+from .books import affords, charge_query, query_price, remembered
 from .doors import Doors
 from .engine import require_engine
 from .guard import open_books, require_role
@@ -53,7 +54,8 @@ class AnswerRole:
     ) -> None:
         require_role(settings, "answerer")
         self._standing, self._say = Standing(settings), say or (lambda _: None)
-        self._policy = self._standing.answerer_policy()
+        self._price = query_price(self._standing.mechanism, 1)
+        self._policy = replace(self._standing.answerer_policy(), affords=self._affords)
         self._model: dict[str, Integers] = self._standing.model()
         self._own_books = open_books(settings) if ledger is None else None
         self._ledger: Ledger = ledger if self._own_books is None else self._own_books  # type: ignore[assignment]
@@ -160,6 +162,9 @@ class AnswerRole:
         if isinstance(message, Hello):  # the guardian asks for a sign of life
             return [Hello(name=self._policy.name, protocol=PROTOCOL)]
         return []
+
+    def _affords(self, n_queries: int) -> bool:
+        return affords(self._ledger, self._price * n_queries)
 
     def _lend(self, message: Roll) -> list[Any]:
         query = self._state.queries.get(message.qid)

@@ -246,6 +246,10 @@ def _why_not_now(
     quota = policy.quotas[asker]
     if state.answered.get(asker, 0) + waiting + message.n_queries > quota:
         return f"The quota of {quota} queries of this asker is used."
+    # Who finds out only when the answering set is fixed ends the query for everybody.
+    under_way = sum(q.n_queries for qid, q in state.queries.items() if qid != own and q.phase != "lent")
+    if not policy.affords(under_way + message.n_queries):
+        return "This party's own books cannot pay for it."
     return ""
 
 

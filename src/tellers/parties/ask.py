@@ -34,7 +34,7 @@ from .messages import (
 )
 from .pinned import Pinned
 from .programs import ASKER
-from .queries import FREE
+from .queries import FREE, LENT
 from .ring import Integers, ring_sum
 from .standing import Standing
 from .wire import Channel, connect
@@ -130,7 +130,7 @@ class AskRole:
             try:
                 return attempt.run()
             except RoundAborted as aborted:
-                if attempt.may_be_charged or not left:
+                if attempt.may_be_charged or attempt.was_refused or not left:
                     raise
                 self._say(f"{aborted} Trying again under a new id.")
                 time.sleep(0.5)
@@ -185,7 +185,7 @@ class _Attempt:
         self._standing = asker._standing
         self._guardian = self._standing.settings.guardian
         self.qid = secrets.token_hex(16)
-        self.may_be_charged = False
+        self.may_be_charged = self.was_refused = False
         self._n_bytes = 0
         self._unasked: set[str] = set()
 
@@ -199,7 +199,7 @@ class _Attempt:
             labels = self._last_step(line, {name: shares[name] for name in parties})
         except RoundAborted:
             raise
-        except (TellersError, OSError) as error:
+        except (TellersError, OSError, ValueError) as error:
             self._asker._drop(self._guardian)
             why = str(error) if isinstance(error, TellersError | ConnectionError | TimeoutError) else ""
             charge = (
@@ -230,7 +230,11 @@ class _Attempt:
         n, standing = len(self._encoded), self._standing
         terms = standing.settings.terms
         line.channel.send(Open(qid=self.qid, n_queries=n, program=standing.program_hash(n), terms=terms))
-        message = self._hear(line, time.monotonic() + standing.patience)
+        try:
+            message = self._hear(line, time.monotonic() + standing.patience)
+        except RoundAborted:
+            self.was_refused = True  # by a rule of the guardian's: asking again at once would end the same
+            raise
         if not isinstance(message, Opened):
             raise PeerRefused(f"Expected 'opened' from the guardian, got {message.kind!r}.")
         return message
@@ -305,7 +309,7 @@ class _Attempt:
             try:
                 message = self._hear(line, until)
             except RoundAborted as aborted:
-                if FREE in str(aborted):
+                if FREE in str(aborted) or LENT in str(aborted):
                     self._mark(False)
                 raise
             if isinstance(message, Agreed):

@@ -7,6 +7,8 @@ and which parties answered last.
 
 from typing import Any
 
+from ..budget import Accountant
+from ..errors import TellersError
 from ..ledger import Ledger, Ticket
 from ..noise import Noise
 from ..rdp import RdpCurve
@@ -30,6 +32,21 @@ def query_price(mechanism: Any, n_queries: int) -> RdpCurve:
     return price
 
 
+def affords(ledger: Ledger, price: RdpCurve) -> bool:
+    """Return whether a ledger could pay a price now; one that cannot tell says so when it is charged.
+
+    >>> from tellers import Accountant, Budget, GNMax, MemoryLedger
+    >>> ledger = MemoryLedger(Accountant(Budget(epsilon=1.0, delta=1e-5)))
+    >>> [affords(ledger, query_price(GNMax(sigma=20.0), n)) for n in (1, 1000)]
+    [True, False]
+    """
+    accountant: Accountant | None = getattr(ledger, "accountant", None)
+    try:
+        return accountant is None or accountant.affords(ledger.spent, price)
+    except (TellersError, OSError):
+        return True
+
+
 def charge_query(
     ledger: Ledger,
     qid: str,
@@ -39,13 +56,14 @@ def charge_query(
     n_queries: int,
     asker: str,
     parties: tuple[str, ...],
+    left_out: tuple[str, ...] = (),
     price: RdpCurve | None = None,
     account: str | None = None,
 ) -> Ticket:
     """Write a query on the ledger before anything of it is revealed, and return the receipt.
 
-    An answering party that keeps books of its own may give its own `price`. `account` names an account that
-    pays the same from a budget of its own.
+    `left_out` names connected parties that failed with this asker. An answering party may give its own
+    `price`. `account` names an account that pays the same from a budget of its own.
 
     >>> from tellers import Accountant, Budget, GNMax, MemoryLedger, noise
     >>> ledger = MemoryLedger(Accountant(Budget(epsilon=5.0, delta=1e-5)))
@@ -59,6 +77,8 @@ def charge_query(
         **describe(mechanism, noise), "n_queries": n_queries, "asker": asker, "answering": list(parties),
         "outcome": OUTCOME,
     }  # fmt: skip
+    if left_out:
+        event["left_out"] = list(left_out)
     if account is not None:
         event["account"] = account
     return ledger.reserve(qid, cost, event=event, also=None if account is None else {account: cost})
@@ -81,6 +101,7 @@ def remembered(ledger: Ledger) -> dict[str, Any]:
             asker = str(entry.event["asker"])
             answered[asker] = answered.get(asker, 0) + int(entry.event["n_queries"])
             parties = tuple(entry.event["answering"])
-            changes[asker] = changes.get(asker, 0) + (last_set.get(asker, parties) != parties)
+            odd = last_set.get(asker, parties) != parties or bool(entry.event.get("left_out"))
+            changes[asker] = changes.get(asker, 0) + odd
             last_set[asker] = parties
     return {"used": used, "answered": answered, "last_set": last_set, "changes": changes}

@@ -39,7 +39,7 @@ from .messages import (
     Roll,
 )
 from .policy import GuardianPolicy, why_not
-from .queries import FREE, Action, Charge, Conclude, Query, Send, State, Step, close, put
+from .queries import FREE, LENT, Action, Charge, Conclude, Query, Send, State, Step, close, put
 from .ring import ring_sum
 
 
@@ -58,7 +58,7 @@ def leave(policy: GuardianPolicy, state: State, name: str, *, now: float) -> Ste
             continue
         if query.asker == name:
             # Charged or not, nobody is there any more to go on with it.
-            state, more = close(state, query, None)
+            state, more = close(_walked_out(state, query), query, None)
         else:
             state, more = _drop(policy, state, query, name, "gone", now)
         actions += more
@@ -127,7 +127,7 @@ def charged(policy: GuardianPolicy, state: State, qid: str, *, now: float) -> St
     """
     query = _charging(state, qid)
     before = state.last_set.get(query.asker)
-    changed = before is not None and before != query.parties
+    changed = (before is not None and before != query.parties) or bool(query.left_out)
     total = ring_sum(query.masks[name] for name in query.parties)
     # Long enough for any last step; only a slot is held, masks are gone.
     rest = replace(query, phase="concluding", masks={}, until=now + 4 * policy.patience)
@@ -184,7 +184,8 @@ def _why_not_now(policy: GuardianPolicy, state: State, asker: str, message: Open
         return why
     if state.strikes.get(asker, 0) >= policy.max_strikes:
         return (
-            "The asker left out parties that were ready too often; the guardian's operator must look at it."
+            "The asker left out parties that were ready, or left when masks were lent, too often; the "
+            "guardian's operator must look at it."
         )
     mine = [query for query in state.queries.values() if query.asker == asker]
     if len(mine) >= policy.max_open:
@@ -193,6 +194,10 @@ def _why_not_now(policy: GuardianPolicy, state: State, asker: str, message: Open
     quota = policy.quotas[asker]
     if state.answered.get(asker, 0) + waiting + message.n_queries > quota:
         return f"The quota of {quota} queries of this asker is used."
+    # Looked at before anybody lends a mask: what it cannot pay for must cost nobody anything.
+    under_way = sum(query.n_queries for query in state.queries.values() if query.phase != "concluding")
+    if not policy.affords(under_way + message.n_queries):
+        return "The budget does not suffice for so many queries."
     return ""
 
 
@@ -263,6 +268,7 @@ def _done(
     return close(state, query, None)
 
 
+_BY_LINK = ("failed", "silent")  # What an asker can bring about by breaking its own link to a party.
 _Handler = Callable[[GuardianPolicy, State, Query, str, Message, float], Step]
 _HANDLERS: dict[type[Message], _Handler] = {
     Ready: _ready, Out: _out, Answered: _answered, Mask: _mask, Done: _done
@@ -298,10 +304,17 @@ def _agree(policy: GuardianPolicy, state: State, query: Query, now: float) -> St
         again = replace(query, phase="asking", claimed=None, until=now + policy.patience)
         return put(state, again), [Send(query.asker, Held(qid=query.qid, parties=common))]
     before = state.last_set.get(query.asker, common)
-    if before != common and state.changes.get(query.asker, 0) >= policy.max_changes:
-        why = f"The answering set changed more than {policy.max_changes} times for this asker. {FREE}"
+    # A link that fails may have been broken on purpose: it counts as a change, each time.
+    broken = tuple(
+        name for name, why in sorted(query.out.items()) if why in _BY_LINK and name in state.present
+    )
+    if (before != common or broken) and state.changes.get(query.asker, 0) >= policy.max_changes:
+        why = (
+            f"The answering set changed, or left out a connected party, more than {policy.max_changes} times "
+            f"for this asker. {FREE}"
+        )
         return close(state, query, why)
-    query = replace(query, phase="masking", parties=common, until=now + policy.patience)
+    query = replace(query, phase="masking", parties=common, left_out=broken, until=now + policy.patience)
     nonces = {name: query.ready[name] for name in common}
     wanted = [name for name in common if name not in query.masks]
     state, actions = _masking(state, query)
@@ -313,7 +326,7 @@ def _masking(state: State, query: Query) -> Step:
     if any(name not in query.masks for name in query.parties):
         return put(state, query), []
     ready = put(state, replace(query, phase="charging"))
-    return ready, [Charge(query.qid, query.asker, query.parties, query.n_queries)]
+    return ready, [Charge(query.qid, query.asker, query.parties, query.n_queries, query.left_out)]
 
 
 def _drop(policy: GuardianPolicy, state: State, query: Query, name: str, why: str, now: float) -> Step:
@@ -335,17 +348,29 @@ def _unmasked(
 ) -> Step:
     """Go on without parties that were in the set and sent no mask."""
     if policy.pairwise:
-        words = f"A party dropped out after the answering set was fixed. {FREE} Ask again under a new id."
+        words = f"A party dropped out after the answering set was fixed. {LENT} Ask again under a new id."
         return close(state, query, words)
     left = tuple(name for name in query.parties if name not in names)
     ready = {name: query.ready[name] for name in left}
     out = {**query.out, **dict.fromkeys(names, why)}
     if len(left) < policy.quorum:
-        return close(state, query, f"{len(left)} parties answered, fewer than the quorum. {FREE}")
+        return close(state, query, f"{len(left)} parties answered, fewer than the quorum. {LENT}")
     again = replace(
         query, phase="asking", claimed=None, ready=ready, out=out, parties=(), until=now + policy.patience
     )
     return put(state, again), [Send(query.asker, Held(qid=query.qid, parties=left))]
+
+
+def _walked_out(state: State, query: Query) -> State:
+    """Count a query that its asker left after masks were asked for: they are on the parties' own books."""
+    if query.phase != "masking":
+        return state
+    asker = query.asker
+    return replace(
+        state,
+        answered={**state.answered, asker: state.answered.get(asker, 0) + query.n_queries},
+        strikes={**state.strikes, asker: state.strikes.get(asker, 0) + 1},
+    )
 
 
 def _charging(state: State, qid: str) -> Query:

@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..errors import TellersError
@@ -11,11 +11,11 @@ from ..ledger import Ledger
 from ..noise import Noise
 from . import guardian as protocol
 from . import queries
-from .books import charge_query, remembered
+from .books import affords, charge_query, query_price, remembered
 from .last_step import LastStep, draw, require_confidential
 from .messages import Agreed, Message
 from .policy import GuardianPolicy
-from .queries import FREE, Charge, Conclude, Send, State
+from .queries import LENT, Charge, Conclude, Send, State
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +72,8 @@ class Guardian:
     def __post_init__(self) -> None:
         require_confidential(self.mechanism)
         self.state = queries.begin(**remembered(self.ledger))
+        price = query_price(self.mechanism, 1)
+        self.policy = replace(self.policy, affords=lambda n: affords(self.ledger, price * n))
         self._lock = threading.RLock()
 
     def handle(self, sender: str, message: Message) -> list[Task]:
@@ -114,11 +116,11 @@ class Guardian:
         try:
             charge_query(
                 self.ledger, asked.qid, mechanism=self.mechanism, noise=self.noise, n_queries=asked.n_queries,
-                asker=asked.asker, parties=asked.parties, account=account,
+                asker=asked.asker, parties=asked.parties, left_out=asked.left_out, account=account,
             )  # fmt: skip
         except TellersError as error:
             # What a ledger says of a budget is public: prices do not depend on votes.
-            return protocol.refused(self.state, asked.qid, f"{_short(str(error))} {FREE}")
+            return protocol.refused(self.state, asked.qid, f"{_short(str(error))} {LENT}")
         except (OSError, TimeoutError):
             why = "The ledger cannot be written. If it was written after all, the query stays charged."
             return protocol.refused(self.state, asked.qid, why)

@@ -8,7 +8,9 @@ from .messages import Aborted, Closed, Message
 from .ring import Integers
 
 FREE: Final = "Nothing was charged."
-"""What an asker is told of every query that ended before it was charged, and of no other."""
+"""What an asker is told of every query that ended before anybody charged it, and of no other."""
+LENT: Final = "The guardian charged nothing; parties that had lent a mask keep it on their own books."
+"""What an asker is told of a query that ended after the answering set was fixed, and was not charged."""
 Phase = Literal["asking", "agreeing", "masking", "charging", "concluding"]
 
 
@@ -36,6 +38,7 @@ class Charge:
     asker: str
     parties: tuple[str, ...]
     n_queries: int
+    left_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +78,7 @@ class Query:
     out: Mapping[str, str] = field(default_factory=dict)
     claimed: tuple[str, ...] | None = None
     parties: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
     masks: Mapping[str, Integers] = field(default_factory=dict, repr=False)
 
 

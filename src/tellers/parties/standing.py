@@ -142,7 +142,7 @@ class Standing:
             settings.party.name, dict.fromkeys(settings.askers, limits.queries_per_asker),
             session.n_outputs, session.n_features, settings.terms, self.program_hash,
             roster=settings.roster, max_queries=session.max_queries, max_open=limits.max_open,
-            least_set=min(2, session.quorum), pair_keys=keys, noise_sigma=hardening.noise_sigma,
+            least_set=session.quorum, pair_keys=keys, noise_sigma=hardening.noise_sigma,
         )  # fmt: skip
 
     def model(self) -> dict[str, Integers]:
