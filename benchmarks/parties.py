@@ -1,7 +1,9 @@
 """Seconds and bytes of a confidential query, through the roles themselves as processes over loopback TLS.
 
     python benchmarks/parties.py                                    # 5 answerers, and 10 linear ones
-    python benchmarks/parties.py --answerers 5 10 --batch 1 100     # every task and kind with both
+    python benchmarks/parties.py --full                             # 5 and 10 of every task and kind
+
+Both at batch 1 and 100; `--answerers`, `--task`, `--kind` and `--batch` choose others.
 
 The guardian and every answerer are `tellers party guard` and `tellers party answer`, each with its own keys,
 books and settings; the asker is this process. Rows and models are made up: 64 features, 10 classes or 5
@@ -187,7 +189,15 @@ def main() -> None:
     parser.add_argument("--kind", nargs="+", default=["linear", "network"], choices=["linear", "network"])
     parser.add_argument("--task", nargs="+", default=["single", "multi"], choices=["single", "multi"])
     parser.add_argument("--check", action="store_true", help="exit 1 when a goal is missed")
+    parser.add_argument(
+        "--full", action="store_true", help="5 and 10 answerers, every task and kind, batches of 1 and 100"
+    )
     asked = parser.parse_args()
+    if asked.full:
+        if asked.answerers:
+            parser.error("Expected --full or --answerers, got both.")
+        asked.answerers, asked.batch = [5, 10], [1, 100]
+        asked.task, asked.kind = ["single", "multi"], ["linear", "network"]
     try:
         require_engine()
     except MissingExtra as missing:

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 
 from tellers import noise
-from tellers.collaboration.learning import Collaboration, Terms, collaborate
+from tellers.collaboration.learning import Collaboration, Counting, Terms, collaborate
 from tellers.collaboration.material import Material, read_material
 from tellers.collaboration.members import Member, choose_askers, deal_members, score
 from tellers.label_models import label_probabilities
@@ -17,6 +17,7 @@ from tellers.mechanisms.labels import Binary
 from tellers.metrics import balanced_accuracy, mean_over_labels
 
 EPSILONS = (10.0, 20.0)
+COUNTINGS: Final[tuple[Counting, ...]] = ("sound", "published")
 
 
 def model_for(material: Material) -> Any:
@@ -73,7 +74,9 @@ def crossing(
             "BAC, other labels": mean_over_labels(each[own]),
         }
 
-    terms = Terms(mechanism=Binary(sigma, material.n_outputs), epsilons=(20.0,), n_askers=3)
+    terms = Terms(
+        mechanism=Binary(sigma, material.n_outputs), epsilons=(20.0,), n_askers=3, countings=COUNTINGS
+    )
     held = {}
     for words, members in (("weak", weak), ("strong", strong), ("both", (*weak, *strong))):
         held[words] = collaborate(

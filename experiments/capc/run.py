@@ -16,7 +16,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
-from cells import EPSILONS, crossing, dealt, hold  # noqa: E402
+from cells import COUNTINGS, EPSILONS, crossing, dealt, hold  # noqa: E402
 from common.measure import Report, Section, finish, measure, shown_command  # noqa: E402
 from tables import PASCAL, WEAKEST, Table  # noqa: E402
 
@@ -77,7 +77,10 @@ def classes(report: Report, args: argparse.Namespace) -> list[Table]:
         sizes.append(("mnist", 250, 200, 3000, 40.0, (2.0, 10.0)))
     made = []
     for name, n_parties, rows_each, n_pool, sigma, epsilons in sizes:
-        terms = {which: Terms(mechanism=GNMax(sigma), epsilons=epsilons, which=which) for which in WHICH}
+        terms = {
+            which: Terms(mechanism=GNMax(sigma), epsilons=epsilons, which=which, countings=COUNTINGS)
+            for which in WHICH
+        }
         held = repeated(report, name, n_parties, rows_each, n_pool, terms, args.seeds, args.data)
         made += [
             Table(
@@ -103,7 +106,7 @@ def labels(report: Report, args: argparse.Namespace) -> list[Table]:
             continue
         ways = {"binary": Binary(9.0, k), "capped": GNThreshold(12.0, k, max_labels=3)}
         terms = {
-            (way, which): Terms(mechanism=mechanism, epsilons=EPSILONS, which=which)
+            (way, which): Terms(mechanism=mechanism, epsilons=EPSILONS, which=which, countings=COUNTINGS)
             for way, mechanism in ways.items()
             for which in WHICH
         }

@@ -121,6 +121,21 @@ def test_an_interrupted_file_goes_on_where_it_stopped(tmp_path, teller):
     assert "is there" in " ".join(err.split())
 
 
+@pytest.mark.skipif(os.name != "posix", reason="files have other permissions there")
+@pytest.mark.parametrize("out", ["labels.csv", "labels.npz"])
+def test_labels_and_what_is_remembered_are_for_the_owner_alone(tmp_path, teller, out):
+    before = os.umask(0o022)
+    try:
+        teller(script=["labels", "free"], out=out)
+        for path in (tmp_path / out, journal_of(tmp_path / out)):
+            assert path.stat().st_mode & 0o777 == 0o600
+        teller(out=out)
+    finally:
+        os.umask(before)
+    assert (tmp_path / out).stat().st_mode & 0o777 == 0o600
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["certs", out, "rows.csv"]
+
+
 @pytest.mark.parametrize("word", ["lost", "crash", "stop"])
 def test_what_may_have_been_charged_is_told_and_asked_again_only_if_told_to(tmp_path, teller, word):
     if word == "crash":

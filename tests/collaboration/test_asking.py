@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
 from tellers import Accountant, Budget, GNMax, LabelVotes, MemoryLedger, Unit, Votes, noise
-from tellers.collaboration.asking import answering, ask_members, choose_rows, counted, tell
+from tellers.collaboration.asking import answering, ask_members, choose_rows, counted, moved_by, tell
 from tellers.collaboration.members import Member, deal_members, fit_member
 from tellers.errors import BudgetExhausted
 from tellers.mechanisms import ConfidentGNMax
@@ -57,7 +57,7 @@ def parrots(*says):
 def knowing(knows):
     """Members that know some labels each."""
     return [
-        Member(f"party-{i}", np.zeros((1, 1)), np.where(row, 0, SILENT)[None], None)
+        Member(f"party-{i}", np.zeros((1, 1)), np.zeros((1, len(row))), None, tuple(np.flatnonzero(row)))
         for i, row in enumerate(knows)
     ]
 
@@ -176,7 +176,25 @@ def test_a_label_that_is_not_known_is_not_learned_and_not_said():
     sets = [(0, 1), (0,), (1,)]
     members = deal_members(rows, labels, 3, estimator=LogisticRegression(), seed=7, label_sets=sets)
     assert [member.knows.tolist() for member in members] == [[True, True], [True, False], [False, True]]
+    assert [member.labels for member in members] == sets
     assert not members[1].model.predict(rows)[:, 1].any()
     told = np.where([[True, False]], labels, -1)
     again = fit_member(LogisticRegression(), rows, told, seed=7)
     assert again.silent_labels_ == [1]
+
+
+def test_what_is_known_is_declared_and_not_read_off_rows():
+    # Neighbouring rows must not change who votes on a label, nor what a party is charged.
+    rows = np.zeros((2, 1))
+    seen, unseen = np.array([[0, 1], [1, 0]]), np.array([[0, SILENT], [1, SILENT]])
+    for labels, knows in ((None, [True, True]), ((0,), [True, False]), ((1,), [False, True])):
+        for y in (seen, unseen):
+            member = Member("ann", rows, y, None, labels)
+            assert member.knows.tolist() == knows
+            assert moved_by(LABELS["binary"], member) == moved_by(
+                LABELS["binary"], Member("ann", rows, seen, None, labels)
+            )
+    with pytest.raises(ValueError, match="from 0 to 1, got 2"):
+        Member("ann", rows, seen, None, (0, 2))
+    with pytest.raises(ValueError, match="one class each"):
+        Member("ann", rows, np.array([0, 1]), None, (0,))

@@ -1,5 +1,7 @@
 """Whole collaborations: budgets that hold, both ways of counting, who asks, and labels that few know."""
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -23,6 +25,7 @@ from tellers.mechanisms.labels import Binary, GNThreshold
 from tellers.parties.books import query_price
 
 MODEL = LogisticRegression(max_iter=300)
+BOTH = ("sound", "published")
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +73,7 @@ def test_books_for_a_price_cover_it(sigma, n):
 
 def test_askers_learn_and_no_party_is_overspent(digits):
     material, members = digits
-    terms = Terms(mechanism=GNMax(5.0), epsilons=(10.0,), n_askers=3)
+    terms = Terms(mechanism=GNMax(5.0), epsilons=(10.0,), n_askers=3, countings=BOTH)
     held = collaborate(material, members, terms, estimator=MODEL, noise=noise.seeded(1), seed=1)
     sound, published = held.turns_of("sound", 10.0), held.turns_of("published", 10.0)
     assert len(sound) == len(published) == 3
@@ -91,11 +94,24 @@ def test_askers_learn_and_no_party_is_overspent(digits):
 def test_where_all_ask_a_party_pays_for_all_but_itself(digits):
     material, members = digits
     few = members[:4]
-    terms = Terms(mechanism=GNMax(1.0), epsilons=(30.0,), n_askers=4, countings=("sound",))
+    terms = Terms(mechanism=GNMax(1.0), epsilons=(30.0,), n_askers=4)
     held = collaborate(material, few, terms, estimator=MODEL, noise=noise.seeded(1), seed=1)
     n = held.turns[0].n_queries
     assert n == queries_within(Budget(30.0, 1e-5), GNMax(1.0), n_askers=3)
     assert held.turns[0].party == pytest.approx(query_price(GNMax(1.0), 3 * n).epsilon(1e-5))
+
+
+def test_secure_noise_leaves_nothing_that_depends_on_votes_but_what_is_told(digits):
+    material, members = digits
+    how = {"estimator": MODEL, "noise": noise.secure(), "seed": 1}
+    with pytest.raises(ValueError, match="depend on the votes, and are private"):
+        collaborate(material, members[:4], Terms(mechanism=GNMax(1.0), countings=BOTH), **how)
+    held = collaborate(material, members[:4], Terms(mechanism=GNMax(1.0), n_askers=2), **how)
+    assert {turn.counting for turn in held.turns} == {"sound"}
+    for turn in held.turns:
+        assert math.isnan(turn.published)
+        assert turn.n_queries == queries_within(Budget(10.0, 1e-5), GNMax(1.0), n_askers=2)
+        assert "published" not in repr(turn)
 
 
 def test_a_budget_too_small_for_one_query_teaches_nothing(digits):
@@ -126,7 +142,9 @@ def test_the_weakest_are_weakest_where_they_are_chosen(digits):
 def test_many_labels_have_all_four_scores():
     material = clusters()
     members = deal_members(material.X, material.y, 20, estimator=MODEL, seed=2)
-    terms = Terms(mechanism=Binary(3.0, 4), epsilons=(10.0, 20.0), n_askers=2, which="weakest")
+    terms = Terms(
+        mechanism=Binary(3.0, 4), epsilons=(10.0, 20.0), n_askers=2, which="weakest", countings=BOTH
+    )
     held = collaborate(material, members, terms, estimator=MODEL, noise=noise.seeded(1), seed=2)
     assert set(held.mean_before()) == {"accuracy", "bac", "auc", "map"}
     few, many = (held.turns_of("sound", epsilon)[0].n_queries for epsilon in (10.0, 20.0))
@@ -174,7 +192,7 @@ def test_who_knows_fewer_labels_pays_for_fewer_and_askers_need_not_answer():
     strong = deal_members(
         material.X, material.y, 8, estimator=MODEL, seed=6, label_sets=sets, prefix="strong"
     )
-    terms = Terms(mechanism=Binary(3.0, 4), epsilons=(10.0,), n_askers=2, countings=("sound",))
+    terms = Terms(mechanism=Binary(3.0, 4), epsilons=(10.0,), n_askers=2)
     how = {"estimator": MODEL, "noise": noise.seeded(1), "seed": 6, "askers": members[:2]}
     held = collaborate(material, strong, terms, **how)
     n = held.turns[0].n_queries

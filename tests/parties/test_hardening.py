@@ -76,13 +76,33 @@ def test_colluders_see_the_total_and_not_a_vote():
     np.testing.assert_array_equal(total, sum(votes.values()))
 
 
-def test_what_a_party_lends_is_uniform():
+@pytest.mark.parametrize("what", ["what cancels", "plain", "pairwise", "pairwise and noise", "over no mask"])
+def test_what_a_party_lends_is_uniform(what):
     # Bytes of 125,000 numbers of one party: chi-square with 255 degrees of freedom, false alarm 1e-6 at 374.
-    nonces = {name: fresh_nonce() for name in NAMES}
-    mask = zero_sum_mask("mid", KEYS["mid"], qid="q", nonces=nonces, shape=(25_000, 5))
-    seen = np.bincount(np.frombuffer(mask.tobytes(), dtype=np.uint8), minlength=256)
-    expected = mask.size * 8 / 256
-    assert ((seen - expected) ** 2 / expected).sum() < 374
+    nonces, shape = {name: fresh_nonce() for name in NAMES}, (25_000, 5)
+    streams = zero_sum_mask("mid", KEYS["mid"], qid="q", nonces=nonces, shape=shape)
+    source = noise.seeded(3)
+    lent = {
+        "what cancels": lambda: streams,
+        "plain": lambda: lend(fresh_mask(shape)),
+        "pairwise": lambda: lend(fresh_mask(shape), cancelling=streams),
+        "pairwise and noise": lambda: lend(fresh_mask(shape), cancelling=streams, sigma=2.0, noise=source),
+        # Each of the two hides by itself what is below it.
+        "over no mask": lambda: lend(np.zeros(shape, np.int64), cancelling=streams, sigma=2.0, noise=source),
+    }[what]()
+    assert chi_square(lent) < 374
+
+
+def test_a_share_of_noise_alone_is_not_uniform():
+    # What the test above can see: noise without a mask is small numbers.
+    noisy = lend(np.zeros((25_000, 5), np.int64), sigma=2.0, noise=noise.seeded(3))
+    assert chi_square(noisy) > 1e6
+
+
+def chi_square(numbers: np.ndarray) -> float:
+    seen = np.bincount(np.frombuffer(numbers.tobytes(), dtype=np.uint8), minlength=256)
+    expected = numbers.size * 8 / 256
+    return float(((seen - expected) ** 2 / expected).sum())
 
 
 def test_wrong_keys_are_refused_and_not_quoted():

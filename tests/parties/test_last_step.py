@@ -17,6 +17,7 @@ from tellers import (
     noise,
 )
 from tellers.mechanisms.labels import GNThreshold, Tau
+from tellers.parties.clear import clear_decision
 from tellers.parties.last_step import decide, decision_of, draw
 from tellers.parties.ring import fresh_mask, ring_scaled, ring_sum
 
@@ -42,6 +43,33 @@ def test_labels_are_those_of_one_room_with_the_same_noise(mechanism):
     said = mechanism.release(votes, noise.seeded(11)).labels
     np.testing.assert_array_equal(decide(step, asker), said)
     assert len(np.unique(said)) >= 2
+
+
+ALL = [
+    *LABELS,
+    GNMax(sigma=1.0),
+    ConfidentGNMax(sigma=1.0, threshold=9.5, sigma_threshold=2.0),
+]
+
+
+@pytest.mark.parametrize("mechanism", ALL, ids=lambda m: type(m).__name__)
+def test_the_arithmetic_of_the_circuit_is_the_definition_of_the_last_step(mechanism):
+    # Few votes and little noise: hundreds of ties, and tallies on both sides of every limit and bar.
+    tally = np.random.default_rng(5).integers(0, 21, (2000, 4))
+    asker, masks = shared(tally, 3)
+    step = draw(mechanism, masks, n_answering=20, noise=noise.seeded(13))
+    program = step.decision.program(n_outputs=4, n_queries=2000)
+    given_ = program.guardian_inputs(
+        masks, answer_noise=step.answer_noise, ranks=step.ranks, check_noise=step.check_noise
+    )
+    said = decide(step, asker)
+    np.testing.assert_array_equal(clear_decision(program, asker, given_), said)
+    assert len(np.unique(said)) >= 2
+    if step.ranks is not None:
+        noisy = tally + step.answer_noise
+        assert ((noisy == noisy.max(axis=1, keepdims=True)).sum(axis=1) > 1).sum() > 50
+    if step.check_noise is not None:
+        assert 0 < (said == -1).sum() < said.size
 
 
 def test_classes_are_those_of_one_room_where_nothing_is_tied():

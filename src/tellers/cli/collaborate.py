@@ -200,6 +200,7 @@ def _terms(chosen: dict[str, Any], given: dict[str, Any], material: "Material") 
     return Terms(
         mechanism=_mechanism(chosen, given, material), epsilons=chosen["epsilons"], delta=chosen["delta"],
         n_askers=chosen["askers"], which=chosen["which"], order=chosen["order"],
+        countings=("sound", "published"),
     )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ A line of JSON for each thing that happened, on disk before anything follows fro
     {"labels": [...], "qid": ..., "span": ...}      their labels, who answered, and what it took
 
 Rows that are `asking` and neither `free` nor labelled were lost: nobody here can tell if they were charged.
+Labels are the asker's alone, so nobody but the owner may read it.
 """
 
 import hashlib
@@ -43,7 +44,7 @@ class Journal:
         self.batches: list[dict[str, Any]] = []
         self.lost: dict[str, Span] = {}
         head = {"rows": hash_rows(rows), "terms": terms, "n_rows": len(rows)}
-        self._file: IO[bytes] = open(self.path, "a+b")  # noqa: SIM115
+        self._file: IO[bytes] = open(self.path, "a+b", opener=_as_owner)  # noqa: SIM115
         try:
             _lock(self._file, self.path)
             lines = self._whole_lines()
@@ -163,6 +164,10 @@ def sync_folder(path: Path) -> None:
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+def _as_owner(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def _lock(file: IO[bytes], path: Path) -> None:

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,8 @@ import numpy as np
 
 from ..config.party import PartySettings
 from ..errors import RoundAborted
-from .party_journal import Journal, journal_of, sync_folder
+from ..teachers.store import write_whole
+from .party_journal import Journal, journal_of
 
 
 def read_rows(path: Path) -> Any:
@@ -142,7 +142,7 @@ def _unknown(settings: PartySettings, parties: Sequence[str]) -> list[int]:
 
 
 def _write(out: Path, rows: list[int], labels: Any) -> None:
-    """Write labels whole or not at all, and durably."""
+    """Write labels whole or not at all, and durably; they are the asker's alone, and so is the file."""
     buffer = io.BytesIO()
     if out.suffix == ".npz":
         np.savez(buffer, labels=labels, rows=np.asarray(rows))
@@ -154,10 +154,4 @@ def _write(out: Path, rows: list[int], labels: Any) -> None:
         for row, said in zip(rows, labels.reshape(len(labels), -1).tolist()):
             writer.writerow([row, *said])
         buffer.write(text.getvalue().encode())
-    beside = out.with_name(f".{out.name}.part")
-    with open(beside, "wb") as file:
-        file.write(buffer.getvalue())
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(beside, out)
-    sync_folder(out)
+    write_whole(out, buffer.getvalue())

@@ -29,7 +29,7 @@ def answering(members: Sequence[Member], asker: Member) -> tuple[Member, ...]:
 
     >>> two = [Member(name, np.zeros((1, 1)), np.zeros(1, dtype=np.int64), None) for name in ("ann", "bea")]
     >>> answering(two, two[0])
-    (Member(name='bea'),)
+    (Member(name='bea', labels=None),)
     """
     others = tuple(member for member in members if member.name != asker.name)
     if not others:
@@ -153,11 +153,12 @@ def moved_by(mechanism: Any, member: Member) -> Any:
     """Return the mechanism on the labels that a member knows: that is all of it that the member can move.
 
     Guarantee: the price of the mechanism that is returned covers the member's records.
-    Assumes:   which labels a member knows is public; on the others it abstains.
+    Assumes:   which labels a member knows is declared, so it is the same for neighbouring rows, and public;
+               on the others it abstains.
     Reference: labels have noise of their own, so the divergence is that of the labels whose sums can differ.
 
     >>> from tellers import Binary
-    >>> half = Member("ann", np.zeros((1, 1)), np.array([[0, 1, -1, -1]]), None)
+    >>> half = Member("ann", np.zeros((1, 1)), np.array([[0, 1, -1, -1]]), None, labels=(0, 1))
     >>> moved_by(Binary(sigma=9.0, n_labels=4), half)
     Binary(sigma=9.0, n_labels=2, resolution=1)
     """

@@ -19,12 +19,12 @@ from ..label_bounds import as_published_tau, plain_rates, published_label_cost
 from ..label_votes import LabelVotes
 from ..mechanisms import ConfidentGNMax
 from ..mechanisms.labels import Binary, GNThreshold
-from ..parties.books import query_price
+from ..parties.prices import affordable_queries
 from ..rdp import DEFAULT_ORDERS, Floats, RdpCurve
 from ..votes import Votes
 
 
-def queries_within(budget: Budget, mechanism: Any, *, n_askers: int = 1, most: int = 10**6) -> int:
+def queries_within(budget: Budget, mechanism: Any, *, n_askers: int = 1) -> int:
     """Return how many queries each asker can be answered if a party's budget covers all askers together.
 
     Guarantee: so many queries for each of so many askers cost a party that answers all of them at most its
@@ -38,15 +38,7 @@ def queries_within(budget: Budget, mechanism: Any, *, n_askers: int = 1, most: i
     [177, 59]
     """
     require_count(n_askers=n_askers)
-    accountant, price, nothing = Accountant(budget), query_price(mechanism, 1), RdpCurve.zero()
-    low, high = 0, most
-    while low < high:
-        middle = (low + high + 1) // 2
-        if accountant.affords(nothing, price * (middle * n_askers)):
-            low = middle
-        else:
-            high = middle - 1
-    return low
+    return affordable_queries(mechanism, budget) // n_askers
 
 
 def published_curves(mechanism: Any, votes: Votes | LabelVotes) -> Floats:

@@ -1,7 +1,8 @@
 """A whole collaboration: who asks, what it is told within a budget, and what it has learned from that."""
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -29,6 +30,9 @@ IN_THE_CLEAR = "computed in one room, in the clear; the confidential protocol co
 class Terms:
     """What the parties agree on before anybody asks; all of it is public.
 
+    `countings` are the ways of counting to try. How many are told as "published" depends on the votes: it is
+    for experiments, with seeded noise and data that are public anyway.
+
     >>> from tellers import GNMax
     >>> Terms(mechanism=GNMax(sigma=8.0)).budget(10.0)
     Budget(epsilon=10.0, delta=1e-05)
@@ -40,7 +44,7 @@ class Terms:
     n_askers: int = 3
     which: str = "random"
     order: str = "random"
-    countings: tuple[Counting, ...] = ("sound", "published")
+    countings: tuple[Counting, ...] = ("sound",)
 
     def __post_init__(self) -> None:
         require_confidential(self.mechanism)
@@ -60,8 +64,9 @@ class Turn:
     """What one asker was told under one budget, counted in one way, and how good it is afterwards.
 
     `published` is the epsilon that the paper would state, of this asker's answers alone and by a cost that
-    depends on the votes: private, and no guarantee. `per_asker` is the public price of the same answers;
-    `party` is what is on the books of the dearest answering party, over all askers: that one holds.
+    depends on the votes: private, no guarantee, not printed, and not computed (NaN) with secure noise.
+    `per_asker` is the public price of the same answers; `party` is what is on the books of the dearest
+    answering party, over all askers: that one holds.
 
     >>> told = {"n_queries": 50, "n_labels": 50, "labels_right": 0.8, "after": {"accuracy": 0.8}}
     >>> counted = {"published": 5.0, "per_asker": 5.2, "party": 9.9}
@@ -75,7 +80,7 @@ class Turn:
     n_queries: int
     n_labels: int
     labels_right: float
-    published: float
+    published: float = field(repr=False)
     per_asker: float
     party: float
     after: dict[str, float]
@@ -91,7 +96,7 @@ class Collaboration:
     >>> from tellers.collaboration.members import deal_members
     >>> material, model = read_material("digits", seed=7, n_private=400), LogisticRegression()
     >>> members = deal_members(material.X, material.y, 20, estimator=model, seed=7)
-    >>> terms = Terms(mechanism=GNMax(sigma=4.0), n_askers=2, countings=("sound",))
+    >>> terms = Terms(mechanism=GNMax(sigma=4.0), n_askers=2)
     >>> held = collaborate(material, members, terms, estimator=model, noise=noise.secure(), seed=7)
     >>> [len(held.before), len(held.turns), held.mean_after("sound", 10.0)["accuracy"] > 0.4]
     [2, 2, True]
@@ -162,16 +167,25 @@ def collaborate(
     where the terms do not choose them; they need not be members, who are those that answer. `judge` scores
     models in another way.
 
-    Guarantee: with sound counting, what is told to all askers together is (epsilon, delta)-differentially
-               private for one record of a party that answers. With the paper's counting the books say what
-               that is. An asker's own rows are in its model and its choice of questions, as it is free to do:
-               no epsilon covers those.
-    Assumes:   pools are public and independent of the members' rows; askers choose by their own model.
+    Guarantee: for each budget, with sound counting: what is told to all askers together under that budget is
+               (epsilon, delta)-differentially private for one record of a party that answers. Several budgets
+               on the same rows add up. Counted as published, nothing is promised: the books say what the
+               answers cost, and how many there are depends on the votes. An asker's own rows are in its model
+               and its choice of questions, as it is free to do: no epsilon covers those.
+    Assumes:   pools are public and independent of the members' rows; askers choose by their own model; nobody
+               has records at two parties.
     Reference: Dullerud et al. 2022, section 5.3 and appendix H; Choquette-Choo et al. 2021.
 
     >>> callable(collaborate)  # see Collaboration
     True
     """
+    is_secure = noise.name == "secure"
+    if is_secure and "published" in terms.countings:
+        raise ValueError(
+            "Expected seeded noise where queries are counted as published, got secure noise: how many are "
+            "told and what they cost depend on the votes, and are private. Count sound, or, with data that "
+            "are public, draw from noise.seeded()."
+        )
     say = (lambda *_: None) if show is None else show
     if askers is None:
         where = {"X": material.X_choice, "y": material.y_choice}
@@ -182,7 +196,7 @@ def collaborate(
     turns: list[Turn] = []
     cells = [(epsilon, counting) for epsilon in terms.epsilons for counting in terms.countings]
     asked = [
-        _Asked.of(asker, members, terms, material, pool=pool, seed=seed + 1 + number)
+        _Asked.of(asker, members, terms, material, pool=pool, seed=seed + 1 + number, is_secure=is_secure)
         for number, (asker, pool) in enumerate(zip(askers, pools, strict=True))
     ]
     for done, (epsilon, counting) in enumerate(cells):
@@ -200,25 +214,32 @@ def collaborate(
 
 @dataclass(frozen=True, eq=False)
 class _Asked:
-    """What an asker would ask about, in order, the tally of that, and what the paper would charge for it."""
+    """What an asker would ask about, in order, the tally of that, and what the paper would charge for it.
+
+    With secure noise nothing but what is told may depend on the votes: then there is no such charge.
+    """
 
     asker: Member
     others: tuple[Member, ...]
     rows: Integers
     counts: Integers
-    curves: NDArray[np.float64]
+    curves: NDArray[np.float64] | None
 
     @classmethod
     def of(
         cls, asker: Member, members: Sequence[Member], terms: Terms, material: Material, *, pool: Integers,
-        seed: int,
+        seed: int, is_secure: bool,
     ) -> "_Asked":  # fmt: skip
         others = answering(members, asker)
         order = choose_rows(asker, material.X_pool[pool], len(pool), order=terms.order, seed=seed)
         rows = pool[order]
         votes = member_votes(others, material.X_pool[rows], n_outputs=material.n_outputs)
-        counts, curves = counted(votes, terms.mechanism), published_curves(terms.mechanism, votes)
-        return cls(asker, others, rows, counts, curves)
+        curves = None if is_secure else published_curves(terms.mechanism, votes)
+        return cls(asker, others, rows, counted(votes, terms.mechanism), curves)
+
+    def published(self, n: int, *, delta: float) -> float:
+        """Return what the paper would state of the first n answers."""
+        return math.nan if self.curves is None else published_epsilon(self.curves[:n], delta=delta)
 
 
 def _cell(
@@ -235,7 +256,7 @@ def _cell(
         most = queries_within(budget, dearest, n_askers=paying)
         sizes = [min(most, len(one.rows)) for one in asked]
     else:
-        sizes = [published_queries(one.curves, budget) for one in asked]
+        sizes = [published_queries(one.curves, budget) for one in asked if one.curves is not None]
         total = sum(sizes)
         if total:
             budget = budget_for(query_price(dearest, total), delta=terms.delta)
@@ -263,7 +284,7 @@ def _cell(
                 asker=one.asker.name, counting=counting, epsilon=epsilon, n_queries=n,
                 n_labels=int(spoken.sum()),
                 labels_right=float((labels == truth)[spoken].mean()) if spoken.any() else float("nan"),
-                published=published_epsilon(one.curves[:n], delta=terms.delta),
+                published=one.published(n, delta=terms.delta),
                 per_asker=query_price(dearest, n).epsilon(terms.delta) if n else 0.0,
                 party=party, after=judge(model),
             )

@@ -1,7 +1,8 @@
 """The members of a collaboration: each with few rows of its own, and a model of those rows alone.
 
 Members may know different labels. All labels that any of them knows are asked; a member says nothing about
-a label that it does not know, and which labels those are is public.
+a label that it does not know. Which labels those are is public: a member declares them, and nothing is read
+off its rows.
 """
 
 from collections.abc import Sequence
@@ -28,23 +29,39 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Member:
-    """A party: its private rows, their labels, and the model that it learned from them; none of it prints.
+    """A party: its private rows, what is true of them, and the model that it learned; none of that prints.
 
-    `y` is a class per row, or rows x labels of 0 and 1 with SILENT in the columns that it does not know.
+    `y` is a class per row, or rows x labels of 0 and 1, SILENT where nothing is known. `labels` are those, of
+    many, that it declares to know, whatever is in its rows; all of them if left out.
 
     >>> Member("north", np.zeros((3, 2)), np.array([0, 1, 1]), model=None)
-    Member(name='north')
+    Member(name='north', labels=None)
     """
 
     name: str
     X: NDArray[Any] = field(repr=False)
     y: Integers = field(repr=False)
     model: Any = field(repr=False)
+    labels: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.labels is None:
+            return
+        if self.y.ndim != 2:
+            raise ValueError("Expected no labels for rows with one class each, got some. Leave them out.")
+        wrong = [label for label in self.labels if not 0 <= label < self.y.shape[1]]
+        if wrong:
+            raise ValueError(
+                f"Expected labels of {self.name!r} from 0 to {self.y.shape[1] - 1}, got {wrong[0]}."
+            )
 
     @property
     def knows(self) -> Mask:
-        """Return which labels it knows; for one class per row, nothing."""
-        return np.asarray((self.y != SILENT).any(axis=0)) if self.y.ndim == 2 else np.empty(0, dtype=np.bool_)
+        """Return which labels it has declared to know; for one class per row, nothing."""
+        if self.y.ndim == 1:
+            return np.empty(0, dtype=np.bool_)
+        every = np.arange(self.y.shape[1])
+        return np.isin(every, every if self.labels is None else self.labels)
 
 
 def deal_members(
@@ -59,8 +76,8 @@ def deal_members(
 ) -> tuple[Member, ...]:
     """Deal rows to parties, as many to each, and let each party fit a copy of the estimator to its own.
 
-    `label_sets` says which labels each party knows; all of them if it is left out. What it does not know is
-    taken from its rows before it learns.
+    `label_sets` declares which labels each party knows; all of them if it is left out. What it does not know
+    is taken from its rows before it learns.
 
     >>> from sklearn.linear_model import LogisticRegression
     >>> rows = np.random.default_rng(7).normal(size=(90, 2))
@@ -78,13 +95,13 @@ def deal_members(
     parts, width = partition(len(rows), n_parties, seed=seed), len(str(n_parties))
     members = []
     for number, part in enumerate(parts):
-        own = labels[part]
+        own, declared = labels[part], None
         if label_sets is not None:
-            known = np.isin(np.arange(labels.shape[1]), list(label_sets[number]))
-            own = np.where(known, own, SILENT)
+            declared = tuple(int(label) for label in label_sets[number])
+            own = np.where(np.isin(np.arange(labels.shape[1]), declared), own, SILENT)
         name = f"{prefix}-{number + 1:0{max(2, width)}d}"
         model = fit_member(estimator, rows[part], own, seed=seed * 1000 + number)
-        members.append(Member(name, rows[part], own, model))
+        members.append(Member(name, rows[part], own, model, declared))
     return tuple(members)
 
 
@@ -132,8 +149,8 @@ def member_votes(members: Sequence[Member], X: NDArray[Any], *, n_outputs: int) 
 def voters_of(members: Sequence[Member]) -> tuple[int, ...]:
     """Return how many of the members know each label; nothing where all know all, or rows have one class.
 
-    >>> rows, both, one = np.zeros((1, 1)), np.array([[0, 1]]), np.array([[0, SILENT]])
-    >>> voters_of([Member("ann", rows, both, None), Member("bea", rows, one, None)])
+    >>> rows, labels = np.zeros((1, 1)), np.array([[0, 1]])
+    >>> voters_of([Member("ann", rows, labels, None), Member("bea", rows, labels, None, labels=(0,))])
     (2, 1)
     """
     knows = np.array([member.knows for member in members])

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -14,7 +14,8 @@ class Line:
     """A line of the table: before, or after with one budget counted in one way.
 
     `scores` are means with standard errors over repetitions, each the mean of its askers; `party` is the
-    largest epsilon of any party, over all askers; `published` the largest that the paper would state.
+    largest epsilon of any party, over all askers; `published`, which is private and not printed, the largest
+    that the paper would state.
     """
 
     state: str
@@ -22,7 +23,7 @@ class Line:
     epsilon: float
     n_queries: float
     labels_right: float
-    published: float
+    published: float = field(repr=False)
     per_asker: float
     party: float
     scores: dict[str, tuple[float, float]]
@@ -38,8 +39,8 @@ def summary(repetitions: Sequence[Collaboration]) -> list[Line]:
     >>> from tellers.collaboration.members import deal_members
     >>> material, model = read_material("digits", seed=7, n_private=200), LogisticRegression()
     >>> members = deal_members(material.X, material.y, 10, estimator=model, seed=7)
-    >>> terms = Terms(mechanism=GNMax(sigma=2.0), n_askers=1)
-    >>> held = collaborate(material, members, terms, estimator=model, noise=noise.secure(), seed=7)
+    >>> terms = Terms(mechanism=GNMax(sigma=2.0), n_askers=1, countings=("sound", "published"))
+    >>> held = collaborate(material, members, terms, estimator=model, noise=noise.seeded(7), seed=7)
     >>> [(line.state, line.counting) for line in summary([held])]
     [('before', ''), ('after', 'sound'), ('after', 'published')]
     """

@@ -59,6 +59,9 @@ def clear_votes(program: VoteProgram, model: Mapping[str, Integers], x: Integers
 def clear_decision(program: DecisionProgram, shares: Integers, guardian: Mapping[str, Integers]) -> Integers:
     """Return the labels that asker and guardian would find, a class or a row of labels per query.
 
+    This is the circuit's arithmetic, with ties and bars folded into the guardian's numbers. What it should
+    come to is defined by `last_step.decide`; a test holds the two equal.
+
     >>> program = DecisionProgram(rule="argmax", n_outputs=2, batch=1, n_answerers=3)
     >>> given = program.guardian_inputs([[1, 0]], answer_noise=[[0, 0]], ranks=[[0, 1]])
     >>> clear_decision(program, np.array([[0, 2]]), given)

@@ -10,6 +10,7 @@ import json
 import platform
 import sys
 from collections.abc import Callable, Mapping
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
 import numpy as np
@@ -24,12 +25,17 @@ Integers = NDArray[np.int64]
 PROTOCOL: Final = "CHEETAH"
 RING: Final = "FM64"
 TRANSFER: Final = "YACL_Softspoken"
+LINE: Final = "0.9"
+"""The versions of the engine that `tiling` was measured on, and whose log it can read."""
 
 _WHERE = "Python 3.11 on Linux (x86-64, aarch64) and macOS (arm64)"
 
 
 def require_engine() -> None:
     """Refuse where the engine is not installed, naming the extra and the platforms that have it.
+
+    Another line of versions is refused too: how products are cut, and what is read in the engine's log to see
+    that it was so, was found by watching this one.
 
     >>> import importlib.util
     >>> if importlib.util.find_spec("spu"):
@@ -43,6 +49,15 @@ def require_engine() -> None:
             f"Confidential rounds need the engine spu, which exists for {_WHERE}; this is {here}. "
             "There: pip install 'tellers[capc]'. Everything else works without it."
         ) from error
+    try:
+        found = version("spu")
+    except PackageNotFoundError:
+        found = "none that is known"
+    if not found.startswith(f"{LINE}."):
+        raise MissingExtra(
+            f"Confidential rounds need the engine spu {LINE}, got {found}: products are cut, and its log is "
+            f"read, as that line does it. Install it: pip install 'spu=={LINE}.*'."
+        )
 
 
 def engine_settings(
@@ -186,6 +201,9 @@ class Engine:
     def run(self, program: Program, inputs: Mapping[str, Integers]) -> Integers | None:
         """Run a prepared program on this side's inputs; the outcome at rank 0, None at rank 1.
 
+        The log is checked after the outcome was opened, and a bad one withholds it; before anything private
+        was put in, the same program has run on zeros with a good one.
+
         >>> callable(Engine.run)
         True
         """
@@ -240,8 +258,6 @@ def versions() -> str:
     >>> versions().startswith("python")
     True
     """
-    from importlib.metadata import PackageNotFoundError, version
-
     found = {"python": ".".join(str(n) for n in sys.version_info[:2])}
     for name in ("spu", "jax", "jaxlib"):
         try:

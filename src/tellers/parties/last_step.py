@@ -162,7 +162,9 @@ def draw(
 
 
 def decide(step: LastStep, asker_sum: Integers) -> Integers:
-    """Return what the last step decides, in the clear: its definition, for tests.
+    """Return what the last step decides, in the clear: this is its definition.
+
+    `clear.clear_decision` is the arithmetic of the circuit for it, and a test holds the two equal.
 
     >>> zero = np.zeros((1, 2), dtype=np.int64)
     >>> decide(LastStep(Decision("labels", 5, limits=(3, 3)), zero, zero), np.array([[4, 2]]))

@@ -91,6 +91,10 @@ def session_price(
 def affordable_queries(mechanism: Any, budget: Budget) -> int:
     """Return how many queries a budget pays for, from its first on.
 
+    Guarantee: so many queries cost at most the budget, whatever the votes, and one more costs more.
+    Assumes:   as `query_price`; nothing was spent before.
+    Reference: Feldman and Zrnic 2021, as in `Accountant`; the price of the mechanism.
+
     >>> from tellers import GNMax
     >>> affordable_queries(GNMax(sigma=8.0), Budget(epsilon=10.0, delta=1e-5))
     177

@@ -24,6 +24,8 @@ from .tunnel import Identity, Tunnel, free_port, shake_hands
 Answer = tuple[dict[str, Any], dict[str, Integers]]
 PEER_GONE: Final = 3
 ORPHANED: Final = 4
+LOG_BYTES: Final = 1 << 22
+"""A log of the engine as long as this, of one command, was perhaps not read whole."""
 
 
 class Worker:
@@ -120,13 +122,30 @@ def _capture_output() -> Callable[[], str]:
     os.dup2(log.fileno(), 1)
     os.dup2(log.fileno(), 2)
 
-    def read() -> str:
-        text = os.pread(log.fileno(), 1 << 22, 0)
-        os.ftruncate(log.fileno(), 0)
-        os.lseek(log.fileno(), 0, os.SEEK_SET)
-        return text.decode(errors="replace")
+    return lambda: read_new(log.fileno())
 
-    return read
+
+def read_new(log: int) -> str:
+    """Return what an open file holds and empty it; a log too long to be read whole fails the link.
+
+    What was not read could tell of a product that was answered by several ciphertexts. A program is first
+    run on zeros, and that log is checked before anything private goes in. The log of a real run is checked
+    after its outcome was opened: then the outcome is withheld and the link ends, but what was sent was sent.
+
+    >>> with tempfile.TemporaryFile("w+b", buffering=0) as log:
+    ...     _ = log.write(b"all is well")
+    ...     read_new(log.fileno()), read_new(log.fileno())
+    ('all is well', '')
+    """
+    text = os.pread(log, LOG_BYTES, 0)
+    os.ftruncate(log, 0)
+    os.lseek(log, 0, os.SEEK_SET)
+    if len(text) >= LOG_BYTES:
+        raise LinkFailed(
+            f"Expected less than {LOG_BYTES >> 20} MiB of log from the engine, got more than is read. Ask in "
+            "smaller batches."
+        )
+    return text.decode(errors="replace")
 
 
 def _leave_with(parent: int) -> None:
