@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from plan import FOLDS, PERCENT, TEACHERS, Task
+from plan import ABLATED, FOLDS, PERCENT, TEACHERS, Task
 
 HERE = Path(__file__).resolve().parent
 BALLOTS, ANSWERS, RESULTS = "ballots.npz", "answers.npz", "results.json"
@@ -43,10 +43,12 @@ class Kept:
         """Return the true labels of the pool, or of the test."""
         return self.ballots[f"{task}/{fold}/{part}"].astype(np.int64)
 
-    def has(self, task: Task, network: str) -> bool:
-        """Say whether every ensemble of a network is there."""
-        return all(
-            f"{task}/{fold}/{network}/{n}" in self.ballots for fold in FOLDS[task] for n in TEACHERS[task]
+    def folds(self, task: Task, network: str) -> tuple[int, ...]:
+        """Return the folds in which every ensemble of a network is there."""
+        return tuple(
+            fold
+            for fold in FOLDS[task]
+            if all(f"{task}/{fold}/{network}/{n}" in self.ballots for n in TEACHERS[task])
         )
 
     def scores_of(self, task: Task, network: str, name: str, score: str) -> list[float]:
@@ -70,7 +72,10 @@ def merge(folders: list[Path]) -> tuple[dict[str, np.ndarray], dict[str, Any], d
 
 
 def gather(scores: dict[str, Any]) -> dict[str, dict[str, float]]:
-    """Return scores fold by fold: of students as they are, of teachers and ablations the mean."""
+    """Return scores fold by fold: of students as they are, of teachers and ablations the mean.
+
+    A mean of which some networks are missing, because the seconds were over, is left out.
+    """
     groups: dict[str, list[dict[str, float]]] = {}
     for key, row in scores.items():
         task, fold, network, kind, *rest = key.split("/")
@@ -80,7 +85,15 @@ def gather(scores: dict[str, Any]) -> dict[str, dict[str, float]]:
         key: {name: round(float(np.nanmean([row[name] for row in rows])), 4) for name in SCORES}
         | {"n": len(rows)}
         for key, rows in sorted(groups.items())
+        if len(rows) == _n_networks(key)
     }
+
+
+def _n_networks(group: str) -> int:
+    _, _, network, kind, name = group.split("/", maxsplit=4)
+    if kind == "student":
+        return 1
+    return int(name) if kind == "teacher" else ABLATED[network]
 
 
 def pack(said: dict[str, np.ndarray], truth: dict[str, np.ndarray]) -> tuple[dict[str, Any], dict[str, Any]]:

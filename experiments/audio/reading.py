@@ -52,7 +52,7 @@ def ablation(kept: Kept, network: str, kind: str) -> Grid:
         ("mAP", "AUC", "macro F1", "mAP, more", "F1, more"),
         rows,
         (
-            f"Mean over folds of {ABLATED[network]} teachers each, of 5 that share the private clips; "
+            f"Mean over folds, in each {ABLATED[network]} of the 5 teachers that share the private clips; "
             "standard errors are over folds.",
         ),
         first="changed",

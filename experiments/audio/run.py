@@ -29,18 +29,19 @@ from reading import ablation, classes, flips  # noqa: E402
 
 PARTS = ("published", "tables", "students", "ablation", "classes", "live")
 LABELLED: tuple[Task, ...] = ("multi", "city")
-# ResNet-18 was trained for one task and these folds.
-LARGE_FOLDS = (1, 2, 3)
+LARGE = "resnet18"  # asked as an ensemble and ablated; it has no students
 
 
 def grids(kept: Kept, parts: list[str], *, quick: bool) -> Iterator[Grid]:
     """Return the tables that were asked for; quickly, those of two folds."""
     folds = {task: every[: 2 if quick else None] for task, every in FOLDS.items()}
+    large = {task: kept.folds(task, LARGE)[: 2 if quick else None] for task in FOLDS}
     if "tables" in parts:
         yield single_table(kept, "small", folds["single"])
-        yield single_table(kept, "resnet18", LARGE_FOLDS)
+        yield single_table(kept, LARGE, large["single"])
         for task in LABELLED:
             yield from ensemble_tables(kept, task, "small", folds[task])
+        yield from ensemble_tables(kept, "multi", LARGE, large["multi"])
     if "students" in parts:
         for task in FOLDS:
             yield student_table(kept, task, "small", folds[task])
@@ -50,6 +51,7 @@ def grids(kept: Kept, parts: list[str], *, quick: bool) -> Iterator[Grid]:
     if "ablation" in parts:
         yield ablation(kept, "small", "even")
         yield ablation(kept, "small", "uneven")
+        yield ablation(kept, LARGE, "even")
     if "classes" in parts:
         yield classes(kept, "small")
 

@@ -159,6 +159,30 @@ def test_a_grid_says_mean_and_error(experiment):
     assert "| row | 2.000 ± 0.577 | word | none |" in grid.markdown()
 
 
+def test_what_is_not_complete_is_left_out(experiment, tmp_path):
+    kept, plan = experiment("kept"), experiment("plan")
+    row = dict.fromkeys(kept.SCORES, 0.5)
+    said = {
+        f"multi/{fold}/resnet18/teacher/{n}/{teacher}/pool": np.zeros((2, 3), dtype=np.uint8)
+        for fold, n in [(1, n) for n in plan.TEACHERS["multi"]] + [(2, 5), (2, 1)]
+        for teacher in range(n)
+    }
+    said |= {f"multi/2/resnet18/teacher/10/{t}/pool": np.zeros((2, 3), dtype=np.uint8) for t in range(3)}
+    scores = {name.removesuffix("/pool"): row for name in said}
+    scores |= {f"multi/1/small/even/no mixup/{t}": row for t in range(4)}
+    scores |= {"multi/1/resnet18/even/no mixup/0": row}
+    np.savez(tmp_path / "said.npz", **said)
+    np.savez(tmp_path / "truth.npz", **{"multi/1/pool": np.zeros((2, 3), dtype=np.int8)})
+    (tmp_path / "scores.json").write_text(json.dumps(scores))
+    kept.keep([tmp_path], tmp_path / "out")
+    found = kept.load(tmp_path / "out")
+    assert found.folds("multi", "resnet18") == (1,)
+    teachers = "multi/2/resnet18/teacher"
+    assert [f"{teachers}/{n}" in found.scores for n in (1, 5, 10)] == [True, True, False]
+    assert "multi/1/small/even/no mixup" not in found.scores  # four of five networks
+    assert "multi/1/resnet18/even/no mixup" in found.scores
+
+
 @pytest.mark.reproduction
 def test_the_quick_form(tmp_path):
     pytest.importorskip("torch")

@@ -9,7 +9,9 @@ from scipy.io import wavfile
 from tellers.audio import Teaching, deal_clips, prepare_collection, read_taught, teach
 from tellers.audio.collection import features_for
 from tellers.audio.generator import make_city, make_sound
-from tellers.teachers import load_label_ensemble
+from tellers.audio.tagger import AudioTagger
+from tellers.datasets.clips import load_pictures
+from tellers.teachers import load_label_ensemble, train_label_ensemble
 
 FEATURES = features_for(rate=16_000, seconds=0.4)
 TAGGER = {"iterations": 3, "batch_size": 4, "device": "cpu"}
@@ -72,6 +74,31 @@ def test_votes_are_kept_and_other_settings_refused(tmp_path):
     (tmp_path / "ears" / "settings.json").write_text(json.dumps({"teaching": {}}))
     with pytest.raises(ValueError, match="Train again"):
         read_taught(tmp_path / "ears")
+
+
+def test_no_more_than_a_part_is_in_memory_and_teachers_are_the_same(tmp_path, monkeypatch):
+    collection, sizes = city(tmp_path), []
+
+    def watched(table, names):
+        sizes.append(len(names))
+        return load_pictures(table, names)
+
+    monkeypatch.setattr("tellers.audio.taught.load_pictures", watched)
+    taught = teach(collection, tmp_path / "ears", settings(), n_jobs=1)
+    parts = [len(part) for part in taught.partition()]
+    assert sizes == [*parts, len(taught.test), len(taught.pool)]  # each read once, none with another
+    # All rows in one table, as an ensemble takes them, make the same networks to the bit.
+    tables, partition = taught.dealt()
+    whole = train_label_ensemble(
+        AudioTagger(**TAGGER, shape=taught.shape), tables.private.X, tables.private.y, partition,
+        n_labels=4, seed=7, n_jobs=1,
+    )  # fmt: skip
+    for one, other in zip(
+        whole.teachers, load_label_ensemble(taught.folder / "teachers", n_labels=4).teachers
+    ):
+        assert one.state_.keys() == other.state_.keys()
+        assert all(np.array_equal(values, other.state_[name]) for name, values in one.state_.items())
+    np.testing.assert_array_equal(whole.vote(tables.pool).sums, taught.votes.sums)
 
 
 def test_a_broken_clip_is_nobodys(tmp_path):

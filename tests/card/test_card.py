@@ -58,6 +58,8 @@ def test_markdown_rounds_epsilon_up():
         ("one record", "A person in several rows is not covered"),
         ("one person", "under two names"),
         ("one site", "at several sites"),
+        ("one clip", "only each clip by itself"),
+        ("one source", "the clips of two sources"),
     ],
 )
 def test_each_unit_says_whom_it_does_not_cover(unit, words):

@@ -55,7 +55,7 @@ def test_from_made_up_clips_to_tags(tellers, tmp_path):
         "--device", "cpu", "--private",
     )  # fmt: skip
     assert result["queries"]["n_asked"] == 12
-    assert result["partition"] == {"n_teachers": 4, "unit": "one record", "notes": []}
+    assert result["partition"] == {"n_teachers": 4, "unit": "one clip", "notes": []}
     accountant = Accountant(Budget(60.0, 1e-3))
     with SqliteLedger(study / "ledger.db", accountant) as ledger:
         assert accountant.epsilon(ledger.spent) == pytest.approx(result["spent"]["charged"])
@@ -68,6 +68,8 @@ def test_from_made_up_clips_to_tags(tellers, tmp_path):
     assert "How likely" not in (study / "sound.html").read_text()
     card = (study / "student" / "card.md").read_text()
     assert "bell, engine, siren, voice" in card
+    assert "| What is protected | one clip |" in card
+    assert "only each clip by itself" in card
     heard = ask(
         tellers, "tag", city / "sounds" / "city-000000.wav", tmp_path / "gone.wav", "--student", study,
         "--page", tmp_path / "tags.html",
@@ -173,7 +175,7 @@ def test_real_sounds(tellers, tmp_path, mix):
         tellers, "student", ears, "--out", tmp_path / "study", "--sigma", 0.7, "--share", 0.3,
         "--max-labels", max(1, mix), "--queries", 80, "--epsilon", 600, "--delta", 1e-3, "--iterations", 100,
     )  # fmt: skip
-    assert result["partition"]["unit"] == "one person"
+    assert result["partition"]["unit"] == "one source"
     assert result["student"]["scores"]["auc"] > 0.65
     recording = json.loads((clips / "clips.json").read_text())["clips"][0]["path"]
     heard = ask(tellers, "tag", recording, "--student", tmp_path / "study")

@@ -184,5 +184,5 @@ def test_a_partition_says_its_unit_and_keeps_its_rows():
     assert parts[0].tolist() == [2, 0]
     with pytest.raises(ValueError, match="read-only"):
         parts[0][0] = 1
-    with pytest.raises(ValueError, match="unit 'one record'"):
+    with pytest.raises(ValueError, match="a unit among 'one record', 'one person', 'one site', "):
         Partition((rows,), unit="one hospital")

@@ -56,7 +56,7 @@ class Deal:
     @property
     def partition(self) -> Partition:
         """Return the teachers' parts, as the rest of the package takes them."""
-        return Partition(self.teachers, unit="one record" if self.unit == "one clip" else "one person")
+        return Partition(self.teachers, unit=self.unit)
 
     def check_sources(self, sources: ArrayLike) -> None:
         """Refuse a deal in which clips of one source are in two places.

@@ -5,6 +5,7 @@
     FOLDER/teachers/         the networks
     FOLDER/votes.npz         what they say of the pool; test_votes.npz: of the test clips
 
+Pictures are read a teacher's part at a time, so that many clips take no more memory than few.
 Everything in it is as private as the recordings are.
 """
 
@@ -26,8 +27,11 @@ from ..errors import require_count
 from ..label_votes import LabelVotes
 from ..pipeline import Voted
 from ..pipeline.label_data import LabelTables
-from ..teachers import read_label_votes, save_label_votes, train_label_ensemble
-from ..teachers.partition import Partition
+from ..rows import numeric_rows
+from ..teachers import LabelEnsemble, read_label_votes, save_label_votes
+from ..teachers.label_ensemble import label_model
+from ..teachers.partition import Partition, Protected
+from ..teachers.running import train_each
 from ..teachers.store import hold, write_whole
 from .collection import Collection, read_collection
 from .dealing import Deal, deal_clips
@@ -85,8 +89,10 @@ class Taught:
     >>> taught, taught.votes, taught.truth.shape
     (Taught(<private>, n_teachers=3, n_pool=6), LabelVotes(<private>, n_queries=6, n_teachers=3, n_labels=4),
      (6, 4))
-    >>> read_taught(place / "ears").voted(), taught.rows(taught.pool).shape, taught.dealt()[1]
-    (Voted(<private>, n_queries=6, n_teachers=3), (6, 1664), Partition(n_teachers=3, unit='one record'))
+    >>> taught.dealt()[0].pool.shape
+    (6, 1664)
+    >>> read_taught(place / "ears").voted(), taught.rows(taught.pool).shape, taught.partition()
+    (Voted(<private>, n_queries=6, n_teachers=3), (6, 1664), Partition(n_teachers=3, unit='one clip'))
     """
 
     folder: Path
@@ -95,7 +101,7 @@ class Taught:
     owner: NDArray[np.int64]
     Y: NDArray[np.int8]
     pictures: tuple[str | None, ...]
-    unit: str
+    unit: Protected
 
     @property
     def label_names(self) -> tuple[str, ...]:
@@ -145,15 +151,16 @@ class Taught:
 
     def dealt(self) -> tuple[LabelTables, Partition]:
         """Return the tables of teachers, student and test, and the teachers' parts."""
-        private = np.flatnonzero(self.owner >= 0)
-        whose = self.owner[private]
-        parts = tuple(np.flatnonzero(whose == teacher) for teacher in range(self.settings.n_teachers))
-        clips = self.collection.clips
-        table = self._table(private)
+        table = self._table(np.flatnonzero(self.owner >= 0))
         test = self._table(self.test) if self.test.size else None
-        notes = [*clips.notes, *_notes(self)]
-        partition = Partition(parts, unit="one record" if self.unit == "one clip" else "one person")
-        return LabelTables(table, self.rows(self.pool), self.truth, test, tuple(notes)), partition
+        notes = (*self.collection.clips.notes, *_notes(self))
+        return LabelTables(table, self.rows(self.pool), self.truth, test, notes), self.partition()
+
+    def partition(self) -> Partition:
+        """Return the teachers' parts, by numbers among the private rows."""
+        whose = self.owner[self.owner >= 0]
+        parts = tuple(np.flatnonzero(whose == teacher) for teacher in range(self.settings.n_teachers))
+        return Partition(parts, unit=self.unit)
 
     def _table(self, rows: NDArray[np.int64]) -> MultilabelDataset:
         return MultilabelDataset(
@@ -201,18 +208,38 @@ def teach(
         if (place / "votes.npz").exists() and ((place / "test_votes.npz").exists() or not taught.test.size):
             return taught
         say("teachers", 0, settings.n_teachers)
-        tables, partition = taught.dealt()
-        ensemble = train_label_ensemble(
-            tagger_of(settings, taught.shape), tables.private.X, tables.private.y, partition,
-            n_labels=len(taught.label_names), seed=settings.seed, resolution=settings.resolution,
-            folder=place / "teachers", n_jobs=n_jobs,
-            progress=lambda done, total: say("teachers", done, total),
-        )  # fmt: skip
+        ensemble = _train(taught, n_jobs=n_jobs, say=say)
         say("votes", 0, 0)
-        if tables.test is not None:
-            save_label_votes(place / "test_votes.npz", ensemble.vote(tables.test.X))
-        save_label_votes(place / "votes.npz", ensemble.vote(tables.pool))
+        if taught.test.size:
+            save_label_votes(place / "test_votes.npz", ensemble.vote(taught.rows(taught.test)))
+        save_label_votes(place / "votes.npz", ensemble.vote(taught.rows(taught.pool)))
     return taught
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class _Pictures:
+    """The private rows of teachers, read part by part: one teacher's pictures are in memory at a time."""
+
+    taught: Taught
+    private: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.private)
+
+    def __getitem__(self, part: NDArray[np.int64], /) -> NDArray[Any]:
+        return numeric_rows(self.taught.rows(self.private[part]))
+
+
+def _train(taught: Taught, *, n_jobs: int | None, say: Show) -> LabelEnsemble:
+    settings, n_labels = taught.settings, len(taught.label_names)
+    private = np.flatnonzero(taught.owner >= 0)
+    teachers = train_each(
+        label_model(tagger_of(settings, taught.shape), n_labels=n_labels), _Pictures(taught, private),
+        taught.Y[private].astype(np.int64), taught.partition(), made_for={"n_labels": n_labels},
+        seed=settings.seed, folder=taught.folder / "teachers", n_jobs=n_jobs,
+        progress=lambda done, total: say("teachers", done, total),
+    )  # fmt: skip
+    return LabelEnsemble(teachers, n_labels, resolution=settings.resolution)
 
 
 def read_taught(folder: str | PathLike[str]) -> Taught:
@@ -237,8 +264,9 @@ def read_taught(folder: str | PathLike[str]) -> Taught:
     collection = read_collection(said["collection"])
     with np.load(place / "dealt.npz", allow_pickle=False) as file:
         owner, Y, pictures, unit = (file[name] for name in ("owner", "Y", "pictures", "unit"))
+    dealt_by: Protected = "one source" if str(unit) == "one source" else "one clip"
     return Taught(
-        place, settings, collection, owner, Y, tuple(p or None for p in pictures.tolist()), str(unit)
+        place, settings, collection, owner, Y, tuple(p or None for p in pictures.tolist()), dealt_by
     )
 
 
@@ -335,6 +363,4 @@ def _notes(taught: Taught) -> list[str]:
             if taught.unit == "one clip"
             else "A row is a mixture of two clips of the same part, or one clip alone."
         )
-    if taught.unit == "one source":
-        said.append("A person here is a source: all clips that were cut from one recording, or sent by one.")
     return said

@@ -33,6 +33,10 @@ _UNIT = {
     "person where that matters.",
     "one person": "A person who stands in the table under two names counts as two.",
     "one site": "A person with rows at several sites is not covered as a whole.",
+    "one clip": "Whoever is heard in several clips is not covered as a whole, only each clip by itself. Deal "
+    "whole sources where that matters.",
+    "one source": "A source is all clips cut from one recording, or sent by one: what is heard in the clips "
+    "of two sources is not covered as a whole.",
 }
 _CONSENT = (
     "Who agreed to which budget is treated as public, and so is who takes part when. Whoever agrees to more "
@@ -48,8 +52,9 @@ _PRIVATE_STOP = (
 class ModelCard:
     """What a student is, how it was taught, what that guarantees and what it does not.
 
-    Every field is public. `unit` is what is protected ("one record", "one person", "one site"); `epsilon` is
-    infinite where nothing is promised, and `why` says why; `accuracy` is None where it was not measured.
+    Every field is public. `unit` is what is protected ("one record", "one person", "one site"; of sounds "one
+    clip" or "one source"); `epsilon` is infinite where nothing is promised, and `why` says why; `accuracy` is
+    None where it was not measured.
     `groups` says, where people have budgets of their own, how they take part and what each group is promised.
 
     Guarantee: (epsilon, delta)-differential privacy of the student for one unit, if `is_guarantee`.

@@ -2,7 +2,7 @@
 
 import io
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +92,13 @@ def deal_rows(config: RunConfig, tables: Tables | LabelTables) -> Partition:
     >>> deal_rows(RunConfig(), read_tables(RunConfig().data, seed=7))
     Partition(n_teachers=60, unit='one record')
     """
+    dealt = _dealt(config, tables)
+    if config.data.name == "clips":
+        return replace(dealt, unit="one source" if dealt.unit == "one person" else "one clip")
+    return dealt
+
+
+def _dealt(config: RunConfig, tables: Tables | LabelTables) -> Partition:
     chosen, data = config.partition, tables.private
     if chosen.by == "site":
         if data.sites is None:

@@ -8,7 +8,7 @@ looking at the data. Where a partition does look (labels to stratify, numbers of
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,6 +17,8 @@ from ..errors import require_count, require_present
 
 Indices = NDArray[np.int64]
 Seed = int | np.random.Generator
+# What may sit behind one teacher; of sounds a record is a clip, and what clips come from a source.
+Protected = Literal["one record", "one person", "one site", "one clip", "one source"]
 
 _STRATIFIED = (
     "Stratified by label: which rows share a teacher depends on the labels. "
@@ -44,13 +46,14 @@ class Partition:
     """
 
     parts: tuple[Indices, ...]
-    unit: Literal["one record", "one person", "one site"]
+    unit: Protected
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check_disjoint(self.parts)
-        if self.unit not in ("one record", "one person", "one site"):
-            raise ValueError(f"Expected unit 'one record', 'one person' or 'one site', got {self.unit!r}.")
+        if self.unit not in get_args(Protected):
+            known = ", ".join(map(repr, get_args(Protected)))
+            raise ValueError(f"Expected a unit among {known}, got {self.unit!r}.")
         object.__setattr__(self, "parts", tuple(_frozen(part) for part in self.parts))
 
     @property

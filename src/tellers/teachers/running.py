@@ -12,7 +12,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,9 +29,21 @@ _START_SECONDS = 3.0
 _STALE_SECONDS = 3600.0
 
 
+class RowsByPart(Protocol):
+    """Rows that are read when a part of them is asked for, so that no more are in memory than are at work."""
+
+    def __len__(self) -> int:
+        """Return how many rows there are."""
+        ...
+
+    def __getitem__(self, part: NDArray[np.int64], /) -> NDArray[Any]:
+        """Return the rows of a part, checked, in an array of their own."""
+        ...
+
+
 def train_each(
     estimator: Any,
-    X: NDArray[Any],
+    X: NDArray[Any] | RowsByPart,
     y: NDArray[np.int64],
     partition: Partition,
     *,
@@ -47,7 +59,8 @@ def train_each(
 ) -> tuple[Any, ...]:
     """Return one fitted copy of an estimator per part; `made_for` says what they answer, for their manifests.
 
-    X and y are checked already; y has an answer per row, or rows x labels. See `train_ensemble`.
+    X and y are checked already; y has an answer per row, or rows x labels. X may be `RowsByPart`, which reads
+    a teacher's rows when its turn comes. See `train_ensemble`.
 
     >>> from sklearn.tree import DecisionTreeClassifier
     >>> from tellers.teachers.partition import partition
@@ -88,7 +101,7 @@ class _Run:
     """What one call trains from, and the teachers it has so far."""
 
     estimator: Any
-    X: NDArray[Any]
+    X: NDArray[Any] | RowsByPart
     y: NDArray[np.int64]
     partition: Partition
     made_for: dict[str, int]
@@ -103,19 +116,20 @@ class _Run:
         return [number for number in range(len(self.partition)) if number not in self.finished]
 
     def task(self, number: int, *, parent: int | None = None) -> Task:
-        part = self.partition[number]
         model = copy_estimator(self.estimator, self.seed, number)
+        X, y = self.rows(number)
         return Task(
-            number, model, self.X[part], self.y[part], folder=self.folder,
-            made_of=None if self.folder is None else self.made_of(number), trusted=self.trusted,
+            number, model, X, y, folder=self.folder,
+            made_of=None if self.folder is None else self.describe(X, y), trusted=self.trusted,
             timeout=self.timeout, parent=parent,
         )  # fmt: skip
 
-    def made_of(self, number: int) -> dict[str, Any]:
+    def rows(self, number: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
         part = self.partition[number]
-        return describe_teacher(
-            self.estimator, self.X[part], self.y[part], made_for=self.made_for, seed=self.seed
-        )
+        return self.X[part], self.y[part]
+
+    def describe(self, X: NDArray[Any], y: NDArray[np.int64]) -> dict[str, Any]:
+        return describe_teacher(self.estimator, X, y, made_for=self.made_for, seed=self.seed)
 
     def load(self, number: int, content: bytes) -> Any:
         return load_teacher(
@@ -166,7 +180,7 @@ def _reuse(run: _Run, *, retrain: bool) -> None:
         if found is None:
             continue
         content, made_of = found
-        wanted = run.made_of(number)
+        wanted = run.describe(*run.rows(number))
         if made_of == wanted:
             run.finished[number] = run.load(number, content)
         elif not retrain:
