@@ -208,7 +208,8 @@ def test_a_verified_key_is_not_hashed_again_for_a_minute(tmp_path, monkeypatch):
 
 
 def test_an_unknown_id_takes_as_long_as_a_wrong_secret(tmp_path):
-    # Medians of 15 of about 20 ms of a core each, so that other work on the machine is not measured; they would differ by a factor of a hundred if one were not hashed.
+    # Medians of 15 of about 20 ms of a core each, whatever else the machine does; they would differ by a
+    # factor of a hundred if one were not hashed.
     store = KeyStore(str(tmp_path / "keys.db"))
     token, _ = store.create("alice", "student")
     wrong, unknown = token[:-4] + "AAAA", f"tlr_{'a' * 12}_{'b' * 43}"
