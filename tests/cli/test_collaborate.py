@@ -55,6 +55,21 @@ def test_scripts_get_json(tellers):
     assert result["command"].startswith("tellers collaborate --epsilon 10 --data made --parties 10")
 
 
+def test_parties_may_know_some_of_many_labels_each(tellers, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    how = ("--data", "made", *SMALL, "--mechanism", "binary", "--labels-each", "4")
+    code, out, err = tellers(*how)
+    assert code == 0, err
+    # Nothing is cut off in a terminal of usual width.
+    assert "…" not in out
+    code, out, err = tellers(*how, "--json")
+    assert "--labels-each 4" in json.loads(out)["command"]
+    for wrong in (("--labels-each", "4"), ("--data", "made", "--labels-each", "400")):
+        code, _, err = tellers(*SMALL, *wrong)
+        assert code != 0
+        assert "--labels-each within the many labels" in " ".join(err.split())
+
+
 @pytest.mark.campaign
 def test_the_command_that_is_written_down_gives_the_same_again(tellers):
     result = json.loads(tellers(*SMALL, "--repeat", "2", "--seed", "5", "--json")[1])

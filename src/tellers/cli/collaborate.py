@@ -65,6 +65,14 @@ def command(
         int | None,
         typer.Option("--rows-each", min=1, help="Private rows of a party; else 20, or 1/50 of many labels."),
     ] = None,
+    labels_each: Annotated[
+        int | None,
+        typer.Option(
+            "--labels-each",
+            min=1,
+            help="Many labels: how many a party knows, drawn for each; it abstains on the others. Else all.",
+        ),
+    ] = None,
     askers: Annotated[int, typer.Option("--askers", min=1, help="How many of them ask.")] = 3,
     which: Annotated[
         Which, typer.Option("--which", help="Askers at random, or the weakest on public rows.")
@@ -124,12 +132,13 @@ def command(
 
     \b
     tellers collaborate --epsilon 10 --epsilon 20 --which weakest --out study
-    tellers collaborate --data made --parties 50 --mechanism binary --sigma 9
+    tellers collaborate --data made --parties 50 --mechanism binary --sigma 9 --labels-each 4
     """
     from . import show as shown
 
     chosen = {
-        "data": data, "parties": parties, "rows_each": rows_each, "askers": askers, "which": which.value,
+        "data": data, "parties": parties, "rows_each": rows_each, "labels_each": labels_each,
+        "askers": askers, "which": which.value,
         "order": order.value, "epsilons": tuple(epsilon or (10.0,)), "delta": delta, "model": model,
         "mechanism": mechanism.value if mechanism else None,
     }  # fmt: skip
@@ -171,13 +180,28 @@ def _repetition(
         {"class_weight": "balanced"} if material.is_multilabel and chosen["model"] == "logistic" else {}
     )
     estimator = make_model(chosen["model"], balanced, n_classes=material.n_outputs)
-    members = deal_members(material.X, material.y, n, estimator=estimator, seed=seed)
+    sets = _label_sets(chosen, material, seed=seed)
+    members = deal_members(material.X, material.y, n, estimator=estimator, seed=seed, label_sets=sets)
     if step is not None:
         step(n)
     held = collaborate(material, members, terms, estimator=estimator, noise=noise.seeded(seed + 1), seed=seed)
     if step is not None:
         step(1)
     return held
+
+
+def _label_sets(chosen: dict[str, Any], material: "Material", *, seed: int) -> list[list[int]] | None:
+    """Return which labels each party knows, drawn without a look at its rows; None if all know all."""
+    each, k = chosen["labels_each"], material.n_outputs
+    if each is None:
+        return None
+    if not material.is_multilabel or each > k:
+        kind = f"{k} labels" if material.is_multilabel else "one class per row"
+        raise ValueError(f"Expected --labels-each within the many labels of the data, which has {kind}.")
+    import numpy as np
+
+    rng = np.random.default_rng([seed, 1])
+    return [sorted(rng.choice(k, each, replace=False).tolist()) for _ in range(chosen["parties"])]
 
 
 def _material(chosen: dict[str, Any], *, data_dir: Path | None, seed: int) -> "Material":
@@ -278,7 +302,6 @@ def _plain(value: Any) -> Any:
 
 def _tell(held: "list[Collaboration]", out: Path | None) -> None:
     from ..collaboration.learning import IN_THE_CLEAR
-    from ..collaboration.summary import summary
     from . import show
 
     first, console = held[0], show.console()
@@ -293,21 +316,7 @@ def _tell(held: "list[Collaboration]", out: Path | None) -> None:
     if len(held) == 1:
         console.print()
         console.print(show.indented(_asker_table(first, names)))
-    headings = ["mean of the askers", "questions", *(_SCORES[name] for name in names)]
-    table = show.table(*headings, "as published", "per asker", "a party", numbers=range(1, len(headings) + 3))
-    for line in summary(held):
-        cells = [
-            f"{mean:.1%}" + (f" ± {100 * error:.1f}" if len(held) > 1 else "")
-            for mean, error in line.scores.values()
-        ]
-        if line.state == "before":
-            table.add_row("before", "", *cells, "", "", "")
-        else:
-            epsilons = [show.figure(value) for value in (line.published, line.per_asker, line.party)]
-            way = "as published" if line.counting == "published" else "sound"
-            name = f"epsilon {line.epsilon:g}, {way}"
-            table.add_row(name, f"{line.n_queries:.0f}", *cells, f"[red]{epsilons[0]}[/red]", *epsilons[1:])
-    console.print(show.indented(table))
+    _print_means(held, names)
     console.print(
         "The last three columns are epsilons. The one that holds is a party's: for one record of it, over "
         "all askers together."
@@ -322,6 +331,38 @@ def _tell(held: "list[Collaboration]", out: Path | None) -> None:
     console.print(show.note(f"{IN_THE_CLEAR}."))
     if out is not None:
         console.print(f"Open {out / 'report.html'} in a browser. The numbers: {out / 'collaboration.json'}")
+
+
+def _print_means(held: "list[Collaboration]", names: list[str]) -> None:
+    from ..collaboration.summary import summary
+    from . import show
+
+    # Many scores and the epsilons beside them do not fit the width of a terminal.
+    apart = len(names) > 1
+    scored, priced = [_SCORES[name] for name in names], ["as published", "per asker", "a party"]
+    tables = [scored, priced] if apart else [scored + priced]
+    lines = summary(held)
+    for at, headings in enumerate(tables):
+        table = show.table(
+            "mean of the askers", "questions", *headings, numbers=range(1, len(headings) + 2)
+        )  # fmt: skip
+        for line in lines:
+            cells = [
+                f"{mean:.1%}" + (f" ± {100 * error:.1f}" if len(held) > 1 else "")
+                for mean, error in line.scores.values()
+            ]
+            is_before = line.state == "before"
+            epsilons = [""] * 3
+            if not is_before:
+                epsilons = [show.figure(value) for value in (line.published, line.per_asker, line.party)]
+                epsilons[0] = f"[red]{epsilons[0]}[/red]"
+            shown = (epsilons if at else cells) if apart else [*cells, *epsilons]
+            if is_before and at:
+                continue
+            way = "as published" if line.counting == "published" else "sound"
+            name = "before" if is_before else f"epsilon {line.epsilon:g}, {way}"
+            table.add_row(name, "" if is_before else f"{line.n_queries:.0f}", *shown)
+        show.console().print(show.indented(table))
 
 
 def _asker_table(held: "Collaboration", names: list[str]) -> Any:
