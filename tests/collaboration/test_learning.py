@@ -112,6 +112,7 @@ def test_secure_noise_leaves_nothing_that_depends_on_votes_but_what_is_told(digi
         assert math.isnan(turn.published)
         assert turn.n_queries == queries_within(Budget(10.0, 1e-5), GNMax(1.0), n_askers=2)
         assert "published" not in repr(turn)
+    assert "published" not in held.as_dict()["askers"][0]["turns"][0]
 
 
 def test_a_budget_too_small_for_one_query_teaches_nothing(digits):

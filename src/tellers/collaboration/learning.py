@@ -141,7 +141,7 @@ class Collaboration:
             "askers": [
                 {
                     "name": name, "before": scores,
-                    "turns": [asdict(turn) for turn in self.turns if turn.asker == name],
+                    "turns": [_plain(turn) for turn in self.turns if turn.asker == name],
                 }
                 for name, scores in self.before.items()
             ],
@@ -290,6 +290,13 @@ def _cell(
             )
         )  # fmt: skip
     return turns
+
+
+def _plain(turn: Turn) -> dict[str, Any]:
+    told = asdict(turn)
+    if math.isnan(turn.published):  # nobody computed it
+        del told["published"]
+    return told
 
 
 def _mean(scores: Sequence[dict[str, float]]) -> dict[str, float]:

@@ -23,6 +23,12 @@ OUTCOME = "at the asker"
 def query_price(mechanism: Any, n_queries: int) -> RdpCurve:
     """Return what a batch costs whatever the votes: check and answer, as nobody sees which were silent.
 
+    Guarantee: what the batch tells is within this curve for one ballot of one answering party, that is for
+               all that this party's model was made of, and so for each of its records.
+    Assumes:   nobody has records with two answering parties. Who has changes a ballot at each, which this
+               price does not cover; see `Unit.of_ballots`.
+    Reference: the price of the mechanism for `Unit()`, one ballot.
+
     >>> from tellers import GNMax
     >>> query_price(GNMax(sigma=5.0), 10).epsilon(1e-5) > query_price(GNMax(sigma=5.0), 1).epsilon(1e-5)
     True

@@ -87,8 +87,12 @@ class Lane:
     def close(self) -> None:
         """End the link; the other end notices.
 
-        >>> callable(Lane.close)
-        True
+        >>> from tellers.parties.wire import Identity, Peer
+        >>> ends = Pinned(Identity("ann", "asker", home="ann"), Peer("north", "answerer", pin="0" * 64))
+        >>> lane = Lane(0, ends)
+        >>> lane.close()
+        >>> lane.is_open, lane.n_bytes
+        (False, 0)
         """
         self._is_closed = True
         if self._link is not None:
@@ -98,8 +102,14 @@ class Lane:
 class Outbox:
     """Send messages in the order in which they were put, without making whoever puts them wait.
 
-    >>> callable(Outbox.put)
-    True
+    >>> from types import SimpleNamespace
+    >>> seen = queue.Queue()
+    >>> box = Outbox(SimpleNamespace(send=seen.put, close=lambda: seen.put("closed")))
+    >>> for message in ("one", "two"):
+    ...     box.put(message)
+    >>> box.close()
+    >>> [seen.get(timeout=30) for _ in range(3)]
+    ['one', 'two', 'closed']
     """
 
     def __init__(self, channel: Channel) -> None:
@@ -110,15 +120,21 @@ class Outbox:
     def put(self, message: Message) -> None:
         """Send a message soon; if it cannot be sent, the connection is closed.
 
-        >>> callable(Outbox.put)
-        True
+        >>> from types import SimpleNamespace
+        >>> seen = queue.Queue()
+        >>> Outbox(SimpleNamespace(send=seen.put, close=None)).put("one")
+        >>> seen.get(timeout=30)
+        'one'
         """
         self._waiting.put(message)
 
     def close(self) -> None:
         """Close the connection after what waits was sent, or found unsendable.
 
-        >>> callable(Outbox.close)
+        >>> from types import SimpleNamespace
+        >>> closed = threading.Event()
+        >>> Outbox(SimpleNamespace(send=None, close=closed.set)).close()
+        >>> closed.wait(timeout=30)
         True
         """
         self._waiting.put(None)

@@ -121,16 +121,22 @@ class Link:
     def prepare(self, program: Program, *, timeout: float | None = None) -> None:
         """Agree on a program with the peer, compile it, and run it once on zeros; both sides call it.
 
-        >>> callable(Link.prepare)
-        True
+        >>> from tellers.parties.programs import DecisionProgram
+        >>> program = DecisionProgram(rule="argmax", n_outputs=2, batch=1, n_answerers=3)
+        >>> Link(ASKER, lambda: None, Identity(Path("a"), Path("b"), ())).prepare(program)
+        Traceback (most recent call last):
+            ...
+        tellers.errors.LinkFailed: Expected an open link, got a closed one. Open it first.
         """
         self._do({"do": "prepare", "program": describe_program(program)}, timeout=timeout)
 
     def keep_model(self, model: Mapping[str, Integers]) -> None:
         """Hand the answerer's model to its worker, where it stays until the link ends.
 
-        >>> callable(Link.keep_model)
-        True
+        >>> Link(ASKER, lambda: None, Identity(Path("a"), Path("b"), ())).keep_model({})
+        Traceback (most recent call last):
+            ...
+        tellers.errors.LinkFailed: Expected an open link, got a closed one. Open it first.
         """
         self._do({"do": "model"}, model)
 
@@ -141,8 +147,12 @@ class Link:
 
         `traffic` says afterwards what it took. Both sides call it, in the same order.
 
-        >>> callable(Link.run)
-        True
+        >>> from tellers.parties.programs import DecisionProgram
+        >>> program = DecisionProgram(rule="argmax", n_outputs=2, batch=1, n_answerers=3)
+        >>> Link(ASKER, lambda: None, Identity(Path("a"), Path("b"), ())).run(program, {})
+        Traceback (most recent call last):
+            ...
+        tellers.errors.LinkFailed: Expected an open link, got a closed one. Open it first.
         """
         _, tables = self._do({"do": "run", "program": describe_program(program)}, inputs, timeout=timeout)
         return tables.get("outcome")
@@ -183,8 +193,10 @@ class Link:
     def close(self) -> None:
         """End the link and its worker; the peer's worker ends too.
 
-        >>> callable(Link.close)
-        True
+        >>> with Link(ASKER, lambda: None, Identity(Path("a"), Path("b"), ())) as link:
+        ...     link.close()
+        >>> link.is_open, link.pid
+        (False, None)
         """
         process = self._process
         if process is not None and process.poll() is None and process.stdin is not None:
@@ -196,8 +208,7 @@ class Link:
     def kill(self) -> None:
         """End the worker at once, whatever it does.
 
-        >>> callable(Link.kill)
-        True
+        >>> Link(ASKER, lambda: None, Identity(Path("a"), Path("b"), ())).kill()  # nothing to end
         """
         process, self._process = self._process, None
         if process is None:

@@ -55,8 +55,9 @@ class Pinned:
 def read_pinned(told: Mapping[str, Any]) -> Pinned:
     """Return the ends that `Pinned.told` described.
 
-    >>> callable(read_pinned)
-    True
+    >>> ends = Pinned(Identity("ann", "asker", home="ann"), Peer("north", "answerer", pin="0" * 64))
+    >>> read_pinned(ends.told()).peer == ends.peer, read_pinned(ends.told()).told() == ends.told()
+    (True, True)
     """
     own = Identity(told["name"], told["role"], home=told["home"], trusted=tuple(told["trusted"]))
     return Pinned(own, Peer(told["peer_name"], told["peer_role"], pin=told["pin"]))
