@@ -73,7 +73,7 @@ def pip_install(python: Path, *words: str) -> None:
     pytest.fail(f"pip install {' '.join(words)} failed:\n{done.stderr[-3000:]}")
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.parametrize("numpy", ["numpy>=1.26,<2", "numpy>=2"])
 def test_core_alone(numpy, tmp_path):
     if numpy == "numpy>=1.26,<2" and sys.version_info >= (3, 13):

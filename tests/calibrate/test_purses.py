@@ -21,6 +21,7 @@ PROXY = Asked(PLAN, VOTES.weighted(PLAN.weights(10, key="proxy")))
 KNOWN = {"n_queries": 500, "delta": 1e-5}
 
 
+@pytest.mark.campaign
 @settings(max_examples=25, deadline=None)
 @given(
     most=st.floats(1e-4, 2.0),

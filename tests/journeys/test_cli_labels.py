@@ -168,6 +168,7 @@ def test_the_votes_of_the_run_can_be_priced_and_published(study):
     assert told.returncode == 0, told.stderr
 
 
+@pytest.mark.campaign
 def test_killed_and_gone_on_with_it_ends_as_it_would_have(study):
     folder = study(queries="batch = 1")
     command = [sys.executable, "-m", "tellers", "run", "a.toml", "--out", "out", "--resume", "--json"]

@@ -253,6 +253,7 @@ def test_a_folder_that_is_no_run_has_no_report(study):
     assert "error" in json.loads(done.stderr)
 
 
+@pytest.mark.campaign
 def test_the_demo_is_the_whole_of_it(study):
     done = tellers(study, "demo", "--out", "demo", timeout=400)
     assert done.returncode == 0, done.stderr
@@ -271,6 +272,7 @@ def test_the_demo_is_the_whole_of_it(study):
     assert ("with torch" in done.stdout) != has_torch
 
 
+@pytest.mark.campaign
 def test_the_demo_needs_no_torch(study):
     """As where it is not installed: it cannot be found, nor imported."""
     alone = """

@@ -20,7 +20,7 @@ from tellers.parties.link import Link
 from tellers.parties.models import encode_model, program_for
 from tellers.parties.programs import DecisionProgram, VoteProgram
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.campaign
 
 PROGRAMS = {
     "linear": VoteProgram(model="linear", task="single", n_features=20, n_outputs=10, batch=40),

@@ -101,6 +101,7 @@ def test_keys_put_in_place_of_others_are_those_that_count(place, alice, tmp_path
         assert client.get("/v1/budget", headers=alice).status_code == 401
 
 
+@pytest.mark.campaign
 def test_a_database_that_freezes_ends_in_503_and_comes_back(place, postgres, own_database):
     there = in_database(place, own_database)
     alice = there.bearer("alice")

@@ -120,6 +120,7 @@ def test_sixty_four_writers_get_exactly_what_the_budget_pays_for(books, record_p
     require_all_spent(books, n)
 
 
+@pytest.mark.campaign
 def test_sixty_four_clients_of_a_service_get_exactly_what_the_budget_pays_for(
     books, tmp_path, record_property
 ):

@@ -150,6 +150,7 @@ serving.serve(read_settings("service.toml"))
 """
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_a_server_that_ends_while_it_is_asked(folder, how):
     url = (folder / "url").read_text()

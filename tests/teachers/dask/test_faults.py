@@ -134,6 +134,7 @@ def test_a_lost_scheduler_ends_the_run_or_is_found_again_and_nothing_is_done_twi
     assert len(list(marks.glob("done-fit-*"))) <= 8 + 2
 
 
+@pytest.mark.campaign
 def test_a_slow_task_is_run_twice_and_counted_once(link, tmp_path, right):
     stuck = tmp_path / "stuck"
     shards = write_shards(tmp_path / "shards", X, Y, PARTS)

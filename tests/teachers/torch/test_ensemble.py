@@ -321,7 +321,7 @@ train_torch_ensemble(
 """
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 def test_killed_at_random_moments_it_ends_with_the_same_teachers(tmp_path):
     generator = np.random.default_rng(11)
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
