@@ -248,7 +248,7 @@ def _why_not_now(
         return f"The quota of {quota} queries of this asker is used."
     # Who finds out only when the answering set is fixed ends the query for everybody.
     under_way = sum(q.n_queries for qid, q in state.queries.items() if qid != own and q.phase != "lent")
-    if not policy.affords(under_way + message.n_queries):
+    if policy.affords is not None and not policy.affords(under_way + message.n_queries):
         return "This party's own books cannot pay for it."
     return ""
 

@@ -196,7 +196,7 @@ def _why_not_now(policy: GuardianPolicy, state: State, asker: str, message: Open
         return f"The quota of {quota} queries of this asker is used."
     # Looked at before anybody lends a mask: what it cannot pay for must cost nobody anything.
     under_way = sum(query.n_queries for query in state.queries.values() if query.phase != "concluding")
-    if not policy.affords(under_way + message.n_queries):
+    if policy.affords is not None and not policy.affords(under_way + message.n_queries):
         return "The budget does not suffice for so many queries."
     return ""
 

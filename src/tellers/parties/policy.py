@@ -13,10 +13,6 @@ Affords = Callable[[int], bool]
 """Whether the books can pay for so many queries more."""
 
 
-def _anything(_: int) -> bool:
-    return True
-
-
 @dataclass(frozen=True)
 class GuardianPolicy:
     """The rules of a guardian's session.
@@ -43,7 +39,7 @@ class GuardianPolicy:
     patience: float = 30.0
     pairwise: bool = True
     labels: Mapping[str, Labels] = field(default_factory=dict)
-    affords: Affords = field(default=_anything, repr=False, compare=False)
+    affords: Affords | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         require_count(
@@ -110,7 +106,7 @@ class AnswererPolicy:
     least_set: int = 2
     pair_keys: Mapping[str, bytes] | None = field(default=None, repr=False)
     noise_sigma: float | None = None
-    affords: Affords = field(default=_anything, repr=False, compare=False)
+    affords: Affords | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         require_count(
