@@ -2,11 +2,11 @@
 
 The definition is the common one, so that networks trained elsewhere see what they know:
 
-1. frames every `hop` samples, centred, with zeros before the first and after the last sample;
-2. a periodic Hann window, and the squared magnitude of its Fourier transform (power);
-3. triangular filters between `n_mels + 2` points, equally far apart on Slaney's Mel scale (linear below
-   1 kHz, logarithmic above), each divided by its width, so that it has the area of every other;
-4. decibels: `10 log10(max(power, floor) / reference)`, and nothing more than `top_db` below the loudest.
+    1. frames every `hop` samples, centred, with zeros before the first and after the last sample;
+    2. a periodic Hann window, and the squared magnitude of its Fourier transform (power);
+    3. triangular filters between `n_mels + 2` points, equally far apart on Slaney's Mel scale (linear below
+       1 kHz, logarithmic above), each divided by its width, so that it has the area of every other;
+    4. decibels: `10 log10(max(power, floor) / reference)`, and nothing more than `top_db` below the loudest.
 
 The published settings (64 filters, 2048 samples, every 441, at 44.1 kHz) give 1001 by 64 numbers for ten
 seconds. The thesis names these numbers and the library it used, and not the scale, the reference or the

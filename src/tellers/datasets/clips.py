@@ -29,7 +29,7 @@ class ClipTable:
 
     >>> table = ClipTable(
     ...     folder=Path("city"), name="city", label_names=("bell", "siren"), paths=("a.wav", "b.wav"),
-    ...     Y=np.eye(2, dtype=np.int8), pictures=("p/a.npy", None), shape=(101, 64), dtype="float32",
+    ...     Y=np.eye(2, dtype=np.int8), pictures=("p/a.npy", None), shape=(101, 64), kind="float32",
     ... )
     >>> table, table.usable.tolist()
     (ClipTable('city', n_clips=2, n_pictures=1), [True, False])
@@ -42,7 +42,7 @@ class ClipTable:
     Y: NDArray[np.int8]
     pictures: tuple[str | None, ...]
     shape: tuple[int, int]
-    dtype: str
+    kind: str
     folds: tuple[Any, ...] | None = None
     sources: tuple[Any, ...] | None = None
     features: Mapping[str, Any] | None = None
@@ -93,7 +93,7 @@ def read_clip_table(folder: str | PathLike[str]) -> ClipTable:
         return ClipTable(
             folder=place, name=str(said["name"]), label_names=names,
             paths=tuple(clip["path"] for clip in clips), Y=Y,
-            pictures=tuple(clip["picture"] for clip in clips), shape=(frames, bins), dtype=said["dtype"],
+            pictures=tuple(clip["picture"] for clip in clips), shape=(frames, bins), kind=said["dtype"],
             folds=_column(clips, "fold"), sources=_column(clips, "source"), features=said["features"],
             findings=tuple(said["findings"]), notes=tuple(said["notes"]),
         )  # fmt: skip
@@ -109,7 +109,7 @@ def load_pictures(table: ClipTable, pictures: Sequence[str | None]) -> NDArray[n
     >>> np.save(place / "a.npy", np.zeros((3, 2), dtype=np.float32))
     >>> table = ClipTable(
     ...     folder=place, name="t", label_names=("x",), paths=("a.wav",), Y=np.ones((1, 1), dtype=np.int8),
-    ...     pictures=("a.npy",), shape=(3, 2), dtype="float32",
+    ...     pictures=("a.npy",), shape=(3, 2), kind="float32",
     ... )
     >>> load_pictures(table, ["a.npy", "a.npy"]).shape
     (2, 3, 2)
