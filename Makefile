@@ -51,6 +51,7 @@ bench: .venv/.dev ## CPU time per question, as ratios to a plain reference
 	$(BIN)/python benchmarks/teachers.py
 	$(BIN)/python benchmarks/labels.py
 	$(BIN)/python benchmarks/scale.py
+	$(BIN)/python benchmarks/audio.py --clips 40 --jobs 1
 	$(BIN)/python benchmarks/demo.py
 	$(BIN)/python benchmarks/parties.py
 

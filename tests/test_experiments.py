@@ -56,6 +56,7 @@ def test_pate2018_on_the_bundled_ballots(tmp_path):
     assert found["confident/booked"] == pytest.approx(found["confident/public"], rel=1e-3)
 
 
+@pytest.mark.campaign
 def test_students_from_kept_results(tmp_path):
     done = run("students", "--quick", "--check", "--json", tmp_path / "out.json")
     for words in ("98.5 %", "0 is not in it", "publishable"):
@@ -142,6 +143,7 @@ def test_personalized_in_its_quick_form(tmp_path):
         assert found[f"mnist/figure4/{c}/v/paper"] == pytest.approx(np.sqrt(c), rel=0.1)
 
 
+@pytest.mark.campaign
 def test_personalized_goes_on_where_it_was(tmp_path):
     words = ("--quick", "--parts", "figure4", "--keep", tmp_path / "kept")
     run("personalized", *words, "--json", tmp_path / "first.json")
@@ -176,6 +178,7 @@ def house_numbers(tmp_path):
     return tmp_path
 
 
+@pytest.mark.campaign
 def test_svhn_is_ready_to_run(house_numbers):
     out = house_numbers / "out.json"
     words = ("--data-set", "svhn", "--data", house_numbers, "--teachers", "3,5", "--teacher", "logistic")

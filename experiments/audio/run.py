@@ -29,7 +29,8 @@ from reading import ablation, classes, flips  # noqa: E402
 
 PARTS = ("published", "tables", "students", "ablation", "classes", "live")
 LABELLED: tuple[Task, ...] = ("multi", "city")
-LARGE = "resnet18"  # asked as an ensemble and ablated; it has no students
+LARGE = "resnet18"  # asked as an ensemble, with students of the whole pool, and ablated
+LARGEST = "vgg11"  # ablated alone
 
 
 def grids(kept: Kept, parts: list[str], *, quick: bool) -> Iterator[Grid]:
@@ -45,6 +46,8 @@ def grids(kept: Kept, parts: list[str], *, quick: bool) -> Iterator[Grid]:
     if "students" in parts:
         for task in FOLDS:
             yield student_table(kept, task, "small", folds[task])
+            if large[task]:
+                yield student_table(kept, task, LARGE, large[task])
         for task in LABELLED:
             yield table_54(kept, task, "small", folds[task])
             yield flips(kept, task, "small", folds[task])
@@ -52,6 +55,7 @@ def grids(kept: Kept, parts: list[str], *, quick: bool) -> Iterator[Grid]:
         yield ablation(kept, "small", "even")
         yield ablation(kept, "small", "uneven")
         yield ablation(kept, LARGE, "even")
+        yield ablation(kept, LARGEST, "even")
     if "classes" in parts:
         yield classes(kept, "small")
 

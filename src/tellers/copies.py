@@ -7,29 +7,50 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .rows import KeptRows
 from .sealed import Sealed
 
+N_BYTES = 16
 
-def count_copies(public: ArrayLike, private: ArrayLike) -> Sealed[int]:
+
+def count_copies(public: ArrayLike, private: ArrayLike | KeptRows) -> Sealed[int]:
     """Return how many public rows are exact copies of private ones; sealed, as it looks at those.
 
     Rows are compared by hashes of their numbers, in the coarser of the two precisions; whole numbers with
     whole numbers are compared digit by digit. A missing value (NaN) equals another. Labels are not looked
-    at. Rows that were changed however little, or scaled, are not found.
+    at. Rows that were changed however little, or scaled, are not found. Private rows that are kept elsewhere
+    are not read: their hashes are there.
 
     >>> count_copies([[1, 2], [3, 4], [1, 2]], [[1.0, 2.0], [0.0, -0.0]]).reveal()
     2
     >>> count_copies(np.float32([[0.1]]), [[0.1]]).reveal()
     1
     """
-    asked, kept = _numbers(public, "public"), _numbers(private, "private")
+    asked = _numbers(public, "public")
+    kept = private if isinstance(private, KeptRows) else _numbers(private, "private")
     if asked.shape[1:] != kept.shape[1:]:
         raise ValueError(
             f"Expected public and private rows with the same features, got shapes {asked.shape[1:]} and "
             f"{kept.shape[1:]}."
         )
-    there = set(_hashes(kept, _precision(asked, kept)))
-    return Sealed(sum(row in there for row in _hashes(asked, _precision(asked, kept))))
+    if isinstance(kept, KeptRows):
+        there, precision = {row.tobytes() for row in kept.hashes}, kept.number
+    else:
+        precision = _precision(asked, kept)
+        there = set(_hashes(kept, precision))
+    return Sealed(sum(row in there for row in _hashes(asked, precision)))
+
+
+def row_hashes(rows: NDArray[Any]) -> NDArray[np.uint8]:
+    """Return a hash of the numbers of every row, (rows, 16): equal for equal rows of the same type.
+
+    >>> made = row_hashes(np.float32([[0.0, 1.0], [-0.0, 1.0], [2.0, 1.0]]))
+    >>> made.shape, bool((made[0] == made[1]).all()), bool((made[0] == made[2]).all())
+    ((3, 16), True, False)
+    """
+    whole = _numbers(rows, "given")
+    found = b"".join(_hashes(whole, _precision(whole)))
+    return np.frombuffer(found, dtype=np.uint8).reshape(-1, N_BYTES)
 
 
 def _numbers(table: ArrayLike, whose: str) -> NDArray[Any]:
@@ -65,4 +86,4 @@ def _hashes(table: NDArray[Any], precision: "np.dtype[Any]") -> Iterator[bytes]:
             rows = rows + rows.dtype.type(0)  # turns -0.0, which equals 0.0 and has other bytes, into 0.0
             rows[np.isnan(rows)] = np.nan  # one kind of NaN; there are many, with other bytes
         for row in np.ascontiguousarray(rows):
-            yield hashlib.blake2b(row.tobytes(), digest_size=16).digest()
+            yield hashlib.blake2b(row.tobytes(), digest_size=N_BYTES).digest()

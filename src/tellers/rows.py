@@ -3,10 +3,46 @@
 A message names the place of what is wrong, never the entry.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class KeptRows:
+    """Rows that stay where they are until somebody asks for them, with a hash of each beside them.
+
+    What compares tables looks at the hashes (see `copies.row_hashes`), which are of numbers of the kind
+    `number`; `load` reads rows by their numbers, and whoever needs an array of all of them has them read.
+
+    >>> rows = KeptRows((2, 1), np.zeros((2, 16), dtype=np.uint8), lambda n: np.array([[4.0], [5.0]])[n])
+    >>> rows, len(rows), rows[np.array([1])], np.asarray(rows).shape
+    (KeptRows(<private>, n_rows=2, n_features=1), 2, array([[5.]]), (2, 1))
+    """
+
+    shape: tuple[int, int]
+    hashes: NDArray[np.uint8]
+    load: Callable[[NDArray[np.int64]], NDArray[Any]]
+    number: "np.dtype[Any]" = field(default_factory=lambda: np.dtype(np.float32))
+
+    def __post_init__(self) -> None:
+        if len(self.hashes) != self.shape[0]:
+            raise ValueError(f"Expected a hash for each of {self.shape[0]} rows, got {len(self.hashes)}.")
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: Any) -> NDArray[Any]:
+        return self.load(np.arange(len(self))[rows])
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.asarray(self.load(np.arange(len(self))), dtype=dtype)
+
+    def __repr__(self) -> str:
+        return f"KeptRows(<private>, n_rows={self.shape[0]}, n_features={self.shape[1]})"
 
 
 def numeric_rows(values: ArrayLike) -> NDArray[Any]:

@@ -9,9 +9,22 @@ import pytest
 from tellers.audio import deal_clips, prepare_collection, read_collection
 from tellers.audio.collection import features_for
 from tellers.audio.generator import make_city
-from tellers.config import LabelsConfig, default_config
+from tellers.card import load_student
+from tellers.config import (
+    BudgetConfig,
+    DataConfig,
+    LabelsConfig,
+    MechanismConfig,
+    PartitionConfig,
+    RunConfig,
+    StudentConfig,
+    TeachersConfig,
+    default_config,
+)
 from tellers.datasets.clips import FILE, clips_folder, read_clip_table
-from tellers.errors import ClipsRefused
+from tellers.errors import ClipsRefused, ConfigError
+from tellers.pipeline import run
+from tellers.pipeline.data import read_tables
 from tellers.pipeline.label_data import read_label_tables
 
 FEATURES = features_for(rate=16_000, seconds=0.4)
@@ -63,11 +76,59 @@ def test_a_run_reads_it_without_the_recordings(clips, tmp_path):
         path.unlink()
     data = clips_folder(tmp_path / "city", ["siren", "bell"])
     assert (data.X.shape, data.image_shape, data.label_names) == ((11, 21 * 64), (21, 64), ("siren", "bell"))
-    assert data.notes == ("Rows were left out: 1 recordings could not be used.",)
+    assert "how many is not told" in data.notes[0]
     config = default_config("clips")
     where = replace(config.data, private="city", folder=str(tmp_path), n_public=3, n_test=2)
     tables = read_label_tables(replace(config, data=where, labels=LabelsConfig(names=NAMES)))
-    assert (len(tables.private), tables.pool.shape, len(tables.test)) == (6, (3, 21 * 64), 2)
+    # Twelve places are dealt; the broken one is then missing where it was dealt to.
+    assert (len(tables.private), tables.pool.shape, len(tables.test)) == (7, (2, 21 * 64), 2)
+
+
+def test_a_run_with_one_class_per_clip(tmp_path):
+    clips = make_city(tmp_path / "sounds", 30, seed=7, seconds=0.4, n_labels=(1, 1))
+    prepare_collection(clips, tmp_path / "city", features=FEATURES)
+    tagger = {
+        "n_classes": 4,
+        "shape": list(FEATURES.shape),
+        "iterations": 3,
+        "batch_size": 4,
+        "device": "cpu",
+    }
+    model = "tellers.audio.classifier:audio_classifier"
+    given = {"name": "clips", "private": "city", "folder": str(tmp_path), "n_test": 4}
+    config = RunConfig(
+        data=DataConfig(**given, n_public=8, classes=NAMES), partition=PartitionConfig(n_teachers=3),
+        teachers=TeachersConfig(model=model, parameters=tagger, n_jobs=1),
+        mechanism=MechanismConfig(name="gnmax", sigma=1.0), budget=BudgetConfig(epsilon=60.0, delta=1e-3),
+        student=StudentConfig(model=model, parameters=tagger),
+    )  # fmt: skip
+    result = run(config, tmp_path / "study")
+    assert (result["queries"]["n_asked"], result["partition"]["unit"]) == (8, "one clip")
+    assert load_student(tmp_path / "study" / "student").n_classes == 4
+    # The pool and the test may have folders of their own.
+    apart = DataConfig(**{**given, "n_test": 0}, public="city", test="city", classes=NAMES)
+    tables = read_tables(apart, seed=7)
+    assert (len(tables.private), tables.pool.shape, len(tables.test)) == (30, (30, 21 * 64), 30)
+    np.testing.assert_array_equal(tables.private.y, clips.Y.argmax(axis=1))
+    with pytest.raises(ValueError, match="exactly one label for every row"):
+        read_tables(replace(apart, classes=("bell", "siren")), seed=7)
+
+
+@pytest.mark.parametrize(
+    ("data", "labels", "words"),
+    [
+        ({}, (), 'Expected labels for "clips", got none. .* classes = '),
+        ({"classes": ("bell",)}, (), "at least two declared classes"),
+        ({"classes": NAMES}, NAMES, "Expected none where rows have many labels"),
+    ],
+)
+def test_clips_have_labels_or_classes(data, labels, words):
+    name = "gnthreshold" if labels else "gnmax"
+    with pytest.raises(ConfigError, match=words):
+        RunConfig(
+            data=DataConfig(name="clips", private="city", n_public=8, **data),
+            labels=LabelsConfig(names=labels), mechanism=MechanismConfig(name=name, sigma=1.0),
+        )  # fmt: skip
 
 
 def test_a_damaged_table_or_picture_is_named(clips, tmp_path):

@@ -1,5 +1,7 @@
 """Deals: the published table, disjointness, and what one changed clip can reach."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -91,6 +93,37 @@ def test_the_publisher_s_test_is_taken_as_it_is():
         deal_clips(clips, 3, seed=3, test=mask, by_source=True)
 
 
+@settings(max_examples=15, deadline=None)
+@given(
+    seed=st.integers(0, 500),
+    out=st.sets(st.integers(0, 99), max_size=6),
+    n_sources=st.none() | st.integers(40, 60),
+)
+def test_clips_left_out_for_their_labels_move_no_other(seed, out, n_sources):
+    clips = made(100, n_sources=n_sources)
+    gone = np.isin(np.arange(100), list(out))
+    whole, some = (deal_clips(one, 4, seed=seed, test=0.1) for one in (clips, clips.leave_out(gone)))
+    expected = np.where(gone, -1, place_of(whole, 100))
+    np.testing.assert_array_equal(place_of(some, 100), expected)
+    np.testing.assert_array_equal(place_of(whole.only(~gone), 100), expected)
+    assert whole.n_set_apart - len(out) <= some.n_set_apart <= whole.n_set_apart
+    assert some.n_left_out == len(out)
+
+
+def test_known_sources_stay_together_and_lines_of_one_file_in_any_case():
+    clips = made(100, n_sources=30)
+    assert deal_clips(clips, 4, seed=3).unit == "one source"
+    assert deal_clips(clips, 4, seed=3, by_source=False).unit == "one clip"
+    assert deal_clips(made(100), 4, seed=3).unit == "one clip"
+    twice = replace(clips, paths=[f"{'' if i < 50 else './x/../'}{i % 50}.wav" for i in range(100)])
+    place = place_of(deal_clips(twice, 4, seed=3, by_source=False, test=0.1), 100)
+    np.testing.assert_array_equal(place[:50], place[50:])
+    assert len(set(place)) >= 6
+    # 30 sources, and clips i and i + 50: all sources of the same last digit are one unit.
+    place = place_of(deal_clips(twice, 2, seed=3, even=False), 100)
+    assert all(len(set(place[i::10])) == 1 for i in range(10))
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -148,6 +181,17 @@ def test_a_changed_clip_changes_the_mixtures_of_its_own_part_alone():
     assert set(np.flatnonzero(differs)) <= set(before.deal.teachers[1])
 
 
+def test_pool_and_test_are_mixed_alike_whatever_the_number_of_teachers():
+    clips = made(200)
+    few, many = (
+        mix_within(clips, deal_clips(clips, n, seed=7, test=0.1), seed=7, times=2, alone=0.2) for n in (1, 10)
+    )
+    for one, other in ((few.deal.student, many.deal.student), (few.deal.test, many.deal.test)):
+        np.testing.assert_array_equal(few.pairs[one], many.pairs[other])
+        np.testing.assert_array_equal(few.gains[one], many.gains[other])
+        np.testing.assert_array_equal(few.Y[one], many.Y[other])
+
+
 def test_where_labels_do_not_differ_any_clip_of_the_part_will_do():
     clips = Clips(name="x", paths=[f"{i}" for i in range(20)], Y=np.ones((20, 1)), label_names=["a"])
     mixed = mix_within(clips, deal_clips(clips, 3, seed=1), seed=1)
@@ -176,3 +220,13 @@ def test_from_recordings_to_mixed_pictures(tmp_path):
     a, b = (decode(clips.paths[i], features.decoding) for i in mixed.pairs[row])
     expected = log_mel(a + np.float32(mixed.gains[row, 1]) * b, features.logmel)
     np.testing.assert_allclose(found.pictures([row])[0], expected, atol=1e-4)
+
+
+def test_how_many_places_teachers_have_tells_nothing_of_labels():
+    Y = np.ones((40, 1), dtype=np.int8)
+    clips = Clips(name="t", paths=[f"{i}.wav" for i in range(40)], Y=Y, label_names=["bell"])
+    whole = deal_clips(clips, 4, seed=7, test=0.1)
+    other = deal_clips(clips.leave_out(np.arange(40) == whole.teachers[2][0]), 4, seed=7, test=0.1)
+    assert len(other.teachers[2]) == len(whole.teachers[2]) - 1
+    assert whole.n_places == other.n_places == other.only(np.arange(40) > 20).n_places
+    assert whole.n_places == sum(map(len, whole.teachers))

@@ -1,6 +1,7 @@
 """Recordings of every format, and everything that can be wrong with them."""
 
 import io
+import os
 import struct
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tellers.audio import decoding
 from tellers.audio.decoding import (
     Decoding,
     Finding,
@@ -88,6 +90,10 @@ def wrong() -> dict[str, tuple[bytes, Kind]]:
     wav, flac, ogg = (packed(tone(16_000, 1.0), 16_000, form) for form in ("WAV", "FLAC", "OGG"))
     holes = tone(16_000, 1.0)
     holes[100] = np.nan
+    loud = np.where(tone(16_000, 1.0) > 0, 3.3e38, -3.3e38).astype(np.float32)
+    streamed = bytearray(flac)
+    streamed[21] &= 0xF0  # what a program that writes to a pipe leaves at zero: how many samples there are
+    streamed[22:26] = bytes(4)
     return {
         "empty": (b"", Kind.BROKEN),
         "text": (b"this is no sound, whatever its name says. " * 50, Kind.BROKEN),
@@ -98,6 +104,10 @@ def wrong() -> dict[str, tuple[bytes, Kind]]:
         "a click": (packed(tone(16_000, 0.05), 16_000), Kind.TOO_SHORT),
         "no samples": (packed(np.zeros(0, np.float32), 16_000), Kind.TOO_SHORT),
         "not a number": (packed(holes, 16_000, subtype="FLOAT"), Kind.NOT_FINITE),
+        "louder than numbers go": (packed(loud, 16_000, subtype="FLOAT"), Kind.NOT_FINITE),
+        "louder than any scale": (packed(1e20 * tone(16_000, 1.0), 16_000, subtype="FLOAT"), Kind.NOT_FINITE),
+        "an orchestra": (packed(np.zeros((16_000, 65), np.float32), 16_000), Kind.TOO_LARGE),
+        "a flac of no length": (bytes(streamed[: len(streamed) // 2]), Kind.BROKEN),
         "another rate": (packed(tone(8000, 1.0), 8000), Kind.WRONG_RATE),
     }
 
@@ -132,6 +142,31 @@ def test_silence_is_seen_and_a_whisper_is_none():
     options = Decoding(rate=8000, seconds=0.5)
     assert is_silent(np.zeros(10, np.float32), options)
     assert not is_silent(np.array([0, -2e-4], np.float32), options)
+
+
+@pytest.mark.parametrize("rate", [1, 7, 2**31 - 1])
+def test_rates_that_nobody_records_at_are_no_exception(rate):
+    found = decode_bytes(packed(tone(16_000, 1.0), rate), Decoding(rate=16_000, seconds=1.0), path="a.wav")
+    assert isinstance(found, Finding) or np.isfinite(found).all()
+
+
+def test_loud_samples_between_rates_are_a_finding():
+    """A filter overshoots: what is finite at one rate need not be at another."""
+    square = np.where(np.arange(8000) % 40 < 20, 9.9e5, -9.9e5).astype(np.float32)
+    found = decode_bytes(packed(square, 8000, subtype="FLOAT"), Decoding(rate=16_000), path="a.wav")
+    assert isinstance(found, Finding)
+    assert found.kind is Kind.NOT_FINITE
+
+
+def test_what_never_ends_is_not_read(tmp_path, monkeypatch):
+    os.mkfifo(tmp_path / "pipe.wav")
+    assert decode(tmp_path / "pipe.wav").kind is Kind.MISSING
+    assert decode("/dev/zero").kind is Kind.MISSING
+    monkeypatch.setattr(decoding, "LARGEST_BYTES", 1000)
+    (tmp_path / "day.wav").write_bytes(packed(tone(16_000, 1.0), 16_000))
+    found = decode(tmp_path / "day.wav")
+    assert found.kind is Kind.TOO_LARGE
+    assert "cut it" in found.detail
 
 
 def test_a_folder_in_the_place_of_a_file_is_missing(tmp_path):

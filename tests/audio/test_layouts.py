@@ -21,6 +21,7 @@ from tellers.audio import (
     read_ontology,
     read_urbansound,
 )
+from tellers.audio.clips import READ_OFF
 
 
 def touched(folder: Path, *names: str) -> None:
@@ -50,12 +51,12 @@ def esc(tmp_path):
 def test_esc(esc):
     clips = read_esc(esc)
     assert (clips.name, clips.label_names) == ("ESC-50", ("crow", "dog", "rooster"))
-    assert clips.classes.tolist() == [1, 1, 0]
-    assert clips.sources.tolist() == ["17", "17", "30"]
-    assert clips.folds.tolist() == [1, 1, 2]
-    assert clips.notes == ("1 clips left out: no recording",)
+    assert clips.classes.tolist() == [1, 1, 0, 2]
+    assert clips.sources.tolist() == ["17", "17", "30", "40"]
+    assert clips.folds.tolist() == [1, 1, 2, 3]
+    assert clips.paths[3] == esc / "audio" / "3-40-A-1.wav"  # which is not there, and keeps its place
     ten = read_esc(esc, ten=True)
-    assert (ten.name, ten.label_names, len(ten)) == ("ESC-10", ("dog", "rooster"), 2)
+    assert (ten.name, ten.label_names, len(ten)) == ("ESC-10", ("dog", "rooster"), 3)
 
 
 def test_esc_where_it_is_not(tmp_path):
@@ -133,25 +134,51 @@ def read(folder: Path, **options) -> Clips:
 
 
 def label_sets(clips: Clips) -> list[set[str]]:
-    return [set(clips.labels_of(i)) for i in range(len(clips))]
+    """Return the labels of the clips that are of the task."""
+    return [set(clips.labels_of(i)) for i in np.flatnonzero(clips.wanted)]
 
 
 def test_audioset_as_it_is(audioset):
     clips = read(audioset)
     assert label_sets(clips) == [
-        {"Bus", "Speech"}, {"Siren"}, {"Drum"}, {"Siren", "Speech", "Choir"}, {"Choir"},
+        {"Bus", "Speech"}, {"Siren"}, {"Drum"}, {"Siren", "Speech", "Choir"}, {"Choir"}, {"Bus"},
     ]  # fmt: skip
     assert [p.name for p in clips.paths] == [
         "aaa_0_10.wav", "Y-bb.flac", "ccc_5.000.ogg", "aaa_60000_70000.wav", "ddd.wav",
+        "eee_0.000_10.000.wav",
     ]  # fmt: skip
-    assert clips.sources.tolist() == ["aaa", "-bb", "ccc", "aaa", "ddd"]
-    assert clips.folds.tolist() == ["balanced_train_segments"] * 4 + ["eval_segments"]
-    assert clips.notes == ("1 clips left out: no recording",)
+    assert clips.sources.tolist() == ["aaa", "-bb", "ccc", "aaa", "ddd", "eee"]
+    assert clips.folds.tolist() == ["balanced_train_segments"] * 4 + ["eval_segments"] * 2
+    assert not clips.paths[5].exists()  # and it keeps its place all the same
+
+
+def test_a_file_that_names_a_video_alone_is_none_of_its_two_segments(audioset):
+    touched(audioset / "clips", "aaa.wav")
+    (audioset / "clips" / "aaa_60000_70000.wav").unlink()
+    assert [p.name for p in read(audioset).paths][::3] == ["aaa_0_10.wav", "aaa_60.000_70.000.wav"]
+
+
+def test_files_that_begin_with_a_byte_order_mark(audioset):
+    plain = read(audioset)
+    for name in ("balanced_train_segments.csv", "eval_segments.csv", "ontology.json"):
+        text = (audioset / name).read_text()
+        (audioset / name).write_text(text, encoding="utf-8-sig")
+    marked = read(audioset)
+    assert (marked.paths, label_sets(marked)) == (plain.paths, label_sets(plain))
+    # Also where no line of words comes first.
+    rows = [
+        line
+        for line in (audioset / "eval_segments.csv").read_text("utf-8-sig").splitlines()
+        if line[0] != "#"
+    ]
+    (audioset / "eval_segments.csv").write_text("\n".join(rows) + "\n", encoding="utf-8-sig")
+    assert read(audioset).paths == plain.paths
 
 
 def test_audioset_without_music_and_what_is_below_it(audioset):
     clips = read(audioset, remove=["Music"])
-    assert label_sets(clips) == [{"Bus", "Speech"}, {"Siren"}, {"Siren", "Speech"}]
+    assert label_sets(clips) == [{"Bus", "Speech"}, {"Siren"}, {"Siren", "Speech"}, {"Bus"}]
+    assert len(clips) == 6
     assert "2 clips left out: none of the labels" in clips.notes
 
 
@@ -161,15 +188,17 @@ def test_audioset_by_subtree_with_parents(audioset):
         {"Sounds of things", "Vehicle", "Bus"},
         {"Sounds of things", "Vehicle", "Alarm", "Siren"},
         {"Sounds of things", "Vehicle", "Alarm", "Siren"},
+        {"Sounds of things", "Vehicle", "Bus"},
     ]
     # The task is what was asked for, whether or not it occurs.
     assert clips.label_names == ("Sounds of things", "Vehicle", "Alarm", "Bus", "Siren")
 
 
 def test_audioset_with_few_labels_each(audioset):
-    assert label_sets(read(audioset, most=2)) == [{"Bus", "Speech"}, {"Siren"}, {"Drum"}, {"Choir"}]
+    few = [{"Bus", "Speech"}, {"Siren"}, {"Drum"}, {"Choir"}, {"Bus"}]
+    assert label_sets(read(audioset, most=2)) == few
     # Counted after removal.
-    assert len(read(audioset, most=2, remove=["Music"])) == 3
+    assert len(label_sets(read(audioset, most=2, remove=["Music"]))) == 4
 
 
 def test_audioset_that_does_not_fit(audioset):
@@ -194,6 +223,7 @@ def fsd(folder: Path) -> Path:
         folder / "FSD50K.metadata" / "dev_clips_info_FSD50K.json",
         '{"1": {"uploader": "ann"}, "2": {"uploader": "ann"}}',
     )
+    written(folder / "FSD50K.metadata" / "eval_clips_info_FSD50K.json", '{"3": {"uploader": " "}, "4": {}}')
     touched(folder / "FSD50K.dev_audio", "1.wav", "2.wav")
     touched(folder / "FSD50K.eval_audio", "3.wav")
     return folder
@@ -201,16 +231,23 @@ def fsd(folder: Path) -> Path:
 
 def test_fsd50k(tmp_path):
     clips = read_fsd50k(fsd(tmp_path))
-    assert label_sets(clips) == [{"Bus", "Vehicle"}, {"Speech"}, {"Choir", "Music"}]
-    assert clips.folds.tolist() == ["train", "val", "eval"]
-    assert clips.sources.tolist() == ["uploader ann", "uploader ann", "clip 3"]
-    assert label_sets(read_fsd50k(tmp_path, remove=["Music", "Choir"])) == [{"Bus", "Vehicle"}, {"Speech"}]
+    assert label_sets(clips) == [{"Bus", "Vehicle"}, {"Speech"}, {"Choir", "Music"}, {"Bus"}]
+    assert clips.folds.tolist() == ["train", "val", "eval", "eval"]
+    assert clips.sources.tolist() == ["uploader ann", "uploader ann", "clip 3", "clip 4"]
+    assert [path.exists() for path in clips.paths] == [True, True, True, False]
+    some = read_fsd50k(tmp_path, remove=["Music", "Choir"])
+    assert some.wanted.tolist() == [True, True, False, True]
     assert read_fsd50k(tmp_path, keep=["Bus", "Speech"]).label_names == ("Bus", "Speech")
     with pytest.raises(ValueError, match="give an ontology"):
         read_fsd50k(tmp_path, remove=["Sounds of things"])
     tree = read_ontology(written(tmp_path / "ontology.json", json.dumps(TREE)))
     clips = read_fsd50k(tmp_path, ontology=tree, remove=["Music"], parents=True)
     assert label_sets(clips)[:2] == [{"Bus", "Vehicle", "Sounds of things"}, {"Speech", "Human"}]
+    # Without a word on who uploaded the clips of one part, sources are not known.
+    (tmp_path / "FSD50K.metadata" / "eval_clips_info_FSD50K.json").unlink()
+    clips = read_fsd50k(tmp_path)
+    assert clips.sources is None
+    assert "FSD50K.metadata is not there" in clips.notes[-1]
 
 
 def test_a_folder_of_ones_own(tmp_path):
@@ -220,9 +257,11 @@ def test_a_folder_of_ones_own(tmp_path):
         "file,labels,street,day\na.wav,bell; siren,north,1\nb/c.ogg,,south,2\nd.wav,bell,south,1\n",
     )
     clips = read_clip_folder(tmp_path, table, source_column="street", fold_column="day")
-    assert (clips.label_names, clips.Y.tolist()) == (("bell", "siren"), [[1, 1], [0, 0]])
-    assert (clips.sources.tolist(), clips.folds.tolist()) == (["north", "south"], ["1", "2"])
-    assert len(clips.notes) == 2
+    assert (clips.label_names, clips.Y.tolist()) == (("bell", "siren"), [[1, 1], [0, 0], [1, 0]])
+    assert (clips.sources.tolist(), clips.folds.tolist()) == (["north", "south", "south"], ["1", "2", "1"])
+    assert clips.notes == ("label names were read off the table",)
+    declared = read_clip_folder(tmp_path, table, label_names=["horn", "bell"], others="ignore")
+    assert (declared.Y.tolist(), declared.notes) == ([[0, 1], [0, 0], [0, 1]], ())
     with pytest.raises(ValueError, match="Declare every label"):
         read_clip_folder(tmp_path, table, label_names=["bell"])
     table = written(tmp_path / "many.csv", "file,bell,siren\na.wav,1,0\nb/c.ogg,0,1\n")
@@ -237,6 +276,28 @@ def test_two_recordings_of_one_name_are_refused(esc):
     touched(esc / "audio", "1-17-A-0.flac")
     with pytest.raises(ValueError, match="one recording of each name"):
         read_esc(esc)
+
+
+def test_sources_are_told_apart_by_more_than_blanks(tmp_path):
+    touched(tmp_path, "a.wav")
+    text = "file,labels,who\na.wav,bell,Anna\nb.wav,bell, Anna\nc.wav,bell,Anna \n"
+    table = written(tmp_path / "mine.csv", text)
+    assert read_clip_folder(tmp_path, table, source_column="who").sources.tolist() == ["Anna"] * 3
+    written(table, text + "d.wav,bell,\n")
+    with pytest.raises(ValueError, match=r"column who of mine\.csv, got none in line 5"):
+        read_clip_folder(tmp_path, table, source_column="who")
+
+
+def test_labels_are_declared_whether_or_not_they_occur():
+    clips = Clips(name="x", paths=list("abc"), Y=[[1, 0], [0, 1], [1, 1]], label_names=["bell", "dog"])
+    some = clips.with_labels(["siren", "bell"])
+    assert (some.label_names, some.Y.tolist()) == (("siren", "bell"), [[0, 1], [0, 0], [0, 1]])
+    assert some.wanted.tolist() == [True, False, True]
+    assert clips.at_most(1).with_labels(["bell"]).wanted.tolist() == [True, False, False]
+    assert clips.at_most(1).classes.tolist() == [0, 1, -1]
+    assert clips.at_most(1).take([1, 2]).wanted.tolist() == [True, False]
+    with pytest.raises(ValueError, match="without a letter"):
+        clips.with_labels(["bell", ""])
 
 
 @st.composite
@@ -272,3 +333,10 @@ def test_clips_are_checked():
         Clips(name="x", paths=["a"], Y=[[1, 0]], label_names=["a", "a"])
     with pytest.raises(ValueError, match="one label for each clip"):
         Clips(name="x", paths=["a"], Y=[[1, 1]], label_names=["a", "b"]).classes  # noqa: B018
+
+
+def test_labels_that_nobody_declared_are_noted(audioset):
+    clips = read(audioset)
+    assert READ_OFF in clips.notes
+    assert READ_OFF not in clips.with_labels(clips.label_names[:1]).notes
+    assert READ_OFF not in read(audioset, keep=["Vehicle"]).notes

@@ -135,7 +135,7 @@ def test_findings_are_refused_or_kept_as_asked(poor, tmp_path):
     with pytest.raises(ClipsRefused, match="4 recordings") as caught:
         prepare_clips(poor, tmp_path / "store", features=SMALL, on_finding="refuse")
     assert len(caught.value.findings) == 4
-    with pytest.raises(ClipsRefused, match="1 recordings cannot be used: 1 too short"):
+    with pytest.raises(ClipsRefused, match="1 recording cannot be used: 1 too short"):
         prepare_clips(poor, tmp_path / "store", features=SMALL, on_finding={Kind.TOO_SHORT: "refuse"})
     kept = prepare_clips(poor, tmp_path / "store", features=SMALL, on_finding={Kind.SILENT: "keep"})
     assert 9 in kept.rows
@@ -170,6 +170,35 @@ def test_two_recordings_at_once_are_their_sum(city, tmp_path):
     np.testing.assert_array_equal(found.pictures([1])[0], by_hand(a))
     assert np.abs(found.pictures([2]) - found.pictures([0])).max() > 0.1
     assert prepare_clips([[(a, 1.0), (b, 0.5)]], tmp_path / "store", features=SMALL).n_known == 1
+
+
+def test_what_nobody_thought_of_is_a_finding_too(city, tmp_path, monkeypatch):
+    decoded = workers_module.decode_bytes
+
+    def fails(content, settings, *, path):
+        if path == str(city.paths[3]):
+            raise ZeroDivisionError("something private")
+        return decoded(content, settings, path=path)
+
+    monkeypatch.setattr(workers_module, "decode_bytes", fails)
+    found = prepare_clips(city.paths, tmp_path / "store", features=SMALL)
+    assert [(f.path, f.kind) for f in found.findings] == [(str(city.paths[3]), Kind.BROKEN)]
+    assert "private" not in found.findings[0].detail
+    assert len(found) == 19
+
+
+def test_loud_recordings_may_be_too_loud_together(city, tmp_path):
+    wavfile.write(tmp_path / "loud.wav", 8000, np.full(4000, 9e5, dtype=np.float32))
+    loud = tmp_path / "loud.wav"
+    found = prepare_clips([loud, [(loud, 1.0), (loud, 1.0)]], tmp_path / "store", features=SMALL)
+    assert found.rows.tolist() == [0]
+    assert found.findings[0].kind is Kind.NOT_FINITE
+    assert np.isfinite(found.pictures()).all()
+
+
+def test_pictures_and_their_index_are_the_owners(city, tmp_path):
+    prepare_clips(city.paths[:2], tmp_path / "store", features=SMALL)
+    assert (tmp_path / "store" / SMALL.name).stat().st_mode & 0o077 == 0
 
 
 @pytest.mark.parametrize("harm", ["no index", "no real index", "half a picture", "no picture"])

@@ -1,6 +1,7 @@
 """Sweeps over stored votes: numbers of the thesis, and agreement with the mechanisms themselves."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -171,3 +172,23 @@ def test_wrong_shapes_are_refused():
         sweep(votes, truth[:4], sweep_settings(sigmas=[0.1]), delta=DELTA, noise=noise.seeded(7))
     with pytest.raises(ValueError, match="n_samples"):
         sweep(votes, truth, sweep_settings(sigmas=[0.1], n_samples=[9]), delta=DELTA, noise=noise.seeded(7))
+
+
+def test_chances_to_flip_are_of_the_ballots_that_count():
+    """With a cap of one label, nobody's second label is counted, and it does not come out either."""
+    both = LabelVotes.from_ballots([[[1, 1, 0]]] * 10, n_labels=3)
+    first = LabelVotes.from_ballots([[[1, 0, 0]]] * 10, n_labels=3)
+    capped = SweepSetting(share=0.5, sigma=0.2, max_labels=1)
+    rows = [
+        sweep(votes, [[1, 0, 0]], [capped], delta=1e-5, noise=noise.seeded(7))[0].private.reveal()
+        for votes in (both, first)
+    ]
+    assert rows[0].mean_q == pytest.approx(rows[1].mean_q)
+    split = LabelVotes.from_ballots([[[1, 1, 0]]] * 6 + [[[0, 1, 0]]] * 4, n_labels=3)
+    capped_q, open_q = (
+        sweep(split, [[1, 0, 0]], [replace(capped, max_labels=cap)], delta=1e-5, noise=noise.seeded(7))[0]
+        .private.reveal()
+        .mean_q
+        for cap in (1, 0)
+    )
+    assert capped_q != pytest.approx(open_q)

@@ -1,16 +1,31 @@
 """Teachers of clips and what they said: disjoint parts, one changed clip one changed teacher, kept votes."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy.io import wavfile
 
-from tellers.audio import Teaching, deal_clips, prepare_collection, read_taught, teach
-from tellers.audio.collection import features_for
+from tellers.audio import (
+    Teaching,
+    deal_clips,
+    prepare_collection,
+    read_taught,
+    student_config,
+    teach,
+    teach_student,
+)
+from tellers.audio.collection import features_for, read_collection
+from tellers.audio.decoding import Kind
 from tellers.audio.generator import make_city, make_sound
 from tellers.audio.tagger import AudioTagger
+from tellers.audio.teaching import write_deal
+from tellers.config import BudgetConfig, MechanismConfig
+from tellers.copies import row_hashes
 from tellers.datasets.clips import load_pictures
+from tellers.pipeline import run_voted
+from tellers.pipeline.overlap import check_overlap
 from tellers.teachers import load_label_ensemble, train_label_ensemble
 
 FEATURES = features_for(rate=16_000, seconds=0.4)
@@ -101,6 +116,64 @@ def test_no_more_than_a_part_is_in_memory_and_teachers_are_the_same(tmp_path, mo
     np.testing.assert_array_equal(whole.vote(tables.pool).sums, taught.votes.sums)
 
 
+def _config(taught, **given):
+    name = "gnmax" if taught.settings.one_class else "gnthreshold"
+    return student_config(
+        taught, mechanism=MechanismConfig(name=name, sigma=2.0), parameters=TAGGER,
+        budget=BudgetConfig(epsilon=60.0, delta=1e-3), **given,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("one_class", [False, True])
+def test_a_student_needs_no_private_picture(tmp_path, one_class):
+    """They are not even there: only the pool's, the test's, and what the training kept of the others."""
+    clips = make_city(tmp_path / "sounds", 48, seed=7, seconds=0.4, n_labels=(1, 1))
+    collection = prepare_collection(clips, tmp_path, features=FEATURES)
+    taught = teach(collection, tmp_path / "ears", settings(one_class=one_class), n_jobs=1)
+    before = np.asarray(taught.dealt()[0].private.X)
+    np.testing.assert_array_equal(row_hashes(before), taught.hashes)
+    public = {taught.pictures[row] for row in (*taught.pool, *taught.test)}
+    for picture in set(taught.pictures) - public:
+        (collection.table.folder / picture).unlink()
+    again, warned = read_taught(tmp_path / "ears"), []
+    if one_class:
+        tables = again.voted().tables
+        check_overlap(_config(again), tables, warned.append)
+        assert (tables.private.X.shape, len(tables.pool), warned) == (before.shape, len(again.pool), [])
+        return
+    with pytest.raises(ValueError, match="leave out --private"):
+        teach_student(again, tmp_path / "study", _config(again, private=True))
+    assert not (tmp_path / "study").exists()
+    result, _ = teach_student(again, tmp_path / "study", _config(again), warn=warned.append)
+    assert (result["data"]["n_private"], result["data"]["n_features"]) == before.shape
+    assert not warned
+
+
+def test_a_private_clip_in_the_pool_is_found_by_its_hash(tmp_path):
+    clips, chosen = make_city(tmp_path / "sounds", 48, seed=7, seconds=0.4), settings()
+    deal = deal_clips(clips, 3, seed=7, student=chosen.student, test=chosen.test)
+    private, public = int(deal.teachers[1][0]), int(deal.student[0])
+    # The same sound, and another file: what follows the samples is not sound.
+    clips.paths[public].write_bytes(clips.paths[private].read_bytes() + b"LIST\x04\x00\x00\x00INFO")
+    collection = prepare_collection(clips, tmp_path, features=FEATURES)
+    taught, warned = teach(collection, tmp_path / "ears", chosen, n_jobs=1), []
+    assert (taught.owner[private], taught.owner[public]) == (1, -2)
+    assert taught.pictures[private] != taught.pictures[public]
+    check_overlap(_config(taught), taught.voted().tables, warned.append)
+    assert warned[0].startswith(f"1 of {len(taught.pool)} rows of the pool is a copy of private rows")
+
+
+def test_hashes_that_an_earlier_version_did_not_write_are_made(tmp_path):
+    collection, ears = city(tmp_path), tmp_path / "ears"
+    kept = teach(collection, ears, settings(), n_jobs=1).hashes
+    (ears / "hashes.npy").unlink()
+    np.testing.assert_array_equal(read_taught(ears).hashes, kept)
+    # A training that ended before its votes: teachers that lie there are looked at again, and so are rows.
+    (ears / "votes.npz").unlink()
+    np.testing.assert_array_equal(teach(collection, ears, settings(), n_jobs=1).hashes, kept)
+    assert (ears / "hashes.npy").exists()
+
+
 def test_a_broken_clip_is_nobodys(tmp_path):
     clips = make_city(tmp_path / "sounds", 48, seed=7, seconds=0.4)
     whole = teach(city(tmp_path / "whole"), tmp_path / "ears-whole", settings(), n_jobs=1)
@@ -110,6 +183,73 @@ def test_a_broken_clip_is_nobodys(tmp_path):
     assert taught.owner[11] == -1
     others = np.arange(48) != 11
     np.testing.assert_array_equal(taught.owner[others], whole.owner[others])
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_silent_clips_are_no_half_of_a_mixture(tmp_path, kept):
+    pytest.importorskip("soundfile")
+    clips = make_city(tmp_path / "sounds", 24, seed=7, seconds=0.1)
+    deal = deal_clips(clips, 3, seed=7, student=0.2, test=0.15)
+    part = deal.teachers[1]
+    for row in part[:2]:
+        wavfile.write(clips.paths[row], 16_000, np.zeros(1600, dtype=np.int16))
+    answers = {Kind.SILENT: "keep"} if kept else "skip"
+    features = features_for(rate=16_000, seconds=0.1)
+    collection = prepare_collection(clips, tmp_path, features=features, on_finding=answers)
+    (tmp_path / "ears").mkdir()
+    chosen = settings(mix=4)
+    write_deal(collection, tmp_path / "ears", chosen, n_jobs=1, say=lambda *_: None)
+    with np.load(tmp_path / "ears" / "dealt.npz") as file:
+        owner, n_dealt = file["owner"], int(file["n_dealt"])
+    # Every clip begins four mixtures, but for the silent ones; how many were dealt tells nothing of these.
+    assert len(owner) == 4 * (sum(map(len, (*deal.teachers, deal.student, deal.test))) - (0 if kept else 2))
+    assert (owner != -1).all()
+    assert n_dealt == 4 * sum(map(len, deal.teachers))
+    assert (owner == 1).sum() == 4 * (len(part) - (0 if kept else 2))
+
+
+@pytest.mark.parametrize("one_class", [False, True])
+def test_a_training_goes_on_on_another_device(made_clips, tmp_path, one_class):
+    longer = features_for(rate=16_000, seconds=0.3)
+    collection = made_clips(tmp_path / "clips", one=one_class, features=longer)
+    chosen = settings(one_class=one_class)
+    whole = teach(collection, tmp_path / "whole", chosen, n_jobs=1)
+
+    def stop(step, done, _total):
+        if step == "teachers" and done == 2:
+            raise KeyboardInterrupt
+
+    begun = replace(chosen, tagger={**TAGGER, "device": "auto", "log_folder": None})
+    with pytest.raises(KeyboardInterrupt):
+        teach(collection, tmp_path / "ears", begun, n_jobs=1, show=stop)
+    made = sorted((tmp_path / "ears" / "teachers").glob("teacher*.json"))
+    assert 1 <= len(made) < 3
+    before = [file.stat().st_mtime_ns for file in made]
+    other = replace(chosen, tagger={**TAGGER, "learning_rate": 0.1})
+    with pytest.raises(ValueError, match=r"got others for tagger\.learning_rate\."):
+        teach(collection, tmp_path / "ears", other, n_jobs=1)
+    taught = teach(collection, tmp_path / "ears", chosen, n_jobs=1)
+    assert [file.stat().st_mtime_ns for file in made] == before  # not trained again
+    assert taught.settings.tagger["device"] == "cpu"
+    for one, same in zip(taught.partition(), whole.partition(), strict=True):
+        np.testing.assert_array_equal(one, same)
+    left, right = taught.voted().votes, whole.voted().votes
+    np.testing.assert_array_equal(*((v.counts if one_class else v.sums) for v in (left, right)))
+
+
+def test_rows_held_out_leave_enough_or_nothing_is_trained(made_clips, tmp_path):
+    longer = features_for(rate=16_000, seconds=0.3)
+    collection, steps = made_clips(tmp_path / "clips", features=longer), []
+    few = Teaching(n_teachers=17, seed=7, tagger={**TAGGER, "held_out": 0.3, "check_every": 1})
+    with pytest.raises(ValueError, match=r"at least three usable clips for each teacher .* --held-out"):
+        teach(collection, tmp_path / "ears", few, show=lambda step, *_: steps.append(step))
+    assert "teachers" not in steps
+    (tmp_path / "plain").mkdir()
+    write_deal(
+        collection, tmp_path / "plain", replace(few, tagger=TAGGER), n_jobs=1, say=lambda *_: None
+    )  # two are enough
+    with pytest.raises(ValueError, match="at least 3 rows to hold some out"):
+        AudioTagger(held_out=0.3, shape=(6, 64)).require_fit((2, 6 * 64), n_labels=3)
 
 
 def test_too_many_teachers_and_unknown_folds_are_refused(tmp_path):
@@ -130,3 +270,53 @@ def test_the_publishers_fold_is_the_test(tmp_path):
     taught = teach(city(tmp_path), tmp_path / "ears", settings(test_fold="5"), n_jobs=1)
     assert (taught.collection.clips.folds[taught.test] == 5).all()
     assert len(taught.test) == (taught.collection.clips.folds == 5).sum()
+
+
+def test_votes_on_classes_and_on_labels_are_told_apart(tmp_path):
+    clips = make_city(tmp_path / "sounds", 48, seed=7, seconds=0.4, n_labels=(1, 1))
+    collection = prepare_collection(clips, tmp_path, features=FEATURES)
+    named = teach(collection, tmp_path / "named", settings(one_class=True), n_jobs=1)
+    many = teach(collection, tmp_path / "many", settings(), n_jobs=1)
+    np.testing.assert_array_equal(named.owner, many.owner)
+    assert named.votes.n_classes == 4
+    np.testing.assert_array_equal(named.truth, many.truth.argmax(axis=1))
+    voted = named.voted()
+    assert voted.votes.n_classes == 4
+    assert (voted.votes.counts.sum(axis=1) == 3).all()
+    with pytest.raises(ValueError, match="got one of each"):
+        replace(voted, votes=many.votes)
+    config = student_config(
+        many, mechanism=MechanismConfig(name="gnthreshold", sigma=2.0), budget=BudgetConfig(epsilon=60.0),
+        parameters=TAGGER,
+    )  # fmt: skip
+    with pytest.raises(ValueError, match="Expected labels for votes on many labels"):
+        run_voted(config, tmp_path / "study", voted=voted)
+    assert not (tmp_path / "study").exists()
+
+
+def test_clips_prepared_anew_under_trained_teachers_are_noticed(ears, made_clips, tmp_path):
+    place, names = tmp_path / "clips", ears.label_names
+    features = features_for(rate=22_050, seconds=0.1)
+    again = {
+        "labels": {"names": names[::-1]},
+        "settings": {"features": replace(features, logmel=replace(features.logmel, hop=450))},
+        "recordings": {"unusable": (3,)},
+    }
+    for what, given in again.items():
+        made_clips(place, **given)
+        changed = f"prepared anew since with .*other {what}"
+        for read in (read_taught, lambda folder: teach(read_collection(place), folder, ears.settings)):
+            with pytest.raises(ValueError, match=changed):
+                read(ears.folder)
+    made_clips(place, n_clips=70)
+    with pytest.raises(ValueError, match="with other recordings"):
+        read_taught(ears.folder)
+    # As it was, wherever the recordings lie now, and whatever was noted.
+    made_clips(place)
+    said = json.loads((place / "clips.json").read_text())
+    said["notes"] = ["moved"]
+    for clip in said["clips"]:
+        clip["path"] = "/elsewhere" + clip["path"]
+    (place / "clips.json").write_text(json.dumps(said))
+    assert read_taught(ears.folder).label_names == names
+    assert teach(read_collection(place), ears.folder, ears.settings).label_names == names

@@ -287,6 +287,33 @@ def test_flat_rows_and_pictures_are_the_same():
         tagger().fit(X.reshape(20, -1), Y)
 
 
+def test_weights_that_are_loaded_are_not_drawn_first(monkeypatch):
+    """To draw what is overwritten at once loads torch's compiler: seconds, for every process that tags."""
+
+    def drawn(*_, **__):
+        raise AssertionError("drawn")
+
+    fitted = tagger(iterations=1, batch_size=2).fit(np.zeros((2, 16, 16)), [[0], [1]])
+    monkeypatch.setattr("torch.nn.init.kaiming_normal_", drawn)
+    same = type(fitted).from_bytes(fitted.to_bytes())
+    assert same.predict_proba(np.ones((1, 16, 16))).shape == (1, 1)
+    with pytest.raises(AssertionError, match="drawn"):
+        tagger(iterations=1, batch_size=2).fit(np.zeros((2, 16, 16)), [[0], [1]])
+
+
+def test_a_layout_in_memory_is_no_part_of_a_network():
+    """Weights go in and out in one order, whichever is the fastest to compute in; answers are the same."""
+    X = np.random.default_rng(7).normal(size=(20, 20, 16))
+    fitted = tagger(iterations=2, batch_size=4).fit(X, [[0, 1], [1, 0]] * 10)
+    assert all(values.flags.c_contiguous for values in fitted.state_.values())
+    factory = network_factory("small", shape=(1, 20, 16), n_labels=2)
+    plain = factory().eval()
+    plain.load_state_dict({name: torch.tensor(values) for name, values in fitted.state_.items()})
+    with torch.no_grad():
+        said = plain(torch.from_numpy(fitted._pictures(X))).sigmoid().numpy()
+    np.testing.assert_allclose(fitted.predict_proba(X), said, atol=1e-5)
+
+
 def test_a_training_cut_short_goes_on_to_the_same_end(tmp_path):
     X, Y = made_up(40, seed=7)
     given = {"iterations": 8, "check_every": 2, "held_out": 0.2}
@@ -410,7 +437,7 @@ def test_without_tensorboard_a_log_folder_is_refused_and_with_one_it_is_written(
     module.SummaryWriter = Writer
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", module)
     tagger(iterations=2, check_every=2, held_out=0.2, log_folder=tmp_path).fit(X, Y)
-    assert written[0] == str(tmp_path)
+    assert written[0] == str(tmp_path / "seed-7")  # by its random state: teachers keep theirs apart
     assert ("loss/learned from", 2) in written
     assert ("loss/held out", 2) in written
     assert written[-1] == "closed"

@@ -108,7 +108,8 @@ def test_from_tables_to_a_student_and_its_report(study):
     assert result["student"]["n_labels"] == 180
     assert result["student"]["scores"]["balanced_accuracy"] > 0.7
     assert set(result["student"]["scores"]) == {
-        "accuracy", "balanced_accuracy", "auc", "mean_average_precision", "micro_f1", "macro_f1"
+        "accuracy", "balanced_accuracy", "auc", "mean_average_precision", "micro_f1", "macro_f1",
+        "micro_precision", "micro_recall", "macro_precision", "macro_recall",
     }  # fmt: skip
     # The numbers of the card and of the student on disk are those of the result.
     student = load_student(folder / "out/student")

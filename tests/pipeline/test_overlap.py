@@ -21,10 +21,28 @@ from tellers.config import (
     StudentConfig,
     TeachersConfig,
 )
-from tellers.copies import count_copies
+from tellers.copies import count_copies, row_hashes
 from tellers.pipeline import run
+from tellers.rows import KeptRows
 
 SECRET = "0.4242424242"
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 30), st.integers(1, 3))
+def test_rows_that_are_kept_elsewhere_are_counted_without_being_read(seed, n_rows, n_features):
+    rng = np.random.default_rng(seed)
+    private = rng.integers(-2, 3, size=(n_rows, n_features)).astype(np.float32) * np.float32(0.1)
+    public = rng.integers(-2, 3, size=(20, n_features)).astype(np.float32) * np.float32(0.1)
+
+    def load(rows):
+        raise AssertionError("read")
+
+    kept = KeptRows(private.shape, row_hashes(private), load)
+    assert count_copies(public, kept).reveal() == count_copies(public, private).reveal()
+    with pytest.raises(ValueError, match="same features"):
+        count_copies(np.zeros((2, n_features + 1)), kept)
+    with pytest.raises(ValueError, match="a hash for each"):
+        KeptRows((n_rows + 1, n_features), row_hashes(private), load)
 
 
 def tables(folder, n_copies):

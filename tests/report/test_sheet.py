@@ -47,3 +47,26 @@ def test_curves_of_few_labels_have_colours(n_labels):
     drawn = plot_label_curves(curves, kind="precision", name="pr", title="Curves")
     assert (f"var(--group-{min(n_labels, 6)})" in drawn) == (n_labels <= 6)
     assert ("var(--group-1)" in drawn) == (n_labels <= 6)
+
+
+def test_rows_have_the_colours_of_their_lines(tmp_path):
+    table = SheetTable(
+        caption="c", head=("label", "a", "b"), rows=(("x", 0.5, 0.1), ("y", 0.5, 0.1)), colours=(0, 2)
+    )
+    page = write_sheet(
+        tmp_path / "a.html", "t", words="Who may see it.", parts=[SheetPart(heading="h", tables=(table,))]
+    )
+    text = page.read_text()
+    assert text.count("border-left-color: var(--group-2)") == 1
+    assert text.count("border-left-color") == 1
+    assert "<p>Who may see it.</p>" in text
+    assert "runs no script" in text
+
+
+def test_pitch_is_told_in_hertz_where_filters_are_known():
+    picture = np.zeros((20, 4))
+    drawn = plot_log_mel(picture, seconds=1.0, name="c", title="t", pitches=[200.0, np.nan, 1100.0, 3000.0])
+    assert "pitch, Hz" in drawn
+    assert [f">{word}<" in drawn for word in ("250", "500", "1k", "2k", "4k")] == [True] * 4 + [False]
+    assert "Mel filter" in plot_log_mel(picture, seconds=1.0, name="c", title="t")
+    plot_log_mel(picture, seconds=1.0, name="c", title="t", pitches=[np.nan] * 4)

@@ -11,7 +11,7 @@ from torch import nn
 
 from ..errors import require_count
 
-_AT_ONCE = 64
+_AT_ONCE = 16  # what lies in a processor's own memory is faster than more at a time
 
 
 @torch.no_grad()
@@ -32,11 +32,23 @@ def answer(
     """
     network = _blank(factory).to_empty(device=device).eval()
     network.load_state_dict({name: torch.tensor(values) for name, values in state.items()})
+    network = laid_out(network)
     said = [
         network(torch.from_numpy(prepare(rows[start : start + _AT_ONCE])).to(device)).double().sigmoid().cpu()
         for start in range(0, len(rows), _AT_ONCE)
     ]
     return np.asarray(torch.cat(said).numpy(), dtype=np.float64)
+
+
+def laid_out(network: nn.Module) -> nn.Module:
+    """Return a network with its weights in the order in which a CPU convolves and pools fastest.
+
+    >>> laid_out(nn.Conv2d(2, 3, 3)).weight.is_contiguous(memory_format=torch.channels_last)
+    True
+    """
+    if any(weight.device.type != "cpu" for weight in network.parameters()):
+        return network
+    return network.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
 
 
 def fit_state(state: Mapping[str, NDArray[Any]], factory: Callable[[], nn.Module]) -> dict[str, NDArray[Any]]:

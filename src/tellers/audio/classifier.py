@@ -30,6 +30,7 @@ class AudioClassifier:
     """
 
     _estimator_type = "classifier"
+    not_made_of = tuple(f"tagger__{name}" for name in AudioTagger.not_made_of)
 
     def __init__(self, tagger: AudioTagger, *, n_classes: int) -> None:
         self.tagger, self.n_classes = tagger, n_classes
@@ -87,6 +88,20 @@ class AudioClassifier:
         self.classes_ = np.arange(int(self.n_classes))
         return self
 
+    def require_fit(self, shape: tuple[int, ...], *, n_labels: int) -> None:
+        """Refuse classes, pictures of a shape, or settings, that training would refuse; nothing is trained.
+
+        >>> AudioClassifier(AudioTagger(), n_classes=2).require_fit((9, 101, 64), n_labels=3)
+        Traceback (most recent call last):
+            ...
+        ValueError: Expected n_classes=3, as there are classes, got n_classes=2.
+        """
+        if self.n_classes != n_labels:
+            raise ValueError(
+                f"Expected n_classes={n_labels}, as there are classes, got n_classes={self.n_classes}."
+            )
+        self.tagger.require_fit(shape, n_labels=n_labels)
+
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return the probability of each class: the labels' own, divided by their sum."""
         said = self.tagger.predict_proba(X)
@@ -143,3 +158,14 @@ class AudioClassifier:
 
     def __repr__(self) -> str:
         return f"AudioClassifier({self.tagger!r}, n_classes={self.n_classes!r})"
+
+
+def audio_classifier(*, n_classes: int, **tagger: Any) -> AudioClassifier:
+    """Return a classifier before it is fitted, from plain numbers and words, as files have them.
+
+    `tagger` are the parameters of `AudioTagger`.
+
+    >>> audio_classifier(n_classes=3, iterations=5, shape=[101, 64])
+    AudioClassifier(AudioTagger(network='small', iterations=5), n_classes=3)
+    """
+    return AudioClassifier(AudioTagger(**tagger), n_classes=n_classes)

@@ -8,6 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+READ_OFF = "label names were read off the table"
+"""A note: nobody declared the labels, so that the list itself tells something of the clips."""
+_SHOWN = 12  # labels, in an error
+
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Clips:
@@ -15,8 +19,9 @@ class Clips:
 
     `sources` names what a clip was cut from: a longer recording, a video, an uploader. Clips of one source
     are alike, so a deal that keeps sources together protects the source and not only the clip. `folds` are
-    those of the publisher: numbers, or names such as "train" and "eval". `notes` says what was left out while
-    reading.
+    those of the publisher: numbers, or names such as "train" and "eval". `left_out` marks clips that are none
+    of the task, because of their labels: clips are dealt by their place in the table, so they keep theirs,
+    and nobody gets them. `notes` says how many.
 
     >>> names = ["bell", "siren"]
     >>> clips = Clips(name="tiny", paths=["a.wav", "b.wav"], Y=[[1, 0], [0, 1]], label_names=names)
@@ -33,6 +38,7 @@ class Clips:
     sources: NDArray[Any] | None = None
     folds: NDArray[Any] | None = None
     notes: tuple[str, ...] = ()
+    left_out: NDArray[np.bool_] | None = None
 
     def __post_init__(self) -> None:
         paths = tuple(Path(path) for path in self.paths)
@@ -48,9 +54,9 @@ class Clips:
         if len(set(names)) != len(names):
             raise ValueError("Expected different label names, got one twice.")
         kept: dict[str, Any] = {"paths": paths, "label_names": names, "Y": Y.astype(np.int8)}
-        for column in ("sources", "folds"):
+        for column in ("sources", "folds", "left_out"):
             if getattr(self, column) is not None:
-                values = np.asarray(getattr(self, column))
+                values = np.asarray(getattr(self, column), dtype=bool if column == "left_out" else None)
                 if values.shape != (len(paths),):
                     raise ValueError(
                         f"Expected {column} with one entry for each of {len(paths)} clips, "
@@ -70,11 +76,15 @@ class Clips:
 
     @property
     def classes(self) -> NDArray[np.int64]:
-        """Return the class of each clip, where every clip carries exactly one label."""
-        if not (self.Y.sum(axis=1) == 1).all():
+        """Return the class of each clip, where all carry exactly one label; -1 for those left out."""
+        if not (self.Y[self.wanted].sum(axis=1) == 1).all():
             raise ValueError(f"Expected one label for each clip, in {self.name!r} some carry more or none.")
-        found: NDArray[np.int64] = self.Y.argmax(axis=1).astype(np.int64)
-        return found
+        return np.where(self.wanted, self.Y.argmax(axis=1), -1).astype(np.int64)
+
+    @property
+    def wanted(self) -> NDArray[np.bool_]:
+        """Return which clips are of the task: all that were not left out for their labels."""
+        return np.ones(len(self), dtype=bool) if self.left_out is None else ~self.left_out
 
     def labels_of(self, clip: int) -> tuple[str, ...]:
         """Return the names of a clip's labels."""
@@ -90,37 +100,70 @@ class Clips:
         numbers = np.flatnonzero(index) if index.dtype.kind == "b" else index
         if index.dtype.kind == "b" and len(index) != len(self):
             raise ValueError(f"Expected a mask of {len(self)} entries, got {len(index)}.")
+        if not numbers.size:
+            raise ValueError(f"Expected some clips of {self.name!r}, got none. Choose other ones.")
         return replace(
             self,
             paths=tuple(self.paths[i] for i in numbers),
             Y=self.Y[numbers],
             sources=None if self.sources is None else self.sources[numbers],
             folds=None if self.folds is None else self.folds[numbers],
+            left_out=None if self.left_out is None else self.left_out[numbers],
         )
 
     def with_labels(self, names: Iterable[str]) -> "Clips":
-        """Return the table with these labels alone, and without the clips that carry none of them.
+        """Return the table with these labels alone; clips that carry none of them are left out.
+
+        The names are declared: one that no clip carries is a label of the task all the same, so that the list
+        says nothing of the clips.
 
         >>> clips = Clips(name="t", paths=["a", "b"], Y=[[1, 0], [0, 1]], label_names=["bell", "siren"])
-        >>> clips.with_labels(["siren"])
-        Clips('t', n_clips=1, n_labels=1)
+        >>> some = clips.with_labels(["siren", "horn"])
+        >>> some, some.Y.tolist(), some.wanted.tolist()
+        (Clips('t', n_clips=2, n_labels=2), [[0, 0], [1, 0]], [False, True])
         """
-        wanted = tuple(names)
-        unknown = sorted(set(wanted) - set(self.label_names))
-        if unknown or not wanted:
-            raise ValueError(f"Expected labels of {self.name!r}, got {', '.join(unknown) or 'none'}.")
-        columns = [self.label_names.index(name) for name in wanted]
-        kept = replace(self, Y=self.Y[:, columns], label_names=wanted)
-        return kept.take(kept.Y.any(axis=1))
+        declared = tuple(names)
+        if not declared or not all(name.strip() for name in declared):
+            raise ValueError("Expected names of labels, got none, or one without a letter.")
+        Y = np.zeros((len(self), len(declared)), dtype=np.int8)
+        for column, name in enumerate(declared):
+            if name in self.label_names:
+                Y[:, column] = self.Y[:, self.label_names.index(name)]
+        if not Y.any():
+            known = ", ".join(self.label_names[:_SHOWN]) + (", ..." if self.n_labels > _SHOWN else "")
+            raise ValueError(
+                f"Expected labels of {self.name!r}, no clip carries any of {', '.join(declared[:_SHOWN])}. "
+                f"Take some of {known}."
+            )
+        notes = tuple(note for note in self.notes if note != READ_OFF)
+        table = replace(self, Y=Y, label_names=declared, notes=notes)
+        return table.leave_out(~Y.any(axis=1), why="none of the labels")
 
     def at_most(self, n_labels: int) -> "Clips":
-        """Return the table without clips that carry more than so many labels.
+        """Return the table in which clips that carry more than so many labels are left out.
 
         >>> clips = Clips(name="t", paths=["a", "b"], Y=[[1, 1], [0, 1]], label_names=["bell", "siren"])
-        >>> len(clips.at_most(1))
-        1
+        >>> clips.at_most(1).wanted.tolist()
+        [False, True]
         """
-        return self.take(self.Y.sum(axis=1) <= n_labels)
+        many = self.Y.sum(axis=1) > n_labels
+        if many.all():
+            raise ValueError(
+                f"Expected clips with at most {n_labels} labels in {self.name!r}, all have more. Allow more."
+            )
+        return self.leave_out(many, why=f"more than {n_labels} labels")
+
+    def leave_out(self, rows: ArrayLike, *, why: str = "") -> "Clips":
+        """Return the table in which some clips, by a mask, are none of the task; they keep their place.
+
+        >>> clips = Clips(name="t", paths=["a", "b"], Y=[[1, 1], [0, 1]], label_names=["bell", "siren"])
+        >>> len(clips.leave_out([True, False])), clips.leave_out([True, False]).wanted.tolist()
+        (2, [False, True])
+        """
+        others = np.asarray(rows, dtype=bool)
+        n = int((others & self.wanted).sum())
+        told = (f"{n} clip{'s' if n > 1 else ''} left out: {why}",) if n and why else ()
+        return replace(self, left_out=others | ~self.wanted, notes=(*self.notes, *told))
 
     def __len__(self) -> int:
         return len(self.paths)

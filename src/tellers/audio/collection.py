@@ -3,8 +3,8 @@
     FOLDER/clips.json     which recording carries which labels, and where its picture is
     FOLDER/pictures/      the pictures, by content (`store`)
 
-Recordings that cannot be used keep their place in the table: clips are dealt by that place, so leaving one
-out moves no other from one teacher to another.
+Recordings that cannot be used, and clips that are left out for their labels, keep their place in the table:
+clips are dealt by that place, so that no clip moves another from one teacher to another.
 """
 
 import json
@@ -70,10 +70,13 @@ class Collection:
         self, recordings: "list[Heard] | tuple[Heard, ...]", *, n_jobs: int = 1,
         progress: Progress | None = None,
     ) -> Prepared:  # fmt: skip
-        """Make pictures of other recordings, or of mixtures, with the same settings and in the same place."""
+        """Make pictures of other recordings, or of mixtures, with the same settings and in the same place.
+
+        What is silent there has a picture too: whether clips of a mixture are was asked when they came in.
+        """
         return prepare_clips(
             list(recordings), self.folder / _PICTURES, features=self.features, n_jobs=n_jobs,
-            progress=progress,
+            on_finding={Kind.SILENT: "keep"}, progress=progress,
         )  # fmt: skip
 
     def picture_names(self, prepared: Prepared) -> list[str | None]:
@@ -86,7 +89,7 @@ class Collection:
         >>> import tempfile
         >>> clips = Clips(name="t", paths=["gone.wav"], Y=[[1]], label_names=["x"])
         >>> print(prepare_collection(clips, tempfile.mkdtemp()).findings_text())
-        1 recordings cannot be used: 1 missing
+        1 recording cannot be used: 1 missing
           missing      gone.wav  no such file
         """
         return findings_table(self.findings, n_rows=n_rows)
@@ -96,21 +99,31 @@ class Collection:
         return f"Collection({self.clips.name!r}, n_clips={len(self.clips)}, n_pictures={n})"
 
 
-def features_for(*, rate: int = 44_100, seconds: float = 10.0, n_mels: int = 64, **decoding: Any) -> Features:
+def features_for(
+    *,
+    rate: int = 44_100,
+    seconds: float = 10.0,
+    n_mels: int = 64,
+    window: int | None = None,
+    hop: int | None = None,
+    **decoding: Any,
+) -> Features:
     """Return settings for recordings of a rate and length: the published ones at 44.1 kHz, or near them.
 
-    Below 44.1 kHz the window is the power of two nearest 50 ms and the hop a fiftieth of a second; `decoding`
-    are further settings of `Decoding`.
+    At another rate, and unless they are given, the window is the power of two nearest 50 ms and the hop a
+    fiftieth of a second, a hundredth from 44.1 kHz on; `decoding` are further settings of `Decoding`.
 
     >>> features_for().shape, features_for(rate=16_000, seconds=2.0).shape
     ((1001, 64), (101, 64))
+    >>> features_for(rate=16_000, seconds=2.0, hop=160).shape
+    (201, 64)
     """
-    if rate == 44_100:
-        logmel = LogMel(n_mels=n_mels)
-    else:
-        window = 2 ** round(float(np.log2(rate * 0.05)))
-        logmel = LogMel(rate=rate, window=window, hop=max(1, round(rate / 50)), n_mels=n_mels)
-    return Features(decoding=Decoding(rate=rate, seconds=seconds, **decoding), logmel=logmel)
+    decoded = Decoding(rate=rate, seconds=seconds, **decoding)
+    if window is None:
+        window = max(2, 2 ** round(float(np.log2(rate * 0.05))))
+    if hop is None:
+        hop = max(1, round(rate / (100 if rate >= 44_100 else 50)))
+    return Features(decoding=decoded, logmel=LogMel(rate=rate, window=window, hop=hop, n_mels=n_mels))
 
 
 def prepare_collection(
@@ -133,20 +146,22 @@ def prepare_collection(
     >>> prepare_collection(clips, tempfile.mkdtemp(), on_finding="refuse")
     Traceback (most recent call last):
         ...
-    tellers.errors.ClipsRefused: 1 recordings cannot be used: 1 missing ...
+    tellers.errors.ClipsRefused: 1 recording cannot be used: 1 missing ...
     """
     place, features = Path(folder), features or Features()
+    wanted = clips.wanted
     prepared = prepare_clips(
-        clips.paths, place / _PICTURES, features=features, n_jobs=n_jobs, on_finding=on_finding,
-        recheck=recheck, progress=progress,
+        [path for path, one in zip(clips.paths, wanted) if one], place / _PICTURES, features=features,
+        n_jobs=n_jobs, on_finding=on_finding, recheck=recheck, progress=progress,
     )  # fmt: skip
-    names = _names(prepared)
+    names: list[str | None] = [None] * len(clips)
+    for row, name in zip(np.flatnonzero(wanted).tolist(), _names(prepared)):
+        names[row] = name
     said = {
         "format": FORMAT,
         "name": clips.name,
         "label_names": list(clips.label_names),
         "shape": list(features.shape),
-        "dtype": features.dtype,
         "features": asdict(features),
         "notes": list(clips.notes),
         "findings": [asdict(finding) for finding in prepared.findings],
@@ -157,6 +172,7 @@ def prepare_collection(
                 "fold": None if clips.folds is None else _plain(clips.folds[i]),
                 "source": None if clips.sources is None else _plain(clips.sources[i]),
                 "picture": names[i],
+                **({} if wanted[i] else {"left_out": True}),
             }
             for i, path in enumerate(clips.paths)
         ],
@@ -199,6 +215,7 @@ def _collection(table: ClipTable, *, n_known: int = 0) -> Collection:
         label_names=table.label_names,
         sources=None if table.sources is None else np.array([str(one) for one in table.sources]),
         folds=None if table.folds is None else np.array(table.folds), notes=table.notes,
+        left_out=table.left_out,
     )  # fmt: skip
     findings = tuple(Finding(one["path"], Kind(one["kind"]), one["detail"]) for one in table.findings)
     return Collection(table, clips, features_from_dict(table.features or {}), findings, n_known)

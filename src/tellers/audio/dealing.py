@@ -5,12 +5,13 @@ The published experiments deal the same clips several times: once to a single te
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..datasets.places import clip_units
 from ..errors import require_count, require_fraction
 from ..teachers.partition import Partition, check_disjoint, partition
 from .clips import Clips
@@ -23,9 +24,19 @@ class Deal:
     """Which clips each teacher, the student and the test have, by number; no clip is in two places.
 
     `n_set_apart` clips were for teachers; where shares are even, a few of them may have gone to nobody.
+    `n_left_out` are none of the task.
 
-    Guarantee: a change of one `unit` changes the clips of one teacher, the student or the test alone.
-    Assumes:   the unit keeps its place in the table; the seed was not chosen by looking at the clips.
+    Places in the table are dealt, and not clips: the draw knows how many lines there are and which of them
+    belong together, and nothing else. So parts are of equal size, but for what drops out, and a clip can be
+    replaced, removed (its line stays, without a recording) or added (on a line that had none) without moving
+    another. To deal by a keyed hash of names would allow for lines that come and go as well; but parts would
+    then differ in size by as much as chance has it, a fifth up or down where teachers have 25 clips each, and
+    tables as they were published could not be dealt.
+
+    Guarantee: a change of one `unit`, replaced, removed or added, changes the clips of one teacher, the
+               student or the test alone.
+    Assumes:   how many lines the table has, and which are of one source or recording, is public and does not
+               change: a line that is taken out moves others. The seed was not chosen by looking at the clips.
     Reference: Papernot et al. 2017, section 2.1 (disjoint training sets).
 
     >>> deal = deal_clips(100, 10, seed=7, test=0.1)
@@ -33,6 +44,8 @@ class Deal:
     Deal(n_teachers=10, unit='one clip')
     >>> len(deal.teachers[0]), len(deal.student), len(deal.test)
     (7, 18, 10)
+    >>> len(deal.only(np.arange(100) < 50).student)
+    10
     """
 
     teachers: tuple[Rows, ...]
@@ -41,6 +54,9 @@ class Deal:
     unit: Literal["one clip", "one source"]
     n_clips: int
     n_set_apart: int
+    n_left_out: int = 0
+    n_places: int = 0
+    """Lines of the table that teachers have, whatever is in them: a number that no clip changes."""
 
     def __post_init__(self) -> None:
         everyone = [*self.teachers, *(rows for rows in (self.student, self.test) if len(rows))]
@@ -57,6 +73,14 @@ class Deal:
     def partition(self) -> Partition:
         """Return the teachers' parts, as the rest of the package takes them."""
         return Partition(self.teachers, unit=self.unit)
+
+    def only(self, usable: ArrayLike) -> "Deal":
+        """Return the deal without clips that cannot be used, by a mask: nobody gets those, none is moved."""
+        mask = np.asarray(usable, dtype=bool)
+        if mask.shape != (self.n_clips,):
+            raise ValueError(f"Expected a mask of {self.n_clips} clips, got shape {mask.shape}.")
+        parts = [rows[mask[rows]] for rows in (*self.teachers, self.student, self.test)]
+        return replace(self, teachers=tuple(parts[:-2]), student=parts[-2], test=parts[-1])
 
     def check_sources(self, sources: ArrayLike) -> None:
         """Refuse a deal in which clips of one source are in two places.
@@ -80,7 +104,7 @@ def deal_clips(
     seed: int,
     student: float = 0.2,
     test: float | ArrayLike = 0.0,
-    by_source: bool = False,
+    by_source: bool | None = None,
     even: bool = True,
 ) -> Deal:
     """Deal clips to teachers, student and test, at random and disjoint.
@@ -89,7 +113,9 @@ def deal_clips(
     those that the publisher set apart. With `even`, as published, every teacher has equally many clips and
     what is left over goes to nobody; without, sizes differ by one. `by_source` keeps clips of one source
     together, counts shares in sources, and protects a source in place of a clip: a speaker, a street, a
-    video.
+    video. Where it is not said, clips with known sources are dealt so. Lines that lead to one file are one
+    unit in any case. Clips that were left out for their labels are dealt too, and then taken from whoever has
+    them (`Deal`).
 
     The seed decides who is student before it decides who teaches: other numbers of teachers leave student and
     test as they are.
@@ -102,6 +128,7 @@ def deal_clips(
     require_count(n_clips=n_clips, n_teachers=n_teachers)
     require_count(0, seed=seed)
     require_fraction(student=student)
+    by_source = (isinstance(clips, Clips) and clips.sources is not None) if by_source is None else by_source
     codes = _units(clips, n_clips, by_source=by_source)
     n_units = int(codes.max()) + 1
     draw = np.random.default_rng([int(seed), 0])
@@ -124,13 +151,20 @@ def deal_clips(
     owner[rest[:n_student]] = -2
     owner[is_test] = -3
     of_clip = owner[codes]
+    n_places = int((of_clip >= 0).sum())
+    apart = np.isin(codes, private)
+    if isinstance(clips, Clips):
+        of_clip[~clips.wanted] = -1
+        apart &= clips.wanted
     return Deal(
         teachers=tuple(np.flatnonzero(of_clip == teacher) for teacher in range(int(n_teachers))),
         student=np.flatnonzero(of_clip == -2),
         test=np.flatnonzero(of_clip == -3),
         unit="one source" if by_source else "one clip",
         n_clips=n_clips,
-        n_set_apart=int(np.isin(codes, private).sum()),
+        n_set_apart=int(apart.sum()),
+        n_left_out=int((~clips.wanted).sum()) if isinstance(clips, Clips) else 0,
+        n_places=n_places,
     )
 
 
@@ -141,7 +175,7 @@ def deal_experiments(
     seed: int,
     student: float = 0.2,
     test: float | ArrayLike = 0.0,
-    by_source: bool = False,
+    by_source: bool | None = None,
     even: bool = True,
 ) -> dict[str, Deal]:
     """Deal the same clips to one teacher and to several numbers of them, with one student and one test.
@@ -179,7 +213,7 @@ def deal_table(deals: Mapping[str, Deal], *, n_labels: int) -> str:
         return str(each[0]) if min(each) == max(each) else f"{min(each)} to {max(each)}"
 
     lines = {
-        "overall size": [str(deal.n_clips - len(deal.test)) for deal in deals.values()],
+        "overall size": [str(deal.n_clips - deal.n_left_out - len(deal.test)) for deal in deals.values()],
         "classes": [str(n_labels)] * len(deals),
         "set apart for teachers": [str(deal.n_set_apart) for deal in deals.values()],
         "one teacher's clips": [sizes(deal) for deal in deals.values()],
@@ -191,14 +225,15 @@ def deal_table(deals: Mapping[str, Deal], *, n_labels: int) -> str:
 
 
 def _units(clips: Clips | int, n_clips: int, *, by_source: bool) -> Rows:
-    if not by_source:
-        return np.arange(n_clips)
-    if isinstance(clips, int) or clips.sources is None:
+    if by_source and (isinstance(clips, int) or clips.sources is None):
         raise ValueError(
-            "Expected clips with sources, to deal by source, got none. Name what they are cut from."
+            "Expected clips with sources, to deal by source, got none. Name what they are cut from "
+            "(tellers audio prepare --source COLUMN)."
         )
-    seen: dict[object, int] = {}
-    return np.array([seen.setdefault(source, len(seen)) for source in clips.sources.tolist()], dtype=np.int64)
+    if isinstance(clips, int):
+        return np.arange(n_clips)
+    sources = clips.sources.tolist() if by_source and clips.sources is not None else None
+    return clip_units(clips.paths, sources)
 
 
 def _test_units(
@@ -219,7 +254,8 @@ def _test_units(
     chosen[codes[mask]] = True
     if chosen[codes[~mask]].any():
         raise ValueError(
-            "Expected no source in the test and outside of it, got one. Take all clips of a source."
+            "Expected no source in the test and outside of it, got one. Take all clips of a source, or deal "
+            "clips one by one, which protects one clip and not its source."
         )
     return chosen
 

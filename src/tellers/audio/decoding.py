@@ -6,6 +6,8 @@ depends on that clip alone.
 """
 
 import io
+import os
+import stat
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -24,6 +26,12 @@ Samples = NDArray[np.float32]
 # Opened for their bytes alone, so that whatever else lies in the folder is left alone.
 SUFFIXES = (".wav", ".flac", ".ogg")
 
+# What nobody records, and what a crafted file says: a gigabyte is an hour and a half in stereo.
+LARGEST_BYTES = 2**30
+_MOST_CHANNELS = 64
+_LOUDEST = 1e6  # full scale is 1; the power of what is louder leaves single precision
+_UNKNOWN_LENGTH = 2**60
+
 _MISSING = "Reading recordings needs soundfile and soxr: pip install 'tellers[audio]'"
 
 
@@ -31,12 +39,13 @@ class Kind(StrEnum):
     """What can be wrong with a recording.
 
     >>> [str(kind) for kind in Kind]
-    ['missing', 'broken', 'too short', 'silent', 'wrong rate', 'not finite', 'crashed']
+    ['missing', 'broken', 'too short', 'too large', 'silent', 'wrong rate', 'not finite', 'crashed']
     """
 
     MISSING = "missing"
     BROKEN = "broken"
     TOO_SHORT = "too short"
+    TOO_LARGE = "too large"
     SILENT = "silent"
     WRONG_RATE = "wrong rate"
     NOT_FINITE = "not finite"
@@ -113,14 +122,29 @@ def decode(path: str | PathLike[str], settings: Decoding | None = None) -> Sampl
     >>> decode(folder / "gone.wav").kind
     <Kind.MISSING: 'missing'>
     """
+    content = read_recording(path, name=str(path))
+    return content if isinstance(content, Finding) else decode_bytes(content, settings, path=str(path))
+
+
+def read_recording(path: str | PathLike[str], *, name: str) -> bytes | Finding:
+    """Return the bytes of a recording, or why they cannot be had; `name` is what a finding calls it.
+
+    >>> read_recording("gone.wav", name="first")
+    Finding(path='first', kind=<Kind.MISSING: 'missing'>, detail='no such file')
+    """
     try:
-        content = Path(path).read_bytes()
+        seen = os.stat(path)
+        if not stat.S_ISREG(seen.st_mode):  # a pipe or a device may never end
+            return Finding(name, Kind.MISSING, "not a file")
+        if seen.st_size > LARGEST_BYTES:
+            size = f"{seen.st_size / 2**30:.1f} GiB, expected at most {LARGEST_BYTES / 2**30:g} GiB: cut it"
+            return Finding(name, Kind.TOO_LARGE, size)
+        return Path(path).read_bytes()
     except FileNotFoundError:
-        return Finding(str(path), Kind.MISSING, "no such file")
-    except (OSError, MemoryError) as error:
+        return Finding(name, Kind.MISSING, "no such file")
+    except (OSError, ValueError, MemoryError) as error:
         said = getattr(error, "strerror", None) or type(error).__name__
-        return Finding(str(path), Kind.MISSING, f"cannot be read: {said}")
-    return decode_bytes(content, settings, path=str(path))
+        return Finding(name, Kind.MISSING, f"cannot be read: {said}")
 
 
 def decode_bytes(content: bytes, settings: Decoding | None = None, *, path: str) -> Samples | Finding:
@@ -134,9 +158,13 @@ def decode_bytes(content: bytes, settings: Decoding | None = None, *, path: str)
     cut_short = _cut_short(content)
     if cut_short:
         return Finding(path, Kind.BROKEN, cut_short)
+    n_frames = 0
     try:
         with soundfile.SoundFile(io.BytesIO(content)) as file:
             rate, n_frames = int(file.samplerate), int(file.frames)
+            if file.channels > _MOST_CHANNELS:
+                found = f"{file.channels} channels, expected at most {_MOST_CHANNELS}"
+                return Finding(path, Kind.TOO_LARGE, found)
             if settings.rates and rate not in settings.rates:
                 wanted = ", ".join(map(str, settings.rates))
                 return Finding(path, Kind.WRONG_RATE, f"{rate} Hz, expected {wanted} Hz")
@@ -148,20 +176,46 @@ def decode_bytes(content: bytes, settings: Decoding | None = None, *, path: str)
                 file.seek(first)
             channels = file.read(n_read, dtype="float32", always_2d=True)
     except (soundfile.SoundFileError, RuntimeError, ValueError, TypeError, OSError, MemoryError) as error:
+        if n_frames > _UNKNOWN_LENGTH:
+            return Finding(path, Kind.BROKEN, "its length is not written in it: write it again")
         # The library's first line names the trouble; what is before the colon is the file object.
         said = str(error).splitlines()[0] if str(error) else type(error).__name__
         return Finding(path, Kind.BROKEN, said.split(": ", 1)[-1][:120])
     if len(channels) < n_read:
         return Finding(path, Kind.BROKEN, f"{first + len(channels)} of {n_frames} samples are there")
     mono: Samples = channels[:, 0] if channels.shape[1] == 1 else channels.mean(axis=1, dtype=np.float32)
-    if not np.isfinite(mono).all():
-        return Finding(path, Kind.NOT_FINITE, "NaN or infinity among the samples")
-    if rate != settings.rate:
-        mono = np.asarray(soxr.resample(mono, rate, settings.rate, quality="HQ"), dtype=np.float32)
-    fitted = np.zeros(settings.n_samples, dtype=np.float32)
+    beyond = beyond_scale(path, mono)
+    if beyond is None and rate != settings.rate:
+        try:
+            mono = np.asarray(soxr.resample(mono, rate, settings.rate, quality="HQ"), dtype=np.float32)
+        except (RuntimeError, ValueError, MemoryError):
+            return Finding(path, Kind.WRONG_RATE, f"{rate} Hz cannot be brought to {settings.rate} Hz")
+        beyond = beyond_scale(path, mono)  # a filter overshoots
+    if beyond is not None:
+        return beyond
     taken = mono[skip : skip + settings.n_samples]
+    if len(taken) == settings.n_samples:
+        return np.ascontiguousarray(taken)
+    fitted = np.zeros(settings.n_samples, dtype=np.float32)
     fitted[: len(taken)] = taken
     return fitted
+
+
+def beyond_scale(path: str, samples: Samples) -> Finding | None:
+    """Return the finding about samples that are no sound: not finite, or louder than any scale.
+
+    >>> beyond_scale("a.wav", np.array([0.5, -2e30], dtype=np.float32)).detail
+    'a sample of 2e+30, full scale is 1'
+    """
+    peak = float(np.maximum(samples.max(initial=0.0), -samples.min(initial=0.0)))  # NaN if any is
+    if peak <= _LOUDEST:
+        return None
+    said = (
+        f"a sample of {peak:.3g}, full scale is 1"
+        if np.isfinite(peak)
+        else "NaN or infinity among the samples"
+    )
+    return Finding(path, Kind.NOT_FINITE, said)
 
 
 def _excerpt(n_frames: int, settings: Decoding, *, rate: int) -> tuple[int, int, int]:
@@ -235,7 +289,8 @@ def findings_table(findings: Iterable[Finding], *, n_rows: int = 20) -> str:
     rows = list(findings)
     kinds = Counter(row.kind for row in rows)
     each = ", ".join(f"{n} {kind}" for kind, n in sorted(kinds.items()))
-    lines = [f"{len(rows)} recordings cannot be used: {each}" if rows else "No findings."]
+    n = "1 recording" if len(rows) == 1 else f"{len(rows)} recordings"
+    lines = [f"{n} cannot be used: {each}" if rows else "No findings."]
     wide = max((len(row.path) for row in rows[:n_rows]), default=0)
     lines += [f"  {row.kind:<12} {row.path:<{wide}}  {row.detail}" for row in rows[:n_rows]]
     if len(rows) > n_rows:

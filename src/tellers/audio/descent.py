@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from ..errors import require_count, require_positive
 from ..students.torch.checkpoints import Checkpoint, pack, pack_optimizer, unpack, unpack_optimizer
+from .answers import laid_out
 from .batches import BalancedRows, RowStream, ShuffledRows
 from .mixup import Mixup, mix
 from .weights import class_weights, weighted_loss
@@ -163,7 +164,7 @@ class _Lesson:
         self, network: nn.Module, X: NDArray[Any], Y: NDArray[np.int64], recipe: AudioRecipe, seed: int,
         device: torch.device, prepare: Callable[[NDArray[Any]], NDArray[np.float32]],
     ) -> None:  # fmt: skip
-        self.network, self.recipe, self.device, self.prepare = network, recipe, device, prepare
+        self.network, self.recipe, self.device, self.prepare = laid_out(network), recipe, device, prepare
         self.X, self.Y = X, Y
         self.own, self.held = split_rows(len(X), recipe.held_out, seed=seed)
         self.stream: RowStream
@@ -178,7 +179,9 @@ class _Lesson:
             found = class_weights(Y[self.own], lowest=low, highest=high)
             self.weights = torch.as_tensor(found, dtype=torch.float32, device=device)
         learned = [weight for weight in network.parameters() if weight.requires_grad]
-        self.optimizer = torch.optim.Adam(learned, recipe.learning_rate, weight_decay=recipe.weight_decay)
+        self.optimizer = torch.optim.Adam(
+            learned, recipe.learning_rate, weight_decay=recipe.weight_decay, fused=device.type == "cpu"
+        )
         self.step, self.best, self.finite = 0, _Best(), True
         self.history: list[tuple[int, float, float]] = []
         self.loss = torch.zeros((), device=device)

@@ -11,14 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..card import load_student
+from ..datasets.clips import hearing_json
 from ..errors import require_count
+from ..label_models import label_probabilities
 from .collection import features_from_dict
 from .decoding import Finding, decode, is_silent, silence
 from .logmel import log_mel
 from .store import Features
 
 FILE = "hearing.json"
-_FORMAT = 1
 _AT_ONCE = 64
 
 
@@ -81,7 +82,7 @@ class Hearing:
     def scores(self, pictures: NDArray[Any]) -> NDArray[np.float64]:
         """Return the score of every label, (clips, labels), for pictures (clips, frames, filters)."""
         rows = np.asarray(pictures, dtype=np.float32).reshape(len(pictures), -1)
-        said = np.asarray(self.model.predict_proba(rows), dtype=np.float64)
+        said = _scores(self.model, rows, n_labels=len(self.label_names))
         if said.shape != (len(rows), len(self.label_names)):
             raise ValueError(
                 f"Expected a score for each of {len(self.label_names)} labels, the model gives "
@@ -121,11 +122,23 @@ class Hearing:
 
     def to_json(self) -> bytes:
         """Return how recordings are heard, without the model: what lies beside an exported student."""
-        said = {"format": _FORMAT, "label_names": list(self.label_names), "features": asdict(self.features)}
-        return (json.dumps(said) + "\n").encode()
+        return hearing_json(self.label_names, asdict(self.features))
 
     def __repr__(self) -> str:
         return f"Hearing(n_labels={len(self.label_names)})"
+
+
+def _scores(model: Any, rows: NDArray[Any], *, n_labels: int) -> NDArray[np.float64]:
+    """Return what any kind of student says, in the order of the labels."""
+    said, classes = label_probabilities(model, rows), np.asarray(getattr(model, "classes_", ()), dtype=object)
+    if said.ndim == 1:  # the class of each row, by a student that does not say how sure it is
+        return np.asarray(np.eye(n_labels)[said.astype(np.int64)])
+    if classes.ndim == 1 and said.shape[1] == len(classes) < n_labels:
+        # Classes that were never told have no column.
+        every = np.zeros((len(said), n_labels))
+        every[:, classes.astype(np.int64)] = said
+        return every
+    return said
 
 
 def load_hearing(folder: str | PathLike[str]) -> Hearing:
@@ -134,11 +147,16 @@ def load_hearing(folder: str | PathLike[str]) -> Hearing:
     >>> load_hearing("nowhere")
     Traceback (most recent call last):
         ...
-    ValueError: Expected the folder of an exported student, found none at nowhere. Check the path.
+    ValueError: Expected the folder of an exported student, found none at nowhere. Check the path, ...
     """
     place = Path(folder)
     if (place / "student" / FILE).exists():
         place = place / "student"
+    if not (place / "manifest.json").exists():
+        raise ValueError(
+            f"Expected the folder of an exported student, found none at {place}. Check the path, or teach "
+            "one: tellers audio student EARS --out study"
+        )
     model = load_student(place)
     try:
         said = json.loads((place / FILE).read_bytes())

@@ -28,7 +28,10 @@ from ..errors import require_count, require_finite, require_positive
 Floats = NDArray[np.floating[Any]]
 
 # Frames that are windowed, transformed and filtered together: few enough to stay in a core's own cache.
-_FRAMES_AT_ONCE = 32
+_FRAMES_AT_ONCE = 64
+# Filters that are applied together, over the frequencies that any of them hears: four products of small
+# matrices take a quarter of one that is nearly all zeros.
+_FILTER_GROUPS = 4
 
 # Slaney's scale: 3 Mels for each 200 Hz up to 1 kHz, then 27 Mels for each factor of 6.4.
 _HERTZ_PER_MEL = 200.0 / 3
@@ -128,7 +131,7 @@ def log_mel(samples: ArrayLike, settings: LogMel | None = None) -> NDArray[np.fl
         raise ValueError(
             f"Expected samples of one clip, or of clips in rows, got {clips.dtype} of shape {clips.shape}."
         )
-    if clips.dtype.kind == "f" and not np.isfinite(clips).all():
+    if clips.dtype.kind == "f" and not (np.isfinite(clips.max()) and np.isfinite(clips.min())):
         raise ValueError(
             "Expected finite samples, got NaN or infinity. Decode the file again, or leave it out."
         )
@@ -144,27 +147,32 @@ def mel_power(samples: ArrayLike, settings: LogMel) -> NDArray[np.float32]:
     (11, 8)
     """
     clip = np.asarray(samples)
-    half = settings.window // 2
-    padded = np.zeros(len(clip) + 2 * half)
+    half, hop = settings.window // 2, settings.hop
+    padded = np.zeros(len(clip) + 2 * half, dtype=np.float32 if clip.dtype == np.float32 else np.float64)
     padded[half : half + len(clip)] = clip
-    n_frames = len(clip) // settings.hop + 1
-    frames = np.lib.stride_tricks.sliding_window_view(padded, settings.window)[:: settings.hop]
-    taper, bank = _tables(settings)
-    power = np.empty((n_frames, settings.n_mels), dtype=np.float32)
+    n_frames = len(clip) // hop + 1
+    taper, filters = _tables(settings)
+    power = np.zeros((n_frames, settings.n_mels), dtype=np.float32)
     size = min(_FRAMES_AT_ONCE, n_frames)
     # Double precision up to the power: beside a loud sound single precision hides a soft one. After that all
     # numbers are positive, errors stay relative, and single precision is plenty.
+    stretch = np.empty((size - 1) * hop + settings.window)
+    frames = np.lib.stride_tricks.sliding_window_view(stretch, settings.window)[::hop]
     windowed = np.empty((size, settings.window))
     squares = np.empty((2, size, settings.window // 2 + 1), dtype=np.float32)
     for start in range(0, n_frames, size):
         here = min(size, n_frames - start)
-        np.multiply(frames[start : start + here], taper, out=windowed[:here])
+        length = (here - 1) * hop + settings.window
+        stretch[:length] = padded[start * hop : start * hop + length]
+        np.multiply(frames[:here], taper, out=windowed[:here])
         # One core each: clips are spread over processes, and threads inside of them would only wait.
-        waves = fft.rfft(windowed[:here], axis=1, workers=1)
+        waves = fft.rfft(windowed[:here], axis=1, workers=1, overwrite_x=True)
         np.square(waves.real, out=squares[0, :here], casting="same_kind")
         np.square(waves.imag, out=squares[1, :here], casting="same_kind")
         squares[0, :here] += squares[1, :here]
-        np.matmul(squares[0, :here], bank, out=power[start : start + here])
+        for group in filters:
+            heard = squares[0, :here, group.frequencies]
+            np.matmul(heard, group.bank, out=power[start : start + here, group.filters])
     return power
 
 
@@ -205,12 +213,28 @@ def mel_filters(settings: LogMel) -> NDArray[np.float64]:
     return found
 
 
+@dataclass(frozen=True, eq=False)
+class _Filters:
+    """Some neighbouring filters, and the frequencies that any of them hears."""
+
+    filters: slice
+    frequencies: slice
+    bank: NDArray[np.float32]
+
+
 @functools.lru_cache(maxsize=16)
-def _tables(settings: LogMel) -> tuple[NDArray[np.float64], NDArray[np.float32]]:
+def _tables(settings: LogMel) -> tuple[NDArray[np.float64], tuple[_Filters, ...]]:
     taper = get_window("hann", settings.window, fftbins=True)
-    bank = np.ascontiguousarray(mel_filters(settings), dtype=np.float32)
-    taper.flags.writeable = bank.flags.writeable = False
-    return taper, bank
+    taper.flags.writeable = False
+    bank = mel_filters(settings).astype(np.float32)
+    groups = []
+    for filters in np.array_split(np.arange(settings.n_mels), min(_FILTER_GROUPS, settings.n_mels)):
+        heard = np.flatnonzero(bank[:, filters].any(axis=1))
+        if len(heard):  # a filter between two frequencies hears nothing, and has no power
+            here, these = slice(heard[0], heard[-1] + 1), slice(filters[0], filters[-1] + 1)
+            groups.append(_Filters(these, here, np.ascontiguousarray(bank[here, these])))
+            groups[-1].bank.flags.writeable = False
+    return taper, tuple(groups)
 
 
 def _to_mel(hertz: Sequence[float], scale: str) -> Floats:

@@ -65,7 +65,8 @@ def mix_within(
 
     The second is drawn among the clips of the same part whose labels differ (among all of them where none
     differ) and is up to `spread` decibels louder or softer. A share `alone` of the mixtures is one clip by
-    itself. Every part has its own stream of random numbers, so that a changed clip changes no other part's.
+    itself. Parts draw apart from one another, so that a changed clip changes no other part's mixtures; pool
+    and test are the same with any number of teachers.
 
     >>> from tellers.audio.dealing import deal_clips
     >>> paths = [f"{i}.wav" for i in range(40)]
@@ -85,10 +86,13 @@ def mix_within(
         raise ValueError(f"Expected a deal of these {len(clips)} clips, got one of {deal.n_clips}.")
     pairs, gains, places = [], [], []
     n_so_far = 0
-    for number, rows in enumerate((*deal.teachers, deal.student, deal.test)):
+    # Pool and test are mixed as beside a single teacher, however many there are: all ensembles hear the same.
+    # A stream that a teacher has as well gives it the same draws, among other clips.
+    streams = (*range(deal.n_teachers), 1, 2)
+    for number, rows in zip(streams, (*deal.teachers, deal.student, deal.test)):
         if len(rows) == 1 and alone < 1:
             raise ValueError(
-                f"Expected two clips or more in every part, part {number} has one. Take fewer teachers."
+                "Expected two clips or more in every part, one part has a single one. Take fewer teachers."
             )
         draw = np.random.default_rng([int(seed), number])
         firsts = np.tile(rows, times)

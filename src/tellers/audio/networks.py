@@ -194,7 +194,8 @@ def network_factory(name: str, *, shape: Shape, n_labels: int) -> Callable[[], n
     >>> network_factory("small", shape=(1, 101, 64), n_labels=3)().eval()(torch.zeros(1, 1, 101, 64)).shape
     torch.Size([1, 3])
     """
-    make_network(name, shape=shape, n_labels=n_labels)  # which refuses what does not fit, here and now
+    with torch.device("meta"):
+        make_network(name, shape=shape, n_labels=n_labels)  # which refuses what does not fit, here and now
     return partial(make_network, name, shape=shape, n_labels=n_labels)
 
 
@@ -304,6 +305,8 @@ def _read(place: Path) -> Mapping[str, Tensor]:
 
 
 def _start(network: nn.Module) -> None:
+    if any(weight.is_meta for weight in network.parameters()):
+        return  # nothing is there to draw; and drawing it would load torch's compiler, which takes seconds
     for layer in network.modules():
         if isinstance(layer, nn.Conv2d):
             nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")

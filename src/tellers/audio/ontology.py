@@ -121,7 +121,7 @@ def read_ontology(path: str | PathLike[str]) -> Ontology:
     ('/v', '/b')
     """
     try:
-        records: Any = json.loads(Path(path).read_text(encoding="utf-8"))
+        records: Any = json.loads(Path(path).read_text(encoding="utf-8-sig"))
         names = {str(record["id"]): str(record["name"]) for record in records}
         children = {str(record["id"]): tuple(map(str, record.get("child_ids", ()))) for record in records}
     except (ValueError, TypeError, KeyError, AttributeError) as error:

@@ -68,7 +68,7 @@ class Prepared:
     >>> prepared.pictures([0, 2]).shape
     (2, 101, 64)
     >>> print(prepared.table())
-    1 recordings cannot be used: 1 missing
+    1 recording cannot be used: 1 missing
       missing      gone.wav  no such file
     """
 
@@ -130,7 +130,7 @@ def prepare_clips(
     >>> prepare_clips(["gone.wav"], tempfile.mkdtemp(), on_finding="refuse")
     Traceback (most recent call last):
         ...
-    tellers.errors.ClipsRefused: 1 recordings cannot be used: 1 missing
+    tellers.errors.ClipsRefused: 1 recording cannot be used: 1 missing
       missing      gone.wav  no such file
     Mend or leave out these recordings, or pass on_finding="skip".
     """

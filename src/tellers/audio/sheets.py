@@ -11,19 +11,35 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..curves import LabelCurve, best_and_worst, label_curves
 from ..label_votes import LabelVotes
+from ..mechanisms import GNMax
 from ..mechanisms.labels.gnthreshold import GNThreshold
 from ..report.drawing import Drawing
 from ..report.sheet import SheetPart, SheetTable, write_sheet
 from ..report.sound_plots import plot_label_curves, plot_log_mel
+from ..votes import Votes
 from .hearing import Hearing, Tagged
-from .sweep import SweepRow, SweepSetting
-from .sweep_report import Score, draw_flips, draw_sweep, flip_buckets, noiseless_table
+from .logmel import LogMel, mel_filters
+from .sweep import SweepRow
+from .sweep_report import (
+    Epsilon,
+    Score,
+    draw_flips,
+    draw_sweep,
+    flip_buckets,
+    noiseless_classes,
+    noiseless_table,
+)
+from .sweep_setting import SweepSetting
 
 _MOST_CURVES = 6
 
 
-def tag_parts(tagged: Sequence[Tagged], *, seconds: float, n_labels: int = 5) -> list[SheetPart]:
+def tag_parts(
+    tagged: Sequence[Tagged], *, seconds: float, n_labels: int = 5, logmel: LogMel | None = None
+) -> list[SheetPart]:
     """Return a part for each clip: its log-Mel picture, and the labels heard in it with their scores.
+
+    With the settings of the pictures, `logmel`, pitch is told in Hz.
 
     >>> one = Tagged("a.wav", ("bell", "siren"), np.array([0.2, 0.9]), np.zeros((20, 8)))
     >>> part = tag_parts([one], seconds=0.4)[0]
@@ -37,13 +53,24 @@ def tag_parts(tagged: Sequence[Tagged], *, seconds: float, n_labels: int = 5) ->
         tables: tuple[SheetTable, ...] = ()
         if one.picture is not None:
             svg = plot_log_mel(
-                one.picture, seconds=seconds, name=f"clip-{number}", title=f"Log-Mel picture {number}"
-            )
-            drawings = (Drawing(svg=svg, heading="Log-Mel", caption="Bright is loud; pitch goes up."),)
+                one.picture, seconds=seconds, name=f"clip-{number}", title=f"Log-Mel picture {number}",
+                pitches=None if logmel is None else _pitches(logmel),
+            )  # fmt: skip
+            low, high = float(np.min(one.picture)), float(np.max(one.picture))
+            caption = f"From dark to bright: {low:.0f} to {high:.0f} dB."
+            drawings = (Drawing(svg=svg, heading="Log-Mel picture", caption=caption),)
             rows = tuple((name, score) for name, score in one.top(n_labels))
             tables = (SheetTable(caption="What the student hears.", head=("label", "score"), rows=rows),)
         parts.append(SheetPart(heading=Path(one.path).name, words=words, drawings=drawings, tables=tables))
     return parts
+
+
+def _pitches(settings: LogMel) -> NDArray[np.float64]:
+    """Return the middle of each filter in Hz; NaN where a filter lies between two frequencies."""
+    bank = mel_filters(settings)
+    frequencies, weight = np.fft.rfftfreq(settings.window, 1.0 / settings.rate), bank.sum(axis=0)
+    found: NDArray[np.float64] = np.where(weight > 0, frequencies @ bank / np.maximum(weight, 1e-300), np.nan)
+    return found
 
 
 def curve_parts(
@@ -66,7 +93,7 @@ def curve_parts(
         shown = [curves[i] for i in (*best, *reversed(worst))]
         words += f" Of {len(ranked)} labels the three best and the three worst are drawn."
     number = {curve.label: at + 1 for at, curve in enumerate(shown)}
-    numbered = "Numbers are those of the table."
+    numbered = "Lines have the numbers and colours of the table."
     drawings = (
         Drawing(
             svg=plot_label_curves(shown, kind="precision", name="precision", title="Precision over recall"),
@@ -81,16 +108,17 @@ def curve_parts(
 
     def row(curve: LabelCurve) -> tuple[str | float, ...]:
         at = number.get(curve.label)
-        name = f"{at}. {label_names[curve.label]}" if at else label_names[curve.label]
+        name = f"{at}.\u00a0{label_names[curve.label]}" if at else label_names[curve.label]
         return name, curve.area, curve.auc, f"{int(table[:, curve.label].sum())}"
 
     rows = tuple(row(curve) for curve in ranked)
+    colours = tuple(number.get(curve.label, 0) for curve in ranked)
     caption = f"From the best label to the worst, on {len(table)} clips."
     head = ("label", "average precision", "AUC", "clips with it")
     return [
         SheetPart(
             heading="Label by label", words=words, drawings=drawings,
-            tables=(SheetTable(caption=caption, head=head, rows=rows),),
+            tables=(SheetTable(caption=caption, head=head, rows=rows, colours=colours),),
         )
     ]  # fmt: skip
 
@@ -118,15 +146,40 @@ def write_sound(
     for at in chosen:
         said = ", ".join(hearing.label_names[j] for j in np.flatnonzero(known[at])) or "none"
         one = Tagged(f"Test clip {at + 1} ({said})", hearing.label_names, scores[at], pictures[at])
-        parts += tag_parts([one], seconds=hearing.features.decoding.seconds)
+        seconds = hearing.features.decoding.seconds
+        parts += tag_parts([one], seconds=seconds, logmel=hearing.features.logmel)
     named = [_named(part, number) for number, part in enumerate(parts)]
-    return write_sheet(path, "What the student hears", parts=named)
+    words = (
+        "Test clips, which are public and protected by nothing, and what the student makes of them. Its own "
+        "privacy is told by its card and by report.html beside this page."
+    )
+    return write_sheet(path, "What the student hears", parts=named, words=words)
+
+
+def write_tags(
+    path: str | PathLike[str], hearing: Hearing, tagged: Sequence[Tagged], *, n_labels: int = 5
+) -> Path:
+    """Write the page of recordings that were tagged: their pictures, and the likeliest labels.
+
+    >>> import tempfile
+    >>> from tellers.audio.store import Features
+    >>> hearing = Hearing(None, Features(), ("bell", "siren"))
+    >>> one = Tagged("a.wav", ("bell", "siren"), np.array([0.2, 0.9]), np.zeros((1001, 64)))
+    >>> "pitch, Hz" in write_tags(Path(tempfile.mkdtemp()) / "tags.html", hearing, [one]).read_text()
+    True
+    """
+    seconds, logmel = hearing.features.decoding.seconds, hearing.features.logmel
+    words = "Pictures are made of the recordings and as private as these are. To tag them costs no privacy."
+    parts = tag_parts(tagged, seconds=seconds, n_labels=n_labels, logmel=logmel)
+    return write_sheet(path, "What the student hears", parts=parts, words=words)
 
 
 def write_private_sound(
-    path: str | PathLike[str], votes: LabelVotes, truth: ArrayLike, *, mechanism: Any, delta: float
+    path: str | PathLike[str], votes: LabelVotes | Votes, truth: ArrayLike, *, mechanism: Any, delta: float
 ) -> Path:
     """Write the private page about votes: ensembles without noise, and how likely labels flip at which cost.
+
+    Votes on one class each come with their classes as the truth.
 
     >>> import tempfile
     >>> votes = LabelVotes.from_sums([[9, 1], [4, 3]], n_teachers=10)
@@ -135,6 +188,10 @@ def write_private_sound(
     ...     delta=1e-3,
     ... )
     >>> "How likely labels flip" in page.read_text()
+    True
+    >>> named = Votes.from_counts([[9, 1], [4, 6]], n_teachers=10)
+    >>> page = write_private_sound(page, named, [0, 0], mechanism=GNMax(2.0), delta=1e-3)
+    >>> "50.0 %" in page.read_text()  # one of two is right
     True
     """
     parts = [_noiseless(votes, truth)]
@@ -145,13 +202,23 @@ def write_private_sound(
             max_labels=mechanism.max_labels,
         )  # fmt: skip
         parts.append(_flips(votes, setting, delta=delta))
+    if type(mechanism) is GNMax:
+        setting = SweepSetting(kind="gnmax", sigma=mechanism.sigma / votes.n_teachers)
+        parts.append(_flips(votes, setting, delta=delta))
     return write_sheet(path, "What the teachers said", parts=parts)
 
 
 def write_sweep(
-    path: str | PathLike[str], rows: Sequence[SweepRow], *, votes: LabelVotes, truth: ArrayLike, delta: float
+    path: str | PathLike[str],
+    rows: Sequence[SweepRow],
+    *,
+    votes: LabelVotes | Votes,
+    truth: ArrayLike,
+    delta: float,
 ) -> Path:
     """Write the private page of a sweep: scores over epsilon, ensembles without noise, and how labels flip.
+
+    Where clips have one class each, the score is the accuracy, over the exact epsilon and over the price.
 
     >>> import tempfile
     >>> from tellers import noise
@@ -166,22 +233,35 @@ def write_sweep(
         "What each setting made of the same stored votes. To look at this and take the best lets the votes "
         "choose, and no epsilon covers that: choose on votes of teachers of public clips, or of other ones."
     )
-    scores: tuple[Score, ...] = ("macro_f1", "mean_average_precision")
+    of_classes = isinstance(votes, Votes)
+    plots: tuple[tuple[Score, Epsilon], ...] = (
+        (("accuracy", "exact"), ("accuracy", "public"))
+        if of_classes
+        else (("macro_f1", "public"), ("mean_average_precision", "public"))
+    )
+    sigmas = sorted({row.setting.sigma for row in rows})
+    noises = f"Epsilon at delta {delta:g}, for all queries together."
+    if len(sigmas) > 1:
+        of = "of variance a teacher" if rows[0].setting.noise == "variance" else "of the ensemble"
+        noises += f" Along a line noise falls from {sigmas[-1]:g} to {sigmas[0]:g} {of}, left to right."
     parts = []
     for number, group in enumerate(_by_series(rows)):
-        drawn = tuple(_renamed(draw_sweep(group, score=score), f"sweep-{number}-{score}") for score in scores)
-        parts.append(
-            SheetPart(heading="Scores over epsilon", words="" if number else warning, drawings=drawn)
+        drawn = tuple(
+            _renamed(draw_sweep(group, score=score, epsilon=cost), f"sweep-{number}-{score}-{cost}")
+            for score, cost in plots
         )
+        parts.append(SheetPart(heading="Scores over epsilon", words="" if number else noises, drawings=drawn))
     parts.append(_noiseless(votes, truth))
-    plain = [row.setting for row in rows if row.setting.kind == "gnthreshold"]
+    plain = [row.setting for row in rows if row.setting.kind == ("gnmax" if of_classes else "gnthreshold")]
     plain = [one for one in plain if one.confident_share is None and one.noise == "deviation"]
     if plain:
         parts.append(_flips(votes, plain[0], delta=delta))
-    return write_sheet(path, "Many ways to count the same votes", parts=parts)
+    return write_sheet(path, "Many ways to count the same votes", parts=parts, words=warning)
 
 
-def _noiseless(votes: LabelVotes, truth: ArrayLike) -> SheetPart:
+def _noiseless(votes: LabelVotes | Votes, truth: ArrayLike) -> SheetPart:
+    if isinstance(votes, Votes):
+        return _noiseless_classes(votes, truth)
     shares = noiseless_table(votes, truth, confident_shares=(None, 0.6)).reveal()
     rows = tuple(
         (
@@ -197,11 +277,28 @@ def _noiseless(votes: LabelVotes, truth: ArrayLike) -> SheetPart:
     return SheetPart(heading="The ensemble without noise", words=words, tables=(table,))
 
 
-def _flips(votes: LabelVotes, setting: SweepSetting, *, delta: float) -> SheetPart:
+def _noiseless_classes(votes: Votes, truth: ArrayLike) -> SheetPart:
+    rows = tuple(
+        (
+            "no check" if row["confident_share"] is None else f"{row['confident_share']:g}",
+            *(_known(row[name]) for name in ("answered", "accuracy", "precision", "recall", "f1")),
+            *(_known(row[name]) for name in ("raw_map", "raw_auc")),
+        )
+        for row in noiseless_classes(votes, truth, confident_shares=(None, 0.6, 0.8)).reveal()
+    )
+    head = ("check", "answered", "accuracy", "precision", "recall", "F1", "mAP", "AUC")
+    words = f"{votes.n_teachers} teachers together on {len(votes)} queries, before any noise."
+    caption = "Precision, recall, F1, mAP and AUC are means over classes."
+    table = SheetTable(caption=caption, head=head, rows=rows, mark="private")
+    return SheetPart(heading="The ensemble without noise", words=words, tables=(table,))
+
+
+def _flips(votes: LabelVotes | Votes, setting: SweepSetting, *, delta: float) -> SheetPart:
     drawing = draw_flips(flip_buckets(votes, setting, delta=delta))
+    limit = "" if isinstance(votes, Votes) else f" at threshold {setting.share:g}"
     words = (
-        f"At threshold {setting.share:g} with noise of {setting.sigma:g} of the ensemble. Where q is small, "
-        "a query costs little by a look at the votes."
+        f"Noise of {setting.sigma:g} of the ensemble{limit}. Where q is small, a query costs little by a "
+        "look at the votes."
     )
     return SheetPart(heading="How likely labels flip, and what that costs", words=words, drawings=(drawing,))
 

@@ -80,18 +80,18 @@ class Features:
     @property
     def text(self) -> str:
         """Return the settings as text, the same for equal settings; part of every key."""
-        return json.dumps({"version": 1, **asdict(self)}, sort_keys=True)
+        return json.dumps({"version": 2, **asdict(self)}, sort_keys=True)
 
 
 def content_key(settings_text: str, contents: Sequence[tuple[bytes, float]]) -> str:
     """Return the key of a picture: of the settings, and of every recording that is heard, with its gain.
 
     >>> content_key("{}", [(b"some bytes", 1.0)])[:12]
-    'b554913a7614'
+    '7be96fe520e7'
     """
     found = hashlib.blake2b(settings_text.encode(), digest_size=20)
     for content, gain in contents:
-        found.update(hashlib.blake2b(content, digest_size=20).digest())
+        found.update(hashlib.sha256(content).digest())  # has instructions of its own on most processors
         found.update(float(gain).hex().encode())
     return found.hexdigest()
 
@@ -105,7 +105,7 @@ def write_picture(place: Path, picture: Picture) -> int:
     >>> np.load(place).shape
     (2, 3)
     """
-    place.parent.mkdir(parents=True, exist_ok=True)
+    place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     handle, beside = tempfile.mkstemp(dir=place.parent, suffix=".part")
     try:
         with os.fdopen(handle, "wb") as file:
@@ -143,7 +143,10 @@ class Store:
     def __init__(self, folder: str | PathLike[str], features: Features) -> None:
         self.features = features
         self.folder = Path(folder) / features.name
-        self.folder.mkdir(parents=True, exist_ok=True)
+        # Names of pictures tell who has the recording whether it is here, and the index tells its path.
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with contextlib.suppress(OSError):  # one that an earlier version made, or that is somebody else's
+            self.folder.chmod(0o700)
         _write_settings(self.folder / "settings.json", features)
         self._index = _open_index(self.folder / "index.db")
         self._n_bytes = _file_size(features)
@@ -247,7 +250,7 @@ def sole_writer(folder: Path) -> Iterator[None]:
     >>> with sole_writer(Path(tempfile.mkdtemp())):
     ...     pass
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     # A lock of SQLite's dies with its process and works everywhere; a file with a number in it would not.
     lock = sqlite3.connect(folder / "writer.db", timeout=0, isolation_level=None)
     try:

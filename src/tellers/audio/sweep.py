@@ -8,138 +8,50 @@ has paid for, unless the teachers learned from public rows, or are others than t
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr
 
-from ..accounting import public_costs, smallest
-from ..errors import require_count, require_fraction, require_positive
+from ..accounting import public_costs, published_cost, smallest
+from ..errors import require_count, require_fraction
 from ..exact import exact_cost
-from ..label_bounds import LabelMechanism, as_published_gnthreshold, as_published_tau
+from ..label_bounds import as_published_gnthreshold, as_published_tau
 from ..label_votes import LabelVotes
-from ..mechanisms.labels import (
-    AdaptiveGNThreshold,
-    Binary,
-    ConfidentBinary,
-    ConfidentGNThreshold,
-    ConfidentPowerset,
-    ConfidentTau,
-    GNThreshold,
-    Powerset,
-    Tau,
-)
+from ..mechanisms.labels import ConfidentGNThreshold
 from ..mechanisms.labels.adaptive import as_published_share
 from ..mechanisms.labels.gnthreshold import published_labels
 from ..metrics import measure, precision_recall
 from ..noise import Noise
-from ..rdp import RdpCurve
+from ..rdp import RdpCurve, check_orders
 from ..release import SILENT
 from ..sealed import Sealed
+from ..upset import log_q_gnmax
+from ..votes import Votes
+from .sweep_setting import CLASS_KINDS, KINDS, Kind, SweepSetting, sweep_settings
+
+__all__ = [
+    "CLASS_KINDS", "KINDS", "Kind", "SweepNumbers", "SweepRow", "SweepSetting", "as_counted", "as_indicators",
+    "flip_chances", "sweep", "sweep_settings",
+]  # fmt: skip
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
-Kind = Literal["adaptive", "adaptive-as-published", "binary", "gnthreshold", "powerset", "tau"]
-KINDS: tuple[Kind, ...] = ("adaptive", "adaptive-as-published", "binary", "gnthreshold", "powerset", "tau")
 # The thesis's tables are made at orders from 2 on, by the classic conversion.
 _PUBLISHED_ORDERS = tuple(float(order) for order in (*range(2, 33), 64, 128, 256, 512))
 _THRESHOLDS = ("gnthreshold", "adaptive", "adaptive-as-published")
 
 
 @dataclass(frozen=True, kw_only=True)
-class SweepSetting:
-    """One way to aggregate: shares and noises are parts of the ensemble, as the thesis has them.
-
-    `share` (its th_e) is what a label needs; `confident_share` (th_c) what the `n_top` largest sums need for
-    a query to be answered, or a label or set in Binary, tau and Powerset voting, None for no check. `sigma`
-    and `sigma_gate` are the noises of the labels and of the check. `noise` says how these are read for n
-    teachers: as a "deviation" of sigma n votes, or as a "variance" of sigma n, as the thesis's table 5.4 adds
-    up. `max_labels` caps ballots (0: not), `max_norm` clips those of tau voting. "adaptive" chooses its share
-    with noise of the scale of sigma.
-
-    >>> setting = SweepSetting(kind="gnthreshold", share=0.2, sigma=0.3, noise="variance")
-    >>> round(setting.votes(setting.sigma, 50) ** 2, 9), setting.mechanism(n_teachers=50, n_labels=4).share
-    (15.0, 0.2)
-    """
-
-    kind: Kind = "gnthreshold"
-    share: float = 0.5
-    sigma: float
-    confident_share: float | None = None
-    sigma_gate: float | None = None
-    n_top: int = 1
-    n_samples: int | None = None
-    noise: Literal["deviation", "variance"] = "deviation"
-    max_labels: int = 0
-    max_norm: float = 1.5
-
-    def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise ValueError(f"Expected kind to be one of {', '.join(KINDS)}, got {self.kind!r}.")
-        if self.noise not in ("deviation", "variance"):
-            raise ValueError(f"Expected noise='deviation' or 'variance', got {self.noise!r}.")
-        require_positive(sigma=self.sigma)
-        if (self.confident_share is None) != (self.sigma_gate is None):
-            raise ValueError(
-                "Expected confident_share and sigma_gate together, or neither, got one of them. A check "
-                "needs a share and noise."
-            )
-        if self.sigma_gate is not None:
-            require_positive(sigma_gate=self.sigma_gate)
-            if self.kind == "adaptive":
-                raise ValueError(
-                    "Expected no check with kind='adaptive', got confident_share: no mechanism has both. "
-                    "Take 'gnthreshold', or 'adaptive-as-published' for the thesis's numbers."
-                )
-        if self.n_samples is not None:
-            require_count(n_samples=self.n_samples)
-
-    def votes(self, sigma: float, n_teachers: int) -> float:
-        """Return a noise as a standard deviation in votes."""
-        return sigma * n_teachers if self.noise == "deviation" else math.sqrt(sigma * n_teachers)
-
-    def mechanism(self, *, n_teachers: int, n_labels: int, resolution: int = 1) -> LabelMechanism:
-        """Return the mechanism that this is; of the thesis's adaptive one, which is none, the labels' half.
-
-        `resolution` is that of the votes. Binary, tau and Powerset voting take ballots of 0 and 1.
-        """
-        sigma, k = self.votes(self.sigma, n_teachers), n_labels
-        if self.kind == "adaptive":
-            return AdaptiveGNThreshold(
-                sigma, k, scale=sigma, max_labels=self.max_labels, resolution=resolution
-            )
-        gate, height = self.sigma_gate, self.confident_share
-        if gate is None or height is None:
-            plain: dict[str, Callable[[], LabelMechanism]] = {
-                "binary": lambda: Binary(sigma, k),
-                "tau": lambda: Tau(sigma, k, self.max_norm),
-                "powerset": lambda: Powerset(sigma, k, self.max_labels),
-            }
-            if self.kind in plain:
-                return plain[self.kind]()
-            return GNThreshold(sigma, k, self.share, self.max_labels, resolution)
-        check, needed = self.votes(gate, n_teachers), height * n_teachers
-        checked: dict[str, Callable[[], LabelMechanism]] = {
-            "binary": lambda: ConfidentBinary(sigma, k, needed, check),
-            "tau": lambda: ConfidentTau(sigma, k, self.max_norm, needed, check),
-            "powerset": lambda: ConfidentPowerset(sigma, k, needed, check, self.max_labels),
-        }
-        if self.kind in checked:
-            return checked[self.kind]()
-        return ConfidentGNThreshold(
-            sigma, k, min(self.n_top, k), height, check, self.share, self.max_labels, resolution
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
 class SweepNumbers:
     """What became of the votes at one setting. All of it was seen through the votes, and is private.
 
-    Scores are of the labels that were told, against the truth; mAP ranks 1 above 0. `published_epsilon` and
-    `dependent_epsilon` are the thesis's own, without and with a look at the votes: no bounds, for its tables.
-    `mean_q` is the mean chance that a query's likeliest labels do not come out. NaN: not defined here.
+    Scores are of the labels that were told, against the truth; mAP ranks 1 above 0, and `accuracy` is the
+    share of labels, or classes, that are right. `published_epsilon` and `dependent_epsilon` are the thesis's
+    own, without and with a look at the votes: no bounds, for its tables. Of "gnmax", `dependent_epsilon` is
+    that of Papernot et al. 2018, along the path taken. `mean_q` is the mean chance that a query's likeliest
+    labels do not come out. NaN: not defined here.
 
     >>> from tellers import noise
     >>> votes, settings = LabelVotes.from_sums([[9, 0]], n_teachers=10), sweep_settings(sigmas=[0.01])
@@ -148,6 +60,7 @@ class SweepNumbers:
     1.0
     """
 
+    accuracy: float
     macro_f1: float
     micro_f1: float
     macro_precision: float
@@ -181,37 +94,8 @@ class SweepRow:
     private: Sealed[SweepNumbers]
 
 
-def sweep_settings(
-    *,
-    sigmas: Sequence[float],
-    shares: Sequence[float] = (0.5,),
-    kinds: Sequence[Kind] = ("gnthreshold",),
-    checks: Sequence[tuple[float, float] | None] = (None,),
-    n_samples: Sequence[int | None] = (None,),
-    **fixed: Any,
-) -> list[SweepSetting]:
-    """Return all combinations: `checks` are None, or (confident_share, sigma_gate).
-
-    Kinds that know no share have one setting for all of them. A check with a sound adaptive threshold is left
-    out: no mechanism has both.
-
-    >>> settings = sweep_settings(sigmas=[0.1, 0.3], shares=[0.2, 0.4], kinds=["gnthreshold", "binary"])
-    >>> len(settings), settings[0].share
-    (6, 0.2)
-    """
-    found: list[SweepSetting] = []
-    for kind, share, check, sigma, n in product(kinds, shares, checks, sigmas, n_samples):
-        if (kind == "adaptive" and check is not None) or (kind != "gnthreshold" and share != shares[0]):
-            continue
-        gate: dict[str, Any] = {}
-        if check is not None:
-            gate = {"confident_share": check[0], "sigma_gate": check[1]}
-        found.append(SweepSetting(kind=kind, share=share, sigma=sigma, n_samples=n, **gate, **fixed))
-    return found
-
-
 def sweep(
-    ensembles: LabelVotes | Sequence[LabelVotes],
+    ensembles: LabelVotes | Votes | Sequence[LabelVotes] | Sequence[Votes],
     truth: ArrayLike,
     settings: Iterable[SweepSetting],
     *,
@@ -223,7 +107,8 @@ def sweep(
 ) -> list[SweepRow]:
     """Return what every setting makes of stored votes, ensemble by ensemble; nothing is asked again.
 
-    `ensembles` are the votes of one or more ensembles on the same queries, of which `truth` is known.
+    `ensembles` are the votes of one or more ensembles on the same queries, of which `truth` is known: labels
+    of 0 and 1, or for votes on one class each their numbers, and then settings are of kind "gnmax".
     `n_changed` is how many labels a training clip has at most, which is all that the thesis charges.
 
     Guarantee: `public_epsilon` holds for any votes. The rows as a whole are no release: see above.
@@ -237,23 +122,32 @@ def sweep(
     ... )
     >>> [round(row.public_epsilon, 1) for row in rows], rows[0].private
     ([13.7, 3.6], Sealed(<private>))
+    >>> named, settings = Votes.from_counts([[9, 1]] * 4, n_teachers=10), sweep_settings(
+    ...     sigmas=[0.1, 0.3], kinds=["gnmax"]
+    ... )
+    >>> rows = sweep(named, [0] * 4, settings, delta=1e-5, noise=noise.seeded(7))
+    >>> rows[0].private.reveal().accuracy
+    1.0
     """
     require_fraction(delta=delta)
     require_count(n_changed=n_changed)
-    given = [ensembles] if isinstance(ensembles, LabelVotes) else list(ensembles)
+    given: list[LabelVotes | Votes] = (
+        [ensembles] if isinstance(ensembles, (LabelVotes, Votes)) else list(ensembles)
+    )
     known = np.asarray(truth)
-    rows, chosen = [], list(settings)
+    rows: list[SweepRow] = []
+    chosen = list(settings)
     for whole in given:
-        if known.shape != whole.sums.shape:
-            raise ValueError(
-                f"Expected truth of 0 and 1 of shape {whole.sums.shape}, queries x labels, got {known.shape}."
-            )
+        _require_fitting(whole, known, chosen)
         for setting in chosen:
             n = len(whole) if setting.n_samples is None else setting.n_samples
             if n > len(whole):
                 raise ValueError(f"Expected n_samples of at most {len(whole)}, the queries asked, got {n}.")
-            votes = _fitting(whole[:n], setting)
-            rows.append(_row(setting, votes, known[:n], delta, noise, n_changed, exact))
+            if isinstance(whole, Votes):
+                rows.append(_class_row(setting, whole[:n], known[:n], delta, noise, exact))
+            else:
+                votes = _fitting(whole[:n], setting)
+                rows.append(_row(setting, votes, known[:n], delta, noise, n_changed, exact))
             if progress is not None:
                 progress(len(rows))
     return rows
@@ -274,6 +168,49 @@ def flip_chances(votes: LabelVotes, share: float | Floats, sigma: float) -> Floa
     return np.asarray(-np.expm1(log_ndtr(margins).sum(axis=1)))
 
 
+def as_counted(mechanism: Any, votes: LabelVotes) -> LabelVotes:
+    """Return votes with the sums that a threshold sees: those of ballots cut to so many labels.
+
+    >>> from tellers.mechanisms.labels import GNThreshold
+    >>> votes = LabelVotes.from_ballots([[[1, 1]], [[1, 0]]], n_labels=2)
+    >>> as_counted(GNThreshold(1.0, 2, max_labels=1), votes).sums.tolist()
+    [[2, 0]]
+    """
+    if not mechanism.max_labels:
+        return votes
+    sums = mechanism.fitted_sums(votes)
+    return LabelVotes.from_sums(sums, n_teachers=votes.n_teachers, resolution=votes.resolution)
+
+
+def as_indicators(classes: ArrayLike, n_classes: int) -> Integers:
+    """Return classes as rows of labels, 1 for the class and 0 for all others; silence stays silence.
+
+    >>> as_indicators([1, SILENT], 2)
+    array([[ 0,  1],
+           [-1, -1]])
+    """
+    chosen = np.asarray(classes, dtype=np.int64)
+    rows: Integers = (chosen[:, None] == np.arange(n_classes)).astype(np.int64)
+    rows[chosen == SILENT] = SILENT
+    return rows
+
+
+def _require_fitting(votes: LabelVotes | Votes, truth: NDArray[Any], settings: list[SweepSetting]) -> None:
+    of_classes = isinstance(votes, Votes)
+    shape = (len(votes),) if isinstance(votes, Votes) else votes.sums.shape
+    if truth.shape != shape:
+        what = "class numbers" if of_classes else "0 and 1"
+        each = "one for each query" if of_classes else "queries x labels"
+        raise ValueError(f"Expected truth of {what} of shape {shape}, {each}, got {truth.shape}.")
+    fitting = CLASS_KINDS if of_classes else KINDS
+    other = sorted({setting.kind for setting in settings} - set(fitting))
+    if other:
+        raise ValueError(
+            f"Expected kinds among {', '.join(fitting)} for votes on "
+            f"{'one class each' if of_classes else 'many labels'}, got {', '.join(other)}."
+        )
+
+
 def _fitting(votes: LabelVotes, setting: SweepSetting) -> LabelVotes:
     """Return votes in the form a kind takes: parts of a vote become yes or no where sums are not of parts."""
     if setting.kind in _THRESHOLDS or votes.resolution == 1:
@@ -290,7 +227,9 @@ def _row(
         n_teachers=votes.n_teachers, n_labels=votes.n_labels, resolution=votes.resolution
     )
     as_published = setting.kind == "adaptive-as-published"
-    shares = _gap_shares(votes) if as_published else None
+    fixed = setting.kind in ("gnthreshold", "adaptive-as-published")
+    heard = as_counted(any_kind, votes) if fixed else votes
+    shares = _gap_shares(heard) if as_published else None
     labels = _gap_labels(any_kind, votes, shares, noise) if shares is not None else any_kind.release(
         votes, noise
     ).labels  # fmt: skip
@@ -298,11 +237,12 @@ def _row(
     told = (labels != SILENT).any(axis=1)
     sigma = setting.votes(setting.sigma, votes.n_teachers)
     q, dependent = math.nan, math.nan
-    if setting.kind in ("gnthreshold", "adaptive-as-published"):
+    if fixed:
         at = setting.share if shares is None else shares
-        q = float(flip_chances(votes, at, sigma).mean())
+        q = float(flip_chances(heard, at, sigma).mean())
         dependent = _dependent(any_kind, setting, votes, told, shares, n_changed, delta)
     private = SweepNumbers(
+        accuracy=_right(truth, labels, told),
         macro_f1=by_label.macro_f1, micro_f1=by_label.micro_f1, macro_precision=by_label.macro_precision,
         macro_recall=by_label.macro_recall, mean_average_precision=said.mean_average_precision,
         answered=float(told.mean()),
@@ -318,6 +258,36 @@ def _row(
         setting=setting, n_teachers=votes.n_teachers, n_samples=len(votes), public_epsilon=public,
         private=Sealed(private),
     )  # fmt: skip
+
+
+def _class_row(
+    setting: SweepSetting, votes: Votes, truth: NDArray[Any], delta: float, noise: Noise, exact: bool
+) -> SweepRow:
+    mechanism = setting.class_mechanism(votes.n_teachers)
+    classes = mechanism.release(votes, noise).labels
+    told = classes != SILENT
+    known, said = as_indicators(truth, votes.n_classes), as_indicators(classes, votes.n_classes)
+    scores, by_class = measure(known, said), precision_recall(known, said)
+    published = published_cost(mechanism, votes, answered=told if setting.sigma_gate is not None else None)
+    private = SweepNumbers(
+        accuracy=_right(truth, classes, told), macro_f1=by_class.macro_f1, micro_f1=by_class.micro_f1,
+        macro_precision=by_class.macro_precision, macro_recall=by_class.macro_recall,
+        mean_average_precision=scores.mean_average_precision, answered=float(told.mean()),
+        exact_epsilon=exact_cost(mechanism, votes).cost.reveal().epsilon(delta) if exact else math.nan,
+        published_epsilon=math.nan,
+        dependent_epsilon=RdpCurve(check_orders(None), published).epsilon(delta),
+        mean_q=float(np.exp(log_q_gnmax(votes.counts, mechanism.sigma)).mean()),
+    )  # fmt: skip
+    return SweepRow(
+        setting=setting, n_teachers=votes.n_teachers, n_samples=len(votes), private=Sealed(private),
+        public_epsilon=smallest(public_costs(mechanism, len(votes), delta=delta)).epsilon,
+    )  # fmt: skip
+
+
+def _right(truth: NDArray[Any], labels: Integers, told: NDArray[np.bool_]) -> float:
+    """Return the share of what was told that is true; NaN where nothing was."""
+    answered = labels[told] != SILENT
+    return float((labels[told] == truth[told])[answered].mean()) if answered.any() else math.nan
 
 
 def _gap_shares(votes: LabelVotes) -> Floats:

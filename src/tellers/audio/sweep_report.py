@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ..bounds import published_gnmax
 from ..errors import require_fraction
 from ..label_bounds import published_label_cost
 from ..label_votes import LabelVotes
@@ -19,11 +20,15 @@ from ..release import SILENT
 from ..report.drawing import Drawing
 from ..report.plots import plot_flips, plot_sweep
 from ..sealed import Sealed
-from .sweep import SweepRow, SweepSetting, flip_chances
+from ..upset import log_q_gnmax
+from ..votes import Votes
+from .sweep import SweepRow, as_counted, as_indicators, flip_chances
+from .sweep_setting import CLASS_KINDS, SweepSetting
 
-Score = Literal["macro_f1", "micro_f1", "mean_average_precision"]
+Score = Literal["accuracy", "macro_f1", "micro_f1", "mean_average_precision"]
 Epsilon = Literal["public", "exact", "published", "dependent"]
 _WORDS = {
+    "accuracy": "accuracy of what was told",
     "macro_f1": "macro F1", "micro_f1": "micro F1", "mean_average_precision": "mAP of the labels told",
 }  # fmt: skip
 _EPSILONS = {
@@ -32,6 +37,9 @@ _EPSILONS = {
     "published": "Epsilon is the thesis's own, for its tables: no bound.",
     "dependent": "Epsilon is the thesis's own with a look at the votes, for its tables: no bound.",
 }
+_DEPENDENT_OF_CLASSES = (
+    "Epsilon is the published bound of 2018 on these votes, along the path taken; private."
+)
 
 
 def sweep_table(rows: Sequence[SweepRow]) -> Sealed[list[dict[str, Any]]]:
@@ -90,9 +98,13 @@ def draw_sweep(
         if math.isfinite(value) and math.isfinite(cost):
             points.append((cost, value))
     word = _WORDS[score]
-    svg = plot_sweep(series, score=word, title=f"{word} over epsilon", reference=reference)
-    caption = f"What each setting made of the same stored votes. {_EPSILONS[epsilon]}"
-    return Drawing(svg=svg, heading=f"{word} over epsilon", caption=caption, mark="private")
+    title = f"{word} over {'the exact epsilon' if epsilon == 'exact' else 'epsilon'}"
+    svg = plot_sweep(series, score=word, title=title, reference=reference)
+    which = _EPSILONS[epsilon]
+    if epsilon == "dependent" and rows and all(row.setting.kind in CLASS_KINDS for row in rows):
+        which = _DEPENDENT_OF_CLASSES
+    caption = f"What each setting made of the same stored votes. {which}"
+    return Drawing(svg=svg, heading=title, caption=caption, mark="private")
 
 
 def noiseless_table(
@@ -140,8 +152,47 @@ def noiseless_table(
     return Sealed(table)
 
 
+def noiseless_classes(
+    votes: Votes, truth: ArrayLike, *, confident_shares: Sequence[float | None] = (None,)
+) -> Sealed[list[dict[str, Any]]]:
+    """Return how right teachers that name one class each are together, without noise; sealed.
+
+    The class with the most votes is told, the first one where several have as many, and only where its share
+    of the votes reaches the confident share. "raw" numbers rank by the shares themselves.
+
+    >>> votes = Votes.from_counts([[9, 1], [6, 4]], n_teachers=10)
+    >>> table = noiseless_classes(votes, [0, 1], confident_shares=[None, 0.8]).reveal()
+    >>> [(row["answered"], row["accuracy"]) for row in table]
+    [(1.0, 0.5), (0.5, 1.0)]
+    """
+    classes, means = np.asarray(truth), votes.counts / votes.n_teachers
+    known, winners = as_indicators(classes, votes.n_classes), means.argmax(axis=1)
+    raw = {
+        "raw_map": mean_over_labels(average_precision(known, means)),
+        "raw_auc": mean_over_labels(auc(known, means)),
+    }
+    table = []
+    for confident in confident_shares:
+        told = np.ones(len(means), dtype=bool) if confident is None else means.max(axis=1) >= confident
+        found = precision_recall(known, as_indicators(np.where(told, winners, SILENT), votes.n_classes))
+        table.append(
+            {
+                "n_teachers": votes.n_teachers, "confident_share": confident, **raw,
+                "answered": float(told.mean()),
+                "accuracy": float((winners == classes)[told].mean()) if told.any() else math.nan,
+                "precision": found.macro_precision, "recall": found.macro_recall, "f1": found.macro_f1,
+            }
+        )  # fmt: skip
+    return Sealed(table)
+
+
 def flip_buckets(
-    votes: LabelVotes, setting: SweepSetting, *, delta: float, n_buckets: int = 12, lowest: float = 1e-4
+    votes: LabelVotes | Votes,
+    setting: SweepSetting,
+    *,
+    delta: float,
+    n_buckets: int = 12,
+    lowest: float = 1e-4,
 ) -> Sealed[list[tuple[float, float, int, float]]]:
     """Return queries by their q, in buckets of equal logarithmic width, with their mean cost; sealed.
 
@@ -156,15 +207,21 @@ def flip_buckets(
     [0, 0, 1, 1]
     """
     require_fraction(delta=delta, lowest=lowest)
-    if setting.kind != "gnthreshold" or setting.confident_share is not None:
-        raise ValueError("Expected a setting of kind 'gnthreshold' without a check: q is that of its labels.")
-    mechanism = setting.mechanism(
-        n_teachers=votes.n_teachers, n_labels=votes.n_labels, resolution=votes.resolution
-    )
-    assert isinstance(mechanism, GNThreshold)
+    kind = "gnmax" if isinstance(votes, Votes) else "gnthreshold"
+    if setting.kind != kind or setting.confident_share is not None:
+        raise ValueError(f"Expected a setting of kind {kind!r} without a check: q is that of its labels.")
     grid = check_orders(None)
-    q = flip_chances(votes, setting.share, mechanism.sigma)
-    costs = published_label_cost(mechanism, votes, orders=grid)
+    if isinstance(votes, Votes):
+        sigma = setting.votes(setting.sigma, votes.n_teachers)
+        q = np.exp(log_q_gnmax(votes.counts, sigma))
+        costs = published_gnmax(votes, sigma, orders=grid)
+    else:
+        mechanism = setting.mechanism(
+            n_teachers=votes.n_teachers, n_labels=votes.n_labels, resolution=votes.resolution
+        )
+        assert isinstance(mechanism, GNThreshold)
+        q = flip_chances(as_counted(mechanism, votes), setting.share, mechanism.sigma)
+        costs = published_label_cost(mechanism, votes, orders=grid)
     edges = np.geomspace(lowest, 1.0, n_buckets + 1)
     place = np.clip(np.searchsorted(edges, q, side="right") - 1, 0, n_buckets - 1)
     found = []

@@ -17,8 +17,8 @@ from ..teachers.torch.classifier import LOST
 from ..teachers.torch.networks import build_network
 from ..weights import pack_weights, unpack_weights
 from .answers import answer, fit_state, limited_threads
-from .board import open_board
-from .descent import AudioRecipe, Progress, train_network
+from .board import open_board, require_board
+from .descent import AudioRecipe, Progress, split_rows, train_network
 from .mixup import Mixup
 from .networks import Shape, load_pretrained, network_factory
 
@@ -39,8 +39,9 @@ class AudioTagger:
     proportions (0: none) of `mixup_share` of the rows, `weighted` presses the ratio of no to yes of each
     label between `weight_bounds` and weighs the loss with it. `held_out`, `check_every` and `patience` stop
     in time, on rows of X alone. Pictures are scaled by the mean and the spread of the rows given to `fit`.
-    `log_folder` takes TensorBoard's files, as private as the rows are. Everything random comes from
-    `random_state`. A label that is silent in every row is answered 0, and `silent_labels_` names it.
+    `log_folder` takes TensorBoard's files, as private as the rows are, in a folder named by the seed, so that
+    teachers keep theirs apart. Everything random comes from `random_state`. A label that is silent in every
+    row is answered 0, and `silent_labels_` names it.
 
     Guarantee: none by itself. Fitted to a part of a `Partition` it is a teacher: nothing but that part, and
                public weights, go in. Fitted to released labels of public clips it costs nothing more.
@@ -57,6 +58,8 @@ class AudioTagger:
 
     multilabel = True
     _estimator_type = "classifier"
+    # Where it is trained, and where that is logged, make no other network.
+    not_made_of = ("device", "log_folder")
 
     n_labels_: int
     shape_: Shape
@@ -192,10 +195,11 @@ class AudioTagger:
         if folder is not None:
             # What the training begins with, not where it lies: a file may change under its name.
             begun = [values.numpy() for values in network.state_dict().values()]
-            settings = {**self.get_params(), "log_folder": None, "pretrained": None}
+            settings = {**self.get_params(), **dict.fromkeys(self.not_made_of), "pretrained": None}
             made_of = fingerprint(settings, rows, table, *begun)
             checkpoint = Checkpoint(Path(folder), made_of, recipe.check_every)
-        with limited_threads(device, self.n_threads), open_board(self.log_folder) as board:
+        log = None if self.log_folder is None else Path(self.log_folder) / f"seed-{seed}"
+        with limited_threads(device, self.n_threads), open_board(log) as board:
             trained = train_network(
                 network, rows, table, recipe, seed=seed, device=device, prepare=self._pictures,
                 checkpoint=checkpoint, board=board, progress=progress,
@@ -216,10 +220,14 @@ class AudioTagger:
             ...
         ValueError: Expected at least 32 frames and 32 bins for network='resnet18', got 1001 and 16. ...
         """
-        self.recipe()
+        split_rows(int(shape[0]), self.recipe().held_out, seed=0)
         find_device(self.device)
+        require_board(self.log_folder)
         require_count(n_threads=self.n_threads)
-        network_factory(self.network, shape=self.picture_shape(shape), n_labels=n_labels)
+        own = self.picture_shape(shape)
+        factory = network_factory(self.network, shape=own, n_labels=n_labels)
+        if self.pretrained is not None:
+            load_pretrained(build_network(factory, own, n_classes=n_labels, seed=0), self.pretrained)
 
     @property
     def n_labels(self) -> int:
@@ -265,9 +273,9 @@ class AudioTagger:
         True
         """
         self._require_fitted()
-        # Places on somebody's disk are no part of a model.
+        # Places on somebody's disk are no part of a model, nor is the device of whoever trained it.
         about = {
-            "parameters": {**self.get_params(), "pretrained": None, "log_folder": None},
+            "parameters": {**self.get_params(), "pretrained": None, "log_folder": None, "device": "auto"},
             "n_labels": self.n_labels_, "silent_labels": self.silent_labels_, "shape": self.shape_,
             "scale": self.scale_, "n_steps": self.n_steps_, "best_step": self.best_step_,
         }  # fmt: skip

@@ -3,16 +3,18 @@
     FOLDER/settings.json     what was trained, on which collection
     FOLDER/dealt.npz         who has which clip, or mixture, and where its picture is
     FOLDER/teachers/         the networks
+    FOLDER/hashes.npy        of the pictures that teachers learned from
     FOLDER/votes.npz         what they say of the pool; test_votes.npz: of the test clips
+    FOLDER/ledger.db         what their students were charged; books.json: or where that is
 
-Pictures are read a teacher's part at a time, so that many clips take no more memory than few.
+Pictures are read a teacher's part at a time, so that many clips take no more memory than few; and afterwards
+those of the pool and the test alone, unless a model of all private clips is asked for.
 Everything in it is as private as the recordings are.
 """
 
 import io
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
@@ -21,54 +23,41 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..datasets.clips import load_pictures
+from ..copies import N_BYTES, row_hashes
+from ..datasets.clips import BY_CLIP, clip_notes, load_pictures, one_class_each
 from ..datasets.multilabel import MultilabelDataset
-from ..errors import require_count
 from ..label_votes import LabelVotes
 from ..pipeline import Voted
+from ..pipeline.data import Tables
 from ..pipeline.label_data import LabelTables
-from ..rows import numeric_rows
-from ..teachers import LabelEnsemble, read_label_votes, save_label_votes
+from ..rows import KeptRows, numeric_rows
+from ..teachers import (
+    Ensemble,
+    LabelEnsemble,
+    read_label_votes,
+    read_votes,
+    save_label_votes,
+    save_votes,
+)
 from ..teachers.label_ensemble import label_model
 from ..teachers.partition import Partition, Protected
 from ..teachers.running import train_each
 from ..teachers.store import hold, write_whole
+from ..votes import Votes
+from .books import books_of
 from .collection import Collection, read_collection
-from .dealing import Deal, deal_clips
-from .mixtures import mix_within
-
-Show = Callable[[str, int, int], object]
-_NOBODY, _STUDENT, _TEST = -1, -2, -3
-_FILES = ("settings.json", "dealt.npz", "votes.npz", "test_votes.npz")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Teaching:
-    """How clips are dealt and teachers trained.
-
-    `student` is the share of clips for the public pool, `test` that for the test (of all clips), or
-    `test_fold` the publisher's own. `by_source` deals and protects whole sources. `mix` makes so many
-    mixtures of every clip with others of its part (0: clips as they are), a share `alone` of them without
-    another. `resolution` counts votes in parts. `tagger` are parameters of `AudioTagger`.
-
-    >>> Teaching(n_teachers=10, seed=7, tagger={"iterations": 60}).student
-    0.2
-    """
-
-    n_teachers: int
-    seed: int
-    student: float = 0.2
-    test: float = 0.15
-    test_fold: str = ""
-    by_source: bool = False
-    mix: int = 0
-    alone: float = 0.2
-    resolution: int = 1
-    tagger: Mapping[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        require_count(n_teachers=self.n_teachers, resolution=self.resolution)
-        require_count(0, seed=self.seed, mix=self.mix)
+from .teaching import (
+    STUDENT,
+    TEST,
+    Show,
+    Teaching,
+    read_deal,
+    require_same_clips,
+    require_voted,
+    was_begun,
+    write_deal,
+    written_settings,
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -76,7 +65,8 @@ class Taught:
     """Trained teachers with their votes, and the tables that these are of.
 
     Rows are clips, or mixtures of two. `owner` says whose a row is: a teacher's number, the student's, the
-    test's or nobody's; `pictures` where its picture lies in the collection.
+    test's or nobody's; `pictures` where its picture lies in the collection. `n_dealt` rows were dealt to
+    teachers before it was seen which of them can be used: it is what may be told.
 
     >>> import tempfile
     >>> from tellers.audio.collection import features_for, prepare_collection
@@ -91,6 +81,7 @@ class Taught:
      (6, 4))
     >>> taught.dealt()[0].pool.shape
     (6, 1664)
+    >>> taught.require_pictures()
     >>> read_taught(place / "ears").voted(), taught.rows(taught.pool).shape, taught.partition()
     (Voted(<private>, n_queries=6, n_teachers=3), (6, 1664), Partition(n_teachers=3, unit='one clip'))
     """
@@ -102,6 +93,7 @@ class Taught:
     Y: NDArray[np.int8]
     pictures: tuple[str | None, ...]
     unit: Protected
+    n_dealt: int
 
     @property
     def label_names(self) -> tuple[str, ...]:
@@ -116,17 +108,18 @@ class Taught:
     @property
     def pool(self) -> NDArray[np.int64]:
         """Return the rows of the public pool."""
-        return np.flatnonzero(self.owner == _STUDENT)
+        return np.flatnonzero(self.owner == STUDENT)
 
     @property
     def test(self) -> NDArray[np.int64]:
         """Return the rows of the test."""
-        return np.flatnonzero(self.owner == _TEST)
+        return np.flatnonzero(self.owner == TEST)
 
     @property
     def truth(self) -> NDArray[np.int64]:
-        """Return the labels of the pool, as whoever collected it knows them."""
-        return self.Y[self.pool].astype(np.int64)
+        """Return the labels of the pool, or one class each, as whoever collected it knows them."""
+        labels = self.Y[self.pool].astype(np.int64)
+        return labels.argmax(axis=1) if self.settings.one_class else labels
 
     def rows(self, numbers: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return flat pictures of some rows."""
@@ -134,37 +127,71 @@ class Taught:
         return stack.reshape(len(stack), -1)
 
     @cached_property
-    def votes(self) -> LabelVotes:
-        """Return what the teachers say of the pool. Private."""
-        return read_label_votes(self.folder / "votes.npz").votes
-
-    @property
-    def test_votes(self) -> LabelVotes | None:
-        """Return what they say of the test clips, where there are some. Private."""
-        place = self.folder / "test_votes.npz"
-        return read_label_votes(place).votes if place.exists() else None
+    def votes(self) -> LabelVotes | Votes:
+        """Return what the teachers say of the pool: many labels, or one class each. Private."""
+        return self._votes("votes.npz")
 
     def voted(self) -> Voted:
-        """Return the votes with their tables and parts, as the second half of a run takes them."""
-        tables, partition = self.dealt()
-        return Voted(tables=tables, partition=partition, votes=self.votes, test_votes=self.test_votes)
+        """Return the votes with their tables, parts and ledger, as the second half of a run takes them.
 
-    def dealt(self) -> tuple[LabelTables, Partition]:
+        Private pictures are not read; what a run has to know of them is in their hashes.
+        """
+        tables, partition = self.dealt()
+        on_test = self._votes("test_votes.npz") if self.test.size else None
+        return Voted(
+            tables=tables, partition=partition, votes=self.votes, test_votes=on_test,
+            ledger=books_of(self.folder),
+        )  # fmt: skip
+
+    def dealt(self) -> tuple[LabelTables | Tables, Partition]:
         """Return the tables of teachers, student and test, and the teachers' parts."""
-        table = self._table(np.flatnonzero(self.owner >= 0))
-        test = self._table(self.test) if self.test.size else None
-        notes = (*self.collection.clips.notes, *_notes(self))
-        return LabelTables(table, self.rows(self.pool), self.truth, test, notes), self.partition()
+        private = np.flatnonzero(self.owner >= 0)
+        size = (len(private), self.shape[0] * self.shape[1])
+        kept = KeptRows(size, self.hashes, lambda rows: self.rows(private[rows]))
+        table, pool = self._table(private, kept), self.rows(self.pool)
+        test = self._table(self.test, self.rows(self.test)) if self.test.size else None
+        public, withheld = clip_notes(self.collection.table)
+        said: Any = {"notes": (*public, *_notes(self)), "n_declared": self.n_dealt, "withheld": withheld}
+        if not self.settings.one_class:
+            return LabelTables(table, pool, self.truth, test, **said), self.partition()
+        named = None if test is None else one_class_each(test)
+        tables = Tables(one_class_each(table), pool, self.truth, named, **said)
+        return tables, self.partition()
+
+    def _votes(self, name: str) -> LabelVotes | Votes:
+        file = require_voted(self.folder, name)
+        if self.settings.one_class:
+            return read_votes(file, n_classes=len(self.label_names)).votes
+        return read_label_votes(file).votes
 
     def partition(self) -> Partition:
         """Return the teachers' parts, by numbers among the private rows."""
         whose = self.owner[self.owner >= 0]
         parts = tuple(np.flatnonzero(whose == teacher) for teacher in range(self.settings.n_teachers))
-        return Partition(parts, unit=self.unit)
+        split = self.unit == "one clip" and self.collection.clips.sources is not None
+        return Partition(parts, unit=self.unit, notes=(BY_CLIP,) if split else ())
 
-    def _table(self, rows: NDArray[np.int64]) -> MultilabelDataset:
+    @cached_property
+    def hashes(self) -> NDArray[np.uint8]:
+        """Return a hash of every private picture: those of the training, or of an earlier version's now."""
+        file = self.folder / "hashes.npy"
+        if file.exists():
+            return np.asarray(np.load(file, allow_pickle=False), dtype=np.uint8)
+        return _Pictures.of(self).every_hash()
+
+    def require_pictures(self) -> None:
+        """Refuse to go on where the picture of a private clip is gone; none of them is read."""
+        folder = self.collection.table.folder
+        gone = sum(not (folder / str(self.pictures[row])).exists() for row in np.flatnonzero(self.owner >= 0))
+        if gone:
+            raise ValueError(
+                f"Expected the pictures of all private clips in {folder}, some are gone. Prepare again, or "
+                "leave out --private: a student alone needs none of them."
+            )
+
+    def _table(self, rows: NDArray[np.int64], X: NDArray[Any] | KeptRows) -> MultilabelDataset:
         return MultilabelDataset(
-            name=self.collection.clips.name, X=self.rows(rows), Y=self.Y[rows], label_names=self.label_names,
+            name=self.collection.clips.name, X=X, Y=self.Y[rows], label_names=self.label_names,
             image_shape=self.shape,
         )  # fmt: skip
 
@@ -183,10 +210,12 @@ def teach(
     """Deal clips, train a network for each teacher, and keep what they say of the pool; resumable.
 
     `show(step, done, total)` is called as it goes on: "data", "pictures", "teachers", "votes". Called again
-    with the same settings, what is there is taken; with others, it is refused. See `Taught` for an example.
+    with the same settings, what is there is taken; with others, but for the device and where it is logged, it
+    is refused. See `Taught` for an example.
 
-    Guarantee: a change of one clip (or source, with `by_source`) changes one teacher, the pool or the test.
-    Assumes:   clips are dealt before they are looked at, and mixed within their part.
+    Guarantee: a change of one source (or clip, where sources are not known, or not with `by_source=False`)
+               changes one teacher, the pool or the test; see `tellers.audio.dealing.Deal`.
+    Assumes:   lines of the table stay; clips are dealt before they are looked at, and mixed in their part.
     Reference: Papernot et al. 2017, section 2.1; the thesis on private audio tagging, section 4.3.
 
     >>> settings = Teaching(n_teachers=3, seed=7, by_source=True)
@@ -197,48 +226,90 @@ def teach(
     """
     place, say = Path(folder), show or (lambda *_: None)
     place.mkdir(parents=True, exist_ok=True, mode=0o700)
+    settings = settings.settled(collection)
     with hold(place / ".lock", place=place, who="another training"):
-        written = {"collection": str(collection.folder.absolute()), "teaching": asdict(settings)}
-        begun = _settings(place, written)
+        written = written_settings(collection, settings)
+        begun = was_begun(place, written)
         say("data", 0, 0)
+        if not (place / "votes.npz").exists():
+            # Before anything is written down: settings that were refused may be put right in the same folder.
+            shape, n_labels = collection.features.shape, collection.clips.n_labels
+            size = (len(collection.clips), shape[0] * shape[1])
+            tagger_of(settings, shape).require_fit(size, n_labels=n_labels)
         if not begun or not (place / "dealt.npz").exists():
-            _deal(collection, place, settings, n_jobs=n_jobs, say=say)
-            write_whole(place / "settings.json", (json.dumps(written, indent=1) + "\n").encode())
+            write_deal(collection, place, settings, n_jobs=n_jobs, say=say)
+        # Also of a training that goes on: it may do so on another device.
+        write_whole(place / "settings.json", (json.dumps(written, indent=1) + "\n").encode())
         taught = read_taught(place)
         if (place / "votes.npz").exists() and ((place / "test_votes.npz").exists() or not taught.test.size):
             return taught
         say("teachers", 0, settings.n_teachers)
         ensemble = _train(taught, n_jobs=n_jobs, say=say)
         say("votes", 0, 0)
-        if taught.test.size:
-            save_label_votes(place / "test_votes.npz", ensemble.vote(taught.rows(taught.test)))
-        save_label_votes(place / "votes.npz", ensemble.vote(taught.rows(taught.pool)))
+        for name, rows in (("test_votes.npz", taught.test), ("votes.npz", taught.pool)):
+            if not rows.size:
+                continue
+            votes = ensemble.vote(taught.rows(rows))
+            if isinstance(votes, LabelVotes):
+                save_label_votes(place / name, votes)
+            else:
+                save_votes(place / name, votes)
     return taught
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class _Pictures:
-    """The private rows of teachers, read part by part: one teacher's pictures are in memory at a time."""
+    """The private rows of teachers, read part by part: one teacher's pictures are in memory at a time.
+
+    Of what went by, the hashes stay.
+    """
 
     taught: Taught
     private: NDArray[np.int64]
+    hashes: NDArray[np.uint8]
+
+    @classmethod
+    def of(cls, taught: Taught) -> "_Pictures":
+        private = np.flatnonzero(taught.owner >= 0)
+        return cls(taught, private, np.zeros((len(private), N_BYTES), dtype=np.uint8))
 
     def __len__(self) -> int:
         return len(self.private)
 
     def __getitem__(self, part: NDArray[np.int64], /) -> NDArray[Any]:
-        return numeric_rows(self.taught.rows(self.private[part]))
+        rows = numeric_rows(self.taught.rows(self.private[part]))
+        self.hashes[part] = row_hashes(rows)
+        return rows
+
+    def every_hash(self) -> NDArray[np.uint8]:
+        """Return the hashes of all rows; parts that did not go by are read now."""
+        for part in self.taught.partition():
+            if not self.hashes[part].any():
+                _ = self[part]
+        return self.hashes
 
 
-def _train(taught: Taught, *, n_jobs: int | None, say: Show) -> LabelEnsemble:
-    settings, n_labels = taught.settings, len(taught.label_names)
-    private = np.flatnonzero(taught.owner >= 0)
+def _train(taught: Taught, *, n_jobs: int | None, say: Show) -> LabelEnsemble | Ensemble:
+    from .classifier import AudioClassifier
+
+    settings, n_labels, named = taught.settings, len(taught.label_names), taught.settings.one_class
+    pictures, tagger = _Pictures.of(taught), tagger_of(settings, taught.shape)
+    Y = taught.Y[pictures.private].astype(np.int64)
     teachers = train_each(
-        label_model(tagger_of(settings, taught.shape), n_labels=n_labels), _Pictures(taught, private),
-        taught.Y[private].astype(np.int64), taught.partition(), made_for={"n_labels": n_labels},
-        seed=settings.seed, folder=taught.folder / "teachers", n_jobs=n_jobs,
+        AudioClassifier(tagger, n_classes=n_labels) if named else label_model(tagger, n_labels=n_labels),
+        pictures, Y.argmax(axis=1) if named else Y, taught.partition(),
+        made_for={"n_classes" if named else "n_labels": n_labels}, seed=settings.seed,
+        folder=taught.folder / "teachers", n_jobs=n_jobs,
         progress=lambda done, total: say("teachers", done, total),
     )  # fmt: skip
+    for teacher in teachers:
+        if hasattr(teacher, "set_params"):  # whatever one was trained on, it votes where the others do
+            teacher.set_params(**{"tagger__device" if named else "device": tagger.device})
+    written = io.BytesIO()
+    np.save(written, pictures.every_hash(), allow_pickle=False)
+    write_whole(taught.folder / "hashes.npy", written.getvalue())
+    if named:
+        return Ensemble(teachers, n_labels)
     return LabelEnsemble(teachers, n_labels, resolution=settings.resolution)
 
 
@@ -262,12 +333,10 @@ def read_taught(folder: str | PathLike[str]) -> Taught:
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"Expected whole settings in {place}, got others. Train again.") from error
     collection = read_collection(said["collection"])
-    with np.load(place / "dealt.npz", allow_pickle=False) as file:
-        owner, Y, pictures, unit = (file[name] for name in ("owner", "Y", "pictures", "unit"))
-    dealt_by: Protected = "one source" if str(unit) == "one source" else "one clip"
-    return Taught(
-        place, settings, collection, owner, Y, tuple(p or None for p in pictures.tolist()), dealt_by
-    )
+    require_same_clips(place, said, written_settings(collection, settings))
+    owner, Y, pictures, unit, n_dealt = read_deal(place)
+    dealt_by: Protected = "one source" if unit == "one source" else "one clip"
+    return Taught(place, settings, collection, owner, Y, pictures, dealt_by, n_dealt)
 
 
 def tagger_of(settings: Teaching, shape: tuple[int, int]) -> Any:
@@ -279,80 +348,6 @@ def tagger_of(settings: Teaching, shape: tuple[int, int]) -> Any:
     from .tagger import AudioTagger
 
     return AudioTagger(**{**settings.tagger, "shape": shape})
-
-
-def _settings(place: Path, written: dict[str, Any]) -> bool:
-    """Say whether a training with these settings was begun here, or refuse other ones."""
-    file = place / "settings.json"
-    if not file.exists():
-        others = [entry.name for entry in place.iterdir() if not entry.name.startswith(".")]
-        if others and set(others) - {*_FILES, "teachers"}:
-            raise ValueError(
-                f"Expected a new or empty folder at {place}, got one that holds {sorted(others)[0]}. "
-                "Take another one (--out)."
-            )
-        return False
-    there = json.loads(file.read_bytes())
-    if there != json.loads(json.dumps(written)):
-        changed = sorted(
-            name
-            for name in {**there["teaching"], **written["teaching"]}
-            if there["teaching"].get(name) != json.loads(json.dumps(written["teaching"])).get(name)
-        ) or ["the collection"]
-        raise ValueError(
-            f"Expected the settings that teachers in {place} were trained with, got others for "
-            f"{', '.join(changed)}. Put them back, or take another folder (--out)."
-        )
-    return True
-
-
-def _deal(collection: Collection, place: Path, settings: Teaching, *, n_jobs: int | None, say: Show) -> None:
-    """Deal first, then mix, then leave out what cannot be heard: in this order no clip moves another."""
-    clips = collection.clips
-    test: Any = settings.test
-    if settings.test_fold:
-        test = np.array([str(fold) == settings.test_fold for fold in _folds(collection)])
-        if not test.any():
-            known = ", ".join(sorted({str(fold) for fold in _folds(collection)}))
-            raise ValueError(f"Expected a fold among {known}, got {settings.test_fold!r}.")
-    deal = deal_clips(
-        clips, settings.n_teachers, seed=settings.seed, student=settings.student, test=test,
-        by_source=settings.by_source,
-    )  # fmt: skip
-    Y, pictures = clips.Y, list(collection.table.pictures)
-    if settings.mix:
-        mixed = mix_within(clips, deal, seed=settings.seed, times=settings.mix, alone=settings.alone)
-        heard: Any = mixed.heard(clips.paths)
-        prepared = collection.prepare(
-            heard, n_jobs=n_jobs or 1, progress=lambda done, total: say("pictures", done, total)
-        )
-        Y, pictures, deal = mixed.Y, collection.picture_names(prepared), mixed.deal
-    owner = _owners(deal)
-    owner[[picture is None for picture in pictures]] = _NOBODY
-    short = [teacher for teacher in range(deal.n_teachers) if (owner == teacher).sum() < 2]
-    if short or not (owner == _STUDENT).any():
-        raise ValueError(
-            "Expected at least two usable clips for each teacher and one for the pool, some have fewer. "
-            "Take fewer teachers, or mend the recordings."
-        )
-    written = io.BytesIO()
-    names = np.array([picture or "" for picture in pictures])
-    np.savez(written, owner=owner, Y=Y, pictures=names, unit=np.array(deal.unit))
-    write_whole(place / "dealt.npz", written.getvalue())
-
-
-def _owners(deal: Deal) -> NDArray[np.int64]:
-    owner = np.full(deal.n_clips, _NOBODY, dtype=np.int64)
-    for teacher, rows in enumerate(deal.teachers):
-        owner[rows] = teacher
-    owner[deal.student], owner[deal.test] = _STUDENT, _TEST
-    return owner
-
-
-def _folds(collection: Collection) -> NDArray[Any]:
-    if collection.clips.folds is None:
-        raise ValueError(f"Expected folds in {collection.clips.name!r}, got none. Give a share for the test.")
-    return collection.clips.folds
 
 
 def _notes(taught: Taught) -> list[str]:

@@ -12,12 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from .decoding import Finding, Kind, decode_bytes, is_silent, silence
+from ..errors import MissingExtra
+from .decoding import Finding, Kind, Samples, beyond_scale, decode_bytes, is_silent, read_recording, silence
 from .logmel import log_mel
 from .store import Features, Stamp, content_key, read_picture, write_picture
 
 # Clips are spread over processes; threads inside of each would stand in one another's way.
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+# Every clip needs the same few megabytes again: glibc would give them back after each, page by page.
+_KEPT_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(2**27), "MALLOC_TRIM_THRESHOLD_": str(2**27)}
 
 
 @dataclass(frozen=True)
@@ -69,27 +72,41 @@ def make_picture(name: str, heard: Sequence[tuple[str, float]], *, folder: str, 
     stamp = stamp_of(heard)  # before reading: a file that changes meanwhile has another one next time
     contents = []
     for path, gain in heard:
-        try:
-            contents.append((Path(path).read_bytes(), gain))
-        except FileNotFoundError:
-            return Made(None, None, None, Finding(name, Kind.MISSING, "no such file"), False)
-        except (OSError, ValueError, MemoryError) as error:
-            said = f"cannot be read: {getattr(error, 'strerror', None) or type(error).__name__}"
-            return Made(None, None, None, Finding(name, Kind.MISSING, said), False)
+        content = read_recording(path, name=name)
+        if isinstance(content, Finding):
+            return Made(None, None, None, content, False)
+        contents.append((content, gain))
     key = content_key(features.text, contents)
-    place = Path(folder) / "pictures" / key[:2] / f"{key}.npy"
-    samples = np.zeros(features.decoding.n_samples, dtype=np.float32)
-    there = read_picture(place, shape=features.shape, dtype=features.dtype)
-    for content, gain in contents:
-        decoded = decode_bytes(content, features.decoding, path=name)
-        if isinstance(decoded, Finding):
-            return Made(stamp, key, None, decoded, False)
-        samples += np.float32(gain) * decoded
+    samples = _heard_together(name, contents, features)
+    if isinstance(samples, Finding):
+        return Made(stamp, key, None, samples, False)
     finding = silence(name, features.decoding) if is_silent(samples, features.decoding) else None
+    place = Path(folder) / "pictures" / key[:2] / f"{key}.npy"
+    there = read_picture(place, shape=features.shape, dtype=features.dtype)
     if there is not None:
         return Made(stamp, key, there[1], finding, True)
     picture = log_mel(samples, features.logmel).astype(features.dtype, copy=False)
     return Made(stamp, key, write_picture(place, picture), finding, False)
+
+
+def _heard_together(
+    name: str, contents: Sequence[tuple[bytes, float]], features: Features
+) -> Samples | Finding:
+    together: Samples | None = None
+    for content, gain in contents:
+        try:
+            decoded = decode_bytes(content, features.decoding, path=name)
+        except MissingExtra:
+            raise
+        except Exception as error:  # one recording that nobody thought of is no end of a hundred thousand
+            return Finding(name, Kind.BROKEN, f"reading it fails: {type(error).__name__}")
+        if isinstance(decoded, Finding):
+            return decoded
+        if gain != 1.0:
+            decoded *= np.float32(gain)
+        together = decoded if together is None else together + decoded
+    assert together is not None  # a clip is at least one recording
+    return together if len(contents) == 1 else beyond_scale(name, together) or together
 
 
 def make_all(jobs: Sequence[Job], folder: str, features: Features) -> list[Made]:
@@ -171,7 +188,7 @@ def _pool(n_jobs: int) -> Any:
     # Not the standard library's: that one runs the caller's script again in every worker.
     from joblib.externals.loky import ProcessPoolExecutor
 
-    return ProcessPoolExecutor(max_workers=n_jobs, env=_ONE_THREAD)
+    return ProcessPoolExecutor(max_workers=n_jobs, env=_ONE_THREAD | _KEPT_MEMORY)
 
 
 @contextmanager

@@ -55,7 +55,8 @@ class ModelCard:
     Every field is public. `unit` is what is protected ("one record", "one person", "one site"; of sounds "one
     clip" or "one source"); `epsilon` is infinite where nothing is promised, and `why` says why; `accuracy` is
     None where it was not measured.
-    `groups` says, where people have budgets of their own, how they take part and what each group is promised.
+    `groups` says, where people have budgets of their own, how they take part and what each group is promised,
+    and `together`, where other releases were charged to the same ledger, what all of them cost.
 
     Guarantee: (epsilon, delta)-differential privacy of the student for one unit, if `is_guarantee`.
     Assumes:   the numbers come from a ledger whose prices are worst-case; see `not_guaranteed`.
@@ -96,6 +97,7 @@ class ModelCard:
     groups: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
     scores: Mapping[str, float] | None = None
+    together: str = ""
 
     def __post_init__(self) -> None:
         require_count(n_teachers=self.n_teachers)
@@ -147,6 +149,7 @@ class ModelCard:
             groups=tuple(_groups(run)),
             labels=tuple(label.name for label in run.labels),
             scores=run.scores or None,
+            together=_together(run),
         )
 
     @property
@@ -186,6 +189,7 @@ class ModelCard:
             **({"groups": list(self.groups)} if self.groups else {}),
             **({"labels": list(self.labels)} if self.labels else {}),
             **({"scores": dict(self.scores)} if self.scores else {}),
+            **({"together": self.together} if self.together else {}),
         }
 
     def markdown(self) -> str:
@@ -198,13 +202,14 @@ class ModelCard:
             "Student": self.student,
             **_what(self),
             "Accuracy": accuracy,
-            **{name: f"{value:.3f}" for name, value in _more(self.scores).items()},
+            **{name: f"{value:.3f}" for name, value in _more(self).items()},
             "What is protected": self.unit,
             "Teachers": str(self.n_teachers),
             "Mechanism": f"{self.mechanism} ({settings})" if settings else self.mechanism,
             "Questions asked": str(self.n_queries),
             "Labels released": str(self.n_labels),
             "Epsilon": epsilon + (" (a guarantee)" if self.is_guarantee else " (not a guarantee)"),
+            **({"All releases together": self.together} if self.together else {}),
             "Made": self.created or "no date",
             "With": ", ".join(f"{name} {number}" for name, number in (self.versions or {}).items())
             or "unknown versions",
@@ -241,7 +246,9 @@ def _kept(value: Any) -> Any:
 _WORDS = {
     "balanced_accuracy": "Balanced accuracy", "auc": "AUC",
     "mean_average_precision": "Mean average precision", "micro_f1": "F1, over all labels",
-    "macro_f1": "F1, mean of the labels",
+    "macro_f1": "F1, mean of the labels", "micro_precision": "Precision, over all labels",
+    "micro_recall": "Recall, over all labels", "macro_precision": "Precision, mean of the labels",
+    "macro_recall": "Recall, mean of the labels",
 }  # fmt: skip
 
 
@@ -249,8 +256,13 @@ def _what(card: ModelCard) -> dict[str, str]:
     return {"Labels": ", ".join(card.labels)} if card.labels else {"Classes": ", ".join(card.classes)}
 
 
-def _more(scores: Mapping[str, float] | None) -> dict[str, float]:
-    return {_WORDS[name]: value for name, value in (scores or {}).items() if name in _WORDS}
+def _more(card: ModelCard) -> dict[str, float]:
+    known = {name: value for name, value in (card.scores or {}).items() if name in _WORDS}
+    if card.labels:
+        return {_WORDS[name]: value for name, value in known.items()}
+    # Over all rows they are the accuracy, where each has one class.
+    macro = {name: value for name, value in known.items() if not name.startswith("micro")}
+    return {_WORDS[name].replace("labels", "classes"): value for name, value in macro.items()}
 
 
 def shown_epsilon(value: float) -> str:
@@ -272,6 +284,15 @@ def _factor(epsilon: float) -> str:
         return f"10^{math.ceil(epsilon / math.log(10))}"
     factor = math.exp(epsilon)
     return f"{math.ceil(10 * factor) / 10:.1f}" if factor < 100 else f"{math.ceil(factor):,}"
+
+
+def _together(run: RunResult) -> str:
+    if not run.shared or run.charged is None:
+        return ""
+    return (
+        f"epsilon {shown_epsilon(run.charged)} of a budget of {run.budget_epsilon:g} is charged so far, this "
+        "student and the other releases on its ledger"
+    )
 
 
 def _groups(run: RunResult) -> Iterator[str]:

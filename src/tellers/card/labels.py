@@ -6,7 +6,10 @@ from typing import Any
 
 from .entries import COUNT, SHARE, TABLE, TABLES, TEXT, Entries
 
-SCORES = ("accuracy", "balanced_accuracy", "auc", "mean_average_precision", "micro_f1", "macro_f1")
+SCORES = (
+    "accuracy", "balanced_accuracy", "auc", "mean_average_precision", "micro_f1", "macro_f1",
+    "micro_precision", "micro_recall", "macro_precision", "macro_recall",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +33,8 @@ class LabelResult:
     auc: float | None = None
     average_precision: float | None = None
     f1: float | None = None
+    precision: float | None = None
+    recall: float | None = None
 
     @property
     def told(self) -> float | None:
@@ -55,7 +60,10 @@ def read_labels(table: Mapping[str, Any]) -> tuple[LabelResult, ...]:
     found = []
     for one in Entries(table).at("labels", TABLES, ()):
         read = Entries(one)
-        shares = ("labels_right", "accuracy", "balanced_accuracy", "auc", "average_precision", "f1")
+        shares = (
+            "labels_right", "accuracy", "balanced_accuracy", "auc", "average_precision", "f1", "precision",
+            "recall",
+        )  # fmt: skip
         found.append(
             LabelResult(
                 name=read.at("name", TEXT),

@@ -94,6 +94,8 @@ class RunResult:
     personal: PersonalResult | None = None
     labels: tuple[LabelResult, ...] = ()
     scores: Mapping[str, float] = field(default_factory=dict)
+    charged: float | None = None
+    shared: bool = False
 
     @classmethod
     def from_dict(cls, table: Mapping[str, Any]) -> "RunResult":
@@ -157,6 +159,8 @@ class RunResult:
             personal=read_personal(table),
             labels=read_labels(table),
             scores=read_scores(table),
+            charged=read.at("spent.charged", EPSILON, None),
+            shared=read.at("spent.shared", FLAG, False),
         )
 
 

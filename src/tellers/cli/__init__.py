@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from .. import __version__
-from ..errors import ConfigError, TellersError
+from ..errors import ClipsRefused, ConfigError, TellersError
 
 if TYPE_CHECKING:
     from typer import Typer
@@ -123,6 +123,10 @@ def _explain(error: Exception) -> tuple[str, int]:
         return words, int(getattr(error, "exit_code", 2))
     if isinstance(error, ConfigError):
         return "\n".join(map(_paragraph, error.problems)), 2
+    if isinstance(error, ClipsRefused):
+        return str(error), 2  # a table: its lines stay lines
+    if isinstance(error, FileNotFoundError) and error.errno is None:
+        return _paragraph(str(error)), 2  # our own words: a file that was named is not there
     if isinstance(error, (ValueError, TellersError)):
         return _paragraph(str(error)), 2
     if isinstance(error, OSError):

@@ -3,6 +3,7 @@
 import json
 from enum import StrEnum
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -37,7 +38,7 @@ class OnFinding(StrEnum):
 def prepare(
     folder: Annotated[
         Path | None,
-        typer.Argument(metavar="[FOLDER]", help="The recordings, as their publisher lays them out."),
+        typer.Argument(metavar="FOLDER", help="The recordings, as their publisher lays them out."),
     ] = None,
     out: Annotated[
         Path, typer.Option("--out", metavar="DIR", help="Where pictures and their table go.")
@@ -67,7 +68,12 @@ def prepare(
         typer.Option("--ontology", metavar="JSON", help="audioset, fsd50k: the tree of labels."),
     ] = None,
     labels: Annotated[
-        str, typer.Option("--labels", help="These labels alone, as bell,siren.", rich_help_panel=_TASK)
+        str,
+        typer.Option(
+            "--labels",
+            help="Declare the labels, as bell,siren: these alone, whether or not they occur.",
+            rich_help_panel=_TASK,
+        ),
     ] = "",
     keep: Annotated[
         list[str] | None,
@@ -89,12 +95,24 @@ def prepare(
     ] = False,
     rate: Annotated[
         int | None,
-        typer.Option("--rate", help="Resample to this rate. Without it: 44100, made-up clips 16000."),
+        typer.Option(
+            "--rate", help="Resample to so many Hz. Without it: 44100, made-up clips 16000.", min=1000
+        ),
     ] = None,
     seconds: Annotated[
         float | None,
         typer.Option("--seconds", help="Cut or fill up to this length. Without it: 10, made-up clips 2."),
     ] = None,
+    window: Annotated[
+        int | None, typer.Option("--window", help="Samples in a frame. Without it: near 50 ms.", min=2)
+    ] = None,
+    hop: Annotated[
+        int | None,
+        typer.Option(
+            "--hop", help="Samples from frame to frame. Without it: 20 ms, 10 ms from 44100 Hz on.", min=1
+        ),
+    ] = None,
+    mels: Annotated[int, typer.Option("--mels", help="Bands of pitch in a picture.", min=1)] = 64,
     on_finding: Annotated[
         OnFinding,
         typer.Option(
@@ -115,42 +133,79 @@ def prepare(
     Recordings that are broken, silent or too short become lines of a table; with --on-finding refuse any of
     them ends it, after all were looked at.
 
-    Example: tellers audio prepare --made 1000 --out city
+    Example:
+
+    \b
+    tellers audio prepare --made 1000 --out city
+    tellers audio prepare recordings --layout table --table clips.csv --out clips
     """
     from ..audio.collection import features_for, prepare_collection
-    from ..audio.decoding import Kind
+    from ..audio.decoding import Kind, findings_table
+    from ..errors import ClipsRefused
     from .outcome import steps_shown
 
+    chosen = {"table": table, "source": source, "fold": fold, "segments": segments}
+    tree = {"ontology": ontology, "keep": keep, "remove": remove, "most": most, "parents": parents}
+    declared = [name.strip() for name in labels.split(",")] if labels else []
     with steps_shown(wanted=not as_json) as show:
         if made:
             from ..audio.generator import make_city
 
             if folder is not None:
                 raise ValueError(f"Expected a folder of recordings or --made, got both ({folder}). Keep one.")
+            _require_taken("--made", {"layout": layout, **chosen, **tree}, taken=("most",))
             if show is not None:
                 show("made", 0, 0)
-            rate, seconds = rate or _MADE_RATE, seconds or _MADE_SECONDS
+            rate, seconds = (
+                _MADE_RATE if rate is None else rate, _MADE_SECONDS if seconds is None else seconds
+            )  # fmt: skip
             clips = make_city(out / "sounds", made, seed=seed, rate=rate, seconds=seconds, n_labels=(1, 2))
         else:
-            chosen = {"table": table, "source": source, "fold": fold, "segments": segments}
-            tree = {"ontology": ontology, "keep": keep, "remove": remove, "most": most, "parents": parents}
-            clips = _read(folder, layout, **chosen, **tree)
-        if labels:
-            clips = clips.with_labels(name.strip() for name in labels.split(","))
+            clips = _read(folder, layout, declared=declared, **chosen, **tree)
+        if declared:
+            clips = clips.with_labels(declared)
         if most is not None:
             clips = clips.at_most(most)
         answers: Any = dict.fromkeys(Kind, on_finding.value)
         if keep_silent:
             answers[Kind.SILENT] = "keep"
-        collection = prepare_collection(
-            clips, out, features=features_for(rate=rate or 44_100, seconds=seconds or 10.0), n_jobs=jobs,
-            on_finding=answers, recheck=recheck,
-            progress=None if show is None else lambda done, total: show("pictures", done, total),
+        heard = features_for(
+            rate=44_100 if rate is None else rate, seconds=10.0 if seconds is None else seconds, n_mels=mels,
+            window=window, hop=hop,
         )  # fmt: skip
+        try:
+            collection = prepare_collection(
+                clips, out, features=heard, n_jobs=jobs, on_finding=answers, recheck=recheck,
+                progress=None if show is None else lambda done, total: show("pictures", done, total),
+            )  # fmt: skip
+        except ClipsRefused as refused:
+            raise ClipsRefused(
+                f"{findings_table(refused.findings)}\nMend these recordings, leave them out of the table, or "
+                "take --on-finding skip.", refused.findings,
+            ) from None  # fmt: skip
     if as_json:
         print(json.dumps(_said(collection)))
     else:
         _tell(collection)
+
+
+# What the layouts take beside --most and --labels, which all of them take.
+_TREE = ("ontology", "keep", "remove", "parents")
+_TAKEN = {
+    Layout.esc: (), Layout.urbansound: (), Layout.table: ("table", "source", "fold"), Layout.fsd50k: _TREE,
+    Layout.audioset: ("segments", *_TREE),
+}  # fmt: skip
+
+
+def _require_taken(what: str, given: dict[str, Any], *, taken: tuple[str, ...]) -> None:
+    """Refuse options that would be ignored: whoever removes Music must not find it there all the same."""
+    ignored = [f"--{name}" for name, value in given.items() if value and name not in taken]
+    if ignored:
+        known = ", ".join(f"--{name}" for name in taken if name != "declared")
+        raise ValueError(
+            f"Expected {known} or --labels with {what}, got {' and '.join(ignored)}, which it does not take. "
+            "Leave it out; labels are chosen with --labels."
+        )
 
 
 def _read(folder: Path | None, layout: Layout | None, **given: Any) -> "Clips":
@@ -160,6 +215,10 @@ def _read(folder: Path | None, layout: Layout | None, **given: Any) -> "Clips":
             f"Expected {missing}, got none. For example: tellers audio prepare ESC-50 --layout esc --out "
             "clips, or tellers audio prepare --made 1000 --out city"
         )
+    if not folder.is_dir():
+        found = "a file" if folder.exists() else "none"
+        raise ValueError(f"Expected a folder of recordings at {folder}, there is {found}. Check the path.")
+    _require_taken(f"--layout {layout}", given, taken=("most", "declared", *_TAKEN[layout]))
     from ..audio import layouts
     from ..audio.ontology import read_ontology
 
@@ -181,8 +240,9 @@ def _read(folder: Path | None, layout: Layout | None, **given: Any) -> "Clips":
     if given["table"] is None:
         raise ValueError("Expected --table for --layout table, got none. For example: --table clips.csv")
     return layouts.read_clip_folder(
-        folder, given["table"], source_column=given["source"] or None, fold_column=given["fold"] or None
-    )
+        folder, given["table"], source_column=given["source"] or None, fold_column=given["fold"] or None,
+        label_names=given["declared"] or None, others="ignore" if given["declared"] else "refuse",
+    )  # fmt: skip
 
 
 def _said(collection: "Collection") -> dict[str, Any]:
@@ -208,7 +268,8 @@ def _tell(collection: "Collection") -> None:
     frames, bins = said["shape"]
     table = show.table("", "")
     table.add_row("clips", f"{said['n_clips']:,} of {escape(said['name'])}")
-    table.add_row("pictures", f"{said['n_pictures']:,} of {frames} x {bins} ({said['n_known']:,} were there)")
+    known = f", {said['n_known']:,} recordings known from before" if said["n_known"] else ""
+    table.add_row("pictures", f"{said['n_pictures']:,} of {frames} x {bins}{known}")
     table.add_row(
         "labels", escape(", ".join(said["labels"][:12])) + (" ..." if len(said["labels"]) > 12 else "")
     )
@@ -217,6 +278,11 @@ def _tell(collection: "Collection") -> None:
     if collection.findings:
         console.print(collection.findings_text(), markup=False, soft_wrap=True)
         console.print(show.note("they keep their place in the table, so that no other clip is dealt anew."))
+    unheard = [name for name, n in zip(said["labels"], collection.clips.Y.sum(axis=0)) if not n]
+    if unheard:
+        console.print(show.note(f"no clip carries: {', '.join(unheard)} (declared labels stay)."))
     for line in said["notes"]:
         console.print(show.note(line))
-    console.print(f"Next: tellers audio train {collection.folder} --out ears", markup=False)
+    console.print(
+        f"Next: tellers audio train {quote(str(collection.folder))} --out ears", markup=False, soft_wrap=True
+    )

@@ -3,15 +3,21 @@
 import json
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from . import label_options, options
+from .audio_train import network_options
+
+if TYPE_CHECKING:
+    from ..config import BudgetConfig
 
 _STUDENT = "Student"
 # Of the ensemble, where nothing is said: a label that all teachers agree on comes out right 39 times in 40.
 _USUAL_NOISE = 0.25
+# What can be asked of teachers that name one class each.
+_OF_CLASSES = (options.MechanismName.gnmax, options.MechanismName.confident)
 
 
 class Learner(StrEnum):
@@ -19,6 +25,16 @@ class Learner(StrEnum):
 
     tagger = "tagger"
     multilabel_mixmatch = "multilabel_mixmatch"
+    mixmatch = "mixmatch"
+    mean_teacher = "mean_teacher"
+    vat = "vat"
+
+
+# Those that learn from all of the pool: many labels, and one class each.
+_WHOLE_POOL = {
+    False: (Learner.multilabel_mixmatch,),
+    True: (Learner.mixmatch, Learner.mean_teacher, Learner.vat),
+}
 
 
 def student(
@@ -26,21 +42,27 @@ def student(
         Path, typer.Argument(metavar="EARS", help="The folder of `tellers audio train`.", show_default=False)
     ],
     out: Annotated[
-        Path, typer.Option("--out", metavar="DIR", help="Folder of the run: ledger, labels, student, report.")
+        Path, typer.Option("--out", metavar="DIR", help="Folder of the run: labels, student, report.")
     ] = Path("study"),
     epsilon: Annotated[
-        float, typer.Option("--epsilon", help="The budget; no run with this ledger passes it.")
+        float, typer.Option("--epsilon", help="The budget of all students of these teachers together.")
     ] = 8.0,
     delta: Annotated[
         float, typer.Option("--delta", help="Failure probability, well below 1 / private clips.")
     ] = 1e-4,
     ledger: Annotated[
-        str, typer.Option("--ledger", help="The ledger: a file from the folder of the run, or a database.")
-    ] = "ledger.db",
+        str,
+        typer.Option(
+            "--ledger",
+            metavar="WHERE",
+            help="For the first student of these teachers: a file or a database that all of them are charged "
+            "to. Without it: ledger.db in EARS.",
+        ),
+    ] = "",
     queries: Annotated[
         int, typer.Option("--queries", help="Ask so many; 0: as the budget and the pool allow.", min=0)
     ] = 0,
-    mechanism: options.Mechanism = options.MechanismName.gnthreshold,
+    mechanism: options.Mechanism = None,
     sigma: Annotated[
         float | None,
         typer.Option(
@@ -64,7 +86,8 @@ def student(
         Learner,
         typer.Option(
             "--student",
-            help="tagger: from what was told. multilabel_mixmatch: from all of the pool.",
+            help="tagger: from what was told. multilabel_mixmatch (one class: mixmatch, mean_teacher, vat): "
+            "from all of the pool.",
             rich_help_panel=_STUDENT,
         ),
     ] = Learner.tagger,
@@ -84,6 +107,25 @@ def student(
         Path | None,
         typer.Option("--pretrained", metavar="FILE", help="Public weights.", rich_help_panel=_STUDENT),
     ] = None,
+    held_out: Annotated[
+        float,
+        typer.Option(
+            "--held-out",
+            metavar="SHARE",
+            help="Hold out a share of the labelled clips, and keep the network that is best there.",
+            min=0,
+            rich_help_panel=_STUDENT,
+        ),
+    ] = 0.0,
+    log_folder: Annotated[
+        Path | None,
+        typer.Option(
+            "--log-folder",
+            metavar="DIR",
+            help="TensorBoard's files.",
+            rich_help_panel=_STUDENT,
+        ),
+    ] = None,
     device: Annotated[
         str, typer.Option("--device", help="cpu, cuda or auto.", rich_help_panel=_STUDENT)
     ] = "auto",
@@ -97,34 +139,41 @@ def student(
 ) -> None:
     """Release labels of the pool within a budget, and teach a student that may leave.
 
-    Every answer is charged to the ledger before noise is drawn. The folder is that of a run: the ledger, the
+    Every answer is charged to the ledger before noise is drawn, and all students of the same teachers to the
+    same ledger: a second one pays from what the first left of the budget. The folder is that of a run: the
     released labels, the student with its model card, report.html, and sound.html with what the student hears
-    and the curves of every label. No teacher is asked again: what they said is kept.
+    and the curves of every label. No teacher is asked again: what they said is kept. Said twice, it answers
+    from what was released and charges nothing. Without --mechanism it is gnthreshold, and gnmax of teachers
+    that were trained with --one-class.
 
     Example: tellers audio student ears --out study --epsilon 8 --delta 1e-4
     """
-    from ..audio.listening import SEMI_SUPERVISED, TAGGER, student_config, teach_student
+    from ..audio.listening import TAGGER, student_config, teach_student
     from ..audio.taught import read_taught
-    from ..config import BudgetConfig, MechanismConfig
+    from ..config import MechanismConfig
     from .outcome import say_warning, steps_shown, tell
 
     taught = read_taught(ears)
+    name = _mechanism(mechanism, one_class=taught.settings.one_class)
+    _require_learner(learner, one_class=taught.settings.one_class)
     given = {
         "sigma": _USUAL_NOISE * taught.settings.n_teachers if sigma is None else sigma,
         "threshold": threshold, "sigma_threshold": sigma_threshold, "max_norm": max_norm, "norm": norm,
         "max_labels": max_labels, "share": share, "shares": shares, "scale": scale, "n_top": n_top,
         "confident_share": confident_share, "sigma_gate": sigma_gate,
     }  # fmt: skip
-    name = (mechanism or options.MechanismName.gnthreshold).value
     options.require_parameters(name, given)
     values = {p: label_options.parsed(p, value) for p, value in given.items() if value is not None}
     config = student_config(
         taught, mechanism=MechanismConfig(name=name, **values),
-        budget=BudgetConfig(epsilon=epsilon, delta=delta, ledger=ledger), n_queries=queries,
-        model=TAGGER if learner is Learner.tagger else SEMI_SUPERVISED,
+        budget=_budget(epsilon, delta, ledger), n_queries=queries,
+        model=TAGGER if learner is Learner.tagger else learner.value,
         parameters=_parameters(
             learner, network=network, iterations=iterations, batch_size=batch_size,
-            learning_rate=learning_rate, pretrained=pretrained, device=device,
+            learning_rate=learning_rate, device=device,
+            more=network_options(
+                iterations=iterations, pretrained=pretrained, held_out=held_out, log_folder=log_folder
+            ),
         ),
         private=private,
     )  # fmt: skip
@@ -136,13 +185,51 @@ def student(
     tell(result, out)
     from . import show as screen
 
-    screen.console().print(f"What it hears, and curves of every label: {out / 'sound.html'}", markup=False)
+    page = out / "sound.html"
+    if page.exists():
+        heard = f"What it hears, and curves of every label: {page}"
+        screen.console().print(heard, markup=False, soft_wrap=True)
+    else:
+        screen.console().print(screen.note("no clips were set apart to test on, so there is no sound.html."))
 
 
-def _parameters(learner: Learner, **given: Any) -> dict[str, Any]:
+def _budget(epsilon: float, delta: float, ledger: str) -> "BudgetConfig":
+    from ..config import BudgetConfig
+
+    if not ledger:
+        return BudgetConfig(epsilon=epsilon, delta=delta)
+    where = ledger if "://" in ledger else str(Path(ledger).absolute())
+    return BudgetConfig(epsilon=epsilon, delta=delta, ledger=where)
+
+
+def _mechanism(chosen: options.MechanismName | None, *, one_class: bool) -> str:
+    if not one_class:
+        return (chosen or options.MechanismName.gnthreshold).value
+    if chosen not in (None, *_OF_CLASSES):
+        raise ValueError(
+            f"Expected --mechanism {' or '.join(_OF_CLASSES)} where every clip has one class, got {chosen}."
+        )
+    return (chosen or options.MechanismName.gnmax).value
+
+
+def _require_learner(learner: Learner, *, one_class: bool) -> None:
+    known = (Learner.tagger, *_WHOLE_POOL[one_class])
+    if learner not in known:
+        *some, last = known
+        what = "one class" if one_class else "many labels"
+        raise ValueError(
+            f"Expected --student {', '.join(some)} or {last} where clips have {what}, got {learner}."
+        )
+
+
+def _parameters(learner: Learner, *, more: dict[str, Any], **given: Any) -> dict[str, Any]:
     if learner is Learner.tagger:
-        given["pretrained"] = str(given["pretrained"].absolute()) if given["pretrained"] else ""
-        return {name: value for name, value in given.items() if value != ""}
+        return given | more
+    if more:
+        raise ValueError(
+            "Expected --pretrained, --held-out and --log-folder with --student tagger alone, got one with "
+            f"--student {learner}. Leave it out."
+        )
     return {
         "steps": given["iterations"], "batch_size": given["batch_size"],
         "learning_rate": given["learning_rate"], "device": given["device"], "width": 8,

@@ -8,6 +8,8 @@ import typer
 
 from . import options
 
+_SHARES, _KIND, _CHANGED, _MAX_NORM = "0.3,0.5", "gnthreshold", 3, 1.5
+
 
 def sweep(
     ears: Annotated[
@@ -19,13 +21,21 @@ def sweep(
     sigma: Annotated[
         str, typer.Option("--sigma", help="Noises on labels, as parts of the ensemble (σ_e).")
     ] = "0.1,0.2,0.3,0.5",
-    share: Annotated[str, typer.Option("--share", help="Shares that a label needs (th_e).")] = "0.3,0.5",
-    kind: Annotated[
-        str,
+    share: Annotated[
+        str | None,
         typer.Option(
-            "--kind", help="gnthreshold, adaptive, adaptive-as-published, binary, tau or powerset; a list."
+            "--share", help="Shares that a label needs (th_e); not of one class each.", show_default=_SHARES
         ),
-    ] = "gnthreshold",
+    ] = None,
+    kind: Annotated[
+        str | None,
+        typer.Option(
+            "--kind",
+            help="gnthreshold, adaptive, adaptive-as-published, binary, tau or powerset; a list. Of one "
+            "class each it is gnmax.",
+            show_default=_KIND,
+        ),
+    ] = None,
     check: Annotated[
         str,
         typer.Option("--check", help="Checks as share:noise (th_c:σ_c), a list; none is no check."),
@@ -34,15 +44,31 @@ def sweep(
         str, typer.Option("--samples", help="How many queries, a list; 0 is the whole pool.")
     ] = "0",
     max_labels: Annotated[
-        int, typer.Option("--max-labels", help="So many labels of a ballot count; 0: all.", min=0)
-    ] = 0,
+        int | None,
+        typer.Option(
+            "--max-labels", help="So many labels of a ballot count; 0: all.", min=0, show_default="0"
+        ),
+    ] = None,
+    max_norm: Annotated[
+        float | None,
+        typer.Option("--max-norm", help="tau: how long a ballot counts.", show_default=str(_MAX_NORM)),
+    ] = None,
+    n_top: Annotated[
+        int | None,
+        typer.Option("--n-top", help="Checks look at so many of the largest sums.", min=1, show_default="1"),
+    ] = None,
     variance: Annotated[
         bool, typer.Option("--variance", help="Read noises as the variance per teacher, as the thesis does.")
     ] = False,
     changed: Annotated[
-        int,
-        typer.Option("--changed", help="Labels a clip has at most: all that the thesis charges.", min=1),
-    ] = 3,
+        int | None,
+        typer.Option(
+            "--changed",
+            help="Labels a clip has at most: all that the thesis charges.",
+            min=1,
+            show_default=str(_CHANGED),
+        ),
+    ] = None,
     delta: Annotated[float, typer.Option("--delta", help="Failure probability.")] = 1e-4,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="The page. Without it: sweep.html in EARS.")
@@ -54,7 +80,8 @@ def sweep(
 
     Scores, and costs that look at votes, are private: they go to a page in the private folder, with F1 and
     mAP drawn over epsilon. What is printed without --show-private is the price, which holds for any votes.
-    To look and take the best is a release nobody paid for: choose on teachers of public clips.
+    To look and take the best is a release nobody paid for: choose on teachers of public clips. Of teachers
+    that were trained with --one-class it is gnmax, confident where there is a check, and its accuracy.
 
     Example: tellers audio sweep ears --sigma 0.1,0.2,0.3 --share 0.3,0.5 --check none,0.6:0.6
     """
@@ -65,15 +92,30 @@ def sweep(
     from ..audio.taught import read_taught
     from . import show
 
-    kinds: Any = [name.strip() for name in kind.split(",")]
-    settings = sweeps.sweep_settings(
-        sigmas=_numbers("sigma", sigma), shares=_numbers("share", share), kinds=kinds, checks=_checks(check),
-        n_samples=[int(n) or None for n in _numbers("samples", samples)], max_labels=max_labels,
-        noise="variance" if variance else "deviation",
-    )  # fmt: skip
+    grid: dict[str, Any] = {
+        "sigmas": _numbers("sigma", sigma), "shares": _numbers("share", share or _SHARES),
+        "checks": _checks(check), "n_samples": _counts("samples", samples),
+        "max_labels": max_labels or 0, "noise": "variance" if variance else "deviation",
+        "max_norm": _MAX_NORM if max_norm is None else max_norm, "n_top": n_top or 1,
+    }  # fmt: skip
     taught = [read_taught(place) for place in ears]
-    truth, votes = taught[0].truth, [one.votes for one in taught]
+    page = out or taught[0].folder / "sweep.html"
+    options.require_place_for("--out", page)
+    one_class = taught[0].settings.one_class
+    if one_class:
+        _require_classes(
+            share=share, kind=kind, max_labels=max_labels, changed=changed, max_norm=max_norm, n_top=n_top
+        )
+    kinds: Any = ["gnmax"] if one_class else [name.strip() for name in (kind or _KIND).split(",")]
+    settings = sweeps.sweep_settings(kinds=kinds, **grid)
+    votes: Any = [one.votes for one in taught]
+    truth = taught[0].truth
     for one in taught[1:]:
+        if one.settings.one_class != one_class:
+            raise ValueError(
+                "Expected teachers of many labels, or teachers that name one class each, got both. Sweep "
+                "over them one after the other."
+            )
         if one.truth.shape != truth.shape or (one.truth != truth).any():
             raise ValueError(
                 f"Expected teachers that voted on one pool, those in {one.folder} voted on another. Train "
@@ -82,10 +124,9 @@ def sweep(
     total = len(settings) * len(taught)
     with show.progress_bar(total, "settings", wanted=not as_json) as progress:
         rows = sweeps.sweep(
-            votes, truth, settings, delta=delta, noise=noise.secure(), n_changed=changed,
+            votes, truth, settings, delta=delta, noise=noise.secure(), n_changed=changed or _CHANGED,
             progress=None if progress is None else lambda _done: progress(1),
         )  # fmt: skip
-    page = out or taught[0].folder / "sweep.html"
     sheets.write_sweep(page, rows, votes=votes[0], truth=truth, delta=delta)
     told = sweep_table(rows).reveal() if show_private else [_public(row) for row in rows]
     if as_json:
@@ -93,7 +134,17 @@ def sweep(
             json.dumps({"page": str(page), "private": show_private, "rows": [_finite(row) for row in told]})
         )
         return
-    _tell(told, page, private=show_private)
+    _tell(told, page, private=show_private, one_class=one_class)
+
+
+def _require_classes(**given: object) -> None:
+    """Refuse what is said of many labels where every clip has one class."""
+    said = [f"--{name.replace('_', '-')}" for name, value in given.items() if value not in (None, "gnmax")]
+    if said:
+        raise ValueError(
+            f"Expected no {' or '.join(said)} where every clip has one class: the class with the most votes "
+            "is told. Leave it out."
+        )
 
 
 def _public(row: Any) -> dict[str, Any]:
@@ -113,22 +164,25 @@ def _finite(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _tell(rows: list[dict[str, Any]], page: Path, *, private: bool) -> None:
+def _tell(rows: list[dict[str, Any]], page: Path, *, private: bool, one_class: bool) -> None:
     from . import show
 
-    more = ["exact", "F1", "mAP", "answered"] if private else []
+    scores = ("accuracy", "macro_f1") if one_class else ("macro_f1", "mean_average_precision")
+    words = {"accuracy": "accuracy", "macro_f1": "F1", "mean_average_precision": "mAP"}
+    more = ["exact", *(words[score] for score in scores), "answered"] if private else []
     table = show.table("setting", "noise", "epsilon", *more, numbers=range(1, 7))
     for row in rows:
         cells = [f"{row['sigma']:g}", show.figure(row["public_epsilon"])]
         if private:
-            cells += [show.figure(row["exact_epsilon"]), f"{row['macro_f1']:.3f}"]
-            cells += [f"{row['mean_average_precision']:.3f}", f"{row['answered']:.0%}"]
+            cells += [show.figure(row["exact_epsilon"]), *(f"{row[score]:.3f}" for score in scores)]
+            cells.append(f"{row['answered']:.0%}")
         table.add_row(_setting(row, rows), *cells)
     console = show.console()
     console.print()
     console.print(show.private_panel(table) if private else show.indented(table))
     console.print(show.note("epsilon is the price of all queries, whatever the votes are."))
-    console.print(f"F1 and mAP over epsilon, private: {page}", markup=False)
+    drawn = "Accuracy over epsilon" if one_class else "F1 and mAP over epsilon"
+    console.print(f"{drawn}, private: {page}", markup=False, soft_wrap=True)
 
 
 def _setting(row: dict[str, Any], rows: list[dict[str, Any]]) -> str:
@@ -147,6 +201,13 @@ def _numbers(name: str, text: str) -> list[float]:
         return [float(part) for part in text.split(",")]
     except ValueError:
         raise ValueError(f"Expected numbers such as 0.1,0.3 for --{name}, got {text!r}.") from None
+
+
+def _counts(name: str, text: str) -> list[int | None]:
+    try:
+        return [int(part) or None for part in text.split(",")]
+    except ValueError:
+        raise ValueError(f"Expected whole numbers such as 0,100 for --{name}, got {text!r}.") from None
 
 
 def _checks(text: str) -> list[tuple[float, float] | None]:

@@ -39,14 +39,19 @@ def tag(
     """
     from ..audio.hearing import load_hearing
 
+    folders = [str(file) for file in files if file.is_dir()]
+    if folders:
+        raise ValueError(
+            f"Expected recordings, got the folder {folders[0]}. Name its files: {folders[0]}/*.wav"
+        )
+    if page is not None:
+        options.require_place_for("--page", page)
     hearing = load_hearing(student)
     tagged = hearing.tag(files)
     if page is not None:
-        from ..audio.sheets import tag_parts
-        from ..report.sheet import write_sheet
+        from ..audio.sheets import write_tags
 
-        seconds = hearing.features.decoding.seconds
-        write_sheet(page, "What the student hears", parts=tag_parts(tagged, seconds=seconds, n_labels=top))
+        write_tags(page, hearing, tagged, n_labels=top)
     if as_json:
         print(json.dumps({"files": [one.as_dict(top) for one in tagged], "page": page and str(page)}))
     else:
@@ -61,6 +66,7 @@ def _tell(tagged: "list[Tagged]", top: int, page: Path | None) -> None:
     from . import show
 
     table = show.table("file", "label", "score", "", numbers=(2,))
+    table.columns[0].overflow = "fold"  # a name that is cut off names nothing
     for one in tagged:
         if one.scores is None and one.finding is not None:
             table.add_row(escape(one.path), f"[red]{one.finding.kind}[/red]", "", escape(one.finding.detail))
@@ -73,4 +79,4 @@ def _tell(tagged: "list[Tagged]", top: int, page: Path | None) -> None:
     console.print()
     console.print(show.indented(table))
     if page is not None:
-        console.print(f"Pictures: {page}", markup=False)
+        console.print(f"Pictures: {page}", markup=False, soft_wrap=True)

@@ -3,6 +3,7 @@
 import json
 from enum import StrEnum
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from ..audio.taught import Taught
 
 _NETWORK = "Network"
+_LOOKS = 10  # at the clips held out, in the course of a training
 
 
 class Network(StrEnum):
@@ -42,15 +44,24 @@ def train(
         str, typer.Option("--test-fold", metavar="FOLD", help="Test on the publisher's own fold.")
     ] = "",
     by_source: Annotated[
-        bool,
-        typer.Option("--by-source", help="Deal, and protect, whole sources: a speaker, a street, a video."),
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--by-source/--by-clip",
+            help="Deal, and protect, whole sources (a speaker, a street, a video), or single clips. Without "
+            "it: sources where they are known.",
+            show_default=False,
+        ),
+    ] = None,
     mix: Annotated[
         int,
         typer.Option(
             "--mix", metavar="N", help="Learn from N mixtures of every clip with one of its part.", min=0
         ),
     ] = 0,
+    one_class: Annotated[
+        bool,
+        typer.Option("--one-class", help="Every clip has exactly one label: teachers name one class each."),
+    ] = False,
     resolution: Annotated[
         int, typer.Option("--resolution", help="Count probabilities in so many parts of a vote.", min=1)
     ] = 1,
@@ -93,6 +104,25 @@ def train(
             "--pretrained", metavar="FILE", help="Public weights to begin with.", rich_help_panel=_NETWORK
         ),
     ] = None,
+    held_out: Annotated[
+        float,
+        typer.Option(
+            "--held-out",
+            metavar="SHARE",
+            help="Hold out a share of a teacher's clips, and keep the network that is best there.",
+            min=0,
+            rich_help_panel=_NETWORK,
+        ),
+    ] = 0.0,
+    log_folder: Annotated[
+        Path | None,
+        typer.Option(
+            "--log-folder",
+            metavar="DIR",
+            help="TensorBoard's files, as private as the clips.",
+            rich_help_panel=_NETWORK,
+        ),
+    ] = None,
     device: Annotated[
         str, typer.Option("--device", help="cpu, cuda or auto.", rich_help_panel=_NETWORK)
     ] = "auto",
@@ -109,7 +139,8 @@ def train(
     Example: tellers audio train city --out ears --teachers 30
     """
     from ..audio.collection import read_collection
-    from ..audio.taught import Teaching, teach
+    from ..audio.taught import teach
+    from ..audio.teaching import Teaching
     from .outcome import steps_shown
 
     tagger: dict[str, Any] = {
@@ -117,11 +148,12 @@ def train(
         "learning_rate": learning_rate, "mixup": mixup, "balanced": balanced, "weighted": weighted,
         "device": device,
     }  # fmt: skip
-    if pretrained is not None:
-        tagger["pretrained"] = str(pretrained.absolute())
+    tagger |= network_options(
+        iterations=iterations, pretrained=pretrained, held_out=held_out, log_folder=log_folder
+    )
     settings = Teaching(
         n_teachers=teachers, seed=seed, student=student, test=test, test_fold=test_fold, by_source=by_source,
-        mix=mix, resolution=resolution, tagger=tagger,
+        mix=mix, resolution=resolution, one_class=one_class, tagger=tagger,
     )  # fmt: skip
     with steps_shown(wanted=not as_json) as show:
         taught = teach(read_collection(clips), out, settings, n_jobs=jobs or None, show=show)
@@ -131,11 +163,22 @@ def train(
         _tell(taught)
 
 
+def network_options(
+    *, iterations: int, pretrained: Path | None, held_out: float, log_folder: Path | None
+) -> dict[str, Any]:
+    """Return parameters of a tagger that are left out where nothing is said."""
+    places = {"pretrained": pretrained, "log_folder": log_folder}
+    said: dict[str, Any] = {name: str(place.absolute()) for name, place in places.items() if place}
+    if held_out:
+        said |= {"held_out": held_out, "check_every": max(1, iterations // _LOOKS)}
+    return said
+
+
 def _said(taught: "Taught") -> dict[str, Any]:
     return {
         "folder": str(taught.folder), "n_teachers": taught.settings.n_teachers, "unit": taught.unit,
         "n_pool": len(taught.pool), "n_test": len(taught.test), "labels": list(taught.label_names),
-        "shape": list(taught.shape),
+        "one_class": taught.settings.one_class, "shape": list(taught.shape),
     }  # fmt: skip
 
 
@@ -152,5 +195,9 @@ def _tell(taught: "Taught") -> None:
     console = show.console()
     console.print()
     console.print(show.indented(table))
+    for line in taught.partition().notes:
+        console.print(show.note(line))
     console.print(show.note(f"everything in {taught.folder} is private: votes, networks, and who has what."))
-    console.print(f"Next: tellers audio student {taught.folder} --out study", markup=False)
+    console.print(
+        f"Next: tellers audio student {quote(str(taught.folder))} --out study", markup=False, soft_wrap=True
+    )

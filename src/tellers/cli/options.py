@@ -1,5 +1,6 @@
 """Options that several verbs share, and what turns them into objects. No maths and no heavy imports."""
 
+import os
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
@@ -232,3 +233,26 @@ def parse_orders(text: str | None) -> list[float] | None:
     if not orders or not 1 < orders[0] <= orders[-1] < float("inf"):
         raise ValueError(f"Expected Rényi orders, got --orders {text}. {advice}")
     return orders
+
+
+def require_place_for(option: str, path: Path) -> None:
+    """Refuse a page that could not be written, before the work that it shows is done.
+
+    >>> require_place_for("--page", Path("nowhere/tags.html"))
+    Traceback (most recent call last):
+        ...
+    ValueError: Expected a file in a folder that is there for --page, got nowhere/tags.html. ...
+    """
+    if path.is_dir():
+        raise ValueError(
+            f"Expected a file for {option}, got the folder {path}. Name a page in it, {path}/page.html"
+        )
+    if not path.parent.is_dir():
+        raise ValueError(
+            f"Expected a file in a folder that is there for {option}, got {path}. Make the folder "
+            f"{path.parent}, or name another one."
+        )
+    if not os.access(path.parent, os.W_OK):
+        raise ValueError(
+            f"Expected a folder that may be written for {option}, {path.parent} may not. Name another one."
+        )

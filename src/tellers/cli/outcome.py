@@ -135,7 +135,9 @@ def tell(result: dict[str, Any], folder: Path, *, public_data: bool = False) -> 
     console = show.console()
     asked, student, spent = result["queries"], result["student"], result["spent"]
     console.print()
-    console.print(_accuracies(result, folder))
+    accuracies = _accuracies(result, folder)
+    if accuracies.row_count:  # without test rows there is nothing under the heading
+        console.print(show.indented(accuracies))
     table = show.table("", "")
     share = f", {asked['n_answered'] / max(1, asked['n_asked']):.0%} answered by the teachers"
     asked_for = f"{student['n_labels']:,} of {asked['n_asked']:,} queries{share}{_silence(asked)}"
@@ -144,8 +146,11 @@ def tell(result: dict[str, Any], folder: Path, *, public_data: bool = False) -> 
         table.add_row("of them right", f"{student['labels_right']:.1%}")
     guarantee = f"epsilon {show.figure(spent['epsilon'])} at delta {spent['delta']:g}"
     table.add_row("privacy", f"{guarantee}, for {result['partition']['unit']}")
+    if spent.get("shared"):
+        together = f"epsilon {show.figure(spent['charged'])} of {result['budget']['epsilon']:g}"
+        table.add_row("with all others", f"{together} is charged to the ledger so far")
     table.add_row("stopped by", asked["stopped_by"])
-    if "labels" in result and label_outcome.scores(result):
+    if label_outcome.scores(result):
         table.add_row("on the test rows", label_outcome.scores(result))
     console.print(show.indented(table))
     if "labels" in result:
@@ -195,7 +200,7 @@ def _accuracies(result: dict[str, Any], folder: Path) -> Any:
     for name, accuracy, kind in rows:
         if accuracy is not None:
             table.add_row(name, f"{accuracy:.1%}", f"[red]{kind}[/red]" if kind == "private" else kind)
-    return show.indented(table)
+    return table
 
 
 def _private(result: dict[str, Any], folder: Path) -> dict[str, Any]:

@@ -120,7 +120,7 @@ def label_rules(run: Any) -> Iterator[Problem]:
             (_NAMES,),
         )
     for name in ("target", "classes"):
-        if getattr(data, name) and data.name == "files":
+        if getattr(data, name) and data.name in (("files",) if name == "target" else ("files", "clips")):
             words = "Expected none where rows have many labels, got one. [labels] names says their columns."
             yield Problem(("data", name), words, (_NAMES,))
     for role in ("person", "site"):
@@ -186,10 +186,10 @@ def _without_names(run: Any, data_sets: Mapping[str, Any]) -> Iterator[Problem]:
             f'"{run.mechanism.name}", which is for rows of many labels. {example}',
             (_NAMES,),
         )
-    if run.data.name in data_sets:
-        yield Problem(
-            ("data", "name"), f'Expected labels for "{run.data.name}", got none. {example}', (_NAMES,)
-        )
+    if run.data.name in data_sets and not (run.data.name == "clips" and run.data.classes):
+        more = ' Or, where every clip has one, in [data]: classes = ["dog", "rain"]'
+        words = f'Expected labels for "{run.data.name}", got none. {example}'
+        yield Problem(("data", "name"), words + (more if run.data.name == "clips" else ""), (_NAMES,))
 
 
 def _refused(run: Any) -> Iterator[Problem]:

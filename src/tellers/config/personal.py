@@ -120,6 +120,11 @@ def personal_rules(run: Any) -> Iterator[Problem]:
             )
     if not personal.variant:
         return
+    if run.data.name == "clips":
+        yield Problem(
+            variant, 'Expected it only with tables, got it with "clips", whose lines are dealt, not persons. '
+            "Drop it.", (("data", "name"),),
+        )  # fmt: skip
     yield from _source_rules(run)
     yield from _level_rules(personal)
     for key, value, wanted, why in (

@@ -15,7 +15,7 @@ from .lines import Key
 from .mechanism import MECHANISM_PARAMETERS
 from .personal import personal_rules
 from .problems import Problem, complain
-from .sections import FILES, HAS_TEST_PART, LAYOUTS, SECTIONS, RunConfig
+from .sections import CLIPS, FILES, HAS_TEST_PART, LAYOUTS, SECTIONS, RunConfig
 from .student import student_rules
 
 # What the pipeline itself hands to a loader.
@@ -99,6 +99,7 @@ def _data_rules(run: Any) -> Iterator[Problem]:
     is_files = data.name in (FILES, *LAYOUTS)
     if is_files:
         has_classes = not run.labels.names and data.name == FILES
+        one_each = not run.labels.names and data.name == CLIPS and bool(data.classes)
         for name, example in (("private", '"private.csv"'), ("target", '"diagnosis"')):
             if not getattr(data, name) and (name == "private" or has_classes):
                 yield Problem(
@@ -107,7 +108,7 @@ def _data_rules(run: Any) -> Iterator[Problem]:
                     f"{_EXAMPLES.get(data.name, example)}",
                     (name_key,),
                 )
-        if has_classes and len(data.classes) < 2:
+        if (has_classes or one_each) and len(data.classes) < 2:
             yield Problem(
                 ("data", "classes"),
                 f"Expected at least two declared classes, got {len(data.classes)}. They are never read off "
@@ -120,6 +121,8 @@ def _data_rules(run: Any) -> Iterator[Problem]:
         if name in ("private", "public", "test") and is_files:
             continue
         if name == "person" and data.name in _WITH_PERSON:
+            continue
+        if name == "classes" and data.name == CLIPS:
             continue
         yield _only("data", name, 'name = "files"', name_key)
     for name, count in (("public", "n_public"), ("test", "n_test")):

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ..mechanisms import ConfidentGNMax, Mechanism
 
 FILES = "files"
+CLIPS = "clips"
 # What a data set sets aside where nothing is said: rows for the pool, rows for the test (0: the rest of the
 # test part that was published with it).
 SET_ASIDE: dict[str, tuple[int, int]] = {
@@ -75,7 +76,9 @@ class DataConfig(Section):
     person: str = option("", 'files, image_table: the column that says whose row it is; "" = there is none.')
     site: str = option("", 'files: the column that says where a row was collected; "" = there is none.')
     classes: tuple[str, ...] = option(
-        (), "files: all classes, in the order of their ids. They are declared, never read off private labels."
+        (),
+        "files: all classes, in the order of their ids; clips: the labels, where every clip has exactly one. "
+        "They are declared, never read off private labels.",
     )
     directory: str = option(
         "", 'The folder of the published data sets; "" = the environment variable TELLERS_DATA says it.'
@@ -157,7 +160,7 @@ class PartitionConfig(Section):
     by: Literal["record", "person", "site"] = option(
         "record",
         "What goes to one teacher as a whole, and so what is protected: a record, all rows of a person, "
-        "or a site.",
+        "or a site. Of clips, all that come from one source where sources are known.",
         choices=("record", "person", "site"),
     )
     stratified: bool = option(False, 'Give every teacher its share of each class; only with by = "record".')

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import require_count, require_present
-from ..rows import class_ids, numeric_rows
+from ..rows import KeptRows, class_ids, numeric_rows
+from .places import Places
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -21,7 +22,8 @@ class Dataset:
 
     `persons` names whose row it is, `budgets` the epsilon that row's owner agreed to, or the name of its
     level, `sites` where it was collected. `image_shape` gives the rows of `X` their shape back. `notes` says
-    what was read off the data because it was not declared.
+    what was read off the data because it was not declared. `places` says where rows stood in a table of which
+    some lines could not be used.
 
     >>> data = Dataset(name="tiny", X=[[0.0], [1.0], [2.0]], y=[0, 1, 1], n_classes=2, persons=list("aba"))
     >>> data
@@ -43,10 +45,12 @@ class Dataset:
     sites: NDArray[Any] | None = None
     image_shape: tuple[int, ...] | None = None
     notes: tuple[str, ...] = ()
+    places: Places | None = None
 
     def __post_init__(self) -> None:
         require_count(2, n_classes=self.n_classes)
-        X = _features(self.X)
+        given: Any = self.X
+        X = given if isinstance(given, KeptRows) else _features(given)
         y = _labels(self.y, n_rows=len(X), n_classes=self.n_classes)
         kept: dict[str, Any] = {"X": X, "y": y, "n_classes": int(self.n_classes)}
         kept["class_names"] = _names(
@@ -91,6 +95,7 @@ class Dataset:
             name=self.name, X=self.X[index], y=self.y[index], n_classes=self.n_classes,
             class_names=self.class_names, feature_names=self.feature_names,
             image_shape=self.image_shape, notes=self.notes,
+            places=None if self.places is None else self.places.take(index),
             **{name: None if column is None else column[index] for name, column in columns.items()},
         )  # fmt: skip
 

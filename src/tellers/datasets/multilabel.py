@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import MissingExtra, require_count
-from ..rows import numeric_rows
+from ..rows import KeptRows, numeric_rows
+from .places import Places
 
 UNKNOWN = -1
 Policy = Literal["zeros", "ones", "ignore"]
@@ -25,7 +26,7 @@ class MultilabelDataset:
     A row is a row of `X`, or the image at its place in `paths`; `decoded` turns the second into the first,
     and `image_shape` then gives rows their shape back. `persons` names whose row it is, so that teachers can
     be dealt persons instead of rows, `sites` where it was collected. `notes` says what was decided while
-    reading.
+    reading; `places` where rows stood in a table of which some lines could not be used.
 
     >>> names = ("cat", "dog")
     >>> data = MultilabelDataset(name="tiny", X=[[0.5], [1.5]], Y=[[1, 0], [0, 1]], label_names=names)
@@ -36,13 +37,14 @@ class MultilabelDataset:
     name: str
     Y: NDArray[np.int8]
     label_names: tuple[str, ...]
-    X: Any = None  # an array, or None where rows are images that were not decoded yet
+    X: Any = None  # an array, rows kept elsewhere, or None where rows are images that were not decoded yet
     feature_names: tuple[str, ...] = ()
     paths: tuple[Path, ...] | None = None
     persons: NDArray[Any] | None = None
     sites: NDArray[Any] | None = None
     image_shape: tuple[int, ...] | None = None
     notes: tuple[str, ...] = ()
+    places: Places | None = None
 
     def __post_init__(self) -> None:
         Y, names = np.asarray(self.Y), tuple(str(name) for name in self.label_names)
@@ -58,8 +60,8 @@ class MultilabelDataset:
         if (self.X is None) == (self.paths is None):
             raise ValueError("Expected either X or paths: rows of features, or images.")
         if self.X is not None:
-            kept["X"] = numeric_rows(self.X)
-            if kept["X"].ndim != 2:
+            kept["X"] = self.X if isinstance(self.X, KeptRows) else numeric_rows(self.X)
+            if len(kept["X"].shape) != 2:
                 raise ValueError(f"Expected X of shape (rows, features), got shape {kept['X'].shape}.")
             if self.feature_names and len(self.feature_names) != kept["X"].shape[1]:
                 raise ValueError(
@@ -128,6 +130,7 @@ class MultilabelDataset:
             paths=None if self.paths is None else tuple(self.paths[i] for i in places),
             persons=None if self.persons is None else self.persons[places],
             sites=None if self.sites is None else self.sites[places],
+            places=None if self.places is None else self.places.take(places),
         )
 
     def choose(self, label_names: Sequence[str]) -> "MultilabelDataset":

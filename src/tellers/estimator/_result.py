@@ -52,7 +52,7 @@ def public_label_result(
     released, student = fitted.released_, fitted.student_
     told = released.labels != SILENT
     model = f"{model_name(student.estimator)}, one per label" if isinstance(student, OneEach) else ""
-    scores = {} if measured is None else {name: getattr(measured, name) for name in SCORES}
+    scores = {} if measured is None else {name: getattr(measured, name, math.nan) for name in SCORES}
     head = _head(fitted, name, names={"class_names": ["no", "yes"], "label_names": list(label_names)})
     for parameter in ("groups", "negative", "positive"):
         # By name, where the mechanism knows numbers: the card is read without it.

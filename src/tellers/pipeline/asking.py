@@ -34,6 +34,8 @@ from .label_data import LabelTables
 class Spending:
     """What the ledger says after a run: the guarantee, what was charged, how it grew, and so per group.
 
+    `shared` says that the ledger holds other releases too; the numbers are then those of all together.
+
     >>> Spending(epsilon=2.0, charged=1.9, curve=((10, 1.2), (20, 1.9))).charged
     1.9
     """
@@ -42,6 +44,7 @@ class Spending:
     charged: float
     curve: tuple[tuple[int, float], ...]
     personal: PersonalSpending | None = None
+    shared: bool = False
 
 
 def absent_at_first(ledger: Ledger, config: RunConfig, electorate: Electorate, *, key: str) -> Names:
@@ -141,7 +144,7 @@ def release_labels(
         else:
             worst = most_expected(most, *used) if alone else None
             epsilon = guaranteed_epsilon(ledger, accountant, most=worst)
-        spending = Spending(epsilon, accountant.epsilon(ledger.spent), tuple(curve), personal)
+        spending = Spending(epsilon, accountant.epsilon(ledger.spent), tuple(curve), personal, not alone)
     content = io.BytesIO()
     values = {} if labels.values is None else {"values": labels.values}
     np.savez(content, rows=labels.rows, labels=labels.labels, by_teachers=labels.by_teachers, **values)

@@ -4,6 +4,7 @@ What would fail only after teachers were trained, or labels paid for, is refused
 """
 
 import json
+import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,12 @@ from urllib.parse import urlsplit
 from ..budget import Accountant, Budget
 from ..catalogue import make_model
 from ..config import RunConfig, config_as_dict, read_config, with_absolute_paths, write_config
+from ..errors import BudgetExhausted
 from ..ledger import open_ledger
 from ..ledger.chained import ChainedLedger
 from ..ledger.opening import is_url
+from ..rdp import RdpCurve
+from ..rows import KeptRows
 from ..students.distil import weight_name
 from ..teachers import is_network
 from ..teachers.store import write_whole
@@ -46,6 +50,7 @@ def begin(folder: RunFolder, config: RunConfig, *, resume: bool) -> None:
                 f"Expected a new or empty folder at {folder.path}, got one that holds {others[0]}. "
                 "Take another one (--out)."
             )
+        require_one_question(config)
         write_whole(folder.config, write_config(with_absolute_paths(config)).encode(), shared=True)
         return
     if not resume:
@@ -65,6 +70,28 @@ def begin(folder: RunFolder, config: RunConfig, *, resume: bool) -> None:
     _sweep(folder)
     if changed:
         write_whole(folder.config, write_config(given).encode(), shared=True)
+
+
+def require_one_question(config: RunConfig) -> None:
+    """Refuse a budget that does not pay for the first question of all; groups have budgets of their own.
+
+    >>> require_one_question(RunConfig())
+    """
+    if config.personal.variant:
+        return
+    first = config.warm_up() or config.build_mechanism()
+    delta, price = config.budget.delta, first.price(Unit())
+    if Accountant(Budget(config.budget.epsilon, delta)).affords(RdpCurve.zero(), price):
+        return
+    # A budget is held at one order, so a little more than the price at its best order may be needed.
+    needed = price.epsilon(delta)
+    while math.isfinite(needed) and not Accountant(Budget(needed, delta)).affords(RdpCurve.zero(), price):
+        needed *= 1.01
+    raise BudgetExhausted(
+        f"One question alone would go past the budget of epsilon {config.budget.epsilon:g}: it needs "
+        f"{needed:.3g} at delta {delta:g}. Raise the budget, or the noise (sigma); more teachers bear more "
+        "noise. Nothing was asked."
+    )
 
 
 def _may_change(key: str, config: RunConfig) -> bool:
@@ -118,8 +145,9 @@ def require_same(folder: RunFolder, tables: Tables | LabelTables, electorate: El
     """
     require_plan(folder, electorate.plan)
     parts = electorate.partition
+    rows: Any = tables.private.X
     made_of = {
-        "private": digest(tables.private.X, tables.private.y),
+        "private": digest(rows.hashes if isinstance(rows, KeptRows) else rows, tables.private.y),
         "public": digest(tables.pool),
         "partition": digest(*parts),
     }
@@ -153,6 +181,8 @@ def require_able(config: RunConfig, tables: Tables) -> None:
     model = make_model(config.student.model, config.student.parameters, **shape)
     if config.student.kind == "distilled":
         weight_name(model)
+    if hasattr(model, "require_fit"):
+        model.require_fit(tables.pool.shape, n_labels=tables.private.n_classes)
     speaks = hasattr(model, "predict_proba")
     name = config.student.model
     if config.mechanism.name == "interactive" and not speaks:

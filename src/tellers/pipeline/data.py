@@ -2,18 +2,21 @@
 
 import hashlib
 from dataclasses import dataclass, replace
+from os import PathLike
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..config import DataConfig, PersonalConfig
 from ..datasets import Dataset, load, read_table
+from ..datasets.clips import class_clips, clip_notes, clips_folder, read_clip_table, require_same_features
 from ..datasets.multilabel import MultilabelDataset
 from ..datasets.tables import read_columns, read_features
 from .consent import budgets_from_file
 
+Rows = TypeVar("Rows", Dataset, MultilabelDataset)
 _TEST_PART = ("adult", "fashion_mnist", "mnist", "svhn")
 
 
@@ -23,6 +26,8 @@ class Tables:
 
     `pool_y` are the pool's own labels where they are known: they are used to say how many released labels
     are right, and for nothing else. `test` may be missing, then nothing is said of the student's accuracy.
+    `n_declared` is how many private rows there are said to be where some cannot be used, and `withheld` are
+    notes for the operator alone.
     """
 
     private: Dataset
@@ -30,6 +35,8 @@ class Tables:
     pool_y: NDArray[np.int64] | None = None
     test: Dataset | None = None
     notes: tuple[str, ...] = ()
+    n_declared: int | None = None
+    withheld: tuple[str, ...] = ()
 
 
 def read_tables(
@@ -50,6 +57,9 @@ def read_tables(
     """
     if config.name == "files":
         return _files(config, seed=seed, by=by, personal=personal or PersonalConfig())
+    if config.name == "clips":
+        tables = _clips(config, seed=seed, by=by)
+        return replace(tables, **said_of_clips(_required(config.private_path), tables.private))
     options = dict(config.options)
     if config.name in ("synthetic", "diabetes130"):
         options.setdefault("seed", seed)
@@ -132,27 +142,65 @@ def _files(config: DataConfig, *, seed: int, by: str, personal: PersonalConfig) 
     return Tables(private, pool, None, test, notes)
 
 
+def said_of_clips(folder: str | PathLike[str], private: Dataset | MultilabelDataset) -> dict[str, Any]:
+    """Return how many private clips a run states, and what it withholds.
+
+    How many recordings are broken is a number of the private data. The places in the table are not: they are
+    declared, and a recording that breaks leaves them as they are.
+
+    >>> from tellers.datasets import breast_cancer
+    >>> said_of_clips("nowhere", breast_cancer())
+    Traceback (most recent call last):
+        ...
+    ValueError: Expected a folder of prepared clips, found no clips.json in nowhere. ...
+    """
+    withheld = clip_notes(read_clip_table(folder))[1]
+    return {"n_declared": None if private.places is None else len(private.places), "withheld": withheld}
+
+
+def _clips(config: DataConfig, *, seed: int, by: str) -> Tables:
+    require_same_features(_required(config.private_path), config.public_path, config.test_path)
+    private = class_clips(_required(config.private_path), config.classes, **config.options)
+    test = None if config.test_path is None else class_clips(config.test_path, config.classes)
+    if config.public_path is None:
+        kept = _set_aside(private, config, seed=seed, by=by)
+        return replace(kept, test=test or kept.test)
+    pool = clips_folder(config.public_path, config.classes, need_labels=False).X
+    notes = private.notes
+    _require_features(pool.shape[1], private, config.public_path)
+    if test is None and config.n_test:
+        kept = _set_aside(private, config, seed=seed, by=by, n_public=0)
+        private, test, notes = kept.private, kept.test, kept.notes
+    return Tables(private, pool, None, test, notes)
+
+
 def _agreed(data: Dataset, names: NDArray[Any], config: DataConfig, personal: PersonalConfig) -> Dataset:
     place = _required(config.path(personal.file))
     budgets = budgets_from_file(place, names, levels=bool(personal.levels))
     return replace(data, budgets=budgets)
 
 
-def rows_aside(
-    data: Dataset | MultilabelDataset, *, n_public: int, n_test: int, seed: int, by: str
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], str]:
+def set_aside(
+    data: Rows, *, n_public: int, n_test: int, seed: int, by: str
+) -> tuple[Rows, NDArray[np.int64], NDArray[np.int64], str]:
     """Draw rows, or whole persons, for the pool and the test; whoever they belong to is not protected.
 
-    Returns the numbers of the rows that stay, of the pool and of the test, and words on what was set aside.
+    Returns what stays, the numbers of the rows of the pool and of the test, and words on what was set aside.
+    Where rows have places, all lines of the table are drawn from, and those without a row drop out afterwards
+    (`Places`): pool and test are then smaller by them.
 
     >>> from tellers.datasets import breast_cancer
-    >>> kept, asked, test, note = rows_aside(breast_cancer(), n_public=100, n_test=69, seed=7, by="record")
+    >>> kept, asked, test, note = set_aside(breast_cancer(), n_public=100, n_test=69, seed=7, by="record")
     >>> len(kept), len(asked), len(test), note
     (400, 100, 69, '169 rows were set aside as public: nothing protects them.')
     """
-    _require_rows(n_public + n_test, len(data), f"the data set {data.name!r}", keep=1)
+    places, word = data.places, by
+    n = len(data) if places is None else len(places)
+    _require_rows(n_public + n_test, n, f"the data set {data.name!r}", keep=1)
     generator = np.random.default_rng(seed)
     owners = {"person": data.persons, "site": data.sites}.get(by)
+    if places is not None:
+        owners, word = places.units, places.unit.removeprefix("one ")
     if owners is not None:
         _, codes = np.unique(owners, return_inverse=True)
         shuffled = generator.permutation(int(codes.max()) + 1)
@@ -160,28 +208,38 @@ def rows_aside(
         place = np.argsort(shuffled)[codes]
         order = np.argsort(place, kind="stable")
         ends = np.flatnonzero(np.diff(place[order], append=-1))
-        first, second = (_cut(ends, n) for n in (n_public, n_public + n_test))
-        note = f"{second} rows, of whole {by}s, were set aside as public: nothing protects these {by}s."
+        first, second = (_cut(ends, m) for m in (n_public, n_public + n_test))
     else:
-        order = generator.permutation(len(data))
+        order = generator.permutation(n)
         first, second = n_public, n_public + n_test
-        note = f"{second} rows were set aside as public: nothing protects them."
-    if second >= len(data):
+    whole = owners is not None and word != "clip"
+    what, whose = (f", of whole {word}s,", f"these {word}s") if whole else ("", "them")
+    note = f"{second} rows{what} were set aside as public: nothing protects {whose}."
+    if second >= n:
         raise ValueError(
             f"Expected private rows to be left in {data.name!r}, all were set aside. Set fewer aside."
         )
-    return np.sort(order[second:]), order[:first], order[first:second], note
+    kept, asked, test = np.sort(order[second:]), order[:first], order[first:second]
+    if places is None:
+        return data.take(kept), asked, test, note
+    rows, asked, test = (places.rows_at(lines) for lines in (kept, asked, test))
+    if not rows.size or (n_public and not asked.size) or (n_test and not test.size):
+        raise ValueError(
+            f"Expected rows that can be used for the teachers, the pool and the test in {data.name!r}, got "
+            "none for one of them. Mend the table, or set more aside."
+        )
+    return replace(data.take(rows), places=places.among(kept)), asked, test, note
 
 
 def _set_aside(
     data: Dataset, config: DataConfig, *, seed: int, by: str, n_public: int | None = None
 ) -> Tables:
-    kept, asked, test, note = rows_aside(
+    kept, asked, test, note = set_aside(
         data, n_public=config.n_public if n_public is None else n_public,
         n_test=config.n_test if config.test_path is None else 0, seed=seed, by=by,
     )  # fmt: skip
     return Tables(
-        private=data.take(kept),
+        private=kept,
         pool=data.X[asked],
         pool_y=data.y[asked],
         test=data.take(test) if test.size else None,

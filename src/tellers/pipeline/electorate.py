@@ -2,7 +2,7 @@
 
 import io
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ..budget import Accountant, Budget
 from ..config import RunConfig
+from ..datasets.places import Places
 from ..errors import BudgetExhausted
 from ..ledger import Ledger
 from ..ledger.groups import group_account, groups_on, open_group_accounts
@@ -92,10 +93,31 @@ def deal_rows(config: RunConfig, tables: Tables | LabelTables) -> Partition:
     >>> deal_rows(RunConfig(), read_tables(RunConfig().data, seed=7))
     Partition(n_teachers=60, unit='one record')
     """
-    dealt = _dealt(config, tables)
-    if config.data.name == "clips":
-        return replace(dealt, unit="one source" if dealt.unit == "one person" else "one clip")
-    return dealt
+    places = tables.private.places
+    return _dealt(config, tables) if places is None else _dealt_by_place(config, tables.private.name, places)
+
+
+def _dealt_by_place(config: RunConfig, name: str, places: Places) -> Partition:
+    """Deal all lines of a table; those that cannot be used drop out of the part they were dealt to."""
+    chosen = config.partition
+    if chosen.by == "person" and places.unit != "one source":
+        raise ValueError(
+            f'Expected the sources of clips in {name!r} for [partition] by = "person", got clips one by one. '
+            "Name their sources when preparing them, and leave out by_clip."
+        )
+    if chosen.stratified:
+        if places.unit == "one source" or len(np.unique(places.units)) < len(places):
+            raise ValueError(
+                f"Expected clips that are dealt one by one in {name!r} for [partition] stratified = true, "
+                "got some that stay together. Leave it out, or in [data]: options = {by_clip = true}"
+            )
+        dealt = partition(len(places), chosen.n_teachers, seed=config.seed, labels=places.classes)
+    else:
+        dealt = partition(
+            len(places), chosen.n_teachers, seed=config.seed, persons=places.units, balance=chosen.balance
+        )
+    parts = tuple(np.sort(places.rows_at(part)) for part in dealt)
+    return Partition(parts, unit=places.unit, notes=(*dealt.notes, *places.notes))
 
 
 def _dealt(config: RunConfig, tables: Tables | LabelTables) -> Partition:

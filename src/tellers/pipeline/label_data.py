@@ -11,12 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..config import RunConfig
+from ..config.sections import CLIPS
+from ..datasets.clips import require_same_features
 from ..datasets.label_files import LABEL_LAYOUTS, labels_file, require_same_attributes
 from ..datasets.made_labels import LABEL_DATASETS, read_label_table
 from ..datasets.mulan import read_label_names
 from ..datasets.multilabel import MultilabelDataset
 from ..datasets.tables import read_columns, read_features
-from .data import rows_aside
+from .data import said_of_clips, set_aside
 
 Rows: TypeAlias = "NDArray[Any] | None"
 # Private rows, the pool and what is known of its labels, and rows to test on.
@@ -25,13 +27,18 @@ _Read: TypeAlias = "tuple[MultilabelDataset, Rows, Rows, MultilabelDataset | Non
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LabelTables:
-    """What a run with many labels learns from, asks about, and tests on; `pool_y` where that is known."""
+    """What a run with many labels learns from, asks about, and tests on; `pool_y` where that is known.
+
+    `n_declared` and `withheld` are those of `Tables`.
+    """
 
     private: MultilabelDataset
     pool: NDArray[Any]
     pool_y: NDArray[np.int64] | None = None
     test: MultilabelDataset | None = None
     notes: tuple[str, ...] = ()
+    n_declared: int | None = None
+    withheld: tuple[str, ...] = ()
 
 
 def read_label_tables(config: RunConfig) -> LabelTables:
@@ -42,6 +49,13 @@ def read_label_tables(config: RunConfig) -> LabelTables:
     >>> tables.private, tables.pool.shape, tables.test.y.shape
     (MultilabelDataset('made_multilabel', n_rows=5000, n_labels=5, n_features=20), (400, 20), (600, 5))
     """
+    tables, path = _read_tables(config), config.data.private_path
+    if config.data.name != CLIPS or path is None:
+        return tables
+    return replace(tables, **said_of_clips(path, tables.private))
+
+
+def _read_tables(config: RunConfig) -> LabelTables:
     data, names, by = config.data, config.labels.names, config.partition.by
     if data.name in LABEL_DATASETS:
         options = {"seed": config.seed % 2**32, **data.options}
@@ -93,6 +107,8 @@ def _from_layout(config: RunConfig, path: Path) -> _Read:
         options["xml"] = str(labels_file(path, str(options.get("xml", ""))).absolute())
         for other in filter(None, (data.public_path, data.test_path)):
             require_same_attributes(other, path, labels=read_label_names(options["xml"]))
+    if data.name == CLIPS:
+        require_same_features(path, data.public_path, data.test_path)
     private = _labelled(
         read(path, names, **options, **({"person": data.person} if data.person else {})), path
     )
@@ -115,9 +131,9 @@ def _set_aside(
     table: MultilabelDataset, config: RunConfig, *, n_public: int, n_test: int,
     by: Literal["record", "person", "site"],
 ) -> LabelTables:  # fmt: skip
-    kept, asked, test, note = rows_aside(table, n_public=n_public, n_test=n_test, seed=config.seed, by=by)
+    kept, asked, test, note = set_aside(table, n_public=n_public, n_test=n_test, seed=config.seed, by=by)
     return LabelTables(
-        private=table.take(kept),
+        private=kept,
         pool=table.X[asked],
         pool_y=table.y[asked],
         test=table.take(test) if test.size else None,

@@ -10,9 +10,10 @@ from ..config import RunConfig
 from ..label_models import OneEach
 from ..label_votes import LabelVotes
 from ..labelling import Labels
-from ..metrics import measure
+from ..metrics import PrecisionRecall, measure, precision_recall
 from ..release import SILENT
 from ..students.base import fresh
+from ..students.semi_supervised import takes_unlabelled
 from ..teachers import is_network
 from ..teachers.label_ensemble import label_accuracies
 from .exact_curve import exact_curve
@@ -42,7 +43,9 @@ def label_results(labels: Labels, tables: LabelTables, student: Any) -> list[dic
     inferred = (said != SILENT) & ~labels.by_teachers
     tested: dict[str, Any] = {}
     if tables.test is not None:
+        said_right = _said(student, tables)
         tested = _measured(student, tables).per_label
+        tested = {**tested, "precision": said_right.precision, "recall": said_right.recall}
     rows = []
     for at, name in enumerate(names):
         told = said[:, at] != SILENT
@@ -72,15 +75,18 @@ def label_scores(student: Any, tables: LabelTables) -> dict[str, Any]:
     >>> tables = read_label_tables(default_config("made_multilabel"))
     >>> student = OneEach(make_model("tree")).fit(tables.pool, tables.pool_y)
     >>> sorted(label_scores(student, tables)["scores"])
-    ['accuracy', 'auc', 'balanced_accuracy', 'macro_f1', 'mean_average_precision', 'micro_f1']
+    ['accuracy', 'auc', 'balanced_accuracy', 'macro_f1', 'macro_precision', 'macro_recall',
+     'mean_average_precision', 'micro_f1', 'micro_precision', 'micro_recall']
     """
     if tables.test is None:
         return {"accuracy": None, "per_class": []}
-    found = _measured(student, tables)
+    found, said = _measured(student, tables), _said(student, tables)
     scores = {
         "accuracy": found.accuracy, "balanced_accuracy": found.balanced_accuracy, "auc": found.auc,
         "mean_average_precision": found.mean_average_precision, "micro_f1": found.micro_f1,
-        "macro_f1": found.macro_f1,
+        "macro_f1": found.macro_f1, "micro_precision": said.micro_precision,
+        "micro_recall": said.micro_recall, "macro_precision": said.macro_precision,
+        "macro_recall": said.macro_recall,
     }  # fmt: skip
     return {
         "accuracy": known(found.accuracy),
@@ -125,6 +131,7 @@ def private_label_numbers(
         "gaps": gaps,
         "exact_cost": None if asked is None or asked.ballots is None else exact_curve(config, asked),
         "seconds": dict(seconds),
+        **({"notes": list(tables.withheld)} if tables.withheld else {}),
     }
     if test_votes is not None and tables.test is not None:
         truth = tables.test.y
@@ -134,7 +141,8 @@ def private_label_numbers(
         model = fresh(label_student(config, tables), seed=config.seed)
         if not getattr(model, "multilabel", False):
             model = OneEach(model)
-        model = model.fit(tables.private.X, tables.private.y)
+        pool = (tables.pool,) if takes_unlabelled(model) else ()
+        model = model.fit(tables.private.X, tables.private.y, *pool)
         numbers["open_model_accuracy"] = float((model.predict(tables.test.X) == truth).mean())
     return numbers
 
@@ -169,6 +177,11 @@ def known(value: float) -> float | None:
     (0.5, None)
     """
     return None if math.isnan(value) else float(value)
+
+
+def _said(student: Any, tables: LabelTables) -> PrecisionRecall:
+    assert tables.test is not None
+    return precision_recall(tables.test.y, student.predict(tables.test.X))
 
 
 def _measured(student: Any, tables: LabelTables) -> Any:

@@ -25,7 +25,7 @@ from .folder import RunFolder
 from .label_data import LabelTables, read_label_tables
 from .label_numbers import label_student, private_label_numbers
 from .numbers import public_numbers
-from .overlap import Warn, check_overlap
+from .overlap import Warn, check_overlap, tell_units
 from .steps import Steps
 from .teaching import taught
 
@@ -65,8 +65,9 @@ def run_labels(
         else:
             tables, electorate = dealt[0], Electorate(dealt[1])
         require_same(folder, tables, electorate)
-        _require_able(config, tables)
+        require_able_labels(config, tables)
         check_overlap(config, tables, warn)
+        tell_units(tables, warn)
         with open_books(config, folder):
             pass  # a budget that pays for nothing, or other books, are refused before teachers are trained
     votes = _votes(config, tables, electorate, folder, steps)
@@ -93,7 +94,13 @@ def run_labels(
     return result, student, numbers
 
 
-def _require_able(config: RunConfig, tables: LabelTables) -> None:
+def require_able_labels(config: RunConfig, tables: LabelTables) -> None:
+    """Refuse models that would fail only after teachers were trained and labels were paid for.
+
+    >>> from tellers.config import default_config
+    >>> config = default_config("made_multilabel")
+    >>> require_able_labels(config, read_label_tables(config))
+    """
     teacher = make_model(
         config.teachers.model,
         config.teachers.parameters,
@@ -149,8 +156,8 @@ def _teach(
         if config.student.kind == "semi_supervised":
             rest = tables.pool[np.setdiff1d(np.arange(len(tables.pool)), labels.rows)]
             return fit_semi_supervised(
-                student, asked, labels.labels, rest, seed=config.seed, progress=steps.progress("student"),
-                folder=training,
+                student, asked, labels.labels, rest if len(rest) else asked, seed=config.seed,
+                progress=steps.progress("student"), folder=training,
             )  # fmt: skip
         return fit_labels(student, asked, labels.labels, seed=config.seed)
     except ValueError as error:

@@ -14,6 +14,7 @@ from ..catalogue import make_model, uses_torch
 from ..config import RunConfig, config_as_dict
 from ..labelling import Labels
 from ..mechanisms import GNMax
+from ..metrics import precision_recall
 from ..personal import PersonalPlan, Upsampling
 from ..release import SILENT
 from ..students.base import fresh
@@ -25,7 +26,7 @@ from .electorate import Electorate, group_rows
 from .exact_curve import exact_curve
 from .groups import Cast, PersonalSpending, ceiling_notes, exact_by_groups, personal_numbers
 from .label_data import LabelTables
-from .label_numbers import label_results, label_scores
+from .label_numbers import known, label_results, label_scores
 
 _PUBLIC_STEPS = ("student",)
 _SHOWN = ("numpy", "scipy", "scikit-learn", "torch")
@@ -91,7 +92,7 @@ def public_numbers(
         "format": 1,
         "data": {
             "name": data.name,
-            "n_private": len(data),
+            "n_private": n_private(tables),
             "n_public": len(tables.pool),
             "n_test": 0 if tables.test is None else len(tables.test),
             "n_features": data.n_features,
@@ -105,6 +106,7 @@ def public_numbers(
             "epsilon": spending.epsilon,
             "delta": config.budget.delta,
             "charged": spending.charged,
+            "shared": spending.shared,
             "is_guarantee": not stops_privately,
             "why": _PRIVATE_STOP if stops_privately else _FIXED,
         },
@@ -169,6 +171,7 @@ def private_numbers(
         "gaps": _gaps(votes, labels, personal, cast),
         "exact_cost": None,
         "seconds": dict(seconds or {}),
+        **({"notes": list(tables.withheld)} if tables.withheld else {}),
     }
     if electorate is None or electorate.plan is None or personal is None:
         numbers["exact_cost"] = exact_curve(config, votes[labels.rows])
@@ -209,6 +212,16 @@ def _gaps(votes: Votes, labels: Labels, personal: PersonalSpending | None, cast:
     return gaps
 
 
+def n_private(tables: Tables | LabelTables) -> int:
+    """Return how many private rows there are said to be: all of them, or the places of those that may break.
+
+    >>> from tellers.pipeline.data import read_tables
+    >>> n_private(read_tables(RunConfig().data, seed=7))
+    1200
+    """
+    return len(tables.private) if tables.n_declared is None else tables.n_declared
+
+
 def share_right(labels: Labels, truth: NDArray[np.int64] | None) -> float | None:
     """Return the share of released labels that are right, or None where nobody knows.
 
@@ -229,17 +242,22 @@ def _tested(student: Any, tables: Tables) -> dict[str, Any]:
 
     said, truth = np.asarray(student.predict(tables.test.X)), tables.test.y
     classes = np.arange(tables.private.n_classes)
-    precision, recall, _, n_test = precision_recall_fscore_support(
+    precision, recall, f1, n_test = precision_recall_fscore_support(
         truth, said, labels=classes, zero_division=0.0
     )
+    # A class for each row is one label for each: precision and recall of all rows together are the accuracy.
+    found = precision_recall(truth[:, None] == classes, said[:, None] == classes)
+    names = ("macro_precision", "macro_recall", "macro_f1", "micro_precision", "micro_recall", "micro_f1")
     return {
         "accuracy": float((said == truth).mean()),
+        "scores": {name: known(getattr(found, name)) for name in names},
         "per_class": [
             {
                 "name": tables.private.class_names[j],
                 # A class that was never predicted has no precision, one without test rows no recall.
                 "precision": float(precision[j]) if (said == j).any() else None,
                 "recall": float(recall[j]) if n_test[j] else None,
+                "f1": float(f1[j]) if n_test[j] or (said == j).any() else None,
                 "n_test": int(n_test[j]),
             }
             for j in classes
@@ -293,10 +311,10 @@ def _warnings(
         )
     if spending.personal is not None:
         said += [*spending.personal.notes, *ceiling_notes(config, electorate)]
-    n_private = len(tables.private)
-    if config.budget.delta * n_private >= 1:
+    n_rows = n_private(tables)
+    if config.budget.delta * n_rows >= 1:
         said.append(
-            f"delta = {config.budget.delta:g} is not below 1 / {n_private}, the number of private records: "
+            f"delta = {config.budget.delta:g} is not below 1 / {n_rows}, the number of private records: "
             "a mechanism that publishes one record at random could pass with it. Take a smaller one."
         )
     return said

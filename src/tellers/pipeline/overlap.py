@@ -41,7 +41,21 @@ def check_overlap(config: RunConfig, tables: Tables | LabelTables, warn: Warn | 
             f'{found}. {advice} Or take overlap = "warn".'
         )
     message = f"{found}, feature by feature. {advice} This number looks at private rows: keep it to yourself."
+    _tell(message, warn)
+
+
+def tell_units(tables: Tables | LabelTables, warn: Warn | None = None) -> None:
+    """Warn where clips of one source were told to be dealt one by one; the card says the same.
+
+    >>> from tellers.pipeline.data import read_tables
+    >>> tell_units(read_tables(RunConfig().data, seed=7))
+    """
+    for note in () if tables.private.places is None else tables.private.places.notes:
+        _tell(note, warn)
+
+
+def _tell(message: str, warn: Warn | None) -> None:
     if warn is None:
-        warnings.warn(message, UserWarning, stacklevel=3)
+        warnings.warn(message, UserWarning, stacklevel=4)
     else:
         warn(message)

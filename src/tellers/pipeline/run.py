@@ -4,32 +4,20 @@ Every step leaves something whole in the folder, so a run that was killed goes o
 votes are not made again, and what is on the ledger is read from there, never charged twice.
 """
 
-from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from ..catalogue import make_model
 from ..config import RunConfig
-from ..labelling import Labels
-from ..students import fit_distilled, fit_self_taught, fit_semi_supervised, fit_supervised
-from .asking import Spending, absent_at_first, release_labels
-from .beginning import begin, open_books, require_able, require_same
-from .data import Tables, read_tables
-from .electorate import group_rows, seat_teachers
-from .endings import lost_student
+from ..config.sections import CLIPS
+from ..datasets.clips import hearing_of
+from .beginning import begin
+from .classes import ShowGroups, run_classes
 from .folder import RunFolder
-from .groups import ceiling_notes
 from .labels import run_labels
-from .numbers import private_numbers, public_numbers
 from .outcome import write_outcome
-from .overlap import Warn, check_overlap
+from .overlap import Warn
 from .steps import Show, Steps
-from .voting import Voting
-
-ShowGroups = Callable[[list[dict[str, Any]], tuple[str, ...]], object]
 
 
 def run(
@@ -71,83 +59,18 @@ def run(
         state = Steps(show or _silent)
         if config.labels.names:
             result, student, numbers = run_labels(config, place, state, warn)
-            with state.step("report"):
-                write_outcome(place, result=result, student=student, numbers=numbers)
-            return result
-        with state.step("data"):
-            tables = read_tables(
-                config.data, seed=config.seed, by=config.partition.by, personal=config.personal
-            )
-            electorate = seat_teachers(config, tables)
-            if electorate.plan is not None and show_groups is not None:
-                notes = ceiling_notes(config, electorate)
-                show_groups(group_rows(electorate), (*electorate.plan.summary, *notes))
-            require_same(place, tables, electorate)
-            require_able(config, tables)
-            check_overlap(config, tables, warn)
-            with open_books(config, place, electorate) as ledger:
-                absent = absent_at_first(ledger, config, electorate, key=place.key)
-        voting = Voting(config, tables, place, electorate, state.step, state.progress)
-        votes = voting.votes(absent)
-        with state.step("labels"):
-            labels, spending = release_labels(
-                config, tables, votes=votes, folder=place, electorate=electorate, vote_anew=voting.anew,
-                progress=state.progress("labels"),
-            )  # fmt: skip
-        with state.step("student"):
-            student = _teach(
-                config,
-                tables,
-                labels,
-                spending,
-                progress=state.progress("student"),
-                training=place.lesson(config.student),
-            )
-        result = public_numbers(
-            config, tables, electorate, labels=labels, spending=spending, student=student,
-            seconds=state.seconds, started=state.started,
-        )  # fmt: skip
+        else:
+            result, student, numbers = run_classes(config, place, state, warn, show_groups=show_groups)
         with state.step("report"):
-            numbers = None
-            if config.report.private:
-                numbers = private_numbers(
-                    config, tables, votes=votes, labels=labels, test_votes=voting.test_votes(absent),
-                    seconds=state.seconds, electorate=electorate, spending=spending, cast=voting.cast,
-                )  # fmt: skip
-            write_outcome(place, result=result, student=student, numbers=numbers)
+            write_outcome(place, result=result, student=student, numbers=numbers, beside=_beside(config))
     return result
 
 
-def _teach(
-    config: RunConfig,
-    tables: Tables,
-    labels: Labels,
-    spending: Spending,
-    *,
-    progress: Callable[[int, int], object] | None = None,
-    training: Path | None = None,
-) -> Any:
-    chosen = config.student
-    model = make_model(
-        chosen.model, chosen.parameters, n_classes=tables.private.n_classes,
-        image_shape=tables.private.image_shape,
-    )  # fmt: skip
-    X = tables.pool[labels.rows]
-    try:
-        if chosen.kind == "distilled" and labels.values is not None:
-            return fit_distilled(
-                model, X, labels.values, temperature=chosen.temperature, floor=chosen.floor, seed=config.seed
-            )
-        if chosen.kind in ("self_taught", "semi_supervised"):
-            rest = tables.pool[np.setdiff1d(np.arange(len(tables.pool)), labels.rows)]
-            if chosen.kind == "self_taught":
-                return fit_self_taught(model, X, labels.labels, rest, seed=config.seed)
-            return fit_semi_supervised(
-                model, X, labels.labels, rest, seed=config.seed, progress=progress, folder=training
-            )
-        return fit_supervised(model, X, labels.labels, seed=config.seed)
-    except ValueError as error:
-        raise lost_student(error, spending.charged) from error
+def _beside(config: RunConfig) -> dict[str, bytes] | None:
+    """Return the files that go with a student of sounds, so that it can be handed a recording."""
+    if config.data.name != CLIPS or config.data.private_path is None:
+        return None
+    return hearing_of(config.data.private_path, config.labels.names or config.data.classes)
 
 
 def _silent(_step: str, _done: int, _total: int) -> None:

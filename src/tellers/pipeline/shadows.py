@@ -4,6 +4,7 @@ Teachers learn from disjoint rows, so canaries change the ballots of one teacher
 all others once. What is repeated, with fresh noise each time, is everything from the votes on.
 """
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,10 +29,10 @@ from ..teachers.store import read_votes
 from ..votes import Votes
 from .asking import Spending
 from .beginning import require_able, takes_part
-from .data import Tables, read_tables
+from .classes import _teach
+from .data import Tables, digest, read_tables
 from .electorate import deal_rows
 from .folder import RunFolder
-from .run import _teach
 from .steps import Show
 
 # The attacks, by what each looks at. A student that could not be taught is as sure of anything as of nothing.
@@ -119,6 +120,18 @@ def _require_plain(config: RunConfig) -> None:
             )
 
 
+def _require_pool(folder: RunFolder, tables: Tables) -> None:
+    """Refuse votes on another pool: rows may have been dealt by other means than those of a run."""
+    if folder.identity.exists():
+        there = json.loads(folder.identity.read_bytes())
+        if there.get("public") != digest(tables.pool):
+            raise ValueError(
+                f"Expected a run that dealt its own rows in {folder.path}, got one whose votes are on "
+                "another pool (of tellers audio train, say). Audit its mechanism instead: tellers audit "
+                "--mechanism NAME"
+            )
+
+
 def _lay(
     config: RunConfig, tables: Tables, folder: RunFolder | None, n_canaries: int, tell: Show
 ) -> _Canaries:
@@ -129,6 +142,7 @@ def _lay(
     )
     options: dict[str, Any] = {"n_classes": data.n_classes, "seed": config.seed}
     if folder is not None and folder.votes.exists():
+        _require_pool(folder, tables)
         votes = read_votes(folder.votes, n_classes=data.n_classes).votes
     else:
         votes = train_teachers(

@@ -15,6 +15,10 @@ _WORDS = {
     "mean_average_precision": ("mAP", "the precision of a ranking by the label, averaged over its rows"),
     "micro_f1": ("F1, all labels", "precision and recall of yes in one, over all answers"),
     "macro_f1": ("F1, label by label", "the same of each label, averaged"),
+    "micro_precision": ("Precision, all labels", "how many of the labels that it says are true"),
+    "micro_recall": ("Recall, all labels", "how many of the true labels it says"),
+    "macro_precision": ("Precision, label by label", "the same of each label, averaged"),
+    "macro_recall": ("Recall, label by label", "the same of each label, averaged"),
 }  # fmt: skip
 # With more of them a table is long; what matters then is in the sums, the rest can be opened.
 _MANY = 30

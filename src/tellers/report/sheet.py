@@ -16,6 +16,8 @@ Cell = str | float
 class SheetTable:
     """A table on a sheet; a cell that is a number is a share; in a table of two columns it has a bar.
 
+    `colours` says which line of the drawings beside it a row is: a number from 1, or 0 for none.
+
     >>> SheetTable(caption="Tags.", head=("label", "score"), rows=(("siren", 0.93),)).mark
     ''
     """
@@ -24,6 +26,7 @@ class SheetTable:
     head: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     mark: str = ""
+    colours: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,8 +43,12 @@ class SheetPart:
     tables: tuple[SheetTable, ...] = ()
 
 
-def write_sheet(path: str | PathLike[str], title: str, *, parts: Sequence[SheetPart]) -> Path:
+def write_sheet(
+    path: str | PathLike[str], title: str, *, parts: Sequence[SheetPart], words: str = ""
+) -> Path:
     """Write a page of parts and return where it is; one with anything private is for its owner alone.
+
+    `words` stand below the title: what is shown, and who may see it.
 
     Whatever names contain, they stay text. The page needs nothing else, no network and no JavaScript.
 
@@ -54,9 +61,10 @@ def write_sheet(path: str | PathLike[str], title: str, *, parts: Sequence[SheetP
     """
     marks = [one.mark for part in parts for one in part.drawings]
     marks += [one.mark for part in parts for one in part.tables]
-    content = (
-        page_template("sheet.html").render(title=title, parts=parts, private="private" in marks).encode()
+    page = page_template("sheet.html").render(
+        title=title, words=words, parts=parts, private="private" in marks
     )
+    content = page.encode()
     place = Path(path)
     write_whole(place, content, shared="private" not in marks)
     return place

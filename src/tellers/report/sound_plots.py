@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from .canvas import GROUPS, MUTED, N_COLOURS, draw_svg
 
@@ -12,12 +12,16 @@ if TYPE_CHECKING:
     from ..curves import LabelCurve
 
 _MOST_FRAMES = 600
+_OCTAVES = (250, 500, 1000, 2000, 4000, 8000, 16000)  # Hz
 
 
-def plot_log_mel(picture: ArrayLike, *, seconds: float, name: str, title: str) -> str:
+def plot_log_mel(
+    picture: ArrayLike, *, seconds: float, name: str, title: str, pitches: ArrayLike | None = None
+) -> str:
     """Draw a log-Mel picture, (frames, filters) in decibels: time to the right, pitch upwards.
 
-    `name` keeps several of them apart on one page. A long picture is thinned to what a page can show.
+    `pitches` are the middles of the filters in Hz; without them filters are numbered. `name` keeps several
+    pictures apart on one page. A long picture is thinned to what a page can show.
 
     >>> drawn = plot_log_mel(np.zeros((20, 8)), seconds=0.4, name="clip-1", title="A clip")
     >>> "<image" in drawn, "seconds" in drawn
@@ -35,9 +39,25 @@ def plot_log_mel(picture: ArrayLike, *, seconds: float, name: str, title: str) -
         )  # fmt: skip
         axes.grid(visible=False)
         axes.set_xlabel("seconds")
-        axes.set_ylabel("Mel filter")
+        if pitches is None:
+            axes.set_ylabel("Mel filter")
+        else:
+            places, words = _pitch_ticks(np.asarray(pitches, dtype=np.float64))
+            axes.set_yticks(places, words)
+            axes.set_ylabel("pitch, Hz")
 
     return draw_svg(draw, name=name, title=title, size=(5.0, 2.3))
+
+
+def _pitch_ticks(pitches: NDArray[np.float64]) -> tuple[list[float], list[str]]:
+    """Return where octaves lie among filters, and their names; filters that hear nothing have no place."""
+    known = np.flatnonzero(np.isfinite(pitches))
+    if not known.size:
+        return [], []
+    shown = [hertz for hertz in _OCTAVES if pitches[known[0]] <= hertz <= pitches[known[-1]]]
+    places = np.interp(shown, pitches[known], known + 0.5)
+    words = [f"{hertz / 1000:g}k" if hertz >= 1000 else f"{hertz}" for hertz in shown]
+    return places.tolist(), words
 
 
 def plot_label_curves(
@@ -77,6 +97,9 @@ def plot_label_curves(
         axes.set_xlim(-1, 101)
         axes.set_ylim(0, 103)
         if few and len(curves) > 1:
-            axes.legend(loc="lower left" if kind == "precision" else "lower right", fontsize=8.5, ncols=3)
+            # Above the plot: wherever else it stood, somebody's curves would run through it.
+            axes.legend(
+                loc="lower left", bbox_to_anchor=(0, 1), ncols=len(curves), fontsize=8.5, borderaxespad=0
+            )
 
     return draw_svg(draw, name=name, title=title)

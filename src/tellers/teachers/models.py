@@ -150,6 +150,8 @@ def _versions(estimator: Any) -> dict[str, str]:
 def describe_estimator(estimator: Any) -> str:
     """Return the class and the parameters of an estimator as text that is the same in every process.
 
+    Parameters that it names in `not_made_of`, a device say, are left out.
+
     >>> describe_estimator(ConstantTeacher(label=3))
     'tellers.teachers.models.ConstantTeacher(label=3)'
     """
@@ -157,10 +159,11 @@ def describe_estimator(estimator: Any) -> str:
         parameters = estimator.get_params(deep=True)
     else:
         parameters = getattr(estimator, "__dict__", {})
+    others = getattr(estimator, "not_made_of", ())
     shown = [
         f"{name}={_stable(value)}"
         for name, value in sorted(parameters.items())
-        if not name.endswith("random_state")
+        if not name.endswith("random_state") and name not in others
     ]
     return f"{type_name(type(estimator))}({', '.join(shown)})"
 

@@ -18,7 +18,7 @@ import numpy as np
 from ..clips import Clips, label_matrix
 from ..ontology import Ontology, read_ontology
 from .labels import Choice, choose
-from .tables import left_out, recordings_by_stem
+from .tables import recordings_by_stem
 
 
 def read_audioset(
@@ -35,7 +35,8 @@ def read_audioset(
 
     `keep` and `remove` name labels, by id or by name, that stand for all labels below them; a label below
     both is removed. With `parents`, a clip carries the labels above its own, too. Clips with more than `most`
-    labels, counted after that, and those with none are left out.
+    labels, counted after that, and those with none are left out. A segment whose clip is not there keeps its
+    place. Where two segments of a video are listed, a file that says no times is taken for neither.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
@@ -53,29 +54,32 @@ def read_audioset(
     labels: list[set[str]] = []
     folds: list[str] = []
     videos: list[str] = []
-    n_gone = 0
-    for file in files:
-        for video, start, end, carried in _segments(Path(file)):
-            path = next((there[name] for name in _names(video, start, end) if name in there), None)
-            if path is None:
-                n_gone += 1
-                continue
-            paths.append(path)
-            labels.append(carried)
-            folds.append(Path(file).stem)
-            videos.append(video)
-    if not paths:
+    n_there = 0
+    listed = [(file, segment) for file in files for segment in _segments(Path(file))]
+    times: dict[str, set[tuple[float, float]]] = {}
+    for _, (video, start, end, _) in listed:
+        times.setdefault(video, set()).add((start, end))
+    for file, (video, start, end, carried) in listed:
+        names = _names(video, start, end, alone=len(times[video]) == 1)
+        path = next((there[name] for name in names if name in there), None)
+        n_there += path is not None
+        paths.append(path or Path(audio) / f"{names[0]}.wav")
+        labels.append(carried)
+        folds.append(Path(file).stem)
+        videos.append(video)
+    if not n_there:
         raise ValueError("Expected clips of the segments in the audio folder, got none. Compare the names.")
     choice = Choice(ontology=tree, keep=keep, remove=remove, most=most, parents=parents)
-    rows, sets, chosen, notes = choose(labels, dict(tree.names), choice)
+    left_out, sets, chosen, notes = choose(labels, dict(tree.names), choice)
     return Clips(
         name="AudioSet",
-        paths=tuple(paths[i] for i in rows),
+        paths=tuple(paths),
         Y=label_matrix(sets, chosen),
         label_names=_different(chosen, tree),
-        sources=np.array([videos[i] for i in rows]),
-        folds=np.array([folds[i] for i in rows]),
-        notes=left_out(n_gone, "no recording") + notes,
+        sources=np.array(videos),
+        folds=np.array(folds),
+        notes=notes,
+        left_out=np.array(left_out),
     )
 
 
@@ -83,7 +87,7 @@ def _segments(path: Path) -> list[tuple[str, float, float, set[str]]]:
     if not path.is_file():
         raise FileNotFoundError(f"Expected a file of segments at {path}, there is none.")
     found = []
-    with path.open(encoding="utf-8", newline="") as file:
+    with path.open(encoding="utf-8-sig", newline="") as file:
         for number, row in enumerate(csv.reader(file, skipinitialspace=True), start=1):
             if not row or row[0].startswith("#"):
                 continue
@@ -97,14 +101,15 @@ def _segments(path: Path) -> list[tuple[str, float, float, set[str]]]:
     return found
 
 
-def _names(video: str, start: float, end: float) -> list[str]:
+def _names(video: str, start: float, end: float, *, alone: bool) -> list[str]:
     """Return the file names under which tools store a segment, the most particular first."""
     found = []
     for form in ("{:.3f}", "{:.1f}", "{:.0f}"):
         found += [f"{form.format(start)}_{form.format(end)}", form.format(start)]
     found += [f"{start * 1000:.0f}_{end * 1000:.0f}", f"{start * 1000:.0f}"]
     named = [f"{video}_{times}" for times in found]
-    return [*named, *(f"Y{name}" for name in named), video, f"Y{video}"]
+    # The video's name alone does not say which of two segments it is.
+    return [*named, *(f"Y{name}" for name in named), *((video, f"Y{video}") if alone else ())]
 
 
 def _different(chosen: Sequence[str], tree: Ontology) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from ..clips import Clips, label_matrix
-from .tables import left_out, read_rows, recordings_by_stem
+from .tables import read_rows, recordings_by_stem
 
 _TABLES = ("meta/esc50.csv", "esc50.csv", "meta/esc10.csv", "esc10.csv")
 
@@ -41,19 +41,18 @@ def read_esc(folder: str | PathLike[str], *, ten: bool | None = None) -> Clips:
             raise ValueError(f"Expected clips marked esc10 in {table.name}, got none. Leave out ten=True.")
     names = tuple(sorted({row["category"] for row in rows}))
     there = recordings_by_stem(root / "audio")
-    found = [row for row in rows if Path(row["filename"]).stem in there]
-    if not found:
+    stems = [Path(row["filename"]).stem for row in rows]
+    if not there.keys() & set(stems):
         raise ValueError(f"Expected the recordings of {table.name} in the folder audio, got none of them.")
-    stems = [Path(row["filename"]).stem for row in found]
-    sources = [row.get("src_file") or _source(stem) for row, stem in zip(found, stems)]
+    sources = [row.get("src_file", "").strip() or _source(stem) for row, stem in zip(rows, stems)]
     return Clips(
         name="ESC-10" if ten or is_ten else "ESC-50",
-        paths=tuple(there[stem] for stem in stems),
-        Y=label_matrix([{row["category"]} for row in found], names),
+        # A recording that is not there keeps its place.
+        paths=tuple(there.get(s, root / "audio" / row["filename"]) for row, s in zip(rows, stems)),
+        Y=label_matrix([{row["category"]} for row in rows], names),
         label_names=names,
         sources=np.array(sources),
-        folds=np.array([int(row["fold"]) for row in found]),
-        notes=left_out(len(rows) - len(found), "no recording"),
+        folds=np.array([int(row["fold"]) for row in rows]),
     )
 
 

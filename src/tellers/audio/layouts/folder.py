@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ..clips import Clips, label_matrix
-from .tables import left_out, read_rows
+from ..clips import READ_OFF, Clips, label_matrix
+from . import tables
+from .tables import read_rows
 
 
 def read_clip_folder(
@@ -21,11 +22,15 @@ def read_clip_folder(
     separator: str = ";",
     source_column: str | None = None,
     fold_column: str | None = None,
+    others: Literal["refuse", "ignore"] = "refuse",
 ) -> Clips:
     """Read clips of your own: names of files relative to the folder, labels separated, or a column for each.
 
     With `label_column=None` every name in `label_names` is a column of 0 and 1. Names that are not declared
-    are those that occur, which is a look at the data: declare them where labels themselves are private.
+    are those that occur, which is a look at the data that nothing protects: one clip with a rare label puts
+    it into what is published. Declare them where labels are private; a declared one need not occur, and
+    `others` says whether labels that were not declared are refused or ignored. A row whose recording is not
+    there keeps its place.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
@@ -49,25 +54,22 @@ def read_clip_folder(
             raise ValueError(f"Expected 0 or 1 for every label in line {number} of {path.name}, got another.")
         sets.append({name for name, mark in marks.items() if mark == "1"})
     names = tuple(label_names) if label_names else tuple(sorted(set().union(*sets)))
-    unknown = sorted(set().union(*sets) - set(names))
+    unknown = set().union(*sets) - set(names) if others == "refuse" else ()
     if unknown or not names:
         raise ValueError(
             f"Expected the declared labels in {path.name}, got others ({len(unknown)}). Declare every label."
         )
-    there = [i for i, row in enumerate(rows) if (root / row[file_column]).is_file()]
-    if not there:
-        raise ValueError(f"Expected the files of {path.name} in the folder, got none of them.")
-
-    def column(name: str | None) -> NDArray[np.str_] | None:
-        return None if name is None else np.array([rows[i][name] for i in there])
-
+    paths = tuple(root / row[file_column] for row in rows)
+    if not any(path.is_file() for path in paths):
+        raise ValueError(
+            f"Expected the files of {path.name} in {root}, got none of them. Name them as they lie in it."
+        )
     return Clips(
         name=path.stem,
-        paths=tuple(root / rows[i][file_column] for i in there),
-        Y=label_matrix([sets[i] for i in there], names),
+        paths=paths,
+        Y=label_matrix(sets, names),
         label_names=names,
-        sources=column(source_column),
-        folds=column(fold_column),
-        notes=left_out(len(rows) - len(there), "no recording")
-        + (() if label_names else ("label names were read off the table",)),
+        sources=None if source_column is None else tables.source_column(rows, source_column, table=path.name),
+        folds=None if fold_column is None else np.array([row[fold_column].strip() for row in rows]),
+        notes=() if label_names else (READ_OFF,),
     )

@@ -18,9 +18,10 @@ import numpy as np
 from ..clips import Clips, label_matrix
 from ..ontology import Ontology
 from .labels import Choice, choose
-from .tables import left_out, read_rows, recordings_by_stem
+from .tables import read_rows, recordings_by_stem
 
 _PARTS = ("dev", "eval")
+_NOBODY = "who uploaded which clip is not known: FSD50K.metadata is not there, or not whole"
 
 
 def read_fsd50k(
@@ -31,6 +32,8 @@ def read_fsd50k(
 
     With an `ontology`, `keep` and `remove` name labels that stand for all below them and `parents` adds what
     labels imply; without, they are labels of the vocabulary. Clips with more than `most` labels are left out.
+    Sources are not known where the files of FSD50K.metadata are not there; a clip without an uploader in
+    these is a source by itself.
 
     >>> read_fsd50k("nowhere")
     Traceback (most recent call last):
@@ -44,34 +47,34 @@ def read_fsd50k(
     folds: list[str] = []
     sources: list[str] = []
     names: dict[str, str] = _vocabulary(truth / "vocabulary.csv")
-    n_gone = 0
+    n_there, known = 0, True
     for part in _PARTS:
         rows = read_rows(truth / f"{part}.csv", ["fname", "labels", "mids"])
         place = root / f"FSD50K.{part}_audio"
         there = recordings_by_stem(place) if place.is_dir() else {}
-        uploaders = _uploaders(root / "FSD50K.metadata" / f"{part}_clips_info_FSD50K.json")
+        about = root / "FSD50K.metadata" / f"{part}_clips_info_FSD50K.json"
+        uploaders, known = _uploaders(about), known and about.is_file()
         for row in rows:
             mids = [mid.strip() for mid in row["mids"].split(",") if mid.strip()]
             names.update(zip(mids, (label.strip() for label in row["labels"].split(","))))
-            if row["fname"] not in there:
-                n_gone += 1
-                continue
-            paths.append(there[row["fname"]])
+            n_there += row["fname"] in there
+            paths.append(there.get(row["fname"], place / f"{row['fname']}.wav"))  # if absent, in its place
             labels.append(set(mids))
             folds.append(row.get("split") or part)
             sources.append(uploaders.get(row["fname"], f"clip {row['fname']}"))
-    if not paths:
+    if not n_there:
         raise ValueError("Expected the recordings of dev.csv and eval.csv in FSD50K.*_audio, got none.")
     choice = Choice(ontology=ontology, keep=keep, remove=remove, most=most, parents=parents)
-    rows_kept, sets, chosen, notes = choose(labels, names, choice)
+    left_out, sets, chosen, notes = choose(labels, names, choice)
     return Clips(
         name="FSD50K",
-        paths=tuple(paths[i] for i in rows_kept),
+        paths=tuple(paths),
         Y=label_matrix(sets, chosen),
         label_names=tuple(names[mid] for mid in chosen),
-        sources=np.array([sources[i] for i in rows_kept]),
-        folds=np.array([folds[i] for i in rows_kept]),
-        notes=left_out(n_gone, "no recording") + notes,
+        sources=np.array(sources) if known else None,
+        folds=np.array(folds),
+        notes=notes + (() if known else (_NOBODY,)),
+        left_out=np.array(left_out),
     )
 
 
@@ -85,5 +88,6 @@ def _vocabulary(path: Path) -> dict[str, str]:
 def _uploaders(path: Path) -> dict[str, str]:
     if not path.is_file():
         return {}
-    about = json.loads(path.read_text(encoding="utf-8"))
-    return {str(name): f"uploader {one['uploader']}" for name, one in about.items() if "uploader" in one}
+    about = json.loads(path.read_text(encoding="utf-8-sig"))
+    names = {str(clip): str(one.get("uploader", "")).strip() for clip, one in about.items()}
+    return {clip: f"uploader {name}" for clip, name in names.items() if name}

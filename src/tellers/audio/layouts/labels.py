@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...errors import require_count
+from ..clips import READ_OFF
 from ..ontology import Ontology
 from .tables import left_out
 
@@ -40,35 +41,34 @@ class Choice:
 
 def choose(
     labels: Sequence[set[str]], names: dict[str, str], choice: Choice
-) -> tuple[list[int], list[set[str]], tuple[str, ...], tuple[Any, ...]]:
-    """Return which clips remain, their labels, the labels of the task by id, and notes on what was left out.
+) -> tuple[list[bool], list[set[str]], tuple[str, ...], tuple[Any, ...]]:
+    """Return which clips are left out, the labels of all, those of the task by id, and notes on the first.
 
-    A clip remains if a label of the task remains to it. How many labels are too many is counted after labels
-    were removed and, where asked for, parents added. A label that no clip carries stays in the task if it was
-    asked for by `keep`, so that classes are what was declared; without `keep` the task is made of the labels
-    that occur.
+    A clip is of the task if a label of the task remains to it; another one keeps its place, without labels.
+    How many labels are too many is counted after labels were removed and, where asked for, parents added. A
+    label that no clip carries stays in the task if it was asked for by `keep`, so that classes are what was
+    declared; without `keep` the task is made of the labels that occur.
 
     >>> choose([{"/b"}, {"/m"}, {"/b", "/m"}], {"/b": "Bus", "/m": "Music"}, Choice(remove=["Music"]))
-    ([0, 2], [{'/b'}, {'/b'}], ('/b',), ('1 clips left out: none of the labels',))
+    ([False, True, False], [{'/b'}, set(), {'/b'}], ('/b',), ('1 clip left out: none of the labels', ...))
     """
     allowed = _allowed(names, choice)
-    rows, sets, n_none, n_many = [], [], 0, 0
-    for row, carried in enumerate(labels):
+    sets, n_none, n_many = list[set[str]](), 0, 0
+    for carried in labels:
         found = carried if choice.ontology is None or not choice.parents else choice.ontology.imply(carried)
         found = found & allowed.keys()
         if not found:
             n_none += 1
         elif choice.most is not None and len(found) > choice.most:
-            n_many += 1
-        else:
-            rows.append(row)
-            sets.append(found)
-    if not rows:
+            n_many, found = n_many + 1, set()
+        sets.append(found)
+    if not any(sets):
         raise ValueError("Expected clips that carry one of the labels, got none. Keep more labels.")
     occurring = set().union(*sets)
     chosen = tuple(label for label in allowed if choice.keep is not None or label in occurring)
     notes = left_out(n_none, "none of the labels") + left_out(n_many, f"more than {choice.most} labels")
-    return rows, sets, chosen, notes
+    read_off = (READ_OFF,) if choice.keep is None else ()
+    return [not found for found in sets], sets, chosen, notes + read_off
 
 
 def _allowed(names: dict[str, str], choice: Choice) -> dict[str, None]:

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from ..clips import Clips, label_matrix
-from .tables import left_out, read_rows, recordings_by_stem
+from .tables import read_rows, recordings_by_stem, source_column
 
 
 def read_urbansound(folder: str | PathLike[str]) -> Clips:
@@ -32,16 +32,16 @@ def read_urbansound(folder: str | PathLike[str]) -> Clips:
     root = Path(folder)
     rows = read_rows(root / "metadata" / "UrbanSound8K.csv", ["slice_file_name", "fsID", "fold", "class"])
     there = recordings_by_stem(root / "audio")
-    found = [row for row in rows if Path(row["slice_file_name"]).stem in there]
-    if not found:
+    stems = [Path(row["slice_file_name"]).stem for row in rows]
+    if not there.keys() & set(stems):
         raise ValueError("Expected the slices of UrbanSound8K.csv in the folder audio, got none of them.")
     names = tuple(sorted({row["class"] for row in rows}))
+    expected = [root / "audio" / f"fold{row['fold']}" / row["slice_file_name"] for row in rows]
     return Clips(
         name="UrbanSound8K",
-        paths=tuple(there[Path(row["slice_file_name"]).stem] for row in found),
-        Y=label_matrix([{row["class"]} for row in found], names),
+        paths=tuple(there.get(stem, path) for stem, path in zip(stems, expected)),
+        Y=label_matrix([{row["class"]} for row in rows], names),
         label_names=names,
-        sources=np.array([row["fsID"] for row in found]),
-        folds=np.array([int(row["fold"]) for row in found]),
-        notes=left_out(len(rows) - len(found), "no recording"),
+        sources=source_column(rows, "fsID", table="UrbanSound8K.csv"),
+        folds=np.array([int(row["fold"]) for row in rows]),
     )

@@ -133,3 +133,8 @@ def unpack_optimizer(prefix: str, arrays: Arrays, optimizer: torch.optim.Optimiz
         number, _, key = name.partition("/")
         state.setdefault(int(number), {})[key] = value
     optimizer.load_state_dict({**content, "state": state})
+    for weight, memory in optimizer.state.items():
+        for key, value in memory.items():
+            if value.shape == weight.shape:
+                # Laid out as its weight is: a fused step walks through both side by side.
+                memory[key] = torch.empty_like(weight.detach()).copy_(value)

@@ -1,0 +1,149 @@
+"""Places: a table of which some lines cannot be used, dealt as if all of them could.
+
+Who shares a teacher with whom must not depend on what is in a record. So all lines of the table are dealt,
+those that cannot be used too, and only then do these drop out: of the part they were dealt to, and of no
+other.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from os import PathLike
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+Indices = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Places:
+    """Where the rows of a data set stand in the table they were read from, and what is dealt as a whole.
+
+    `at` is the line of each row, `units` the unit of every line, in numbers by first appearance; lines
+    without a row could not be used. `classes` are the classes of lines, to stratify by.
+
+    Guarantee: where all lines are dealt, and lines without a row dropped afterwards, two tables that differ
+               in one unit differ in one part: its rows may be others, be missing, or be there where they
+               were missing.
+    Assumes:   how many lines there are, and which of them belong together, is public and the same in both. A
+               line that is taken out of the table moves those after it; leave it, without its record.
+    Reference: Papernot et al. 2017, section 2.1 (disjoint training sets).
+
+    >>> places = Places(at=np.array([0, 2, 3]), units=np.arange(4))
+    >>> places, places.rows_at([3, 1, 0]).tolist()
+    (Places(n_lines=4, n_rows=3, unit='one clip'), [2, 0])
+    >>> places.among(np.array([1, 2, 3])).at.tolist(), places.take([1, 2])
+    ([1, 2], Places(n_lines=4, n_rows=2, unit='one clip'))
+    """
+
+    at: Indices
+    units: Indices
+    unit: Literal["one clip", "one source"] = "one clip"
+    classes: Indices | None = None
+    notes: tuple[str, ...] = ()
+
+    def rows_at(self, lines: ArrayLike) -> Indices:
+        """Return the rows on some lines, in the order of the lines; those without one are left out."""
+        row = np.full(len(self), -1, dtype=np.int64)
+        row[self.at] = np.arange(len(self.at))
+        found = row[np.asarray(lines, dtype=np.int64)]
+        return found[found >= 0]
+
+    def take(self, rows: ArrayLike) -> "Places":
+        """Return the places of some rows in the same table."""
+        return replace(self, at=self.at[np.asarray(rows)])
+
+    def among(self, lines: Indices) -> "Places":
+        """Return the places in the table of some lines alone; rows on other lines are gone."""
+        kept = self.at[np.isin(self.at, lines)]
+        return replace(
+            self, at=np.searchsorted(lines, kept), units=number_units(self.units[lines].tolist()),
+            classes=None if self.classes is None else self.classes[lines],
+        )  # fmt: skip
+
+    def __len__(self) -> int:
+        return len(self.units)
+
+    def __repr__(self) -> str:
+        return f"Places(n_lines={len(self)}, n_rows={len(self.at)}, unit={self.unit!r})"
+
+
+def number_units(names: Sequence[object]) -> Indices:
+    """Number names by first appearance: another name in the place of one renumbers nobody.
+
+    >>> number_units(["b", "a", "b"]).tolist()
+    [0, 1, 0]
+    """
+    seen: dict[object, int] = {}
+    return np.array([seen.setdefault(name, len(seen)) for name in names], dtype=np.int64)
+
+
+def clip_units(
+    paths: Sequence[str | PathLike[str]], sources: Sequence[object] | None = None
+) -> NDArray[np.int64]:
+    """Number what is dealt as a whole: clips of one source, where they are given, and lines of one recording.
+
+    Lines are of one recording if their paths lead to the same file, by whatever way. What is in the files is
+    not looked at: a deal that depended on it would be changed as a whole by one changed clip.
+
+    >>> clip_units(["a.wav", "b.wav", "x/../a.wav"]).tolist()
+    [0, 1, 0]
+    >>> clip_units(["a.wav", "b.wav", "c.wav", "./a.wav"], ["ann", "bo", "bo", "cy"]).tolist()
+    [0, 1, 1, 0]
+    """
+    folders: dict[str, str] = {}
+    files = []
+    for path in paths:
+        folder, name = os.path.split(os.path.abspath(path))
+        if folder not in folders:
+            folders[folder] = os.path.realpath(folder)
+        place = os.path.join(folders[folder], name)
+        files.append(os.path.realpath(place) if os.path.islink(place) else place)
+    recordings = number_units(files)
+    if sources is None:
+        return recordings
+    groups = number_units(sources)
+    if int(recordings.max()) + 1 == len(recordings):
+        return groups
+    # One recording under two sources makes one unit of both.
+    n_groups, n = int(groups.max()) + 1, len(groups)
+    joined = coo_array(
+        (np.ones(n, dtype=np.int8), (groups, n_groups + recordings)), shape=(n_groups + n, n_groups + n)
+    )
+    _, found = connected_components(joined, directed=False)
+    return number_units(found[groups].tolist())
+
+
+def require_apart(pictures: Sequence[str | None], units: Indices, *, quiet: Sequence[bool] = ()) -> None:
+    """Refuse a table in which two units have the same recording under two names.
+
+    Pictures are named by the content of recordings. To deal such clips together would make the deal depend
+    on what is in them, and one changed clip would move others; so it is left to whoever owns the table.
+    `quiet` marks clips in which nothing is heard: silence is nobody's.
+
+    >>> require_apart(["p/1.npy", None, None, "p/1.npy"], np.array([0, 1, 2, 0]))
+    >>> require_apart(["p/1.npy", None, None, "p/1.npy"], np.array([0, 1, 2, 3]))
+    Traceback (most recent call last):
+        ...
+    ValueError: Expected every recording once, or in one source, got 1 pair under two names: clips 0 and 3 ...
+    """
+    first: dict[str, int] = {}
+    twice = []
+    for clip, picture in enumerate(pictures):
+        if picture is None or (len(quiet) and quiet[clip]):
+            continue
+        before = first.setdefault(picture, clip)
+        if units[before] != units[clip]:
+            twice.append((before, clip))
+    if twice:
+        named = ", ".join(f"{one} and {other}" for one, other in twice[:5]) + (", ..." * (len(twice) > 5))
+        raise ValueError(
+            f"Expected every recording once, or in one source, got {len(twice)} "
+            f"pair{'s' * (len(twice) > 1)} under two names: clips {named} (from 0, in the order of "
+            "clips.json). Two teachers, or a teacher and the public pool, could have the same sound. "
+            "Take one of them out of your table, or give both the same source, and prepare again."
+        )
