@@ -20,7 +20,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
-from common.measure import Report, finish, shown_command  # noqa: E402
+from common.command import add_usual, conclude, report_on, some_of  # noqa: E402
+from common.measure import Report  # noqa: E402
 from forms import ensemble_tables, published_prices, single_table, student_table, table_54  # noqa: E402
 from grids import Grid, show  # noqa: E402
 from kept import BALLOTS, Kept, load  # noqa: E402
@@ -88,25 +89,15 @@ def widen(path: Path) -> None:
 def main(words: list[str] | None = None) -> None:
     """Print what was asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
-    parser.add_argument("--parts", default=",".join(PARTS))
+    add_usual(parser, PARTS, quick="two folds, and a shorter training")
     parser.add_argument(
         "--folder", type=Path, default=HERE, help="kept results, in place of the committed ones"
     )
     parser.add_argument("--data", type=Path, help="ESC-10: a folder with esc10.csv and audio/")
     parser.add_argument("--figures", type=Path, help="draw the figures into this folder")
-    parser.add_argument("--quick", action="store_true", help="two folds, and a shorter training")
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--markdown", type=Path)
-    parser.add_argument(
-        "--check", action="store_true", help="compare with expected.json, exit 1 if different"
-    )
-    parser.add_argument("--expect", action="store_true", help="write expected.json from this run")
     args = parser.parse_args(words)
-    parts = args.parts.split(",")
-    unknown = sorted(set(parts) - set(PARTS))
-    if unknown:
-        parser.error(f"expected parts of {', '.join(PARTS)}, got {', '.join(unknown)}")
-    report = Report("audio", shown_command("audio", sys.argv[1:] if words is None else words))
+    parts = some_of(parser, args.parts, PARTS, what="parts")
+    report = report_on("audio", words)
     made = [published_prices()] if "published" in parts else []
     for grid in made:
         show(report, grid)
@@ -124,12 +115,7 @@ def main(words: list[str] | None = None) -> None:
         report.skip(f"tables: no {BALLOTS}. Make it with train.py on a GPU, and kept.py.")
     if "live" in parts:
         live(report, args.data, quick=args.quick)
-    print(report.footer)
-    if args.json:
-        args.json.write_text(json.dumps(report.as_dict(), indent=1) + "\n")
-    if args.markdown:
-        args.markdown.write_text("\n".join([*(grid.markdown() for grid in made), report.footer, ""]))
-    finish(report, HERE / "expected.json", quick=args.quick, check=args.check, write=args.expect)
+    conclude(report, args, HERE / "expected.json", pages=[grid.markdown() for grid in made])
     if args.expect:
         widen(HERE / "expected.json")
 

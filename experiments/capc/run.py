@@ -8,7 +8,6 @@ nothing here is a release, and what looks at votes would be private.
 """
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,8 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 from cells import COUNTINGS, EPSILONS, crossing, dealt, hold  # noqa: E402
-from common.measure import Report, Section, finish, measure, shown_command  # noqa: E402
+from common.command import add_usual, conclude, report_on, some_of  # noqa: E402
+from common.measure import Report, Section, measure  # noqa: E402
 from tables import PASCAL, WEAKEST, Table  # noqa: E402
 
 from tellers import GNMax  # noqa: E402
@@ -30,7 +30,7 @@ WHICH = ("random", "weakest")
 
 def main(words: list[str] | None = None) -> None:
     args = parse(words)
-    report = Report("capc", shown_command("capc", sys.argv[1:] if words is None else words))
+    report = report_on("capc", words)
     pages: list[str] = []
     for part in args.parts.split(","):
         for made in {"digits": classes, "labels": labels, "crossing": crossed}.get(part, none)(report, args):
@@ -38,30 +38,17 @@ def main(words: list[str] | None = None) -> None:
             pages.append(made.markdown())
         if part == "round":
             pages += checked(report, args)
-    print(report.footer)
-    if args.json:
-        args.json.write_text(json.dumps(report.as_dict(), indent=1) + "\n")
-    if args.markdown:
-        left_out = [f"Left out: {why}" for why in report.skipped]
-        args.markdown.write_text("\n".join([*pages, *left_out, report.footer, ""]))
-    finish(report, HERE / "expected.json", quick=args.quick, check=args.check, write=args.expect)
+    conclude(report, args, HERE / "expected.json", pages=pages)
 
 
 def parse(words: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    add_usual(parser, PARTS[:3], quick="digits and a generated set; half a minute")
     parser.add_argument("--data", type=Path, help="data directory (else TELLERS_DATA)")
     parser.add_argument("--data-set", default="tmc2007-500,yeast", help="sets of many labels, with commas")
-    parser.add_argument("--parts", default="digits,labels,crossing", help=f"of {', '.join(PARTS)}")
-    parser.add_argument("--quick", action="store_true", help="digits and a generated set; half a minute")
     parser.add_argument("--seeds", type=int, default=0, help="repetitions (3; quick: 2)")
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--markdown", type=Path, help="file for the tables")
-    parser.add_argument("--check", action="store_true", help="compare with expected.json, exit 1 if off")
-    parser.add_argument("--expect", action="store_true", help="write expected.json from this run")
     args = parser.parse_args(words)
-    unknown = sorted(set(args.parts.split(",")) - set(PARTS))
-    if unknown:
-        parser.error(f"expected parts of {', '.join(PARTS)}, got {', '.join(unknown)}")
+    some_of(parser, args.parts, PARTS, what="parts")
     args.seeds = args.seeds or (2 if args.quick else 3)
     return args
 

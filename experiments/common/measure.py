@@ -4,7 +4,6 @@ import json
 import math
 import os
 import platform
-import shlex
 import sys
 import time
 from collections.abc import Sequence
@@ -17,10 +16,6 @@ from rich.console import Console
 from rich.table import Table
 
 Published = float | str | None
-# They change no number, so a shown command leaves them out, and what follows them.
-SILENT_WORDS = (
-    "--json", "--markdown", "--figures", "--data", "--keep", "--votes", "--jobs", "--trainers",
-)  # fmt: skip
 TRAINED = ("adult", "digits", "diabetes", "ask", "interactive", "many", "student", "distil")
 
 
@@ -185,33 +180,6 @@ def expect(report: Report, path: Path, mode: str) -> None:
     content[f"{mode}_command"] = report.command
     content["hardware"] = hardware()
     path.write_text(json.dumps(dict(sorted(content.items())), indent=1) + "\n")
-
-
-def finish(report: Report, path: Path, *, quick: bool, check: bool, write: bool) -> None:
-    """Compare with what is expected, or write it."""
-    mode = "quick" if quick else "full"
-    if write:
-        expect(report, path, mode)
-    if check:
-        different = compare(report, path, mode)
-        for line in different:
-            print(f"DIFFERENT: {line}", file=sys.stderr)
-        if different:
-            sys.exit(1)
-        print(f"All {len(report.numbers())} numbers are as expected.")
-
-
-def shown_command(paper: str, words: list[str]) -> str:
-    """Return the command without the paths and switches that change no number."""
-    shown, skip = [], False
-    for word in words:
-        if skip:
-            skip = False
-        elif word in SILENT_WORDS:
-            skip = True
-        elif word not in ("--check", "--expect"):
-            shown.append(word)
-    return f"python experiments/{paper}/run.py {shlex.join(shown)}".strip()
 
 
 def hardware() -> str:

@@ -9,7 +9,6 @@ would be private.
 """
 
 import argparse
-import json
 import sys
 import tempfile
 from pathlib import Path
@@ -19,7 +18,8 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 from accounting import Voting  # noqa: E402
 from cells import Bench  # noqa: E402
-from common.measure import Report, finish, shown_command  # noqa: E402
+from common.command import add_usual, conclude, report_on, some_of  # noqa: E402
+from common.measure import Report  # noqa: E402
 from dpsgd import RECIPES  # noqa: E402
 from lessons import table2, table9  # noqa: E402
 from parts import budgets, curves, few_labels, first_labels, goal, most_noise, sweep  # noqa: E402
@@ -46,33 +46,24 @@ def main(words: list[str] | None = None) -> None:
 
 def parse(words: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    add_usual(parser, PARTS, quick="a made data set, and tmc2007-500 once; a minute")
     parser.add_argument("--data", type=Path, help="data directory (else TELLERS_DATA)")
     parser.add_argument("--data-set", default=",".join(PUBLISHED), help="one, or several with commas")
-    parser.add_argument("--parts", default=",".join(PARTS))
-    parser.add_argument(
-        "--quick", action="store_true", help="a made data set, and tmc2007-500 once; a minute"
-    )
     parser.add_argument(
         "--seeds", type=int, default=3, help="ensembles of the first table (the rest: seed 0)"
     )
     parser.add_argument("--votes", type=Path, help="folder with the ballots (default: under --keep)")
     parser.add_argument("--keep", type=Path, help="folder of results (build/multiwinner; quick: none)")
     parser.add_argument("--jobs", type=int, default=1, help="processes that train teachers")
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--markdown", type=Path, help="file for the tables")
     parser.add_argument("--figures", type=Path, help="folder for the pictures")
-    parser.add_argument("--check", action="store_true", help="compare with expected.json, exit 1 if off")
-    parser.add_argument("--expect", action="store_true", help="write expected.json from this run")
     args = parser.parse_args(words)
-    unknown = sorted(set(args.parts.split(",")) - set(PARTS))
-    if unknown:
-        parser.error(f"expected parts of {', '.join(PARTS)}, got {', '.join(unknown)}")
+    some_of(parser, args.parts, PARTS, what="parts")
     return args
 
 
 def run(args: argparse.Namespace, words: list[str] | None) -> None:
     """Measure, print, draw and compare."""
-    report = Report("multiwinner", shown_command("multiwinner", sys.argv[1:] if words is None else words))
+    report = report_on("multiwinner", words)
     bench = Bench(args.data, args.keep, args.jobs, args.votes)
     there = available(bench, ("made", LARGE) if args.quick else tuple(args.data_set.split(",")), report)
     tables: list[Table] = []
@@ -85,19 +76,12 @@ def run(args: argparse.Namespace, words: list[str] | None) -> None:
 
     for part in args.parts.split(","):
         add(*(quick_part if args.quick else full_part)(part, bench, report, there, args))
-    print(report.footer)
-    if args.json:
-        args.json.write_text(json.dumps(report.as_dict(), indent=1) + "\n")
-    if args.markdown:
-        left_out = [f"Left out: {why}" for why in report.skipped]
-        pages = [table.markdown() for table in tables]
-        args.markdown.write_text("\n".join([*pages, *left_out, report.footer, ""]))
     if args.figures:
         from figures import draw
 
         for path in draw(tables, args.figures):
             print(f"drawn: {path}")
-    finish(report, HERE / "expected.json", quick=args.quick, check=args.check, write=args.expect)
+    conclude(report, args, HERE / "expected.json", pages=[table.markdown() for table in tables])
 
 
 def available(bench: Bench, names: tuple[str, ...], report: Report) -> list[str]:

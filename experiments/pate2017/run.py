@@ -9,7 +9,6 @@ so that a run can be repeated: nothing here is a release.
 """
 
 import argparse
-import json
 import sys
 from pathlib import Path
 
@@ -20,8 +19,9 @@ import figures  # noqa: E402
 import forests  # noqa: E402
 import learning  # noqa: E402
 import votes  # noqa: E402
+from common.command import add_usual, conclude, report_on, some_of  # noqa: E402
 from common.images import Images, load_mnist, load_svhn  # noqa: E402
-from common.measure import Report, finish, shown_command  # noqa: E402
+from common.measure import Report  # noqa: E402
 from common.students import quick_kinds, student_kinds  # noqa: E402
 
 PARTS = ("votes", "accounting", "students", "distil", "active", "adult", "diabetes")
@@ -29,10 +29,9 @@ PARTS = ("votes", "accounting", "students", "distil", "active", "adult", "diabet
 
 def parse(words: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    add_usual(parser, PARTS, quick="two seeds, small forests, about a minute")
     parser.add_argument("--data", type=Path, help="data directory (else TELLERS_DATA)")
     parser.add_argument("--data-set", choices=("mnist", "svhn"), default="mnist")
-    parser.add_argument("--parts", default=",".join(PARTS))
-    parser.add_argument("--quick", action="store_true", help="two seeds, small forests, about a minute")
     parser.add_argument("--seeds", type=int, help="how many seeds (default 5, quick 2)")
     parser.add_argument(
         "--train", action="store_true", help="train the MNIST teachers instead of reading votes"
@@ -42,37 +41,24 @@ def parse(words: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--epochs", type=int, default=60, help="epochs of the teachers that are trained")
     parser.add_argument("--teacher", choices=("cnn", "logistic"), default="cnn", help="what is trained")
     parser.add_argument("--student", default="auto", help="svc, cnn, logistic, or several with commas")
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--markdown", type=Path)
     parser.add_argument("--figures", type=Path, help="folder for the pictures")
-    parser.add_argument(
-        "--check", action="store_true", help="compare with expected.json, exit 1 if different"
-    )
-    parser.add_argument("--expect", action="store_true", help="write expected.json from this run")
     args = parser.parse_args(words)
-    unknown = sorted(set(args.parts.split(",")) - set(PARTS))
-    if unknown:
-        parser.error(f"expected parts of {', '.join(PARTS)}, got {', '.join(unknown)}")
+    some_of(parser, args.parts, PARTS, what="parts")
     return args
 
 
 def main(words: list[str] | None = None) -> None:
     args = parse(words)
     parts, seeds = args.parts.split(","), range(args.seeds or (2 if args.quick else 5))
-    report = Report("pate2017", shown_command("pate2017", sys.argv[1:] if words is None else words))
+    report = report_on("pate2017", words)
     if set(parts) & {"votes", "accounting", "students", "distil", "active"}:
         image_parts(report, args, parts, seeds)
     if args.data_set == "mnist":
         table_parts(report, args, parts, seeds)
-    print(report.footer)
-    if args.json:
-        args.json.write_text(json.dumps(report.as_dict(), indent=1) + "\n")
-    if args.markdown:
-        args.markdown.write_text(report.markdown())
     if args.figures:
         for path in figures.draw(report.numbers(), args.figures):
             print(f"drawn: {path}")
-    finish(report, HERE / "expected.json", quick=args.quick, check=args.check, write=args.expect)
+    conclude(report, args, HERE / "expected.json")
 
 
 def image_parts(report: Report, args: argparse.Namespace, parts: list[str], seeds: range) -> None:

@@ -9,7 +9,6 @@ a release.
 """
 
 import argparse
-import json
 import sys
 from collections import defaultdict
 from pathlib import Path
@@ -25,8 +24,9 @@ from common.accounting import (  # noqa: E402
     per_query,
     running_epsilons,
 )
+from common.command import add_usual, conclude, report_on, some_of  # noqa: E402
 from common.images import Images, load_mnist  # noqa: E402
-from common.measure import Report, Section, finish, measure, shown_command  # noqa: E402
+from common.measure import Section, measure  # noqa: E402
 from common.rooms import open_room  # noqa: E402
 from common.students import NAMES as STUDENTS  # noqa: E402
 from common.students import accuracy, make_student, quick_kinds, student_kinds, teach  # noqa: E402
@@ -259,24 +259,14 @@ def adult(data_dir: Path | None, seeds: range, *, n_trees: int) -> Section:
 
 def main(words: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    add_usual(parser, PARTS, quick="two seeds, small forests, about a minute")
     parser.add_argument("--data", type=Path, help="data directory (else TELLERS_DATA)")
-    parser.add_argument("--parts", default=",".join(PARTS))
-    parser.add_argument("--quick", action="store_true", help="two seeds, small forests, about a minute")
     parser.add_argument("--seeds", type=int, help="how many seeds (default 5, quick 2)")
     parser.add_argument("--student", default="auto", help="svc, cnn, logistic, or several with commas")
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--markdown", type=Path)
-    parser.add_argument(
-        "--check", action="store_true", help="compare with expected.json, exit 1 if different"
-    )
-    parser.add_argument("--expect", action="store_true", help="write expected.json from this run")
     args = parser.parse_args(words)
-    parts = args.parts.split(",")
-    unknown = sorted(set(parts) - set(PARTS))
-    if unknown:
-        parser.error(f"expected parts of {', '.join(PARTS)}, got {', '.join(unknown)}")
+    parts = some_of(parser, args.parts, PARTS, what="parts")
     seeds = range(args.seeds or (2 if args.quick else 5))
-    report = Report("pate2018", shown_command("pate2018", sys.argv[1:] if words is None else words))
+    report = report_on("pate2018", words)
     kinds = student_kinds(args.student, quick=args.quick)
     if set(parts) - {"adult"}:
         images = load_mnist(args.data, sizes=(250,))
@@ -296,12 +286,7 @@ def main(words: list[str] | None = None) -> None:
             )
         except FileNotFoundError as error:
             report.skip(f"adult: {error}")
-    print(report.footer)
-    if args.json:
-        args.json.write_text(json.dumps(report.as_dict(), indent=1) + "\n")
-    if args.markdown:
-        args.markdown.write_text(report.markdown())
-    finish(report, HERE / "expected.json", quick=args.quick, check=args.check, write=args.expect)
+    conclude(report, args, HERE / "expected.json")
 
 
 if __name__ == "__main__":

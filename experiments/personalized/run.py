@@ -19,7 +19,8 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 import numpy as np  # noqa: E402
 from cells import Cell  # noqa: E402
-from common.measure import Report, finish, shown_command  # noqa: E402
+from common.command import add_usual, conclude, report_on, some_of  # noqa: E402
+from common.measure import Report  # noqa: E402
 from ensembles import EPOCHS  # noqa: E402
 from figure4 import RATIOS_OF_COSTS  # noqa: E402
 from jobs import Job, data_of, run_jobs  # noqa: E402
@@ -99,11 +100,10 @@ def teach_students(results: Results) -> None:
 
 def parse(words: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    add_usual(parser, PARTS, quick="ballots that come along, and digits; a minute")
     parser.add_argument("--data", type=Path, help="data directory (else TELLERS_DATA)")
     parser.add_argument("--data-set", default="mnist,adult", help="mnist, adult, digits, or several")
-    parser.add_argument("--parts", default=",".join(PARTS))
     parser.add_argument("--variants", default=",".join(VARIANTS), help="upsampled teachers take the longest")
-    parser.add_argument("--quick", action="store_true", help="ballots that come along, and digits; a minute")
     parser.add_argument("--ensembles", type=int, default=10)
     parser.add_argument("--votings", type=int, default=5, help="votings of each ensemble")
     parser.add_argument("--exact-votings", type=int, help="how many of them are accounted exactly (all)")
@@ -114,15 +114,9 @@ def parse(words: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--epochs", type=int, default=EPOCHS, help="of MNIST's teachers")
     parser.add_argument("--jobs", type=int, default=1, help="processes that count labels")
     parser.add_argument("--trainers", type=int, default=1, help="trained at once, beside --jobs; for a GPU")
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--markdown", type=Path, help="file for the tables as in the paper")
-    parser.add_argument("--check", action="store_true", help="compare with expected.json, exit 1 if off")
-    parser.add_argument("--expect", action="store_true", help="write expected.json from this run")
     args = parser.parse_args(words)
     for name, known in (("parts", PARTS), ("variants", VARIANTS)):
-        unknown = sorted(set(getattr(args, name).split(",")) - set(known))
-        if unknown:
-            parser.error(f"expected {name} of {', '.join(known)}, got {', '.join(unknown)}")
+        some_of(parser, getattr(args, name), known, what=name)
     return args
 
 
@@ -169,7 +163,7 @@ def main(words: list[str] | None = None) -> None:
 
 def run(args: argparse.Namespace, words: list[str] | None) -> None:
     """Measure, teach, print, and compare."""
-    report = Report("personalized", shown_command("personalized", sys.argv[1:] if words is None else words))
+    report = report_on("personalized", words)
     jobs = jobs_of(args, report)
     done = run_jobs(jobs, args.jobs, n_trainers=args.trainers)
     if len(done) < len(jobs):
@@ -178,12 +172,7 @@ def run(args: argparse.Namespace, words: list[str] | None) -> None:
     results = collect(done, students=students, n_students=args.student_votings)
     teach_students(results)
     add_sections(report, results)
-    print(report.footer)
-    if args.json:
-        args.json.write_text(json.dumps(report.as_dict(), indent=1) + "\n")
-    if args.markdown:
-        args.markdown.write_text(markdown(results) + "\n" + report.footer + "\n")
-    finish(report, HERE / "expected.json", quick=args.quick, check=args.check, write=args.expect)
+    conclude(report, args, HERE / "expected.json", pages=[markdown(results)])
 
 
 if __name__ == "__main__":

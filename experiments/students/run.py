@@ -20,7 +20,8 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 import numpy as np  # noqa: E402
 from common.accounting import NAMES, gnmax_epsilons  # noqa: E402
-from common.measure import Measure, Report, Section, finish, measure, shown_command  # noqa: E402
+from common.command import add_usual, conclude, report_on, some_of  # noqa: E402
+from common.measure import Measure, Section, measure  # noqa: E402
 from kept import BALLOTS, Run, load  # noqa: E402
 from paired import by_student, differences  # noqa: E402
 
@@ -251,21 +252,11 @@ def digits(seeds: range) -> Section:
 
 def main(words: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
-    parser.add_argument("--parts", default=",".join(PARTS))
+    add_usual(parser, PARTS, quick="account for two seeds, about half a minute")
     parser.add_argument("--folder", type=Path, help="kept results of a part, in place of the committed ones")
-    parser.add_argument("--quick", action="store_true", help="account for two seeds, about half a minute")
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--markdown", type=Path)
-    parser.add_argument(
-        "--check", action="store_true", help="compare with expected.json, exit 1 if different"
-    )
-    parser.add_argument("--expect", action="store_true", help="write expected.json from this run")
     args = parser.parse_args(words)
-    parts = args.parts.split(",")
-    unknown = sorted(set(parts) - set(PARTS))
-    if unknown:
-        parser.error(f"expected parts of {', '.join(PARTS)}, got {', '.join(unknown)}")
-    report = Report("students", shown_command("students", sys.argv[1:] if words is None else words))
+    parts = some_of(parser, args.parts, PARTS, what="parts")
+    report = report_on("students", words)
     for part in (each for each in FOLDERS if each in parts):
         folder = args.folder or FOLDERS[part]
         if not (folder / "results.json").is_file():
@@ -290,12 +281,7 @@ def main(words: list[str] | None = None) -> None:
             report.skip("adult: no tabular.json. Make it with tabular.py.")
     if "digits" in parts:
         report.add(digits(range(4 if args.quick else 20)))
-    print(report.footer)
-    if args.json:
-        args.json.write_text(json.dumps(report.as_dict(), indent=1) + "\n")
-    if args.markdown:
-        args.markdown.write_text(report.markdown())
-    finish(report, HERE / "expected.json", quick=args.quick, check=args.check, write=args.expect)
+    conclude(report, args, HERE / "expected.json")
 
 
 if __name__ == "__main__":

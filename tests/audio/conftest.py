@@ -16,7 +16,9 @@ NAMES = ("bell", "engine", "siren")
 FEATURES = features_for(rate=16_000, seconds=0.1)
 
 
-def write_clips(folder, *, n_clips=60, names=NAMES, features=FEATURES, seed=7, unusable=(), one=False):
+def write_clips(
+    folder, *, n_clips=60, names=NAMES, features=FEATURES, seed=7, unusable=(), one=False, sources=0
+):
     """Write a folder of prepared clips whose pictures are noise around what their labels look like."""
     draw = np.random.default_rng(seed)
     Y = np.eye(len(names), dtype=int)[draw.integers(len(names), size=n_clips)]
@@ -30,7 +32,7 @@ def write_clips(folder, *, n_clips=60, names=NAMES, features=FEATURES, seed=7, u
         clips.append(
             {
                 "path": f"/sounds/{i}.wav", "labels": [names[j] for j in np.flatnonzero(labels)],
-                "fold": 1 + i % 5, "source": None,
+                "fold": 1 + i % 5, "source": f"street {i % sources}" if sources else None,
                 "picture": None if i in unusable else f"pictures/{i}.npy",
             }
         )  # fmt: skip

@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from . import label_options, options
-from .audio_train import network_options
+from . import audio_options, label_options, options
 
 if TYPE_CHECKING:
     from ..config import BudgetConfig
 
-_STUDENT = "Student"
 # Of the ensemble, where nothing is said: a label that all teachers agree on comes out right 39 times in 40.
 _USUAL_NOISE = 0.25
 # What can be asked of teachers that name one class each.
@@ -88,47 +86,19 @@ def student(
             "--student",
             help="tagger: from what was told. multilabel_mixmatch (one class: mixmatch, mean_teacher, vat): "
             "from all of the pool.",
-            rich_help_panel=_STUDENT,
+            rich_help_panel=audio_options.NETWORK,
         ),
     ] = Learner.tagger,
     network: Annotated[
-        str, typer.Option("--network", help="tagger: as for train.", rich_help_panel=_STUDENT)
+        str, typer.Option("--network", help="tagger: as for train.", rich_help_panel=audio_options.NETWORK)
     ] = "small",
-    iterations: Annotated[
-        int, typer.Option("--iterations", help="Batches to learn from.", min=1, rich_help_panel=_STUDENT)
-    ] = 200,
-    batch_size: Annotated[
-        int, typer.Option("--batch-size", help="Clips in a batch.", min=2, rich_help_panel=_STUDENT)
-    ] = 16,
-    learning_rate: Annotated[
-        float, typer.Option("--learning-rate", help="Near 1e-4 for large networks.", rich_help_panel=_STUDENT)
-    ] = 3e-3,
-    pretrained: Annotated[
-        Path | None,
-        typer.Option("--pretrained", metavar="FILE", help="Public weights.", rich_help_panel=_STUDENT),
-    ] = None,
-    held_out: Annotated[
-        float,
-        typer.Option(
-            "--held-out",
-            metavar="SHARE",
-            help="Hold out a share of the labelled clips, and keep the network that is best there.",
-            min=0,
-            rich_help_panel=_STUDENT,
-        ),
-    ] = 0.0,
-    log_folder: Annotated[
-        Path | None,
-        typer.Option(
-            "--log-folder",
-            metavar="DIR",
-            help="TensorBoard's files.",
-            rich_help_panel=_STUDENT,
-        ),
-    ] = None,
-    device: Annotated[
-        str, typer.Option("--device", help="cpu, cuda or auto.", rich_help_panel=_STUDENT)
-    ] = "auto",
+    iterations: audio_options.Iterations = 200,
+    batch_size: audio_options.BatchSize = 16,
+    learning_rate: audio_options.LearningRate = 3e-3,
+    pretrained: audio_options.Pretrained = None,
+    held_out: audio_options.HeldOut = 0.0,
+    log_folder: audio_options.LogFolder = None,
+    device: audio_options.Device = "auto",
     private: Annotated[
         bool, typer.Option("--private", help="Write private pages and numbers too, for the operator's eyes.")
     ] = False,
@@ -151,7 +121,7 @@ def student(
     from ..audio.listening import TAGGER, student_config, teach_student
     from ..audio.taught import read_taught
     from ..config import MechanismConfig
-    from .outcome import say_warning, steps_shown, tell
+    from .outcome import say_warning, steps_shown, tell, tell_sound
 
     taught = read_taught(ears)
     name = _mechanism(mechanism, one_class=taught.settings.one_class)
@@ -171,7 +141,7 @@ def student(
         parameters=_parameters(
             learner, network=network, iterations=iterations, batch_size=batch_size,
             learning_rate=learning_rate, device=device,
-            more=network_options(
+            more=audio_options.network_options(
                 iterations=iterations, pretrained=pretrained, held_out=held_out, log_folder=log_folder
             ),
         ),
@@ -187,8 +157,7 @@ def student(
 
     page = out / "sound.html"
     if page.exists():
-        heard = f"What it hears, and curves of every label: {page}"
-        screen.console().print(heard, markup=False, soft_wrap=True)
+        tell_sound(page)
     else:
         screen.console().print(screen.note("no clips were set apart to test on, so there is no sound.html."))
 

@@ -8,13 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from . import options
+from . import audio_options, options
 
 if TYPE_CHECKING:
     from ..audio.taught import Taught
-
-_NETWORK = "Network"
-_LOOKS = 10  # at the clips held out, in the course of a training
 
 
 class Network(StrEnum):
@@ -70,62 +67,33 @@ def train(
         typer.Option(
             "--network",
             help="small (for a CPU), resnet18, resnet34, vgg11 or vgg19.",
-            rich_help_panel=_NETWORK,
+            rich_help_panel=audio_options.NETWORK,
         ),
     ] = Network.small,
-    iterations: Annotated[
-        int, typer.Option("--iterations", help="Batches to learn from.", min=1, rich_help_panel=_NETWORK)
-    ] = 60,
-    batch_size: Annotated[
-        int, typer.Option("--batch-size", help="Clips in a batch.", min=2, rich_help_panel=_NETWORK)
-    ] = 8,
-    learning_rate: Annotated[
-        float,
-        typer.Option("--learning-rate", help="Near 1e-4 for large networks.", rich_help_panel=_NETWORK),
-    ] = 5e-3,
+    iterations: audio_options.Iterations = 60,
+    batch_size: audio_options.BatchSize = 8,
+    learning_rate: audio_options.LearningRate = 5e-3,
     mixup: Annotated[
         float,
-        typer.Option("--mixup", help="Blend clips of a batch; 0 for not.", min=0, rich_help_panel=_NETWORK),
+        typer.Option(
+            "--mixup", help="Blend clips of a batch; 0 for not.", min=0, rich_help_panel=audio_options.NETWORK
+        ),
     ] = 1.0,
     balanced: Annotated[
         bool,
         typer.Option(
             "--balanced/--shuffled",
             help="Every label has its turn, or as they come.",
-            rich_help_panel=_NETWORK,
+            rich_help_panel=audio_options.NETWORK,
         ),
     ] = True,
     weighted: Annotated[
-        bool, typer.Option("--weighted", help="Weigh rare labels up.", rich_help_panel=_NETWORK)
+        bool, typer.Option("--weighted", help="Weigh rare labels up.", rich_help_panel=audio_options.NETWORK)
     ] = False,
-    pretrained: Annotated[
-        Path | None,
-        typer.Option(
-            "--pretrained", metavar="FILE", help="Public weights to begin with.", rich_help_panel=_NETWORK
-        ),
-    ] = None,
-    held_out: Annotated[
-        float,
-        typer.Option(
-            "--held-out",
-            metavar="SHARE",
-            help="Hold out a share of a teacher's clips, and keep the network that is best there.",
-            min=0,
-            rich_help_panel=_NETWORK,
-        ),
-    ] = 0.0,
-    log_folder: Annotated[
-        Path | None,
-        typer.Option(
-            "--log-folder",
-            metavar="DIR",
-            help="TensorBoard's files, as private as the clips.",
-            rich_help_panel=_NETWORK,
-        ),
-    ] = None,
-    device: Annotated[
-        str, typer.Option("--device", help="cpu, cuda or auto.", rich_help_panel=_NETWORK)
-    ] = "auto",
+    pretrained: audio_options.Pretrained = None,
+    held_out: audio_options.HeldOut = 0.0,
+    log_folder: audio_options.LogFolder = None,
+    device: audio_options.Device = "auto",
     jobs: Annotated[int, typer.Option("--jobs", help="Teachers trained at a time; 0 to choose.", min=0)] = 0,
     seed: Annotated[int, typer.Option("--seed", help="Of the deal and of the training.", min=0)] = 7,
     as_json: options.Json = False,
@@ -148,7 +116,7 @@ def train(
         "learning_rate": learning_rate, "mixup": mixup, "balanced": balanced, "weighted": weighted,
         "device": device,
     }  # fmt: skip
-    tagger |= network_options(
+    tagger |= audio_options.network_options(
         iterations=iterations, pretrained=pretrained, held_out=held_out, log_folder=log_folder
     )
     settings = Teaching(
@@ -161,17 +129,6 @@ def train(
         print(json.dumps(_said(taught)))
     else:
         _tell(taught)
-
-
-def network_options(
-    *, iterations: int, pretrained: Path | None, held_out: float, log_folder: Path | None
-) -> dict[str, Any]:
-    """Return parameters of a tagger that are left out where nothing is said."""
-    places = {"pretrained": pretrained, "log_folder": log_folder}
-    said: dict[str, Any] = {name: str(place.absolute()) for name, place in places.items() if place}
-    if held_out:
-        said |= {"held_out": held_out, "check_every": max(1, iterations // _LOOKS)}
-    return said
 
 
 def _said(taught: "Taught") -> dict[str, Any]:

@@ -128,6 +128,11 @@ def _finish(bars: "Progress", task: "TaskID") -> None:
     bars.update(task, total=done, completed=done)
 
 
+def tell_sound(page: Path) -> None:
+    """Say where to see what a student hears."""
+    show.console().print(f"What it hears, and curves of every label: {page}", markup=False, soft_wrap=True)
+
+
 def tell(result: dict[str, Any], folder: Path, *, public_data: bool = False) -> None:
     """Print what came of a run: what it gives, what it cost, what is guaranteed, where everything is."""
     from ..card.groups import read_personal

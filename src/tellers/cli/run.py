@@ -48,9 +48,10 @@ def command(
 
     Example: tellers init tellers.toml && tellers run tellers.toml --out study
     """
+    from ..audio.run_page import write_run_sound
     from ..config import read_config
     from ..pipeline import run
-    from .outcome import say_warning, show_groups, steps_shown, tell, warn_of_groups
+    from .outcome import say_warning, show_groups, steps_shown, tell, tell_sound, warn_of_groups
 
     settings = read_config(config)
     if cluster:
@@ -59,7 +60,10 @@ def command(
     with steps_shown(wanted=not as_json) as show:
         shown = warn_of_groups if as_json else show_groups
         result = run(settings, folder, resume=resume, show=show, show_groups=shown, warn=say_warning)
+        page = write_run_sound(folder, settings)
     if as_json:
         print(json.dumps({**result, "folder": str(folder)}))
     else:
         tell(result, folder)
+        if page is not None:
+            tell_sound(page)

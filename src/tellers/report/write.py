@@ -47,7 +47,7 @@ def page_template(name: str) -> Any:
     from jinja2 import DictLoader, Environment, StrictUndefined
 
     room = files(__package__)
-    parts = (name, "labels.html", "parts.html", "style.css")
+    parts = (name, "head.html", "labels.html", "parts.html", "style.css")
     sources = {part: (room / part).read_text(encoding="utf-8") for part in parts}
     # Names of classes and columns are anybody's: all that is printed is escaped unless the template says not.
     environment = Environment(
