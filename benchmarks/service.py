@@ -11,7 +11,6 @@ import contextlib
 import importlib.util
 import os
 import platform
-import socket
 import subprocess
 import sys
 import tempfile
@@ -27,6 +26,7 @@ from tellers import Accountant, Budget, GNMax, Votes, noise
 from tellers.client import Client
 from tellers.door import Room
 from tellers.ledger import open_ledger
+from tellers.parties.tunnel import free_port
 from tellers.service import read_settings
 from tellers.service.keys import KeyStore
 from tellers.teachers.pool import VotedPool
@@ -87,9 +87,7 @@ def crowd(makers: list[Callable[[], Callable[[], object]]], seconds: float, what
 @contextlib.contextmanager
 def served(folder: Path, ledger: str, n_keys: int) -> Iterator[tuple[str, list[str]]]:
     """Serve, and give the address and keys."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port = taken.getsockname()[1]
+    port = free_port()
     (folder / "service.toml").write_text(
         SETTINGS.format(
             port=port, ledger=ledger, sigma=SIGMA, epsilon=BUDGET.epsilon, delta=BUDGET.delta

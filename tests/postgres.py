@@ -9,11 +9,12 @@ import os
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
 from pathlib import Path
+
+from tellers.parties.tunnel import free_port
 
 
 class NoPostgres(RuntimeError):
@@ -51,7 +52,7 @@ class Cluster:
         self.folder = Path(tempfile.mkdtemp(prefix="tellers-postgres-"))
         self.data = self.folder / "data"
         self.password = secrets.token_hex(8)
-        self.port = _free_port()
+        self.port = free_port()
         self.settings = {"max_connections": "120", **(settings or {})}
         self._process: subprocess.Popen[bytes] | None = None
         words = self.folder / "password"
@@ -153,12 +154,6 @@ class Cluster:
         if done.returncode != 0:
             shutil.rmtree(self.folder, ignore_errors=True)
             raise NoPostgres(f"{program} failed:\n{done.stdout[-1000:]}{done.stderr[-1000:]}")
-
-
-def _free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
 
 
 def _children(pid: int) -> list[int]:

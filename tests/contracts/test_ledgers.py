@@ -244,7 +244,7 @@ class RacesOnAccounts(MemoryLedger):
             if name in self._accountants:
                 state = self.accounts()[name]
                 state.accountant.require(state.spent, curve, key=key, account=name)
-        time.sleep(0.001)
+        time.sleep(0.01)  # long enough that threads in step are rare, and five turns below are enough
         groups = {name: 0 * curve for name, curve in (also or {}).items() if name.startswith("group/")}
         ticket = super().reserve(key, price, event=event, also=groups)
         paid = {name: Charge(curve, curve) for name, curve in (also or {}).items()}
@@ -286,8 +286,10 @@ BROKEN = [
 
 @pytest.mark.parametrize(("kind", "message"), BROKEN, ids=lambda v: getattr(v, "__name__", ""))
 def test_broken_ledgers_are_found_out(kind, message):
-    with pytest.raises(AssertionError, match=message):
-        check_ledger(in_memory(kind), durable=False)
+    n_turns = 5 if kind is RacesOnAccounts else 1  # which thread comes between is chance
+    with pytest.raises(AssertionError, match=message):  # noqa: PT012
+        for _ in range(n_turns):
+            check_ledger(in_memory(kind), durable=False)
 
 
 def test_a_ledger_that_forgets_is_not_durable():

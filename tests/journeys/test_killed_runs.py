@@ -127,7 +127,8 @@ def test_twenty_kills_change_nothing_but_the_time_it_takes(tmp_path):
             assert time.monotonic() < deadline, "the run does not get on"
             time.sleep(0.001)
         time.sleep(moments.uniform(0, 0.02))
-        assert process.poll() is None, "the run ended before it was killed"
+        if process.poll() is not None:
+            break  # it was faster than we are, and what it left is looked at below
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         now = books(folder)

@@ -278,10 +278,10 @@ def test_a_user_with_few_rights_can_spend_and_cannot_change(postgres, own_databa
 def test_another_writer_is_waited_for_and_then_said(postgres, database, name):
     import psycopg
 
-    ledger = PostgresLedger(database, ACCOUNTANT, timeout=0.5, name=name)
+    ledger = PostgresLedger(database, ACCOUNTANT, timeout=2.0, name=name)
     with psycopg.connect(database.replace("+psycopg", "")) as other:
         other.execute("SELECT * FROM tellers_ledgers FOR UPDATE")
-        with pytest.raises(TimeoutError, match=r"free within 0\.5 s.*Nothing was written"):
+        with pytest.raises(TimeoutError, match=r"free within 2 s.*Nothing was written"):
             ledger.reserve("q0", ONE, event=SECURE)
         assert ledger.spent.epsilon(1e-5) == 0.0  # reading does not wait
         other.rollback()
@@ -308,24 +308,24 @@ def test_a_writer_that_freezes_does_not_hold_the_others_for_ever(database, name)
         raise ConnectionError("never mind")
 
     thread = threading.Thread(target=freeze)
-    thread.start()
-    inside.wait(10)
     start = time.monotonic()
+    thread.start()
+    assert inside.wait(30)
     other.reserve("q0", ONE, event=SECURE)
-    assert 0.5 < time.monotonic() - start < 10
+    assert 0.5 < time.monotonic() - start < 25  # it would sit on the lock for 30
     go_on.set()
     thread.join()
 
 
 def test_a_server_that_freezes_is_given_up_and_the_next_connection_goes_on(database, name):
-    with PostgresLedger(database, ACCOUNTANT, name=name, timeout=0.5) as ledger:
+    with PostgresLedger(database, ACCOUNTANT, name=name, timeout=2.0) as ledger:
         frozen = ledger._connection.connection.dbapi_connection.info.backend_pid
         os.kill(frozen, signal.SIGSTOP)
         try:
             start = time.monotonic()
             with pytest.raises(ConnectionError, match="Nothing was written"):
                 ledger.reserve("q0", ONE, event=SECURE)
-            assert 1 < time.monotonic() - start < 20
+            assert 1 < time.monotonic() - start < 30
             ledger.reserve("q0", ONE, event=SECURE)
         finally:
             os.kill(frozen, signal.SIGCONT)
@@ -392,7 +392,7 @@ def test_a_refusal_after_a_lost_answer_is_still_a_refusal(monkeypatch, ledger):
 
 
 def test_a_server_that_stays_away_leaves_no_ticket(monkeypatch, database, name):
-    ledger = PostgresLedger(database, ACCOUNTANT, name=name, timeout=0.5)
+    ledger = PostgresLedger(database, ACCOUNTANT, name=name, timeout=2.0)
     left = break_commits(monkeypatch, after=False, times=1000)
     with pytest.raises(ConnectionError, match=r"not known; if it was, it stays charged, and no noise"):
         ledger.reserve("q0", ONE, event=SECURE)
@@ -405,7 +405,7 @@ def test_a_turn_that_does_not_come_leaves_a_lost_answer_unknown(monkeypatch, dat
     """An answer is lost, and then somebody else holds the lock: nobody may say that nothing was written."""
     import psycopg
 
-    ledger = PostgresLedger(database, ACCOUNTANT, name=name, timeout=0.5)
+    ledger = PostgresLedger(database, ACCOUNTANT, name=name, timeout=2.0)
     commit, others = sa.Connection.commit, []
 
     def breaking(self):
@@ -437,7 +437,7 @@ def test_a_broken_connection_is_opened_again(postgres, ledger):
         assert len(ledger.entries()) == n + 1
 
 
-def go_on_until(happened, seconds=30.0):
+def go_on_until(happened, seconds=120.0):
     until = time.monotonic() + seconds
     while not happened():
         assert time.monotonic() < until
@@ -512,7 +512,7 @@ def test_it_travels_by_its_url(ledger):
     ids=["spent", "find", "verify"],
 )
 def test_a_server_that_freezes_is_given_up_by_who_reads(database, name, read):
-    with PostgresLedger(database, ACCOUNTANT, name=name, timeout=0.5) as ledger:
+    with PostgresLedger(database, ACCOUNTANT, name=name, timeout=2.0) as ledger:
         ledger.reserve("q0", ONE, event=SECURE)
         frozen = ledger._connection.connection.dbapi_connection.info.backend_pid
         os.kill(frozen, signal.SIGSTOP)
@@ -520,14 +520,14 @@ def test_a_server_that_freezes_is_given_up_by_who_reads(database, name, read):
             start = time.monotonic()
             with pytest.raises(ConnectionError, match="to answer within"):
                 read(ledger)
-            assert time.monotonic() - start < 10
+            assert time.monotonic() - start < 30
             read(ledger)  # over a connection of its own
         finally:
             os.kill(frozen, signal.SIGCONT)
 
 
 def test_those_who_wait_for_a_frozen_server_do_not_wait_one_after_the_other(database, name):
-    with PostgresLedger(database, ACCOUNTANT, name=name, timeout=1.0) as ledger:
+    with PostgresLedger(database, ACCOUNTANT, name=name, timeout=2.0) as ledger:
         frozen = ledger._connection.connection.dbapi_connection.info.backend_pid
         os.kill(frozen, signal.SIGSTOP)
         took = []
@@ -546,7 +546,7 @@ def test_those_who_wait_for_a_frozen_server_do_not_wait_one_after_the_other(data
                 thread.join()
         finally:
             os.kill(frozen, signal.SIGCONT)
-        assert max(took) < 8  # not twelve times as long as one of them
+        assert max(took) < 25  # one after the other they would take twelve times 4 s
 
 
 def test_books_longer_than_a_page_are_read_whole(monkeypatch, database, name):

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -20,6 +19,7 @@ from tellers.parties.certificates import make_certificate
 from tellers.parties.clear import clear_votes
 from tellers.parties.last_step import LastStep, decide, decision_of
 from tellers.parties.standing import Standing
+from tellers.parties.tunnel import free_port
 from tellers.teachers.models import dump_model
 
 NAMES = ("east", "north", "south", "upper", "west")
@@ -29,11 +29,10 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"}
 
 
 def free_ports(n):
-    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(n)]
-    ports = [one.getsockname()[1] for one in held]
-    for one in held:
-        one.close()
-    return ports
+    ports = set()
+    while len(ports) < n:
+        ports.add(free_port())
+    return sorted(ports)
 
 
 class Village:

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -17,6 +16,7 @@ import pytest
 from tellers import Votes
 from tellers.client import Client
 from tellers.errors import Unsettled
+from tellers.parties.tunnel import free_port
 from tellers.teachers.store import save_votes
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
@@ -53,12 +53,6 @@ def tellers(folder, *words, code=0, **more):
     )  # fmt: skip
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout if code == 0 else done.stderr
-
-
-def free_port():
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return taken.getsockname()[1]
 
 
 class Server:
@@ -139,10 +133,12 @@ def test_a_day_of_a_service(folder):
 
 SLOW = """
 import sys, time
+from pathlib import Path
 from tellers.service import read_settings, serving
 from tellers.teachers.pool import VotedPool
 vote = VotedPool.vote
 def slow(self, rows):
+    Path("voting").touch()
     time.sleep(1.5)
     return vote(self, rows)
 VotedPool.vote = slow
@@ -166,7 +162,10 @@ def test_a_server_that_ends_while_it_is_asked(folder, how):
 
     asking = threading.Thread(target=ask)
     asking.start()
-    time.sleep(0.9)  # reserved, and the teachers are still at it
+    deadline = time.monotonic() + 60
+    while not (folder / "voting").exists():  # reserved, and the teachers are at it for a while
+        assert time.monotonic() < deadline, server.log.read_text()
+        time.sleep(0.01)
     server.stop(how)
     asking.join()
     again = Server(folder, url)

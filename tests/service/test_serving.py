@@ -19,6 +19,7 @@ from rich.console import Console
 
 from tellers.cli import welcome
 from tellers.ledger.sql import wait_until_there
+from tellers.parties.tunnel import free_port
 from tellers.service import KeysConfig, LedgerConfig, VaultConfig, create_app, write_settings
 from tellers.service.books import wait_for_databases
 
@@ -29,12 +30,6 @@ NOBODY = "postgresql://team:very-secret@127.0.0.1:1/privacy"
 def environment():
     kept = {name: value for name, value in os.environ.items() if not name.startswith("TELLERS")}
     return {**kept, "PYTHONPATH": str(SRC), "NO_COLOR": "1", "COLUMNS": "200", "TERM": "xterm"}
-
-
-def free_port():
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return taken.getsockname()[1]
 
 
 def settings_file(place, tmp_path, **server):

@@ -327,8 +327,8 @@ def test_a_teacher_that_fails_once_is_tried_again():
 def test_a_hanging_teacher_is_interrupted(tmp_path):
     hangs = Moody(X[PARTS[4][0]].sum(), lambda: time.sleep(60))
     start = time.perf_counter()
-    with pytest.raises(TeacherFailed, match=r"Teacher 4 .*not finished after 0.3 seconds"):
-        train(hangs, timeout=0.3, retries=0)
+    with pytest.raises(TeacherFailed, match=r"Teacher 4 .*not finished after 2 seconds"):
+        train(hangs, timeout=2.0, retries=0)
     assert time.perf_counter() - start < 30
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
 
@@ -351,7 +351,7 @@ def local_kind(how):
     return Local(X[PARTS[4][0]].sum())
 
 
-@pytest.mark.parametrize(("how", "timeout"), [("dies", None), ("deaf", 0.5)])
+@pytest.mark.parametrize(("how", "timeout"), [("dies", None), ("deaf", 2.0)])
 def test_a_dying_process_names_its_teacher(how, timeout):
     def dies():
         os._exit(1)
@@ -418,7 +418,7 @@ train_ensemble(
 
 def all_gone(group):
     """Wait for the last process of a group to end."""
-    for _ in range(100):
+    for _ in range(600):
         try:
             os.killpg(group, 0)
         except ProcessLookupError:

@@ -8,6 +8,7 @@ trusts exactly the certificates it was given, not whatever an authority signed.
 
 import hashlib
 import os
+import random
 import selectors
 import socket
 import ssl
@@ -27,6 +28,7 @@ _OPEN, _DATA, _CLOSE = 1, 2, 3
 _PIECE: Final = 1 << 17
 _FULL: Final = 1 << 24  # Bytes that may wait for a slow side before its source is no longer read.
 _STREAMS: Final = 64
+OURS: Final = range(20_000, 32_000)  # Linux gives away 32768 and above by itself, others 49152 and above.
 
 
 @dataclass(frozen=True)
@@ -334,13 +336,18 @@ class Tunnel:
 
 
 def free_port() -> int:
-    """Return a loopback port that nobody listens on at the moment.
+    """Return a loopback port that nobody listens on at the moment, and that nobody is given by the system.
 
-    >>> 0 < free_port() < 65536
+    Whoever asks the system for any port, or connects, gets one from its own range: a port of that range may
+    be another's before it is used.
+
+    >>> free_port() in OURS
     True
     """
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
+    for port in random.SystemRandom().sample(OURS, 100):
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    raise LinkFailed(f"Expected a free loopback port between {OURS[0]} and {OURS[-1]}, found none in 100.")
 
 
 def dial(address: tuple[str, int], *, timeout: float = 20.0) -> socket.socket:

@@ -2,11 +2,12 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
+
+from tellers.parties.tunnel import free_port
 
 HERE = Path(__file__).parent
 SOURCE = HERE.parents[2] / "src"
@@ -67,12 +68,6 @@ class Machines:
             process.kill()
         for process in running:
             process.wait(timeout=30)
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 def wait_until(true, *, seconds=60, what="it"):

@@ -1,5 +1,7 @@
 """What is killed, lost or slow changes nothing but the time it takes: every teacher votes, and votes once."""
 
+import os
+import signal
 import threading
 import time
 
@@ -35,10 +37,14 @@ def kill_one_at(machines, folder, verb, victims):
     pids = [process.pid for process in machines.workers.values()]
     while not victims and time.monotonic() < deadline:
         for pid in at_work(folder, verb):
-            if pid in pids:
+            if pid not in pids:
+                continue
+            os.kill(pid, signal.SIGSTOP)  # it stands still while we look again
+            if pid in at_work(folder, verb):
                 machines.kill(pid)
                 victims.append(pid)
                 break
+            os.kill(pid, signal.SIGCONT)
         time.sleep(0.01)
 
 

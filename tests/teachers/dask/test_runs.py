@@ -42,7 +42,7 @@ n_teachers = 12
 
 [teachers]
 model = "tellers_slow_models:SlowTree"
-parameters = { fitting = 0.2 }
+parameters = { fitting = 1.0 }
 
 [cluster]
 batch = 1

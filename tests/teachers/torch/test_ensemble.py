@@ -343,6 +343,8 @@ def test_killed_at_random_moments_it_ends_with_the_same_teachers(tmp_path):
         now = 2 * len(list(folder.glob("*.json")))
         assert now > finished  # every run gets further than the one before
         finished = now
+        if finished == 12:
+            break  # it was faster than we are
     assert n_killed >= 2
     model, parts = TorchClassifier("mlp", epochs=40, batch_size=20, device="cpu"), partition(600, 12, seed=3)
     assert_same(train(model, parts=parts, folder=folder), train(model, parts=parts))

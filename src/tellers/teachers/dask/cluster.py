@@ -126,7 +126,7 @@ def load_distributed() -> Any:
 class Link:
     """The line to a cluster; when it breaks, `again` makes another, and what was in flight is lost.
 
-    >>> link = Link(Cluster(n_workers=1))
+    >>> link = Link(Cluster(n_workers=1, timeout=120))
     >>> link.open()
     >>> link.require_versions(), [n_threads for n_threads, _ in link.workers().values()]
     (None, [1])
