@@ -37,8 +37,8 @@ from tellers.parties.ask import AskRole
 from tellers.parties.certificates import make_certificate
 from tellers.parties.clear import clear_votes
 from tellers.parties.engine import require_engine
+from tellers.parties.ports import free_ports
 from tellers.parties.standing import Standing
-from tellers.parties.tunnel import free_port
 from tellers.teachers.models import dump_model
 
 SEED = 7
@@ -66,9 +66,9 @@ def settle(folder: Path, task: str, kind: str, *, n_answerers: int, most: int) -
     parties = {
         name: {
             "role": role, "pin": cards[name].pin, "mask_key": cards[name].mask_key,
-            "address": f"127.0.0.1:{free_port()}",
+            "address": f"127.0.0.1:{port}",
         }
-        for name, role in roles.items()
+        for (name, role), port in zip(roles.items(), free_ports(len(roles)))
     }  # fmt: skip
     n_outputs = 10 if task == "single" else 5
     session = SessionConfig(

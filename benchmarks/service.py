@@ -26,7 +26,7 @@ from tellers import Accountant, Budget, GNMax, Votes, noise
 from tellers.client import Client
 from tellers.door import Room
 from tellers.ledger import open_ledger
-from tellers.parties.tunnel import free_port
+from tellers.parties.ports import free_port
 from tellers.service import read_settings
 from tellers.service.keys import KeyStore
 from tellers.teachers.pool import VotedPool

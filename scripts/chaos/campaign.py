@@ -64,8 +64,8 @@ class Campaign:
         self._chance = random.Random(plan.seed)
         plan.folder.mkdir(parents=True, exist_ok=True)
         write_votes(plan.folder, (plan.n_askers + 1) // 2, plan.seed)
-        self._until = begun + plan.seconds if plan.seconds else float("inf")
         self._cluster = _start_cluster() if plan.backend == "postgresql" else None
+        self._until = time.monotonic() + plan.seconds if plan.seconds else float("inf")
         try:
             while not self._is_over() and not self.violations:
                 self._round()

@@ -3,7 +3,6 @@
 import json
 import random
 import signal
-import socket
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from witness import watch_votes
 
 from tellers import Accountant, Budget, ConfidentGNMax, RdpCurve, Unit, Votes
 from tellers.ledger import open_ledger
+from tellers.parties.ports import free_port
 from tellers.service import read_settings
 from tellers.service.keys import KeyStore
 from tellers.service.serving import serve
@@ -128,9 +128,7 @@ def make_ground(
     """Make a ledger with its budget and accounts, keys, and the settings of a service."""
     folder.mkdir()
     spaces = tuple(Space(k, by_service=2 * k < n_by_service) for k in range((n_askers + 1) // 2))
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port = taken.getsockname()[1]
+    port = free_port()
     ground = Ground(folder, where, budget_for(n_questions), port, spaces, broken)
     (folder / "service.toml").write_text(
         _SETTINGS.format(

@@ -48,7 +48,7 @@ def warm(town, asker):
 
 
 def wait_until_frozen(pid):
-    until = time.monotonic() + 60
+    until = time.monotonic() + 200
     while time.monotonic() < until:
         with open(f"/proc/{pid}/stat") as file:
             if file.read().rpartition(")")[2].split()[0] == "T":
@@ -81,8 +81,9 @@ def test_an_answering_party_is_frozen(town, asker, is_known):
         # By now the guardian knows, and nobody waits for it.
         start = time.monotonic()
         compare(town, asker, parties=others)
-        assert time.monotonic() - start < PATIENCE / 2
+        assert time.monotonic() - start < 0.75 * PATIENCE  # who waits for it waits 0.8 of that
     town.wait_until_connected("south", since=since)
+    warm(town, asker)
     compare(town, asker, parties=town.names)
 
 

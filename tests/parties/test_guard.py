@@ -32,7 +32,7 @@ class Wire:
 
 @pytest.fixture
 def told(monkeypatch):
-    monkeypatch.setattr(guard, "_GRACE", 0.5)
+    monkeypatch.setattr(guard, "_GRACE", 20.0)
     said = []
     ledger = MemoryLedger(Accountant(Budget(epsilon=5.0, delta=1e-5)))
     role = GuardRole(example_settings("guardian"), ledger=ledger, say=said.append)
@@ -71,7 +71,8 @@ def test_an_asker_that_went_is_no_alarm(told, when):
     assert words == ["ann went before it said that it has its labels; the query stays charged."]
 
 
-def test_a_last_step_that_failed_with_an_asker_that_is_there_is_an_alarm(told):
+def test_a_last_step_that_failed_with_an_asker_that_is_there_is_an_alarm(told, monkeypatch):
+    monkeypatch.setattr(guard, "_GRACE", 0.3)
     assert told(lambda visit: visit.heard(Done(qid="2" * 32))) == [
         "The last step with ann failed after it was charged. Expected a living worker, got exit code -9."
     ]

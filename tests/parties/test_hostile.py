@@ -36,7 +36,7 @@ N = 2
 @pytest.fixture(scope="module")
 def town(tmp_path_factory, engine):
     made = Village(
-        tmp_path_factory.mktemp("hostile"), n_labels=3, patience=30.0, max_queries=20,
+        tmp_path_factory.mktemp("hostile"), n_labels=3, patience=60.0, max_queries=20,
         askers=("ann", "eve", "sly", "tim"),
     ).start_all()  # fmt: skip
     yield made
@@ -46,8 +46,16 @@ def town(tmp_path_factory, engine):
 @pytest.fixture(scope="module")
 def ann(town):
     with AskRole(town.settings("ann")) as asker:
-        honest(town, asker)
+        warm(town, asker)
         yield asker
+
+
+def warm(town, asker):
+    """Make links to everybody: on a slow machine a party may miss the first query, and that is in order."""
+    for _ in range(5):
+        if asker.ask(town.rows(N)).parties == town.names:
+            return
+    raise AssertionError(town.log("guard"))
 
 
 def honest(town, asker):
@@ -62,8 +70,8 @@ def books(town):
     return {name: charged(town, name) for name in ("guard", *town.names)}
 
 
-@pytest.fixture
-def unharmed(town, ann):
+@contextmanager
+def no_harm(town, ann):
     """Afterwards nothing was charged, nobody died, and an honest query works with everybody."""
     before, living = books(town), dict(town.processes)
     yield
@@ -72,6 +80,13 @@ def unharmed(town, ann):
     assert all(process.poll() is None for process in living.values())
     honest(town, ann)
     assert books(town) == {name: n + 1 for name, n in before.items()}
+
+
+@pytest.fixture
+def unharmed(town, ann):
+    """All of a test does no harm."""
+    with no_harm(town, ann):
+        yield
 
 
 class Eve:
@@ -368,21 +383,25 @@ def never_ask(name):
     return "_ask_one", ask_one
 
 
-def test_a_subset_of_the_askers_choice(town, unharmed, monkeypatch):
+def test_a_subset_of_the_askers_choice(town, ann, monkeypatch):
+    honest_agree = asking._Attempt._agree
     with AskRole(town.settings("sly")) as sly:
-        honest_agree = asking._Attempt._agree
-        monkeypatch.setattr(asking._Attempt, *leave_out("south"))
-        for _ in range(3):
-            with pytest.raises(RoundAborted, match=r"not for it to choose. Nothing was charged"):
+        warm(town, sly)  # whoever is out for a reason of its own may be left out
+        with no_harm(town, ann):
+            monkeypatch.setattr(asking._Attempt, *leave_out("south"))
+            for _ in range(3):
+                with pytest.raises(RoundAborted, match=r"not for it to choose. Nothing was charged"):
+                    sly.ask(town.rows(N), n_retries=0)
+            # After three strikes it gets no answer at all, not even to a query in order.
+            monkeypatch.setattr(asking._Attempt, "_agree", honest_agree)
+            with pytest.raises(RoundAborted, match="too often"):
                 sly.ask(town.rows(N), n_retries=0)
-        # After three strikes it gets no answer at all, not even to a query in order.
-        monkeypatch.setattr(asking._Attempt, "_agree", honest_agree)
-        with pytest.raises(RoundAborted, match="too often"):
-            sly.ask(town.rows(N), n_retries=0)
 
 
-def test_a_party_that_is_never_asked(town, unharmed, monkeypatch):
-    with AskRole(town.settings("tim")) as tim, monkeypatch.context() as patch:
-        patch.setattr(asking._Attempt, *never_ask("south"))
-        with pytest.raises(RoundAborted, match=r"not for it to choose. Nothing was charged"):
-            tim.ask(town.rows(N), n_retries=0)
+def test_a_party_that_is_never_asked(town, ann, monkeypatch):
+    with AskRole(town.settings("tim")) as tim:
+        warm(town, tim)
+        with no_harm(town, ann), monkeypatch.context() as patch:
+            patch.setattr(asking._Attempt, *never_ask("south"))
+            with pytest.raises(RoundAborted, match=r"not for it to choose. Nothing was charged"):
+                tim.ask(town.rows(N), n_retries=0)

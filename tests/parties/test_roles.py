@@ -88,15 +88,17 @@ def test_parties_that_know_different_labels(village, bar):
     sets = {"east": (0, 1), "north": (1, 3), "south": (0, 1, 2)}
     town = village(n_answerers=3, n_labels=4, labels=sets, mechanism=mechanism, patience=240.0).start_all()
     with AskRole(town.settings("ann")) as asker:
-        batch = compare(town, asker, 60)
+        batch = compare(town, asker, 100)
         assert batch.parties == town.names
+        # South alone knows it. With the bar a row is told with probability 0.25: one of the two answers is
+        # missing by chance in less than 1e-4 of all runs.
         assert {0, 1} <= set(np.unique(batch.labels[:, 2]))
         town.kill("south")
-        batch = compare(town, asker, 60)
+        batch = compare(town, asker, 100)
         assert batch.parties == ("east", "north")
         assert (batch.labels[:, 2] == -1).all()
         assert {0, 1} <= set(np.unique(batch.labels[:, [0, 1, 3]]))
-    assert charged(town) == charged(town, "north") == [60, 60]
+    assert charged(town) == charged(town, "north") == [100, 100]
 
 
 @pytest.mark.campaign

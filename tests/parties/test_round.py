@@ -162,8 +162,8 @@ def test_a_round_over_tls_and_one_without_a_party_that_died(world, tmp_path):
             tally = sum(votes[name] for name in parties)
             assert (tally[np.arange(20), labels] == tally.max(axis=1)).all()
         wait_for(lambda: not present.state.queries)
+        wait_for(lambda: all(not one.state.queries for name, one in answerers.items() if name != "south"))
     assert [entry.event["answering"] for entry in ledger.entries()] == [list(ROSTER), ["east", "north"]]
-    assert all(not one.state.queries for name, one in answerers.items() if name != "south")
     work.listener.close()
     for one in answerers.values():
         one.channel.close()

@@ -10,8 +10,9 @@ pytest.importorskip("cryptography")
 
 from tellers.parties.listening import Listener
 from tellers.parties.pinned import Pinned
+from tellers.parties.ports import free_port
 from tellers.parties.sockets import DEAD_AFTER, EVERY, IDLE, TIMES, stay_alert
-from tellers.parties.tunnel import Tunnel, dial, free_port, listen
+from tellers.parties.tunnel import Tunnel, dial, listen
 from tellers.parties.wire import connect
 
 WANTED = {

@@ -26,18 +26,18 @@ def meet(folder, dialer, listener):
     def accept():
         plain, _ = door.accept()
         try:
-            results["listener"] = shake_hands(plain, identity(folder, *listener), listens=True, timeout=5)[0]
+            results["listener"] = shake_hands(plain, identity(folder, *listener), listens=True, timeout=30)[0]
         except LinkFailed as error:
             results["listener"] = error
 
     thread = threading.Thread(target=accept)
     thread.start()
     try:
-        plain = dial(door.getsockname(), timeout=5)
-        results["dialer"] = shake_hands(plain, identity(folder, *dialer), listens=False, timeout=5)[0]
+        plain = dial(door.getsockname(), timeout=30)
+        results["dialer"] = shake_hands(plain, identity(folder, *dialer), listens=False, timeout=30)[0]
     except LinkFailed as error:
         results["dialer"] = error
-    thread.join(timeout=10)
+    thread.join(timeout=60)
     door.close()
     return results["dialer"], results["listener"]
 
@@ -84,7 +84,7 @@ def tunnels(bare_certificates):
 
 def exchange(port, sent):
     """Send bytes to a port and return as many that come back."""
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as one:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as one:
         writer = threading.Thread(target=one.sendall, args=(sent,))
         writer.start()
         got = bytearray()
@@ -131,7 +131,7 @@ def test_the_end_is_noticed_at_once(tunnels):
     (near, far), ended = tunnels
     port = far.near_port
     near.close()
-    far._thread.join(timeout=5)
+    far._thread.join(timeout=30)
     assert sorted(ended) == ["far", "near"]
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port), timeout=1)
@@ -163,7 +163,7 @@ def test_plain_tcp_is_refused(bare_certificates):
     def accept():
         plain, _ = door.accept()
         try:
-            shake_hands(plain, identity(bare_certificates, "answerer", "asker"), listens=True, timeout=5)
+            shake_hands(plain, identity(bare_certificates, "answerer", "asker"), listens=True, timeout=30)
         except LinkFailed as error:
             told.append(str(error))
 
@@ -178,7 +178,7 @@ def test_plain_tcp_is_refused(bare_certificates):
                 answer += piece
         except ConnectionResetError:
             pass
-    thread.join(timeout=10)
+    thread.join(timeout=60)
     assert len(answer) <= 7  # at most a TLS alert
     assert told
     assert told[0].startswith("Expected a TLS handshake with a known peer")
@@ -190,5 +190,5 @@ def test_a_frame_that_is_none_ends_the_tunnel(bare_certificates):
     tunnel = Tunnel(far, 1, is_dialer=False, on_end=ended.set)
     tunnel.start()
     near.sendall(b"\xff" * 64)
-    assert ended.wait(5)
+    assert ended.wait(30)
     near.close()

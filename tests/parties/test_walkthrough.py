@@ -13,7 +13,9 @@ import pytest
 
 pytest.importorskip("cryptography")
 
-from .village import SOURCE, free_ports
+from tellers.parties.ports import free_ports
+
+from .village import SOURCE
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "confidential-hospitals.md"

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,21 +19,14 @@ from tellers.config.party_files import read_party, settings_for, write_party
 from tellers.parties.certificates import make_certificate
 from tellers.parties.clear import clear_votes
 from tellers.parties.last_step import LastStep, decide, decision_of
+from tellers.parties.ports import held_port
 from tellers.parties.standing import Standing
-from tellers.parties.tunnel import free_port
 from tellers.teachers.models import dump_model
 
 NAMES = ("east", "north", "south", "upper", "west")
 N_FEATURES = 6
 SOURCE = Path(__file__).parents[2] / "src"
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"}
-
-
-def free_ports(n):
-    ports = set()
-    while len(ports) < n:
-        ports.add(free_port())
-    return sorted(ports)
 
 
 class Village:
@@ -46,7 +40,8 @@ class Village:
         self.processes = {}
         roles = dict.fromkeys(askers, "asker") | {"guard": "guardian"} | dict.fromkeys(self.names, "answerer")
         cards = {name: make_certificate(self.folder, name, role=role) for name, role in roles.items()}
-        ports = free_ports(len(roles))
+        self._held = ExitStack()  # while parties are dead, nobody else is given their ports
+        ports = [self._held.enter_context(held_port()) for _ in roles]
         parties = {
             name: {
                 "role": role, "pin": cards[name].pin, "mask_key": cards[name].mask_key,
@@ -143,6 +138,7 @@ class Village:
     def close(self):
         for name in list(self.processes):
             self.kill(name)
+        self._held.close()
 
     def rows(self, n):
         return self.rng.normal(size=(n, N_FEATURES))

@@ -159,7 +159,7 @@ def test_too_many_requests_of_a_key(place):
         other = client.get("/v1/budget", headers=bob)
     assert codes == [200, 200, 200, 429]
     assert refused.json()["type"] == "urn:tellers:problem:too-many"
-    assert 55 <= int(refused.headers["Retry-After"]) <= 61
+    assert 30 <= int(refused.headers["Retry-After"]) <= 61
     assert other.status_code == 200
 
 

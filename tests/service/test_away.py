@@ -101,6 +101,14 @@ def test_keys_put_in_place_of_others_are_those_that_count(place, alice, tmp_path
         assert client.get("/v1/budget", headers=alice).status_code == 401
 
 
+def once_back(ask):
+    """Return the first answer that is not 503: a server that comes back may take more than its second."""
+    until = time.monotonic() + 60
+    while (answer := ask()).status_code == 503 and time.monotonic() < until:
+        time.sleep(0.2)
+    return answer
+
+
 @pytest.mark.campaign
 def test_a_database_that_freezes_ends_in_503_and_comes_back(place, postgres, own_database):
     there = in_database(place, own_database)
@@ -121,8 +129,8 @@ def test_a_database_that_freezes_ends_in_503_and_comes_back(place, postgres, own
             assert time.monotonic() - start < 30
         finally:
             postgres.thaw(frozen)
-        assert ask("k1").json()["replayed"]
-        assert ask("k2").status_code == 200
+        assert once_back(lambda: ask("k1")).json()["replayed"]
+        assert once_back(lambda: ask("k2")).status_code == 200
     assert own_database not in there.log.getvalue()
 
 
@@ -136,7 +144,7 @@ def test_a_database_that_stops_ends_in_503_and_comes_back(place, postgres, own_d
             require_unavailable(client.get("/v1/budget", headers=alice))
         finally:
             postgres.start()
-        assert client.get("/v1/budget", headers=alice).status_code == 200
+        assert once_back(lambda: client.get("/v1/budget", headers=alice)).status_code == 200
 
 
 @pytest.mark.parametrize("opened", [KeyStore, open_ledger])

@@ -3,7 +3,6 @@
 import itertools
 import json
 import os
-import socket
 import subprocess
 import sys
 import threading
@@ -19,6 +18,7 @@ from tellers.client import Client
 from tellers.door import Room
 from tellers.errors import BudgetExhausted
 from tellers.ledger import open_ledger
+from tellers.parties.ports import free_port
 from tellers.service import read_settings
 from tellers.service.keys import KeyStore
 from tellers.teachers.pool import VotedPool
@@ -126,9 +126,7 @@ def test_sixty_four_clients_of_a_service_get_exactly_what_the_budget_pays_for(
 ):
     n = affordable()
     save_votes(tmp_path / "votes.npz", VOTES)
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port = taken.getsockname()[1]
+    port = free_port()
     (tmp_path / "service.toml").write_text(SETTINGS.format(url=json.dumps(books), port=port))
     settings = read_settings(tmp_path / "service.toml")
     store = KeyStore(settings.place(settings.keys.store))

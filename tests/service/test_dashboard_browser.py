@@ -42,8 +42,9 @@ class Town:
         self.server = uvicorn.Server(config)
         self.thread = threading.Thread(target=self.server.run, daemon=True)
         self.thread.start()
-        deadline = time.monotonic() + 30
-        while not self.server.started and time.monotonic() < deadline:
+        deadline = time.monotonic() + 60
+        while not self.server.started:
+            assert time.monotonic() < deadline, "the service did not start"
             time.sleep(0.02)
         port = self.server.servers[0].sockets[0].getsockname()[1]
         self.url = f"http://127.0.0.1:{port}"
@@ -68,7 +69,7 @@ class Town:
 
     def ask(self, headers, key, pool):
         body = {"idempotency_key": key, "pool": pool}
-        return httpx.post(f"{self.url}/v1/labels", headers=headers, json=body)
+        return httpx.post(f"{self.url}/v1/labels", headers=headers, json=body, timeout=60)
 
     def keep(self, page, name):
         """Keep a screenshot, and what was read for the scan of secrets."""
@@ -177,13 +178,13 @@ def test_tables_need_no_script(open_town):
     assert page.locator("noscript meta, meta[http-equiv=refresh]").count() == 1
     town.keep(page, "overview-without-script")
     page.get_by_role("link", name="Keys").click()
-    assert page.get_by_role("rowheader", name="carol").is_visible()
+    page.get_by_role("rowheader", name="carol").wait_for(timeout=SOON)
     page.get_by_role("link", name="Ledger").click()
     page.get_by_role("button", name="Verify now").click()
-    assert page.get_by_role("heading", name="Intact").is_visible()
+    page.get_by_role("heading", name="Intact").wait_for(timeout=SOON)
     town.keep(page, "ledger-verified")
     page.get_by_role("button", name="Sign out").click()
-    assert page.get_by_text("You are signed out.").is_visible()
+    page.get_by_text("You are signed out.").wait_for(timeout=SOON)
 
 
 def test_groups_of_people_have_a_burn_down_each(open_town, place, low_contrast):
@@ -209,7 +210,7 @@ def test_groups_of_people_have_a_burn_down_each(open_town, place, low_contrast):
             assert page.evaluate(low_contrast) == []
         town.keep(page, f"groups-{width}{'' if script else '-without-script'}")
     page.get_by_role("link", name="careful").first.click()
-    assert page.get_by_role("heading", name="group/careful").is_visible()
+    page.get_by_role("heading", name="group/careful").wait_for(timeout=SOON)
     assert page.locator("svg.burn").is_visible()
 
 

@@ -12,7 +12,7 @@ uvicorn = pytest.importorskip("uvicorn")
 from tellers.service import ServiceSettings, serving  # noqa: E402
 from tellers.service.hurrying import MOST_HEAD_BYTES, HurriedProtocol  # noqa: E402
 
-SECONDS = 0.6
+SECONDS = 1.2
 
 
 class Soon(HurriedProtocol):
@@ -38,7 +38,7 @@ async def slow_app(scope, receive, send):
 def address():
     config = uvicorn.Config(
         slow_app, host="127.0.0.1", port=0, http=Soon, h11_max_incomplete_event_size=MOST_HEAD_BYTES,
-        lifespan="off", log_config=None, ws="none",
+        lifespan="off", log_config=None, ws="none", timeout_keep_alive=60,
     )  # fmt: skip
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
@@ -78,10 +78,10 @@ def test_a_head_that_comes_drop_by_drop_is_not_waited_for(line):
     line.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n")
     start = time.monotonic()
     with contextlib.suppress(OSError):
-        while time.monotonic() - start < 10:
+        while time.monotonic() - start < 20:
             line.sendall(b"X: y\r\n")
             time.sleep(SECONDS / 4)
-    assert time.monotonic() - start < 10
+    assert time.monotonic() - start < 20
 
 
 def test_half_of_a_second_request_is_not_waited_for(line):
@@ -91,7 +91,7 @@ def test_half_of_a_second_request_is_not_waited_for(line):
     line.sendall(whole[:-3])
     said, took = rest(line)
     assert b"200" not in said
-    assert took < 5  # as soon as the first, not when a kept connection is given up
+    assert took < 20  # as soon as the first, not when a kept connection is given up
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_a_head_without_end_is_refused(line, head):
         line.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n" + head)
     said, took = rest(line)
     assert said == b"" or said.startswith(b"HTTP/1.1 400")
-    assert took < 5
+    assert took < 20
 
 
 def test_who_has_said_what_they_want_is_not_hurried(line):

@@ -16,7 +16,7 @@ import pytest
 from tellers import Votes
 from tellers.client import Client
 from tellers.errors import Unsettled
-from tellers.parties.tunnel import free_port
+from tellers.parties.ports import free_port
 from tellers.teachers.store import save_votes
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
@@ -139,7 +139,7 @@ from tellers.teachers.pool import VotedPool
 vote = VotedPool.vote
 def slow(self, rows):
     Path("voting").touch()
-    time.sleep(1.5)
+    time.sleep(4)
     return vote(self, rows)
 VotedPool.vote = slow
 serving.serve(read_settings("service.toml"))

@@ -19,7 +19,7 @@ from rich.console import Console
 
 from tellers.cli import welcome
 from tellers.ledger.sql import wait_until_there
-from tellers.parties.tunnel import free_port
+from tellers.parties.ports import free_port
 from tellers.service import KeysConfig, LedgerConfig, VaultConfig, create_app, write_settings
 from tellers.service.books import wait_for_databases
 
@@ -86,7 +86,7 @@ def test_a_person_is_told_where_and_what(place, tmp_path, find_leaks):
         address = words.split("/v1/labels")[0].rpartition(" ")[2]
         assert address.startswith("http://127.0.0.1:")
         assert not address.endswith(":0")
-        assert answers(address)
+        assert until(lambda: answers(address))
     finally:
         process.send_signal(signal.SIGINT)
         code = process.wait(timeout=60)
@@ -180,7 +180,7 @@ def test_a_database_that_comes_up_is_waited_for(place, postgres, own_database):
         ledger=LedgerConfig(url=own_database, name="labels", epsilon=2.0, delta=1e-5),
     )  # fmt: skip
     postgres.stop()
-    starter = threading.Timer(1.0, postgres.start)
+    starter = threading.Timer(3.0, postgres.start)
     starter.start()
     try:
         app = create_app(

@@ -71,7 +71,7 @@ class Link:
         self._rank, self._connect, self._identity, self._timeout = rank, connect, identity, timeout
         self._process: subprocess.Popen[bytes] | None = None
         self._counted = (0, 0)
-        self._one_at_a_time = threading.Lock()
+        self._one_at_a_time = threading.RLock()
         self.traffic = Traffic(0.0, 0, 0)
 
     @property
@@ -173,7 +173,7 @@ class Link:
                 reply, found = read_message(process.stdout.fileno(), timeout=limit)
             except (EOFError, OSError):
                 with suppress(subprocess.TimeoutExpired):
-                    process.wait(timeout=2)
+                    process.wait(timeout=10)
                 reason = _ENDED.get(process.returncode or 0, f"exit code {process.returncode}")
                 self.kill()
                 raise LinkFailed(f"Expected a living worker, got a dead one: {reason}.") from None
@@ -215,10 +215,13 @@ class Link:
             return
         process.kill()
         process.wait()
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                with suppress(OSError):
-                    pipe.close()
+        # Whoever reads from it in another thread finds its end now. Closed before that, the number of the
+        # pipe could be another's, and its bytes be read as the worker's.
+        with self._one_at_a_time:
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    with suppress(OSError):
+                        pipe.close()
 
     def __enter__(self) -> "Link":
         return self

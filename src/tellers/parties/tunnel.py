@@ -8,7 +8,6 @@ trusts exactly the certificates it was given, not whatever an authority signed.
 
 import hashlib
 import os
-import random
 import selectors
 import socket
 import ssl
@@ -28,7 +27,6 @@ _OPEN, _DATA, _CLOSE = 1, 2, 3
 _PIECE: Final = 1 << 17
 _FULL: Final = 1 << 24  # Bytes that may wait for a slow side before its source is no longer read.
 _STREAMS: Final = 64
-OURS: Final = range(20_000, 32_000)  # Linux gives away 32768 and above by itself, others 49152 and above.
 
 
 @dataclass(frozen=True)
@@ -333,21 +331,6 @@ class Tunnel:
         self._selector.close()
         if self._on_end is not None:
             self._on_end()
-
-
-def free_port() -> int:
-    """Return a loopback port that nobody listens on at the moment, and that nobody is given by the system.
-
-    Whoever asks the system for any port, or connects, gets one from its own range: a port of that range may
-    be another's before it is used.
-
-    >>> free_port() in OURS
-    True
-    """
-    for port in random.SystemRandom().sample(OURS, 100):
-        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            return port
-    raise LinkFailed(f"Expected a free loopback port between {OURS[0]} and {OURS[-1]}, found none in 100.")
 
 
 def dial(address: tuple[str, int], *, timeout: float = 20.0) -> socket.socket:

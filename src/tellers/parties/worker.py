@@ -18,8 +18,9 @@ from ..errors import LinkFailed, TellersError
 from .engine import Engine
 from .pinned import read_pinned
 from .pipes import Integers, read_message, write_message
+from .ports import held_port
 from .programs import Program, read_program
-from .tunnel import Identity, Tunnel, free_port, shake_hands
+from .tunnel import Identity, Tunnel, shake_hands
 
 Answer = tuple[dict[str, Any], dict[str, Integers]]
 PEER_GONE: Final = 3
@@ -67,13 +68,13 @@ class Worker:
             )
             secure, place = shake_hands(self._plain, files, listens=not asks, timeout=head["timeout"])
             peer = str(place)
-        own_port = free_port()
-        self._tunnel = Tunnel(secure, own_port, is_dialer=asks, on_end=self._peer_gone)
-        self._tunnel.start()
-        self._engine = Engine(
-            head["rank"], own_port=own_port, peer_port=self._tunnel.near_port, name="link",
-            timeout=head["timeout"], read_log=self._read_log,
-        )  # fmt: skip
+        with held_port() as own_port:  # the engine takes a while until it listens there
+            self._tunnel = Tunnel(secure, own_port, is_dialer=asks, on_end=self._peer_gone)
+            self._tunnel.start()
+            self._engine = Engine(
+                head["rank"], own_port=own_port, peer_port=self._tunnel.near_port, name="link",
+                timeout=head["timeout"], read_log=self._read_log,
+            )  # fmt: skip
         return {"peer": peer}, {}
 
     def _peer_gone(self) -> None:
