@@ -190,6 +190,7 @@ def test_svhn_is_ready_to_run(house_numbers):
     assert {p.name for p in house_numbers.glob("*.svg")} == {f"pate2017_figure{n}.svg" for n in (2, 3, 5)}
 
 
+@pytest.mark.campaign
 def test_svhn_takes_networks_as_teachers(house_numbers):
     pytest.importorskip("torch")
     out = house_numbers / "out.json"

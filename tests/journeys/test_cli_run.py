@@ -113,6 +113,7 @@ def test_a_study_of_ones_own_files_to_its_report(study):
     assert (study / "out" / "report.html").exists()
 
 
+@pytest.mark.campaign
 def test_sites_with_one_class_only_have_a_vote_too(study):
     columns = rows(400, seed=1)
     columns["site"] = columns.pop("who") % 25

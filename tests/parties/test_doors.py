@@ -24,7 +24,7 @@ def door(certificates):
     doors, heard, refusals = Doors(), queue.Queue(), queue.Queue()
     peers = [certificates.peers["ann"], certificates.peers["north"]]
     with Listener(
-        "127.0.0.1:0", certificates.identities["guard"], peers, timeout=8.0, refused=refusals.put
+        "127.0.0.1:0", certificates.identities["guard"], peers, timeout=5.0, refused=refusals.put
     ) as listener:
         listener.serve(lambda channel: heard.put(channel.receive()), knocked=doors.arrive)
         yield listener, doors, heard, refusals

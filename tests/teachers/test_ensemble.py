@@ -351,7 +351,7 @@ def local_kind(how):
     return Local(X[PARTS[4][0]].sum())
 
 
-@pytest.mark.parametrize(("how", "timeout"), [("dies", None), ("deaf", 2.0)])
+@pytest.mark.parametrize(("how", "timeout"), [("dies", None), ("deaf", 1.0)])
 def test_a_dying_process_names_its_teacher(how, timeout):
     def dies():
         os._exit(1)
