@@ -1,4 +1,4 @@
-"""`tellers run` on prepared clips: students that can be handed a recording."""
+"""`tellers run` on prepared clips: students that can be handed a recording, and a page of what they hear."""
 
 from dataclasses import replace
 
@@ -9,7 +9,9 @@ from sklearn.metrics import precision_recall_fscore_support
 
 from tellers.audio.collection import features_for
 from tellers.audio.hearing import Hearing, load_hearing
+from tellers.audio.run_page import write_run_sound
 from tellers.card import load_student
+from tellers.cli import main
 from tellers.cli.outcome import tell
 from tellers.config import (
     BudgetConfig,
@@ -22,20 +24,21 @@ from tellers.config import (
     StudentConfig,
     TeachersConfig,
 )
+from tellers.config.writing import write_config
 from tellers.pipeline import run
-from tellers.pipeline.data import read_tables
-from tellers.pipeline.label_data import read_label_tables
+from tellers.pipeline.data import Tables, read_tables
+from tellers.pipeline.label_data import LabelTables, read_label_tables
 
 pytestmark = pytest.mark.usefixtures("no_pages")
 NAMES = ("siren", "bell", "engine")  # not in the order of the table
 
 
-def config_of(folder, *, one=False, **data):
+def config_of(folder, *, one=False, by="record", **data):
     many = LabelsConfig() if one else LabelsConfig(names=NAMES)
     given = {"n_public": 20, "n_test": 10, **data}
     return RunConfig(
         data=DataConfig(name="clips", private="clips", folder=str(folder), classes=NAMES * one, **given),
-        labels=many, partition=PartitionConfig(n_teachers=5),
+        labels=many, partition=PartitionConfig(n_teachers=5, by=by),
         teachers=TeachersConfig(model="logistic", n_jobs=1),
         mechanism=MechanismConfig(name="gnmax" if one else "gnthreshold", sigma=0.1),
         # With so little noise every label is what most teachers say, but for a chance below 1e-20.
@@ -122,3 +125,52 @@ def test_students_that_know_some_classes_or_do_not_say_how_sure_they_are():
     picture = np.zeros((1, 2, 2))
     assert Hearing(Some(), None, NAMES).scores(picture).tolist() == [[0.25, 0.0, 0.75]]
     assert Hearing(Sure(), None, NAMES).scores(picture).tolist() == [[0.0, 1.0, 0.0]]
+
+
+@pytest.mark.parametrize("by", ["record", "person"])
+@pytest.mark.parametrize("one", [False, True])
+def test_the_page_shows_the_test_clips_of_the_run_and_no_private_one(
+    made_clips, tmp_path, monkeypatch, one, by
+):
+    made_clips(tmp_path / "clips", one=one, n_clips=100, sources=20 if by == "person" else 0)
+    tables = []
+    for kind in (Tables, LabelTables):
+
+        def keep(self, *given, begun=kind.__init__, **named):
+            begun(self, *given, **named)
+            tables.append(self)
+
+        monkeypatch.setattr(kind, "__init__", keep)
+    config = config_of(tmp_path, one=one, by=by)
+    run(config, tmp_path / "study")
+    ran, shown = tables[-1], {}
+    monkeypatch.setattr(
+        "tellers.audio.run_page.write_sound",
+        lambda path, hearing, pictures, *, truth: shown.update(pictures=pictures, truth=truth) or path,
+    )
+    assert write_run_sound(tmp_path / "study", config) == tmp_path / "study" / "sound.html"
+    np.testing.assert_array_equal(shown["pictures"].reshape(len(ran.test.X), -1), ran.test.X)
+    truth = np.eye(3)[ran.test.y] if one else ran.test.y
+    np.testing.assert_array_equal(shown["truth"], truth)
+    private = {row.tobytes() for row in np.asarray(ran.private.X, dtype=np.float32)}
+    assert len(private) > 20
+    assert not private & {picture.tobytes() for picture in np.asarray(shown["pictures"], dtype=np.float32)}
+
+
+@pytest.mark.parametrize("n_test", [10, 0])
+def test_the_command_writes_it_and_says_where(made_clips, tmp_path, monkeypatch, capsys, n_test):
+    made_clips(tmp_path / "clips", n_clips=80)
+    monkeypatch.chdir(tmp_path)
+    config = config_of("", n_test=n_test)
+    (tmp_path / "a.toml").write_text(write_config(config))
+    with pytest.raises(SystemExit) as stopped:
+        main(["run", "a.toml", "--out", "study"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert stopped.value.code == 0
+    page = tmp_path / "study" / "sound.html"
+    assert page.exists() == (n_test > 0) == ("curves of every label: study/sound.html" in said)
+    if n_test:
+        words = page.read_text()
+        assert all(name in words for name in NAMES)
+        assert "Test clip" in words
+        assert "<script" not in words
