@@ -463,14 +463,14 @@ def test_bad_arguments_are_refused():
 
 
 @pytest.mark.parametrize("concentration", [0.1, 3.0])
-def test_ten_thousand_queries_take_half_a_second_of_a_slow_core(concentration):
-    """Measured 0.02 s of CPU time: the limit leaves room for a core that is twenty times slower."""
+def test_ten_thousand_queries_take_a_tenth_of_a_second(concentration):
+    """CPU time, the best of ten: measured 0.007 to 0.02 s, busy neighbours included."""
     rng = np.random.default_rng(5)
     shares = rng.dirichlet(np.full(10, concentration), size=10_000)
     votes = Votes.from_counts(np.stack([rng.multinomial(5000, s) for s in shares]), n_teachers=5000)
     taken = []
-    for _ in range(3):
+    for _ in range(10):
         start = time.process_time()
         bounds.published_gnmax(votes, 200.0)
         taken.append(time.process_time() - start)
-    assert min(taken) <= 0.5
+    assert min(taken) <= 0.1
