@@ -39,7 +39,7 @@ from ..pipeline.voted import check_voted
 from ..votes import Unit
 from .books import books_of, settle_books
 from .hearing import Hearing
-from .sheets import write_private_sound, write_sound
+from .sheets import SOUND_PAGE, write_private_sound, write_sound
 from .taught import Taught
 from .teaching import MAY_CHANGE
 
@@ -167,7 +167,7 @@ def teach_student(
     test = voted.tables.test
     if test is not None:
         pictures = np.asarray(test.X).reshape(len(test), *taught.shape)
-        write_sound(place / "sound.html", hearing, pictures, truth=taught.Y[taught.test])
+        write_sound(place / SOUND_PAGE, hearing, pictures, truth=taught.Y[taught.test])
     if config.report.private:
         with np.load(place / "labels.npz", allow_pickle=False) as file:
             asked = file["rows"]

@@ -12,9 +12,7 @@ from ..config.sections import CLIPS
 from ..pipeline.data import read_tables
 from ..pipeline.label_data import read_label_tables
 from .hearing import load_hearing
-from .sheets import write_sound
-
-PAGE = "sound.html"
+from .sheets import SOUND_PAGE, write_sound
 
 
 def write_run_sound(folder: str | PathLike[str], config: RunConfig) -> Path | None:
@@ -35,7 +33,7 @@ def write_run_sound(folder: str | PathLike[str], config: RunConfig) -> Path | No
     hearing = load_hearing(folder)
     X, truth = found
     pictures = X.reshape(len(X), *hearing.features.shape)
-    return write_sound(Path(folder) / PAGE, hearing, pictures, truth=truth)
+    return write_sound(Path(folder) / SOUND_PAGE, hearing, pictures, truth=truth)
 
 
 def _test_clips(config: RunConfig) -> tuple[NDArray[Any], NDArray[np.int64]] | None:

@@ -31,6 +31,7 @@ from .sweep_report import (
 )
 from .sweep_setting import SweepSetting
 
+SOUND_PAGE = "sound.html"
 _MOST_CURVES = 6
 
 

@@ -119,6 +119,7 @@ def student(
     Example: tellers audio student ears --out study --epsilon 8 --delta 1e-4
     """
     from ..audio.listening import TAGGER, student_config, teach_student
+    from ..audio.sheets import SOUND_PAGE
     from ..audio.taught import read_taught
     from ..config import MechanismConfig
     from .outcome import say_warning, steps_shown, tell, tell_sound
@@ -155,7 +156,7 @@ def student(
     tell(result, out)
     from . import show as screen
 
-    page = out / "sound.html"
+    page = out / SOUND_PAGE
     if page.exists():
         tell_sound(page)
     else:
