@@ -37,9 +37,9 @@ from tellers.parties.ask import AskRole
 from tellers.parties.certificates import make_certificate
 from tellers.parties.clear import clear_votes
 from tellers.parties.engine import require_engine
-from tellers.parties.ports import free_ports
 from tellers.parties.standing import Standing
 from tellers.teachers.models import dump_model
+from tellers.testing.ports import free_ports
 
 SEED = 7
 N_FEATURES, HIDDEN = 64, (32,)

@@ -26,11 +26,11 @@ from tellers import Accountant, Budget, GNMax, Votes, noise
 from tellers.client import Client
 from tellers.door import Room
 from tellers.ledger import open_ledger
-from tellers.parties.ports import free_port
 from tellers.service import read_settings
 from tellers.service.keys import KeyStore
 from tellers.teachers.pool import VotedPool
 from tellers.teachers.store import save_votes
+from tellers.testing.ports import free_port
 
 SEED = 7
 SIGMA, BUDGET = 2000.0, Budget(epsilon=8.0, delta=1e-5)

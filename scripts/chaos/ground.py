@@ -13,12 +13,12 @@ from witness import watch_votes
 
 from tellers import Accountant, Budget, ConfidentGNMax, RdpCurve, Unit, Votes
 from tellers.ledger import open_ledger
-from tellers.parties.ports import free_port
 from tellers.service import read_settings
 from tellers.service.keys import KeyStore
 from tellers.service.serving import serve
 from tellers.teachers.pool import VotedPool
 from tellers.teachers.store import save_votes
+from tellers.testing.ports import free_port
 
 DELTA = 1e-5
 N_ROWS = 3  # rows in a question

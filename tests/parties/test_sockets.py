@@ -10,10 +10,10 @@ pytest.importorskip("cryptography")
 
 from tellers.parties.listening import Listener
 from tellers.parties.pinned import Pinned
-from tellers.parties.ports import free_port
 from tellers.parties.sockets import DEAD_AFTER, EVERY, IDLE, TIMES, stay_alert
 from tellers.parties.tunnel import Tunnel, dial, listen
 from tellers.parties.wire import connect
+from tellers.testing.ports import free_port
 
 WANTED = {
     "TCP_KEEPIDLE": IDLE,

@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("cryptography")
 
-from tellers.parties.ports import free_ports
+from tellers.testing.ports import free_ports
 
 from .village import SOURCE
 

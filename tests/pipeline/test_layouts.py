@@ -286,14 +286,14 @@ def test_networks_learn_from_images_and_teach_one(kind, tmp_path):
 
     cnn = 'model = "cnn"\nparameters = {epochs = 15, batch_size = 10, device = "cpu"}'
     text = written(kind, tmp_path) + RUN.replace('model = "naive_bayes"', cnn)
-    text = text.replace("n_teachers = 10", "n_teachers = 4").replace("sigma = 2.0", "sigma = 1.0")
-    text = text.replace("epsilon = 80.0", "epsilon = 300.0").replace('"red"]', '"red", "green"]')
+    text = text.replace("n_teachers = 10", "n_teachers = 4").replace("sigma = 2.0", "sigma = 0.7")
+    text = text.replace("epsilon = 80.0", "epsilon = 900.0").replace('"red"]', '"red", "green"]')
     config = settings(text, tmp_path)
     result = run(config, tmp_path / "out")
     assert result["queries"]["n_asked"] == 20
     assert result["student"]["labels_right"] > 0.85
-    # Always no is right half of the time; one label of 60 told wrong, one run in five, leaves 0.92.
-    assert result["student"]["accuracy"] > 0.65
+    # Four teachers that agree are told wrong with a chance of 0.2 %: three of 60 labels would be too many.
+    assert result["student"]["accuracy"] > 0.8
     student, test = load_student(tmp_path / "out/student"), read_label_tables(config).test
     assert (student.predict(test.X) == test.y).mean() == pytest.approx(result["student"]["accuracy"])
     assert run(config, tmp_path / "out", resume=True)["spent"] == result["spent"]

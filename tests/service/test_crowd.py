@@ -18,11 +18,11 @@ from tellers.client import Client
 from tellers.door import Room
 from tellers.errors import BudgetExhausted
 from tellers.ledger import open_ledger
-from tellers.parties.ports import free_port
 from tellers.service import read_settings
 from tellers.service.keys import KeyStore
 from tellers.teachers.pool import VotedPool
 from tellers.teachers.store import save_votes
+from tellers.testing.ports import free_port
 
 N_CLIENTS = 64
 N_KEYS = 8

@@ -16,8 +16,8 @@ import pytest
 from tellers import Votes
 from tellers.client import Client
 from tellers.errors import Unsettled
-from tellers.parties.ports import free_port
 from tellers.teachers.store import save_votes
+from tellers.testing.ports import free_port
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 

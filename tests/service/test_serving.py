@@ -19,9 +19,9 @@ from rich.console import Console
 
 from tellers.cli import welcome
 from tellers.ledger.sql import wait_until_there
-from tellers.parties.ports import free_port
 from tellers.service import KeysConfig, LedgerConfig, VaultConfig, create_app, write_settings
 from tellers.service.books import wait_for_databases
+from tellers.testing.ports import free_port
 
 SRC = Path(__file__).resolve().parents[2] / "src"
 NOBODY = "postgresql://team:very-secret@127.0.0.1:1/privacy"

@@ -5,7 +5,6 @@ the query. Ten answering parties, a guardian and an asker are a dozen processes,
 """
 
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -28,6 +27,7 @@ from ..parties.clear import clear_votes
 from ..parties.last_step import LastStep, decide, decision_of
 from ..parties.standing import Standing
 from ..teachers.models import dump_model
+from .ports import free_ports
 
 _GUARD = "guard"
 # What can be said of a digit, many labels at a time: even, five or more, prime, with a loop, a multiple of 3.
@@ -158,12 +158,8 @@ def _write_settings(
     from ..parties.certificates import make_certificate
 
     roles = {asker.name: "asker", _GUARD: "guardian"} | {other.name: "answerer" for other in others}
-    doors = [socket.create_server(("127.0.0.1", 0)) for _ in roles]
-    ports = [door.getsockname()[1] for door in doors]
-    for door in doors:
-        door.close()
     parties: dict[str, dict[str, Any]] = {}
-    for (name, role), port in zip(roles.items(), ports, strict=True):
+    for (name, role), port in zip(roles.items(), free_ports(len(roles)), strict=True):
         card = make_certificate(folder, name, role=role)
         parties[name] = {
             "role": role, "pin": card.pin, "mask_key": card.mask_key, "address": f"127.0.0.1:{port}",
