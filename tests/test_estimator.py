@@ -181,18 +181,26 @@ def test_stop_rules(blobs):
 
 def test_persons_and_sites(blobs):
     persons = np.arange(900) // 3
-    model = pate(n_classes=3, n_teachers=None).fit(blobs.X, blobs.y, public=blobs.public, persons=persons)
-    assert (model.unit_, model.n_teachers_) == ("one person", 25)  # by persons: rows may hang on one person
+    model = pate(n_classes=3).fit(blobs.X, blobs.y, public=blobs.public, persons=persons)
+    assert (model.unit_, model.relation_.change, model.n_private_) == ("one person", "add or remove", None)
+    for owners in ({"persons": persons}, {"ids": np.arange(900)}):
+        with pytest.raises(ValueError, match="How many there are is private"):
+            pate(n_classes=3, n_teachers=None).fit(blobs.X, blobs.y, public=blobs.public, **owners)
     sites = [f"site {n % 30}" for n in range(900)]
-    model = pate(n_classes=3, n_teachers=None).fit(blobs.X, blobs.y, public=blobs.public, sites=sites)
-    assert (model.unit_, model.n_teachers_) == ("one site", 30)
+    names = sorted(set(sites))
+    model = pate(n_classes=3, n_teachers=None, site_names=names)
+    model.fit(blobs.X, blobs.y, public=blobs.public, sites=sites)
+    assert (model.unit_, model.n_teachers_, model.relation_.change) == ("one site", 30, "replace")
+    with pytest.raises(ValueError, match="Expected site_names"):
+        pate(n_classes=3, n_teachers=None).fit(blobs.X, blobs.y, public=blobs.public, sites=sites)
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         pate(n_classes=3).fit(blobs.X, blobs.y, public=blobs.public, persons=persons[:-1])
 
 
 def test_a_partition_that_looked_at_labels_says_so(blobs):
     model = pate(n_classes=3, stratified=True).fit(blobs.X, blobs.y, public=blobs.public)
-    assert "keeps its label" in model.notes_[0]
+    assert model.relation_.keeps == ("label",)
+    assert (model.relation_.change, model.n_private_) == ("replace", len(blobs.X))
 
 
 # --- No guarantee: it goes through, it warns, and epsilon is infinite. ---

@@ -280,7 +280,6 @@ def test_what_is_kept_names_no_person(blobs):
         ({"variant": "vanishing", "weights": [1, 2]}, [2.0] * 900, "options of vanishing"),
         ({"variant": "upsampling", "copies": [1, 60], "grow": "shares"}, [2.0] * 800 + [4.0] * 100, "copies"),
         ({"stratified": True}, [2.0] * 900, "no stratified with budgets"),
-        ({"balance": "rows"}, [2.0] * 900, "no balance with budgets"),
     ],
 )  # fmt: skip
 def test_what_makes_no_sense_is_refused_before_training(blobs, monkeypatch, settings, budgets, words):

@@ -144,7 +144,8 @@ def test_what_is_left_open_is_read_off_and_promises_nothing():
 def test_persons_and_sites_decide_who_is_protected():
     model = pate().fit(X[PRIVATE], Y[PRIVATE], public=X[POOL], persons=np.arange(800) // 2)
     assert model.unit_ == "one person"
-    model = pate(n_teachers=None).fit(X[PRIVATE], Y[PRIVATE], public=X[POOL], sites=np.arange(800) % 40)
+    model = pate(n_teachers=None, site_names=range(40))
+    model.fit(X[PRIVATE], Y[PRIVATE], public=X[POOL], sites=np.arange(800) % 40)
     assert (model.unit_, model.n_teachers_) == ("one site", 40)
 
 

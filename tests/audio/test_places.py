@@ -24,7 +24,7 @@ from tellers.config import (
     RunConfig,
 )
 from tellers.datasets.clips import BY_CLIP, FILE, clips_folder
-from tellers.datasets.places import Places, clip_units
+from tellers.datasets.places import Places
 from tellers.errors import ConfigError
 from tellers.label_votes import LabelVotes
 from tellers.pipeline.data import read_tables
@@ -144,16 +144,23 @@ def test_known_sources_stay_together_in_a_run_unless_told_otherwise(tmp_path):
         places_in_a_run(config_of(nobody, by="person"))
 
 
-def test_a_recording_that_is_named_twice_is_one_unit_and_never_in_two_places(tmp_path):
-    (tmp_path / "link").symlink_to(tmp_path / "real")
-    (tmp_path / "real").mkdir()
-    names = [f"{tmp_path}/real/{i}.wav" for i in range(20)]
-    names += [f"{tmp_path}/{'link' if i % 2 else 'x/../real'}/{i}.wav" for i in range(20)]
-    folder = write_clips(tmp_path / "clips", names=names, contents=[i % 20 for i in range(N)])
-    found, parts = places_in_a_run(config_of(folder))
-    assert all(len(where) == 1 for where in found.values())
-    assert len(found) == 20
-    assert parts.unit == "one clip"
+def test_a_line_that_points_at_another_lines_file_moves_no_other(tmp_path):
+    names = [f"/r/{i}.wav" for i in range(N)]
+    sources = [f"s{i % 25}" for i in range(N)]
+    for number, (known, options) in enumerate(((None, {}), (sources, {}), (sources, {"by_clip": True}))):
+        found = []
+        for name, last in (("one", N - 1), ("two", 0)):
+            contents = [*range(N - 1), last]
+            folder = write_clips(
+                tmp_path / f"{name}{number}",
+                names=[*names[:-1], names[last]],
+                sources=known,
+                contents=contents,
+            )
+            found.append(places_in_a_run(config_of(folder, options=options))[0])
+        whole, other = found
+        assert all(other[i] == whole[i] for i in range(1, N - 1))
+        assert other[0] == whole[0] | whole[N - 1]
 
 
 def test_two_files_of_one_content_are_refused_but_in_one_source_or_silent(tmp_path):
@@ -169,23 +176,6 @@ def test_two_files_of_one_content_are_refused_but_in_one_source_or_silent(tmp_pa
     clips_folder(write_clips(tmp_path / "quiet", contents=contents, silent=(0, 17)), NAMES)
     # A pool by itself may have a recording twice: nothing protects it.
     assert len(clips_folder(folder, NAMES, need_labels=False)) == N
-
-
-@settings(max_examples=20, deadline=None)
-@given(st.data())
-def test_units_are_the_finest_that_keep_sources_and_recordings_whole(data):
-    n = data.draw(st.integers(1, 12))
-    files = data.draw(st.lists(st.integers(0, 8), min_size=n, max_size=n))
-    sources = data.draw(st.lists(st.integers(0, 8), min_size=n, max_size=n))
-    units = clip_units([f"{i}.wav" for i in files], sources)
-    # By hand: join until nothing changes.
-    group = list(range(n))
-    for _ in range(n):
-        for i in range(n):
-            for j in range(n):
-                if files[i] == files[j] or sources[i] == sources[j]:
-                    group[i] = group[j] = min(group[i], group[j])
-    assert len(set(zip(units.tolist(), group))) == len(set(group)) == units.max() + 1
 
 
 def owners(collection, folder, **given):
@@ -295,7 +285,7 @@ def test_labels_are_declared_on_the_command_line(city, capsys):
 def test_places_of_some_lines():
     places = Places(at=np.array([0, 2, 3]), units=np.array([0, 1, 0, 2]), classes=np.array([4, 5, 6, 7]))
     some = places.among(np.array([2, 3]))
-    assert (some.at.tolist(), some.units.tolist(), some.classes.tolist()) == ([0, 1], [0, 1], [6, 7])
+    assert (some.at.tolist(), some.units.tolist(), some.classes.tolist()) == ([0, 1], [0, 2], [6, 7])
     assert places.take([2]).at.tolist() == [3]
 
 

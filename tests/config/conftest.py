@@ -87,7 +87,7 @@ def runs(draw):
         n_teachers=0 if by == "site" else draw(st.integers(1, 10**5)),
         by=by,
         stratified=by == "record" and draw(st.booleans()),
-        balance=draw(st.sampled_from(["persons", "rows"])) if by == "person" else "persons",
+        sites=tuple(draw(st.lists(names, min_size=2, max_size=4, unique=True))) if by == "site" else (),
     )
     name = draw(st.sampled_from(["lnmax", "gnmax", "confident", "interactive", "histogram"]))
     own = {"gamma"} if name == "lnmax" else {"sigma"}
@@ -98,7 +98,7 @@ def runs(draw):
     order = draw(st.sampled_from(["shuffled", "given", "active"]))
     listens, active = name == "interactive", order == "active"
     stops = not active and name in ("lnmax", "gnmax", "confident") and draw(st.booleans())
-    even = by != "site" and not partition.stratified and partition.balance == "persons" and not stops
+    even = by != "site" and not partition.stratified and not stops
     has_groups = even and name in ("gnmax", "confident", "interactive") and draw(st.booleans())
     counts = st.integers(0, 10**6)
     distilled = name == "histogram" and draw(st.booleans())

@@ -53,7 +53,11 @@ def test_what_goes_together_is_read_and_written(text):
         (FILES + PERSON + WEIGHTING + 'file = "c.csv"\n' + SHARES, SHARES.strip(), "got file and shares"),
         (WEIGHTING + 'column = "c"', 'column = "c"', 'only with name = "files"'),
         (FILES + WEIGHTING + 'column = "y"', 'column = "y"', "a column of its own"),
-        (FILES + WEIGHTING + 'file = "c.csv"', 'file = "c.csv"', 'by = "person"'),
+        (
+            FILES + '[partition]\nby = "record"\n' + WEIGHTING + 'file = "c.csv"',
+            'file = "c.csv"',
+            'by = "person"',
+        ),
         (WEIGHTING + "shares = {low = 0.5, much = 0.5}", "shares = {low = 0.5, much = 0.5}", "of the levels"),
         (WEIGHTING + "shares = {low = 0.5, high = 0.4}", "shares = {low = 0.5, high = 0.4}", "sum to 1"),
         (WEIGHTING + "shares = {low = -1, high = 2}", "shares = {low = -1, high = 2}", "a share above 0"),

@@ -11,12 +11,13 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..datasets.places import clip_units
 from ..errors import require_count, require_fraction
-from ..teachers.partition import Partition, check_disjoint, partition
+from ..teachers.assignment import assignment_key, identities, positions
+from ..teachers.partition import Partition, check_disjoint, partition, seat_of
 from .clips import Clips
 
 Rows = NDArray[np.int64]
+_NOBODY, _STUDENT, _TEST = -1, -2, -3
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -26,17 +27,15 @@ class Deal:
     `n_set_apart` clips were for teachers; where shares are even, a few of them may have gone to nobody.
     `n_left_out` are none of the task.
 
-    Places in the table are dealt, and not clips: the draw knows how many lines there are and which of them
-    belong together, and nothing else. So parts are of equal size, but for what drops out, and a clip can be
-    replaced, removed (its line stays, without a recording) or added (on a line that had none) without moving
-    another. To deal by a keyed hash of names would allow for lines that come and go as well; but parts would
-    then differ in size by as much as chance has it, a fifth up or down where teachers have 25 clips each, and
-    tables as they were published could not be dealt.
+    One by one, places in the table are dealt, and not clips: the draw knows how many lines there are, and
+    nothing else. So parts are of equal size, but for what drops out, and a clip can be replaced, removed (its
+    line stays, without a recording) or added (on a line that had none) without moving another. Sources are
+    seated by a keyed hash of their names: they may come and go, and teachers differ in size.
 
     Guarantee: a change of one `unit`, replaced, removed or added, changes the clips of one teacher, the
                student or the test alone.
-    Assumes:   how many lines the table has, and which are of one source or recording, is public and does not
-               change: a line that is taken out moves others. The seed was not chosen by looking at the clips.
+    Assumes:   one by one, how many lines the table has is public and does not change: a line that is taken
+               out moves others. The seed was not chosen by looking at the clips.
     Reference: Papernot et al. 2017, section 2.1 (disjoint training sets).
 
     >>> deal = deal_clips(100, 10, seed=7, test=0.1)
@@ -112,10 +111,10 @@ def deal_clips(
     `student` is the share of what is not the test's; `test` is a share of all clips, or a mask or numbers of
     those that the publisher set apart. With `even`, as published, every teacher has equally many clips and
     what is left over goes to nobody; without, sizes differ by one. `by_source` keeps clips of one source
-    together, counts shares in sources, and protects a source in place of a clip: a speaker, a street, a
-    video. Where it is not said, clips with known sources are dealt so. Lines that lead to one file are one
-    unit in any case. Clips that were left out for their labels are dealt too, and then taken from whoever has
-    them (`Deal`).
+    together and protects a source in place of a clip: a speaker, a street, a video. Each is then drawn on its
+    own, for the test and the student with their shares as probabilities, and for a teacher; `even` says
+    nothing there. Where it is not said, clips with known sources are dealt so. Clips that were left out for
+    their labels are dealt too, and then taken from whoever has them (`Deal`).
 
     The seed decides who is student before it decides who teaches: other numbers of teachers leave student and
     test as they are.
@@ -129,40 +128,24 @@ def deal_clips(
     require_count(0, seed=seed)
     require_fraction(student=student)
     by_source = (isinstance(clips, Clips) and clips.sources is not None) if by_source is None else by_source
-    codes = _units(clips, n_clips, by_source=by_source)
-    n_units = int(codes.max()) + 1
-    draw = np.random.default_rng([int(seed), 0])
-    is_test = _test_units(test, codes, n_units=n_units, draw=draw)
-    rest = draw.permutation(np.flatnonzero(~is_test))
-    # Both shares are rounded down, as in the published table; a unit may be left to nobody.
-    n_student, n_private = _floor(student * len(rest)), _floor((1 - student) * len(rest))
-    if n_private < n_teachers or n_student < 1:
-        what = "sources" if by_source else "clips"
-        raise ValueError(
-            f"Expected at least one of the {what} for each teacher and for the student, got {len(rest)} for "
-            f"{n_teachers} teachers. Take fewer teachers."
+    if by_source:
+        of_clip = _deal_sources(_sources(clips), int(n_teachers), seed=int(seed), student=student, test=test)
+        private = of_clip >= 0
+    else:
+        of_clip, private = _deal_lines(
+            n_clips, int(n_teachers), seed=int(seed), student=student, test=test, even=even
         )
-    private = rest[n_student : n_student + n_private]
-    owner = np.full(n_units, -1, dtype=np.int64)
-    parts = partition(n_private, int(n_teachers), seed=np.random.default_rng([int(seed), 1, int(n_teachers)]))
-    size = n_private // int(n_teachers)
-    for teacher, part in enumerate(parts):
-        owner[private[part[:size] if even else part]] = teacher
-    owner[rest[:n_student]] = -2
-    owner[is_test] = -3
-    of_clip = owner[codes]
     n_places = int((of_clip >= 0).sum())
-    apart = np.isin(codes, private)
     if isinstance(clips, Clips):
-        of_clip[~clips.wanted] = -1
-        apart &= clips.wanted
+        of_clip[~clips.wanted] = _NOBODY
+        private = private & clips.wanted
     return Deal(
         teachers=tuple(np.flatnonzero(of_clip == teacher) for teacher in range(int(n_teachers))),
-        student=np.flatnonzero(of_clip == -2),
-        test=np.flatnonzero(of_clip == -3),
+        student=np.flatnonzero(of_clip == _STUDENT),
+        test=np.flatnonzero(of_clip == _TEST),
         unit="one source" if by_source else "one clip",
         n_clips=n_clips,
-        n_set_apart=int(apart.sum()),
+        n_set_apart=int(private.sum()),
         n_left_out=int((~clips.wanted).sum()) if isinstance(clips, Clips) else 0,
         n_places=n_places,
     )
@@ -224,40 +207,78 @@ def deal_table(deals: Mapping[str, Deal], *, n_labels: int) -> str:
     return "\n".join(head + [f"| {name} | {' | '.join(row)} |" for name, row in lines.items()])
 
 
-def _units(clips: Clips | int, n_clips: int, *, by_source: bool) -> Rows:
-    if by_source and (isinstance(clips, int) or clips.sources is None):
+def _deal_lines(
+    n_clips: int, n_teachers: int, *, seed: int, student: float, test: float | ArrayLike, even: bool
+) -> tuple[Rows, NDArray[np.bool_]]:
+    """Return who has the clip of each line, and which lines were for teachers."""
+    draw = np.random.default_rng([seed, 0])
+    is_test = _given(test, n_clips)
+    if is_test is None:
+        is_test = np.zeros(n_clips, dtype=bool)
+        is_test[draw.permutation(n_clips)[: _floor(_share(test) * n_clips)]] = True
+    rest = draw.permutation(np.flatnonzero(~is_test))
+    # Both shares are rounded down, as in the published table; a clip may be left to nobody.
+    n_student, n_private = _floor(student * len(rest)), _floor((1 - student) * len(rest))
+    if n_private < n_teachers or n_student < 1:
         raise ValueError(
-            "Expected clips with sources, to deal by source, got none. Name what they are cut from "
-            "(tellers audio prepare --source COLUMN)."
+            f"Expected at least one of the clips for each teacher and for the student, got {len(rest)} for "
+            f"{n_teachers} teachers. Take fewer teachers."
         )
-    if isinstance(clips, int):
-        return np.arange(n_clips)
-    sources = clips.sources.tolist() if by_source and clips.sources is not None else None
-    return clip_units(clips.paths, sources)
+    private = rest[n_student : n_student + n_private]
+    owner = np.full(n_clips, _NOBODY, dtype=np.int64)
+    parts = partition(n_private, n_teachers, seed=np.random.default_rng([seed, 1, n_teachers]))
+    size = n_private // n_teachers
+    for teacher, part in enumerate(parts):
+        owner[private[part[:size] if even else part]] = teacher
+    owner[rest[:n_student]], owner[is_test] = _STUDENT, _TEST
+    return owner, np.isin(np.arange(n_clips), private)
 
 
-def _test_units(
-    test: float | ArrayLike, codes: Rows, *, n_units: int, draw: np.random.Generator
-) -> NDArray[np.bool_]:
-    chosen = np.zeros(n_units, dtype=bool)
-    if np.ndim(test) == 0:
-        share = float(np.asarray(test))
-        if not 0 <= share < 1:
-            raise ValueError(f"Expected a share 0 <= test < 1, or clips, got test={share:g}.")
-        chosen[draw.permutation(n_units)[: _floor(share * n_units)]] = True
-        return chosen
-    given = np.asarray(test)
-    mask = np.zeros(len(codes), dtype=bool)
-    if given.dtype.kind not in "bui" or (given.dtype.kind == "b" and given.shape != mask.shape):
-        raise ValueError(f"Expected a mask or numbers of clips for test, got {given.dtype} of {given.shape}.")
-    mask[given] = True
-    chosen[codes[mask]] = True
-    if chosen[codes[~mask]].any():
+def _deal_sources(
+    sources: list[str], n_teachers: int, *, seed: int, student: float, test: float | ArrayLike
+) -> Rows:
+    """Return who has the clips of each line's source, every source for itself."""
+    key = assignment_key(seed)
+    owner = seat_of(sources, n_teachers, key=key)
+    owner[positions(sources, key=key, purpose="student") < student] = _STUDENT
+    is_test = _given(test, len(sources))
+    if is_test is None:
+        is_test = positions(sources, key=key, purpose="test") < _share(test)
+    apart = {source for source, chosen in zip(sources, is_test, strict=True) if chosen}
+    if any(source in apart for source, chosen in zip(sources, is_test, strict=True) if not chosen):
         raise ValueError(
             "Expected no source in the test and outside of it, got one. Take all clips of a source, or deal "
             "clips one by one, which protects one clip and not its source."
         )
-    return chosen
+    owner[is_test] = _TEST
+    return owner
+
+
+def _sources(clips: Clips | int) -> list[str]:
+    if isinstance(clips, int) or clips.sources is None:
+        raise ValueError(
+            "Expected clips with sources, to deal by source, got none. Name what they are cut from "
+            "(tellers audio prepare --source COLUMN)."
+        )
+    return identities(clips.sources, name="sources")
+
+
+def _given(test: float | ArrayLike, n_clips: int) -> NDArray[np.bool_] | None:
+    """Return which clips the publisher set apart for the test, or None where a share is drawn."""
+    if np.ndim(test) == 0:
+        return None
+    given, mask = np.asarray(test), np.zeros(n_clips, dtype=bool)
+    if given.dtype.kind not in "bui" or (given.dtype.kind == "b" and given.shape != mask.shape):
+        raise ValueError(f"Expected a mask or numbers of clips for test, got {given.dtype} of {given.shape}.")
+    mask[given] = True
+    return mask
+
+
+def _share(test: float | ArrayLike) -> float:
+    share = float(np.asarray(test))
+    if not 0 <= share < 1:
+        raise ValueError(f"Expected a share 0 <= test < 1, or clips, got test={share:g}.")
+    return share
 
 
 def _floor(value: float) -> int:

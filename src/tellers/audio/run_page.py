@@ -42,7 +42,7 @@ def _test_clips(config: RunConfig) -> tuple[NDArray[Any], NDArray[np.int64]] | N
         labelled = read_label_tables(config).test
         return None if labelled is None else (np.asarray(labelled.X), np.asarray(labelled.y))
     # By the very settings of the run: with others these would be private clips.
-    tables = read_tables(config.data, seed=config.seed, by=config.partition.by, personal=config.personal)
+    tables = read_tables(config.data, seed=config.seed, by=config.protects, personal=config.personal)
     if tables.test is None:
         return None
     return np.asarray(tables.test.X), np.eye(tables.test.n_classes, dtype=np.int64)[tables.test.y]

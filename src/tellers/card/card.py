@@ -10,14 +10,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import require_count
+from ..relation import Relation
 from .result import RunResult
 
 _EVERYONE = (
     "What is true of people in general can be learned from the student; that is its purpose. Only what hangs "
     "on {unit} is protected.",
     "Several units together, a family say, are protected less: epsilon grows with their number.",
-    "What was declared is treated as public: the classes, the features, how many private rows and teachers "
-    "there are, and every setting.",
+    "What was declared is treated as public: the classes, the features, how many teachers there are, and "
+    "every setting.",
     "Settings chosen by looking at the private data, or by running several times and keeping the best, are "
     "not covered.",
     "The rows of the public pool are public. Nothing protects them.",
@@ -56,7 +57,8 @@ class ModelCard:
     clip" or "one source"); `epsilon` is infinite where nothing is promised, and `why` says why; `accuracy` is
     None where it was not measured.
     `groups` says, where people have budgets of their own, how they take part and what each group is promised,
-    and `together`, where other releases were charged to the same ledger, what all of them cost.
+    and `together`, where other releases were charged to the same ledger, what all of them cost. `relation` is
+    what the guarantee compares; a card of an older version has none.
 
     Guarantee: (epsilon, delta)-differential privacy of the student for one unit, if `is_guarantee`.
     Assumes:   the numbers come from a ledger whose prices are worst-case; see `not_guaranteed`.
@@ -98,6 +100,7 @@ class ModelCard:
     labels: tuple[str, ...] = ()
     scores: Mapping[str, float] | None = None
     together: str = ""
+    relation: Relation | None = None
 
     def __post_init__(self) -> None:
         require_count(n_teachers=self.n_teachers)
@@ -150,6 +153,7 @@ class ModelCard:
             labels=tuple(label.name for label in run.labels),
             scores=run.scores or None,
             together=_together(run),
+            relation=run.relation,
         )
 
     @property
@@ -171,6 +175,7 @@ class ModelCard:
             "task": self.task,
             "classes": list(self.classes),
             "unit": self.unit,
+            **({"relation": self.relation.as_dict()} if self.relation else {}),
             "n_teachers": int(self.n_teachers),
             "mechanism": {"name": self.mechanism, **{k: _kept(v) for k, v in self.parameters.items()}},
             "epsilon": float(self.epsilon) if math.isfinite(self.epsilon) else None,
@@ -204,6 +209,7 @@ class ModelCard:
             "Accuracy": accuracy,
             **{name: f"{value:.3f}" for name, value in _more(self).items()},
             "What is protected": self.unit,
+            **({"Neighbouring tables": self.relation.sentence} if self.relation else {}),
             "Teachers": str(self.n_teachers),
             "Mechanism": f"{self.mechanism} ({settings})" if settings else self.mechanism,
             "Questions asked": str(self.n_queries),

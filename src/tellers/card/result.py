@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from ..relation import Relation
 from .entries import (
     COUNT,
     EPSILON,
@@ -54,7 +55,7 @@ class RunResult:
     """
 
     name: str
-    n_private: int
+    n_private: int | None
     n_public: int
     n_test: int
     n_features: int
@@ -96,6 +97,7 @@ class RunResult:
     scores: Mapping[str, float] = field(default_factory=dict)
     charged: float | None = None
     shared: bool = False
+    relation: Relation | None = None
 
     @classmethod
     def from_dict(cls, table: Mapping[str, Any]) -> "RunResult":
@@ -111,7 +113,7 @@ class RunResult:
         scores = read.at("student.per_class", TABLES, ())
         return cls(
             name=read.at("data.name", TEXT),
-            n_private=read.at("data.n_private", COUNT),
+            n_private=read.at("data.n_private", COUNT, None),
             n_public=read.at("data.n_public", COUNT),
             n_test=read.at("data.n_test", COUNT),
             n_features=read.at("data.n_features", COUNT),
@@ -161,7 +163,25 @@ class RunResult:
             scores=read_scores(table),
             charged=read.at("spent.charged", EPSILON, None),
             shared=read.at("spent.shared", FLAG, False),
+            relation=read_relation(table),
         )
+
+
+def read_relation(table: Mapping[str, Any]) -> Relation | None:
+    """Return the neighbouring relation of a run, or None where an older version wrote none down.
+
+    >>> read_relation({"partition": {"unit": "one person"}})
+    >>> said = {"unit": "person", "change": "add or remove"}
+    >>> read_relation({"partition": {"relation": said}}).name
+    'one person'
+    """
+    said: Mapping[str, Any] | None = Entries(table).at("partition.relation", TABLE, None)
+    if said is None:
+        return None
+    try:
+        return Relation.from_dict(said)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"Expected a neighbouring relation at partition.relation: {error}") from None
 
 
 def read_cost(table: Mapping[str, Any], key: str = "cost") -> tuple[tuple[int, float], ...]:

@@ -151,6 +151,8 @@ def tell(result: dict[str, Any], folder: Path, *, public_data: bool = False) -> 
         table.add_row("of them right", f"{student['labels_right']:.1%}")
     guarantee = f"epsilon {show.figure(spent['epsilon'])} at delta {spent['delta']:g}"
     table.add_row("privacy", f"{guarantee}, for {result['partition']['unit']}")
+    if "relation" in result["partition"]:
+        table.add_row("neighbours", result["partition"]["relation"]["sentence"])
     if spent.get("shared"):
         together = f"epsilon {show.figure(spent['charged'])} of {result['budget']['epsilon']:g}"
         table.add_row("with all others", f"{together} is charged to the ledger so far")

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from .fields import Section, option, options_of
 from .lines import Key
+from .partition import protects
 from .problems import Problem
 from .values import toml_value
 
@@ -129,9 +130,9 @@ def personal_rules(run: Any) -> Iterator[Problem]:
     yield from _level_rules(personal)
     for key, value, wanted, why in (
         (("mechanism", "name"), run.mechanism.name, _MECHANISMS, "whose price per group is known"),
-        (("partition", "by"), run.partition.by, ("record", "person"), "which have budgets of their own"),
+        (("partition", "by"), protects(run), ("record", "person"), "which have budgets of their own"),
         (("partition", "stratified"), run.partition.stratified, (False,), "as teachers are dealt by group"),
-        (("partition", "balance"), run.partition.balance, ("persons",), "as teachers are dealt by group"),
+        (("data", "id"), run.data.id, ("",), "as records without persons keep their place"),
         (("budget", "stop"), run.budget.stop, ("public",), "as groups are held to public prices"),
     ):
         if value not in wanted:
@@ -159,16 +160,18 @@ def _source_rules(run: Any) -> Iterator[Problem]:
                 f'Expected it only with name = "files" in [data], got "{data.name}". Take file or shares.',
                 (("data", "name"),),
             )
-        taken = [role for role in ("target", "person", "site") if getattr(data, role) == personal.column]
+        taken = [
+            role for role in ("target", "person", "id", "site") if getattr(data, role) == personal.column
+        ]
         if taken or "budget" in data.options:
             role = taken[0] if taken else "options.budget"
             yield Problem(
                 key, f"Expected a column of its own, [data] {role} names one too.", (("data", role),)
             )
-    if personal.file and run.partition.by != "person":
+    if personal.file and protects(run) != "person":
         yield Problem(
             ("personal", "file"),
-            f'Expected by = "person" in [partition] where persons consent, got "{run.partition.by}".',
+            f'Expected by = "person" in [partition] where persons consent, got "{protects(run)}".',
             (("partition", "by"),),
         )
 

@@ -60,6 +60,16 @@ def parse_config(
     return dataclasses.replace(config, data=data, source=source, lines=lines)
 
 
+# Options that are gone, the value by which they said nothing, and why another one is refused.
+_GONE = {
+    ("partition", "balance"): (
+        "persons",
+        "This option is gone: where every teacher gets equally many rows, a person with one row more moves "
+        "other persons, and no epsilon covers that. Drop it.",
+    )
+}
+
+
 def _sort_out(document: dict[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
     """Return what is right of a document, by section and option, and what is wrong with the rest."""
     right: dict[str, Any] = {}
@@ -74,7 +84,14 @@ def _sort_out(document: dict[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
             got = "several" if isinstance(value, list) else "a value"
             found = [Problem((name,), f"Expected one section [{name}], got {got}. Write [{name}] once.")]
         else:
-            right[name], found = check_options(SECTIONS[name], value, (name,))
+            gone = {option: _GONE[name, option] for option in value if (name, option) in _GONE}
+            rest = {option: said for option, said in value.items() if option not in gone}
+            right[name], found = check_options(SECTIONS[name], rest, (name,))
+            found += [
+                Problem((name, option), why)
+                for option, (empty, why) in gone.items()
+                if value[option] != empty
+            ]
         problems += found
     return right, problems
 

@@ -13,6 +13,7 @@ from .fields import options_of
 from .labels import label_mechanism_rules, label_rules
 from .lines import Key
 from .mechanism import MECHANISM_PARAMETERS
+from .partition import protects
 from .personal import personal_rules
 from .problems import Problem, complain
 from .sections import CLIPS, FILES, HAS_TEST_PART, LAYOUTS, SECTIONS, RunConfig
@@ -20,7 +21,7 @@ from .student import student_rules
 
 # What the pipeline itself hands to a loader.
 _NOT_OPTIONS = (
-    "data_dir", "part", "path", "target", "person", "site", "classes", "label_names", "need_labels",
+    "data_dir", "part", "path", "target", "person", "id", "site", "classes", "label_names", "need_labels",
 )  # fmt: skip
 _EXAMPLES = {
     "mulan": '"train.arff"',
@@ -115,7 +116,7 @@ def _data_rules(run: Any) -> Iterator[Problem]:
                 'private labels; for example: classes = ["no", "yes"]',
                 (name_key,),
             )
-    for name in ("private", "public", "test", "target", "person", "site", "classes"):
+    for name in ("private", "public", "test", "target", "person", "id", "site", "classes"):
         if not getattr(data, name) or data.name == FILES:
             continue
         if name in ("private", "public", "test") and is_files:
@@ -178,38 +179,43 @@ def _loader_rules(data: Any, *, for_labels: bool) -> Iterator[Problem]:
 
 
 def _partition_rules(run: Any) -> Iterator[Problem]:
-    part, data = run.partition, run.data
+    part, data, kind = run.partition, run.data, protects(run)
     by = ("partition", "by")
-    if part.by == "site" and part.n_teachers:
+    if kind == "site" and part.n_teachers:
         yield Problem(
             ("partition", "n_teachers"),
             f'Expected 0 with by = "site", where every site is one teacher, got {part.n_teachers}. '
             "Set it to 0.",
             (by,),
         )
-    if part.by != "site" and not part.n_teachers:
+    if kind != "site" and not part.n_teachers:
+        yield Problem(("partition", "n_teachers"), f'Expected at least 1 with by = "{kind}", got 0.', (by,))
+    if kind == "site" and len(part.sites) < 2:
         yield Problem(
-            ("partition", "n_teachers"), f'Expected at least 1 with by = "{part.by}", got 0.', (by,)
+            ("partition", "sites"),
+            f'Expected at least two declared sites with by = "site", got {len(part.sites)}. They are never '
+            'read off private rows; for example: sites = ["north", "south"]',
+            (by,),
         )
-    if part.stratified and part.by != "record":
-        yield _only("partition", "stratified", 'by = "record"', by)
-    if part.balance != "persons" and part.by != "person":
-        yield _only("partition", "balance", 'by = "person"', by)
+    if kind != "site" and part.sites:
+        yield _only("partition", "sites", 'by = "site"', by)
+    if part.stratified and (kind != "record" or data.id):
+        yield _only("partition", "stratified", 'by = "record" and no id in [data]', by)
+    if data.id and kind != "record":
+        yield _only("data", "id", 'by = "record" in [partition]', by)
     named = {
         "person": data.name in ("chexpert", "clips", "diabetes130")
         or (data.name == "synthetic" and "n_persons" in data.options)
     }
-    if part.by != "record":
-        with_column = data.name == FILES or (data.name in _WITH_PERSON and part.by == "person")
-        has_column = with_column and getattr(data, part.by)
-        if not has_column and not named.get(part.by):
-            advice = (
-                f'Name the column: {part.by} = "..." in [data].' if with_column else 'Take by = "record".'
-            )
+    if kind != "record":
+        with_column = data.name == FILES or (data.name in _WITH_PERSON and kind == "person")
+        has_column = with_column and getattr(data, kind)
+        if not has_column and not named.get(kind):
+            advice = f'Name the column: {kind} = "..." in [data].' if with_column else 'Take by = "record".'
             yield Problem(
                 by,
-                f'Expected data that say the {part.by} of each row, got none from "{data.name}". {advice}',
-                (("data", part.by), ("data", "name")),
+                f'Expected data that say the {kind} of each row, got none from "{data.name}". {advice}',
+                (("data", kind), ("data", "name")),
             )
 
 

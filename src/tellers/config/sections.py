@@ -13,6 +13,8 @@ from .cluster import ClusterConfig
 from .fields import Section, option
 from .labels import LabelsConfig
 from .mechanism import MechanismConfig
+from .partition import PartitionConfig as PartitionConfig
+from .partition import Protects, protects
 from .personal import PersonalConfig
 
 if TYPE_CHECKING:
@@ -73,7 +75,16 @@ class DataConfig(Section):
         "files: public rows to test the student on, with the target; without them no accuracy is measured.",
     )
     target: str = option("", "files: the column that says the class.")
-    person: str = option("", 'files, image_table: the column that says whose row it is; "" = there is none.')
+    person: str = option(
+        "",
+        'files, image_table: the column that says whose row it is; "" = there is none. Persons are then '
+        'protected, with all their rows, unless [partition] by = "record" says otherwise.',
+    )
+    id: str = option(
+        "",
+        'files: the column that names a record, where a record is protected; "" = there is none, and records '
+        "keep their place in the table.",
+    )
     site: str = option("", 'files: the column that says where a row was collected; "" = there is none.')
     classes: tuple[str, ...] = option(
         (),
@@ -82,6 +93,12 @@ class DataConfig(Section):
     )
     directory: str = option(
         "", 'The folder of the published data sets; "" = the environment variable TELLERS_DATA says it.'
+    )
+    rows: int = option(
+        0,
+        "About how many private rows there are, declared; 0 = not said. Where persons are protected the true "
+        "number is private: this one is shown instead, and delta is held against it.",
+        least=0,
     )
     n_public: int = option(
         _AS_USUAL,
@@ -144,31 +161,6 @@ class DataConfig(Section):
         'study/consent.csv'
         """
         return Path(self.folder) / Path(written).expanduser() if written else None
-
-
-@dataclass(frozen=True, kw_only=True)
-class PartitionConfig(Section):
-    """How the private rows are dealt to teachers.
-
-    >>> PartitionConfig(n_teachers=250, by="person")
-    PartitionConfig(n_teachers=250, by='person', stratified=False, balance='persons')
-    """
-
-    n_teachers: int = option(
-        60, 'How many teachers. 0 with by = "site", where every site is one teacher.', least=0
-    )
-    by: Literal["record", "person", "site"] = option(
-        "record",
-        "What goes to one teacher as a whole, and so what is protected: a record, all rows of a person, "
-        "or a site. Of clips, all that come from one source where sources are known.",
-        choices=("record", "person", "site"),
-    )
-    stratified: bool = option(False, 'Give every teacher its share of each class; only with by = "record".')
-    balance: Literal["persons", "rows"] = option(
-        "persons",
-        'With by = "person": give every teacher equally many persons, or equally many rows.',
-        choices=("persons", "rows"),
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -331,6 +323,11 @@ class RunConfig:
         from .rules import check_run
 
         check_run(self)
+
+    @property
+    def protects(self) -> Protects:
+        """Return what goes to one teacher as a whole; of clips the table decides."""
+        return protects(self)
 
     def where(self, *key: str) -> str:
         """Return where an option stands, for messages: file and line, or its name."""

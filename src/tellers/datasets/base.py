@@ -20,10 +20,10 @@ from .places import Places
 class Dataset:
     """Rows, their labels, and what belongs to each row; checked, and read-only.
 
-    `persons` names whose row it is, `budgets` the epsilon that row's owner agreed to, or the name of its
-    level, `sites` where it was collected. `image_shape` gives the rows of `X` their shape back. `notes` says
-    what was read off the data because it was not declared. `places` says where rows stood in a table of which
-    some lines could not be used.
+    `persons` names whose row it is, `ids` the row itself, `budgets` the epsilon that row's owner agreed to,
+    or the name of its level, `sites` where it was collected. `image_shape` gives the rows of `X` their shape
+    back. `notes` says what was read off the data because it was not declared. `places` says where rows stood
+    in a table of which some lines could not be used.
 
     >>> data = Dataset(name="tiny", X=[[0.0], [1.0], [2.0]], y=[0, 1, 1], n_classes=2, persons=list("aba"))
     >>> data
@@ -41,6 +41,7 @@ class Dataset:
     class_names: tuple[str, ...] = ()
     feature_names: tuple[str, ...] = ()
     persons: NDArray[Any] | None = None
+    ids: NDArray[Any] | None = None
     budgets: NDArray[Any] | None = None
     sites: NDArray[Any] | None = None
     image_shape: tuple[int, ...] | None = None
@@ -59,7 +60,7 @@ class Dataset:
         kept["feature_names"] = _names(
             self.feature_names or (f"x{j}" for j in range(X.shape[1])), X.shape[1], "feature"
         )
-        for name in ("persons", "sites"):
+        for name in ("persons", "ids", "sites"):
             if getattr(self, name) is not None:
                 column = _column(getattr(self, name), n_rows=len(X), name=name)
                 require_present(**{name: column.tolist()})
@@ -90,7 +91,7 @@ class Dataset:
             raise ValueError(
                 f"Expected row numbers or a mask in one dimension, got {index.dtype} of shape {index.shape}."
             )
-        columns = {name: getattr(self, name) for name in ("persons", "budgets", "sites")}
+        columns = {name: getattr(self, name) for name in ("persons", "ids", "budgets", "sites")}
         return Dataset(
             name=self.name, X=self.X[index], y=self.y[index], n_classes=self.n_classes,
             class_names=self.class_names, feature_names=self.feature_names,
@@ -104,7 +105,7 @@ class Dataset:
 
     def __repr__(self) -> str:
         shape = f"n_rows={len(self)}, n_features={self.n_features}, n_classes={self.n_classes}"
-        there = [name for name in ("persons", "budgets", "sites") if getattr(self, name) is not None]
+        there = [name for name in ("persons", "ids", "budgets", "sites") if getattr(self, name) is not None]
         return f"Dataset({', '.join([repr(self.name), shape, *there])})"
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from .base import Dataset
 from .multilabel import MultilabelDataset
-from .places import Places, clip_units, require_apart
+from .places import Places, require_apart
 
 FILE = "clips.json"
 FORMAT = 1
@@ -64,12 +64,13 @@ class ClipTable:
         """Return which clips have a picture."""
         return np.array([picture is not None for picture in self.pictures], dtype=np.bool_)
 
-    def units(self, *, by_clip: bool = False) -> NDArray[np.int64]:
-        """Return the unit of every clip, usable or not: its source where that is known, or its recording."""
-        sources = None if by_clip or self.sources is None else [str(one) for one in self.sources]
-        return clip_units(self.paths, sources)
+    def units(self, *, by_clip: bool = False) -> NDArray[Any]:
+        """Return the unit of every clip, usable or not: its source where that is known, or its line."""
+        if by_clip or self.sources is None:
+            return np.arange(len(self.paths))
+        return np.array([str(one) for one in self.sources])
 
-    def require_apart(self, units: NDArray[np.int64]) -> None:
+    def require_apart(self, units: NDArray[Any]) -> None:
         """Refuse clips of which two units have the same recording, under two names."""
         silent = {str(Path(one["path"]).absolute()) for one in self.findings if one["kind"] == "silent"}
         require_apart(self.pictures, units, quiet=[path in silent for path in self.paths])

@@ -21,13 +21,14 @@ def read_label_table(
     label_names: Sequence[str],
     *,
     person: str | None = None,
+    id: str | None = None,
     site: str | None = None,
     features: Sequence[str] | None = None,
     categories: Mapping[str, Sequence[object]] | None = None,
 ) -> MultilabelDataset:
     """Read a table with a column of 0 and 1 for each label: CSV with a header, Parquet, or npz.
 
-    Every other column, or those in `features`, is a feature, but for those that say the person and the site.
+    Every other column, or those in `features`, is a feature, but for those that say person, id or site.
     Words need declared `categories`. In an npz a two-dimensional `X` holds all features, and a `Y` all
     labels, in the order of their names.
 
@@ -47,16 +48,16 @@ def read_label_table(
         else:
             labels = np.column_stack([_answers(columns, name) for name in label_names])
             taken = list(label_names)
-        owners = {}
-        for role, column in (("persons", person), ("sites", site)):
+        owners: dict[str, Any] = {}
+        for role, column in (("persons", person), ("ids", id), ("sites", site)):
             if column is not None:
                 _require_column(columns, column)
                 words = columns[column].astype(str).tolist()
                 require_present(**{column: words})
-                owners[role] = np.unique(words, return_inverse=True)[1]
+                owners[role] = np.array(words)
                 taken.append(column)
         if features is not None and set(features) & set(taken):
-            raise ValueError("Expected features that are no label, person or site.")
+            raise ValueError("Expected features that are no label, person, id or site.")
     except (TypeError, ValueError) as error:
         raise ValueError(f"{place.name}: {error}") from error
     rows = read_features(place, features, categories=categories, leave_out=taken)

@@ -25,8 +25,8 @@ class MultilabelDataset:
 
     A row is a row of `X`, or the image at its place in `paths`; `decoded` turns the second into the first,
     and `image_shape` then gives rows their shape back. `persons` names whose row it is, so that teachers can
-    be dealt persons instead of rows, `sites` where it was collected. `notes` says what was decided while
-    reading; `places` where rows stood in a table of which some lines could not be used.
+    be dealt persons instead of rows, `ids` the row itself, `sites` where it was collected. `notes` says what
+    was decided while reading; `places` where rows stood in a table of which some lines could not be used.
 
     >>> names = ("cat", "dog")
     >>> data = MultilabelDataset(name="tiny", X=[[0.5], [1.5]], Y=[[1, 0], [0, 1]], label_names=names)
@@ -41,6 +41,7 @@ class MultilabelDataset:
     feature_names: tuple[str, ...] = ()
     paths: tuple[Path, ...] | None = None
     persons: NDArray[Any] | None = None
+    ids: NDArray[Any] | None = None
     sites: NDArray[Any] | None = None
     image_shape: tuple[int, ...] | None = None
     notes: tuple[str, ...] = ()
@@ -73,10 +74,10 @@ class MultilabelDataset:
                 )
         if self.paths is not None:
             kept["paths"] = tuple(Path(path) for path in self.paths)
-        for what in ("persons", "sites"):
+        for what in ("persons", "ids", "sites"):
             if getattr(self, what) is not None:
                 kept[what] = np.asarray(getattr(self, what))
-        for what in ("X", "paths", "persons", "sites"):
+        for what in ("X", "paths", "persons", "ids", "sites"):
             if what in kept and len(kept[what]) != len(Y):
                 raise ValueError(
                     f"Expected {what} with one entry for each of {len(Y)} rows, got {len(kept[what])}."
@@ -129,6 +130,7 @@ class MultilabelDataset:
             X=None if self.X is None else self.X[places],
             paths=None if self.paths is None else tuple(self.paths[i] for i in places),
             persons=None if self.persons is None else self.persons[places],
+            ids=None if self.ids is None else self.ids[places],
             sites=None if self.sites is None else self.sites[places],
             places=None if self.places is None else self.places.take(places),
         )
@@ -195,7 +197,7 @@ class MultilabelDataset:
 
     def __repr__(self) -> str:
         kind = "images" if self.X is None else f"n_features={self.X.shape[1]}"
-        there = [name for name in ("persons", "sites") if getattr(self, name) is not None]
+        there = [name for name in ("persons", "ids", "sites") if getattr(self, name) is not None]
         shape = f"n_rows={len(self)}, n_labels={self.n_labels}"
         return f"MultilabelDataset({', '.join([repr(self.name), shape, kind, *there])})"
 

@@ -5,16 +5,12 @@ those that cannot be used too, and only then do these drop out: of the part they
 other.
 """
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from os import PathLike
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 Indices = NDArray[np.int64]
 
@@ -23,14 +19,15 @@ Indices = NDArray[np.int64]
 class Places:
     """Where the rows of a data set stand in the table they were read from, and what is dealt as a whole.
 
-    `at` is the line of each row, `units` the unit of every line, in numbers by first appearance; lines
-    without a row could not be used. `classes` are the classes of lines, to stratify by.
+    `at` is the line of each row, `units` the unit of every line: the name of its source, or the line itself.
+    Lines without a row could not be used. `classes` are the classes of lines, to stratify by. Lines that lead
+    to the same recording are still lines of their own: a unit is what the table declares.
 
     Guarantee: where all lines are dealt, and lines without a row dropped afterwards, two tables that differ
                in one unit differ in one part: its rows may be others, be missing, or be there where they
-               were missing.
-    Assumes:   how many lines there are, and which of them belong together, is public and the same in both. A
-               line that is taken out of the table moves those after it; leave it, without its record.
+               were missing. Sources may come and go.
+    Assumes:   where lines are dealt one by one, how many there are is public and the same in both. A line
+               that is taken out of the table moves those after it; leave it, without its record.
     Reference: Papernot et al. 2017, section 2.1 (disjoint training sets).
 
     >>> places = Places(at=np.array([0, 2, 3]), units=np.arange(4))
@@ -41,7 +38,7 @@ class Places:
     """
 
     at: Indices
-    units: Indices
+    units: NDArray[Any]
     unit: Literal["one clip", "one source"] = "one clip"
     classes: Indices | None = None
     notes: tuple[str, ...] = ()
@@ -61,7 +58,7 @@ class Places:
         """Return the places in the table of some lines alone; rows on other lines are gone."""
         kept = self.at[np.isin(self.at, lines)]
         return replace(
-            self, at=np.searchsorted(lines, kept), units=number_units(self.units[lines].tolist()),
+            self, at=np.searchsorted(lines, kept), units=self.units[lines],
             classes=None if self.classes is None else self.classes[lines],
         )  # fmt: skip
 
@@ -72,53 +69,7 @@ class Places:
         return f"Places(n_lines={len(self)}, n_rows={len(self.at)}, unit={self.unit!r})"
 
 
-def number_units(names: Sequence[object]) -> Indices:
-    """Number names by first appearance: another name in the place of one renumbers nobody.
-
-    >>> number_units(["b", "a", "b"]).tolist()
-    [0, 1, 0]
-    """
-    seen: dict[object, int] = {}
-    return np.array([seen.setdefault(name, len(seen)) for name in names], dtype=np.int64)
-
-
-def clip_units(
-    paths: Sequence[str | PathLike[str]], sources: Sequence[object] | None = None
-) -> NDArray[np.int64]:
-    """Number what is dealt as a whole: clips of one source, where they are given, and lines of one recording.
-
-    Lines are of one recording if their paths lead to the same file, by whatever way. What is in the files is
-    not looked at: a deal that depended on it would be changed as a whole by one changed clip.
-
-    >>> clip_units(["a.wav", "b.wav", "x/../a.wav"]).tolist()
-    [0, 1, 0]
-    >>> clip_units(["a.wav", "b.wav", "c.wav", "./a.wav"], ["ann", "bo", "bo", "cy"]).tolist()
-    [0, 1, 1, 0]
-    """
-    folders: dict[str, str] = {}
-    files = []
-    for path in paths:
-        folder, name = os.path.split(os.path.abspath(path))
-        if folder not in folders:
-            folders[folder] = os.path.realpath(folder)
-        place = os.path.join(folders[folder], name)
-        files.append(os.path.realpath(place) if os.path.islink(place) else place)
-    recordings = number_units(files)
-    if sources is None:
-        return recordings
-    groups = number_units(sources)
-    if int(recordings.max()) + 1 == len(recordings):
-        return groups
-    # One recording under two sources makes one unit of both.
-    n_groups, n = int(groups.max()) + 1, len(groups)
-    joined = coo_array(
-        (np.ones(n, dtype=np.int8), (groups, n_groups + recordings)), shape=(n_groups + n, n_groups + n)
-    )
-    _, found = connected_components(joined, directed=False)
-    return number_units(found[groups].tolist())
-
-
-def require_apart(pictures: Sequence[str | None], units: Indices, *, quiet: Sequence[bool] = ()) -> None:
+def require_apart(pictures: Sequence[str | None], units: NDArray[Any], *, quiet: Sequence[bool] = ()) -> None:
     """Refuse a table in which two units have the same recording under two names.
 
     Pictures are named by the content of recordings. To deal such clips together would make the deal depend

@@ -32,6 +32,7 @@ def read_table(
     target: str,
     *,
     person: str | None = None,
+    id: str | None = None,
     budget: str | None = None,
     site: str | None = None,
     features: Sequence[str] | None = None,
@@ -40,8 +41,8 @@ def read_table(
 ) -> Dataset:
     """Read a data set from a file: CSV with a header (plain, .gz or .xz), Parquet, or npz.
 
-    `target`, `person`, `budget` and `site` name columns; every other column, or those in `features`, is a
-    feature. Budgets are numbers, or names of levels. `classes` declares the classes, in the order of their
+    `target`, `person`, `id`, `budget` and `site` name columns; every other column, or those in `features`, is
+    a feature. Budgets are numbers, or names of levels. `classes` declares the classes, in the order of their
     ids, and `categories` those of a column of words. In an npz each array is a column, except a
     two-dimensional `X`, which holds all features.
 
@@ -53,12 +54,12 @@ def read_table(
     >>> data
     Dataset('visits', n_rows=3, n_features=2, n_classes=2, persons)
     >>> data.X.tolist(), data.y.tolist(), data.persons.tolist()
-    ([[61.0, 1.0], [48.0, 0.0], [62.0, 1.0]], [0, 1, 0], [0, 1, 0])
+    ([[61.0, 1.0], [48.0, 0.0], [62.0, 1.0]], [0, 1, 0], ['ann', 'bo', 'ann'])
     """
     place = Path(path)
     try:
         columns, notes = read_columns(place), []
-        roles = {"target": target, "person": person, "budget": budget, "site": site}
+        roles = {"target": target, "person": person, "id": id, "budget": budget, "site": site}
         taken = [column for column in roles.values() if column is not None]
         _require_columns([*taken, *(features or ()), *(categories or ())], columns)
         if len(set(taken)) < len(taken):
@@ -77,6 +78,7 @@ def read_table(
             class_names=class_names,
             feature_names=names,
             persons=None if person is None else _identities(columns[person], person),
+            ids=None if id is None else _identities(columns[id], id),
             budgets=None if budget is None else _budgets(columns[budget], budget),
             sites=None if site is None else _identities(columns[site], site),
             notes=tuple(notes),
@@ -236,7 +238,9 @@ def _features(
         return columns["X"], (), []
     names = list(features) if features is not None else [name for name in columns if name not in taken]
     if not names or set(names) & set(taken):
-        raise ValueError("Expected at least one feature, and none that is target, person, budget or site.")
+        raise ValueError(
+            "Expected at least one feature, and none that is target, person, id, budget or site."
+        )
     numbers, read_off = [], []
     for name in names:
         column = _flat(columns[name], name)
@@ -267,9 +271,9 @@ def _classes(
     return encode(column, ordered, name=name), tuple(ordered), True
 
 
-def _identities(column: NDArray[Any], name: str) -> NDArray[np.int64]:
-    """Number persons or sites: who they are called is needed nowhere further on."""
-    return np.asarray(np.unique(_words(column, name), return_inverse=True)[1], dtype=np.int64)
+def _identities(column: NDArray[Any], name: str) -> NDArray[np.str_]:
+    """Return persons, records or sites by name: a number would depend on who else is in the table."""
+    return np.array(_words(column, name))
 
 
 def _numbers(column: NDArray[Any], name: str) -> NDArray[np.float64]:

@@ -8,6 +8,7 @@ from ..budget import Budget
 from ..errors import BudgetExhausted, require_count
 from ..ledger import Ledger
 from ..students.order import ORDERS
+from ..teachers.partition import Partition
 
 
 class Fitting:
@@ -27,6 +28,11 @@ class Fitting:
         """Drop what an earlier fit left: its student must not stand beside what this one costs."""
         for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
             delattr(self, name)
+
+    def _tell_partition(self, parts: Partition, *, n_rows: int) -> None:
+        """Set the attributes that say who is protected; the number of rows only where that is public."""
+        self.relation_, self.unit_, self.notes_ = parts.relation, parts.unit, parts.notes
+        self.n_private_ = n_rows if parts.relation.counts_are_public else None
 
     def _check_asking(self) -> None:
         """Refuse an order or a number that means nothing, before teachers are trained."""

@@ -25,7 +25,7 @@ HOW = ("weight", "frequency", "copies")  # what a group has by the variant
 OPTIONS = ("weights", "denominator", "precision", "min_persons", "power", "copies", "most", "grow")
 
 
-def check_groups(fitted: Any, budgets: Any, sites: Any) -> None:
+def check_groups(fitted: Any, budgets: Any, *, sites: Any, ids: Any) -> None:
     """Refuse parameters that do not go with budgets per person, or without them."""
     if fitted.variant not in VARIANTS:
         raise ValueError(f"Expected variant to be one of {', '.join(VARIANTS)}, got {fitted.variant!r}.")
@@ -38,8 +38,8 @@ def check_groups(fitted: Any, budgets: Any, sites: Any) -> None:
         return
     for name, differs in {
         "sites": sites is not None,
+        "ids": ids is not None,
         "stratified": fitted.stratified,
-        "balance": fitted.balance != "persons",
     }.items():
         if differs:
             raise ValueError(
@@ -83,23 +83,24 @@ class Seats:
 
 def seats_of(
     fitted: Any,
-    ids: NDArray[np.int64],
+    y: NDArray[np.int64],
     consent: Consent | None,
     *,
     persons: ArrayLike | None,
+    ids: ArrayLike | None,
     sites: ArrayLike | None,
     saves: bool,
     seed: int,
 ) -> Seats:
     """Deal the rows to teachers, plainly or as the budgets of their people ask for."""
     n_teachers = fitted.n_teachers
-    if n_teachers is None and sites is None:
-        n_units = len(ids) if persons is None else len(set(np.asarray(persons).tolist()))
-        n_teachers = _models.default_n_teachers(n_units)
+    if sites is None:
+        by_name = persons is not None or ids is not None
+        n_teachers = _models.agreed_n_teachers(n_teachers, len(y), by_name=by_name)
     if consent is None:
         parts = partition(
-            len(ids), n_teachers, seed=seed, labels=ids if fitted.stratified else None, persons=persons,
-            sites=sites, balance=fitted.balance,
+            len(y), n_teachers, seed=seed, labels=y if fitted.stratified else None, persons=persons, ids=ids,
+            sites=sites, site_names=fitted.site_names,
         )  # fmt: skip
         return Seats(parts, fitted.mechanism or _models.default_mechanism(len(parts), saves=saves))
     plain = fitted.mechanism or _models.default_mechanism(n_teachers, saves=saves)

@@ -38,6 +38,18 @@ def default_n_teachers(n_units: int) -> int:
     return max(1, min(250, int(1.5 * n_units**0.5), n_units // 10))
 
 
+def agreed_n_teachers(n_teachers: int | None, n_rows: int, *, by_name: bool) -> int:
+    """Return how many teachers there are: as many as were said, or by the number of rows if public."""
+    if n_teachers is not None:
+        return n_teachers
+    if by_name:
+        raise ValueError(
+            "Expected n_teachers where persons or ids are given, got none. How many there are is private, so "
+            "nothing is derived from it. About 1.5 times the root of their rough number suits many tables."
+        )
+    return default_n_teachers(n_rows)
+
+
 def train(teacher: Any, *data: Any, n_jobs: int | None, **how: Any) -> Any:
     """Train an ensemble with the backend that its teacher belongs to."""
     return train_teachers(teacher, *data, n_jobs=n_processes(n_jobs), **how)

@@ -105,6 +105,7 @@ def _head(fitted: Any, name: str, *, names: dict[str, list[str]]) -> dict[str, A
         "partition": {
             "n_teachers": fitted.n_teachers_,
             "unit": fitted.unit_,
+            "relation": fitted.relation_.as_dict(),
             "notes": list(fitted.notes_),
         },
         "mechanism": {"name": type(fitted.mechanism_).__name__, **parameters},

@@ -47,18 +47,20 @@ class PateClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type: ignore[m
     What `fit` leaves behind is public: the student, the labels it learnt from and what they cost, never a
     vote or a teacher. Classes are declared (`n_classes` or `classes`) and the pool is given (`public`). A fit
     without them goes through, with a `NoGuaranteeWarning` and an infinite `epsilon_`. What is left at None
-    comes from public numbers: as teachers 1.5 times the root of the number of rows, or persons, and 250 at
-    most; ConfidentGNMax with sigma, threshold and sigma_threshold at 0.2, 0.6 and 0.24 of the teachers;
-    epsilon 8 at delta 1e-5; logistic regression on standardised features. Where people agreed to different
-    budgets, `fit(..., budgets=...)` takes them by `variant` and its options, which are those of
-    `personal.make_plan`; with `exhausted_leave` whoever has none left leaves, and the others go on; by
-    upsampling with teachers trained anew, in `rounds_`.
+    comes from public numbers: as teachers 1.5 times the root of the number of rows, and 250 at most (with
+    persons or ids that number is private, and `n_teachers` has to be said); ConfidentGNMax with sigma,
+    threshold and sigma_threshold at 0.2, 0.6 and 0.24 of the teachers; epsilon 8 at delta 1e-5; logistic
+    regression on standardised features. Where people agreed to different budgets, `fit(..., budgets=...)`
+    takes them by `variant` and its options, which are those of `personal.make_plan`; with `exhausted_leave`
+    whoever has none left leaves, and the others go on; by upsampling with teachers trained anew, in
+    `rounds_`.
 
     Guarantee: with classes and pool declared, everything a fitted classifier holds and says is
-               (`epsilon_`, `delta_`)-differentially private for one `unit_`, and epsilon_ <= budget.epsilon;
-               with budgets also for each group at its own epsilon ("stated" in `groups_`).
-    Assumes:   `public`, parameters, budgets and the number of rows do not depend on private rows; `notes_`
-               say what a partition that looked at labels leaves out; one ledger covers all fits on the rows.
+               (`epsilon_`, `delta_`)-differentially private between tables that are neighbours by
+               `relation_`, and epsilon_ <= budget.epsilon; with budgets also for each group at its own
+               epsilon ("stated" in `groups_`).
+    Assumes:   `public`, parameters and budgets do not depend on private rows; one ledger covers all fits on
+               the rows.
     Reference: Papernot et al. 2017, section 2; Papernot et al. 2018, section 4; see `Accountant`.
 
     >>> from tellers.datasets import digits
@@ -91,7 +93,7 @@ class PateClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type: ignore[m
         temperature: float | None = None,
         floor: float = 0.0,
         stratified: bool = False,
-        balance: Literal["persons", "rows"] = "persons",
+        site_names: Sequence[Any] | None = None,
         levels: Mapping[str, float] | None = None,
         max_groups: int = 20,
         variant: Literal["weighting", "vanishing", "upsampling"] = "weighting",
@@ -127,7 +129,7 @@ class PateClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type: ignore[m
         self.temperature = temperature
         self.floor = floor
         self.stratified = stratified
-        self.balance = balance
+        self.site_names = site_names
         self.levels = levels
         self.max_groups = max_groups
         self.variant = variant
@@ -154,21 +156,24 @@ class PateClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type: ignore[m
         public: Any = None,
         classes: Sequence[Any] | None = None,
         persons: ArrayLike | None = None,
+        ids: ArrayLike | None = None,
         sites: ArrayLike | None = None,
         budgets: ArrayLike | Mapping[Any, Any] | None = None,
     ) -> "PateClassifier":
         """Train teachers on private rows, ask them about `public` ones, and teach a student what they said.
 
-        `classes` declares the classes for this fit, where the parameters do not. `persons` and `sites` have
-        an entry per private row: all rows of a person go to one teacher, or every site is one teacher.
+        `classes` declares the classes for this fit, where the parameters do not. `persons`, `ids` and `sites`
+        have an entry per private row. All rows of a person go to one teacher, by a keyed hash of the person;
+        `ids` name single rows, which then may come and go as persons may; every site is one teacher, in the
+        order of `site_names`. Without any of them rows keep their place, and their number is public.
         `budgets` say what everybody agreed to: an epsilon or a name among `levels` for every private row, or
         a mapping from `persons` to those.
         """
         self._check_parameters()
-        _groups.check_groups(self, budgets, sites)
+        _groups.check_groups(self, budgets, sites=sites, ids=ids)
         self._forget()
         X, y = _inputs.validated(self, X, y)
-        check_consistent_length(X, persons, sites, None if isinstance(budgets, Mapping) else budgets)
+        check_consistent_length(X, persons, ids, sites, None if isinstance(budgets, Mapping) else budgets)
         declared = _inputs.declared_classes(self.classes if classes is None else classes, self.n_classes)
         is_open = declared is None or public is None
         seeded = self.seeded_noise or (is_open and self.random_state is not None)
@@ -187,7 +192,7 @@ class PateClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type: ignore[m
         name, seed = _books.identity(self.folder, self.random_state)
         split, teach, ask, learn, draw = (int(n) for n in np.random.SeedSequence(seed).generate_state(5))
 
-        owners = {"persons": persons, "sites": sites}
+        owners = {"persons": persons, "ids": ids, "sites": sites}
         if public is None:
             rows, kept = _inputs.halves(y, seed=split)
             pool, X, y = X[rows], X[kept], y[kept]
@@ -204,8 +209,8 @@ class PateClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type: ignore[m
         )
         seats = _groups.seats_of(self, y, consent, saves=not is_open, seed=split, **owners)
         self.mechanism_, self.plan_ = seats.mechanism, seats.plan
-        self.n_private_, self.n_public_, self.n_teachers_ = len(X), len(pool), len(seats.partition)
-        self.unit_, self.notes_ = seats.partition.unit, seats.partition.notes
+        self.n_public_, self.n_teachers_ = len(pool), len(seats.partition)
+        self._tell_partition(seats.partition, n_rows=len(X))
         # Opened before hours of training: books with another budget are refused now.
         with _books.open_books(self.ledger, budget, allow_seeded=seeded, consent=consent) as ledger:
 

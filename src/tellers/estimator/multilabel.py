@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -79,7 +79,7 @@ class PateMultilabelClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type
         batch: int = 10,
         first: int | None = None,
         per_round: int | None = None,
-        balance: Literal["persons", "rows"] = "persons",
+        site_names: Sequence[Any] | None = None,
         ledger: Ledger | str | PathLike[str] | None = None,
         folder: str | PathLike[str] | None = None,
         n_jobs: int | None = None,
@@ -98,7 +98,7 @@ class PateMultilabelClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type
         self.batch = batch
         self.first = first
         self.per_round = per_round
-        self.balance = balance
+        self.site_names = site_names
         self.ledger = ledger
         self.folder = folder
         self.n_jobs = n_jobs
@@ -112,17 +112,17 @@ class PateMultilabelClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type
         *,
         public: Any = None,
         persons: ArrayLike | None = None,
+        ids: ArrayLike | None = None,
         sites: ArrayLike | None = None,
     ) -> "PateMultilabelClassifier":
         """Train teachers on private rows, ask them about `public` ones, and teach a student what they said.
 
-        `persons` and `sites` have an entry per private row: all rows of a person go to one teacher, or every
-        site is one teacher.
+        `persons`, `ids` and `sites` have an entry per private row, as in `PateClassifier.fit`.
         """
         self._check_parameters()
         self._forget()
         X, Y = _inputs.validated_labels(self, X, Y)
-        check_consistent_length(X, persons, sites)
+        check_consistent_length(X, persons, ids, sites)
         declared = self._declared()
         Y = label_table(Y, n_rows=len(X), n_labels=declared)
         is_open = declared is None or public is None
@@ -143,7 +143,7 @@ class PateMultilabelClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type
         name, seed = _books.identity(self.folder, self.random_state)
         split, teach, ask, learn, draw = (int(n) for n in np.random.SeedSequence(seed).generate_state(5))
 
-        owners = {"persons": persons, "sites": sites}
+        owners = {"persons": persons, "ids": ids, "sites": sites}
         if public is None:
             if len(X) < 2:
                 raise ValueError("Expected 2 rows or more, half of which become the pool, got one sample.")
@@ -157,8 +157,8 @@ class PateMultilabelClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type
         budget = _books.agreed_budget(self.budget, self.ledger, unlimited=is_open, consent=None, leave=False)
         parts = self._partition(len(X), seed=split, **owners)
         self.mechanism_ = self.mechanism or Binary(sigma=0.2 * len(parts), n_labels=self.n_labels_)
-        self.n_private_, self.n_public_, self.n_teachers_ = len(X), len(pool), len(parts)
-        self.unit_, self.notes_ = parts.unit, parts.notes
+        self.n_public_, self.n_teachers_ = len(pool), len(parts)
+        self._tell_partition(parts, n_rows=len(X))
         # Opened before hours of training: books with another budget are refused now.
         with _books.open_books(self.ledger, budget, allow_seeded=seeded, consent=None) as ledger:
             ensemble = train_label_teachers(
@@ -277,12 +277,15 @@ class PateMultilabelClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type
         mechanism = self.mechanism_
         return int(getattr(mechanism, "votes_resolution", getattr(mechanism, "resolution", 1)))
 
-    def _partition(self, n_rows: int, *, seed: int, persons: Any, sites: Any) -> Any:
+    def _partition(self, n_rows: int, *, seed: int, persons: Any, ids: Any, sites: Any) -> Any:
         n_teachers = self.n_teachers
-        if n_teachers is None and sites is None:
-            n_units = n_rows if persons is None else len(set(np.asarray(persons).tolist()))
-            n_teachers = _models.default_n_teachers(n_units)
-        return partition(n_rows, n_teachers, seed=seed, persons=persons, sites=sites, balance=self.balance)
+        if sites is None:
+            n_teachers = _models.agreed_n_teachers(
+                n_teachers, n_rows, by_name=persons is not None or ids is not None
+            )
+        return partition(
+            n_rows, n_teachers, seed=seed, persons=persons, ids=ids, sites=sites, site_names=self.site_names
+        )
 
     def _record(
         self, released: Labels, rows: NDArray[Any], *, ledger: Ledger, budget: Budget, reasons: list[str]

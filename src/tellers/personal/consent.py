@@ -15,6 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..errors import require_count, require_finite, require_fraction, require_positive, require_present
 from ..ledger.groups import group_account
+from ..relation import Kind, Relation
+from ..teachers.assignment import identities
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -53,8 +55,9 @@ class Group:
 class Consent:
     """The groups, from the strictest to the most generous, and the group of every person.
 
-    Persons are numbered by first appearance, and `person_of` is the person of each row; without it every row
-    is a person.
+    `person_of` is the number of each row's person and `names` what each person is called, by which they are
+    seated; without them every row is a person, seated by its place in the table. The numbers are by first
+    appearance and decide nothing.
 
     Guarantee: nobody is in a group whose budget is above their own.
     Assumes:   budgets are public, and a person whose data change keeps theirs.
@@ -71,6 +74,7 @@ class Consent:
     group_of: Integers
     delta: float
     person_of: Integers | None = None
+    names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         require_fraction(delta=self.delta)
@@ -89,6 +93,8 @@ class Consent:
             rows = np.array(self.person_of, dtype=np.int64)
             if np.any(np.bincount(rows, minlength=of.size) == 0) or rows.max() >= of.size:
                 raise ValueError(f"Expected rows of persons 0..{of.size - 1}, at least one of each.")
+            if len(self.names) != of.size:
+                raise ValueError(f"Expected a name for each of {of.size} persons, got {len(self.names)}.")
             rows.flags.writeable = False
             object.__setattr__(self, "person_of", rows)
 
@@ -111,6 +117,15 @@ class Consent:
     def unit(self) -> Literal["one record", "one person"]:
         """Return what is protected: a person with all their rows, or a record where no persons were named."""
         return "one record" if self.person_of is None else "one person"
+
+    def relation(self, *, n_teachers: int = 1) -> Relation:
+        """Return the neighbouring relation: who takes part, and with which budget, is the same in both."""
+        unit: Kind = "record" if self.person_of is None else "person"
+        also = "number of rows" if unit == "record" else "who takes part"
+        return Relation(
+            unit=unit, change="replace", keeps=("budget",), n_teachers=n_teachers,
+            public=("classes", "columns", "budgets", "number of units in each group", also),
+        )  # fmt: skip
 
     def summary(self) -> list[dict[str, Any]]:
         """Return one row per group for a table: name, budget, persons, their share, and the waste.
@@ -166,6 +181,7 @@ def read_consent(
     require_count(max_groups=max_groups)
     named = None if levels is None else _checked_levels(levels)
     people = None if persons is None else _column(persons, name="persons")
+    names = [] if persons is None else identities(persons, name="persons")
     if isinstance(budgets, Mapping):
         if people is None:
             raise ValueError(
@@ -188,7 +204,7 @@ def read_consent(
     require_present(budgets=entries)
     first, person_of = list(range(len(entries))), None
     if people is not None:
-        first, person_of = _one_budget_each(people, entries)
+        first, person_of = _one_budget_each(names, entries)
     chosen = [entries[row] for row in first]
     if named is None:
         groups, of = _from_numbers(_numbers(chosen, first), int(max_groups))
@@ -198,7 +214,7 @@ def read_consent(
         raise ValueError(
             f"Expected at most {max_groups} levels in use, got {len(groups)}. Join some, or raise max_groups."
         )
-    return Consent(groups, of, float(delta), person_of)
+    return Consent(groups, of, float(delta), person_of, tuple(names[row] for row in first) if names else ())
 
 
 def _column(values: ArrayLike, *, name: str) -> list[Any]:

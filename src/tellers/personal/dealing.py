@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import require_count
+from ..teachers.assignment import assignment_key
 from ..teachers.partition import Partition, partition
 from .consent import Consent, Group
 
@@ -119,9 +120,10 @@ def teachers_per_group(
 
 
 def budget_pure_partition(consent: Consent, per_group: Sequence[int], *, seed: int) -> Partition:
-    """Deal the rows so that every teacher learns from one group only: the first group's teachers come first.
+    """Assign the rows so that every teacher learns from one group only: the first group's come first.
 
-    With one group this is the plain partition of the same seed.
+    Persons are seated by name among the teachers of their group, rows without persons by their places. With
+    one group this is the plain partition of the same seed.
 
     >>> from tellers.personal.consent import read_consent
     >>> consent = read_consent([0.7, 1.4, 0.7, 1.4, 0.7, 0.7], delta=1e-5)
@@ -134,11 +136,14 @@ def budget_pure_partition(consent: Consent, per_group: Sequence[int], *, seed: i
             f"Expected a number of teachers for each of {len(consent.groups)} groups, got {len(per_group)}."
         )
     row_group = consent.group_of[consent.persons]
-    generator = np.random.default_rng(int(seed))
+    generator, key = np.random.default_rng(int(seed)), assignment_key(int(seed))
     parts: list[Integers] = []
     for at, n_teachers in enumerate(per_group):
         rows = np.flatnonzero(row_group == at)
-        who = None if consent.person_of is None else consent.person_of[rows]
-        own = partition(len(rows), int(n_teachers), seed=generator, persons=who)
+        if consent.person_of is None:
+            own = partition(len(rows), int(n_teachers), seed=generator)
+        else:
+            who = [consent.names[person] for person in consent.person_of[rows]]
+            own = partition(len(rows), int(n_teachers), key=key, persons=who)
         parts.extend(rows[part] for part in own)
-    return Partition(tuple(parts), unit=consent.unit)
+    return Partition(tuple(parts), unit=consent.unit, relation=consent.relation())

@@ -1,6 +1,6 @@
 """Seating: from a variant's name to a plan, and from the plan to the rows of every teacher."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -134,7 +134,7 @@ def seat(plan: PersonalPlan, consent: Consent, *, seed: int) -> Seating:
         )
     pure = budget_pure_partition(consent, [len(own) for own in plan.members], seed=seed)
     place = np.argsort(np.concatenate(plan.members))
-    return Seating(plan, Partition(tuple(pure[int(at)] for at in place), unit=pure.unit, notes=pure.notes))
+    return Seating(plan, replace(pure, parts=tuple(pure[int(at)] for at in place)))
 
 
 def arrange(

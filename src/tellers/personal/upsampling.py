@@ -12,6 +12,7 @@ from ..errors import require_count
 from ..mechanisms.base import Mechanism
 from ..mechanisms.scaling import scaled
 from ..rdp import RdpCurve
+from ..teachers.assignment import assignment_key, seats
 from ..teachers.partition import Partition, partition
 from ..votes import Unit
 from .consent import Consent, Group
@@ -189,8 +190,9 @@ def upsampled_partition(
     """Copy every person to as many teachers as their group's `copies`, and return the rows and the parts.
 
     The parts number the rows of `X[source]`, in which every row stands as often as it was copied. No person
-    is twice in one teacher, and all teachers get equally many, give or take one. A group with 0 copies is
-    left out; with one copy for all this is the plain partition of the same seed.
+    is twice in one teacher. Persons are seated by name, each on their own; rows without persons by their
+    places, and all teachers get equally many, give or take one. A group with 0 copies is left out; with one
+    copy for all this is the plain partition of the same seed.
 
     >>> from tellers.personal.consent import read_consent
     >>> consent = read_consent([0.7, 1.4, 0.7, 1.4], delta=1e-5)
@@ -213,21 +215,20 @@ def upsampled_partition(
             f"Expected at most as many copies as teachers, got {max(copies)} copies for {n_teachers} "
             "teachers. Take more teachers, or fewer copies."
         )
-    if all(number == 1 for number in copies):
-        plain = partition(consent.n_rows, int(n_teachers), seed=int(seed), persons=consent.person_of)
-        return np.arange(consent.n_rows), plain
     times = np.asarray(copies, dtype=np.int64)[consent.group_of]
-    if times.sum() < n_teachers:
+    relation = consent.relation(n_teachers=max(1, int(times.max())))
+    if all(number == 1 for number in copies) and consent.person_of is None:
+        plain = partition(consent.n_rows, int(n_teachers), seed=int(seed))
+        return np.arange(consent.n_rows), replace(plain, relation=relation)
+    if consent.person_of is None and times.sum() < n_teachers:
         raise ValueError(
             f"Expected a person for every teacher, got {times.sum()} with all copies for {n_teachers} "
             "teachers. Take fewer teachers."
         )
-    rng = np.random.default_rng(int(seed))
-    order = rng.permutation(consent.n_persons)
-    hands = deal(int(n_teachers), times[order], rng=rng)
-    # The hands in the order of the persons: person p has those from begins[p] on, one teacher per copy.
-    sorted_hands = [hands[at] for at in np.argsort(order)]
-    teachers = np.concatenate(sorted_hands)
+    # Person p has the teachers from begins[p] on, one per copy.
+    teachers = _in_places(times, int(n_teachers), seed=int(seed))
+    if consent.person_of is not None:
+        teachers = _by_name(consent.names, times, int(n_teachers), seed=int(seed))
     begins = np.cumsum(times) - times
     codes = consent.persons
     repeats = times[codes]
@@ -237,4 +238,24 @@ def upsampled_partition(
     by_teacher = np.argsort(teacher, kind="stable")
     parts = np.split(by_teacher, np.searchsorted(teacher[by_teacher], np.arange(1, n_teachers)))
     note = _SEVERAL.format(most=int(times.max()))
-    return source, Partition(tuple(parts), unit=consent.unit, notes=(note,) if times.max() > 1 else ())
+    notes = (note,) if times.max() > 1 else ()
+    return source, Partition(tuple(parts), unit=consent.unit, notes=notes, relation=relation)
+
+
+def _in_places(times: Integers, n_teachers: int, *, seed: int) -> Integers:
+    """Return the teachers of every row's copies: dealt, so that all teachers get equally many."""
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(times.size)
+    hands = deal(n_teachers, times[order], rng=rng)
+    return np.concatenate([hands[at] for at in np.argsort(order)])
+
+
+def _by_name(names: Sequence[str], times: Integers, n_teachers: int, *, seed: int) -> Integers:
+    """Return the teachers of every person's copies, which nobody else's name or number has a say in."""
+    key = assignment_key(seed)
+    own = [
+        seats([name], n_teachers, key=key, n_each=int(n))[0]
+        for name, n in zip(names, times, strict=True)
+        if n
+    ]
+    return np.concatenate(own) if own else np.empty(0, dtype=np.int64)

@@ -21,6 +21,7 @@ from ..rdp import RdpCurve
 from ..rows import KeptRows
 from ..students.distil import weight_name
 from ..teachers import is_network
+from ..teachers.assignment import RULE, assignment_key
 from ..teachers.store import write_whole
 from ..votes import Unit
 from .data import Tables, digest
@@ -59,7 +60,7 @@ def begin(folder: RunFolder, config: RunConfig, *, resume: bool) -> None:
             "Go on with it (--resume), or take another one (--out)."
         )
     given = with_absolute_paths(config)
-    there, here = _flat(config_as_dict(read_config(folder.config))), _flat(config_as_dict(given))
+    there, here = _flat(read_config(folder.config)), _flat(given)
     changed = sorted(key for key in {*there, *here} if there.get(key) != here.get(key))
     fixed = [key for key in changed if not _may_change(key, config)]
     if fixed:
@@ -118,20 +119,25 @@ def _sweep(folder: RunFolder) -> None:
             leftover.unlink(missing_ok=True)
 
 
-def _flat(settings: dict[str, Any]) -> dict[str, Any]:
+def _flat(config: RunConfig) -> dict[str, Any]:
     flat = {}
-    for name, value in settings.items():
+    for name, value in config_as_dict(config).items():
         inner = (
             {f"{name}.{key}": entry for key, entry in value.items()}
             if isinstance(value, dict)
             else {name: value}
         )
         flat.update(inner)
-    return flat
+    # What "auto" stands for may have been written out.
+    return {**flat, "partition.by": config.protects}
 
 
-def require_same(folder: RunFolder, tables: Tables | LabelTables, electorate: Electorate) -> None:
+def require_same(
+    folder: RunFolder, tables: Tables | LabelTables, electorate: Electorate, *, seed: int
+) -> None:
     """Write down what the run is made of, or refuse to go on with other rows or other budgets.
+
+    The key by which units were seated is kept with it: it is derived from the seed of the settings.
 
     >>> import tempfile
     >>> from pathlib import Path
@@ -139,7 +145,7 @@ def require_same(folder: RunFolder, tables: Tables | LabelTables, electorate: El
     >>> from tellers.pipeline.electorate import seat_teachers
     >>> folder, tables = RunFolder(Path(tempfile.mkdtemp())), read_tables(RunConfig().data, seed=7)
     >>> with folder.held():
-    ...     require_same(folder, tables, seat_teachers(RunConfig(), tables))
+    ...     require_same(folder, tables, seat_teachers(RunConfig(), tables), seed=7)
     >>> folder.identity.exists()
     True
     """
@@ -151,8 +157,15 @@ def require_same(folder: RunFolder, tables: Tables | LabelTables, electorate: El
         "public": digest(tables.pool),
         "partition": digest(*parts),
     }
+    seated = {"rule": RULE, "key": assignment_key(seed).hex(), "relation": parts.relation.as_dict()}
     if folder.identity.exists():
         there = json.loads(folder.identity.read_bytes())
+        if "assignment" not in there and parts.unit not in ("one record", "one clip"):
+            raise ValueError(
+                f"Expected a run whose {parts.unit.removeprefix('one ')}s were seated by a keyed hash, got "
+                f"an older one in {folder.path}. There one of them could move the others, and what it states "
+                "is too small. It can be read but not gone on with: take another folder (--out)."
+            )
         changed = [name for name in made_of if there.get(name) != made_of[name]]
         if changed:
             raise ValueError(
@@ -162,7 +175,7 @@ def require_same(folder: RunFolder, tables: Tables | LabelTables, electorate: El
             )
         return
     save_partition(folder.partition, electorate)
-    write_json(folder.identity, made_of, public=False)
+    write_json(folder.identity, {**made_of, "assignment": seated}, public=False)
 
 
 def require_able(config: RunConfig, tables: Tables) -> None:

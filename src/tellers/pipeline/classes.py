@@ -54,16 +54,14 @@ def run_classes(
     """
     with steps.step("data"):
         if dealt is None:
-            tables = read_tables(
-                config.data, seed=config.seed, by=config.partition.by, personal=config.personal
-            )
+            tables = read_tables(config.data, seed=config.seed, by=config.protects, personal=config.personal)
             electorate = seat_teachers(config, tables)
         else:
             tables, electorate = dealt[0], Electorate(dealt[1])
         if electorate.plan is not None and show_groups is not None:
             notes = ceiling_notes(config, electorate)
             show_groups(group_rows(electorate), (*electorate.plan.summary, *notes))
-        require_same(folder, tables, electorate)
+        require_same(folder, tables, electorate, seed=config.seed)
         require_able(config, tables)
         check_overlap(config, tables, warn)
         tell_units(tables, warn)

@@ -10,6 +10,7 @@ from ..config import RunConfig
 from ..datasets import Dataset
 from ..datasets.tables import MISSING, read_columns
 from ..personal import Consent, read_consent
+from ..teachers.assignment import assignment_key, identities, positions
 
 
 def budgets_from_file(path: Path, persons: ArrayLike, *, levels: bool) -> NDArray[Any]:
@@ -81,15 +82,17 @@ def read_agreed(config: RunConfig, data: Dataset) -> Consent:
     Consent(n_persons=1797, groups=('low', 'high'), delta=0.0001)
     """
     chosen = config.personal
-    persons = data.persons if config.partition.by == "person" else None
+    persons = data.persons if config.protects == "person" else None
     budgets: Any = data.budgets
     if chosen.shares:
         if persons is None:
             budgets = deal_levels(dict(chosen.shares), len(data), seed=config.seed)
         else:
-            _, codes = np.unique(persons, return_inverse=True)
-            dealt = deal_levels(dict(chosen.shares), int(codes.max()) + 1, seed=config.seed)
-            budgets = [dealt[code] for code in codes]
+            names = identities(persons, name="persons")
+            drawn = positions(names, key=assignment_key(config.seed), purpose="level")
+            ends = np.cumsum(list(chosen.shares.values()))[:-1]
+            levels_of = list(chosen.shares)
+            budgets = [levels_of[at] for at in np.searchsorted(ends, drawn, side="right")]
     if budgets is None:
         raise ValueError(f"Expected budgets in {data.name!r}, got none.")
     levels = dict(chosen.levels) or None

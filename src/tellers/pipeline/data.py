@@ -1,6 +1,7 @@
 """The three tables of a run: private rows for the teachers, a public pool, and public rows to test on."""
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -13,7 +14,8 @@ from ..config import DataConfig, PersonalConfig
 from ..datasets import Dataset, load, read_table
 from ..datasets.clips import class_clips, clip_notes, clips_folder, read_clip_table, require_same_features
 from ..datasets.multilabel import MultilabelDataset
-from ..datasets.tables import read_columns, read_features
+from ..datasets.tables import read_features
+from ..teachers.assignment import assignment_key, identities, positions
 from .consent import budgets_from_file
 
 Rows = TypeVar("Rows", Dataset, MultilabelDataset)
@@ -27,7 +29,7 @@ class Tables:
     `pool_y` are the pool's own labels where they are known: they are used to say how many released labels
     are right, and for nothing else. `test` may be missing, then nothing is said of the student's accuracy.
     `n_declared` is how many private rows there are said to be where some cannot be used, and `withheld` are
-    notes for the operator alone.
+    notes for the operator alone. `apart` are the units that were set aside as public, by name.
     """
 
     private: Dataset
@@ -37,6 +39,7 @@ class Tables:
     notes: tuple[str, ...] = ()
     n_declared: int | None = None
     withheld: tuple[str, ...] = ()
+    apart: tuple[str, ...] = ()
 
 
 def read_tables(
@@ -99,6 +102,7 @@ def _files(config: DataConfig, *, seed: int, by: str, personal: PersonalConfig) 
     columns: dict[str, Any] = {
         "target": config.target,
         "person": config.person or None,
+        "id": config.id or None,
         "site": config.site or None,
         "classes": list(config.classes) or None,
         "budget": personal.column or None,
@@ -106,9 +110,8 @@ def _files(config: DataConfig, *, seed: int, by: str, personal: PersonalConfig) 
     }
     private = read_table(_required(config.private_path), **columns)
     if personal.file:
-        # By name: a table that was read only numbers its persons.
-        names = read_columns(_required(config.private_path))[config.person]
-        private = _agreed(private, names, config, personal)
+        assert private.persons is not None  # a rule of the settings
+        private = _agreed(private, private.persons, config, personal)
     undeclared = [note for note in private.notes if note.startswith("The categories of")]
     separate = config.public_path is not None or config.test_path is not None
     if undeclared:
@@ -129,17 +132,18 @@ def _files(config: DataConfig, *, seed: int, by: str, personal: PersonalConfig) 
         _require_features(test.n_features, private, config.test_path)
     if config.public_path is None:
         kept = _set_aside(private, config, seed=seed, by=by)
-        return Tables(kept.private, kept.pool, kept.pool_y, test or kept.test, kept.notes)
+        return replace(kept, test=test or kept.test)
+    roles = (config.target, config.person, config.id, config.site, personal.column)
     pool = read_features(
-        config.public_path, private.feature_names if _named(private) else None,
-        categories=categories, leave_out=(config.target, config.person, config.site, personal.column),
-    )  # fmt: skip
+        config.public_path,
+        private.feature_names if _named(private) else None,
+        categories=categories,
+        leave_out=roles,
+    )
     _require_features(pool.shape[1], private, config.public_path)
-    notes = private.notes
     if test is None and config.n_test:
-        kept = _set_aside(private, config, seed=seed, by=by, n_public=0)
-        private, test, notes = kept.private, kept.test, kept.notes
-    return Tables(private, pool, None, test, notes)
+        return replace(_set_aside(private, config, seed=seed, by=by, n_public=0), pool=pool, pool_y=None)
+    return Tables(private, pool, None, test, private.notes)
 
 
 def said_of_clips(folder: str | PathLike[str], private: Dataset | MultilabelDataset) -> dict[str, Any]:
@@ -166,12 +170,10 @@ def _clips(config: DataConfig, *, seed: int, by: str) -> Tables:
         kept = _set_aside(private, config, seed=seed, by=by)
         return replace(kept, test=test or kept.test)
     pool = clips_folder(config.public_path, config.classes, need_labels=False).X
-    notes = private.notes
     _require_features(pool.shape[1], private, config.public_path)
     if test is None and config.n_test:
-        kept = _set_aside(private, config, seed=seed, by=by, n_public=0)
-        private, test, notes = kept.private, kept.test, kept.notes
-    return Tables(private, pool, None, test, notes)
+        return replace(_set_aside(private, config, seed=seed, by=by, n_public=0), pool=pool, pool_y=None)
+    return Tables(private, pool, None, test, private.notes)
 
 
 def _agreed(data: Dataset, names: NDArray[Any], config: DataConfig, personal: PersonalConfig) -> Dataset:
@@ -183,11 +185,13 @@ def _agreed(data: Dataset, names: NDArray[Any], config: DataConfig, personal: Pe
 def set_aside(
     data: Rows, *, n_public: int, n_test: int, seed: int, by: str
 ) -> tuple[Rows, NDArray[np.int64], NDArray[np.int64], str]:
-    """Draw rows, or whole persons, for the pool and the test; whoever they belong to is not protected.
+    """Draw rows, or whole units, for the pool and the test; whoever they belong to is not protected.
 
     Returns what stays, the numbers of the rows of the pool and of the test, and words on what was set aside.
-    Where rows have places, all lines of the table are drawn from, and those without a row drop out afterwards
-    (`Places`): pool and test are then smaller by them.
+    Units with a name are taken in the order of a keyed hash of it, until there are rows enough. One that is
+    not taken has no say in that: it may come, go or change, and the same ones are set aside. Rows without a
+    name are drawn by their places. Where rows have places, all lines of the table are drawn from, and those
+    without a row drop out afterwards (`Places`): pool and test are then smaller by them.
 
     >>> from tellers.datasets import breast_cancer
     >>> kept, asked, test, note = set_aside(breast_cancer(), n_public=100, n_test=69, seed=7, by="record")
@@ -197,22 +201,20 @@ def set_aside(
     places, word = data.places, by
     n = len(data) if places is None else len(places)
     _require_rows(n_public + n_test, n, f"the data set {data.name!r}", keep=1)
-    generator = np.random.default_rng(seed)
-    owners = {"person": data.persons, "site": data.sites}.get(by)
+    owners = {"person": data.persons, "site": data.sites, "record": data.ids}[by]
     if places is not None:
-        owners, word = places.units, places.unit.removeprefix("one ")
+        word = places.unit.removeprefix("one ")
+        owners = places.units if word == "source" else None
     if owners is not None:
-        _, codes = np.unique(owners, return_inverse=True)
-        shuffled = generator.permutation(int(codes.max()) + 1)
-        # Rows in the order of their shuffled owners: a cut between two owners cuts between two rows.
-        place = np.argsort(shuffled)[codes]
+        place = _hashed_order(identities(owners, name=f"{word}s"), key=assignment_key(seed))
+        # Rows in the order of their owners: a cut between two owners cuts between two rows.
         order = np.argsort(place, kind="stable")
         ends = np.flatnonzero(np.diff(place[order], append=-1))
         first, second = (_cut(ends, m) for m in (n_public, n_public + n_test))
     else:
-        order = generator.permutation(n)
+        order = np.random.default_rng(seed).permutation(n)
         first, second = n_public, n_public + n_test
-    whole = owners is not None and word != "clip"
+    whole = owners is not None and word != "record"
     what, whose = (f", of whole {word}s,", f"these {word}s") if whole else ("", "them")
     note = f"{second} rows{what} were set aside as public: nothing protects {whose}."
     if second >= n:
@@ -244,7 +246,31 @@ def _set_aside(
         pool_y=data.y[asked],
         test=data.take(test) if test.size else None,
         notes=(*data.notes, note),
+        apart=units_apart(data, asked, test, by=by),
     )
+
+
+def units_apart(data: Dataset | MultilabelDataset, *rows: NDArray[np.int64], by: str) -> tuple[str, ...]:
+    """Return the units of rows that were set aside, by name where they have one.
+
+    >>> from tellers.datasets import Dataset
+    >>> data = Dataset(name="tiny", X=[[0.0], [1.0], [2.0]], y=[0, 1, 1], n_classes=2, persons=list("aba"))
+    >>> units_apart(data, np.array([0, 2]), by="person")
+    ('a',)
+    """
+    owners = {"person": data.persons, "site": data.sites, "record": data.ids}[by]
+    found = np.concatenate(rows)
+    if owners is None or not found.size:
+        return ()
+    return tuple(dict.fromkeys(identities(owners[found], name=f"{by}s")))
+
+
+def _hashed_order(names: Sequence[str], *, key: bytes) -> NDArray[np.int64]:
+    """Return the place of every row's unit when units are sorted by a hash of their names."""
+    distinct = list(dict.fromkeys(names))
+    drawn = positions(distinct, key=key, purpose="set aside")
+    place = {name: at for at, name in enumerate(sorted(distinct, key=dict(zip(distinct, drawn)).__getitem__))}
+    return np.array([place[name] for name in names], dtype=np.int64)
 
 
 def _cut(ends: NDArray[np.int64], n: int) -> int:

@@ -2,7 +2,7 @@
 
 import io
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from ..mechanisms import Mechanism
 from ..personal import Consent, PersonalPlan, Upsampling, Vanishing, Weighting, arrange, teachers_per_group
 from ..personal.optimise import weights_by_price
 from ..personal.record import plan_as_dict
+from ..teachers.assignment import identities
 from ..teachers.partition import Partition, partition
 from ..teachers.store import write_whole
 from .consent import read_agreed
@@ -28,6 +29,10 @@ from .label_data import LabelTables
 
 _DEALT = (
     "Who agreed to which budget was dealt at random by the seed ({shares}): an experiment. Nobody was asked."
+)
+_RECORDS_ALONE = (
+    "It is known whose row each one is, and the settings protect one record all the same: a person with "
+    "several rows is protected for each of them alone, not for all of them together."
 )
 # Batches of vanishing may lose so much to rounding before others are taken.
 _LITTLE = 1.02
@@ -100,45 +105,46 @@ def deal_rows(config: RunConfig, tables: Tables | LabelTables) -> Partition:
 def _dealt_by_place(config: RunConfig, name: str, places: Places) -> Partition:
     """Deal all lines of a table; those that cannot be used drop out of the part they were dealt to."""
     chosen = config.partition
-    if chosen.by == "person" and places.unit != "one source":
+    if config.protects == "person" and places.unit != "one source":
         raise ValueError(
             f'Expected the sources of clips in {name!r} for [partition] by = "person", got clips one by one. '
             "Name their sources when preparing them, and leave out by_clip."
         )
-    if chosen.stratified:
-        if places.unit == "one source" or len(np.unique(places.units)) < len(places):
-            raise ValueError(
-                f"Expected clips that are dealt one by one in {name!r} for [partition] stratified = true, "
-                "got some that stay together. Leave it out, or in [data]: options = {by_clip = true}"
-            )
-        dealt = partition(len(places), chosen.n_teachers, seed=config.seed, labels=places.classes)
-    else:
-        dealt = partition(
-            len(places), chosen.n_teachers, seed=config.seed, persons=places.units, balance=chosen.balance
+    if chosen.stratified and places.unit == "one source":
+        raise ValueError(
+            f"Expected clips that are dealt one by one in {name!r} for [partition] stratified = true, "
+            "got some that stay together. Leave it out, or in [data]: options = {by_clip = true}"
         )
+    dealt = partition(
+        len(places), chosen.n_teachers, seed=config.seed,
+        labels=places.classes if chosen.stratified else None,
+        persons=places.units if places.unit == "one source" else None,
+    )  # fmt: skip
     parts = tuple(np.sort(places.rows_at(part)) for part in dealt)
-    return Partition(parts, unit=places.unit, notes=(*dealt.notes, *places.notes))
+    relation = replace(dealt.relation, unit="source" if places.unit == "one source" else "clip")
+    return Partition(parts, unit=places.unit, notes=(*dealt.notes, *places.notes), relation=relation)
 
 
 def _dealt(config: RunConfig, tables: Tables | LabelTables) -> Partition:
     chosen, data = config.partition, tables.private
-    if chosen.by == "site":
+    if config.protects == "site":
         if data.sites is None:
             raise ValueError(
                 f'Expected a column of sites in {data.name!r} for [partition] by = "site", got none.'
             )
-        return partition(len(data), sites=data.sites, persons=data.persons)
-    if chosen.by == "person":
+        apart = set(identities(tables.apart, name="sites")) if tables.apart else set()
+        names = [name for name in identities(chosen.sites, name="sites") if name not in apart]
+        return partition(len(data), sites=data.sites, site_names=names, persons=data.persons)
+    if config.protects == "person":
         if data.persons is None:
             raise ValueError(
                 f'Expected a column of persons in {data.name!r} for [partition] by = "person", got none. '
                 "Name it in [data] person."
             )
-        return partition(
-            len(data), chosen.n_teachers, seed=config.seed, persons=data.persons, balance=chosen.balance
-        )
+        return partition(len(data), chosen.n_teachers, seed=config.seed, persons=data.persons)
     labels = data.y if chosen.stratified else None
-    return partition(len(data), chosen.n_teachers, seed=config.seed, labels=labels)
+    dealt = partition(len(data), chosen.n_teachers, seed=config.seed, labels=labels, ids=data.ids)
+    return dealt if data.persons is None else replace(dealt, notes=(*dealt.notes, _RECORDS_ALONE))
 
 
 def seat_teachers(config: RunConfig, tables: Tables) -> Electorate:
@@ -155,7 +161,7 @@ def seat_teachers(config: RunConfig, tables: Tables) -> Electorate:
     if not chosen.variant:
         return Electorate(deal_rows(config, tables))
     data, mechanism = tables.private, config.mechanism.build()
-    if config.partition.by == "person" and data.persons is None:
+    if config.protects == "person" and data.persons is None:
         deal_rows(config, tables)  # says what is missing
     consent = read_agreed(config, data)
     try:

@@ -18,7 +18,7 @@ from ..datasets.made_labels import LABEL_DATASETS, read_label_table
 from ..datasets.mulan import read_label_names
 from ..datasets.multilabel import MultilabelDataset
 from ..datasets.tables import read_columns, read_features
-from .data import said_of_clips, set_aside
+from .data import said_of_clips, set_aside, units_apart
 
 Rows: TypeAlias = "NDArray[Any] | None"
 # Private rows, the pool and what is known of its labels, and rows to test on.
@@ -29,7 +29,7 @@ _Read: TypeAlias = "tuple[MultilabelDataset, Rows, Rows, MultilabelDataset | Non
 class LabelTables:
     """What a run with many labels learns from, asks about, and tests on; `pool_y` where that is known.
 
-    `n_declared` and `withheld` are those of `Tables`.
+    `n_declared`, `withheld` and `apart` are those of `Tables`.
     """
 
     private: MultilabelDataset
@@ -39,6 +39,7 @@ class LabelTables:
     notes: tuple[str, ...] = ()
     n_declared: int | None = None
     withheld: tuple[str, ...] = ()
+    apart: tuple[str, ...] = ()
 
 
 def read_label_tables(config: RunConfig) -> LabelTables:
@@ -56,7 +57,7 @@ def read_label_tables(config: RunConfig) -> LabelTables:
 
 
 def _read_tables(config: RunConfig) -> LabelTables:
-    data, names, by = config.data, config.labels.names, config.partition.by
+    data, names, by = config.data, config.labels.names, config.protects
     if data.name in LABEL_DATASETS:
         options = {"seed": config.seed % 2**32, **data.options}
         whole = LABEL_DATASETS[data.name](names, **options)
@@ -68,17 +69,16 @@ def _read_tables(config: RunConfig) -> LabelTables:
     if pool is None:
         kept = _set_aside(private, config, n_public=data.n_public, n_test=0 if test else data.n_test, by=by)
         return replace(kept, test=test or kept.test)
-    notes = private.notes
     if test is None and data.n_test:
         kept = _set_aside(private, config, n_public=0, n_test=data.n_test, by=by)
-        private, test, notes = kept.private, kept.test, kept.notes
-    return LabelTables(private, pool, pool_y, test, notes)
+        return replace(kept, pool=pool, pool_y=pool_y)
+    return LabelTables(private, pool, pool_y, test, private.notes)
 
 
 def _from_table(config: RunConfig, path: Path) -> _Read:
     data, names = config.data, config.labels.names
     private = read_label_table(
-        path, names, person=data.person or None, site=data.site or None, **data.options
+        path, names, person=data.person or None, id=data.id or None, site=data.site or None, **data.options
     )
     categories = data.options.get("categories") or {}
     features = private.feature_names or None
@@ -89,7 +89,7 @@ def _from_table(config: RunConfig, path: Path) -> _Read:
     if data.public_path is None:
         return private, None, None, test
     # The pool may lack the labels, and any of its columns that is one of them is no feature.
-    others = tuple(filter(None, (*names, data.person, data.site, "" if features else "Y")))
+    others = tuple(filter(None, (*names, data.person, data.id, data.site, "" if features else "Y")))
     pool = read_features(data.public_path, features, categories=categories, leave_out=others)
     _require_features(pool, private, data.public_path.name)
     known = {*names} <= read_columns(data.public_path).keys()
@@ -138,6 +138,7 @@ def _set_aside(
         pool_y=table.y[asked],
         test=table.take(test) if test.size else None,
         notes=(*table.notes, note),
+        apart=units_apart(table, asked, test, by=by),
     )
 
 

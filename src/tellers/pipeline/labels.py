@@ -64,7 +64,7 @@ def run_labels(
             electorate = Electorate(deal_rows(config, tables))
         else:
             tables, electorate = dealt[0], Electorate(dealt[1])
-        require_same(folder, tables, electorate)
+        require_same(folder, tables, electorate, seed=config.seed)
         require_able_labels(config, tables)
         check_overlap(config, tables, warn)
         tell_units(tables, warn)

@@ -16,6 +16,7 @@ from ..labelling import Labels
 from ..mechanisms import GNMax
 from ..metrics import precision_recall
 from ..personal import PersonalPlan, Upsampling
+from ..relation import Relation
 from ..release import SILENT
 from ..students.base import fresh
 from ..students.semi_supervised import takes_unlabelled
@@ -92,14 +93,19 @@ def public_numbers(
         "format": 1,
         "data": {
             "name": data.name,
-            "n_private": n_private(tables),
+            "n_private": n_private(config, tables, parts.relation),
             "n_public": len(tables.pool),
             "n_test": 0 if tables.test is None else len(tables.test),
             "n_features": data.n_features,
             **names,
             "notes": [*tables.notes, *electorate.notes],
         },
-        "partition": {"n_teachers": n_teachers, "unit": parts.unit, "notes": list(parts.notes)},
+        "partition": {
+            "n_teachers": n_teachers,
+            "unit": parts.unit,
+            "relation": parts.relation.as_dict(),
+            "notes": list(parts.notes),
+        },
         "mechanism": {"name": type(mechanism).__name__, **given},
         "budget": {"epsilon": config.budget.epsilon, "delta": config.budget.delta},
         "spent": {
@@ -212,13 +218,20 @@ def _gaps(votes: Votes, labels: Labels, personal: PersonalSpending | None, cast:
     return gaps
 
 
-def n_private(tables: Tables | LabelTables) -> int:
-    """Return how many private rows there are said to be: all of them, or the places of those that may break.
+def n_private(config: RunConfig, tables: Tables | LabelTables, relation: Relation) -> int | None:
+    """Return how many private rows there are said to be, or None where nobody said it and it is private.
+
+    Where rows keep their places their number is public: of all rows, or the places of those that may break.
+    Where units come and go it is not, and only what the settings declare is told.
 
     >>> from tellers.pipeline.data import read_tables
-    >>> n_private(read_tables(RunConfig().data, seed=7))
-    1200
+    >>> from tellers.teachers.partition import relation_by_name, relation_in_place
+    >>> tables = read_tables(RunConfig().data, seed=7)
+    >>> [n_private(RunConfig(), tables, relation) for relation in (relation_in_place(), relation_by_name())]
+    [1200, None]
     """
+    if not relation.counts_are_public:
+        return config.data.rows or None
     return len(tables.private) if tables.n_declared is None else tables.n_declared
 
 
@@ -311,8 +324,8 @@ def _warnings(
         )
     if spending.personal is not None:
         said += [*spending.personal.notes, *ceiling_notes(config, electorate)]
-    n_rows = n_private(tables)
-    if config.budget.delta * n_rows >= 1:
+    n_rows = n_private(config, tables, electorate.partition.relation)
+    if n_rows is not None and config.budget.delta * n_rows >= 1:
         said.append(
             f"delta = {config.budget.delta:g} is not below 1 / {n_rows}, the number of private records: "
             "a mechanism that publishes one record at random could pass with it. Take a smaller one."

@@ -91,7 +91,7 @@ def audit_run(
     _require_plain(config)
     tell, drawn = show or (lambda *_: None), source or noise.secure()
     tell("data", 0, 0)
-    tables = read_tables(config.data, seed=config.seed, by=config.partition.by)
+    tables = read_tables(config.data, seed=config.seed, by=config.protects)
     require_able(config, tables)
     canaries = _lay(config, tables, folder, n_canaries, tell)
     claims, scores = [], ([], [])  # type: tuple[list[float], tuple[list[Any], list[Any]]]

@@ -1,46 +1,73 @@
-"""Partitions: which rows each teacher learns from, and what one protected unit then is.
+"""Partitions: which rows each teacher learns from, and the neighbouring relation that follows from it.
 
 A vote is private for a unit only if that unit sits behind one teacher. So parts never overlap, all rows of
-a person go to one teacher when persons are named, and who shares a teacher with whom is drawn without
-looking at the data. Where a partition does look (labels to stratify, numbers of rows to balance), its
-`notes` say what the guarantee then leaves out.
+a unit go to one teacher, and where a unit sits depends on nobody else: units with a name are seated by a
+keyed hash of it (`assignment`), sites in the order in which they are declared, and records without a name by
+their place in the table. A partition carries the `Relation` that this makes.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..errors import require_count, require_present
+from ..errors import require_count
+from ..relation import Kind, Relation
+from .assignment import Seed as Seed
+from .assignment import assignment_key, identities, seats
 
 Indices = NDArray[np.int64]
-Seed = int | np.random.Generator
 # What may sit behind one teacher; of sounds a record is a clip, and what clips come from a source.
 Protected = Literal["one record", "one person", "one site", "one clip", "one source"]
 
-_STRATIFIED = (
-    "Stratified by label: which rows share a teacher depends on the labels. "
-    "The guarantee covers a record that changes and keeps its label."
-)
-_BALANCED = (
-    "Balanced by rows: which persons share a teacher depends on how many rows each has. "
-    "The guarantee covers a person whose rows change and who keeps their number."
-)
+_DECLARED = ("classes", "columns")
+_IN_PLACE = (*_DECLARED, "number of rows")
+
+
+def relation_in_place(unit: Kind = "record") -> Relation:
+    """Return the relation of rows that keep their place in a table: any of them may be another.
+
+    >>> relation_in_place().change
+    'replace'
+    """
+    return Relation(unit=unit, change="replace", public=_IN_PLACE)
+
+
+def relation_by_name(unit: Kind = "person") -> Relation:
+    """Return the relation of units that are seated by their names: any of them may come, go or change.
+
+    >>> relation_by_name().change
+    'add or remove'
+    """
+    return Relation(unit=unit, change="add or remove", public=_DECLARED)
+
+
+_USUAL: dict[str, Relation] = {
+    "one record": relation_in_place(),
+    "one clip": relation_in_place("clip"),
+    "one person": relation_by_name(),
+    "one source": relation_by_name("source"),
+    "one site": Relation(unit="site", change="replace", public=(*_DECLARED, "names of sites")),
+}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Partition:
-    """The rows of each teacher, and the unit that sits behind one teacher alone.
+    """The rows of each teacher, and the relation of neighbouring tables under which one teacher changes.
 
-    Guarantee: a change of one `unit` changes the rows of one teacher, within what `notes` leave out.
-    Assumes:   a changed unit keeps its place in the table; the seed was not chosen by looking at the data.
+    A part may be empty. `relation` is that of the `unit` where none is given.
+
+    Guarantee: two tables that are neighbours by `relation` differ in the rows of `relation.n_teachers` parts.
+    Assumes:   the seed or key was not chosen by looking at the data.
     Reference: Papernot et al. 2017, section 2.1 (disjoint training sets).
 
     >>> parts = Partition((np.array([0, 2]), np.array([1, 3, 4])), unit="one record")
     >>> parts
     Partition(n_teachers=2, unit='one record')
+    >>> parts.relation.change
+    'replace'
     >>> parts.summary
     '2 teachers, 2 to 3 rows each (median 2.5); protected unit: one record'
     """
@@ -48,12 +75,18 @@ class Partition:
     parts: tuple[Indices, ...]
     unit: Protected
     notes: tuple[str, ...] = ()
+    relation: Relation = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
         check_disjoint(self.parts)
         if self.unit not in get_args(Protected):
             known = ", ".join(map(repr, get_args(Protected)))
             raise ValueError(f"Expected a unit among {known}, got {self.unit!r}.")
+        given: Relation | None = self.relation
+        if given is None:
+            object.__setattr__(self, "relation", _USUAL[self.unit])
+        if self.relation.name != self.unit:
+            raise ValueError(f"Expected a relation of {self.unit}, got one of {self.relation.name}.")
         object.__setattr__(self, "parts", tuple(_frozen(part) for part in self.parts))
 
     @property
@@ -63,7 +96,7 @@ class Partition:
 
     @property
     def sizes(self) -> Indices:
-        """Return how many rows each teacher has; private where persons or sites stay together."""
+        """Return how many rows each teacher has; private where units are seated by name."""
         return np.array([len(part) for part in self.parts], dtype=np.int64)
 
     @property
@@ -91,73 +124,94 @@ def partition(
     n_teachers: int | None = None,
     *,
     seed: Seed | None = None,
+    key: bytes | None = None,
     labels: ArrayLike | None = None,
     persons: ArrayLike | None = None,
+    ids: ArrayLike | None = None,
     sites: ArrayLike | None = None,
-    balance: Literal["persons", "rows"] = "persons",
+    site_names: Sequence[object] | None = None,
 ) -> Partition:
-    """Deal the rows of a table to teachers, each row to exactly one.
+    """Assign the rows of a table to teachers, each row to exactly one.
 
-    Rows are shuffled; with `labels` every teacher also gets its share of each class. With `persons` all rows
-    of a person go to one teacher, and every teacher gets equally many persons; `balance="rows"` evens out the
-    rows instead, the largest persons first. With `sites` every site is one teacher, nothing is drawn, and
-    `persons` are checked not to appear at two sites.
+    With `persons` all rows of a person go to one teacher, and with `ids` a row goes where its own id says:
+    by a hash under a key that is derived from the seed (or given as `key`). Parts then differ in size, and
+    one may be empty. With `sites` every site is one teacher, in the order of `site_names`, nothing is drawn,
+    and `persons` are checked not to appear at two sites. Without any of them rows are shuffled by their
+    places in the table; with `labels` every teacher also gets its share of each class, and the relation says
+    that a record keeps its label.
 
     >>> parts = partition(10, 3, seed=7)
     >>> parts.summary
     '3 teachers, 3 to 4 rows each (median 3); protected unit: one record'
     >>> [part.tolist() for part in partition(6, 3, seed=7, persons=["a", "b", "a", "c", "b", "c"])]
-    [[0, 2], [3, 5], [1, 4]]
-    >>> partition(4, sites=["north", "south", "north", "north"])[0]
-    array([0, 2, 3])
+    [[0, 2, 3, 5], [], [1, 4]]
+    >>> [part.tolist() for part in partition(5, 3, seed=7, persons=["b", "a", "c", "b", "c"])]
+    [[1, 2, 4], [], [0, 3]]
+    >>> partition(3, sites=["north", "south", "north"], site_names=["south", "north", "west"]).sizes
+    array([1, 2, 0])
     >>> partition(10, 11, seed=7)
     Traceback (most recent call last):
         ...
     ValueError: Expected at most one teacher per row, got n_teachers=11 for 10 rows. Take fewer teachers.
     """
     require_count(n_rows=n_rows)
-    if labels is not None and (persons is not None or sites is not None):
+    n_rows = int(n_rows)
+    named = [
+        name for name, given in (("persons", persons), ("ids", ids), ("sites", sites)) if given is not None
+    ]
+    if labels is not None and named:
         raise ValueError(
-            "Expected labels, or persons and sites, got both. "
-            "Rows that belong together cannot be spread by class."
+            f"Expected labels or {named[0]}, got both. Rows seated by name cannot be spread by class."
         )
-    if balance not in ("persons", "rows") or (balance == "rows" and (persons is None or sites is not None)):
-        raise ValueError(
-            f"Expected balance='persons', or 'rows' where persons alone are given, got {balance!r}."
-        )
+    if ids is not None and len(named) > 1:
+        raise ValueError(f"Expected ids of single rows, or {named[0]}, got both. Leave one of the two out.")
+    if sites is None and site_names is not None:
+        raise ValueError("Expected site_names together with sites, one for every row, got no sites.")
     if sites is not None:
-        return _by_site(n_rows, n_teachers, sites=sites, persons=persons)
-    if n_teachers is None or seed is None:
+        return _by_site(n_rows, n_teachers, sites=sites, site_names=site_names, persons=persons)
+    if n_teachers is None or (seed is None and (key is None or not named)):
         raise ValueError(
             "Expected n_teachers and a seed, got none. Only sites partition a table by themselves."
         )
     require_count(n_teachers=n_teachers)
-    n_teachers, generator = int(n_teachers), _generator(seed)
-    if persons is not None:
-        codes = _codes(persons, n_rows=n_rows, name="persons")
-        owner = _deal_persons(codes, n_teachers, generator=generator, balance=balance)
-        notes = (_BALANCED,) if balance == "rows" else ()
-        return Partition(_parts(owner[codes], n_teachers), unit="one person", notes=notes)
+    n_teachers = int(n_teachers)
+    if named:
+        column: Any = ids if persons is None else persons
+        names = identities(column, name=named[0], n_rows=n_rows)
+        key = assignment_key(seed) if key is None else key
+        relation = relation_by_name("record" if persons is None else "person")
+        return _partition(seat_of(names, n_teachers, key=key), n_teachers, relation)
     if n_teachers > n_rows:
         raise ValueError(
             f"Expected at most one teacher per row, got n_teachers={n_teachers} for {n_rows} rows. "
             "Take fewer teachers."
         )
-    order = generator.permutation(int(n_rows))
+    assert seed is not None  # checked above
+    order, relation = _generator(seed).permutation(n_rows), relation_in_place()
     if labels is not None:
         # A stable sort by class keeps the shuffle within each class. Dealt in turn, every teacher's share
         # of each class, and of all rows, is within one of every other's.
-        classes = _codes(labels, n_rows=n_rows, name="labels")[order]
+        classes = np.unique(identities(labels, name="labels", n_rows=n_rows), return_inverse=True)[1][order]
         order = order[np.argsort(classes, kind="stable")]
-    teacher = np.empty(int(n_rows), dtype=np.int64)
-    teacher[order] = np.arange(int(n_rows)) % n_teachers
-    return Partition(
-        _parts(teacher, n_teachers), unit="one record", notes=() if labels is None else (_STRATIFIED,)
-    )
+        relation = replace(relation, keeps=("label",))
+    teacher = np.empty(n_rows, dtype=np.int64)
+    teacher[order] = np.arange(n_rows) % n_teachers
+    return _partition(teacher, n_teachers, relation)
+
+
+def seat_of(names: Sequence[str], n_teachers: int, *, key: bytes) -> Indices:
+    """Return the teacher of every row by the name of its unit.
+
+    >>> seat_of(["ann", "bo", "ann"], 5, key=assignment_key(7)).tolist()
+    [1, 2, 1]
+    """
+    distinct = list(dict.fromkeys(names))
+    seat = dict(zip(distinct, seats(distinct, n_teachers, key=key)[:, 0].tolist(), strict=True))
+    return np.array([seat[name] for name in names], dtype=np.int64)
 
 
 def check_disjoint(parts: Sequence[ArrayLike], *, persons: ArrayLike | None = None) -> None:
-    """Refuse parts that are empty, that share a row or, where persons are given, that share a person.
+    """Refuse parts that share a row or, where persons are given, that share a person.
 
     >>> check_disjoint([[0, 1], [2, 3]], persons=["a", "a", "b", "b"])
     >>> check_disjoint([[0, 1], [1, 2]])
@@ -186,8 +240,8 @@ def check_disjoint(parts: Sequence[ArrayLike], *, persons: ArrayLike | None = No
         )
     if persons is None:
         return
-    codes = _codes(persons, n_rows=None, name="persons")
-    if rows[-1] >= len(codes):
+    codes = np.unique(identities(persons, name="persons"), return_inverse=True)[1]
+    if rows.size and rows[-1] >= len(codes):
         raise ValueError(f"Expected a person for every row, got {len(codes)} for parts up to row {rows[-1]}.")
     people = codes[rows]
     first_at = np.full(int(codes.max()) + 1, -1, dtype=np.int64)
@@ -203,60 +257,43 @@ def check_disjoint(parts: Sequence[ArrayLike], *, persons: ArrayLike | None = No
 
 
 def _by_site(
-    n_rows: int, n_teachers: int | None, *, sites: ArrayLike, persons: ArrayLike | None
+    n_rows: int,
+    n_teachers: int | None,
+    *,
+    sites: ArrayLike,
+    site_names: Sequence[object] | None,
+    persons: ArrayLike | None,
 ) -> Partition:
-    codes = _codes(sites, n_rows=n_rows, name="sites")
-    n_sites = int(codes.max()) + 1
-    if n_teachers is not None and n_teachers != n_sites:
+    if site_names is None:
         raise ValueError(
-            f"Expected one teacher per site, got n_teachers={n_teachers} for {n_sites} sites. Leave it out."
+            "Expected site_names, all sites in the order of their teachers, got none. They are declared and "
+            "never read off the rows: whether a site occurs may hang on one record."
         )
-    parts = _parts(codes, n_sites)
+    names = identities(site_names, name="site_names")
+    if len(set(names)) < len(names):
+        raise ValueError("Expected different site_names, got one twice.")
+    if n_teachers is not None and n_teachers != len(names):
+        raise ValueError(
+            f"Expected one teacher per site, got n_teachers={n_teachers} for {len(names)} sites. "
+            "Leave it out."
+        )
+    number = {name: at for at, name in enumerate(names)}
+    codes = np.array([number.get(one, -1) for one in identities(sites, name="sites", n_rows=n_rows)])
+    if (codes < 0).any():
+        raise ValueError(
+            f"Expected one of the {len(names)} declared sites in every row, got another in row "
+            f"{int(np.argmax(codes < 0))}. Declare every site (site_names)."
+        )
+    parts = _partition(codes.astype(np.int64), len(names), _USUAL["one site"])
     if persons is not None:
-        _codes(persons, n_rows=n_rows, name="persons")
-        check_disjoint(parts, persons=persons)
-    return Partition(parts, unit="one site")
+        identities(persons, name="persons", n_rows=n_rows)
+        check_disjoint(parts.parts, persons=persons)
+    return parts
 
 
-def _deal_persons(
-    codes: Indices, n_teachers: int, *, generator: np.random.Generator, balance: str
-) -> Indices:
-    """Return the teacher of each person."""
-    n_persons = int(codes.max()) + 1
-    if n_teachers > n_persons:
-        raise ValueError(
-            f"Expected at most one teacher per person, got n_teachers={n_teachers} for {n_persons} persons. "
-            "Take fewer teachers."
-        )
-    order = generator.permutation(n_persons)
-    owner = np.empty(n_persons, dtype=np.int64)
-    if balance == "persons":
-        # The number of rows is not looked at: one person with more of them moves nobody else.
-        owner[order] = np.arange(n_persons) % n_teachers
-        return owner
-    n_rows_of = np.bincount(codes, minlength=n_persons)
-    order = order[np.argsort(-n_rows_of[order], kind="stable")]
-    load = np.zeros(n_teachers, dtype=np.int64)
-    for person in order:  # the largest first, each to the teacher with the fewest rows so far
-        teacher = int(np.argmin(load))
-        owner[person] = teacher
-        load[teacher] += n_rows_of[person]
-    return owner
-
-
-def _codes(values: ArrayLike, *, n_rows: int | None, name: str) -> Indices:
-    """Number the values by first appearance: a changed entry then renumbers nothing that came before it."""
-    column: NDArray[Any] = np.asarray(values)
-    if isinstance(values, np.ma.MaskedArray) and np.any(values.mask):
-        row = int(np.argmax(values.mask))
-        raise ValueError(f"Expected a value in every row of {name}, got a masked one in row {row}.")
-    if column.ndim != 1 or len(column) == 0 or (n_rows is not None and len(column) != n_rows):
-        wanted = "one entry per row" if n_rows is None else f"one entry for each of {n_rows} rows"
-        raise ValueError(f"Expected {wanted} in {name}, got shape {column.shape}.")
-    entries = column.tolist()
-    require_present(**{name: entries})
-    seen: dict[object, int] = {}
-    return np.array([seen.setdefault(entry, len(seen)) for entry in entries], dtype=np.int64)
+def _partition(teacher: Indices, n_teachers: int, relation: Relation) -> Partition:
+    unit: Any = relation.name
+    return Partition(_parts(teacher, n_teachers), unit=unit, relation=relation)
 
 
 def _parts(teacher: Indices, n_teachers: int) -> tuple[Indices, ...]:
@@ -269,11 +306,9 @@ def _row_numbers(part: ArrayLike, number: int) -> Indices:
     table = np.asarray(part)
     if table.ndim != 1:
         raise ValueError(f"Expected row numbers in one dimension, part {number} has shape {table.shape}.")
-    if table.size == 0:
-        raise ValueError(f"Expected rows in every part, part {number} has none. Take fewer teachers.")
-    if table.dtype.kind not in "iu":
+    if table.size and table.dtype.kind not in "iu":
         raise TypeError(f"Expected row numbers, part {number} has dtype {table.dtype}.")
-    if table.min() < 0:
+    if table.size and table.min() < 0:
         raise ValueError(f"Expected row numbers >= 0, part {number} has a negative one.")
     return table.astype(np.int64)
 
