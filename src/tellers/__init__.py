@@ -35,6 +35,7 @@ _HOME = {
     "PostgresLedger": "ledger.sql",
     "Powerset": "mechanisms.labels",
     "RdpCurve": "rdp",
+    "Relation": "relation",
     "Release": "release",
     "Room": "door",
     "SILENT": "release",

@@ -188,6 +188,12 @@ class BudgetAnswer(BaseModel):
         description="The present setting.", examples=[{"name": "GNMax", "sigma": 40.0}]
     )
     price: float = Field(default=0.0, description="The epsilon of one query by itself, at the data's delta.")
+    relation: dict[str, Any] | None = Field(
+        default=None,
+        description="Whom the budget protects: what one unit is, how it may change, what is public too. "
+        "Null where votes or teachers are served without the run they come from: then it is one ballot.",
+        examples=[{"unit": "person", "change": "add or remove"}],
+    )
 
 
 class ReleaseRecord(BaseModel):

@@ -180,6 +180,7 @@ def add_books(router: APIRouter, desk: Desk) -> None:
             groups=groups,
             mechanism=_mechanism(describe(desk.mechanism, desk.noise)),
             price=desk.price.epsilon(desk.served.budget.delta),
+            relation=None if desk.served.relation is None else desk.served.relation.as_dict(),
         )
 
     @router.get(

@@ -1,5 +1,6 @@
 """Who is asked: the teachers, or their votes on a pool, behind a room that a service can ask."""
 
+import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..budget import Budget
+from ..card.result import read_relation
 from ..config import read_config
 from ..config.problems import Problem, complain
 from ..door import Ensemble
@@ -15,6 +17,7 @@ from ..errors import ConfigError
 from ..mechanisms import Mechanism
 from ..personal import PersonalPlan
 from ..pipeline.folder import RunFolder
+from ..relation import Relation
 from ..teachers.loading import load_ensemble
 from ..teachers.pool import VotedPool
 from ..teachers.store import read_votes
@@ -65,6 +68,7 @@ class Served:
     # How groups of people with budgets of their own take part, and whether they leave when theirs is used.
     plan: PersonalPlan | None = None
     leave: bool = False
+    relation: Relation | None = None
 
     @property
     def listens(self) -> bool:
@@ -146,14 +150,16 @@ def _from_run(settings: ServiceSettings, place: Path) -> Served:
             f"per row at {place}. One class per row is handed out here. Nothing was charged."
         )
     mechanism = (settings.mechanism or run.mechanism).build()
-    votes = read_votes(folder.votes, n_classes=_n_classes(folder)).votes
+    result = json.loads(folder.result.read_text())
+    votes = read_votes(folder.votes, n_classes=len(result["data"]["class_names"])).votes
     own = bool(settings.ledger.url)
     return Served(
         VotedPool(votes),
         mechanism,
         _budget(settings) if own else Budget(run.budget.epsilon, run.budget.delta),
         settings.place(settings.ledger.url) if own else str(place / run.budget.ledger),
-        votes.n_classes, votes.n_teachers, n_pool=len(votes), **_known_rows(settings, len(votes)),
+        votes.n_classes, votes.n_teachers, n_pool=len(votes), relation=read_relation(result),
+        **_known_rows(settings, len(votes)),
     )  # fmt: skip
 
 
@@ -192,12 +198,6 @@ def _terms(settings: ServiceSettings) -> tuple[Mechanism, Budget, str]:
 
 def _budget(settings: ServiceSettings) -> Budget:
     return Budget(settings.ledger.epsilon, settings.ledger.delta)
-
-
-def _n_classes(folder: RunFolder) -> int:
-    import json
-
-    return len(json.loads(folder.result.read_text())["data"]["class_names"])
 
 
 def _known_rows(settings: ServiceSettings, n_pool: int) -> dict[str, Any]:

@@ -199,7 +199,8 @@ class _Pages:
         return self.press.page(
             request, visit, "overview.html", seen=seen, recent=seen.questions(0, _N_RECENT),
             estimates=self.outlook.estimates(self.desk.accountant, seen.spent), verdict=self.check.last,
-            mechanism=event.get("mechanism"), parameters=event.get("parameters", {}),
+            relation=served.relation, mechanism=event.get("mechanism"),
+            parameters=event.get("parameters", {}),
             price=self.desk.price.epsilon(served.budget.delta), n_pool=served.n_pool, listens=served.listens,
             plan=served.plan, leave=served.leave,
         )  # fmt: skip
