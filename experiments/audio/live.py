@@ -6,7 +6,7 @@ import numpy as np
 from asking import class_votes, percent
 from common.measure import Measure, Section, measure
 from plan import DELTA
-from sounds import draw_pictures, make_city, read_waves
+from sounds import deal_sources_evenly, draw_pictures, make_city, read_waves
 
 from tellers import Binary, GNMax, LabelVotes, exact_cost, noise
 from tellers.audio.classifier import AudioClassifier
@@ -30,9 +30,7 @@ def esc10(folder: Path, *, iterations: int) -> Section:
     waves = read_waves(folder)
     clips = waves.clips
     assert clips.folds is not None
-    deal = deal_clips(
-        clips, N_TEACHERS, seed=1, student=0.25, test=clips.folds == 1, by_source=True, even=False
-    )
+    deal = deal_sources_evenly(clips, N_TEACHERS, seed=1, student=0.25, test=clips.folds == 1)
     alone = np.arange(len(clips))
     heard = np.stack([alone, alone], axis=1), np.tile([1.0, 0.0], (len(clips), 1))
     X, y = draw_pictures(waves.samples, heard, n_jobs=1)[:, ::2], clips.Y.argmax(axis=1)

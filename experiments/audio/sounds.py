@@ -6,7 +6,7 @@ The city is made up on the spot. Clips are dealt by recording, and mixed with cl
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -30,7 +30,7 @@ from plan import (
 )
 
 from tellers.audio.clips import Clips
-from tellers.audio.dealing import Deal, deal_experiments
+from tellers.audio.dealing import Deal, deal_clips
 from tellers.audio.generator import SOUNDS, make_label_sets, make_sound
 from tellers.audio.logmel import log_mel
 from tellers.audio.mixtures import mix_within
@@ -137,27 +137,39 @@ def make_parts(
     clips = waves.clips
     assert clips.folds is not None
     for fold in FOLDS[task] if folds is None else folds:
-        deals = deal_experiments(
-            clips,
-            TEACHERS[task],
-            seed=fold,
-            student=STUDENT,
-            test=clips.folds == fold,
-            by_source=True,
-            even=False,
-        )
-        baseline = next(iter(deals.values()))
+        deals = [
+            deal_sources_evenly(clips, n, seed=fold, student=STUDENT, test=clips.folds == fold)
+            for n in TEACHERS[task]
+        ]
+        baseline = deals[0]
         draw = partial(draw_pictures, waves.samples, n_jobs=n_jobs)
         # Pool and test are mixed once, with the baseline: all ensembles hear the same.
         for name, rows, times in (("pool", baseline.student, TIMES), ("test", baseline.test, TIMES_JUDGED)):
             heard, Y, _ = _heard(clips, baseline, rows, task, seed=fold, times=times)
             Part(draw(heard), Y, np.full(len(Y), -1)).save(folder / f"{task}-{fold}" / name)
-        for n_teachers, deal in zip(TEACHERS[task], deals.values()):
+        for n_teachers, deal in zip(TEACHERS[task], deals):
             if sizes is not None and n_teachers not in sizes:
                 continue
             every = np.concatenate(deal.teachers)
             heard, Y, whose = _heard(clips, deal, every, task, seed=fold, times=TIMES)
             Part(draw(heard), Y, whose).save(folder / f"{task}-{fold}" / f"teachers-{n_teachers}")
+
+
+def deal_sources_evenly(
+    clips: Clips, n_teachers: int, *, seed: int, student: float, test: np.ndarray
+) -> Deal:
+    """Deal sources in equal shares, as the thesis does: a run of the product seats each by a hash instead."""
+    assert clips.sources is not None
+    number: dict[object, int] = {}
+    unit = np.array([number.setdefault(source, len(number)) for source in clips.sources.tolist()])
+    apart = np.zeros(len(number), dtype=bool)
+    apart[unit[test]] = True
+    dealt = deal_clips(len(number), n_teachers, seed=seed, student=student, test=apart, even=False)
+    parts = [np.flatnonzero(np.isin(unit, units)) for units in (*dealt.teachers, dealt.student, dealt.test)]
+    return replace(
+        dealt, teachers=tuple(parts[:-2]), student=parts[-2], test=parts[-1], unit="one source",
+        n_clips=len(clips), n_places=sum(map(len, parts[:-2])), n_set_apart=sum(map(len, parts[:-2])),
+    )  # fmt: skip
 
 
 def _heard(

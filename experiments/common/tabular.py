@@ -74,7 +74,13 @@ def diabetes_task(data_dir: Path | None, *, n_teachers: int, seed: int, balanced
     if balanced:
         kept = (data.y == 0) | (rng.random(len(data)) < KEPT_OF_THE_REST)
     private = np.flatnonzero(group_of == 0)
-    dealt = partition(len(private), n_teachers, seed=seed, persons=data.persons[private])
+    # Equal shares of patients, as in the paper: a run of the product seats every patient by a hash instead.
+    number: dict[int, int] = {}
+    patient = np.array([number.setdefault(one, len(number)) for one in data.persons[private].tolist()])
+    owner = np.empty(len(number), dtype=np.int64)
+    for teacher, patients in enumerate(partition(len(number), n_teachers, seed=seed)):
+        owner[patients] = teacher
+    dealt = [np.flatnonzero(owner[patient] == teacher) for teacher in range(n_teachers)]
     parts = Partition(tuple(part[kept[private[part]]] for part in dealt), unit="one person")
     pool, held = (rng.permutation(np.flatnonzero((group_of == g) & kept)) for g in (1, 2))
     name = "Diabetes, balanced by a coin" if balanced else "Diabetes, as it is"
