@@ -12,12 +12,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from tellers.errors import TeacherFailed
 from tellers.label_models import OneEach, takes_labels
 from tellers.metrics import measure
 from tellers.teachers import LabelEnsemble, load_ensemble, load_label_ensemble, train_label_ensemble
 from tellers.teachers.models import ConstantLabels
-from tellers.teachers.partition import partition
+from tellers.teachers.partition import Partition, partition
 
 X, Y = make_multilabel_classification(600, 8, n_classes=4, n_labels=2, random_state=7)
 PARTS = partition(400, 8, seed=7)
@@ -144,12 +143,58 @@ def test_thresholds_that_are_no_probabilities_are_refused(thresholds):
         train(GaussianNB(), thresholds=thresholds)
 
 
-def test_a_teacher_that_answers_something_else_is_named():
+def test_a_teacher_that_answers_something_else_says_no_to_every_label():
     class Odd:
-        def predict(self, X):
-            return np.full((len(X), 4), 7)
+        def __init__(self, how):
+            self.how = how
 
-    with pytest.raises(TeacherFailed, match="from teacher 1"):
-        LabelEnsemble((ConstantLabels((0, 0, 0, 0)), Odd()), 4).vote(X[400:])
+        def predict(self, X):
+            return np.full((len(X), 4), 7) if self.how == "seven" else [][0]
+
+    made = LabelEnsemble((ConstantLabels((1, 1, 0, 1)), Odd("seven"), Odd("raises")), 4)
+    np.testing.assert_array_equal(made.vote(X[400:]).sums, np.tile([1, 1, 0, 1], (200, 1)))
+    assert made.troubles.reveal() == {1: "it answered something other than was declared", 2: "IndexError"}
     with pytest.raises(TypeError, match="Expected an estimator"):
         train(object())
+
+
+class Picky(GaussianNB):
+    """Cannot learn from the part that has a certain row."""
+
+    def __init__(self, bad=None):
+        super().__init__()
+        self.bad = bad
+
+    def fit(self, X, y):
+        if (self.bad == X).all(axis=1).any():
+            raise ValueError("the patient is called Anna")
+        return super().fit(X, y)
+
+
+@pytest.mark.parametrize("resolution", [1, 100])
+@pytest.mark.parametrize("case", ["raises", "empty", "alike"])
+def test_what_a_part_does_to_its_teacher_changes_that_ballot_alone(case, resolution, recwarn):
+    parts, targets = PARTS, Y[:400].copy()
+    if case == "empty":
+        parts = Partition((*PARTS.parts[:3], PARTS[3][:0], *PARTS.parts[4:]), unit="one record")
+    if case == "alike":
+        targets[PARTS[3]] = (0, 1, 1, 0)
+    model = Picky(X[PARTS[3][0]] if case == "raises" else np.full(8, np.nan))
+    wanted = train(Picky(np.full(8, np.nan)), resolution=resolution).vote(X[400:]).block()
+    made = train_label_ensemble(
+        model, X[:400], targets, parts, n_labels=4, seed=7, n_jobs=1, resolution=resolution
+    )
+    found = made.vote(X[400:]).block()
+    others = [0, 1, 2, 4, 5, 6, 7]
+    np.testing.assert_array_equal(found[others], wanted[others])
+    said = np.array([0, 1, 1, 0]) * resolution if case == "alike" else np.zeros(4)
+    assert (found[3] == said).all()
+    assert made.troubles.reveal() == {
+        "raises": {3: "ValueError"}, "empty": {3: "it has no rows"}, "alike": {}
+    }[case]  # fmt: skip
+    assert not recwarn.list
+
+
+def test_a_model_that_cannot_learn_labels_is_refused_before_it_meets_private_rows():
+    with pytest.raises(ValueError, match=r"can learn 4 labels .*'C' parameter.*No private row"):
+        train(LogisticRegression(C=-1.0))

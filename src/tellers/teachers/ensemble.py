@@ -1,17 +1,19 @@
 """The ensemble: one teacher per part, trained on this machine, and the votes they cast."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..errors import TeacherFailed, require_count
+from ..errors import require_count
 from ..rows import class_ids, numeric_rows
 from ..sealed import Sealed
 from ..votes import Votes
+from .ballots import class_ballot
+from .fallback import FallbackTeacher, Rule
 from .partition import Partition, Seed
 from .running import Progress, train_each
 
@@ -19,6 +21,9 @@ from .running import Progress, train_each
 @dataclass(frozen=True, eq=False, repr=False)
 class Ensemble:
     """Trained teachers that vote; everything they say is private until a mechanism releases it.
+
+    Every teacher votes. One that could not be trained, or does not answer, votes by a public rule
+    (`FallbackTeacher`); `troubles` says who did and why.
 
     Guarantee: one changed unit of the partition changes one row of ballots.
     Assumes:   the teachers were trained on the parts of one `Partition`; the queries are public.
@@ -30,12 +35,13 @@ class Ensemble:
     Ensemble(n_teachers=2, n_classes=3)
     >>> ensemble.vote([[0.1], [0.2]])
     Votes(<private>, n_queries=2, n_teachers=2, n_classes=3)
-    >>> ensemble.accuracies([[0.1], [0.2]], [2, 0])
-    Sealed(<private>)
+    >>> ensemble.accuracies([[0.1], [0.2]], [2, 0]), ensemble.troubles
+    (Sealed(<private>), Sealed(<private>))
     """
 
     teachers: tuple[Any, ...]
     n_classes: int
+    _troubles: dict[int, str] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         require_count(2, n_classes=self.n_classes)
@@ -46,10 +52,13 @@ class Ensemble:
         from threadpoolctl import threadpool_limits
 
         queries = numeric_rows(X)
+        rule = Rule(queries, self.n_classes)
         ballots = np.empty((len(self), len(queries)), dtype=np.int64)
         with threadpool_limits(limits=1):
             for number, teacher in enumerate(self.teachers):
-                ballots[number] = _ballot(teacher, queries, number=number, n_classes=self.n_classes)
+                ballots[number], trouble = class_ballot(teacher, queries, number=number, rule=rule)
+                if trouble is not None:
+                    self._troubles[number] = trouble
         return Votes.from_ballots(ballots, n_classes=self.n_classes)
 
     def accuracies(self, X: ArrayLike, y: ArrayLike) -> Sealed[NDArray[np.float64]]:
@@ -59,6 +68,11 @@ class Ensemble:
         ballots = self.vote(queries).ballots
         assert ballots is not None  # vote makes its votes of ballots
         return Sealed(np.asarray((ballots == labels).mean(axis=1), dtype=np.float64))
+
+    @property
+    def troubles(self) -> Sealed[dict[int, str]]:
+        """Return who voted by the rule and why, by number; sealed, as rows decide it."""
+        return Sealed(known_troubles(self.teachers) | self._troubles)
 
     def __len__(self) -> int:
         return len(self.teachers)
@@ -82,6 +96,7 @@ def train_ensemble(
     retries: int = 1,
     on_mismatch: Literal["refuse", "retrain"] = "refuse",
     trusted: Sequence[str] = (),
+    public: ArrayLike | None = None,
 ) -> Ensemble:
     """Train one copy of an estimator on each part: anything with `fit(X, y)` and `predict(X)`.
 
@@ -89,8 +104,12 @@ def train_ensemble(
     `ConstantTeacher`. With `folder`, finished teachers are kept there and reused by the next call; those made
     of something else (other rows, parameters, seed, versions) are refused, or trained anew with
     `on_mismatch="retrain"`. `n_jobs=None` starts processes where a loop would take long. `progress` is called
-    with the number of finished teachers and of all. A teacher that raises, takes more than `timeout` seconds
-    or kills its process is tried again `retries` times while the others go on.
+    with the number of finished teachers and of all.
+
+    Before private rows are touched, the estimator is tried on `public` rows with made-up labels, or on rows
+    that are made up, and refused if it fails there. After that nothing in the rows stops the training: a
+    teacher that raises, takes more than `timeout` seconds or kills its process is tried again `retries`
+    times, and then votes by the rule, as one without rows does. `Ensemble.troubles` says who.
 
     >>> from sklearn.tree import DecisionTreeClassifier
     >>> from tellers.datasets import digits
@@ -106,7 +125,7 @@ def train_ensemble(
     teachers = train_each(
         estimator, rows, labels, partition, made_for={"n_classes": int(n_classes)}, seed=seed, folder=folder,
         n_jobs=n_jobs, progress=progress, timeout=timeout, retries=retries, on_mismatch=on_mismatch,
-        trusted=trusted,
+        trusted=trusted, public=None if public is None else numeric_rows(public),
     )  # fmt: skip
     return Ensemble(teachers, int(n_classes))
 
@@ -125,18 +144,14 @@ def declared_labels(values: ArrayLike, *, n_rows: int, n_classes: int) -> NDArra
     return class_ids(labels, n_classes=n_classes)
 
 
-def _ballot(teacher: Any, queries: NDArray[Any], *, number: int, n_classes: int) -> NDArray[np.int64]:
-    try:
-        ballot = np.asarray(teacher.predict(queries))
-    except Exception as error:
-        raise TeacherFailed(f"Teacher {number} could not vote ({type(error).__name__}).") from None
-    whole = ballot.dtype.kind in "iu" or (
-        ballot.dtype.kind == "f" and bool((ballot == np.floor(ballot)).all())
-    )
-    if ballot.shape != (len(queries),) or not whole or ((ballot < 0) | (ballot >= n_classes)).any():
-        raise TeacherFailed(
-            f"Expected a class id in 0..{n_classes - 1} for each of {len(queries)} queries "
-            f"from teacher {number}, got {ballot.dtype} of shape {ballot.shape}. "
-            "Let predict return the classes that fit was given."
-        )
-    return ballot.astype(np.int64)
+def known_troubles(teachers: Sequence[Any]) -> dict[int, str]:
+    """Return which teachers vote by the rule, and why; private.
+
+    >>> known_troubles([FallbackTeacher(0, 2, many=False, trouble="ValueError")])
+    {0: 'ValueError'}
+    """
+    return {
+        number: teacher.trouble
+        for number, teacher in enumerate(teachers)
+        if isinstance(teacher, FallbackTeacher)
+    }

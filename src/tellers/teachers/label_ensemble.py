@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..errors import TeacherFailed, require_count
-from ..label_models import OneEach, label_probabilities, label_table, takes_labels
+from ..errors import require_count
+from ..label_models import OneEach, label_table, takes_labels
 from ..metrics import measure
 from ..rows import numeric_rows
 from ..sealed import Sealed
+from .ballots import label_ballot
+from .ensemble import known_troubles
 from .loading import load_teachers
 from .partition import Partition, Seed
 from .running import train_each
@@ -66,7 +68,8 @@ class LabelEnsemble(LabelVoters):
 
     A teacher says yes where its probability of a label reaches the label's threshold. Thresholds are public:
     given, or found with `metrics.tune_thresholds` by a model of public rows. With a `resolution` above 1 the
-    votes are the probabilities themselves, in such parts, for a mechanism that adds those up.
+    votes are the probabilities themselves, in such parts, for a mechanism that adds those up. A teacher that
+    could not be trained, or does not answer, says no to every label; `troubles` says who did and why.
 
     Guarantee: one changed unit of the partition changes one row of ballots, on any of the labels.
     Assumes:   the teachers were trained on the parts of one `Partition`; queries and thresholds are public.
@@ -76,14 +79,15 @@ class LabelEnsemble(LabelVoters):
     >>> ensemble = LabelEnsemble((ConstantLabels((0, 1)), ConstantLabels((1, 1))), n_labels=2)
     >>> ensemble, ensemble.vote([[0.1], [0.2]])
     (LabelEnsemble(n_teachers=2, n_labels=2), LabelVotes(<private>, n_queries=2, n_teachers=2, n_labels=2))
-    >>> ensemble.probabilities([[0.1]]), ensemble.accuracies([[0.1]], [[1, 1]])
-    (Sealed(<private>), Sealed(<private>))
+    >>> ensemble.probabilities([[0.1]]), ensemble.accuracies([[0.1]], [[1, 1]]), ensemble.troubles
+    (Sealed(<private>), Sealed(<private>), Sealed(<private>))
     """
 
     teachers: tuple[Any, ...]
     n_labels: int
     thresholds: Thresholds = 0.5
     resolution: int = 1
+    _troubles: dict[int, str] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         require_count(n_labels=self.n_labels, n_teachers=len(self.teachers), resolution=self.resolution)
@@ -96,8 +100,15 @@ class LabelEnsemble(LabelVoters):
         table = np.empty((len(self), len(queries), self.n_labels))
         with threadpool_limits(limits=1):
             for number, teacher in enumerate(self.teachers):
-                table[number] = _said(teacher, queries, number=number, n_labels=self.n_labels)
+                table[number], trouble = label_ballot(teacher, queries, n_labels=self.n_labels)
+                if trouble is not None:
+                    self._troubles[number] = trouble
         return table
+
+    @property
+    def troubles(self) -> Sealed[dict[int, str]]:
+        """Return who said no to everything by the rule and why, by number; sealed, as rows decide it."""
+        return Sealed(known_troubles(self.teachers) | self._troubles)
 
     def __len__(self) -> int:
         return len(self.teachers)
@@ -116,13 +127,14 @@ def train_label_ensemble(
     seed: Seed,
     thresholds: float | Sequence[float] = 0.5,
     resolution: int = 1,
+    public: ArrayLike | None = None,
     **options: Any,
 ) -> LabelEnsemble:
     """Train one copy of an estimator on each part of rows with many labels, Y rows x labels of 0 and 1.
 
     An estimator of scikit-learn's that takes many labels is fitted as it is; of any other classifier every
     label gets a copy (`label_models.OneEach`). A label that is always 0, or always 1, in a part is answered
-    so by its teacher. `options` are those of `train_ensemble`: folder, n_jobs, progress, timeout, ...
+    so by its teacher. `options` are those of `train_ensemble`: folder, n_jobs, progress, timeout, public, ...
 
     >>> from sklearn.linear_model import LogisticRegression
     >>> from tellers.teachers.partition import partition
@@ -141,6 +153,7 @@ def train_label_ensemble(
         partition,
         made_for={"n_labels": int(n_labels)},
         seed=seed,
+        public=None if public is None else numeric_rows(public),
         **options,
     )
     return LabelEnsemble(teachers, int(n_labels), limits, int(resolution))
@@ -235,16 +248,3 @@ def label_accuracies(votes: "LabelVotes", Y: ArrayLike) -> Sealed[Floats]:
     truth = label_table(Y, n_rows=len(votes), n_labels=votes.n_labels)
     said = (votes.block() * 2 >= votes.resolution).astype(np.int64)
     return Sealed(np.array([measure(truth, one).accuracy for one in said]))
-
-
-def _said(teacher: Any, queries: NDArray[Any], *, number: int, n_labels: int) -> Floats:
-    try:
-        said = label_probabilities(teacher, queries)
-    except Exception as error:
-        raise TeacherFailed(f"Teacher {number} could not vote ({type(error).__name__}).") from None
-    if said.shape != (len(queries), n_labels) or not ((said >= 0) & (said <= 1)).all():
-        raise TeacherFailed(
-            f"Expected probabilities in [0, 1] of {n_labels} labels for each of {len(queries)} queries from "
-            f"teacher {number}, got shape {said.shape} or others. Let predict_proba or predict return those."
-        )
-    return said

@@ -31,6 +31,7 @@ TRUSTED = (
     "tellers.audio.classifier.AudioClassifier",
     "tellers.audio.tagger.AudioTagger",
     "tellers.label_models.OneEach",
+    "tellers.teachers.fallback.FallbackTeacher",
     "tellers.teachers.models.ConstantLabels",
     "tellers.teachers.models.ConstantTeacher",
 )

@@ -213,6 +213,8 @@ def seat_of(names: Sequence[str], n_teachers: int, *, key: bytes) -> Indices:
 def check_disjoint(parts: Sequence[ArrayLike], *, persons: ArrayLike | None = None) -> None:
     """Refuse parts that share a row or, where persons are given, that share a person.
 
+    A part may be empty: who sits where is drawn without looking at the rows.
+
     >>> check_disjoint([[0, 1], [2, 3]], persons=["a", "a", "b", "b"])
     >>> check_disjoint([[0, 1], [1, 2]])
     Traceback (most recent call last):
@@ -238,10 +240,10 @@ def check_disjoint(parts: Sequence[ArrayLike], *, persons: ArrayLike | None = No
         raise ValueError(
             f"Expected disjoint parts, got row {rows[at]} {where}. Give every row to one teacher."
         )
-    if persons is None:
+    if persons is None or not rows.size:
         return
     codes = np.unique(identities(persons, name="persons"), return_inverse=True)[1]
-    if rows.size and rows[-1] >= len(codes):
+    if rows[-1] >= len(codes):
         raise ValueError(f"Expected a person for every row, got {len(codes)} for parts up to row {rows[-1]}.")
     people = codes[rows]
     first_at = np.full(int(codes.max()) + 1, -1, dtype=np.int64)
@@ -306,9 +308,11 @@ def _row_numbers(part: ArrayLike, number: int) -> Indices:
     table = np.asarray(part)
     if table.ndim != 1:
         raise ValueError(f"Expected row numbers in one dimension, part {number} has shape {table.shape}.")
-    if table.size and table.dtype.kind not in "iu":
+    if table.size == 0:
+        return np.empty(0, dtype=np.int64)
+    if table.dtype.kind not in "iu":
         raise TypeError(f"Expected row numbers, part {number} has dtype {table.dtype}.")
-    if table.size and table.min() < 0:
+    if table.min() < 0:
         raise ValueError(f"Expected row numbers >= 0, part {number} has a negative one.")
     return table.astype(np.int64)
 

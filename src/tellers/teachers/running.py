@@ -7,6 +7,7 @@ every finished teacher is on disk before the next report of progress, and the ne
 
 import os
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
@@ -18,9 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import TeacherFailed, require_count, require_positive
+from .fallback import FallbackTeacher
 from .models import ConstantLabels, ConstantTeacher, find_teacher, fingerprint, load_model, type_name
 from .partition import Partition, Seed
-from .training import Outcome, Task, can_interrupt, copy_estimator, train_teacher
+from .training import Outcome, Task, can_interrupt, copy_estimator, give_up, train_teacher
+from .trial import try_model
 
 Progress = Callable[[int, int], object]
 
@@ -56,16 +59,17 @@ def train_each(
     retries: int = 1,
     on_mismatch: Literal["refuse", "retrain"] = "refuse",
     trusted: Sequence[str] = (),
+    public: NDArray[Any] | None = None,
 ) -> tuple[Any, ...]:
     """Return one fitted copy of an estimator per part; `made_for` says what they answer, for their manifests.
 
     X and y are checked already; y has an answer per row, or rows x labels. X may be `RowsByPart`, which reads
-    a teacher's rows when its turn comes. See `train_ensemble`.
+    a teacher's rows when its turn comes; `public` rows, which the estimator is tried on first, then have to
+    be given. A part from which nothing can be learned makes a `FallbackTeacher`. See `train_ensemble`.
 
     >>> from sklearn.tree import DecisionTreeClassifier
     >>> from tellers.teachers.partition import partition
-    >>> X, y = np.arange(8.0)[:, None], np.arange(8) % 2
-    >>> made = {"n_classes": 2}
+    >>> X, y, made = np.arange(8.0)[:, None], np.arange(8) % 2, {"n_classes": 2}
     >>> len(train_each(DecisionTreeClassifier(), X, y, partition(8, 2, seed=7), made_for=made, seed=7))
     2
     """
@@ -81,18 +85,14 @@ def train_each(
         trusted=(type_name(type(estimator)), *trusted),
     )  # fmt: skip
     _reuse(run, retrain=on_mismatch == "retrain")
+    if run.pending:
+        shape = getattr(X if public is None else public, "shape", (0,))[1:]
+        try_model(estimator, shape, run.made_for, public=public, timeout=timeout)
     try:
-        failures = _complete(run, n_jobs=n_jobs, retries=int(retries), progress=progress)
+        _complete(run, n_jobs=n_jobs, retries=int(retries), progress=progress)
     except KeyboardInterrupt as interrupt:
         interrupt.add_note(say_kept(len(run.finished), len(partition), run.folder))
         raise
-    if failures:
-        said = say_failed(failures, tried=f", tried {retries + 1} times")
-        kept = say_kept(len(run.finished), len(partition), run.folder)
-        raise TeacherFailed(
-            f"{said} {kept} To see the error itself, fit the estimator on the rows "
-            f"partition[{min(failures)}]; they are private."
-        )
     return tuple(run.finished[number] for number in range(len(partition)))
 
 
@@ -121,7 +121,7 @@ class _Run:
         return Task(
             number, model, X, y, folder=self.folder,
             made_of=None if self.folder is None else self.describe(X, y), trusted=self.trusted,
-            timeout=self.timeout, parent=parent,
+            timeout=self.timeout, parent=parent, made_for=self.made_for,
         )  # fmt: skip
 
     def rows(self, number: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
@@ -152,7 +152,7 @@ def describe_teacher(
 
 
 def load_teacher(content: bytes, *, like: Any, trusted: Sequence[str], where: str) -> Any:
-    """Return the model of a teacher that was kept, which is like the estimator or constant.
+    """Return the model of a teacher that was kept, which is like the estimator, constant or the rule's.
 
     >>> from tellers.teachers.models import ConstantTeacher, dump_model
     >>> load_teacher(dump_model(ConstantTeacher(3)), like=None, trusted=(), where="0")
@@ -162,7 +162,7 @@ def load_teacher(content: bytes, *, like: Any, trusted: Sequence[str], where: st
         model = load_model(content, trusted=trusted)
     except ValueError as error:
         raise ValueError(f"Teacher {where}: {error}") from error
-    if type(model) not in (type(like), ConstantTeacher, ConstantLabels):
+    if type(model) not in (type(like), ConstantTeacher, ConstantLabels, FallbackTeacher):
         raise ValueError(
             f"Expected a {type(like).__name__} as teacher {where}, got another type. Delete it to train it "
             "again."
@@ -187,34 +187,44 @@ def _reuse(run: _Run, *, retrain: bool) -> None:
             refuse_other(run.folder, f"teacher {number}", wanted=wanted, made_of=made_of)
 
 
-def _complete(run: _Run, *, n_jobs: int | None, retries: int, progress: Progress | None) -> dict[int, str]:
-    """Train what is missing; return why the teachers that are still missing failed."""
-    n_teachers = len(run.partition)
+def _complete(run: _Run, *, n_jobs: int | None, retries: int, progress: Progress | None) -> None:
+    """Train what is missing; who could not be trained in so many tries votes by the rule."""
     if run.finished and progress is not None:
-        progress(len(run.finished), n_teachers)
-    failures: dict[int, str] = {}
+        progress(len(run.finished), len(run.partition))
+    failures, damaged = dict[int, str](), set[int]()
     for _ in range(retries + 1):
-        failures = {}
+        failures, damaged = {}, set()
         for outcome in _outcomes(run, n_jobs):
-            if outcome.stop is not None:
-                raise outcome.stop
             if outcome.failure is not None:
                 failures[outcome.number] = outcome.failure
-                continue
-            run.finished[outcome.number] = outcome.model
-            if run.folder is not None:
-                # Read back even now: the ensemble is the same whether a teacher was resumed or not.
-                found = find_teacher(run.folder, outcome.number)
-                if found is None:
-                    del run.finished[outcome.number]
-                    failures[outcome.number] = "its file was damaged"
-                    continue
-                run.finished[outcome.number] = run.load(outcome.number, found[0])
-            if progress is not None:
-                progress(len(run.finished), n_teachers)
-        if not failures:
+            elif not _finish(run, outcome, progress):
+                damaged.add(outcome.number)
+        if not failures and not damaged:
             break
-    return failures
+    for number, trouble in sorted(failures.items()):
+        if not _finish(run, give_up(run.task(number), trouble), progress):
+            damaged.add(number)
+    if damaged:
+        # Files are written whole and read back: this is a matter of the disk, and not of anybody's rows.
+        said = say_failed(dict.fromkeys(damaged, "its file was damaged"))
+        raise TeacherFailed(f"{said} {say_kept(len(run.finished), len(run.partition), run.folder)}")
+
+
+def _finish(run: _Run, outcome: Outcome, progress: Progress | None) -> bool:
+    """Take what came of a teacher, or say that its file is not whole."""
+    if outcome.stop is not None:
+        raise outcome.stop
+    model = outcome.model
+    if run.folder is not None:
+        # Read back even now: the ensemble is the same whether a teacher was resumed or not.
+        found = find_teacher(run.folder, outcome.number)
+        if found is None:
+            return False
+        model = run.load(outcome.number, found[0])
+    run.finished[outcome.number] = model
+    if progress is not None:
+        progress(len(run.finished), len(run.partition))
+    return True
 
 
 def _outcomes(run: _Run, n_jobs: int | None) -> Iterator[Outcome]:
@@ -258,7 +268,8 @@ def _in_processes(run: _Run, numbers: list[int], n_workers: int) -> Iterator[Out
     import joblib
 
     tasks = (joblib.delayed(train_teacher)(run.task(number, parent=os.getpid())) for number in list(numbers))
-    with joblib.parallel_config(backend="loky", inner_max_num_threads=1):
+    with warnings.catch_warnings(), joblib.parallel_config(backend="loky", inner_max_num_threads=1):
+        warnings.filterwarnings("ignore", "A worker stopped")  # whose rows end a process is told to nobody
         # Rows are copied to the workers, never mapped: a fit may write to its own rows, as it may in a loop.
         parallel = joblib.Parallel(
             n_jobs=max(2, n_workers), return_as="generator_unordered", batch_size=1, max_nbytes=None
@@ -310,15 +321,15 @@ def refuse_other(
     )
 
 
-def say_failed(failures: Mapping[int, str], *, tried: str = "") -> str:
-    """Say which teachers could not be trained, and why the first of them could not.
+def say_failed(failures: Mapping[int, str]) -> str:
+    """Say which teachers could not be kept or reached, whatever their rows, and why the first could not.
 
-    >>> say_failed({4: "its process died", 2: "ValueError"})
-    'Teacher 2 could not be trained (ValueError). Nor could: 4.'
+    >>> say_failed({4: "its file was damaged", 2: "its file was damaged"})
+    'Teacher 2 could not be trained (its file was damaged). Nor could: 4.'
     """
     number, why = min(failures.items())
     more = ", ".join(str(other) for other in sorted(failures)[1:])
-    return f"Teacher {number} could not be trained ({why}){tried}." + (f" Nor could: {more}." if more else "")
+    return f"Teacher {number} could not be trained ({why})." + (f" Nor could: {more}." if more else "")
 
 
 def say_kept(n_finished: int, n_teachers: int, folder: Path | None) -> str:
@@ -370,7 +381,7 @@ def check_partition(partition: Partition, *, n_rows: int) -> None:
         ...
     ValueError: Expected a partition of the 3 rows of X, got one up to row 5.
     """
-    last = max(int(part.max()) for part in partition)
+    last = max((int(part.max()) for part in partition if part.size), default=-1)
     if last >= n_rows:
         raise ValueError(f"Expected a partition of the {n_rows} rows of X, got one up to row {last}.")
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from types import FrameType
@@ -21,12 +21,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..errors import MissingExtra
+from .fallback import NO_ROWS, fallback_teacher, unheard
 from .models import ConstantLabels, ConstantTeacher, save_teacher
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Task:
     """All that one teacher is trained from; `parent` is the process that sent it to a worker, if one did.
+
+    `made_for` says what it answers: so many classes, or labels.
 
     >>> Task(0, None, np.zeros((2, 1)), np.array([3, 3])).alone
     False
@@ -41,6 +45,7 @@ class Task:
     trusted: tuple[str, ...] = ()
     timeout: float | None = None
     parent: int | None = None
+    made_for: dict[str, int] = field(default_factory=dict)
 
     @property
     def alone(self) -> bool:
@@ -58,14 +63,16 @@ class Outcome:
     stop: Exception | None = None
 
 
-class _TooLong(BaseException):
-    """Not an Exception, so that a `fit` that catches those does not go on."""
+class TooLong(BaseException):
+    """A teacher takes too long; not an Exception, so that a `fit` that catches those does not go on."""
 
 
 def train_teacher(task: Task) -> Outcome:
     """Train one teacher and, where there is a folder, save it.
 
-    What an estimator says of an error may quote rows, so only its kind is passed on.
+    What an estimator says of an error may quote rows, so only its kind is passed on, and its warnings are
+    not shown. A part with one class, or the same labels throughout, makes a constant teacher, and a part
+    without rows one that votes by the rule (`FallbackTeacher`).
 
     >>> task = Task(0, None, np.zeros((2, 1)), np.array([3, 3]))
     >>> train_teacher(task).model
@@ -75,18 +82,37 @@ def train_teacher(task: Task) -> Outcome:
 
     if task.parent is not None:
         end_with(task.parent)
+        faulthandler.disable()  # where a fit crashes, no more is said than that its process died
     try:
         # One thread each: many processes with many threads take turns, and sums change with their number.
-        with threadpool_limits(limits=1), _deadline(task.timeout, alone=task.alone):
-            model = task.model
-            if (task.y == task.y[0]).all():
+        with threadpool_limits(limits=1), deadline(task.timeout, alone=task.alone), unheard():
+            model: Any = task.model
+            if not len(task.y):
+                model = fallback_teacher(task.number, task.made_for, NO_ROWS)
+            elif (task.y == task.y[0]).all():
                 model = _constant(task.y[0])
             else:
                 model.fit(task.X, task.y)
-    except _TooLong:
+    except TooLong:
         return Outcome(task.number, failure=f"not finished after {task.timeout:g} seconds")
-    except Exception as error:
+    except MissingExtra as error:
+        return Outcome(task.number, stop=error)
+    except (Exception, SystemExit) as error:
         return Outcome(task.number, failure=type(error).__name__)
+    return _kept(task, model)
+
+
+def give_up(task: Task, trouble: str) -> Outcome:
+    """Let a teacher that could not be trained vote by the rule and, where there is a folder, remember that.
+
+    >>> task = Task(3, None, np.zeros((2, 1)), np.array([0, 1]), made_for={"n_classes": 2})
+    >>> give_up(task, "ValueError").model
+    FallbackTeacher(number=3, n_outputs=2, many=False, trouble='ValueError')
+    """
+    return _kept(task, fallback_teacher(task.number, task.made_for, trouble))
+
+
+def _kept(task: Task, model: Any) -> Outcome:
     if task.folder is None:
         return Outcome(task.number, model)
     try:
@@ -135,8 +161,12 @@ def can_interrupt() -> bool:
 
 
 @contextmanager
-def _deadline(seconds: float | None, *, alone: bool) -> Iterator[None]:
-    """Interrupt what takes too long; in a process of its own, end the process if it does not hear that."""
+def deadline(seconds: float | None, *, alone: bool) -> Iterator[None]:
+    """Interrupt what takes too long; in a process of its own, end the process if it does not hear that.
+
+    >>> with deadline(None, alone=False):
+    ...     pass
+    """
     if seconds is None:
         yield
         return
@@ -154,7 +184,7 @@ def _deadline(seconds: float | None, *, alone: bool) -> Iterator[None]:
 
 
 def _ring(_signal: int, _frame: FrameType | None) -> None:
-    raise _TooLong
+    raise TooLong
 
 
 def copy_estimator(estimator: Any, seed: int, number: int) -> Any:
