@@ -5,20 +5,22 @@ rows is a wrong setting, and has to be told. So each model is first fitted to st
 nobody's, and asked about them: what it says then may be quoted.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import MissingExtra
-from ..label_models import label_table
 from ..rows import numeric_rows
 from .ballots import ask_class, ask_labels
 from .fallback import unheard
 from .training import TooLong, can_interrupt, copy_estimator, deadline
 
-_FEW, _MANY = 48, 1000
+Rows = NDArray[Any]
+Learn = Callable[[Rows, Rows], None]
+
+_FEW, MANY = 48, 1000
 _STEPS = ("epochs", "iterations")
 """Parameters of our networks that say how long they train: one round will do here."""
 
@@ -44,10 +46,24 @@ def try_model(
         ...
     ValueError: Expected a model that can learn 3 classes from rows of shape (4,), got LogisticRegression, ...
     """
+
+    def learn(rows: NDArray[Any], targets: NDArray[Any]) -> None:
+        _fit_and_ask(model, rows, targets, timeout=timeout, made_for=made_for)
+
+    try_learning(learn, shape, made_for, public=public, name=type(model).__name__)
+
+
+def try_learning(
+    learn: Learn, shape: tuple[int, ...], made_for: Mapping[str, int], *, public: Rows | None, name: str
+) -> None:
+    """Refuse what cannot learn stand-in rows: `learn(rows, targets)` raises. See `try_model`.
+
+    >>> try_learning(lambda rows, targets: None, (4,), {"n_labels": 2}, public=None, name="Model")
+    """
     first: tuple[str, BaseException] | None = None
     for what, rows in _stand_ins(shape, max(made_for.values()), public):
         try:
-            _try(model, rows, made_for, timeout=timeout)
+            learn(rows, _made_up(len(rows), made_for))
             return
         except MissingExtra:
             raise
@@ -58,29 +74,35 @@ def try_model(
     assert first is not None  # there is at least one table
     what, error = first
     said = "is not finished in time" if isinstance(error, TooLong) else f"{type(error).__name__}: {error}"
-    answers = " or ".join(f"{n} {name.removeprefix('n_')}" for name, n in made_for.items())
+    answers = " and ".join(f"{n} {kind.removeprefix('n_')}" for kind, n in made_for.items())
     raise ValueError(
         f"Expected a model that can learn {answers} from rows of shape {shape}, got "
-        f"{type(model).__name__}, which fails on {what} with made-up labels ({said}). Change its settings, "
+        f"{name}, which fails on {what} with made-up labels ({said}). Change its settings, "
         "or take another model. No private row was touched."
     ) from error
 
 
-def _try(model: Any, rows: NDArray[Any], made_for: Mapping[str, int], *, timeout: float | None) -> None:
+def _made_up(n_rows: int, made_for: Mapping[str, int]) -> NDArray[np.int64]:
+    if "n_classes" in made_for:
+        return np.arange(n_rows) % made_for["n_classes"]
+    # Yes and no to every label, in many combinations.
+    targets = np.random.default_rng(7).integers(0, 2, size=(n_rows, made_for["n_labels"]))
+    targets[0], targets[1] = 0, 1
+    return targets
+
+
+def _fit_and_ask(
+    model: Any, rows: Rows, targets: Rows, *, timeout: float | None, made_for: Mapping[str, int]
+) -> None:
     from threadpoolctl import threadpool_limits
 
     copy = _light(copy_estimator(model, 0, 0))
     limit = timeout if can_interrupt() else None
     with threadpool_limits(limits=1), deadline(limit, alone=False), unheard():
+        copy.fit(rows, targets)
         if "n_labels" in made_for:
-            n_labels = made_for["n_labels"]
-            # Yes and no to every label, in many combinations.
-            Y = np.random.default_rng(7).integers(0, 2, size=(len(rows), n_labels))
-            Y[0], Y[1] = 0, 1
-            copy.fit(rows, label_table(Y, n_rows=len(rows), n_labels=n_labels))
-            ask_labels(copy, rows, n_labels=n_labels)
+            ask_labels(copy, rows, n_labels=made_for["n_labels"])
         else:
-            copy.fit(rows, np.arange(len(rows)) % made_for["n_classes"])
             ask_class(copy, rows, n_classes=made_for["n_classes"])
 
 
@@ -101,7 +123,7 @@ def _light(model: Any) -> Any:
 def _stand_ins(
     shape: tuple[int, ...], n_answers: int, public: NDArray[Any] | None
 ) -> Iterator[tuple[str, NDArray[Any]]]:
-    for n in (max(_FEW, 2 * n_answers), max(_MANY, 10 * n_answers)):
+    for n in (max(_FEW, 2 * n_answers), max(MANY, 10 * n_answers)):
         if public is not None and len(public):
             rows = numeric_rows(public[:n])
             yield "public rows", rows[np.arange(n) % len(rows)]

@@ -25,6 +25,8 @@ class SlowTree(DecisionTreeClassifier):
         self.stuck = stuck
 
     def fit(self, X, y):
+        if X.min() < 0:  # made up, to try it out
+            return super().fit(X, y)
         if self.stuck:
             try:
                 Path(self.stuck).touch(exist_ok=False)
@@ -39,6 +41,8 @@ class SlowTree(DecisionTreeClassifier):
             return super().fit(X, y)
 
     def predict(self, X):
+        if X.min() < 0:
+            return super().predict(X)
         with self._at_work("predict"):
             time.sleep(self.asking)
             return super().predict(X)
@@ -64,14 +68,29 @@ class DiesInFit(DecisionTreeClassifier):
     """A tree that ends its process, as one does that takes all memory."""
 
     def fit(self, X, y):
-        os._exit(1)
+        if X.min() >= 0:  # not the rows that it is tried on
+            os._exit(1)
+        return super().fit(X, y)
 
 
 class Loud(DecisionTreeClassifier):
-    """A tree whose error quotes its rows."""
+    """A tree that cannot learn large numbers and says so, and is speechless after others."""
 
     def fit(self, X, y):
-        raise ValueError(f"cannot fit {X[0, 0]}")
+        if X.max() > 1e10:
+            raise ValueError(f"cannot fit {X[0, 0]}")
+        self.speechless_ = bool(X.max() > 1e5)
+        return super().fit(X, y)
+
+    def predict(self, X):
+        if self.speechless_:
+            raise RuntimeError(f"cannot say {X[0, 0]}")
+        return super().predict(X)
+
+    def predict_proba(self, X):
+        if self.speechless_:
+            raise RuntimeError(f"cannot say {X[0, 0]}")
+        return super().predict_proba(X)
 
 
 class Bucket(DirFileSystem):

@@ -32,7 +32,7 @@ from tellers.teachers.dask.dispatch import Dispatch
 from tellers.teachers.dask.ensemble import pickled
 from tellers.teachers.dask.tasks import Job, make_batches
 from tellers.teachers.dask.working import work
-from tellers.teachers.partition import partition
+from tellers.teachers.partition import Partition, partition
 
 DATA = digits()
 X, Y_CLASS, PUBLIC = DATA.X[:900], DATA.y[:900], DATA.X[900:1100]
@@ -152,17 +152,70 @@ def test_the_number_of_tasks_in_flight_is_bounded(link, tmp_path):
     assert dispatch.most_in_flight == 2
 
 
-def test_an_error_in_fit_keeps_its_text_to_itself(link, tmp_path):
+def spoilt():
+    """Return rows, classes and parts of which one teacher has none, one one class, and three cannot be used."""
+    rows, labels = X.copy(), Y_CLASS.copy()
+    rows[PARTS[1]] *= 1e12
+    rows[PARTS[2]] *= 1e6
+    rows[PARTS[3]] *= 1e300
+    labels[PARTS[4]] = 4
+    parts = Partition((*PARTS.parts[:7], PARTS[7][:0], PARTS[8]), unit="one record")
+    return rows, labels, parts
+
+
+UNABLE = "ValueError"
+
+
+def kind_of_network(engine):
+    pytest.importorskip("torch")
+    from tellers.teachers.torch import Batched, TorchClassifier, train_torch_ensemble
+
+    model = TorchClassifier("mlp", epochs=2, batch_size=20, device="cpu")
+    how = Batched(chunk=4) if engine == "batched" else "loop"
+    return model, train_torch_ensemble, {"engine": how}
+
+
+@pytest.mark.parametrize("kind", ["tree", "labels", "batched", "loop"])
+def test_every_teacher_votes_as_on_one_machine_whatever_its_rows_are(link, tmp_path, kind, recwarn, capfd):
     from tellers_slow_models import Loud
 
-    write_shard(str(tmp_path / "part.npz"), [[0.123456789], [0.5]], [0, 1])
-    with pytest.raises(
-        TeacherFailed, match=r"Teacher 0 could not be trained \(ValueError\), tried 2"
-    ) as error:
+    rows, answers, parts = spoilt()
+    how, n = {"seed": 7, "link": link, "store": tmp_path / "store"}, {"n_classes": 10}
+    model, train_alone, train_far, engine = Loud(), train_ensemble, train_dask_ensemble, {}
+    if kind == "labels":
+        answers = np.stack([answers % 2, answers > 4], axis=1).astype(int)
+        train_alone, train_far, n = train_label_ensemble, train_dask_label_ensemble, {"n_labels": 2}
+    if kind in ("batched", "loop"):
+        model, train_alone, engine = kind_of_network(kind)
+    alone = train_alone(model, rows, answers, parts, **n, **engine, seed=7, n_jobs=1)
+    shards = write_shards(tmp_path / "shards", rows, answers, parts)
+    seen = []
+    far = train_far(model, shards, **n, **engine, **how, progress=counted(seen))
+    if kind == "labels":
+        found, wanted = far.vote_labels(PUBLIC).block(), alone.vote(PUBLIC).block()
+    else:
+        found, wanted = far.vote(PUBLIC).ballots, alone.vote(PUBLIC).ballots
+    np.testing.assert_array_equal(found, wanted)
+    assert far.troubles.reveal() == alone.troubles.reveal()
+    trees = {1: UNABLE, 2: "RuntimeError", 3: UNABLE, 7: "it has no rows"}
+    assert set(far.troubles.reveal()) == ({3, 7} if kind in ("batched", "loop") else set(trees))
+    if kind in ("tree", "labels"):
+        assert far.troubles.reveal() == trees
+    # A second look finds the teachers that were given up, and asks nobody again.
+    again = train_far(model, shards, **n, **engine, **how)
+    same = again.vote_labels(PUBLIC).block() if kind == "labels" else again.vote(PUBLIC).ballots
+    np.testing.assert_array_equal(same, found)
+    assert not recwarn.list
+    assert seen[-1] == (9, 9)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_model_that_learns_nothing_is_refused_by_the_worker_that_tries_it(link, tmp_path):
+    shards = write_shards(tmp_path / "shards", X, Y_CLASS, PARTS)
+    with pytest.raises(ValueError, match=r"can learn 10 classes.*'C' parameter.*No private row"):
         train_dask_ensemble(
-            Loud(), [Shard(str(tmp_path / "part.npz"))], n_classes=2, seed=7, link=link, store=tmp_path
+            LogisticRegression(C=-1.0), shards, n_classes=10, seed=7, link=link, store=tmp_path, public=PUBLIC
         )
-    assert "0.1234" not in str(error.value)
 
 
 def test_a_shard_that_no_worker_can_read_is_named(link, tmp_path):

@@ -65,7 +65,8 @@ class Dispatch:
     """One round of tasks, all training or all voting on the same queries, until each is answered or failed.
 
     `near` says for teachers which worker had them last: it may have kept them where others cannot look.
-    Tasks that are `whole` are never split: their teachers are trained together.
+    Tasks that are `whole` are never split: their teachers are trained together. A teacher that cannot learn
+    from its rows is tried again as often, then `given_up`, and votes by the rule; `troubles` says why.
 
     >>> from tellers.teachers.dask.cluster import Cluster
     >>> list(Dispatch(Link(Cluster()), b"", [], Patience()).answers())
@@ -80,6 +81,8 @@ class Dispatch:
     near: Mapping[int, str] = field(default_factory=dict)
     whole: bool = False
     failures: dict[int, str] = field(default_factory=dict)
+    given_up: dict[int, str] = field(default_factory=dict)
+    troubles: dict[int, str] = field(default_factory=dict)
     n_doubled: int = 0
     most_in_flight: int = 0
     _waiting: deque[Batch] = field(default_factory=deque)
@@ -151,6 +154,7 @@ class Dispatch:
                     list(batch.numbers),
                     list(batch.addresses),
                     self.queries if self._held is None else self._held,
+                    {number: self.given_up[number] for number in batch.numbers if number in self.given_up},
                     key=f"tellers-{batch.numbers[0]}-{uuid.uuid4()}",
                     pure=False,
                     resources={batch.at: 1} if batch.at else None,
@@ -213,21 +217,30 @@ class Dispatch:
                 kind, ValueError
             )(words)
         failed = dict(answer.failures or {})
-        told = {*answer.numbers, *failed}
+        told = {*answer.numbers, *failed, *answer.unable}
         table = answer.ballots
         whole = table is None or (table.dtype.kind in "iu" and len(table) == len(answer.numbers))
         if told != set(batch.numbers) or not whole:
             raise TeacherFailed("Expected ballots in whole numbers for each teacher of a task, got others.")
         self._again(batch, failed)
+        self._again(batch, answer.unable, give_up=True)
+        self.troubles.update(answer.troubles)
         return answer if answer.numbers else None
 
-    def _again(self, batch: Batch, failed: Mapping[int, str]) -> None:
-        """Queue failed teachers again while they have tries left; networks share a task, and its fate."""
+    def _again(self, batch: Batch, failed: Mapping[int, str], *, give_up: bool = False) -> None:
+        """Queue failed teachers again while they have tries left; networks share a task, and its fate.
+
+        Who was unable to learn is given up after that, and has its task again, to vote by the rule.
+        """
         retry = []
         for number, why in failed.items():
             self._tries[number] = self._tries.get(number, 0) + 1
             if self._tries[number] > self.patience.retries:
-                self.failures[number] = why
+                if give_up and number not in self.given_up:
+                    self.given_up[number], self._tries[number] = why, 0
+                    retry.append(number)
+                else:
+                    self.failures[number] = why
             else:
                 retry.append(number)
         if retry:
@@ -251,7 +264,7 @@ class Dispatch:
             # Who killed the worker is not said, so each of them gets a task of its own.
             self._waiting.extend(batch.only([number]) for number in batch.numbers)
             return
-        self._again(batch, dict.fromkeys(batch.numbers, why))
+        self._again(batch, dict.fromkeys(batch.numbers, why), give_up=died and len(batch.numbers) == 1)
 
     def _lose(self, batch: Batch) -> None:
         first = batch.numbers[0]

@@ -1,10 +1,12 @@
 """The ensemble on a cluster: trained where its rows are, one ballot per teacher and query coming back."""
 
 import math
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from os import PathLike, fspath
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,26 +14,32 @@ from numpy.typing import ArrayLike, NDArray
 from ...errors import ClusterFailed, MissingExtra, TeacherFailed, require_count
 from ...label_votes import LabelVotes
 from ...rows import numeric_rows
+from ...sealed import Sealed
 from ...votes import Votes
 from ..backends import is_network
 from ..label_ensemble import check_thresholds, label_model
 from ..models import type_name
 from ..partition import Seed
 from ..running import Progress, check_estimator, check_options, say_failed, seed_number
+from ..trial import MANY
 from .cluster import Link
 from .dispatch import Dispatch, Patience
 from .shards import Shard, check_shards
 from .tasks import Answer, Batch, Job, make_batches
 from .versions import versions_here
-from .working import pick_engine
+from .working import pick_engine, try_out
 
 _TASKS_PER_THREAD = 8
 _LARGEST_BATCH = 16
+_LOOK_SECONDS = 0.05
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DaskEnsemble:
     """Teachers on a cluster that vote; everything they say is private until a mechanism releases it.
+
+    A teacher that cannot learn from its rows, or whose worker dies of them, votes by the rule, as on one
+    machine; `troubles` says who did and why. Shards that nobody can read, and lost clusters, are errors.
 
     Guarantee: one changed unit of the partition changes one row of ballots, whatever was lost or run twice.
     Assumes:   every shard holds one part of one `Partition`; the queries are public; scheduler, workers and
@@ -61,6 +69,13 @@ class DaskEnsemble:
     batches: tuple[Batch, ...]
     patience: Patience
     near: dict[int, str] = field(default_factory=dict)
+    given_up: dict[int, str] = field(default_factory=dict)
+    _troubles: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def troubles(self) -> Sealed[dict[int, str]]:
+        """Return who voted by the rule and why, by number; sealed, as rows decide it."""
+        return Sealed(dict(self._troubles))
 
     def vote(self, X: ArrayLike | str, *, progress: Progress | None = None) -> Votes:
         """Return every teacher's ballot on every query: rows, or the address of a file that workers read."""
@@ -126,8 +141,8 @@ def train_dask_ensemble(
     Teachers and ballots are those of `train_ensemble`, or of `train_torch_ensemble`, for the same parts and
     seed. `store` is a folder or URL as the workers see it, theirs alone or shared, as private as the rows:
     a worker that lacks a teacher trains it again. `options`: `patience` (see `Patience`), `batch`, the
-    teachers of one task, `progress`, `on_mismatch`, `trusted`, and `engine` for networks, whose tasks are
-    the chunks of the batched trainer.
+    teachers of one task, `progress`, `on_mismatch`, `trusted`, `public`, rows that the model is tried on
+    first, and `engine` for networks, whose tasks are the chunks of the batched trainer.
 
     >>> import tempfile
     >>> from sklearn.tree import DecisionTreeClassifier
@@ -191,6 +206,7 @@ def _train(
     on_mismatch: Literal["refuse", "retrain"] = "refuse",
     trusted: Sequence[str] = (),
     engine: Any = "auto",
+    public: ArrayLike | None = None,
 ) -> DaskEnsemble:
     check_estimator(job.model)
     check_options(n_jobs=batch, on_mismatch=on_mismatch)
@@ -201,6 +217,7 @@ def _train(
         trusted=(type_name(type(job.model)), *trusted),
     )  # fmt: skip
     rules = patience or Patience()
+    _try_out(job, shards[0], link, None if public is None else numeric_rows(public)[:MANY])
     if job.network:
         job = replace(job, engine=_engine(job, shards[0], link, engine))
         size = 1 if job.engine is None else job.engine.chunk or 1
@@ -220,7 +237,8 @@ def _all_answers(
     """Return an answer for every teacher, or raise; never a part of them, which would be a vote short."""
     round_ = Dispatch(
         ensemble.link, pickled(ensemble.job), ensemble.batches, ensemble.patience, queries,
-        near=ensemble.near, whole=ensemble.job.network,
+        near=ensemble.near, whole=ensemble.job.network, given_up=ensemble.given_up,
+        troubles=ensemble._troubles,
     )  # fmt: skip
     answers, n_done = [], 0
     try:
@@ -233,8 +251,7 @@ def _all_answers(
         interrupt.add_note(_say_kept(ensemble, n_done))
         raise
     if round_.failures:
-        tried = f", tried {ensemble.patience.retries + 1} times"
-        raise TeacherFailed(f"{say_failed(round_.failures, tried=tried)} {_say_kept(ensemble, n_done)}")
+        raise TeacherFailed(f"{say_failed(round_.failures)} {_say_kept(ensemble, n_done)}")
     numbers = sorted(number for answer in answers for number in answer.numbers)
     if numbers != list(range(len(ensemble))):
         raise TeacherFailed(
@@ -256,6 +273,37 @@ def pickled(job: Job) -> bytes:
     return content
 
 
+def _try_out(job: Job, shard: Shard, link: Link, public: NDArray[Any] | None) -> None:
+    """Let a worker try the model on rows that are nobody's; refuse one that fails there."""
+    future = link.client.submit(
+        try_out, pickled(job), shard.address, public, pure=False,
+        resources={shard.at: 1} if shard.at else None,
+    )  # fmt: skip
+    seen = time.monotonic()
+    while future.status == "pending":
+        with suppress(OSError, TimeoutError, RuntimeError):
+            if any(not shard.at or shard.at in names for _, names in link.workers().values()):
+                seen = time.monotonic()
+        if link.is_lost or time.monotonic() - seen > link.cluster.patience:
+            return  # handing out tasks mends that, or says it
+        time.sleep(_LOOK_SECONDS)
+    if future.status == "error":
+        name, kind = type(job.model).__name__, type(future.exception()).__name__
+        raise ValueError(
+            f"Expected a model that can learn rows that are made up, got {name}, of which a worker fails "
+            f"({kind}). No private row was touched."
+        )
+    found = future.result() if future.status == "finished" else None
+    if found is not None:
+        _refuse(*found)
+
+
+def _refuse(kind: str, words: str) -> NoReturn:
+    raise {"extra": MissingExtra, "versions": ClusterFailed, "order": ClusterFailed}.get(kind, ValueError)(
+        words
+    )
+
+
 def _engine(job: Job, shard: Shard, link: Link, asked: Any) -> Any:
     """Return the engine that a worker picks, for all of them: they share the order of arithmetic."""
     found = link.client.submit(
@@ -263,10 +311,7 @@ def _engine(job: Job, shard: Shard, link: Link, asked: Any) -> Any:
         resources={shard.at: 1} if shard.at else None,
     ).result()  # fmt: skip
     if isinstance(found, tuple):
-        kind, words = found
-        raise {"extra": MissingExtra, "versions": ClusterFailed, "order": ClusterFailed}.get(
-            kind, ValueError
-        )(words)
+        _refuse(*found)
     return found
 
 

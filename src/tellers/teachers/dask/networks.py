@@ -1,11 +1,12 @@
 """Networks on a worker: a task trains its teachers together, with the engine that all workers use."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..fallback import Rule
 from ..training import random_states
 from .places import keep
 from .tasks import Job
@@ -44,9 +45,14 @@ def engine_for(job: Job, address: str, asked: Any) -> Any:
 
 
 def train_networks(
-    job: Job, numbers: Sequence[int], addresses: Sequence[str], queries: NDArray[Any] | None
-) -> dict[int, NDArray[Any]]:
-    """Find or train the networks of a task, as one unit, and return their ballots on the queries.
+    job: Job,
+    numbers: Sequence[int],
+    addresses: Sequence[str],
+    queries: NDArray[Any] | None,
+    *,
+    given_up: Mapping[int, str],
+) -> tuple[dict[int, NDArray[Any]], dict[int, str]]:
+    """Find or train the networks of a task, as one unit; return their ballots, and who could not learn.
 
     >>> from tellers.teachers.dask.shards import write_shard
     >>> from tellers.teachers.torch import TorchClassifier
@@ -57,14 +63,25 @@ def train_networks(
     ...         model, n_outputs=2, many=False, seed=7, store=folder, n_teachers=1, versions={}, network=True
     ...     )
     ...     write_shard(f"{folder}/part.npz", np.eye(4), [0, 1, 0, 1])
-    ...     train_networks(job, [0], [f"{folder}/part.npz"], np.eye(4))[0].shape
-    (4,)
+    ...     ballots, troubles = train_networks(job, [0], [f"{folder}/part.npz"], np.eye(4), given_up={})
+    >>> ballots[0].shape, troubles
+    ((4,), {})
     """
     from ...devices import find_device
     from ..torch.ensemble import TorchEnsemble
     from ..torch.label_ensemble import TorchLabelEnsemble
     from ..torch.networks import build_network
-    from ..torch.units import SEEN, Unit, describe_unit, dump_states, load_states, train_unit
+    from ..torch.units import (
+        SEEN,
+        Unit,
+        describe_unit,
+        give_up_unit,
+        load_states,
+        pack_states,
+        read_troubles,
+        train_unit,
+    )
+    from ..torch.voting import NO_ANSWER
 
     tables = [rows_of(job, address) for address in addresses]
     targets = np.concatenate([y for _, y in tables])
@@ -80,15 +97,16 @@ def train_networks(
     wanted = describe_unit(unit, network, device=device.type, seed=job.seed)
     content = kept_or_refused(job, unit.file, wanted)
     if content is None:
-        outcome = train_unit(unit)
+        hopeless = given_up.get(numbers[0])
+        outcome = train_unit(unit) if hopeless is None else give_up_unit(unit, hopeless)
         if outcome.stop is not None:
             raise Stopped("value", str(outcome.stop))
-        if outcome.failure is not None or outcome.states is None:
-            raise Failed(outcome.failure or "nothing came of it")
-        content = dump_states(outcome.states, about=unit.about)
+        assert outcome.states is not None  # without a folder they are handed on
+        content = pack_states(unit, outcome.states, outcome.troubles)
         keep(job.store, unit.file, content=content, made_of=wanted)
+    troubles = read_troubles(content)
     if queries is None:
-        return {}
+        return {}, troubles
     import torch
 
     like = {**network.state_dict(), SEEN: torch.zeros(job.n_outputs)}
@@ -98,11 +116,16 @@ def train_networks(
     }
     engine = "loop" if job.engine is None else job.engine.name
     if job.many:
-        ensemble = TorchLabelEnsemble(
+        ensemble: Any = TorchLabelEnsemble(
             job.model, states, shape, job.n_outputs, engine, job.thresholds, job.resolution
         )
         ballots: Any = ensemble.vote(queries).block().astype(np.min_scalar_type(job.resolution))
     else:
-        votes = TorchEnsemble(job.model, states, shape, job.n_outputs, engine).vote(queries)
-        ballots = np.asarray(votes.ballots).astype(np.min_scalar_type(job.n_outputs - 1))
-    return dict(zip(numbers, ballots))
+        ensemble = TorchEnsemble(job.model, states, shape, job.n_outputs, engine)
+        ballots = np.array(ensemble.vote(queries).ballots, dtype=np.min_scalar_type(job.n_outputs - 1))
+        rule = Rule(queries, job.n_outputs)
+        for place in ensemble.troubles.reveal():
+            ballots[place] = rule.ballot(numbers[place])  # by their numbers among all teachers
+    for place in ensemble.troubles.reveal():
+        troubles.setdefault(numbers[place], NO_ANSWER)
+    return dict(zip(numbers, ballots)), troubles

@@ -5,7 +5,7 @@ ballots, the numbers of teachers, and kinds of errors.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -97,7 +97,9 @@ def make_batches(shards: Sequence[Shard], size: int) -> tuple[Batch, ...]:
 class Answer:
     """What a worker says of one task: ballots in whole numbers (None after training), and what failed.
 
-    `stop` is a pair of a kind and words, for what would fail everywhere. `worker` is who answers.
+    `failures` are those of files and machines, `unable` who could not learn from its rows, and `troubles` why
+    teachers among the `numbers` vote by the rule. `stop` is a pair of a kind and words, for what would fail
+    everywhere. `worker` is who answers.
 
     >>> Answer((0,), ballots=np.array([[1, 2]], dtype=np.uint8)).failures
     {}
@@ -108,6 +110,8 @@ class Answer:
     failures: dict[int, str] | None = None
     stop: tuple[str, str] | None = None
     worker: str = ""
+    unable: dict[int, str] = field(default_factory=dict)
+    troubles: dict[int, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "failures", dict(self.failures or {}))

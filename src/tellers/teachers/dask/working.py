@@ -4,20 +4,24 @@ A teacher is a function of its shard, its number and the seed. So it does not ma
 nor how often: a worker that does not find it in its store trains it, and gets the same.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import MissingExtra, TeacherFailed
+from ...errors import MissingExtra
 from ...label_models import label_table
 from ...rows import numeric_rows
-from ..ensemble import Ensemble, declared_labels
-from ..label_ensemble import LabelEnsemble
+from ..ballots import class_ballot, label_ballot
+from ..ensemble import declared_labels
+from ..fallback import FallbackTeacher, Rule
+from ..label_ensemble import cast_label_votes
 from ..models import dump_model, teacher_file
 from ..running import describe_teacher, load_teacher, refuse_other
-from ..training import Task, copy_estimator, train_teacher
+from ..training import Task, copy_estimator, give_up, train_teacher
+from ..trial import try_model
 from .places import find_kept, keep
 from .shards import read_queries, read_shard
 from .tasks import Answer, Job
@@ -33,14 +37,33 @@ class Stopped(Exception):
 
 
 class Failed(Exception):
-    """One teacher failed; the words are the kind of error, never its text."""
+    """A file of one teacher could not be read or written: nothing that its rows say."""
+
+
+class Unable(Exception):
+    """One teacher could not learn from its rows; the words are the kind of error, never its text."""
+
+
+@dataclass(eq=False, repr=False)
+class Done:
+    """What came of a task, teacher by teacher; see `Answer`."""
+
+    ballots: dict[int, NDArray[Any]] = field(default_factory=dict)
+    failures: dict[int, str] = field(default_factory=dict)
+    unable: dict[int, str] = field(default_factory=dict)
+    troubles: dict[int, str] = field(default_factory=dict)
 
 
 def work(
-    order: bytes, numbers: Sequence[int], addresses: Sequence[str], queries: str | NDArray[Any] | None = None
+    order: bytes,
+    numbers: Sequence[int],
+    addresses: Sequence[str],
+    queries: str | NDArray[Any] | None = None,
+    given_up: Mapping[int, str] | None = None,
 ) -> Answer:
     """Train some teachers, or find them, and return their ballots on the queries, if there are any.
 
+    Who is `given_up` (a number, and why) was tried often enough: it is not trained, and votes by the rule.
     `order` is a pickled `Job`: the scheduler, which hands tasks on, need not be able to open it. Whatever is
     raised here stays here: its text may quote rows, and it would pass through the scheduler.
 
@@ -60,7 +83,7 @@ def work(
         rows = None
         if queries is not None:
             rows = numeric_rows(read_queries(queries) if isinstance(queries, str) else queries)
-        ballots, failures = (_networks if job.network else _one_by_one)(job, numbers, addresses, rows)
+        found = (_networks if job.network else _one_by_one)(job, numbers, addresses, rows, given_up or {})
     except Stopped as stopped:
         return Answer((), stop=(stopped.kind, stopped.words), worker=who)
     except MissingExtra as error:
@@ -70,9 +93,9 @@ def work(
     except Exception as error:
         kind = type(error).__name__
         return Answer((), failures=dict.fromkeys(numbers, kind), worker=who)
-    done = tuple(number for number in numbers if number not in failures)
-    table = None if rows is None or not done else np.stack([ballots[number] for number in done])
-    return Answer(done, table, failures, worker=who)
+    done = tuple(number for number in numbers if number not in {*found.failures, *found.unable})
+    table = None if rows is None or not done else np.stack([found.ballots[number] for number in done])
+    return Answer(done, table, found.failures, worker=who, unable=found.unable, troubles=found.troubles)
 
 
 def hold(rows: NDArray[Any]) -> NDArray[Any]:
@@ -107,6 +130,32 @@ def pick_engine(order: bytes, address: str, asked: Any) -> Any:
         return ("value", f"Expected a worker that can train networks, got {type(error).__name__} on one.")
 
 
+def try_out(order: bytes, address: str, public: NDArray[Any] | None) -> tuple[str, str] | None:
+    """Try the model of a job on stand-in rows of the shape that a shard has; say what is wrong, if it fails.
+
+    >>> try_out(b"", "nowhere", None)
+    ('order', 'Expected a task that this worker can open, got one that raises EOFError.')
+    """
+    try:
+        job = _open(order, _worker())
+        shape = rows_of(job, address)[0].shape[1:] if public is None else public.shape[1:]
+        if job.network:
+            from ..torch.choice import try_network
+
+            try_network(job.model, shape, job.made_for, public=public)
+        else:
+            try_model(job.model, shape, job.made_for, public=public)
+    except Stopped as stopped:
+        return (stopped.kind, stopped.words)
+    except MissingExtra as error:
+        return ("extra", f"{error} (on the worker {_worker()})")
+    except Failed:
+        return None  # a shard that cannot be read is named by the task that reads it
+    except Exception as error:  # of rows that are nobody's
+        return ("value", str(error))
+    return None
+
+
 def _open(order: bytes, who: str) -> Job:
     import pickle
 
@@ -129,17 +178,26 @@ def _open(order: bytes, who: str) -> Job:
 
 
 def _one_by_one(
-    job: Job, numbers: Sequence[int], addresses: Sequence[str], queries: NDArray[Any] | None
-) -> tuple[dict[int, NDArray[Any]], dict[int, str]]:
-    ballots, failures = {}, {}
+    job: Job,
+    numbers: Sequence[int],
+    addresses: Sequence[str],
+    queries: NDArray[Any] | None,
+    given_up: Mapping[int, str],
+) -> Done:
+    done = Done()
     for number, address in zip(numbers, addresses):
         try:
-            content = _teacher(job, number, address)
+            content, trouble = _teacher(job, number, address, given_up.get(number))
             if queries is not None:
-                ballots[number] = _ballot(job, _load(job, number, content), queries)
+                teacher = _load(job, number, content)
+                done.ballots[number], trouble = _ballot(job, number, teacher, queries)
+            if trouble is not None:
+                done.troubles[number] = trouble
         except Failed as error:
-            failures[number] = str(error)
-    return ballots, failures
+            done.failures[number] = str(error)
+        except Unable as error:
+            done.unable[number] = str(error)
+    return done
 
 
 def rows_of(job: Job, address: str) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -153,6 +211,9 @@ def rows_of(job: Job, address: str) -> tuple[NDArray[Any], NDArray[Any]]:
     """
     try:
         X, y = read_shard(address)
+        if not len(y) and X.ndim > 1 and not len(X):
+            # Nobody was dealt to this teacher.
+            return X, np.zeros((0, job.n_outputs) if job.many else 0, dtype=np.int64)
         rows = numeric_rows(X)
         if job.many:
             return rows, label_table(y, n_rows=len(rows), n_labels=job.n_outputs)
@@ -181,16 +242,21 @@ def kept_or_refused(job: Job, name: str, wanted: dict[str, Any]) -> bytes | None
     return None
 
 
-def _teacher(job: Job, number: int, address: str) -> bytes:
-    """Return the file of a teacher: the one in the store, or that of one that is trained now."""
+def _teacher(job: Job, number: int, address: str, given_up: str | None) -> tuple[bytes, str | None]:
+    """Return the file of a teacher: the one in the store, or that of one that is trained now, or given up."""
     X, y = rows_of(job, address)
     name = teacher_file(number)
     wanted = describe_teacher(job.model, X, y, made_for=job.made_for, seed=job.seed)
-    content = kept_or_refused(job, name, wanted)
+    content, trouble = kept_or_refused(job, name, wanted), None
     if content is None:
-        outcome = train_teacher(Task(number, copy_estimator(job.model, job.seed, number), X, y))
+        task = Task(number, copy_estimator(job.model, job.seed, number), X, y, made_for=job.made_for)
+        outcome = train_teacher(task) if given_up is None else give_up(task, given_up)
+        if outcome.stop is not None:
+            raise outcome.stop
         if outcome.failure is not None:
-            raise Failed(outcome.failure)
+            raise Unable(outcome.failure)
+        if isinstance(outcome.model, FallbackTeacher):
+            trouble = outcome.model.trouble
         try:
             content = dump_model(outcome.model, trusted=job.trusted)
             keep(job.store, name, content=content, made_of=wanted)
@@ -198,7 +264,7 @@ def _teacher(job: Job, number: int, address: str) -> bytes:
             raise Stopped("value", str(error)) from None
         except OSError as error:
             raise Failed(f"its file could not be written: {error.strerror or type(error).__name__}") from None
-    return content
+    return content, trouble
 
 
 def _load(job: Job, number: int, content: bytes) -> Any:
@@ -209,25 +275,27 @@ def _load(job: Job, number: int, content: bytes) -> Any:
         raise Stopped("value", str(error)) from None
 
 
-def _ballot(job: Job, teacher: Any, queries: NDArray[Any]) -> NDArray[Any]:
-    try:
-        if job.many:
-            said = LabelEnsemble((teacher,), job.n_outputs, job.thresholds, job.resolution).vote(queries)
-            return np.asarray(said.block()[0], dtype=np.min_scalar_type(job.resolution))
-        ballots = Ensemble((teacher,), job.n_outputs).vote(queries).ballots
-    except TeacherFailed:
-        raise Failed("it could not vote") from None
-    assert ballots is not None  # vote makes its votes of ballots
-    return np.asarray(ballots[0], dtype=np.min_scalar_type(job.n_outputs - 1))
+def _ballot(job: Job, number: int, teacher: Any, queries: NDArray[Any]) -> tuple[NDArray[Any], str | None]:
+    if job.many:
+        said, trouble = label_ballot(teacher, queries, n_labels=job.n_outputs)
+        votes = cast_label_votes(said[None], thresholds=job.thresholds, resolution=job.resolution)
+        return np.asarray(votes.block()[0], dtype=np.min_scalar_type(job.resolution)), trouble
+    ballot, trouble = class_ballot(teacher, queries, number=number, rule=Rule(queries, job.n_outputs))
+    return np.asarray(ballot, dtype=np.min_scalar_type(job.n_outputs - 1)), trouble
 
 
 def _networks(
-    job: Job, numbers: Sequence[int], addresses: Sequence[str], queries: NDArray[Any] | None
-) -> tuple[dict[int, NDArray[Any]], dict[int, str]]:
+    job: Job,
+    numbers: Sequence[int],
+    addresses: Sequence[str],
+    queries: NDArray[Any] | None,
+    given_up: Mapping[int, str],
+) -> Done:
     # Torch is looked for where networks are trained.
     from .networks import train_networks
 
-    return train_networks(job, numbers, addresses, queries), {}
+    ballots, troubles = train_networks(job, numbers, addresses, queries, given_up=given_up)
+    return Done(ballots, troubles=troubles)
 
 
 def _worker() -> str:

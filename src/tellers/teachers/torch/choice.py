@@ -2,26 +2,32 @@
 
 import json
 import time
+from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
+from ...devices import find_device
+from ..trial import try_learning
 from .batched import Stack, fold_layers
 from .batches import Recipe
+from .classifier import LOST, TorchClassifier
 from .descent import Lesson, train_alone, train_together
 from .engines import Batched
-from .networks import Shape
+from .networks import Shape, build_network
 from .units import one_thread
 
 # How many teachers a program trains at once on a GPU; on a CPU, how many weights of theirs its caches take.
 CHUNK = 250
 _CACHED_WEIGHTS = 2**20
 _STEPS = (1, 2, 8)  # of the runs that are timed
+_TRIED = 5  # epochs, before private rows are touched
 
 
 @dataclass(frozen=True)
@@ -200,3 +206,33 @@ def _begun(folder: Path) -> str | None:
             continue
         return str(name)
     return None
+
+
+def try_network(
+    classifier: TorchClassifier,
+    shape: Shape,
+    made_for: Mapping[str, int],
+    *,
+    public: NDArray[Any] | None = None,
+) -> None:
+    """Refuse a network that cannot learn stand-in rows in a few epochs; see `tellers.teachers.trial`.
+
+    >>> try_network(TorchClassifier("mlp", device="cpu"), (4,), {"n_classes": 3})
+    >>> try_network(TorchClassifier("mlp", learning_rate=1e30, device="cpu"), (4,), {"n_classes": 3})
+    Traceback (most recent call last):
+        ...
+    ValueError: Expected a model that can learn 3 classes from rows of shape (4,), got TorchClassifier, ...
+    """
+    n_outputs, device = max(made_for.values()), find_device(classifier.device)
+
+    def learn(rows: NDArray[Any], targets: NDArray[Any]) -> None:
+        own = classifier.row_shape(rows.shape)
+        network = build_network(classifier.network, own, n_classes=n_outputs, seed=1)
+        wanted = targets if targets.ndim == 1 else targets.astype(np.float32)
+        recipe = replace(classifier.recipe(), epochs=min(classifier.epochs, _TRIED))
+        lesson = Lesson(classifier.as_rows(rows, own), wanted, [len(rows)], [1], recipe)
+        with one_thread(device):
+            if train_alone(network, lesson, device=device).lost:
+                raise ValueError(LOST)
+
+    try_learning(learn, shape, made_for, public=public, name=type(classifier).__name__)

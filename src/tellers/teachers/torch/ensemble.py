@@ -25,6 +25,7 @@ from ...rows import numeric_rows
 from ...sealed import Sealed
 from ...votes import Votes
 from ..ensemble import declared_labels
+from ..fallback import FallbackTeacher, Rule, fallback_teacher
 from ..models import find_model
 from ..partition import Partition, Seed
 from ..running import (
@@ -40,12 +41,22 @@ from ..running import (
 )
 from ..training import random_states
 from .batched import Tensors
-from .choice import choose_engine
+from .choice import choose_engine, try_network
 from .classifier import TorchClassifier, check_network
 from .engines import Batched
 from .networks import Shape, build_network
-from .units import SEEN, Unit, UnitOutcome, describe_unit, in_processes, load_states, train_unit
-from .voting import cast_ballots
+from .units import (
+    SEEN,
+    Unit,
+    UnitOutcome,
+    describe_unit,
+    give_up_unit,
+    in_processes,
+    load_states,
+    read_troubles,
+    train_unit,
+)
+from .voting import NO_ANSWER, cast_ballots
 
 # Starting worker processes, each importing torch, takes about this long: less work is done in a loop.
 _START_SECONDS = 6.0
@@ -70,8 +81,8 @@ class TorchEnsemble:
     ... )
     >>> ensemble.vote(data.X[600:700])
     Votes(<private>, n_queries=100, n_teachers=3, n_classes=10)
-    >>> ensemble.accuracies(data.X[600:], data.y[600:])
-    Sealed(<private>)
+    >>> ensemble.accuracies(data.X[600:], data.y[600:]), ensemble.troubles
+    (Sealed(<private>), Sealed(<private>))
     >>> ensemble.teacher(0).predict(data.X[600:700]).shape
     (100,)
     """
@@ -81,19 +92,28 @@ class TorchEnsemble:
     shape: Shape
     n_classes: int
     engine: str
+    _troubles: dict[int, str] = field(default_factory=dict)
 
     def vote(self, X: ArrayLike) -> Votes:
-        """Return every teacher's ballot on every query; a teacher votes for classes it has seen."""
-        queries = self.classifier.as_rows(numeric_rows(X), self.shape)
+        """Return every teacher's ballot on every query; a teacher votes for classes it has seen.
+
+        One that has seen none, or does not answer in finite numbers, votes by the rule (`fallback`).
+        """
+        asked = numeric_rows(X)
+        queries = self.classifier.as_rows(asked, self.shape)
         states = {name: values for name, values in self.states.items() if name != SEEN}
-        ballots = cast_ballots(
-            self._network(),
-            states,
-            queries,
-            seen=self.states[SEEN],
-            device=find_device(self.classifier.device),
-        )
+        device = find_device(self.classifier.device)
+        ballots, lost = cast_ballots(self._network(), states, queries, seen=self.states[SEEN], device=device)
+        rule = Rule(asked, self.n_classes)
+        for number in np.flatnonzero(lost).tolist():
+            ballots[number] = rule.ballot(number)
+            self._troubles.setdefault(number, NO_ANSWER)
         return Votes.from_ballots(ballots, n_classes=self.n_classes)
+
+    @property
+    def troubles(self) -> Sealed[dict[int, str]]:
+        """Return who voted by the rule and why, by number; sealed, as rows decide it."""
+        return Sealed(dict(self._troubles))
 
     @property
     def n_features(self) -> int:
@@ -108,8 +128,10 @@ class TorchEnsemble:
         assert ballots is not None  # vote makes its votes of ballots
         return Sealed(np.asarray((ballots == labels).mean(axis=1), dtype=np.float64))
 
-    def teacher(self, number: int) -> TorchClassifier:
+    def teacher(self, number: int) -> TorchClassifier | FallbackTeacher:
         """Return one teacher as a classifier of its own; it is as private as its rows."""
+        if not bool(self.states[SEEN][number].any()):
+            return fallback_teacher(number, {"n_classes": self.n_classes}, self._troubles.get(number, ""))
         model = TorchClassifier(**{**self.classifier.get_params(), "n_classes": self.n_classes})
         model.shape_, model.classes_ = self.shape, np.arange(self.n_classes)
         model.state_ = {
@@ -140,6 +162,7 @@ def train_torch_ensemble(
     progress: Progress | None = None,
     engine: Literal["auto", "batched", "loop"] | Batched = "auto",
     on_mismatch: Literal["refuse", "retrain"] = "refuse",
+    public: ArrayLike | None = None,
 ) -> TorchEnsemble:
     """Train one network on each part, all in one batched program or one after another.
 
@@ -147,6 +170,9 @@ def train_torch_ensemble(
     chunks of teachers at once, "loop" one at a time. On a CPU chunks, or teachers, go to `n_jobs` processes
     of one thread; by default where that saves time. With `folder`, finished teachers are kept and reused by
     the next call; those made of something else are refused, or trained anew with `on_mismatch="retrain"`.
+
+    As in `train_ensemble`, the network is tried first, on `public` rows or made-up ones, and nothing in the
+    rows stops the training: a teacher without rows, or whose loss is no finite number, votes by the rule.
 
     >>> from tellers.datasets import digits
     >>> from tellers.teachers.partition import partition
@@ -163,17 +189,21 @@ def train_torch_ensemble(
     trained = train_states(
         classifier, rows, labels, partition, n_outputs=int(n_classes), seed=seed, folder=folder,
         n_jobs=n_jobs, progress=progress, engine=engine, on_mismatch=on_mismatch,
+        public=None if public is None else numeric_rows(public),
     )  # fmt: skip
-    return TorchEnsemble(classifier, trained.states, trained.shape, int(n_classes), trained.engine)
+    return TorchEnsemble(
+        classifier, trained.states, trained.shape, int(n_classes), trained.engine, trained.troubles
+    )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Trained:
-    """What came of training: the states of all teachers, the shape of a row, and by which engine."""
+    """What came of training: states of all teachers, shape of a row, by which engine, and who failed why."""
 
     states: Tensors
     shape: Shape
     engine: str
+    troubles: dict[int, str] = field(default_factory=dict)
 
 
 def train_states(
@@ -189,6 +219,7 @@ def train_states(
     progress: Progress | None = None,
     engine: Literal["auto", "batched", "loop"] | Batched = "auto",
     on_mismatch: Literal["refuse", "retrain"] = "refuse",
+    public: NDArray[Any] | None = None,
 ) -> Trained:
     """Train one network with so many outputs on each part; `targets` are classes, or rows x labels in floats.
 
@@ -221,17 +252,17 @@ def train_states(
         seed=seed_number(seed), device=device, engine=choice.engine, folder=place,
     )  # fmt: skip
     _reuse(run, retrain=on_mismatch == "retrain")
+    if run.n_finished < len(partition):
+        made_for = {"n_classes" if targets.ndim == 1 else "n_labels": n_outputs}
+        try_network(classifier, rows.shape[1:], made_for, public=public)
     try:
-        failures = _complete(run, n_jobs=n_jobs, progress=progress)
+        _complete(run, n_jobs=n_jobs, progress=progress)
     except KeyboardInterrupt as interrupt:
         interrupt.add_note(say_kept(run.n_finished, len(partition), place))
         raise
-    if failures:
-        kept = say_kept(run.n_finished, len(partition), place)
-        raise TeacherFailed(f"{say_failed(failures)} {kept}")
     parts = [run.finished[numbers] for numbers in run.units]
     states = {name: torch.cat([part[name].to(device) for part in parts]) for name in parts[0]}
-    return Trained(states, shape, run.engine_name)
+    return Trained(states, shape, run.engine_name, run.troubles)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -250,6 +281,7 @@ class _Run:
     engine: Batched | None
     folder: Path | None
     finished: dict[range, Tensors] = field(default_factory=dict)
+    troubles: dict[int, str] = field(default_factory=dict)
 
     @property
     def engine_name(self) -> str:
@@ -282,9 +314,11 @@ class _Run:
     def load(self, unit: Unit, content: bytes) -> Tensors:
         like = {**self.network.state_dict(), SEEN: torch.zeros(self.n_classes)}
         try:
-            return load_states(content, like=like, n_teachers=len(unit.numbers))
+            states = load_states(content, like=like, n_teachers=len(unit.numbers))
         except ValueError as error:
             raise ValueError(f"{unit.file} in {self.folder}: {error}") from error
+        self.troubles.update(read_troubles(content))
+        return states
 
 
 def _reuse(run: _Run, *, retrain: bool) -> None:
@@ -305,36 +339,34 @@ def _reuse(run: _Run, *, retrain: bool) -> None:
             refuse_other(run.folder, unit.file, wanted=wanted, made_of=made_of)
 
 
-def _complete(run: _Run, *, n_jobs: int | None, progress: Progress | None) -> dict[int, str]:
-    """Train what is missing; return why the teachers that are still missing failed."""
+def _complete(run: _Run, *, n_jobs: int | None, progress: Progress | None) -> None:
+    """Train what is missing; who could not learn is marked, and votes by the rule."""
     if run.finished and progress is not None:
         progress(run.n_finished, len(run.partition))
-    failures: dict[int, str] = {}
     for outcome in _outcomes(run, n_jobs):
         if outcome.stop is not None:
             raise outcome.stop
-        if outcome.failure is not None:
-            failures[outcome.numbers[0] if outcome.failed is None else outcome.failed] = outcome.failure
-            continue
+        run.troubles.update(outcome.troubles)
         states = outcome.states
         if states is None:
             assert run.folder is not None  # a worker that returns nothing wrote its unit
             unit = run.unit(outcome.numbers)
             found = find_model(run.folder, unit.file)
             if found is None:
-                failures[outcome.numbers[0]] = "its file was damaged"
-                continue
+                said = say_failed(dict.fromkeys(outcome.numbers, "its file was damaged"))
+                raise TeacherFailed(f"{said} {say_kept(run.n_finished, len(run.partition), run.folder)}")
             states = run.load(unit, found[0])
         run.finished[outcome.numbers] = states
         if progress is not None:
             progress(run.n_finished, len(run.partition))
-    return failures
 
 
 def _outcomes(run: _Run, n_jobs: int | None) -> Iterator[UnitOutcome]:
     """Train the pending units, here or in processes."""
+    import joblib
+
     waiting = [numbers for numbers in run.units if numbers not in run.finished]
-    n_workers = 1 if run.device.type != "cpu" else n_jobs or _n_cores()
+    n_workers = 1 if run.device.type != "cpu" else n_jobs or int(joblib.cpu_count())
     spent, n_done = 0.0, 0
     while waiting:
         expected = spent / max(n_done, 1) * len(waiting)
@@ -351,11 +383,14 @@ def _outcomes(run: _Run, n_jobs: int | None) -> Iterator[UnitOutcome]:
             waiting.remove(outcome.numbers)
             yield outcome
     except BrokenProcessPool:
+        if run.engine is not None:
+            # Networks that are trained together do not look at values: no rows end their process.
+            said = say_kept(run.n_finished, len(run.partition), run.folder)
+            raise TeacherFailed(f"A worker process died; try n_jobs=1. {said}") from None
+        # Who ended the process is not said, so each of those left gets processes of its own.
         for numbers in waiting:
-            yield UnitOutcome(numbers, failure="a worker process died; try n_jobs=1", failed=numbers[0])
-
-
-def _n_cores() -> int:
-    import joblib
-
-    return int(joblib.cpu_count())
+            unit = run.unit(numbers)
+            try:
+                yield from in_processes([unit], n_workers, parent=os.getpid())
+            except BrokenProcessPool:
+                yield give_up_unit(unit, "its process died")

@@ -143,7 +143,10 @@ class TorchLabelClassifier:
         network = build_network(self.classifier.network, self.shape_, n_classes=self.n_labels_, seed=0)
         states = {name: torch.tensor(values)[None] for name, values in self.state_.items()}
         device = find_device(self.classifier.device)
-        every = cast_probabilities(network, states, queries, n_labels=self.n_labels_, device=device)
+        seen = torch.ones((1, self.n_labels_), dtype=torch.bool)
+        every, lost = cast_probabilities(network, states, queries, seen=seen, device=device)
+        if lost.any():
+            raise ValueError("Expected answers in finite numbers, got others. Scale the rows to about one.")
         said: NDArray[np.float64] = every[0]
         said[:, self.silent_labels_] = 0.0
         return said

@@ -1,7 +1,7 @@
 """Torch teachers of many labels: one output per label, trained with the cross-entropy of each."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from ...devices import find_device
 from ...errors import require_count
 from ...label_models import label_table
 from ...rows import numeric_rows
+from ...sealed import Sealed
 from ..label_ensemble import LabelVoters, Thresholds, check_thresholds
 from ..partition import Partition, Seed
 from .batched import Tensors
@@ -21,7 +22,7 @@ from .ensemble import train_states
 from .loading import load_networks
 from .networks import Factory, Shape, build_network
 from .units import SEEN
-from .voting import cast_probabilities
+from .voting import NO_ANSWER, cast_probabilities
 
 Floats = NDArray[np.float64]
 
@@ -43,8 +44,8 @@ class TorchLabelEnsemble(LabelVoters):
     ... )
     >>> ensemble.vote(X[60:])
     LabelVotes(<private>, n_queries=30, n_teachers=3, n_labels=2)
-    >>> ensemble.probabilities(X[60:]), ensemble.accuracies(X[60:], X[60:] > 0)
-    (Sealed(<private>), Sealed(<private>))
+    >>> ensemble.probabilities(X[60:]), ensemble.accuracies(X[60:], X[60:] > 0), ensemble.troubles
+    (Sealed(<private>), Sealed(<private>), Sealed(<private>))
     """
 
     classifier: TorchClassifier
@@ -54,13 +55,22 @@ class TorchLabelEnsemble(LabelVoters):
     engine: str
     thresholds: Thresholds = 0.5
     resolution: int = 1
+    _troubles: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def troubles(self) -> Sealed[dict[int, str]]:
+        """Return who said no to everything by the rule and why, by number; sealed, as rows decide it."""
+        return Sealed(dict(self._troubles))
 
     def _probabilities(self, X: ArrayLike) -> Floats:
         queries = self.classifier.as_rows(numeric_rows(X), self.shape)
         network = build_network(self.classifier.network, self.shape, n_classes=self.n_labels, seed=0)
         states = {name: values for name, values in self.states.items() if name != SEEN}
         device = find_device(self.classifier.device)
-        return cast_probabilities(network, states, queries, n_labels=self.n_labels, device=device)
+        said, lost = cast_probabilities(network, states, queries, seen=self.states[SEEN], device=device)
+        for number in np.flatnonzero(lost).tolist():
+            self._troubles.setdefault(number, NO_ANSWER)
+        return said
 
     def __len__(self) -> int:
         return len(self.states[SEEN])
@@ -80,6 +90,7 @@ def train_torch_label_ensemble(
     seed: Seed,
     thresholds: float | Sequence[float] = 0.5,
     resolution: int = 1,
+    public: ArrayLike | None = None,
     **options: Any,
 ) -> TorchLabelEnsemble:
     """Train one network on each part of rows with many labels, Y rows x labels of 0 and 1.
@@ -99,11 +110,13 @@ def train_torch_label_ensemble(
     rows = numeric_rows(X)
     targets = label_table(Y, n_rows=len(rows), n_labels=int(n_labels)).astype(np.float32)
     trained = train_states(
-        classifier, rows, targets, partition, n_outputs=int(n_labels), seed=seed, **options
-    )
+        classifier, rows, targets, partition, n_outputs=int(n_labels), seed=seed,
+        public=None if public is None else numeric_rows(public), **options
+    )  # fmt: skip
     return TorchLabelEnsemble(
-        classifier, trained.states, trained.shape, int(n_labels), trained.engine, limits, int(resolution)
-    )
+        classifier, trained.states, trained.shape, int(n_labels), trained.engine, limits, int(resolution),
+        trained.troubles,
+    )  # fmt: skip
 
 
 def load_torch_label_ensemble(
@@ -134,5 +147,6 @@ def load_torch_label_ensemble(
     made_for = {"n_labels": int(n_labels), "n_teachers": n_teachers}
     classifier, trained = load_networks(Path(folder), made_for, network=network, device=device)
     return TorchLabelEnsemble(
-        classifier, trained.states, trained.shape, int(n_labels), trained.engine, limits, int(resolution)
-    )
+        classifier, trained.states, trained.shape, int(n_labels), trained.engine, limits, int(resolution),
+        trained.troubles,
+    )  # fmt: skip

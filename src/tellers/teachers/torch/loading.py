@@ -14,7 +14,7 @@ from ..models import find_model
 from .classifier import TorchClassifier
 from .ensemble import TorchEnsemble, Trained
 from .networks import Factory, build_network
-from .units import SEEN, load_states, read_about
+from .units import SEEN, load_states, read_about, read_troubles
 
 PATTERN = "teachers-*.safetensors"
 
@@ -53,7 +53,9 @@ def load_torch_ensemble(
     require_count(2, n_classes=n_classes)
     made_for = {"n_classes": int(n_classes), "n_teachers": n_teachers}
     classifier, trained = load_networks(Path(folder), made_for, network=network, device=device)
-    return TorchEnsemble(classifier, trained.states, trained.shape, int(n_classes), trained.engine)
+    return TorchEnsemble(
+        classifier, trained.states, trained.shape, int(n_classes), trained.engine, trained.troubles
+    )
 
 
 def load_networks(
@@ -85,13 +87,15 @@ def load_networks(
     classifier = _classifier(about, network, device)
     shape = tuple(int(n) for n in about["shape"])
     like = build_network(classifier.network, shape, n_classes=n_outputs, seed=0).state_dict()
+    files = sorted(next(iter(runs.values())).items(), key=lambda unit: unit[0].start)
     units = [
         load_states(content, like={**like, SEEN: torch.zeros(n_outputs)}, n_teachers=len(numbers))
-        for numbers, content in sorted(next(iter(runs.values())).items(), key=lambda unit: unit[0].start)
+        for numbers, content in files
     ]
+    troubles = {number: why for _, content in files for number, why in read_troubles(content).items()}
     at = find_device(device)
     states = {name: torch.cat([unit[name].to(at) for unit in units]) for name in units[0]}
-    return classifier, Trained(states, shape, about["engine"])
+    return classifier, Trained(states, shape, about["engine"], troubles)
 
 
 def _runs(place: Path) -> dict[str, dict[range, bytes]]:
@@ -104,6 +108,7 @@ def _runs(place: Path) -> dict[str, dict[range, bytes]]:
         content, made_of = found
         about = read_about(content)
         first = about.pop("first")
+        about.pop("troubles", None)
         same = {name: value for name, value in made_of.items() if name != "rows"}
         run = json.dumps({"about": about, "made_of": same}, sort_keys=True)
         size = _n_rows(content)

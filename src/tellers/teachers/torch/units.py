@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +19,20 @@ from numpy.typing import NDArray
 from torch import nn
 
 from ...devices import find_device
+from ...errors import MissingExtra, TeacherFailed
+from ..fallback import NO_ROWS, unheard
 from ..models import fingerprint, write_model
 from ..training import end_with
 from .batched import Tensors
 from .batches import Recipe
 from .classifier import TorchClassifier
-from .descent import Learned, Lesson, train_alone, train_together
+from .descent import Lesson, train_alone, train_together
 from .engines import Batched
 from .networks import Shape, build_network
 
 _ABOUT = "tellers"
+_TROUBLES = "troubles"
+LOST = "its loss was not a finite number"
 SEEN = "classes seen"  # beside the weights; no name of a weight holds a blank
 
 
@@ -85,12 +89,14 @@ class Unit:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class UnitOutcome:
-    """The states (None where a worker put them on disk), why there are none, or what ends the run."""
+    """The states (None where a worker put them on disk), or what ends the run.
+
+    `troubles` says by number who could not learn, and why: such teachers have seen no class.
+    """
 
     numbers: range
     states: Tensors | None = None
-    failure: str | None = None
-    failed: int | None = None
+    troubles: dict[int, str] = field(default_factory=dict)
     stop: Exception | None = None
 
 
@@ -121,6 +127,9 @@ def describe_unit(unit: Unit, network: nn.Module, *, device: str, seed: int) -> 
 def train_unit(unit: Unit) -> UnitOutcome:
     """Train some teachers and, where there is a folder, save them.
 
+    Teachers of one unit share nothing but the arithmetic: one that cannot learn takes a row of zeros along,
+    so that the others compute what they would beside any other rows, and is marked as having seen nothing.
+
     >>> X, y = np.eye(4, dtype=np.float32), np.array([0, 1, 0, 1])
     >>> unit = Unit(
     ...     range(2), TorchClassifier("mlp", epochs=1, batch_size=2, device="cpu"), X, y, sizes=[2, 2],
@@ -132,20 +141,38 @@ def train_unit(unit: Unit) -> UnitOutcome:
     if unit.parent is not None:
         end_with(unit.parent)
     try:
-        learned = _learn(unit)
+        states, troubles = _learn(unit)
     except torch.OutOfMemoryError:
         what = "The device's memory is full. Take fewer teachers at a time: engine=Batched(chunk=...)."
         return UnitOutcome(unit.numbers, stop=MemoryError(what))
-    except Exception as error:
-        # What an error says may quote rows, so only its kind is passed on.
-        return UnitOutcome(unit.numbers, failure=type(error).__name__, failed=unit.numbers[0])
-    if learned.lost:
-        failure = "its loss was not a finite number: scale the features, or take a smaller learning_rate"
-        return UnitOutcome(unit.numbers, failure=failure, failed=unit.numbers[learned.lost[0]])
-    states = {**learned.states, SEEN: _seen(unit).to(next(iter(learned.states.values())).device)}
+    except (MissingExtra, TeacherFailed) as error:
+        return UnitOutcome(unit.numbers, stop=error)
+    return _kept(unit, states, troubles)
+
+
+def give_up_unit(unit: Unit, trouble: str) -> UnitOutcome:
+    """Let the one teacher of a unit that could not be trained vote by the rule, and remember it.
+
+    >>> model, X, y = TorchClassifier("mlp", device="cpu"), np.zeros((2, 4)), np.array([0, 1])
+    >>> unit = Unit(range(3, 4), model, X, y, [2], [7], shape=(4,), n_classes=2, engine=None)
+    >>> give_up_unit(unit, "its process died").troubles
+    {3: 'its process died'}
+    """
+    return _kept(unit, _fresh(unit), {unit.numbers[0]: trouble})
+
+
+def _kept(unit: Unit, states: Tensors, troubles: dict[int, str]) -> UnitOutcome:
+    seen = _seen(unit)
+    lost = [number - unit.numbers[0] for number in troubles]
+    seen[lost] = False
+    if lost:
+        fresh = _fresh(unit)
+        for name, values in states.items():
+            values[lost] = fresh[name][lost].to(values)
+    states = {**states, SEEN: seen.to(next(iter(states.values())).device)}
     if unit.folder is not None:
         try:
-            content = dump_states(states, about=unit.about)
+            content = pack_states(unit, states, troubles)
             write_model(unit.folder, unit.file, content=content, made_of=unit.made_of or {})
         except OSError as error:
             why = (
@@ -155,21 +182,73 @@ def train_unit(unit: Unit) -> UnitOutcome:
             )
             return UnitOutcome(unit.numbers, stop=OSError(error.errno or 0, why))
         if unit.parent is not None:
-            return UnitOutcome(unit.numbers)
-    return UnitOutcome(unit.numbers, states)
+            return UnitOutcome(unit.numbers, troubles=troubles)
+    return UnitOutcome(unit.numbers, states, troubles)
 
 
-def _learn(unit: Unit) -> Learned:
-    device = find_device(unit.classifier.device)
-    networks = [
+def _learn(unit: Unit) -> tuple[Tensors, dict[int, str]]:
+    """Return the states of the teachers, and who of them could not learn."""
+    device, first = find_device(unit.classifier.device), unit.numbers[0]
+    lesson, troubles = _lesson(unit)
+    networks = _networks(unit)
+    with one_thread(device), unheard():
+        if unit.engine is not None:
+            try:
+                learned = train_together(
+                    networks, lesson, shape=unit.shape, device=device, options=unit.engine
+                )
+            except (torch.OutOfMemoryError, MissingExtra):
+                raise
+            except Exception as error:
+                # Layers that are trained together do not look at values: no rows make them fail.
+                raise TeacherFailed(
+                    f"Expected networks that can be trained together, teachers {first} to "
+                    f"{unit.numbers[-1]} could not be ({type(error).__name__}). Take engine='loop'."
+                ) from None
+        elif troubles:
+            return _fresh(unit), troubles
+        else:
+            try:
+                learned = train_alone(networks[0], lesson, device=device)
+            except (torch.OutOfMemoryError, MissingExtra):
+                raise
+            except (Exception, SystemExit) as error:
+                # What an error says may quote rows, so only its kind is passed on.
+                return _fresh(unit), {first: type(error).__name__}
+    return learned.states, dict.fromkeys((first + lost for lost in learned.lost), LOST) | troubles
+
+
+def _lesson(unit: Unit) -> tuple[Lesson, dict[int, str]]:
+    """Return what is to be learned, with a row of zeros for who has none, or none that can be used."""
+    rows, targets, troubles, start = [], [], {}, 0
+    for number, size in zip(unit.numbers, unit.sizes):
+        part = slice(start, start + size)
+        start += size
+        try:
+            if not size:
+                raise ValueError(NO_ROWS)
+            rows.append(unit.classifier.as_rows(unit.X[part], unit.shape))
+            targets.append(unit.y[part])
+        except ValueError as error:  # numbers that are too large for the network
+            troubles[number] = NO_ROWS if not size else type(error).__name__
+            rows.append(np.zeros((1, *unit.shape), dtype=np.float32))
+            targets.append(np.zeros((1, *unit.y.shape[1:]), dtype=unit.y.dtype))
+    sizes = [len(one) for one in rows]
+    X, y = np.concatenate(rows), np.concatenate(targets)
+    return Lesson(X, y, sizes, unit.seeds, unit.recipe), troubles
+
+
+def _networks(unit: Unit) -> list[nn.Module]:
+    return [
         build_network(unit.classifier.network, unit.shape, n_classes=unit.n_classes, seed=seed)
         for seed in unit.seeds
     ]
-    lesson = Lesson(unit.classifier.as_rows(unit.X, unit.shape), unit.y, unit.sizes, unit.seeds, unit.recipe)
-    with one_thread(device):
-        if unit.engine is None:
-            return train_alone(networks[0], lesson, device=device)
-        return train_together(networks, lesson, shape=unit.shape, device=device, options=unit.engine)
+
+
+def _fresh(unit: Unit) -> Tensors:
+    """Return the states of networks that learned nothing, stacked."""
+    states = [network.state_dict() for network in _networks(unit)]
+    return {name: torch.stack([one[name].detach() for one in states]) for name in states[0]}
 
 
 @contextmanager
@@ -197,6 +276,17 @@ def _seen(unit: Unit) -> torch.Tensor:
     seen = np.zeros((len(unit.sizes), unit.n_classes), dtype=np.bool_)
     seen[owners, unit.y] = True
     return torch.from_numpy(seen)
+
+
+def pack_states(unit: Unit, states: Tensors, troubles: dict[int, str]) -> bytes:
+    """Return the bytes of the file of a unit: states, what they are, and who of them could not learn.
+
+    >>> model, X, y = TorchClassifier("mlp"), np.zeros((2, 4)), np.array([0, 1])
+    >>> unit = Unit(range(1), model, X, y, [2], [7], shape=(4,), n_classes=2, engine=None)
+    >>> read_troubles(pack_states(unit, {"weight": torch.ones(1, 3)}, {0: "ValueError"}))
+    {0: 'ValueError'}
+    """
+    return dump_states(states, about=unit.about | ({_TROUBLES: troubles} if troubles else {}))
 
 
 def dump_states(states: Tensors, *, about: dict[str, Any] | None = None) -> bytes:
@@ -227,6 +317,18 @@ def read_about(content: bytes) -> dict[str, Any]:
             "train them again, into another folder, to load them elsewhere."
         ) from error
     return about
+
+
+def read_troubles(content: bytes) -> dict[int, str]:
+    """Return who of the teachers of a file could not learn, and why; of an earlier version's, nobody.
+
+    >>> read_troubles(dump_states({"weight": torch.ones(2, 3)}, about={"troubles": {4: "ValueError"}}))
+    {4: 'ValueError'}
+    """
+    try:
+        return {int(number): str(why) for number, why in read_about(content).get(_TROUBLES, {}).items()}
+    except ValueError:
+        return {}
 
 
 def _plain(value: Any) -> Any:

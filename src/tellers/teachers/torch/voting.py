@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ...errors import TeacherFailed
+from ..fallback import unheard
 from .batched import Tensors, fold_layers, stack_states
 from .networks import Shape
 
@@ -16,47 +16,52 @@ from .networks import Shape
 # memory of a GPU, take well.
 _NUMBERS = {"cpu": 2**22, "cuda": 2**29}
 _TEACHERS = {"cpu": 4, "cuda": 256}
+NO_ANSWER = "its answers are no finite numbers"
 
 
 @torch.no_grad()
 def cast_ballots(
     network: nn.Module, states: Tensors, queries: NDArray[np.float32], *, seen: Tensor, device: torch.device
-) -> NDArray[np.int64]:
-    """Return each teacher's class for each query, among the classes it has seen.
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Return each teacher's class for each query, among the classes it has seen, and who does not answer.
+
+    The class of a teacher that has seen none, or whose answers are no finite numbers, means nothing.
 
     >>> states = {"weight": torch.tensor([[[1.0], [-1.0]], [[-1.0], [1.0]]])}
     >>> cast_ballots(
     ...     nn.Linear(1, 2, bias=False), states, np.ones((3, 1), np.float32), seen=torch.ones(2, 2).bool(),
     ...     device=torch.device("cpu"),
     ... )
-    array([[0, 0, 0],
-           [1, 1, 1]])
+    (array([[0, 0, 0],
+           [1, 1, 1]]), array([False, False]))
     """
+    lost = ~seen.any(dim=1).cpu()
     ballots = torch.empty((len(seen), len(queries)), dtype=torch.int64, device=device)
-    for some, rows, answers in _answers(network, states, queries, n_teachers=len(seen), device=device):
+    for some, rows, answers in _answers(network, states, queries, lost=lost, device=device):
         unseen = ~seen[some].to(device)[:, None, :]
         ballots[some, rows] = answers.masked_fill(unseen, -torch.inf).argmax(dim=2)
-    return np.asarray(ballots.cpu().numpy(), dtype=np.int64)
+    return np.asarray(ballots.cpu().numpy(), dtype=np.int64), lost.numpy()
 
 
 @torch.no_grad()
 def cast_probabilities(
-    network: nn.Module, states: Tensors, queries: NDArray[np.float32], *, n_labels: int, device: torch.device
-) -> NDArray[np.float64]:
-    """Return each teacher's probability of each label for each query.
+    network: nn.Module, states: Tensors, queries: NDArray[np.float32], *, seen: Tensor, device: torch.device
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Return each teacher's probability of each label for each query, and who does not answer: 0 to all.
 
     >>> states = {"weight": torch.tensor([[[0.0], [9.0]]])}
     >>> cast_probabilities(
-    ...     nn.Linear(1, 2, bias=False), states, np.ones((1, 1), np.float32), n_labels=2,
+    ...     nn.Linear(1, 2, bias=False), states, np.ones((1, 1), np.float32), seen=torch.ones(1, 2).bool(),
     ...     device=torch.device("cpu"),
-    ... ).round(2)
+    ... )[0].round(2)
     array([[[0.5, 1. ]]])
     """
-    n_teachers = len(next(iter(states.values())))
-    said = torch.empty((n_teachers, len(queries), n_labels), dtype=torch.float64, device=device)
-    for some, rows, answers in _answers(network, states, queries, n_teachers=n_teachers, device=device):
+    lost = ~seen.any(dim=1).cpu()
+    said = torch.zeros((len(seen), len(queries), seen.shape[1]), dtype=torch.float64, device=device)
+    for some, rows, answers in _answers(network, states, queries, lost=lost, device=device):
         said[some, rows] = torch.sigmoid(answers.double())
-    return np.asarray(said.cpu().numpy())
+    said[lost.to(device)] = 0.0
+    return np.asarray(said.cpu().numpy()), lost.numpy()
 
 
 def _answers(
@@ -64,14 +69,16 @@ def _answers(
     states: Tensors,
     queries: NDArray[np.float32],
     *,
-    n_teachers: int,
+    lost: Tensor,
     device: torch.device,
 ) -> Iterator[tuple[slice, slice, Tensor]]:
-    """Yield what some teachers say to some queries, (teachers, queries, outputs)."""
+    """Yield what some teachers say to some queries, (teachers, queries, outputs); mark who is `lost`."""
+    n_teachers = len(lost)
     shape = queries.shape[1:]
     network = network.to(device).eval()
     rows = torch.as_tensor(queries, device=device)
-    n_at_once = _TEACHERS.get(device.type, 64) if _is_folded(network, shape) else 1
+    folded = _is_folded(network, shape)
+    n_at_once = _TEACHERS.get(device.type, 64) if folded else 1
     per_teacher = largest_layer(network, shape, device=device)
     for first in range(0, n_teachers, n_at_once):
         some = slice(first, min(first + n_at_once, n_teachers))
@@ -79,11 +86,17 @@ def _answers(
         answer = _teachers(network, states_of_some, shape)
         step = max(1, _NUMBERS.get(device.type, 2**24) // (per_teacher * (some.stop - some.start)))
         for start in range(0, len(rows), step):
-            answers = answer(rows[start : start + step])
-            lost = (~answers.isfinite().all(dim=2).all(dim=1)).nonzero()
-            if len(lost):
-                number = first + int(lost[0])
-                raise TeacherFailed(f"Teacher {number} could not vote: its answers are no finite numbers.")
+            try:
+                with unheard():
+                    answers = answer(rows[start : start + step])
+            except torch.OutOfMemoryError:
+                raise
+            except Exception:
+                if folded:
+                    raise  # known layers: what they learned does not make them raise
+                lost[first] = True
+                break
+            lost[some] |= ~answers.isfinite().all(dim=2).all(dim=1).cpu()
             yield some, slice(start, start + step), answers
 
 
