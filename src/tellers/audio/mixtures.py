@@ -65,7 +65,7 @@ def mix_within(
 
     The second is drawn among the clips of the same part whose labels differ (among all of them where none
     differ) and is up to `spread` decibels louder or softer. A share `alone` of the mixtures is one clip by
-    itself. Parts draw apart from one another, so that a changed clip changes no other part's mixtures; pool
+    itself, and the one clip of a part always is. Parts draw apart from one another, so that a changed clip changes no other part's mixtures; pool
     and test are the same with any number of teachers.
 
     >>> from tellers.audio.dealing import deal_clips
@@ -90,14 +90,10 @@ def mix_within(
     # A stream that a teacher has as well gives it the same draws, among other clips.
     streams = (*range(deal.n_teachers), 1, 2)
     for number, rows in zip(streams, (*deal.teachers, deal.student, deal.test)):
-        if len(rows) == 1 and alone < 1:
-            raise ValueError(
-                "Expected two clips or more in every part, one part has a single one. Take fewer teachers."
-            )
         draw = np.random.default_rng([int(seed), number])
         firsts = np.tile(rows, times)
         seconds = _seconds(firsts, rows, clips.Y, draw) if len(rows) > 1 else firsts
-        solo = draw.random(len(firsts)) < alone
+        solo = (draw.random(len(firsts)) < alone) | (len(rows) == 1)
         level = 10.0 ** (draw.uniform(-spread, spread, len(firsts)) / 20.0)
         pairs.append(np.stack([firsts, np.where(solo, firsts, seconds)], axis=1))
         gains.append(np.stack([np.ones_like(level), np.where(solo, 0.0, level)], axis=1))

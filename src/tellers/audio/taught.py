@@ -5,6 +5,7 @@
     FOLDER/teachers/         the networks
     FOLDER/hashes.npy        of the pictures that teachers learned from
     FOLDER/votes.npz         what they say of the pool; test_votes.npz: of the test clips
+    FOLDER/record.json       which teachers could not learn, and why
     FOLDER/ledger.db         what their students were charged; books.json: or where that is
 
 Pictures are read a teacher's part at a time, so that many clips take no more memory than few; and afterwards
@@ -47,6 +48,7 @@ from ..votes import Votes
 from .books import books_of
 from .collection import Collection, read_collection
 from .teaching import (
+    RECORD,
     STUDENT,
     TEST,
     Show,
@@ -58,6 +60,8 @@ from .teaching import (
     write_deal,
     written_settings,
 )
+
+_TRIED = 48  # rows of the pool that a network is tried on
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -213,6 +217,9 @@ def teach(
     with the same settings, what is there is taken; with others, but for the device and where it is logged, it
     is refused. See `Taught` for an example.
 
+    Every teacher votes: one that has no clips, or cannot learn from them, by a public rule. `record.json` says
+    who.
+
     Guarantee: a change of one source (or clip, where sources are not known, or not with `by_source=False`)
                changes one teacher, the pool or the test; see `tellers.audio.dealing.Deal`.
     Assumes:   lines of the table stay; clips are dealt before they are looked at, and mixed in their part.
@@ -250,6 +257,7 @@ def teach(
             if not rows.size:
                 continue
             votes = ensemble.vote(taught.rows(rows))
+            _keep_troubles(place, ensemble)
             if isinstance(votes, LabelVotes):
                 save_label_votes(place / name, votes)
             else:
@@ -277,6 +285,8 @@ class _Pictures:
         return len(self.private)
 
     def __getitem__(self, part: NDArray[np.int64], /) -> NDArray[Any]:
+        if not len(part):
+            return np.empty((0, self.taught.shape[0] * self.taught.shape[1]), dtype=np.float32)
         rows = numeric_rows(self.taught.rows(self.private[part]))
         self.hashes[part] = row_hashes(rows)
         return rows
@@ -284,7 +294,7 @@ class _Pictures:
     def every_hash(self) -> NDArray[np.uint8]:
         """Return the hashes of all rows; parts that did not go by are read now."""
         for part in self.taught.partition():
-            if not self.hashes[part].any():
+            if len(part) and not self.hashes[part].any():
                 _ = self[part]
         return self.hashes
 
@@ -300,7 +310,7 @@ def _train(taught: Taught, *, n_jobs: int | None, say: Show) -> LabelEnsemble | 
         pictures, Y.argmax(axis=1) if named else Y, taught.partition(),
         made_for={"n_classes" if named else "n_labels": n_labels}, seed=settings.seed,
         folder=taught.folder / "teachers", n_jobs=n_jobs,
-        progress=lambda done, total: say("teachers", done, total),
+        progress=lambda done, total: say("teachers", done, total), public=taught.rows(taught.pool[:_TRIED]),
     )  # fmt: skip
     for teacher in teachers:
         if hasattr(teacher, "set_params"):  # whatever one was trained on, it votes where the others do
@@ -311,6 +321,12 @@ def _train(taught: Taught, *, n_jobs: int | None, say: Show) -> LabelEnsemble | 
     if named:
         return Ensemble(teachers, n_labels)
     return LabelEnsemble(teachers, n_labels, resolution=settings.resolution)
+
+
+def _keep_troubles(place: Path, ensemble: LabelEnsemble | Ensemble) -> None:
+    """Write down which teachers vote by the rule, and why; the file is there whether any does or not."""
+    found = {str(number): why for number, why in sorted(ensemble.troubles.reveal().items())}
+    write_whole(place / RECORD, (json.dumps({"teachers": found}, indent=1) + "\n").encode())
 
 
 def read_taught(folder: str | PathLike[str]) -> Taught:

@@ -122,7 +122,7 @@ def student(
     from ..audio.sheets import SOUND_PAGE
     from ..audio.taught import read_taught
     from ..config import MechanismConfig
-    from .outcome import say_warning, steps_shown, tell, tell_sound
+    from .outcome import say_record, say_warning, steps_shown, tell, tell_sound
 
     taught = read_taught(ears)
     name = _mechanism(mechanism, one_class=taught.settings.one_class)
@@ -148,6 +148,7 @@ def student(
         ),
         private=private,
     )  # fmt: skip
+    say_record(out / "private" / "record.json")
     with steps_shown(wanted=not as_json) as show:
         result, _ = teach_student(taught, out, config, resume=resume, show=show, warn=say_warning)
     if as_json:

@@ -109,7 +109,7 @@ def train(
     from ..audio.collection import read_collection
     from ..audio.taught import teach
     from ..audio.teaching import Teaching
-    from .outcome import steps_shown
+    from .outcome import say_record, steps_shown
 
     tagger: dict[str, Any] = {
         "network": network.value, "iterations": iterations, "batch_size": batch_size,
@@ -123,6 +123,7 @@ def train(
         n_teachers=teachers, seed=seed, student=student, test=test, test_fold=test_fold, by_source=by_source,
         mix=mix, resolution=resolution, one_class=one_class, tagger=tagger,
     )  # fmt: skip
+    say_record(out / "record.json")
     with steps_shown(wanted=not as_json) as show:
         taught = teach(read_collection(clips), out, settings, n_jobs=jobs or None, show=show)
     if as_json:

@@ -117,6 +117,13 @@ def say_warning(words: str) -> None:
     print(f"tellers: warning: {words}", file=sys.stderr)
 
 
+def say_record(folder: Path) -> None:
+    """Print on stderr where a run keeps what its operator alone may know; the same line for every run."""
+    from ..pipeline.record import say_where
+
+    print(f"tellers: {say_where(folder)}", file=sys.stderr)
+
+
 def _warnings(rows: list[dict[str, Any]], lines: tuple[str, ...]) -> tuple[str, ...]:
     # After the lines on the plan and on each group, which the table tells.
     return lines[1 + len(rows) :]

@@ -42,7 +42,8 @@ def command(
     Everything comes from one file of settings and goes into one folder: the ledger, the released labels, the
     student with its model card, a report to read in a browser, and, in a folder of its own, what is private.
     A run that was cut short goes on with --resume: nothing is trained, charged or drawn a second time.
-    Public rows that are copies of private ones are counted first, and told or refused ([data] overlap).
+    Every teacher votes, whatever its rows are. Who could not learn, and how many public rows are copies of
+    private ones, is written to private/record.json; copies are refused by [data] overlap = "refuse".
     People may have budgets of their own, by the section [personal]: the groups are shown before anything is
     trained, and each pays from its own account.
 
@@ -51,12 +52,13 @@ def command(
     from ..audio.run_page import write_run_sound
     from ..config import read_config
     from ..pipeline import run
-    from .outcome import say_warning, show_groups, steps_shown, tell, tell_sound, warn_of_groups
+    from .outcome import say_record, say_warning, show_groups, steps_shown, tell, tell_sound, warn_of_groups
 
     settings = read_config(config)
     if cluster:
         settings = replace(settings, cluster=replace(settings.cluster, address=cluster))
     folder = out if out is not None else config.with_name(f"{config.stem}-run")
+    say_record(folder / "private" / "record.json")
     with steps_shown(wanted=not as_json) as show:
         shown = warn_of_groups if as_json else show_groups
         result = run(settings, folder, resume=resume, show=show, show_groups=shown, warn=say_warning)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from .base import Dataset
 from .multilabel import MultilabelDataset
-from .places import Places, require_apart
+from .places import Places, alike_recordings
 
 FILE = "clips.json"
 FORMAT = 1
@@ -42,7 +42,8 @@ class ClipTable:
     ... )
     >>> table, table.usable.tolist()
     (ClipTable('city', n_clips=2, n_pictures=1), [True, False])
-    >>> table.require_apart(table.units())
+    >>> table.alike(table.units())
+    ()
     """
 
     folder: Path
@@ -70,10 +71,10 @@ class ClipTable:
             return np.arange(len(self.paths))
         return np.array([str(one) for one in self.sources])
 
-    def require_apart(self, units: NDArray[Any]) -> None:
-        """Refuse clips of which two units have the same recording, under two names."""
+    def alike(self, units: NDArray[Any]) -> tuple[tuple[int, int], ...]:
+        """Return pairs of clips of two units that have the same recording, under two names; private."""
         silent = {str(Path(one["path"]).absolute()) for one in self.findings if one["kind"] == "silent"}
-        require_apart(self.pictures, units, quiet=[path in silent for path in self.paths])
+        return alike_recordings(self.pictures, units, quiet=[path in silent for path in self.paths])
 
     def __repr__(self) -> str:
         n = int(self.usable.sum())
@@ -218,7 +219,22 @@ def clip_notes(table: ClipTable) -> tuple[tuple[str, ...], tuple[str, ...]]:
     counted = tuple(note for note in table.notes if note[:1].isdigit())
     n_lost = int((~table.usable).sum())
     lost = (f"{n_lost} of {len(table.paths)} recordings could not be used",) if n_lost else ()
-    return (*(note for note in table.notes if note not in counted), _LEFT_OUT), counted + lost
+    public = (*(note for note in table.notes if note not in counted), _LEFT_OUT)
+    return public, counted + lost + _alike_note(table)
+
+
+def _alike_note(table: ClipTable) -> tuple[str, ...]:
+    """Return words on recordings that are in the table under two names, for its owner alone."""
+    twice, apart = table.alike(table.units(by_clip=True)), table.alike(table.units())
+    if not twice:
+        return ()
+    named = ", ".join(f"{one} and {other}" for one, other in twice[:5]) + (", ..." * (len(twice) > 5))
+    return (
+        f"{len(twice)} clips have the recording of another under another name, {len(apart)} of them in "
+        f"another unit where sources are known: clips {named} (from 0, in the order of clips.json). What one "
+        "of them protects is then also in the other. Take one of the two out of your table, or give both the "
+        "same source, and prepare again.",
+    )
 
 
 def clips_folder(
@@ -228,8 +244,8 @@ def clips_folder(
 
     Clips that could not be used are no rows (how many is private, and `clip_notes` says it); they are in
     `places`, so that they are dealt with the others. Units are sources where these are known, or clips
-    (`by_clip`, and a note says it). A recording under two names is refused, but in a pool, which needs no
-    labels.
+    (`by_clip`, and a note says it), whatever is in the recordings: one under two names is in `clip_notes`. A
+    pool needs no labels.
 
     >>> clips_folder("nowhere", ["siren"])
     Traceback (most recent call last):
@@ -243,8 +259,6 @@ def clips_folder(
     if not isinstance(by_clip, bool):  # from a file of settings
         raise TypeError(f"Expected by_clip to be true or false, got {by_clip!r}.")
     units = table.units(by_clip=by_clip)
-    if need_labels:
-        table.require_apart(units)
     X = load_pictures(table, [table.pictures[i] for i in usable])
     sources = None if table.sources is None else np.array([str(table.sources[i]) for i in usable])
     known = sources is not None

@@ -69,18 +69,20 @@ class Places:
         return f"Places(n_lines={len(self)}, n_rows={len(self.at)}, unit={self.unit!r})"
 
 
-def require_apart(pictures: Sequence[str | None], units: NDArray[Any], *, quiet: Sequence[bool] = ()) -> None:
-    """Refuse a table in which two units have the same recording under two names.
+def alike_recordings(
+    pictures: Sequence[str | None], units: NDArray[Any], *, quiet: Sequence[bool] = ()
+) -> tuple[tuple[int, int], ...]:
+    """Return pairs of clips of two units that have the same recording, under two names; private.
 
-    Pictures are named by the content of recordings. To deal such clips together would make the deal depend
-    on what is in them, and one changed clip would move others; so it is left to whoever owns the table.
-    `quiet` marks clips in which nothing is heard: silence is nobody's.
+    Pictures are named by the content of recordings. A unit is what the table says, whatever is in it: to deal
+    such clips together, or to refuse them, would make the deal, or whether there is one, depend on what is in
+    them. So this is for whoever owns the table, and nobody else. `quiet` marks clips in which nothing is
+    heard: silence is nobody's.
 
-    >>> require_apart(["p/1.npy", None, None, "p/1.npy"], np.array([0, 1, 2, 0]))
-    >>> require_apart(["p/1.npy", None, None, "p/1.npy"], np.array([0, 1, 2, 3]))
-    Traceback (most recent call last):
-        ...
-    ValueError: Expected every recording once, or in one source, got 1 pair under two names: clips 0 and 3 ...
+    >>> alike_recordings(["p/1.npy", None, None, "p/1.npy"], np.array([0, 1, 2, 0]))
+    ()
+    >>> alike_recordings(["p/1.npy", None, None, "p/1.npy"], np.array([0, 1, 2, 3]))
+    ((0, 3),)
     """
     first: dict[str, int] = {}
     twice = []
@@ -90,11 +92,4 @@ def require_apart(pictures: Sequence[str | None], units: NDArray[Any], *, quiet:
         before = first.setdefault(picture, clip)
         if units[before] != units[clip]:
             twice.append((before, clip))
-    if twice:
-        named = ", ".join(f"{one} and {other}" for one, other in twice[:5]) + (", ..." * (len(twice) > 5))
-        raise ValueError(
-            f"Expected every recording once, or in one source, got {len(twice)} "
-            f"pair{'s' * (len(twice) > 1)} under two names: clips {named} (from 0, in the order of "
-            "clips.json). Two teachers, or a teacher and the public pool, could have the same sound. "
-            "Take one of them out of your table, or give both the same source, and prepare again."
-        )
+    return tuple(twice)

@@ -7,6 +7,7 @@ from typing import Any
 from ..budget import Budget
 from ..errors import BudgetExhausted, require_count
 from ..ledger import Ledger
+from ..sealed import Sealed
 from ..students.order import ORDERS
 from ..teachers.partition import Partition
 
@@ -23,6 +24,11 @@ class Fitting:
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "student_")
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what travels with a classifier: not what is sealed, which is for who fitted it."""
+        state: dict[str, Any] = super().__getstate__()  # type: ignore[misc]
+        return {name: value for name, value in state.items() if not isinstance(value, Sealed)}
 
     def _forget(self) -> None:
         """Drop what an earlier fit left: its student must not stand beside what this one costs."""

@@ -1,7 +1,6 @@
 """What comes into a fit, checked: rows, declared classes, seeds. A message never quotes an entry."""
 
 import secrets
-import warnings
 from collections.abc import Sequence
 from numbers import Integral
 from typing import Any
@@ -36,18 +35,9 @@ def validated(estimator: Any, *tables: Any, reset: bool = True, **how: Any) -> A
 
 
 def public_pool(estimator: Any, public: Any, X: NDArray[Any]) -> Any:
-    """Return the pool, checked; a warning says how many of its rows are copies of private ones."""
+    """Return the pool, checked; how many of its rows are copies of private ones is sealed in `n_copies_`."""
     pool = validated(estimator, public, reset=False)
-    n_copies = count_copies(pool, X).reveal()
-    if n_copies:
-        they = "is a copy" if n_copies == 1 else "are copies"
-        warnings.warn(
-            f"{n_copies:,} of {len(pool):,} rows of the pool {they} of private rows, feature by feature. "
-            "What is public is not protected: take them out of one of the two, unless rows with so few "
-            "features are bound to meet. This number looks at private rows.",
-            UserWarning,
-            stacklevel=3,
-        )
+    estimator.n_copies_ = count_copies(pool, X)
     return pool
 
 

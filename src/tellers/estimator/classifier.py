@@ -55,7 +55,11 @@ class PateClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type: ignore[m
     whoever has none left leaves, and the others go on; by upsampling with teachers trained anew, in
     `rounds_`.
 
-    Guarantee: with classes and pool declared, everything a fitted classifier holds and says is
+    Every teacher votes, whatever its rows are: one that could not learn by a public rule. Who that was, and
+    how many rows of the pool are copies of private ones, is `Sealed`: `troubles_` and `n_copies_` are for
+    whoever fits, and no copy of a classifier, pickled or not, holds them.
+
+    Guarantee: with classes and pool declared, everything a fitted classifier holds unsealed and says is
                (`epsilon_`, `delta_`)-differentially private between tables that are neighbours by
                `relation_`, and epsilon_ <= budget.epsilon; with budgets also for each group at its own
                epsilon ("stated" in `groups_`).
@@ -192,14 +196,14 @@ class PateClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type: ignore[m
         name, seed = _books.identity(self.folder, self.random_state)
         split, teach, ask, learn, draw = (int(n) for n in np.random.SeedSequence(seed).generate_state(5))
 
-        owners = {"persons": persons, "ids": ids, "sites": sites}
+        owners, given = {"persons": persons, "ids": ids, "sites": sites}, None
         if public is None:
             rows, kept = _inputs.halves(y, seed=split)
             pool, X, y = X[rows], X[kept], y[kept]
             owners = {n: None if o is None else np.asarray(o)[kept] for n, o in owners.items()}
             budgets = _groups.kept_budgets(budgets, kept)
         else:
-            pool = _inputs.public_pool(self, public, X)
+            pool = given = _inputs.public_pool(self, public, X)
             rows = np.arange(len(pool))
         delta = _books.agreed_delta(self.budget, self.ledger)
         consent = _groups.consent_of(self, budgets, owners["persons"], delta=delta)
@@ -218,9 +222,11 @@ class PateClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type: ignore[m
                 ensemble = _models.train(
                     _models.model_or_default(self.teacher), *some.rows(X, y), some.partition,
                     n_classes=len(self.classes_), seed=round_seed(teach, absent), n_jobs=self.n_jobs,
-                    folder=_groups.teachers_folder(self.folder, seats.plan, absent),
+                    folder=_groups.teachers_folder(self.folder, seats.plan, absent), public=given,
                 )  # fmt: skip
-                return VotedPool(ensemble.vote(pool))
+                votes = ensemble.vote(pool)
+                self.troubles_ = ensemble.troubles
+                return VotedPool(votes)
 
             key = f"{name}/{_books.question(self, pool, plan=seats.plan, seed=ask)}"
             source = noise.seeded(draw) if seeded else noise.secure()

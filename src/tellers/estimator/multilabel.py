@@ -143,7 +143,7 @@ class PateMultilabelClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type
         name, seed = _books.identity(self.folder, self.random_state)
         split, teach, ask, learn, draw = (int(n) for n in np.random.SeedSequence(seed).generate_state(5))
 
-        owners = {"persons": persons, "ids": ids, "sites": sites}
+        owners, given = {"persons": persons, "ids": ids, "sites": sites}, None
         if public is None:
             if len(X) < 2:
                 raise ValueError("Expected 2 rows or more, half of which become the pool, got one sample.")
@@ -152,7 +152,7 @@ class PateMultilabelClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type
             pool, X, Y = X[rows], X[kept], Y[kept]
             owners = {n: None if o is None else np.asarray(o)[kept] for n, o in owners.items()}
         else:
-            pool = _inputs.public_pool(self, public, X)
+            pool = given = _inputs.public_pool(self, public, X)
             rows = np.arange(len(pool))
         budget = _books.agreed_budget(self.budget, self.ledger, unlimited=is_open, consent=None, leave=False)
         parts = self._partition(len(X), seed=split, **owners)
@@ -164,11 +164,12 @@ class PateMultilabelClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type
             ensemble = train_label_teachers(
                 _models.model_or_default(self.teacher), X, Y, parts, n_labels=self.n_labels_, seed=teach,
                 thresholds=limits, resolution=self._resolution(), n_jobs=_models.n_processes(self.n_jobs),
-                folder=None if self.folder is None else Path(self.folder) / "teachers",
+                folder=None if self.folder is None else Path(self.folder) / "teachers", public=given,
             )  # fmt: skip
             require_fit(self.mechanism_, ensemble)
             source = noise.seeded(draw) if seeded else noise.secure()
             room = Room(VotedPool(ensemble.vote(pool)), self.mechanism_, ledger, source)
+            self.troubles_ = ensemble.troubles
             with telling_what_is_spent(ledger, budget):
                 released = label_pool(
                     room, pool, seed=ask, order=self.order, n_queries=self.n_queries, batch=self.batch,

@@ -63,7 +63,7 @@ def run_classes(
             show_groups(group_rows(electorate), (*electorate.plan.summary, *notes))
         require_same(folder, tables, electorate, seed=config.seed)
         require_able(config, tables)
-        check_overlap(config, tables, warn)
+        check_overlap(config, tables, folder)
         tell_units(tables, warn)
         with open_books(config, folder, electorate) as ledger:
             absent = absent_at_first(ledger, config, electorate, key=folder.key)

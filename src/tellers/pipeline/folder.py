@@ -112,6 +112,11 @@ class RunFolder:
         return self.private / "summary.json"
 
     @property
+    def record(self) -> Path:
+        """Return where it is kept what the operator alone may know: see `tellers.pipeline.record`."""
+        return self.private / "record.json"
+
+    @property
     def key(self) -> str:
         """Return the name of this run on its ledger, drawn once and kept: no two runs share a question."""
         place = self.path / "key.txt"

@@ -66,7 +66,7 @@ def run_labels(
             tables, electorate = dealt[0], Electorate(dealt[1])
         require_same(folder, tables, electorate, seed=config.seed)
         require_able_labels(config, tables)
-        check_overlap(config, tables, warn)
+        check_overlap(config, tables, folder)
         tell_units(tables, warn)
         with open_books(config, folder):
             pass  # a budget that pays for nothing, or other books, are refused before teachers are trained
@@ -132,7 +132,8 @@ def _votes(
                 ask: Any = teachers.enter_context(
                     taught(
                         config, model, tables.private.X, tables.private.y, partition=electorate.partition,
-                        n_classes=None, seed=config.seed, folder=folder, progress=steps.progress("teachers"),
+                        n_classes=None, seed=config.seed, folder=folder, pool=tables.pool,
+                        progress=steps.progress("teachers"),
                     )
                 )  # fmt: skip
             with steps.step("votes"):

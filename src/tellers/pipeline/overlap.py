@@ -1,4 +1,4 @@
-"""Public rows that are copies of private ones: counted before anything is trained, told or refused."""
+"""Public rows that are copies of private ones: counted before anything is trained, and kept, or refused."""
 
 import warnings
 from collections.abc import Callable
@@ -6,42 +6,43 @@ from collections.abc import Callable
 from ..config import RunConfig
 from ..copies import count_copies
 from .data import Tables
+from .folder import RunFolder
 from .label_data import LabelTables
+from .record import keep_record
 
 Warn = Callable[[str], object]
 
 
-def check_overlap(config: RunConfig, tables: Tables | LabelTables, warn: Warn | None = None) -> None:
-    """Warn of pool and test rows that are exact copies of private rows, or refuse them.
+def check_overlap(config: RunConfig, tables: Tables | LabelTables, folder: RunFolder) -> None:
+    """Count pool and test rows that are exact copies of private rows, for the record, or refuse them.
 
     What protects a private row does not protect its copy in a public table. The number looks at private rows:
-    it is told to whoever runs it, by `warn` or as a Python warning, and written nowhere.
+    it is written to the private record of the run, beside what is known of alike clips, and told to nobody.
+    A refusal, which the operator has to ask for, tells that there are some: one bit, and no number.
 
+    >>> import json, tempfile
+    >>> from pathlib import Path
     >>> from tellers.pipeline.data import read_tables
-    >>> check_overlap(RunConfig(), read_tables(RunConfig().data, seed=7))
+    >>> folder = RunFolder(Path(tempfile.mkdtemp()))
+    >>> with folder.held():
+    ...     check_overlap(RunConfig(), read_tables(RunConfig().data, seed=7), folder)
+    >>> json.loads(folder.record.read_bytes())
+    {'copies': {'pool': 0, 'test': 0}, 'notes': []}
     """
     private = tables.private.X
-    n_pool = count_copies(tables.pool, private).reveal()
-    n_test = 0 if tables.test is None else count_copies(tables.test.X, private).reveal()
-    if not n_pool + n_test:
-        return
-    parts = [
-        (n_pool, len(tables.pool), "pool"),
-        (n_test, 0 if tables.test is None else len(tables.test), "test"),
-    ]
-    words = " and ".join(f"{n:,} of {total:,} rows of the {what}" for n, total, what in parts if n)
-    found = f"{words} {'is a copy' if n_pool + n_test == 1 else 'are copies'} of private rows"
-    advice = (
-        "What is public is not protected, and labels of such rows say what the private ones were. Take them "
-        "out of one of the two tables, unless rows with so few features are bound to meet."
-    )
-    if config.data.overlap == "refuse":
+    copies = {
+        "pool": count_copies(tables.pool, private).reveal(),
+        "test": 0 if tables.test is None else count_copies(tables.test.X, private).reveal(),
+    }
+    keep_record(folder, copies=copies, notes=list(tables.withheld))
+    if config.data.overlap == "refuse" and any(copies.values()):
         raise ValueError(
             f"{config.where('data', 'overlap')}: Expected public rows that are none of the private ones, but "
-            f'{found}. {advice} Or take overlap = "warn".'
+            f"some of the pool or the test are copies of them; {folder.record} says how many. What is public "
+            "is not protected, and labels of such rows say what the private ones were. Take them out of one "
+            "of the two tables, unless rows with so few features are bound to meet. Or take overlap = "
+            '"warn". That there are some is a fact about private rows: keep it to yourself.'
         )
-    message = f"{found}, feature by feature. {advice} This number looks at private rows: keep it to yourself."
-    _tell(message, warn)
 
 
 def tell_units(tables: Tables | LabelTables, warn: Warn | None = None) -> None:
@@ -51,11 +52,7 @@ def tell_units(tables: Tables | LabelTables, warn: Warn | None = None) -> None:
     >>> tell_units(read_tables(RunConfig().data, seed=7))
     """
     for note in () if tables.private.places is None else tables.private.places.notes:
-        _tell(note, warn)
-
-
-def _tell(message: str, warn: Warn | None) -> None:
-    if warn is None:
-        warnings.warn(message, UserWarning, stacklevel=4)
-    else:
-        warn(message)
+        if warn is None:
+            warnings.warn(note, UserWarning, stacklevel=3)
+        else:
+            warn(note)

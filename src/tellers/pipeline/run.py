@@ -34,8 +34,12 @@ def run(
     With `resume` a run that was cut short goes on: it must be the same config on the same data. Of a run that
     was finished nothing is done twice. `show(step, done, total)` is called as the steps go on, and where
     people have budgets of their own, `show_groups(rows, lines)` before anything is trained: a row per group,
-    a line on the plan, one on each group, and warnings. `warn(words)` is told if public rows are copies of
-    private ones; without it that is a Python warning.
+    a line on the plan, one on each group, and warnings. `warn(words)` is told if clips of one source are
+    dealt one by one; without it that is a Python warning.
+
+    Nothing in the private rows stops a run: every teacher votes, one that could not learn by a public rule
+    (`tellers.teachers.fallback`). Who that was, and how many public rows are copies of private ones, is in
+    `private/record.json`, which every run writes, and nowhere else.
 
     Guarantee: all releases together keep to the budget of the ledger, whenever and however often the run was
                killed; partitions and teachers are the same as without interruption.

@@ -16,6 +16,7 @@ from ..errors import ClusterFailed, MissingExtra
 from ..teachers import is_network, train_label_teachers, train_teachers
 from ..teachers.partition import Partition
 from .folder import RunFolder
+from .record import keep_troubles
 
 if TYPE_CHECKING:
     from ..label_votes import LabelVotes
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from ..votes import Votes
 
 Progress = Callable[[int, int], object]
+Ask = Callable[[NDArray[Any], Progress | None], Any]
 
 
 @contextmanager
@@ -36,9 +38,13 @@ def taught(
     n_classes: int | None,
     seed: int,
     folder: RunFolder,
+    pool: NDArray[Any] | None = None,
     progress: Progress | None = None,
 ) -> "Iterator[Callable[[NDArray[Any], Progress | None], Votes | LabelVotes]]":
     """Train the teachers of a run, and give what asks them for their votes; `n_classes` None is many labels.
+
+    The model is tried on rows of the public `pool` first. Who could not learn, or does not answer, votes by
+    the rule, and is named in the private record of the run.
 
     >>> import tempfile
     >>> from pathlib import Path
@@ -53,7 +59,7 @@ def taught(
     ...     ask(X, None)
     Votes(<private>, n_queries=8, n_teachers=2, n_classes=2)
     """
-    given: dict[str, Any] = {"seed": seed, "progress": progress}
+    given: dict[str, Any] = {"seed": seed, "progress": progress, "public": pool}
     if n_classes is None:
         limits = config.labels.thresholds
         given |= {
@@ -68,15 +74,26 @@ def taught(
         if n_classes is None:
             if not is_network(model):
                 given |= {"timeout": chosen.timeout or None, "retries": chosen.retries}
-            labelled = train_label_teachers(model, X, y, partition, **given)
-            yield lambda rows, _progress: labelled.vote(rows)
+            ensemble: Any = train_label_teachers(model, X, y, partition, **given)
         else:
             given |= {"timeout": chosen.timeout or None, "retries": chosen.retries}
             ensemble = train_teachers(model, X, y, partition, **given)
-            yield lambda rows, _progress: ensemble.vote(rows)
+        yield _recorded(lambda rows, _progress: ensemble.vote(rows), ensemble, folder)
         return
     with _on_cluster(config, model, (X, y), partition, folder=folder, given=given) as asked:
         yield asked
+
+
+def _recorded(ask: Ask, ensemble: Any, folder: RunFolder) -> Ask:
+    """Return what asks teachers, and writes down each time who of them votes by the rule."""
+    keep_troubles(folder, ensemble.troubles)
+
+    def asked(rows: NDArray[Any], progress: Progress | None) -> Any:
+        votes = ask(rows, progress)
+        keep_troubles(folder, ensemble.troubles)
+        return votes
+
+    return asked
 
 
 @contextmanager
@@ -115,7 +132,7 @@ def _on_cluster(
                 vote = ensemble.vote_labels if "n_labels" in given else ensemble.vote
                 return vote(written[-1], progress=progress)
 
-            yield ask
+            yield _recorded(ask, ensemble, folder)
         finally:
             # The rows are here anyway: a second copy of them lies about no longer than it is read.
             for address in written:

@@ -133,5 +133,6 @@ class Voting:
         return taught(
             self.config, model, electorate.rows(data.X), electorate.rows(data.y),
             partition=electorate.partition, n_classes=data.n_classes,
-            seed=round_seed(self.config.seed, absent), folder=place, progress=self._progress(step),
+            seed=round_seed(self.config.seed, absent), folder=place, pool=self.tables.pool,
+            progress=self._progress(step),
         )  # fmt: skip

@@ -5,6 +5,7 @@ import signal
 import threading
 import time
 
+import numpy as np
 import pytest
 from sklearn.tree import DecisionTreeClassifier
 from tellers_slow_models import DiesInFit, SlowTree

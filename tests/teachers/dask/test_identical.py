@@ -153,7 +153,7 @@ def test_the_number_of_tasks_in_flight_is_bounded(link, tmp_path):
 
 
 def spoilt():
-    """Return rows, classes and parts of which one teacher has none, one one class, and three cannot be used."""
+    """Return rows, classes and parts: one teacher has none, one has one class, three cannot use theirs."""
     rows, labels = X.copy(), Y_CLASS.copy()
     rows[PARTS[1]] *= 1e12
     rows[PARTS[2]] *= 1e6
