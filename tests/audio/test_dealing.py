@@ -200,8 +200,9 @@ def test_where_labels_do_not_differ_any_clip_of_the_part_will_do():
     clips = Clips(name="x", paths=[f"{i}" for i in range(20)], Y=np.ones((20, 1)), label_names=["a"])
     mixed = mix_within(clips, deal_clips(clips, 3, seed=1), seed=1)
     assert (mixed.pairs[:, 0] != mixed.pairs[:, 1]).all()
-    with pytest.raises(ValueError, match="two clips or more"):
-        mix_within(clips, deal_clips(clips, 16, seed=1), seed=1)
+    alone = mix_within(clips, deal_clips(clips, 16, seed=1), seed=1)  # a part of one clip has that alone
+    assert (alone.pairs[alone.deal.teachers[0]] == alone.pairs[alone.deal.teachers[0]][0, 0]).all()
+    assert (alone.gains[alone.deal.teachers[0]] == [1.0, 0.0]).all()
 
 
 def test_a_large_part_is_mixed_in_time_and_any_other_deal_is_refused():

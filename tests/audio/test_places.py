@@ -23,7 +23,7 @@ from tellers.config import (
     PersonalConfig,
     RunConfig,
 )
-from tellers.datasets.clips import BY_CLIP, FILE, clips_folder
+from tellers.datasets.clips import BY_CLIP, FILE, clip_notes
 from tellers.datasets.places import Places
 from tellers.errors import ConfigError
 from tellers.label_votes import LabelVotes
@@ -163,19 +163,22 @@ def test_a_line_that_points_at_another_lines_file_moves_no_other(tmp_path):
         assert other[0] == whole[0] | whole[N - 1]
 
 
-def test_two_files_of_one_content_are_refused_but_in_one_source_or_silent(tmp_path):
+def test_two_files_of_one_content_are_dealt_as_any_others_and_their_owner_alone_is_told(tmp_path):
+    """A unit is what the table says; that two are alike is a fact about private recordings."""
     contents = [0 if i == 17 else i for i in range(N)]
-    folder = write_clips(tmp_path / "clips", contents=contents)
-    with pytest.raises(ValueError, match=r"1 pair under two names: clips 0 and 17 .*the same source"):
-        places_in_a_run(config_of(folder))
+    folder, plain = (write_clips(tmp_path / name, contents=c) for name, c in (("a", contents), ("b", None)))
+    calm, found = (read_label_tables(config_of(place)) for place in (plain, folder))
+    assert (calm.notes, calm.n_declared) == (found.notes, found.n_declared)
+    for one, other in zip(*(deal_rows(config_of(p), t) for p, t in ((plain, calm), (folder, found)))):
+        np.testing.assert_array_equal(one, other)
+    assert calm.withheld == ()
+    assert found.withheld[0].startswith("1 clips have the recording of another under another name, 1 of")
+    assert "clips 0 and 17" in found.withheld[0]
     together = ["ann" if i in (0, 17) else f"s{i}" for i in range(N)]
     known = write_clips(tmp_path / "known", contents=contents, sources=together)
-    assert all(len(where) == 1 for where in places_in_a_run(config_of(known))[0].values())
-    with pytest.raises(ValueError, match="clips 0 and 17"):
-        places_in_a_run(config_of(known, options={"by_clip": True}))
-    clips_folder(write_clips(tmp_path / "quiet", contents=contents, silent=(0, 17)), NAMES)
-    # A pool by itself may have a recording twice: nothing protects it.
-    assert len(clips_folder(folder, NAMES, need_labels=False)) == N
+    assert "0 of them in another unit" in read_label_tables(config_of(known)).withheld[0]
+    quiet = write_clips(tmp_path / "quiet", contents=contents, silent=(0, 17))
+    assert read_label_tables(config_of(quiet)).withheld == ()
 
 
 def owners(collection, folder, **given):
@@ -190,7 +193,7 @@ def owners(collection, folder, **given):
     return read_taught(folder)
 
 
-def test_teachers_have_whole_sources_and_no_recording_under_two_names(tmp_path):
+def test_teachers_have_whole_sources_whatever_is_in_them(tmp_path):
     sources = [f"s{i % 25}" for i in range(N)]
     collection = read_collection(write_clips(tmp_path / "clips", sources=sources))
     known = owners(collection, tmp_path / "known")
@@ -199,10 +202,12 @@ def test_teachers_have_whole_sources_and_no_recording_under_two_names(tmp_path):
     split = owners(collection, tmp_path / "split", by_source=False)
     assert (split.owner[: N - 25] != split.owner[25:]).any()
     assert (split.partition().unit, split.partition().notes) == ("one clip", (BY_CLIP,))
+    # What is in two recordings changes nothing about who has them.
+    plain = owners(read_collection(write_clips(tmp_path / "plain")), tmp_path / "ears")
     twice = write_clips(tmp_path / "twice", contents=[0 if i == 17 else i for i in range(N)])
-    for mix in (0, 1):
-        with pytest.raises(ValueError, match="clips 0 and 17"):
-            owners(read_collection(twice), tmp_path / f"ears{mix}", mix=mix)
+    alike = owners(read_collection(twice), tmp_path / "ears2")
+    np.testing.assert_array_equal(alike.owner, plain.owner)
+    assert "clips 0 and 17" in clip_notes(alike.collection.table)[1][0]
 
 
 @pytest.fixture

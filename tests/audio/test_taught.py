@@ -25,8 +25,10 @@ from tellers.config import BudgetConfig, MechanismConfig
 from tellers.copies import row_hashes
 from tellers.datasets.clips import load_pictures
 from tellers.pipeline import run_voted
+from tellers.pipeline.folder import RunFolder
 from tellers.pipeline.overlap import check_overlap
 from tellers.teachers import load_label_ensemble, train_label_ensemble
+from tellers.teachers.fallback import FallbackTeacher
 
 FEATURES = features_for(rate=16_000, seconds=0.4)
 TAGGER = {"iterations": 3, "batch_size": 4, "device": "cpu"}
@@ -101,7 +103,8 @@ def test_no_more_than_a_part_is_in_memory_and_teachers_are_the_same(tmp_path, mo
     monkeypatch.setattr("tellers.audio.taught.load_pictures", watched)
     taught = teach(collection, tmp_path / "ears", settings(), n_jobs=1)
     parts = [len(part) for part in taught.partition()]
-    assert sizes == [*parts, len(taught.test), len(taught.pool)]  # each read once, none with another
+    # Rows of the pool to try the network on; then each is read once, none with another.
+    assert sizes == [len(taught.pool), *parts, len(taught.test), len(taught.pool)]
     # All rows in one table, as an ensemble takes them, make the same networks to the bit.
     tables, partition = taught.dealt()
     whole = train_label_ensemble(
@@ -124,6 +127,52 @@ def _config(taught, **given):
     )  # fmt: skip
 
 
+def copies_of(taught, tables, place):
+    """Return what the private record of a run says of copies."""
+    folder = RunFolder(place)
+    with folder.held():
+        check_overlap(_config(taught), tables, folder)
+    return json.loads(folder.record.read_bytes())["copies"]
+
+
+@pytest.mark.parametrize("one_class", [False, True])
+@pytest.mark.parametrize("case", ["none usable", "one usable", "one class", "too few"])
+def test_every_teacher_of_sounds_votes_whatever_its_clips_are(case, one_class, tmp_path, recwarn, capfd):
+    """One teacher's recordings are broken, alike or too few to learn from: the other ballots stay."""
+    clips = make_city(tmp_path / "sounds", 48, seed=7, seconds=0.4, n_labels=(1, 1))
+    collection = prepare_collection(clips, tmp_path, features=FEATURES)
+    # With rows held out, three are needed: `fit` raises on two.
+    chosen = settings(one_class=one_class, tagger={**TAGGER, "held_out": 0.3, "check_every": 1})
+    wanted = teach(collection, tmp_path / "calm", chosen, n_jobs=1)
+    mine = np.flatnonzero(wanted.owner == 1)
+    table = json.loads((collection.table.folder / "clips.json").read_bytes())
+    other = next(row for row in mine if (wanted.Y[row] != wanted.Y[mine[0]]).any())
+    kept = {"none usable": [], "one usable": [mine[0]], "too few": [mine[0], other]}.get(case, mine)
+    for row in mine:
+        if case == "one class":
+            table["clips"][row]["labels"] = [table["label_names"][2]]
+        elif row not in kept:
+            table["clips"][row]["picture"] = None
+    (collection.table.folder / "clips.json").write_text(json.dumps(table))
+    capfd.readouterr()
+    found = teach(read_collection(collection.table.folder), tmp_path / "ears", chosen, n_jobs=1)
+    assert capfd.readouterr() == ("", "")
+    assert not recwarn.list
+    assert len(found.pool) == len(wanted.pool)
+    said = [taught.votes.ballots if one_class else taught.votes.block() for taught in (wanted, found)]
+    np.testing.assert_array_equal(*(np.delete(one, 1, axis=0) for one in said))
+    record = json.loads((tmp_path / "ears" / "record.json").read_bytes())["teachers"]
+    calm = json.loads((tmp_path / "calm" / "record.json").read_bytes())["teachers"]
+    why = {"none usable": "it has no rows", "too few": "ValueError"}.get(case)
+    assert (calm, record) == ({}, {} if why is None else {"1": why})
+    if why is not None:
+        rows = found.rows(found.pool)
+        rule = FallbackTeacher(1, len(found.label_names), many=not one_class, trouble="").predict(rows)
+        np.testing.assert_array_equal(said[1][1], rule)
+    elif case == "one class":
+        assert (said[1][1] == (2 if one_class else np.eye(4)[2])).all()
+
+
 @pytest.mark.parametrize("one_class", [False, True])
 def test_a_student_needs_no_private_picture(tmp_path, one_class):
     """They are not even there: only the pool's, the test's, and what the training kept of the others."""
@@ -138,8 +187,8 @@ def test_a_student_needs_no_private_picture(tmp_path, one_class):
     again, warned = read_taught(tmp_path / "ears"), []
     if one_class:
         tables = again.voted().tables
-        check_overlap(_config(again), tables, warned.append)
-        assert (tables.private.X.shape, len(tables.pool), warned) == (before.shape, len(again.pool), [])
+        assert copies_of(again, tables, tmp_path / "study") == {"pool": 0, "test": 0}
+        assert (tables.private.X.shape, len(tables.pool)) == (before.shape, len(again.pool))
         return
     with pytest.raises(ValueError, match="leave out --private"):
         teach_student(again, tmp_path / "study", _config(again, private=True))
@@ -156,11 +205,11 @@ def test_a_private_clip_in_the_pool_is_found_by_its_hash(tmp_path):
     # The same sound, and another file: what follows the samples is not sound.
     clips.paths[public].write_bytes(clips.paths[private].read_bytes() + b"LIST\x04\x00\x00\x00INFO")
     collection = prepare_collection(clips, tmp_path, features=FEATURES)
-    taught, warned = teach(collection, tmp_path / "ears", chosen, n_jobs=1), []
+    taught = teach(collection, tmp_path / "ears", chosen, n_jobs=1)
     assert (taught.owner[private], taught.owner[public]) == (1, -2)
     assert taught.pictures[private] != taught.pictures[public]
-    check_overlap(_config(taught), taught.voted().tables, warned.append)
-    assert warned[0].startswith(f"1 of {len(taught.pool)} rows of the pool is a copy of private rows")
+    found = copies_of(taught, taught.voted().tables, tmp_path / "study")
+    assert found == {"pool": 1, "test": 0}
 
 
 def test_hashes_that_an_earlier_version_did_not_write_are_made(tmp_path):
@@ -241,7 +290,7 @@ def test_rows_held_out_leave_enough_or_nothing_is_trained(made_clips, tmp_path):
     longer = features_for(rate=16_000, seconds=0.3)
     collection, steps = made_clips(tmp_path / "clips", features=longer), []
     few = Teaching(n_teachers=17, seed=7, tagger={**TAGGER, "held_out": 0.3, "check_every": 1})
-    with pytest.raises(ValueError, match=r"at least three usable clips for each teacher .* --held-out"):
+    with pytest.raises(ValueError, match=r"at least 3 clips for each teacher.* --held-out"):
         teach(collection, tmp_path / "ears", few, show=lambda step, *_: steps.append(step))
     assert "teachers" not in steps
     (tmp_path / "plain").mkdir()
@@ -254,7 +303,7 @@ def test_rows_held_out_leave_enough_or_nothing_is_trained(made_clips, tmp_path):
 
 def test_too_many_teachers_and_unknown_folds_are_refused(tmp_path):
     collection = city(tmp_path)
-    with pytest.raises(ValueError, match="two usable clips for each teacher"):
+    with pytest.raises(ValueError, match="at least 2 clips for each teacher, got 25 for 25"):
         teach(collection, tmp_path / "many", Teaching(n_teachers=25, seed=7, tagger=TAGGER))
     with pytest.raises(ValueError, match=r"a fold among 1, 2, 3, 4, 5, got '9'"):
         teach(collection, tmp_path / "fold", settings(test_fold="9"))

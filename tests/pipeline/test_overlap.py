@@ -1,6 +1,7 @@
-"""Public rows that are copies of private ones: counted, told or refused before anything is trained."""
+"""Public rows that are copies of private ones: counted for the operator alone, or refused."""
 
 import json
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -24,6 +25,7 @@ from tellers.config import (
 from tellers.copies import count_copies, row_hashes
 from tellers.pipeline import run
 from tellers.rows import KeptRows
+from tellers.sealed import Sealed
 
 SECRET = "0.4242424242"
 
@@ -71,41 +73,43 @@ def tables(folder, n_copies):
     )  # fmt: skip
 
 
-def test_copies_are_told_by_their_number_alone(tmp_path):
+def record(folder):
+    return json.loads((folder / "private" / "record.json").read_bytes())
+
+
+def test_copies_are_counted_for_the_operator_alone(tmp_path, recwarn, capfd):
     said = []
-    result = run(tables(tmp_path, 3), tmp_path / "out", warn=said.append)
-    assert len(said) == 1
-    assert "3 of 40 rows of the pool are copies of private rows" in said[0]
-    assert SECRET not in said[0]
-    # The number looks at private rows: nothing that may leave holds it.
-    assert not any("copies" in warning for warning in result["warnings"])
-    assert "copies of private" not in json.dumps(result)
-    assert "copies of private" not in (tmp_path / "out" / "report.html").read_text()
-
-
-def test_in_python_it_is_a_warning(tmp_path):
-    with pytest.warns(UserWarning, match="1 of 40 rows of the pool is a copy of private rows"):
-        run(tables(tmp_path, 1), tmp_path / "out")
+    for n in (0, 3):
+        (tmp_path / str(n)).mkdir()
+        result = run(tables(tmp_path / str(n), n), tmp_path / str(n) / "out", warn=said.append)
+        assert record(tmp_path / str(n) / "out")["copies"] == {"pool": n, "test": 0}
+        assert "copies of private" not in json.dumps(result)
+        assert "copies of private" not in (tmp_path / str(n) / "out" / "report.html").read_text()
+    assert said == []
+    assert not recwarn.list
+    assert capfd.readouterr() == ("", "")
+    place = tmp_path / "3" / "out" / "private" / "record.json"
+    assert SECRET not in place.read_text()
+    assert place.stat().st_mode & 0o077 == 0
 
 
 def test_copies_can_be_refused_and_allowed_later(tmp_path):
     config = tables(tmp_path, 2)
     strict = replace(config, data=replace(config.data, overlap="refuse"))
-    with pytest.raises(ValueError, match=r"data\.overlap: Expected public rows .* but 2 of 40") as refused:
+    with pytest.raises(ValueError, match=r"data\.overlap: Expected public rows .* says how many") as refused:
         run(strict, tmp_path / "out")
     assert SECRET not in str(refused.value)
+    assert "2" not in str(refused.value).replace(str(tmp_path), "")
+    assert record(tmp_path / "out")["copies"] == {"pool": 2, "test": 0}
     assert not (tmp_path / "out" / "private" / "teachers").exists()
     assert not (tmp_path / "out" / "ledger.db").exists()
-    said = []
-    run(config, tmp_path / "out", resume=True, warn=said.append)
-    assert len(said) == 1
+    assert run(config, tmp_path / "out", resume=True)["queries"]["n_asked"] == 20
 
 
-def test_without_copies_nothing_is_said(tmp_path, recwarn):
+def test_without_copies_nothing_is_refused(tmp_path, recwarn):
     config = tables(tmp_path, 0)
-    said = []
-    run(replace(config, data=replace(config.data, overlap="refuse")), tmp_path / "out", warn=said.append)
-    assert said == []
+    run(replace(config, data=replace(config.data, overlap="refuse")), tmp_path / "out")
+    assert not recwarn.list
 
 
 def test_copies_among_many_labels_and_test_rows(tmp_path):
@@ -126,10 +130,8 @@ def test_copies_among_many_labels_and_test_rows(tmp_path):
         queries=QueriesConfig(n_queries=12),
         student=StudentConfig(model="naive_bayes"),
     )
-    said = []
-    run(config, tmp_path / "out", warn=said.append)
-    assert len(said) == 1
-    assert said[0].startswith("4 of 24 rows of the test are copies")
+    run(config, tmp_path / "out")
+    assert record(tmp_path / "out")["copies"] == {"pool": 0, "test": 4}
 
 
 @given(
@@ -175,7 +177,7 @@ def test_text_is_refused_and_not_quoted(kind):
     assert SECRET not in str(refused.value)
 
 
-def test_the_estimators_warn_of_copies_too():
+def test_the_estimators_seal_how_many_copies_there_are(recwarn):
     rng = np.random.default_rng(7)
     X, Y = rng.normal(size=(120, 3)), rng.integers(2, size=(120, 2))
     pool = np.concatenate([rng.normal(size=(18, 3)), X[:2]])
@@ -184,11 +186,17 @@ def test_the_estimators_warn_of_copies_too():
         teacher=GaussianNB(), student=GaussianNB(), mechanism=GNMax(sigma=1.0), budget=budget, n_teachers=5,
         n_classes=2,
     )  # fmt: skip
-    with pytest.warns(UserWarning, match="2 of 20 rows of the pool are copies of private rows"):
-        one.fit(X, (X[:, 0] > 0).astype(int), public=pool)
+    one.fit(X, (X[:, 0] > 0).astype(int), public=pool)
     many = PateMultilabelClassifier(
         teacher=GaussianNB(), student=GaussianNB(), mechanism=Binary(sigma=2.0, n_labels=2), budget=budget,
         n_teachers=5,
     )  # fmt: skip
-    with pytest.warns(UserWarning, match="2 of 20 rows of the pool are copies of private rows"):
-        many.fit(X, Y, public=pool)
+    many.fit(X, Y, public=pool)
+    assert not recwarn.list
+    for fitted in (one, many):
+        assert isinstance(fitted.n_copies_, Sealed)
+        assert fitted.n_copies_.reveal() == 2
+        assert fitted.troubles_.reveal() == {}
+        travelled = pickle.loads(pickle.dumps(fitted))
+        np.testing.assert_array_equal(travelled.predict(pool), fitted.predict(pool))
+        assert not any(hasattr(travelled, name) for name in ("n_copies_", "troubles_"))

@@ -65,8 +65,8 @@ def mix_within(
 
     The second is drawn among the clips of the same part whose labels differ (among all of them where none
     differ) and is up to `spread` decibels louder or softer. A share `alone` of the mixtures is one clip by
-    itself, and the one clip of a part always is. Parts draw apart from one another, so that a changed clip changes no other part's mixtures; pool
-    and test are the same with any number of teachers.
+    itself, and the one clip of a part always is. Parts draw apart from one another, so that a changed clip
+    changes no other part's mixtures; pool and test are the same with any number of teachers.
 
     >>> from tellers.audio.dealing import deal_clips
     >>> paths = [f"{i}.wav" for i in range(40)]

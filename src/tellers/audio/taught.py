@@ -217,8 +217,7 @@ def teach(
     with the same settings, what is there is taken; with others, but for the device and where it is logged, it
     is refused. See `Taught` for an example.
 
-    Every teacher votes: one that has no clips, or cannot learn from them, by a public rule. `record.json` says
-    who.
+    Every teacher votes: one that has no clips, or cannot learn from them, by a public rule (`record.json`).
 
     Guarantee: a change of one source (or clip, where sources are not known, or not with `by_source=False`)
                changes one teacher, the pool or the test; see `tellers.audio.dealing.Deal`.

@@ -208,8 +208,8 @@ def write_deal(
     """Write down who has which clip, or mixture: dealt first, then without what cannot be heard, then mixed.
 
     All lines of the table are dealt, and mixtures stay within a part, so that no clip moves another. Who has
-    how many clips that can be used stops nothing: a teacher with none, or too few, votes by a public rule. See
-    `tellers.audio.taught.Taught` for what is made of it.
+    how many clips that can be used stops nothing: a teacher with none, or too few, votes by a public rule.
+    See `tellers.audio.taught.Taught` for what is made of it.
 
     >>> write_deal.__name__
     'write_deal'
@@ -224,6 +224,7 @@ def write_deal(
         clips, settings.n_teachers, seed=settings.seed, student=settings.student, test=test,
         by_source=settings.by_source,
     )  # fmt: skip
+    _require_enough(deal, settings)
     Y, pictures = clips.Y, list(collection.table.pictures)
     owner = _usable_owners(deal, pictures)
     # Places, and not what is in them: neither a recording that breaks nor a label changes a public number.
@@ -264,6 +265,18 @@ def _require_one_class(Y: NDArray[np.int8], usable: NDArray[np.bool_]) -> None:
         raise ValueError(
             f"Expected exactly one label for every clip, clip {int(np.argmax(other))} of clips.json has none "
             "or several. Leave out --one-class, or such clips (tellers audio prepare --most 1)."
+        )
+
+
+def _require_enough(deal: Deal, settings: Teaching) -> None:
+    """Refuse more teachers than lines of the table, which are declared, allow: usable or not."""
+    # Two to learn from, and one to look at where some are held out.
+    least = 3 if settings.tagger.get("held_out") else 2
+    if deal.n_places < least * deal.n_teachers:
+        rest = ", or leave --held-out out" if least == 3 else ""
+        raise ValueError(
+            f"Expected at least {least} clips for each teacher, got {deal.n_places} for {deal.n_teachers} "
+            f"teachers. Take fewer teachers{rest}."
         )
 
 

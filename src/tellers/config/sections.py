@@ -118,8 +118,8 @@ class DataConfig(Section):
     overlap: Literal["warn", "refuse"] = option(
         "warn",
         "What happens where rows of the pool or the test are exact copies of private ones, feature by "
-        "feature: warn writes how many to private/record.json and goes on, refuse ends the run before anything "
-        "is trained, which tells whoever sees it that there are some.",
+        "feature: warn writes how many to private/record.json and goes on, refuse ends the run before "
+        "anything is trained, which tells whoever sees it that there are some.",
         choices=("warn", "refuse"),
     )
     options: Mapping[str, Any] = option(
