@@ -1,6 +1,7 @@
 """Budgets and the arithmetic that says whether one more release fits."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -89,6 +90,25 @@ class Accountant:
         """
         return spent.epsilon(self.budget.delta)
 
+    def guarantee(self, spent: RdpCurve, *, most: RdpCurve, one_price: bool) -> float:
+        """Return the epsilon that a run states: the one public number of a ledger that holds nothing else.
+
+        `most` is the price of all queries that may be asked, fixed before the first; `one_price` says that
+        every query costs its price, whatever comes out. Then what was spent is known beforehand, and is the
+        statement; else what was spent is itself an outcome, and `most` or the budget stands.
+
+        Guarantee: all releases together are (epsilon, budget.delta)-differentially private.
+        Assumes:   every release was affordable when it was reserved; `most` is what it is said to be.
+        Reference: Feldman and Zrnic 2021: what a filter states is its budget; see "Composition, filters".
+
+        >>> accountant, one = Accountant(Budget(epsilon=1.0, delta=1e-5)), RdpCurve.zcdp(0.001)
+        >>> accountant.guarantee(3 * one, most=9 * one, one_price=True) == (3 * one).epsilon(1e-5)
+        True
+        >>> accountant.guarantee(3 * one, most=900 * one, one_price=False)
+        1.0
+        """
+        return self.epsilon(spent) if one_price else min(self.budget.epsilon, self.epsilon(most))
+
     def affords(self, spent: RdpCurve, price: RdpCurve) -> bool:
         """Return whether `price` fits on top of what was spent.
 
@@ -96,6 +116,28 @@ class Accountant:
         False
         """
         return self._held(spent + price).epsilon(self.budget.delta) <= self.budget.epsilon
+
+    def n_affordable(
+        self, price: RdpCurve, most: int, *, spent_after: Callable[[int], RdpCurve] | None = None
+    ) -> int:
+        """Return how many queries of one price a ledger lets through, `most` at most.
+
+        Before each query its whole price must fit. `spent_after(n)` says what n queries were charged, which
+        grows with n: where it is not given, n times the price.
+
+        >>> accountant, one = Accountant(Budget(epsilon=1.0, delta=1e-5)), RdpCurve.zcdp(0.001)
+        >>> n = accountant.n_affordable(one, 1000)
+        >>> accountant.affords((n - 1) * one, one), accountant.affords(n * one, one)
+        (True, False)
+        >>> accountant.n_affordable(one, 1000, spent_after=lambda n: n * (0.5 * one)) > n
+        True
+        """
+        low, high = 0, most
+        while low < high:
+            middle = (low + high + 1) // 2
+            spent = (middle - 1) * price if spent_after is None else spent_after(middle - 1)
+            low, high = (middle, high) if self.affords(spent, price) else (low, middle - 1)
+        return low
 
     def require(self, spent: RdpCurve, price: RdpCurve, *, key: str, account: str | None = None) -> None:
         """Refuse a price that does not fit, before anything is drawn; `account` says whose budget it is.

@@ -41,7 +41,12 @@ _BLOCK = 1024
 class ExactCost:
     """The exact cost of a run: sealed, and either per teacher or adding up each query's worst ballot.
 
-    `forward` and `reverse` are the two directions before the larger is taken at each order.
+    `forward` and `reverse` are the two directions before the larger is taken at each order. `bound_because`
+    says why it is an upper bound and not the divergence itself, and is empty where it is that.
+
+    >>> from tellers import GNMax, Votes
+    >>> exact_cost(GNMax(4.0), Votes.from_ballots([[0], [1]], n_classes=2)).bound_because
+    ''
     """
 
     cost: Sealed[RdpCurve]
@@ -49,6 +54,24 @@ class ExactCost:
     reverse: Sealed[RdpCurve]
     per: Literal["teacher", "query"]
     n_queries: int
+    bound_because: str = ""
+
+
+def bound_because(mechanism: object, *, has_ballots: bool = True, abstain: bool = False) -> str:
+    """Return why an exact cost is an upper bound; empty where it is the divergence itself.
+
+    `abstain` says that some teachers do not know some labels.
+
+    >>> from tellers import DependentBinary
+    >>> bound_because(DependentBinary(2.0, 2, negative=((0, 1),)))
+    'it is that of telling all labels, and those that follow from others are not asked'
+    """
+    declared = str(getattr(mechanism, "exact_is_bound", ""))
+    if declared:
+        return declared
+    if abstain:
+        return "teachers who do not know a label count as if they might"
+    return "" if has_ballots else "each query may have another worst teacher"
 
 
 def exact_cost(
@@ -86,7 +109,10 @@ def exact_cost(
         sums = RunningSums((2, 1, grid.size))
         _add(sums, mechanism, votes, grid, student=student, progress=progress)
         totals = sums.total
-    return _worst(totals, grid, by_teacher=votes.ballots is not None, n_queries=len(votes))
+    has_ballots = votes.ballots is not None
+    abstain = isinstance(votes, LabelVotes) and votes.voters is not None
+    because = bound_because(mechanism, has_ballots=has_ballots, abstain=abstain)
+    return _worst(totals, grid, by_teacher=has_ballots, n_queries=len(votes), because=because)
 
 
 def exact_cost_of_parts(
@@ -111,7 +137,8 @@ def exact_cost_of_parts(
     """
     grid = check_orders(orders)
     totals, by_teacher, n_queries = _totals(mechanism, parts, grid, progress)
-    return _worst(totals, grid, by_teacher=by_teacher, n_queries=n_queries)
+    because = bound_because(mechanism, has_ballots=by_teacher)
+    return _worst(totals, grid, by_teacher=by_teacher, n_queries=n_queries, because=because)
 
 
 def exact_epsilons(
@@ -277,13 +304,14 @@ def _totals(
     return sums.total, by_teacher, n_queries
 
 
-def _worst(totals: Floats, grid: Floats, *, by_teacher: bool, n_queries: int) -> ExactCost:
+def _worst(totals: Floats, grid: Floats, *, by_teacher: bool, n_queries: int, because: str) -> ExactCost:
     return ExactCost(
         cost=Sealed(RdpCurve(grid, totals.max(axis=(0, 1)))),
         forward=Sealed(RdpCurve(grid, totals[0].max(axis=0))),
         reverse=Sealed(RdpCurve(grid, totals[1].max(axis=0))),
         per="teacher" if by_teacher else "query",
         n_queries=n_queries,
+        bound_because=because,
     )
 
 

@@ -191,9 +191,9 @@ def guaranteed_epsilon(
         return accountant.budget.epsilon
     events = [entry.event for entry in ledger.entries()]
     kinds = {(event.get("mechanism"), str(event.get("parameters"))) for event in events}
-    if not kinds or (len(kinds) == 1 and _has_one_price(*kinds)):
-        return accountant.epsilon(ledger.spent if account is None else ledger.accounts()[account].spent)
-    return min(accountant.budget.epsilon, accountant.epsilon(most))
+    spent = ledger.spent if account is None else ledger.accounts()[account].spent
+    one_price = not kinds or (len(kinds) == 1 and _has_one_price(*kinds))
+    return accountant.guarantee(spent, most=most, one_price=one_price)
 
 
 @dataclass(frozen=True)

@@ -66,13 +66,17 @@ def independent_cost(
     n_queries: int,
     *,
     n_answers: ArrayLike | None = None,
+    n_asked: int | None = None,
     orders: ArrayLike | None = None,
     unit: Unit | None = None,
 ) -> RdpCurve:
     """Return the public cost of a run: every check, and the answers that were given (all, if not said).
 
     Where a query has many labels, `n_answers` is how many queries were answered on all of them, or, with one
-    number per query, how many of its labels were told.
+    number per query, how many of its labels were told; `n_asked` is how many labels were asked in all, where
+    those that follow from others were not.
+
+    It is, to the last bit, what a ledger charges for these outcomes, however they were put into batches.
 
     Guarantee: holds for all votes; composes adaptively, since silence is public.
     Assumes:   one unit changes one ballot, unless `unit` says otherwise; a cap on the answers, or a budget,
@@ -86,7 +90,7 @@ def independent_cost(
     one = Unit() if unit is None else unit
     kind: Any = mechanism  # a label mechanism has outcomes of its own kind
     if isinstance(kind, LabelMechanism):
-        return _label_cost(kind, n_queries, n_answers, orders, one)
+        return _label_cost(kind, n_queries, n_answers, n_asked, orders, one)
     answers = n_queries if n_answers is None else int(np.asarray(n_answers))
     if isinstance(mechanism, GNMax):
         return answer_price(mechanism.sigma, one, orders) * n_queries
@@ -106,11 +110,16 @@ def _label_cost(
     mechanism: LabelMechanism,
     n_queries: int,
     n_answers: ArrayLike | None,
+    n_asked: int | None,
     orders: ArrayLike | None,
     unit: Unit,
 ) -> RdpCurve:
     told = labels_told(mechanism, n_queries, n_answers)
-    cost = mechanism.check_price(unit, orders) * n_queries
+    asked_price = getattr(mechanism, "asked_price", None)
+    if n_asked is None or asked_price is None:
+        cost = mechanism.check_price(unit, orders) * n_queries
+    else:
+        cost = asked_price(unit, n_asked, orders)
     for n_told, times in zip(*np.unique(told[told > 0], return_counts=True), strict=True):
         if isinstance(mechanism, SetVoting):
             cost = cost + mechanism.answer_price(unit, orders) * int(times)

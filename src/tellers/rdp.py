@@ -174,6 +174,26 @@ class RdpCurve:
 
     __rmul__ = __mul__
 
+    def as_price(self) -> "RdpCurve":
+        """Return the curve with values rounded up to 32 significant bits: what a mechanism charges.
+
+        Sums of such prices are exact in double precision, as long as the largest is no more than 2^21 times
+        the smallest of them: what queries cost is then the same number however they were put into batches,
+        and in whichever order they were added up.
+
+        Guarantee: never below the curve, and above it by less than one part in 10^9.
+        Assumes:   nothing.
+        Reference: a double has 53 bits.
+
+        >>> price = RdpCurve.zcdp(1 / 40**2).as_price()
+        >>> bool(((0.1 * price).as_price().values >= 0.1 * price.values).all())
+        True
+        >>> sum([price] * 7, start=RdpCurve.zero()).epsilon(1e-5) == (7 * price).epsilon(1e-5)
+        True
+        """
+        fraction, exponent = np.frexp(self.values)
+        return RdpCurve(self.orders, np.ldexp(np.ceil(np.ldexp(fraction, 32)), exponent - 32))
+
     def epsilon_and_order(self, delta: float, *, conversion: Conversion = "tight") -> tuple[float, float]:
         """Return the smallest epsilon at this delta and the order it comes from.
 

@@ -11,6 +11,7 @@ from .ledger import Entry
 from .mechanisms import EVENTS, Mechanism
 from .publishable import independent_cost
 from .rdp import RdpCurve
+from .release import SILENT
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,5 +90,7 @@ def _reprice(entry: Entry) -> Repriced:
     # A question without an outcome stays charged as if every query had been answered.
     # Of many labels per query, each query's are counted.
     n_answers = None if release is None else release.answered.sum(axis=-1)
-    cost = independent_cost(mechanism, int(n_queries), n_answers=n_answers)
+    # What was neither told nor left silent follows from other labels, and was not asked.
+    asked = None if release is None else int((release.answered | (release.labels == SILENT)).sum())
+    cost = independent_cost(mechanism, int(n_queries), n_answers=n_answers, n_asked=asked)
     return Repriced(entry.key, named, int(n_queries), entry.charged, cost)

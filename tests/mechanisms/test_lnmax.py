@@ -44,7 +44,7 @@ def test_any_number_may_say_gamma(gamma):
 
 def test_a_larger_unit_costs_more():
     larger = Unit(l1=4.0, l2=2 * math.sqrt(2.0), linf=2.0)
-    np.testing.assert_array_equal(LNMax(0.05).price(larger).values, RdpCurve.pure(0.2).values)
+    np.testing.assert_array_equal(LNMax(0.05).price(larger).values, RdpCurve.pure(0.2).as_price().values)
 
 
 @pytest.mark.parametrize("gamma", [0.05, 0.5, 3.0])

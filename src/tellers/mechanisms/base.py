@@ -18,7 +18,8 @@ class Mechanism(Protocol):
     Two things a class may say of itself, as attributes that are True: `one_price`, every query costs its
     price, whatever comes out, so that what was spent is known beforehand; `symmetric`, permuted classes give
     permuted outcomes. Neither is assumed of a mechanism that does not say so, and `check_mechanism` holds it
-    to its word.
+    to its word. Where the divergence of its `outcomes` is above that of what is released, `exact_is_bound`
+    says why: the exact cost is then an upper bound, and is called so.
     """
 
     def price(self, unit: Unit) -> RdpCurve:

@@ -106,7 +106,7 @@ def check_price(sigma: float, unit: Unit, orders: ArrayLike | None = None) -> Rd
     True
     """
     if unit.linf < 1 or not float(unit.linf).is_integer():
-        return RdpCurve.zcdp(unit.linf**2 / (2 * sigma**2), orders)
+        return RdpCurve.zcdp(unit.linf**2 / (2 * sigma**2), orders).as_price()
     return check_supremum(sigma, orders, weight=int(unit.linf))
 
 

@@ -57,7 +57,7 @@ class GNMax:
         >>> round((461 * GNMax(sigma=40.0).histogram_price(Unit())).epsilon(1e-5), 2)
         3.46
         """
-        return RdpCurve.zcdp(unit.l2**2 / (2 * self.sigma**2))
+        return RdpCurve.zcdp(unit.l2**2 / (2 * self.sigma**2)).as_price()
 
     def release(self, votes: Votes, noise: Noise) -> Release:
         """Draw the noise and return the winners.
@@ -93,4 +93,4 @@ def answer_price(sigma: float, unit: Unit, orders: ArrayLike | None = None) -> R
     """
     if unit.is_one_ballot:
         return argmax_supremum(sigma, orders, weight=int(unit.linf))
-    return RdpCurve.zcdp(unit.l2**2 / (2 * sigma**2), orders)
+    return RdpCurve.zcdp(unit.l2**2 / (2 * sigma**2), orders).as_price()

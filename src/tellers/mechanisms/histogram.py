@@ -47,7 +47,7 @@ class NoisyHistogram:
         >>> round((461 * NoisyHistogram(sigma=40.0).price(Unit())).epsilon(1e-5), 2)
         3.46
         """
-        return RdpCurve.zcdp(unit.l2**2 / (2 * self.sigma**2))
+        return RdpCurve.zcdp(unit.l2**2 / (2 * self.sigma**2)).as_price()
 
     def release(self, votes: Votes, noise: Noise) -> Release:
         """Draw the noise and return the noisy counts; their leaders come along as labels, free of charge.

@@ -50,7 +50,7 @@ class LNMax:
         """
         if unit.is_one_ballot:
             return laplace_price(self.gamma * unit.linf)
-        return RdpCurve.pure(self.gamma * unit.l1)
+        return RdpCurve.pure(self.gamma * unit.l1).as_price()
 
     def release(self, votes: Votes, noise: Noise) -> Release:
         """Draw the noise and return the winners.
@@ -85,4 +85,4 @@ def laplace_price(gamma: float, orders: ArrayLike | None = None) -> RdpCurve:
     >>> bool(laplace_price(0.05, orders=[8.0]).values[0] <= 0.05**2 * 8.0)
     True
     """
-    return 2 * RdpCurve.pure(gamma, orders)
+    return 2 * RdpCurve.pure(gamma, orders).as_price()

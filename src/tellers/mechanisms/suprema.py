@@ -86,7 +86,7 @@ def _check_supremum(sigma: float, orders: tuple[float, ...], weight: int = 1) ->
         both = both_directions(here[:, :-weight], here[:, weight:], order)
         values[i] = both.max()
     # Every whole margin within reach was looked at: no search error, only rounding.
-    return RdpCurve(grid, np.minimum(values * (1 + 1e-9), weight**2 * grid / (2 * sigma**2)))
+    return RdpCurve(grid, np.minimum(values * (1 + 1e-9), weight**2 * grid / (2 * sigma**2))).as_price()
 
 
 @lru_cache(maxsize=64)
@@ -99,7 +99,7 @@ def _argmax_supremum(sigma: float, orders: tuple[float, ...], weight: int = 1) -
     histogram = weight**2 * grid / sigma**2
     searched = np.flatnonzero(grid * weight <= _NEARLY_HISTOGRAM * sigma)
     if searched.size == 0:
-        return RdpCurve(grid, histogram)
+        return RdpCurve(grid, histogram).as_price()
     largest = grid[searched[-1]]
     step = max(1, math.floor(sigma / 16))
     # The rarer winner is at best 2 (order - 1) times the weight behind, plus the noise. A lead below the
@@ -128,7 +128,7 @@ def _argmax_supremum(sigma: float, orders: tuple[float, ...], weight: int = 1) -
         values[i] = value
     price = histogram.copy()
     price[searched] = np.minimum(values * _MARGIN, histogram[searched])
-    return RdpCurve(grid, price)
+    return RdpCurve(grid, price).as_price()
 
 
 def _peak(left: float, middle: float, right: float) -> float:
@@ -213,7 +213,7 @@ def _rescaled(
     per_order = curve.values / distinct
     share = np.maximum.accumulate(per_order / per_order[-1]) * per_order[-1]
     at_sigma = share[np.searchsorted(distinct, scaled)] * (_LARGE / sigma) ** 2
-    return RdpCurve(grid, np.minimum(at_sigma * _MARGIN, histogram) * grid)
+    return RdpCurve(grid, np.minimum(at_sigma * _MARGIN, histogram) * grid).as_price()
 
 
 def _tabulated(
@@ -223,7 +223,7 @@ def _tabulated(
     # At any sigma the table's own histogram price is to this one as the noise is.
     ratios, shares = _shares(supremum, round(2 * histogram * sigma**2) / (2 * _LARGE**2))
     share = np.interp(np.log(grid / sigma), np.log(ratios), shares, right=1.0) * _TABLE_MARGIN
-    return RdpCurve(grid, np.minimum(share, 1.0) * histogram * grid)
+    return RdpCurve(grid, np.minimum(share, 1.0) * histogram * grid).as_price()
 
 
 @lru_cache(maxsize=2)

@@ -81,6 +81,7 @@ class AdaptiveGNThreshold:
     resolution: int = 1
     one_price: ClassVar[bool] = True
     multilabel: ClassVar[bool] = True
+    exact_is_bound: ClassVar[str] = "the choice of a share and the labels are bounded apart"
 
     def __post_init__(self) -> None:
         require_positive(scale=self.scale)
@@ -129,7 +130,7 @@ class AdaptiveGNThreshold:
         0.01
         """
         require_one_ballot(unit)
-        return RdpCurve.zcdp(1 / (2 * self.scale**2), orders)
+        return RdpCurve.zcdp(1 / (2 * self.scale**2), orders).as_price()
 
     def answer_price(self, unit: Unit, n_labels: int, orders: ArrayLike | None = None) -> RdpCurve:
         """Return the most that telling `n_labels` of the labels costs, at any share.

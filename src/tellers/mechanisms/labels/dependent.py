@@ -5,16 +5,17 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ...errors import require_count, require_finite, require_positive
 from ...label_votes import LabelVotes
 from ...noise import Noise
 from ...rdp import RdpCurve
 from ...release import SILENT, Cost, Release
+from ...votes import Unit
 from .fields import store
 from .implications import Implications, Pairs
-from .perlabel import PerLabel, require_label_votes
+from .perlabel import PerLabel, dearest_pair, require_label_votes, require_one_ballot
 from .rules import Rule, free_ballots
 
 Integers = NDArray[np.int64]
@@ -35,6 +36,9 @@ class CausesFirst(PerLabel):
     sigma: float
     positive: Pairs
     negative: Pairs
+    exact_is_bound: ClassVar[str] = (
+        "it is that of telling all labels, and those that follow from others are not asked"
+    )
 
     @property
     def implications(self) -> Implications:
@@ -81,12 +85,21 @@ class CausesFirst(PerLabel):
                 sure = open_ & (margin + noise.discrete_gaussian(law.bar.sigma, open_.shape) >= 0)
             labels[:, here] = np.where(sure, given.astype(np.int64), labels[:, here])
             told[:, here] = sure
-        # Every ballot counts, so the price of labels is the sum of their prices, a hair of rounding aside.
-        unit, most = votes.unit, self.price(votes.unit) * len(votes)
-        cost = self.check_price(unit) * (int(asked.sum()) / self.n_labels)
-        cost = cost + self.answer_price(unit, 1) * int(told.sum())
-        cost = RdpCurve(most.orders, np.minimum(cost.values, most.values))
-        return Release(labels, Cost(cost), told)
+        # Every ballot counts, so the price of labels is the sum of their prices.
+        answers = self.answer_price(votes.unit, 1) * int(told.sum())
+        return Release(labels, Cost(self.asked_price(votes.unit, int(asked.sum())) + answers), told)
+
+    def asked_price(self, unit: Unit, n_asked: int, orders: ArrayLike | None = None) -> RdpCurve:
+        """Return the most that the checks of so many labels cost; those that follow are not asked.
+
+        >>> from tellers.mechanisms.labels import DependentBinary
+        >>> DependentBinary(sigma=5.0, n_labels=3).asked_price(Unit(), 2).epsilon(1e-5)
+        0.0
+        """
+        require_one_ballot(unit)
+        if not self.has_bar:
+            return RdpCurve.zero(orders)
+        return dearest_pair(self.rule, self.bar_sigma * self.resolution, 1, orders) * n_asked
 
 
 @dataclass(frozen=True)

@@ -113,6 +113,7 @@ class ConfidentGNThreshold(SumOverShare):
     share: float | tuple[float, ...] = 0.5
     max_labels: int = 0
     resolution: int = 1
+    exact_is_bound: ClassVar[str] = "the gate and the labels are bounded apart"
 
     def __post_init__(self) -> None:
         check_fields(self)
