@@ -13,10 +13,12 @@ from tellers import (
     Votes,
     accounting,
     exact_cost,
+    public_costs,
 )
-from tellers.accounting import PublicCost, account, public_costs, published_cost, smallest
+from tellers.accounting import account, published_cost
 from tellers.bounds import published_confident, published_gnmax, published_lnmax
 from tellers.errors import SealedValue
+from tellers.public_costs import compared_costs, public_cost
 from tellers.rdp import RdpCurve
 
 DELTA = 1e-5
@@ -43,103 +45,85 @@ def extra(mechanism, student):
     return {"student": student} if isinstance(mechanism, InteractiveGNMax) else {}
 
 
-def by_method(costs):
-    return {cost.method: cost for cost in costs}
-
-
-# --- Public numbers. ---
+# --- Public numbers; tests/test_public_costs.py holds them against ledgers and runs. ---
 
 
 def test_the_worked_example():
-    costs = by_method(public_costs(GNMax(sigma=40.0), 461, delta=DELTA))
-    assert round(costs["argmax-rdp"].epsilon, 2) == 2.69
-    assert round(costs["histogram-gdp"].epsilon, 2) == 3.19
-    assert smallest(tuple(costs.values())).method == "argmax-rdp"
+    public = public_cost(GNMax(sigma=40.0), 461, delta=DELTA)
+    assert (public.method, round(public.epsilon, 2)) == ("argmax-rdp", 2.69)
+    compared = {cost.method: cost for cost in compared_costs(GNMax(sigma=40.0), 461, delta=DELTA)}
+    assert round(compared["histogram-gdp"].epsilon, 2) == 3.19
+    assert round(compared["histogram-rdp"].epsilon, 2) == 3.46
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda m: type(m).__name__)
-def test_the_renyi_number_is_the_mechanisms_price(mechanism):
-    first = "pure-dp-rdp" if isinstance(mechanism, LNMax) else "argmax-rdp"
-    cost = by_method(public_costs(mechanism, 20, delta=DELTA))[first]
-    price = 20 * mechanism.price(Unit())
-    assert (cost.epsilon, cost.order) == pytest.approx(price.epsilon_and_order(DELTA))
+def test_the_public_number_is_the_mechanisms_price(mechanism):
+    cost = public_cost(mechanism, 20, delta=DELTA)
+    assert cost.method == ("pure-dp-rdp" if isinstance(mechanism, LNMax) else "argmax-rdp")
+    assert (cost.epsilon, cost.order) == (20 * mechanism.price(Unit())).epsilon_and_order(DELTA)
 
 
 @pytest.mark.parametrize("mechanism", [CONFIDENT, INTERACTIVE], ids=lambda m: type(m).__name__)
 def test_answers_are_charged_as_many_as_there_were(mechanism):
     check, answer = mechanism.check_price(Unit()), GNMax(mechanism.sigma).price(Unit())
     for n_answered in (0, 5, 20):
-        cost = by_method(public_costs(mechanism, 20, delta=DELTA, n_answered=n_answered))["argmax-rdp"]
-        assert cost.epsilon == pytest.approx((20 * check + n_answered * answer).epsilon(DELTA))
-    every = public_costs(mechanism, 20, delta=DELTA)
-    assert by_method(every)["argmax-rdp"] == cost
+        cost = public_cost(mechanism, 20, delta=DELTA, n_answered=n_answered)
+        assert cost.epsilon == (20 * check + n_answered * answer).epsilon(DELTA)
+    assert public_cost(mechanism, 20, delta=DELTA) == cost
 
 
-def test_orders_are_those_that_were_given():
-    cost = by_method(public_costs(CONFIDENT, 20, delta=DELTA, orders=[2.0, 3.0]))["argmax-rdp"]
-    assert cost.order in (2.0, 3.0)
-    assert cost.epsilon > by_method(public_costs(CONFIDENT, 20, delta=DELTA))["argmax-rdp"].epsilon
+def test_the_public_number_is_at_the_orders_of_a_ledger(votes):
+    few = account(CONFIDENT, votes, delta=DELTA, orders=[2.0, 3.0])
+    assert few.public == account(CONFIDENT, votes, delta=DELTA, private=False).public
+    assert few.private.reveal().exact_order in (2.0, 3.0)
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda m: type(m).__name__)
-def test_the_public_number_is_the_smallest_that_holds(mechanism):
-    costs = public_costs(mechanism, 20, delta=DELTA)
+def test_what_is_compared_says_what_it_holds_for(mechanism):
+    costs = compared_costs(mechanism, 20, delta=DELTA)
     assert list(costs) == sorted(costs, key=lambda c: c.epsilon)
-    best = smallest(costs)
-    assert best.holds
-    assert all(best.epsilon <= cost.epsilon for cost in costs if cost.holds)
-    assert [cost.method for cost in costs if not cost.holds] == (
-        [] if isinstance(mechanism, LNMax) else ["histogram-gdp"]
-    )
+    holds = {cost.method: cost.holds_for for cost in costs}
+    if isinstance(mechanism, LNMax):
+        assert holds == {"pure-dp-exact": "a fixed number of queries"}
+        return
+    assert holds.pop("histogram-pld", "a fixed number of queries") == "a fixed number of queries"
+    assert holds == {"histogram-gdp": "continuous noise", "histogram-rdp": "any run"}
 
 
-def test_continuous_noise_is_never_the_claim():
-    costs = (PublicCost("histogram-gdp", 1.0, holds=False), PublicCost("argmax-rdp", 2.0, 8.0))
-    assert smallest(costs).method == "argmax-rdp"
-
-
-def test_lnmax_composes_exactly():
-    best = smallest(public_costs(LNMax(gamma=0.05), 100, delta=DELTA))
-    assert best.method == "pure-dp-exact"
-    assert best.order is None
-    assert best.epsilon < 5.80 / 1.9  # advanced composition, as the first paper has it
+def test_lnmax_composes_exactly_beside_the_ledger():
+    (exact,) = compared_costs(LNMax(gamma=0.05), 100, delta=DELTA)
+    assert (exact.method, exact.order) == ("pure-dp-exact", None)
+    assert exact.epsilon < public_cost(LNMax(gamma=0.05), 100, delta=DELTA).epsilon < 5.80 / 1.8
 
 
 def test_no_queries_cost_nothing():
     for mechanism in MECHANISMS:
-        assert smallest(public_costs(mechanism, 0, delta=DELTA)).epsilon == 0.0
+        assert public_cost(mechanism, 0, delta=DELTA).epsilon == 0.0
 
 
-def test_the_extra_changes_the_answer_aloud(monkeypatch):
-    """Few queries under much noise: exact composition is smaller, and its absence is mentioned."""
-    votes = Votes.from_counts([[2000, 1000]] * 5, n_teachers=3000)
-    much, usual = GNMax(sigma=1000.0), GNMax(sigma=40.0)
-    monkeypatch.setattr(accounting, "has_pld", lambda: False)
-    books = account(much, votes, delta=DELTA, private=False)
-    assert books.public.method == "argmax-rdp"
-    assert any("tellers[accounting]" in note for note in books.notes)
-    assert account(usual, votes, delta=DELTA, private=False).notes == ()
-
-
-def test_the_extra_gives_a_smaller_number():
+def test_the_extra_does_not_change_the_answer(monkeypatch):
+    """Few queries under much noise: exact composition is smaller, and no ledger charges it."""
     pytest.importorskip("dp_accounting")
     votes = Votes.from_counts([[2000, 1000]] * 5, n_teachers=3000)
     books = account(GNMax(sigma=1000.0), votes, delta=DELTA, private=False)
-    assert (books.public.method, books.public.order) == ("histogram-pld", None)
-    assert books.notes == ()
+    smaller = {cost.method: cost for cost in books.compared}["histogram-pld"]
+    assert smaller.epsilon < books.public.epsilon
+    assert smaller.holds_for == "a fixed number of queries"
+    assert (books.public.method, books.notes) == ("argmax-rdp", ())
+    monkeypatch.setattr(public_costs, "has_pld", lambda: False)
+    without = account(GNMax(sigma=1000.0), votes, delta=DELTA, private=False)
+    assert (without.public, without.notes) == (books.public, ())
 
 
 def test_another_mechanism_is_refused(votes):
-    with pytest.raises(TypeError, match=r"mechanism\.price"):
-        public_costs(object(), 3, delta=DELTA)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="got object"):
-        published_cost(object(), votes)  # type: ignore[arg-type]
+        published_cost(object(), votes)
 
 
 @pytest.mark.parametrize("bad", [{"delta": 0.0}, {"delta": DELTA, "n_answered": -1}])
 def test_bad_arguments_are_refused(bad):
     with pytest.raises(ValueError, match="Expected"):
-        public_costs(CONFIDENT, 3, **bad)
+        public_cost(CONFIDENT, 3, **bad)
 
 
 # --- Private numbers. ---
@@ -197,9 +181,10 @@ def test_the_exact_number_ignores_the_mask(votes):
     with_mask = account(CONFIDENT, votes, delta=DELTA, answered=mask)
     without = account(CONFIDENT, votes, delta=DELTA)
     assert with_mask.private.reveal().exact_epsilon == without.private.reveal().exact_epsilon
-    assert with_mask.public.epsilon < without.public.epsilon
+    assert with_mask.charged.epsilon < without.public.epsilon == with_mask.public.epsilon
+    assert without.charged is None
     assert (with_mask.n_answered, without.n_answered) == (0, None)
-    assert any("fixed before the run" in note for note in with_mask.notes)
+    assert any("itself an outcome" in note for note in with_mask.notes)
     assert without.notes == ()
 
 

@@ -9,8 +9,8 @@ from kept import Kept
 from plan import DELTA, Lesson, Task
 
 from tellers import GNMax, Unit, exact_cost
-from tellers.accounting import public_costs, smallest
 from tellers.calibrate import Consensus, LabelProfile, plan_publication
+from tellers.public_costs import public_cost
 from tellers.smooth import PublishPlan, publish
 
 # Assumed, to plan publications with; nobody looked at votes for it.
@@ -52,7 +52,7 @@ def lesson_costs(kept: Kept, task: Task, fold: int, network: str, lesson: Lesson
         mechanism = lesson.setting.mechanism(
             n_teachers=votes.n_teachers, n_labels=votes.n_labels, resolution=votes.resolution
         )
-        public = smallest(public_costs(mechanism, len(votes), delta=delta)).epsilon
+        public = public_cost(mechanism, len(votes), delta=delta).epsilon
     exact = exact_cost(mechanism, votes).cost.reveal().epsilon(delta)
     told = float("inf")
     if lesson.setting is None or lesson.setting.kind == "binary":

@@ -1,10 +1,10 @@
-"""What a batch of votes cost: the numbers anyone may know, and those that stay with the operator.
+"""What a batch of votes cost: the number anyone may know, and those that stay with the operator.
 
-The public number is the smallest of several that hold whatever the votes were. The private ones, the
-exact cost and the published data-dependent bound, look at the votes and come out sealed.
+The public number is what a ledger charges: the price of every query, added up at each Rényi order. Other ways
+to add up stand beside it under names of their own; no ledger goes by them. The private numbers, the exact
+cost and the published data-dependent bound, look at the votes and come out sealed.
 """
 
-import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -12,53 +12,35 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import bounds
-from .errors import require_count, require_fraction
 from .exact import Progress, exact_cost
-from .gaussian_dp import (
-    discrete_gaussian_pld_epsilon,
-    gaussian_dp_epsilon,
-    gaussian_dp_mu,
-    has_pld,
-    pure_dp_epsilon,
-)
-from .label_bounds import LabelMechanism, plain_cost, published_label_cost
+from .label_bounds import LabelMechanism, published_label_cost
 from .label_votes import LabelVotes
-from .mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax
+from .mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, Mechanism
 from .mechanisms.interactive import student_probabilities
 from .mechanisms.labels import AdaptiveGNThreshold, ConfidentGNThreshold, ConfidentTau, GNThreshold, Tau
-from .publishable import independent_cost
+from .public_costs import (
+    Afforded,
+    ComparedCost,
+    PublicCost,
+    compared_costs,
+    first_answers,
+    public_cost,
+    stated_cost,
+)
 from .rdp import Floats, RdpCurve, check_orders
 from .sealed import Sealed
 from .votes import Votes
 
-Known = LNMax | GNMax | ConfidentGNMax | InteractiveGNMax | LabelMechanism
-Method = Literal[
-    "argmax-rdp", "histogram-rdp", "histogram-pld", "histogram-gdp", "pure-dp-rdp", "pure-dp-exact",
-    "labels-rdp", "sums-rdp", "sums-gdp",
-]  # fmt: skip
 Kind = Literal["realised", "expected", "bound"]
-
-
-@dataclass(frozen=True)
-class PublicCost:
-    """An epsilon that does not depend on the votes, how it was added up, and the Rényi order, if any.
-
-    `holds` says whether it covers the noise that is drawn. Gaussian DP is for continuous noise: it is
-    there to compare with.
-    """
-
-    method: Method
-    epsilon: float
-    order: float | None = None
-    holds: bool = True
 
 
 @dataclass(frozen=True)
 class PrivateCost:
     """The data-dependent epsilons of a run. Private: for the operator's eyes, and sealed in an `Account`.
 
-    `per` says whether the exact cost follows each teacher or adds up each query's worst ballot. `kind` says
-    what the published number is: along the path that was taken, in expectation, or of a run without checks.
+    `per` says whether the exact cost follows each teacher or adds up each query's worst ballot, and
+    `bound_because` why it is an upper bound, where it is one. `kind` says what the published number is: along
+    the path that was taken, in expectation, or of a run without checks.
 
     >>> from tellers import GNMax, Votes
     >>> votes = Votes.from_counts([[240, 10], [130, 120]], n_teachers=250)
@@ -74,15 +56,18 @@ class PrivateCost:
     published_order: float
     published_classic: float
     kind: Kind
+    bound_because: str = ""
 
 
 @dataclass(frozen=True, eq=False)
 class Account:
-    """The books of one run: `public` may be shown, `private` is sealed and absent unless asked for.
+    """The books of one run: all may be shown but `private`, which is sealed and absent unless asked for.
 
-    `candidates` holds every data-independent epsilon that was computed, smallest first, `public` among
-    them; `n_answered` is None where every query is charged an answer. Where a query has many labels,
-    `n_labels` says how many, and `n_answered` counts labels.
+    `public` is what a run that asks these queries states: with a budget, within it. `charged` is what its
+    ledger has on the books if the answers are those of `answered`, and no guarantee by itself; `one_price`
+    says that silence is no cheaper. `compared` are other ways to add up, smallest first. `n_answered` is None
+    where every query is charged an answer. Where a query has many labels, `n_labels` says how many, and
+    `n_answered` counts labels.
     """
 
     n_queries: int
@@ -90,17 +75,21 @@ class Account:
     n_answered: int | None
     delta: float
     public: PublicCost
-    candidates: tuple[PublicCost, ...]
+    charged: PublicCost | None
+    compared: tuple[ComparedCost, ...]
     private: Sealed[PrivateCost] | None
     notes: tuple[str, ...] = ()
     n_labels: int | None = None
+    afforded: Afforded | None = None
+    one_price: bool = False
 
 
 def account(
-    mechanism: Known,
+    mechanism: Mechanism | LabelMechanism,
     votes: Votes | LabelVotes,
     *,
     delta: float,
+    budget: float | None = None,
     orders: ArrayLike | None = None,
     student: ArrayLike | None = None,
     answered: ArrayLike | None = None,
@@ -109,13 +98,15 @@ def account(
 ) -> Account:
     """Return what releasing these votes through this mechanism costs.
 
-    `answered` has one True or False per query, and per label where there are many.
+    `answered` has one True or False per query, and per label where there are many. With a `budget` (epsilon)
+    the public number is that of a ledger which holds it. `orders` are for the private numbers: the public
+    one is at the orders of a ledger.
 
     Guarantee: `public` holds for any votes. The exact cost covers the whole outcome space, answers and
                silence, whatever `answered` says.
-    Assumes:   with `answered`, that a cap on the answers, or a budget, was fixed before the run; the list
-               of queries was fixed too, as far as the private costs are concerned.
-    Reference: see `public_costs`, `exact.exact_cost` and `bounds`.
+    Assumes:   the number of queries, or the budget, was fixed before the run; the list of queries was fixed
+               too, as far as the private costs are concerned.
+    Reference: see `public_cost`, `exact.exact_cost` and `bounds`.
 
     >>> from tellers import GNMax, Votes
     >>> votes = Votes.from_counts([[240, 10], [130, 120]], n_teachers=250)
@@ -128,22 +119,28 @@ def account(
     notes: list[str] = []
     beliefs = _student(mechanism, votes, student, notes)
     mask = _answered(mechanism, votes, answered, notes)
-    told = None if mask is None else mask.sum(axis=-1)
-    n_answered = None if told is None else int(told.sum())
-    costs = public_costs(mechanism, len(votes), delta=delta, orders=grid, n_answered=told)
-    best = smallest(costs)
-    notes += _missed(costs, best)
+    told = None if mask is None else mask if mask.ndim == 1 else mask.sum(axis=1)
+    public, afforded = stated_cost(mechanism, len(votes), delta=delta, budget=budget, told=told)
+    n_asked = len(votes) if afforded is None else afforded.n_queries
+    charged = None
+    if told is not None:
+        charged = public_cost(mechanism, n_asked, delta=delta, n_answered=first_answers(told, n_asked))
+    compared = compared_costs(mechanism, n_asked, delta=delta)
     sealed = None
-    if private and isinstance(mechanism, InteractiveGNMax):
-        notes.append(
-            "An interactive check depends on earlier answers through the student, so the private costs are "
-            "sums along the path that was taken, not bounds over all paths. The public number has no such "
-            "caveat."
-        )
-    notes += _label_notes(mechanism, private=private)
-    if private:
+    notes += _label_notes(mechanism)
+    if private and not hasattr(mechanism, "outcomes"):
+        notes.append(f"All votes cost the same under {type(mechanism).__name__}: there is no private number.")
+    elif private:
+        if isinstance(mechanism, InteractiveGNMax):
+            notes.append(
+                "An interactive check depends on earlier answers through the student, so the private costs "
+                "are sums along the path that was taken, not bounds over all paths. The public number has no "
+                "such caveat."
+            )
         any_kind: Any = mechanism
         exact = exact_cost(any_kind, votes, orders=grid, student=beliefs, progress=progress)
+        if exact.bound_because:
+            notes.append(f"The exact cost is an upper bound here: {exact.bound_because}.")
         exact_epsilon, exact_order = exact.cost.reveal().epsilon_and_order(delta)
         bound = published_cost(mechanism, votes, orders=grid, student=beliefs, answered=mask)
         published = RdpCurve(grid, bound)
@@ -157,63 +154,27 @@ def account(
                 published_order=published_order,
                 published_classic=published.epsilon(delta, conversion="classic"),
                 kind=_kind(mechanism, mask),
+                bound_because=exact.bound_because,
             )
         )
-    n_labels = votes.n_labels if isinstance(votes, LabelVotes) else None
     return Account(
-        len(votes), votes.n_teachers, n_answered, delta, best, costs, sealed, tuple(notes), n_labels
+        n_queries=len(votes),
+        n_teachers=votes.n_teachers,
+        n_answered=None if told is None else int(told.sum()),
+        delta=delta,
+        public=public,
+        charged=charged,
+        compared=compared,
+        private=sealed,
+        notes=tuple(notes),
+        n_labels=votes.n_labels if isinstance(votes, LabelVotes) else None,
+        afforded=afforded,
+        one_price=bool(getattr(mechanism, "one_price", False)),
     )
 
 
-def public_costs(
-    mechanism: Known,
-    n_queries: int,
-    *,
-    delta: float,
-    orders: ArrayLike | None = None,
-    n_answered: ArrayLike | None = None,
-) -> tuple[PublicCost, ...]:
-    """Return every data-independent epsilon of a run, smallest first.
-
-    Every query is charged its check, where there is one, and an answer; with `n_answered` only so many
-    answers, or, one number per query, so many of its labels.
-
-    Guarantee: each one that `holds` is an epsilon at this delta for any votes, also for adaptive queries.
-    Assumes:   one ballot changes per unit; `n_answered` is a cap fixed before the run.
-    Reference: arg max and check: see "The price of an arg max"; histogram and pure privacy: `gaussian_dp`.
-
-    >>> from tellers import GNMax
-    >>> costs = public_costs(GNMax(sigma=40.0), 461, delta=1e-5)
-    >>> [(c.method, round(c.epsilon, 2)) for c in costs if c.method != "histogram-pld"]
-    [('argmax-rdp', 2.69), ('histogram-gdp', 3.19), ('histogram-rdp', 3.46)]
-    """
-    require_count(0, n_queries=n_queries)
-    require_fraction(delta=delta)
-    grid = check_orders(orders)
-    if isinstance(mechanism, LNMax):
-        costs = _laplace_costs(mechanism, n_queries, delta, grid)
-    elif isinstance(mechanism, LabelMechanism):
-        costs = _label_costs(mechanism, n_queries, n_answered, delta, grid)
-    elif isinstance(mechanism, (GNMax, ConfidentGNMax, InteractiveGNMax)):
-        answers = n_queries if n_answered is None else int(np.asarray(n_answered))
-        require_count(0, n_answered=answers)
-        costs = _gaussian_costs(mechanism, n_queries, answers, delta, grid)
-    else:
-        raise _unknown(mechanism)
-    return tuple(sorted(costs, key=lambda cost: cost.epsilon))
-
-
-def smallest(costs: tuple[PublicCost, ...]) -> PublicCost:
-    """Return the smallest epsilon that holds for the noise that is drawn.
-
-    >>> smallest((PublicCost("histogram-gdp", 1.0, holds=False), PublicCost("argmax-rdp", 1.1, 8.0))).method
-    'argmax-rdp'
-    """
-    return min((cost for cost in costs if cost.holds), key=lambda cost: cost.epsilon)
-
-
 def published_cost(
-    mechanism: Known,
+    mechanism: object,
     votes: Votes | LabelVotes,
     *,
     orders: ArrayLike | None = None,
@@ -255,59 +216,7 @@ def published_cost(
     raise _unknown(mechanism)
 
 
-def _laplace_costs(mechanism: LNMax, n_queries: int, delta: float, grid: Floats) -> list[PublicCost]:
-    rdp = independent_cost(mechanism, n_queries, orders=grid)
-    # A ballot moves two counts by one, each with Laplace noise of its own: two gamma-private releases.
-    exact = pure_dp_epsilon(mechanism.gamma, 2 * n_queries, delta=delta)
-    return [PublicCost("pure-dp-exact", exact), PublicCost("pure-dp-rdp", *rdp.epsilon_and_order(delta))]
-
-
-def _gaussian_costs(
-    mechanism: GNMax | ConfidentGNMax | InteractiveGNMax,
-    n_queries: int,
-    n_answers: int,
-    delta: float,
-    grid: Floats,
-) -> list[PublicCost]:
-    sigma, sigma_threshold, n_checks = mechanism.sigma, 1.0, 0
-    argmax = independent_cost(mechanism, n_queries, n_answers=n_answers, orders=grid)
-    histogram = RdpCurve.zcdp(1 / sigma**2, grid) * n_answers
-    if not isinstance(mechanism, GNMax):
-        sigma_threshold, n_checks = mechanism.sigma_threshold, n_queries
-        histogram = histogram + RdpCurve.zcdp(1 / (2 * sigma_threshold**2), grid) * n_checks
-    mu = gaussian_dp_mu(sigma, n_answers, sigma_threshold=sigma_threshold, n_checks=n_checks)
-    costs = [
-        PublicCost("argmax-rdp", *argmax.epsilon_and_order(delta)),
-        PublicCost("histogram-rdp", *histogram.epsilon_and_order(delta)),
-        PublicCost("histogram-gdp", gaussian_dp_epsilon(mu, delta), holds=False),
-    ]
-    if has_pld():
-        epsilon = discrete_gaussian_pld_epsilon(
-            sigma, n_answers, delta=delta, sigma_threshold=sigma_threshold, n_checks=n_checks
-        )
-        if np.isfinite(epsilon):
-            costs.append(PublicCost("histogram-pld", epsilon))
-    return costs
-
-
-def _label_costs(
-    mechanism: LabelMechanism, n_queries: int, n_answered: ArrayLike | None, delta: float, grid: Floats
-) -> list[PublicCost]:
-    """The price of the outcomes alone, that of all noisy sums, and what continuous noise would give."""
-    any_kind: Any = mechanism
-    labels = independent_cost(any_kind, n_queries, n_answers=n_answered, orders=grid)
-    rate = plain_cost(mechanism, n_queries, n_answers=n_answered)
-    costs = [
-        PublicCost("labels-rdp", *labels.epsilon_and_order(delta)),
-        PublicCost("sums-rdp", *RdpCurve.zcdp(rate, grid).epsilon_and_order(delta)),
-    ]
-    if not isinstance(mechanism, AdaptiveGNThreshold):  # whose choice is not Gaussian
-        epsilon = gaussian_dp_epsilon(math.sqrt(2 * rate), delta)
-        costs.append(PublicCost("sums-gdp", epsilon, holds=False))
-    return costs
-
-
-def _label_notes(mechanism: Known, *, private: bool) -> list[str]:
+def _label_notes(mechanism: object) -> list[str]:
     notes = []
     if isinstance(mechanism, (Tau, ConfidentTau)):
         notes.append(
@@ -319,21 +228,7 @@ def _label_notes(mechanism: Known, *, private: bool) -> list[str]:
             "The thesis behind this mechanism charges only the labels that a training sample has. A changed "
             "sample can move every label, or as many as max_labels lets a ballot have: these are charged."
         )
-    if private and isinstance(mechanism, (ConfidentGNThreshold, AdaptiveGNThreshold)):
-        what = "the gate" if isinstance(mechanism, ConfidentGNThreshold) else "the choice of a share"
-        notes.append(f"The exact cost is an upper bound here: {what} and the labels are bounded apart.")
     return notes
-
-
-def _missed(costs: tuple[PublicCost, ...], best: PublicCost) -> list[str]:
-    """Say when the optional library is absent and could have given a smaller number."""
-    hinted = [cost.epsilon for cost in costs if cost.method == "histogram-gdp"]
-    if has_pld() or not hinted or hinted[0] >= best.epsilon:
-        return []
-    return [
-        f"Exact composition of the discrete noise could give about {hinted[0]:.4g} instead of "
-        f"{best.epsilon:.4g}. It needs the library dp-accounting: pip install 'tellers[accounting]'."
-    ]
 
 
 def _require_fitting(mechanism: object, votes: object) -> None:
@@ -342,14 +237,14 @@ def _require_fitting(mechanism: object, votes: object) -> None:
         raise TypeError(f"Expected {wanted} for {type(mechanism).__name__}, got {other.__name__}.")
 
 
-def _kind(mechanism: Known, mask: NDArray[np.bool_] | None) -> Kind:
+def _kind(mechanism: object, mask: NDArray[np.bool_] | None) -> Kind:
     if getattr(mechanism, "one_price", False):
         return "bound"
     return "expected" if mask is None else "realised"
 
 
 def _student(
-    mechanism: Known, votes: Votes | LabelVotes, student: ArrayLike | None, notes: list[str]
+    mechanism: object, votes: Votes | LabelVotes, student: ArrayLike | None, notes: list[str]
 ) -> NDArray[np.float64] | None:
     if isinstance(mechanism, InteractiveGNMax):
         if student is None:
@@ -366,7 +261,7 @@ def _student(
 
 
 def _answered(
-    mechanism: Known, votes: Votes | LabelVotes, answered: ArrayLike | None, notes: list[str]
+    mechanism: object, votes: Votes | LabelVotes, answered: ArrayLike | None, notes: list[str]
 ) -> NDArray[np.bool_] | None:
     if answered is None:
         return None
@@ -382,9 +277,9 @@ def _answered(
             f"got shape {mask.shape} of {mask.dtype}."
         )
     notes.append(
-        f"{int(mask.sum())} answers are charged, as the mask 'answered' says. The public epsilon is then a "
-        "guarantee only if a cap on the answers, or a budget, was fixed before the run. Without one, price "
-        "the votes without the mask."
+        f"{int(mask.sum())} answers are charged, as the mask 'answered' says. How many there are is itself "
+        "an outcome: what may be stated is the public epsilon, in which every query is answered, or the "
+        "budget of the ledger, if one was fixed before the run and is smaller."
     )
     return mask
 

@@ -6,9 +6,8 @@ every neighbour. The cost of a fixed list of queries for the unit behind teacher
     max over the two directions of  sum over queries of  max over alternatives of i's ballot of
     D_order(here || there)   or   D_order(there || here),
 
-and the cost of the run is the largest over teachers. For independent noise per query the divergence
-of the whole run is the sum over its queries, so this is the local Rényi loss itself. Everything in
-this module looks at the votes: its results are private and come out sealed.
+and the cost of the run is the largest over teachers: the local Rényi loss itself, since each query has
+noise of its own. Everything in this module looks at the votes: results are private and come out sealed.
 
 Where later queries depend on earlier answers, the sum along the path that was taken is what the
 papers report too; it is not a bound over all paths. The public price composes without this caveat.
@@ -23,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .ballot_sums import RunningSums, sums_by_teacher
 from .divergence import divergences
-from .label_costs import by_teacher, label_blocks
+from .label_costs import ANOTHER_TEACHER, bound_because, by_teacher, label_blocks
 from .label_votes import LabelVotes
 from .mechanisms.base import Mechanism
 from .mechanisms.outcomes import chunks
@@ -41,12 +40,7 @@ _BLOCK = 1024
 class ExactCost:
     """The exact cost of a run: sealed, and either per teacher or adding up each query's worst ballot.
 
-    `forward` and `reverse` are the two directions before the larger is taken at each order. `bound_because`
-    says why it is an upper bound and not the divergence itself, and is empty where it is that.
-
-    >>> from tellers import GNMax, Votes
-    >>> exact_cost(GNMax(4.0), Votes.from_ballots([[0], [1]], n_classes=2)).bound_because
-    ''
+    `forward` and `reverse` are its two directions; `bound_because` says why it is an upper bound, if it is.
     """
 
     cost: Sealed[RdpCurve]
@@ -55,23 +49,6 @@ class ExactCost:
     per: Literal["teacher", "query"]
     n_queries: int
     bound_because: str = ""
-
-
-def bound_because(mechanism: object, *, has_ballots: bool = True, abstain: bool = False) -> str:
-    """Return why an exact cost is an upper bound; empty where it is the divergence itself.
-
-    `abstain` says that some teachers do not know some labels.
-
-    >>> from tellers import DependentBinary
-    >>> bound_because(DependentBinary(2.0, 2, negative=((0, 1),)))
-    'it is that of telling all labels, and those that follow from others are not asked'
-    """
-    declared = str(getattr(mechanism, "exact_is_bound", ""))
-    if declared:
-        return declared
-    if abstain:
-        return "teachers who do not know a label count as if they might"
-    return "" if has_ballots else "each query may have another worst teacher"
 
 
 def exact_cost(
@@ -109,10 +86,7 @@ def exact_cost(
         sums = RunningSums((2, 1, grid.size))
         _add(sums, mechanism, votes, grid, student=student, progress=progress)
         totals = sums.total
-    has_ballots = votes.ballots is not None
-    abstain = isinstance(votes, LabelVotes) and votes.voters is not None
-    because = bound_because(mechanism, has_ballots=has_ballots, abstain=abstain)
-    return _worst(totals, grid, by_teacher=has_ballots, n_queries=len(votes), because=because)
+    return _worst(totals, grid, bound_because(mechanism, votes), votes.ballots is not None, len(votes))
 
 
 def exact_cost_of_parts(
@@ -137,8 +111,8 @@ def exact_cost_of_parts(
     """
     grid = check_orders(orders)
     totals, by_teacher, n_queries = _totals(mechanism, parts, grid, progress)
-    because = bound_because(mechanism, has_ballots=by_teacher)
-    return _worst(totals, grid, by_teacher=by_teacher, n_queries=n_queries, because=because)
+    because = bound_because(mechanism) or ("" if by_teacher else ANOTHER_TEACHER)
+    return _worst(totals, grid, because, by_teacher, n_queries)
 
 
 def exact_epsilons(
@@ -304,7 +278,7 @@ def _totals(
     return sums.total, by_teacher, n_queries
 
 
-def _worst(totals: Floats, grid: Floats, *, by_teacher: bool, n_queries: int, because: str) -> ExactCost:
+def _worst(totals: Floats, grid: Floats, because: str, by_teacher: bool, n_queries: int) -> ExactCost:
     return ExactCost(
         cost=Sealed(RdpCurve(grid, totals.max(axis=(0, 1)))),
         forward=Sealed(RdpCurve(grid, totals[0].max(axis=0))),

@@ -18,14 +18,32 @@ from .mechanisms.labels.adaptive import ChosenOutcomes
 from .mechanisms.labels.bins import PowersetOutcomes
 from .mechanisms.labels.law import LabelLaw
 from .mechanisms.labels.outcomes import LabelOutcomes
+from .votes import Votes
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 # Ballots per pass: enough to share computations between queries, few enough to keep memory flat.
 _BALLOTS = 60_000
+ANOTHER_TEACHER = "each query may have another worst teacher"
+"""Why the cost of counts is an upper bound."""
 # Exponents of Hölder's inequality that are tried.
 _HOLDER = (1.1, 1.25, 1.5, 2.0, 4.0)
+
+
+def bound_because(mechanism: object, votes: Votes | LabelVotes | None = None) -> str:
+    """Return why an exact cost is an upper bound; empty where it is the divergence itself.
+
+    >>> from tellers import DependentBinary
+    >>> bound_because(DependentBinary(2.0, 2, negative=((0, 1),)))
+    'it is that of telling all labels, and those that follow from others are not asked'
+    """
+    declared = str(getattr(mechanism, "exact_is_bound", ""))
+    if declared or votes is None:
+        return declared
+    if isinstance(votes, LabelVotes) and votes.voters is not None:
+        return "teachers who do not know a label count as if they might"
+    return "" if votes.ballots is not None else ANOTHER_TEACHER
 
 
 def label_blocks(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tellers import Budget, LabelVotes, Unit, exact_cost, noise
+from tellers import Accountant, Budget, LabelVotes, Unit, exact_cost, noise
 from tellers.calibrate import LabelProfile, advise, ballot_traits, multilabel_settings
 from tellers.calibrate.label_profile import label_gaps, set_gaps
 from tellers.calibrate.label_scores import expected_scores, label_chances
@@ -56,11 +56,16 @@ FOUND = advice()
 
 
 def test_the_public_price_keeps_the_budget_and_one_query_more_does_not():
+    """By the rule of a ledger: before each query its whole price must fit on top of what is expected."""
+    accountant = Accountant(BUDGET)
     for plan in FOUND.plans:
         chances = label_chances(plan.mechanism, PROXY, seed=7)
-        one = expected_price(plan.mechanism, chances, orders=budget_orders(BUDGET))
-        assert (one * plan.n_queries).epsilon(1e-5) <= 8.0
-        assert (one * (plan.n_queries + 1)).epsilon(1e-5) > 8.0
+        held = [accountant.held_at]
+        one, price = expected_price(plan.mechanism, chances, orders=held), plan.mechanism.price(Unit(), held)
+        n = plan.n_queries
+        assert n == 0 or accountant.affords((n - 1) * one, price)
+        assert not accountant.affords(n * one, price)
+        assert plan.epsilon_public <= 8.0
 
 
 def test_few_orders_lose_next_to_nothing():

@@ -1,11 +1,12 @@
 """`tellers account`, called in process: the numbers it prints, the words it refuses with."""
 
 import json
+from dataclasses import asdict
 
 import numpy as np
 import pytest
 
-from tellers import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, Votes
+from tellers import Accountant, Budget, ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, Unit, Votes
 from tellers.accounting import account
 from tellers.cli import VERBS, build, main, options, show
 
@@ -81,10 +82,12 @@ def test_public_numbers_only_unless_asked(votes_file, books, ballots):
         "public": {
             "epsilon": expected.public.epsilon,
             "order": expected.public.order,
-            "method": expected.public.method,
+            "method": "argmax-rdp",
         },
+        "compared": [asdict(cost) for cost in expected.compared],
         "notes": [],
     }
+    assert answer["public"]["epsilon"] == (N_QUERIES * GNMax(sigma=6.0).price(Unit())).epsilon(1e-5)
 
 
 @pytest.mark.parametrize(
@@ -113,6 +116,7 @@ def test_private_numbers_when_asked(votes_file, books, arrays, flags, mechanism,
             "epsilon": expected.exact_epsilon,
             "order": expected.exact_order,
             "per": "teacher" if kind == "ballots" else "query",
+            "kind": "exact" if kind == "ballots" else "upper bound",
         },
         "published": {
             "epsilon": expected.published_epsilon,
@@ -139,13 +143,38 @@ def test_undeclared_classes_are_mentioned(votes_file, books, run):
 def test_a_run_that_was_made(votes_file, books):
     whole = books(votes_file("ballots"), *CONFIDENT, "--classes", 4, "--show-private")
     made = books(votes_file("ballots", "answered"), *CONFIDENT, "--classes", 4, "--show-private")
-    assert made["public"]["epsilon"] < whole["public"]["epsilon"]
+    # How many were answered is an outcome: what may be stated is the price of all; less was charged.
+    assert made["public"] == whole["public"]
+    assert made["charged"]["epsilon"] < whole["public"]["epsilon"]
+    assert "charged" not in whole
     assert made["private"]["exact"] == whole["private"]["exact"]
     assert (made["private"]["published"]["kind"], whole["private"]["published"]["kind"]) == (
         "realised",
         "expected",
     )
-    assert any("cap" in note for note in made["notes"])
+    assert any("itself an outcome" in note for note in made["notes"])
+
+
+def test_a_budget_is_stated_as_a_run_states_it(votes_file, books, run):
+    """Every query costs the same: what was spent. Silence is cheaper: the budget, if less than the price."""
+    plain, masked = votes_file("ballots"), votes_file("ballots", "answered")
+    paid = books(plain, *GNMAX, "--classes", 4, "--budget", 1.2)
+    assert 0 < paid["queries_paid"] < N_QUERIES
+    price = GNMax(sigma=6.0).price(Unit())
+    assert paid["public"]["epsilon"] == (paid["queries_paid"] * price).epsilon(1e-5) < 1.2
+    held = books(plain, *CONFIDENT, "--classes", 4, "--budget", 2.5)
+    assert held["public"]["epsilon"] == 2.5
+    assert held["budget"]["held_at"] == Accountant(Budget(2.5, 1e-5)).held_at
+    assert books(masked, *CONFIDENT, "--classes", 4, "--budget", 2.5)["queries_paid"] > held["queries_paid"]
+    enough = books(plain, *CONFIDENT, "--classes", 4, "--budget", 9)
+    assert enough["public"] == books(plain, *CONFIDENT, "--classes", 4)["public"]
+    _, out, _ = run("account", plain, *CONFIDENT, *DELTA, "--classes", 4, "--budget", 2.5)
+    assert f"pays for at least {held['queries_paid']} of these 12 queries" in " ".join(out.split())
+    _, out, _ = run("account", masked, *CONFIDENT, *DELTA, "--classes", 4)
+    assert "charged for these answers" in out
+    code, _, err = run("account", plain, *CONFIDENT, *DELTA, "--classes", 4, "--budget", 0)
+    assert code != 0
+    assert "Expected" in err
 
 
 def test_orders(votes_file, books):
@@ -201,7 +230,8 @@ def test_a_newcomer_can_read_it(votes_file, run):
 def test_private_numbers_are_framed(votes_file, run):
     _, out, _ = run("account", votes_file("counts"), *CONFIDENT, *DELTA, "--show-private")
     public, _, private = out.partition("private: do not publish")
-    assert "exact" not in public.replace("exact\n", "").replace("counts, exact", "")
+    assert "exact" not in public.replace("composed exactly", "").replace("composed\nexactly", "")
+    assert "upper bound" in private
     assert "each query's worst ballot, summed" in private
     assert "in expectation" in private
 
@@ -219,7 +249,7 @@ def test_eighty_columns_are_enough(votes_file, run, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     _, out, _ = run("account", votes_file("ballots", "answered"), *CONFIDENT, *DELTA, "--show-private")
     assert max(len(line) for line in out.splitlines()) <= 80
-    assert "for continuous noise: no claim" in out
+    assert "no claim" in out
 
 
 def test_no_colours_and_no_progress_where_nobody_watches(votes_file, run):

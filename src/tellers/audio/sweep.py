@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr
 
-from ..accounting import public_costs, published_cost, smallest
+from ..accounting import published_cost
 from ..errors import require_count, require_fraction
 from ..exact import exact_cost
 from ..label_bounds import as_published_gnthreshold, as_published_tau
@@ -24,6 +24,7 @@ from ..mechanisms.labels.adaptive import as_published_share
 from ..mechanisms.labels.gnthreshold import published_labels
 from ..metrics import measure, precision_recall
 from ..noise import Noise
+from ..public_costs import public_cost
 from ..rdp import RdpCurve, check_orders
 from ..release import SILENT
 from ..sealed import Sealed
@@ -253,7 +254,7 @@ def _row(
         published_epsilon=_independent(setting, votes, told, n_changed, delta),
         dependent_epsilon=dependent, mean_q=q,
     )  # fmt: skip
-    public = math.inf if as_published else smallest(public_costs(any_kind, len(votes), delta=delta)).epsilon
+    public = math.inf if as_published else public_cost(any_kind, len(votes), delta=delta).epsilon
     return SweepRow(
         setting=setting, n_teachers=votes.n_teachers, n_samples=len(votes), public_epsilon=public,
         private=Sealed(private),
@@ -280,7 +281,7 @@ def _class_row(
     )  # fmt: skip
     return SweepRow(
         setting=setting, n_teachers=votes.n_teachers, n_samples=len(votes), private=Sealed(private),
-        public_epsilon=smallest(public_costs(mechanism, len(votes), delta=delta)).epsilon,
+        public_epsilon=public_cost(mechanism, len(votes), delta=delta).epsilon,
     )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..budget import Budget
+from ..budget import Accountant, Budget
 from ..errors import require_count
 from ..exact import exact_cost
 from ..mechanisms import ConfidentGNMax, GNMax, Mechanism
@@ -27,10 +27,12 @@ _ORDERS = np.array([1.5, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 17, 20, 24, 29, 35, 42
 class LabelPlan:
     """What one setting is expected to give. Public: it comes from assumptions or public votes.
 
-    `n_labels` answers out of `n_queries` questions, a share `accuracy` of them right; `epsilon_exact` and
-    `epsilon_public` are the expected costs by the exact accountant (private in a real run) and by the
-    public price. `information` is what the labels tell about the truth, in bits: many labels that are
-    wrong can tell less than few that are right, and plans are ranked by it.
+    `n_labels` answers out of `n_queries` questions, a share `accuracy` of them right. `epsilon_exact` is the
+    expected cost by the exact accountant (private in a real run), an upper bound where `bound_because` says
+    why. `epsilon_public` is what such a run states, `epsilon_charged` what its ledger is expected to charge:
+    less, where queries stay silent. `information` is what the labels tell about the
+    truth, in bits: many labels that are wrong can tell less than few that are right, and plans are ranked by
+    it.
     """
 
     mechanism: Mechanism
@@ -39,7 +41,9 @@ class LabelPlan:
     accuracy: float
     epsilon_exact: float
     epsilon_public: float
+    epsilon_charged: float
     information: float
+    bound_because: str = ""
 
 
 def settings(n_teachers: int) -> list[Mechanism]:
@@ -69,6 +73,9 @@ def plan_labels(
     progress: Progress | None = None,
 ) -> list[LabelPlan]:
     """Return what each setting gives within the budget, the most informative first.
+
+    Held against the public price, a setting in which every query costs the same asks exactly as many queries
+    as a run with this budget does; where queries can stay silent, as many as are expected.
 
     Guarantee: none about privacy is needed: only public or made-up votes are looked at.
     Assumes:   the proxy resembles the private votes; a budget held against the exact cost has a private
@@ -163,23 +170,37 @@ def _plan(
     mechanism: Mechanism, proxy: Votes, truth: NDArray[Any], budget: Budget, n_public: int, against: Against
 ) -> LabelPlan:
     share, accuracy = expected_labels(mechanism, proxy, truth)
-    exact = exact_cost(mechanism, proxy, orders=_ORDERS).cost.reveal() * (1 / len(proxy))
+    found = exact_cost(mechanism, proxy, orders=_ORDERS)
+    exact = found.cost.reveal() * (1 / len(proxy))
+    accountant, one_price = Accountant(budget), bool(getattr(mechanism, "one_price", False))
 
-    def public(n_queries: int) -> RdpCurve:
-        return independent_cost(mechanism, n_queries, n_answers=math.ceil(share * n_queries), orders=_ORDERS)
+    def charged(n_queries: int, orders: ArrayLike | None = None) -> RdpCurve:
+        n_answers = None if one_price else math.ceil(share * n_queries)
+        return independent_cost(mechanism, n_queries, n_answers=n_answers, orders=orders)
 
-    def cost(n_queries: int) -> RdpCurve:
-        return exact * n_queries if against == "exact" else public(n_queries)
-
-    n_queries = _largest(lambda n: cost(n).epsilon(budget.delta) <= budget.epsilon, n_public)
+    if against == "exact":
+        n_queries = _largest(lambda n: (exact * n).epsilon(budget.delta) <= budget.epsilon, n_public)
+    else:
+        # By the rule of a ledger: before each query its whole price must fit.
+        held = [accountant.held_at]
+        price = independent_cost(mechanism, 1, orders=held)
+        n_queries = accountant.n_affordable(price, n_public, spent_after=lambda n: charged(n, held))
+    spent = charged(n_queries)
+    if against == "exact":
+        epsilon_public = independent_cost(mechanism, n_queries).epsilon(budget.delta)
+    else:
+        most = independent_cost(mechanism, n_public)
+        epsilon_public = accountant.guarantee(spent, most=most, one_price=one_price)
     return LabelPlan(
         mechanism,
         n_queries,
         n_queries * share,
         accuracy,
         (exact * n_queries).epsilon(budget.delta),
-        public(n_queries).epsilon(budget.delta),
+        epsilon_public,
+        spent.epsilon(budget.delta),
         n_queries * share * _bits(accuracy, proxy.n_classes),
+        found.bound_because,
     )
 
 

@@ -8,15 +8,17 @@ of what an operator will find in the private books.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..budget import Budget
+from ..budget import Accountant, Budget
 from ..errors import require_count
 from ..exact import exact_cost
 from ..label_bounds import LabelMechanism
+from ..label_costs import bound_because
 from ..label_votes import LabelVotes
 from ..mechanisms.labels import (
     AdaptiveGNThreshold,
@@ -58,25 +60,30 @@ MOST_LABELS = 1000
 class MultilabelPlan:
     """What one setting is expected to give. Public: it comes from assumptions or public votes.
 
-    `n_queries` fit the budget under the public price; `n_queries_exact` is the forecast for the operator's
-    private books, under the exact cost of votes like the proxy's, None where it was not computed. `told` is
+    `n_queries` fit the budget under the public price, by the rule of a ledger: exactly as many as a run asks
+    where every query costs the same, else as many as are expected; `epsilon_public` is what such a run
+    states. `n_queries_exact` is the forecast for the operator's private books, under the exact cost of votes
+    like the proxy's, None where it was not computed, and at least so many where that cost is an upper bound,
+    for the reason in `bound_because`. `told` is
     the share of labels that are not silent, those that are true and those that are not weighing alike, and
     `agreement` how many of them equal the majority without noise. `scores` are against the truth of the
     proxy, or against that majority where none is known; `keeps` says whether they lose little to noise.
 
     >>> from .label_scores import LabelScores
     >>> scores = LabelScores(accuracy=0.9, balanced_accuracy=0.8, micro_f1=0.7, macro_f1=0.7)
-    >>> MultilabelPlan(Binary(7.0, 6), 40, 90, told=0.5, agreement=0.99, scores=scores, keeps=True).worth
+    >>> MultilabelPlan(Binary(7.0, 6), 40, 8.0, 90, told=0.5, agreement=0.99, scores=scores, keeps=True).worth
     20.0
     """
 
     mechanism: LabelMechanism
     n_queries: int
+    epsilon_public: float
     n_queries_exact: int | None
     told: float
     agreement: float
     scores: LabelScores
     keeps: bool
+    bound_because: str = ""
 
     @property
     def worth(self) -> float:
@@ -215,17 +222,19 @@ def advise(
         scores = expected_scores(chances, reference)
         plan = MultilabelPlan(
             mechanism,
-            _affordable(expected_price(mechanism, chances, orders=grid), budget, n_public),
+            *_affordable(mechanism, chances, budget, n_public),
             None,
             _told(chances, reference),
             expected_scores(chances, majority).accuracy,
             scores,
             _keeps(scores, noiseless, max_loss) and bool((chances[2] < 1).any()),
+            bound_because(mechanism, votes),
         )
         if plan.keeps or forecast_all:
             few = votes[: _forecast_queries(mechanism, len(votes))]
             exact = exact_cost(cast(Any, mechanism), few, orders=grid).cost.reveal() * (1 / len(few))
-            plan = replace(plan, n_queries_exact=_affordable(exact, budget, n_public))
+            within = partial(_within, exact, budget)
+            plan = replace(plan, n_queries_exact=_largest(within, n_public))
         plans.append(plan)
         if progress is not None:
             progress(1)
@@ -323,8 +332,20 @@ def _told(chances: Floats, reference: NDArray[np.bool_]) -> float:
     return float(np.mean(kinds))
 
 
-def _affordable(one: RdpCurve, budget: Budget, n_public: int) -> int:
-    return _largest(lambda n: (one * n).epsilon(budget.delta) <= budget.epsilon, n_public)
+def _affordable(
+    mechanism: LabelMechanism, chances: Floats, budget: Budget, n_public: int
+) -> tuple[int, float]:
+    """Return how many queries a ledger with this budget is expected to let through, and what it states."""
+    accountant, one_price = Accountant(budget), bool(getattr(mechanism, "one_price", False))
+    held, unit = [accountant.held_at], Unit()
+    one = mechanism.price(unit, held) if one_price else expected_price(mechanism, chances, orders=held)
+    n_queries = accountant.n_affordable(mechanism.price(unit, held), n_public, spent_after=lambda n: one * n)
+    price = mechanism.price(unit)
+    return n_queries, accountant.guarantee(price * n_queries, most=price * n_public, one_price=one_price)
+
+
+def _within(one: RdpCurve, budget: Budget, n_queries: int) -> bool:
+    return (one * n_queries).epsilon(budget.delta) <= budget.epsilon
 
 
 def _first(

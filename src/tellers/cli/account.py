@@ -34,14 +34,17 @@ def command(
     resolution: labels.Resolution = None,
     label_threshold: labels.LabelThreshold = None,
     classes: options.Classes = None,
+    budget: options.MaybeBudget = None,
     orders: options.Orders = None,
     show_private: options.ShowPrivate = False,
     as_json: options.Json = False,
 ) -> None:
     """Price votes that were cast: what releasing their outcomes costs.
 
-    The public epsilon holds whatever the votes were and may be shown to anyone. With --show-private come the
-    exact cost of these votes and the bound of the papers, which look at the votes: for your eyes only.
+    The public epsilon holds whatever the votes were and may be shown to anyone. It is what a ledger charges
+    for these queries; with --budget, what a run that is held to it states, and how many queries it pays for.
+    With --show-private come the exact cost of these votes and the bound of the papers, which look at the
+    votes: for your eyes only.
 
     Of a run in which people have budgets of their own, give the folder: what it cost each group is shown, by
     its ledger, and with --show-private exactly. Of a run with many labels per row, give the folder too.
@@ -58,6 +61,7 @@ def command(
     from . import groups as group_books
 
     but = {"mechanism": mechanism, "delta": delta, **given, "classes": classes, "orders": orders}
+    but["budget"] = budget
     folder = group_books.folder_of(file, but=but)
     if folder is not None:
         from ..pipeline.closed_labels import is_label_run
@@ -78,6 +82,7 @@ def command(
             chosen,
             loaded.votes,
             delta=delta,
+            budget=budget,
             orders=grid,
             student=getattr(loaded, "student", None),
             answered=loaded.answered,
@@ -94,21 +99,31 @@ def command(
 
 def as_dict(books: "Account", notes: list[str]) -> dict[str, Any]:
     """Return what is printed as JSON; private numbers are in it only if they were asked for."""
+    from dataclasses import asdict
+
+    from . import show
+
+    held = books.afforded
     result: dict[str, Any] = {
         "queries": books.n_queries,
         "teachers": books.n_teachers,
         **({} if books.n_labels is None else {"labels": books.n_labels}),
         "delta": books.delta,
-        "public": {
-            "epsilon": books.public.epsilon,
-            "order": books.public.order,
-            "method": books.public.method,
-        },
+        "public": asdict(books.public),
+        **({} if books.charged is None else {"charged": asdict(books.charged)}),
+        **({} if held is None else {"budget": {"epsilon": held.epsilon, "held_at": held.held_at}}),
+        **({} if held is None else {"queries_paid": held.n_queries}),
+        "compared": [asdict(cost) for cost in books.compared],
     }
     if books.private is not None:
         costs = books.private.reveal()
         result["private"] = {
-            "exact": {"epsilon": costs.exact_epsilon, "order": costs.exact_order, "per": costs.per},
+            "exact": {
+                "epsilon": costs.exact_epsilon,
+                "order": costs.exact_order,
+                "per": costs.per,
+                "kind": show.exact_kind(costs.bound_because),
+            },
             "published": {
                 "epsilon": costs.published_epsilon,
                 "order": costs.published_order,
@@ -121,15 +136,21 @@ def as_dict(books: "Account", notes: list[str]) -> dict[str, Any]:
 
 
 _METHODS = {
-    "argmax-rdp": "outcomes alone, Rényi",
-    "histogram-rdp": "all noisy counts, Rényi",
-    "histogram-pld": "all noisy counts, exact",
-    "histogram-gdp": "for continuous noise: no claim",
-    "pure-dp-exact": "all noisy counts, exact",
-    "pure-dp-rdp": "pure privacy per query, Rényi",
-    "labels-rdp": "outcomes alone, Rényi",
-    "sums-rdp": "all noisy sums, Rényi",
-    "sums-gdp": "for continuous noise: no claim",
+    "argmax-rdp": "outcomes alone",
+    "histogram-rdp": "all noisy counts",
+    "histogram-pld": "all noisy counts",
+    "histogram-gdp": "all noisy counts",
+    "pure-dp-exact": "all noisy counts",
+    "pure-dp-rdp": "pure privacy per query",
+    "labels-rdp": "outcomes alone",
+    "sums-rdp": "all noisy sums",
+    "sums-gdp": "all noisy sums",
+    "price-rdp": "the price of every query",
+}
+_HOLDS = {
+    "any run": "any run",
+    "a fixed number of queries": "a fixed number",
+    "continuous noise": "no claim",
 }
 
 
@@ -148,7 +169,7 @@ def print_account(screen: "Console", books: "Account", mechanism: object, notes:
         answers += "" if books.n_answered is None else f", {books.n_answered:,} labels told"
     screen.print(f"\n{books.n_queries:,} queries by {books.n_teachers:,} teachers{answers}.")
     screen.print(f"{mechanism}\n", style="dim")
-    order = f" (Rényi order {best.order:g})" if best.order is not None else ""
+    order = f" (Rényi order {best.order:g})"
     headline = Text.assemble(
         ("Anyone may know: ", "green"),
         (f"epsilon {show.figure(best.epsilon)}", "bold green"),
@@ -160,21 +181,30 @@ def print_account(screen: "Console", books: "Account", mechanism: object, notes:
         "Whatever the votes: had one teacher voted differently throughout, no result would be more than "
         f"e^{show.figure(best.epsilon)}{factor} times as likely, but for a chance of {books.delta:g}.\n"
     )
-    rows = show.table("", "method", "epsilon", "order", "", "what is charged", numbers=(2, 3))
-    largest = max(cost.epsilon for cost in books.candidates)
-    for cost in books.candidates:
-        chosen = cost is best
-        style = "bold" if chosen else "" if cost.holds else "dim"
+    _print_ledger(screen, books)
+    rows = show.table("", "method", "epsilon", "order", "", "charges", "holds for", numbers=(2, 3))
+    largest = max([best.epsilon, *(cost.epsilon for cost in books.compared)])
+    row = [show.figure(best.epsilon), f"{best.order:g}"]
+    bar = Text(show.bar(best.epsilon, largest, width=8), style="green")
+    rows.add_row("▸", best.method, *row, bar, _METHODS[best.method], "any run", style="bold")
+    for cost in books.compared:
         rows.add_row(
-            "▸" if chosen else "",
+            "",
             cost.method,
             show.figure(cost.epsilon),
             f"{cost.order:g}" if cost.order is not None else "",
-            Text(show.bar(cost.epsilon, largest), style="green" if chosen else "dim"),
+            Text(show.bar(cost.epsilon, largest, width=8), style="dim"),
             _METHODS[cost.method],
-            style=style,
+            _HOLDS[cost.holds_for],
+            style="dim",
         )
     screen.print(show.indented(rows))
+    if books.compared:
+        screen.print(
+            "[dim]▸ is what a ledger charges; the others are there to compare. A fixed number: of queries, "
+            "declared before the first, and composed exactly. No claim: for continuous noise, which is not "
+            "drawn.[/dim]\n"
+        )
     if books.private is not None:
         _print_private(screen, books.private.reveal())
     else:
@@ -183,6 +213,24 @@ def print_account(screen: "Console", books: "Account", mechanism: object, notes:
         screen.print(show.note(text))
     if notes:
         screen.print()
+
+
+def _print_ledger(screen: "Console", books: "Account") -> None:
+    """Say what a ledger has on its books after these answers, and how far a budget goes."""
+    from . import show
+
+    if books.charged is not None:
+        screen.print(
+            f"On a ledger: epsilon {show.figure(books.charged.epsilon)} charged for these answers.\n"
+        )
+    if books.afforded is not None:
+        paid, epsilon = books.afforded.n_queries, books.afforded.epsilon
+        # A query that stays silent is cheaper: then the budget may go further.
+        exactly = books.charged is not None or books.one_price
+        screen.print(
+            f"A ledger with a budget of {epsilon:g} pays for {'' if exactly else 'at least '}{paid:,} of "
+            f"these {books.n_queries:,} queries, at Rényi order {books.afforded.held_at:g}.\n"
+        )
 
 
 _PER = {
@@ -204,7 +252,12 @@ def _print_private(screen: "Console", costs: "PrivateCost") -> None:
     rows = show.table("", "epsilon", "order", "", "what it is", numbers=(1, 2))
     largest = max(costs.exact_epsilon, costs.published_epsilon, costs.published_classic)
     for name, epsilon, order, words in (
-        ("exact", costs.exact_epsilon, f"{costs.exact_order:g}", _PER[costs.per]),
+        (
+            show.exact_kind(costs.bound_because),
+            costs.exact_epsilon,
+            f"{costs.exact_order:g}",
+            _PER[costs.per],
+        ),
         ("published", costs.published_epsilon, f"{costs.published_order:g}", _KINDS[costs.kind]),
         ("", costs.published_classic, "", "the same, classic conversion"),
     ):

@@ -127,6 +127,14 @@ MaybeDelta: TypeAlias = Annotated[
         show_default=False,
     ),
 ]
+MaybeBudget: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        "--budget",
+        help="Epsilon of a ledger: what a run within it states, and how many queries it pays for.",
+        show_default=False,
+    ),
+]
 Classes: TypeAlias = Annotated[
     int | None,
     typer.Option(

@@ -175,6 +175,8 @@ def as_dict(plan: "LabelPlan") -> dict[str, Any]:
     """Return one setting as JSON; all of it is public."""
     from dataclasses import asdict
 
+    from . import show
+
     return {
         "mechanism": type(plan.mechanism).__name__,
         "parameters": asdict(plan.mechanism),  # type: ignore[call-overload]
@@ -182,7 +184,9 @@ def as_dict(plan: "LabelPlan") -> dict[str, Any]:
         "labels": plan.n_labels,
         "accuracy": plan.accuracy,
         "epsilon_exact": plan.epsilon_exact,
+        "exact_kind": show.exact_kind(plan.bound_because),
         "epsilon_public": plan.epsilon_public,
+        "epsilon_charged": plan.epsilon_charged,
         "information_bits": plan.information,
     }
 

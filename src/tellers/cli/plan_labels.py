@@ -147,6 +147,8 @@ def plan(
 
 def as_dict(advice: "Advice", epsilon: float, delta: float) -> dict[str, Any]:
     """Return the advice as JSON; all of it is public."""
+    from . import show
+
     return {
         "epsilon": epsilon,
         "delta": delta,
@@ -159,7 +161,9 @@ def as_dict(advice: "Advice", epsilon: float, delta: float) -> dict[str, Any]:
                 "mechanism": type(plan.mechanism).__name__,
                 "parameters": asdict(plan.mechanism),  # type: ignore[arg-type]
                 "queries_public": plan.n_queries,
+                "epsilon_public": plan.epsilon_public,
                 "queries_exact_forecast": plan.n_queries_exact,
+                "exact_kind": show.exact_kind(plan.bound_because),
                 "told": plan.told,
                 "agreement": plan.agreement,
                 **asdict(plan.scores),
@@ -226,12 +230,13 @@ def _print(advice: "Advice", budget: Any, top: int) -> None:
     rows.columns[0].min_width = 20
     most = best.worth if best is not None else 0.0
     gap = " " if wide else "\n"
-    for plan in _of_each(advice)[:top]:
+    shown = _of_each(advice)[:top]
+    for plan in shown:
         end = Text(show.bar(plan.worth, most, width=6), "green") if plan.keeps else Text("lossy", "dim")
         rows.add_row(
             Text.assemble(_called(plan), gap, (_parameters(plan), "dim")),
             f"{plan.n_queries:,}",
-            "-" if plan.n_queries_exact is None else f"{plan.n_queries_exact:,}",
+            "-" if plan.n_queries_exact is None else _forecast(plan),
             f"{plan.told:.0%}",
             *([f"{plan.agreement:.1%}"] if wide else []),
             *_figures(plan.scores),
@@ -241,12 +246,22 @@ def _print(advice: "Advice", budget: Any, top: int) -> None:
     rows.add_row("no noise", "", "", "100%", *(["100.0%"] if wide else []), *_figures(advice.noiseless), "")
     screen.print(show.indented(rows))
     screen.print(
-        "queries: under the public price. forecast: under the exact cost, in the private books. "
-        "lossy: more accuracy is lost than may be. "
+        "queries: under the public price. forecast: under the exact cost, in the private books"
+        + (
+            ", which is an upper bound where ≥ stands. "
+            if any(plan.bound_because for plan in shown)
+            else ". "
+        )
+        + "lossy: more accuracy is lost than may be. "
         + ("majority: share of told labels that equal the majority without noise. " if wide else "")
         + f"Accuracies are against the {against}.\n",
         style="dim",
     )
+
+
+def _forecast(plan: "MultilabelPlan") -> str:
+    # A cost that is an upper bound leaves room for more queries.
+    return f"{'≥ ' if plan.bound_because else ''}{plan.n_queries_exact:,}"
 
 
 def _figures(scores: "LabelScores") -> tuple[str, str, str]:

@@ -36,6 +36,11 @@ def figure(value: float) -> str:
     return f"{up:.{decimals}f}"
 
 
+def exact_kind(bound_because: str) -> str:
+    """Return what to call an exact cost: "upper bound" where there is a reason why it is only that."""
+    return "upper bound" if bound_because else "exact"
+
+
 def bar(value: float, largest: float, *, width: int = 10) -> str:
     """Return a bar whose length is the share of the largest value, in eighths of a cell."""
     if not largest > 0 or not math.isfinite(value):
