@@ -52,9 +52,16 @@ def account_as_dict(
         "published": None if published is None else published.epsilon_upper,
     }
     if books.exact is not None:
-        result["private"] = {"exact": books.exact.reveal()}
+        why = _why_bound(run)
+        result["private"] = {"exact": books.exact.reveal(), "kind": show.exact_kind(why)}
     result["notes"] = notes
     return result
+
+
+def _why_bound(run: "ClosedLabels") -> str:
+    from ..label_costs import bound_because
+
+    return bound_because(run.config.build_mechanism())
 
 
 def _print_account(
@@ -85,19 +92,19 @@ def _print_account(
     rows.add_row("the budget", f"{budget.epsilon:g}", f"{books.left:.0%} left")
     screen.print(show.indented(rows))
     if books.exact is not None:
-        _print_exact(screen, books.exact.reveal())
+        _print_exact(screen, books.exact.reveal(), _why_bound(run))
     elif not notes:
         screen.print("[dim]What these very votes cost is private. --show-private shows it to you.[/dim]\n")
     for text in notes:
         screen.print(show.note(text))
 
 
-def _print_exact(screen: "Console", exact: float) -> None:
+def _print_exact(screen: "Console", exact: float, why: str) -> None:
     from rich.text import Text
 
     rows = show.table("", "epsilon", numbers=(1,))
-    rows.add_row("exact, the worst teacher over all queries", show.figure(exact))
-    words = (
+    rows.add_row(f"{show.exact_kind(why)}, the worst teacher over all queries", show.figure(exact))
+    words = (f"\nIt is an upper bound: {why}." if why else "") + (
         "\nThis number looks at the votes, so it is as private as the votes. An upper value nearly as small "
         "can be published with noise: tellers publish."
     )

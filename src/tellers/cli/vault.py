@@ -50,12 +50,17 @@ def make_key(
 
 def read_vault(ledger: "ChainedLedger", costs: "dict[str, RdpCurve]") -> dict[str, Any]:
     """Return what a ledger's answers cost at these very votes; what the vault does not hold, as charged."""
+    from ..label_costs import bound_because
+    from ..mechanisms import EVENTS
+    from . import show
+
     entries, at = ledger.entries(), ledger.accountant.budget.delta
-    exact, kept = 0 * ledger.spent, 0
+    exact, kept, why = 0 * ledger.spent, 0, ""
     for entry in entries:
         cost = costs.get(entry.key)
         exact = exact + (entry.charged if cost is None else cost)
         kept += cost is not None
+        why = why or (bound_because(EVENTS.get(entry.event.get("mechanism", ""))) if cost is not None else "")
     if costs and not kept and entries:
         raise ValueError("Expected the vault of this ledger, got one that knows none of its questions.")
     return {
@@ -68,6 +73,8 @@ def read_vault(ledger: "ChainedLedger", costs: "dict[str, RdpCurve]") -> dict[st
         "n_elsewhere": len(costs) - kept,
         "charged_epsilon": ledger.spent.epsilon(at),
         "exact_epsilon": exact.epsilon(at),
+        "exact_kind": show.exact_kind(why),
+        "exact_is_bound": why,
     }
 
 
@@ -77,10 +84,13 @@ def print_vault(told: dict[str, Any]) -> None:
 
     rows = show.table("", "epsilon", numbers=(1,))
     rows.add_row("charged, whatever the votes (public)", show.figure(told["charged_epsilon"]))
-    rows.add_row("exact, at these very votes (private)", show.figure(told["exact_epsilon"]), style="bold")
+    name = f"{told['exact_kind']}, at these very votes (private)"
+    rows.add_row(name, show.figure(told["exact_epsilon"]), style="bold")
     held = f"{told['n_in_vault']:,} of {told['n_questions']:,} questions on the ledger are in the vault"
     rest = told["n_questions"] - told["n_in_vault"]
     words = f"{held}{'; the others count as they were charged' if rest else ''}. At delta {told['delta']:g}."
+    if told["exact_is_bound"]:
+        words += f" It is an upper bound: {told['exact_is_bound']}."
     other = told["n_elsewhere"]
     if other:
         words += f" The vault holds {other:,} of other ledgers."

@@ -9,6 +9,8 @@ from typing import Any
 from ..card.card import ModelCard, shown_epsilon, shown_parameter
 from ..card.published import PublishedCosts
 from ..card.result import RunResult
+from ..label_costs import bound_because
+from ..mechanisms import EVENTS
 from .drawing import Drawing
 from .folder import PrivateNumbers
 from .groups import describe_groups
@@ -205,14 +207,26 @@ def _cost(run: RunResult, private: PrivateNumbers | None) -> list[Drawing]:
     finite = [(n, epsilon) for n, epsilon in run.cost if math.isfinite(epsilon)]
     exact = [(n, epsilon) for n, epsilon in private.exact_cost if math.isfinite(epsilon)] if private else []
     if exact:
-        last = shown_epsilon(exact[-1][1])
-        title = f"Public and exact epsilon over questions asked; exact: {last} after {exact[-1][0]}. Private."
-        caption = (
-            f"The exact cost, given the votes that were cast, is {last} at the end. It depends on private "
-            "data and may not be published as it is; the command tellers publish releases it with noise."
+        last, why = shown_epsilon(exact[-1][1]), bound_because(EVENTS.get(run.mechanism))
+        name = "upper bound on the exact" if why else "exact"
+        title = (
+            f"Public and {name} epsilon over questions asked; {name}: {last} after {exact[-1][0]}. Private."
         )
-        svg = plot_cost(finite, exact=exact, budget=run.budget_epsilon, title=title)
-        return [Drawing(svg=svg, heading="Public and exact cost", caption=caption, mark="private")]
+        caption = (
+            "The exact cost, given the votes that were cast, is "
+            f"{'at most ' if why else ''}{last} at the end."
+            + (f" It is known as an upper bound: {why}." if why else "")
+            + " It depends on private data and may not be published as it is; the command tellers publish "
+            "releases it with noise."
+        )
+        svg = plot_cost(
+            finite,
+            exact=exact,
+            budget=run.budget_epsilon,
+            title=title,
+            word="upper bound" if why else "exact",
+        )
+        return [Drawing(svg=svg, heading=f"Public and {name} cost", caption=caption, mark="private")]
     if not finite:
         return []
     title = f"Public epsilon over questions asked: {shown_epsilon(finite[-1][1])} after {finite[-1][0]}."

@@ -12,17 +12,19 @@ from .canvas import ACCENT, GROUPS, INK, MUTED, N_COLOURS, RED, SILENCE, draw_sv
 Points = Sequence[tuple[float, float]]
 
 
-def plot_cost(public: Points, *, budget: float, title: str, exact: Points = ()) -> str:
+def plot_cost(public: Points, *, budget: float, title: str, exact: Points = (), word: str = "exact") -> str:
     """Draw epsilon over the number of queries, the budget as a line above it, the exact cost where given.
+
+    `word` says what that is called: an upper bound, where it is one.
 
     >>> plot_cost([(10, 0.5), (20, 0.7)], budget=1.0, title="Cost").startswith("<svg")
     True
     """
 
     def draw(axes: Any) -> None:
-        for points, colour, word in ((public, ACCENT, "public epsilon"), (exact, RED, "exact, private")):
+        for points, colour, name in ((public, ACCENT, "public epsilon"), (exact, RED, f"{word}, private")):
             if points:
-                axes.plot(*zip(*points), color=colour, label=word, marker="o" if len(points) == 1 else None)
+                axes.plot(*zip(*points), color=colour, label=name, marker="o" if len(points) == 1 else None)
         if math.isfinite(budget):
             axes.axhline(budget, color=INK, linewidth=1.2, linestyle=(0, (4, 3)), label="budget")
         axes.set_xlabel("questions asked")
