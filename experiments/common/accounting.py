@@ -10,7 +10,6 @@ from tellers.bounds import (
     published_gnmax,
     published_lnmax,
 )
-from tellers.gaussian_dp import pure_dp_epsilon
 from tellers.publishable import independent_cost
 from tellers.rdp import DEFAULT_ORDERS, RdpCurve
 
@@ -39,10 +38,7 @@ def lnmax_epsilons(votes: Votes, gamma: float, *, delta: float) -> dict[str, flo
         ),
         "tight": RdpCurve(DEFAULT_ORDERS, published_lnmax(votes, gamma, total=True)).epsilon(delta),
         "exact": exact_cost(LNMax(gamma), votes).cost.reveal().epsilon(delta),
-        # A moved vote shifts two counts, each under Laplace noise of its own: 2 n releases at gamma.
-        "public": min(
-            pure_dp_epsilon(gamma, 2 * n, delta=delta), independent_cost(LNMax(gamma), n).epsilon(delta)
-        ),
+        "public": independent_cost(LNMax(gamma), n).epsilon(delta),
     }
 
 

@@ -37,6 +37,9 @@ def test_the_best_comes_first_with_reasons_and_everything_as_json() -> None:
     assert worth == sorted(worth, reverse=True)
     assert {"Binary", "Tau", "Powerset", "GNThreshold"} <= {plan["mechanism"] for plan in result["plans"]}
     assert all((plan["queries_exact_forecast"] is not None) == plan["keeps"] for plan in result["plans"])
+    bounds = {plan["mechanism"] for plan in result["plans"] if plan["exact_kind"] == "upper bound"}
+    assert bounds == {"AdaptiveGNThreshold", "ConfidentGNThreshold"}
+    assert all(plan["epsilon_public"] <= 8 for plan in result["plans"])
     assert result["regime"]["name"] in ("consensus", "correlated", "sparse", "contested")
     assert "public price" in result["regime"]["advice"]
     assert any("made-up" in note for note in result["notes"])
@@ -46,7 +49,8 @@ def test_people_get_a_table_of_all_mechanisms_with_the_forecast_marked() -> None
     done = tellers(*SMALL, "--correlation", "0.5")
     assert done.returncode == 0, done.stderr
     said = " ".join(done.stdout.split())
-    for word in ("Best:", "Ballots:", "Binary", "Powerset", "no noise", "private books", "would leak"):
+    words = ("Best:", "Ballots:", "Binary", "Powerset", "no noise", "private books", "would leak")
+    for word in (*words, "≥", "upper bound"):
         assert word in said
 
 

@@ -8,7 +8,18 @@ import pytest
 
 pytest.importorskip("cryptography")
 
-from tellers import Accountant, Budget, GNMax, NoisyHistogram, Room, SqliteLedger, Votes, noise
+from tellers import (
+    Accountant,
+    Budget,
+    DependentBinary,
+    GNMax,
+    LabelVotes,
+    NoisyHistogram,
+    Room,
+    SqliteLedger,
+    Votes,
+    noise,
+)
 from tellers.cli import main
 from tellers.exact import exact_cost
 from tellers.ledger import Vault
@@ -50,6 +61,26 @@ def filled(tellers, tmp_path):
         return ledger.spent.epsilon(1e-5), NoisyHistogram(40.0)
 
 
+def test_an_upper_bound_is_not_called_exact(tellers, tmp_path):
+    class Tagged:
+        n_labels = 2
+
+        def vote(self, X):
+            return LabelVotes.from_ballots(np.zeros((20, len(X), 2), dtype=int), n_labels=2)
+
+    assert tellers("vault-key", "vault.key")[0] == 0
+    vault = Vault(tmp_path / "costs.sealed", read_key(file="vault.key"))
+    with SqliteLedger(tmp_path / "spend.db", Accountant(BUDGET), vault=vault) as ledger:
+        follows = DependentBinary(20.0, 2, negative=((0, 1),))
+        Room(Tagged(), follows, ledger, noise.secure()).ask([0, 1], key="a")
+    words = ("vault", "spend.db", "--vault", "costs.sealed", "--key-file", "vault.key")
+    told = json.loads(tellers(*words, "--json")[1])
+    assert (told["n_in_vault"], told["exact_kind"]) == (1, "upper bound")
+    shown = " ".join(tellers(*words)[1].split())
+    assert "upper bound, at these very votes" in shown
+    assert "exact, at these" not in shown
+
+
 def test_a_key_is_for_its_owner_alone_and_never_written_over(tellers, tmp_path):
     before = os.umask(0)
     try:
@@ -84,6 +115,7 @@ def test_the_exact_cost_is_shown_loudly_as_private(tellers, filled):
     expected = (exact + 2 * NoisyHistogram(40.0).price(Unit())).epsilon(1e-5)
     assert told["exact_epsilon"] == pytest.approx(expected, rel=1e-9)
     assert told["charged_epsilon"] == charged > told["exact_epsilon"]
+    assert told["exact_kind"] == "exact"
     code, out, _ = tellers("vault", "spend.db", "--vault", "costs.sealed", "--key-file", "vault.key")
     assert code == 0
     assert "private: do not publish" in out

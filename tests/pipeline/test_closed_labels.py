@@ -129,6 +129,14 @@ def test_the_exact_cost_is_that_of_the_votes_that_were_asked(once):
     assert account_for_labels(closed).exact is None
 
 
+def test_an_upper_bound_is_not_called_exact(dependent, tellers):
+    secret = json.loads(tellers("account", dependent, "--json", "--show-private")[1])
+    assert secret["private"]["kind"] == "upper bound"
+    shown = " ".join(tellers("account", dependent, "--show-private")[1].split())
+    assert "upper bound, the worst teacher over all queries" in shown
+    assert "exact, the worst teacher" not in shown
+
+
 def test_account_shows_private_numbers_only_on_request(once, tellers):
     code, out, err = tellers("account", once, "--json")
     assert (code, err) == (0, "")
@@ -137,6 +145,7 @@ def test_account_shows_private_numbers_only_on_request(once, tellers):
     assert "private" not in plain
     secret = json.loads(tellers("account", once, "--json", "--show-private")[1])
     assert 0 < secret["private"]["exact"] < secret["charged"]
+    assert secret["private"]["kind"] == "exact"
     shown = tellers("account", once)[1]
     assert "30 queries by 40 teachers on 3 labels each: 90 of 90 labels told, in 30 queries." in shown
     assert "--show-private" in shown

@@ -67,6 +67,15 @@ def test_gaps_and_exact_costs_are_on_the_private_page_alone():
     assert "votes between yes and no" in private
     assert "private: do not publish" in private
     assert "Public and exact cost" in private
+    assert "upper bound" not in private
+
+
+def test_an_upper_bound_is_not_called_exact_on_the_page():
+    follows = {"name": "DependentBinary", "sigma": 6.0, "n_labels": 2, "negative": [[0, 1]]}
+    private = rendered(SECRET, mechanism=follows)
+    assert "Public and upper bound on the exact cost" in private
+    assert "is at most 0.44 at the end" in " ".join(private.split())
+    assert "Public and exact cost" not in private
 
 
 def test_without_test_rows_nothing_is_said_of_the_student():
