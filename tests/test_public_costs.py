@@ -53,7 +53,7 @@ from tellers.mechanisms.labels import (
     Tau,
 )
 from tellers.pipeline import run
-from tellers.public_costs import compared_costs, public_cost, stated_cost
+from tellers.public_costs import budget_for, compared_costs, public_cost, stated_cost
 from tellers.repricing import reprice
 
 DELTA, N, N_TEACHERS = 1e-5, 50, 40
@@ -140,15 +140,22 @@ def test_account_says_what_a_ledger_charges_and_a_run_states(mechanism):
 
 
 @pytest.mark.parametrize("mechanism", CLASSES + LABELS, ids=name_of)
-def test_the_number_is_a_budget_that_pays_for_it(mechanism):
-    """The ledger of a budget that equals the public number pays for every query, and for no more."""
-    epsilon = public_cost(mechanism, N, delta=DELTA).epsilon
-    accountant, price = Accountant(Budget(epsilon, DELTA)), mechanism.price(Unit())
-    ledger = MemoryLedger(accountant, allow_seeded=True)
-    for start in range(N):
-        ledger.reserve(f"q{start}", price, event={"noise": "seeded"})
-    assert not accountant.affords(ledger.spent, price)
-    assert stated_cost(mechanism, 2 * N, delta=DELTA, budget=epsilon)[1].n_queries == N
+def test_the_budget_that_account_names_pays_for_all_queries(mechanism):
+    """One after the other, each at its price; so does every larger budget, and no budget a hair smaller."""
+    price = mechanism.price(Unit())
+    for n in (1, 3, 10, N):
+        needed, public = budget_for(mechanism, n, delta=DELTA), public_cost(mechanism, n, delta=DELTA)
+        accountant = Accountant(Budget(needed, DELTA))
+        ledger = MemoryLedger(accountant, allow_seeded=True)
+        for start in range(n):
+            ledger.reserve(f"q{start}", price, event={"noise": "seeded"})
+        assert public.epsilon == accountant.epsilon(ledger.spent) <= needed
+        (stated, held) = stated_cost(mechanism, n, delta=DELTA, budget=needed)
+        assert (stated.epsilon, held.n_queries) == (public.epsilon, n)
+        assert stated_cost(mechanism, n, delta=DELTA, budget=(1 - 1e-9) * needed)[1].n_queries < n
+        for more in np.geomspace(1, 1.3, 40):
+            assert Accountant(Budget(more * needed, DELTA)).affords(RdpCurve.zero(), n * price)
+    assert books(mechanism).budget_needed == budget_for(mechanism, N, delta=DELTA)
 
 
 class Cast:

@@ -22,6 +22,7 @@ from .public_costs import (
     Afforded,
     ComparedCost,
     PublicCost,
+    budget_for,
     compared_costs,
     first_answers,
     public_cost,
@@ -65,7 +66,8 @@ class Account:
 
     `public` is what a run that asks these queries states: with a budget, within it. `charged` is what its
     ledger has on the books if the answers are those of `answered`, and no guarantee by itself; `one_price`
-    says that silence is no cheaper. `compared` are other ways to add up, smallest first. `n_answered` is None
+    says that silence is no cheaper. `budget_needed` is the smallest budget whose ledger pays for all queries,
+    whatever comes out. `compared` are other ways to add up, smallest first. `n_answered` is None
     where every query is charged an answer. Where a query has many labels, `n_labels` says how many, and
     `n_answered` counts labels.
     """
@@ -82,6 +84,7 @@ class Account:
     n_labels: int | None = None
     afforded: Afforded | None = None
     one_price: bool = False
+    budget_needed: float = 0.0
 
 
 def account(
@@ -170,6 +173,7 @@ def account(
         n_labels=votes.n_labels if isinstance(votes, LabelVotes) else None,
         afforded=afforded,
         one_price=bool(getattr(mechanism, "one_price", False)),
+        budget_needed=budget_for(mechanism, len(votes), delta=delta),
     )
 
 

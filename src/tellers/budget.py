@@ -189,6 +189,41 @@ class Accountant:
         return RdpCurve(curve.orders[at], curve.values[at])
 
 
+def smallest_budget(cost: RdpCurve, delta: float) -> Budget:
+    """Return the budget from which on a ledger can pay this cost.
+
+    It is above `cost.epsilon(delta)` where the order at which a budget is held is not the cheapest for this
+    cost: by a hundredth or two for a few Gaussian queries, by more for a few of pure privacy.
+
+    Guarantee: an `Accountant` of this budget, and of every larger one, affords the cost; of one a hair
+               smaller it does not.
+    Assumes:   the cost is on the default grid of orders, finite there, and not free at this delta.
+    Reference: see `Accountant`: a budget is held at the order that buys most of a cost in proportion to it.
+
+    >>> cost = 10 * RdpCurve.zcdp(0.0004)
+    >>> budget = smallest_budget(cost, 1e-5)
+    >>> budget.epsilon == cost.epsilon(1e-5), Accountant(budget).affords(RdpCurve.zero(), cost)
+    (True, True)
+    """
+    orders = cost.orders
+    paid = cost.values + np.log1p(-1 / orders) - (np.log(delta) + np.log(orders)) / (orders - 1)
+    # Order a buys more than b at epsilon E if (E - added_a) / a > (E - added_b) / b: from some E on where b
+    # is the larger order, and up to some E where it is the smaller.
+    shares = (paid - cost.values) / orders
+    with np.errstate(divide="ignore", invalid="ignore"):
+        meet = (shares[:, None] - shares[None, :]) / (1 / orders[:, None] - 1 / orders[None, :])
+    begins = np.where(orders[None, :] > orders[:, None], meet, 0.0).max(axis=1)
+    ends = np.where(orders[None, :] < orders[:, None], meet, np.inf).min(axis=1)
+    # While a budget is held at an order it fails until it reaches what is paid there.
+    fails = (begins < ends) & (begins < paid)
+    epsilon = float(np.minimum(paid, ends)[fails].max())
+    budget = Budget(epsilon, delta)
+    while not Accountant(budget).affords(RdpCurve.zero(orders), cost):
+        epsilon *= 1 + 1e-13  # rounding put it a hair below
+        budget = Budget(epsilon, delta)
+    return budget
+
+
 def _most(orders: Floats, budget: Budget) -> Floats:
     """Return the largest Rényi value that converts to the budget, at each order."""
     most: Floats = (

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .budget import Accountant, Budget
+from .budget import Accountant, Budget, smallest_budget
 from .errors import require_count, require_fraction
 from .gaussian_dp import (
     discrete_gaussian_pld_epsilon,
@@ -129,6 +129,20 @@ def compared_costs(
     elif isinstance(mechanism, (GNMax, ConfidentGNMax, InteractiveGNMax, NoisyHistogram)):
         costs = _gaussian_costs(mechanism, n_queries, delta)
     return tuple(sorted(costs, key=lambda cost: cost.epsilon))
+
+
+def budget_for(mechanism: Any, n_queries: int, *, delta: float) -> float:
+    """Return the budget (epsilon) from which on a ledger pays for so many queries, whatever comes out.
+
+    A run with it asks them all and states `public_cost`, which is the same or a little less: a budget is held
+    at one Rényi order, and a number of queries that is fixed may take the cheapest.
+
+    >>> needed, stated = budget_for(GNMax(40.0), 10, delta=1e-5), public_cost(GNMax(40.0), 10, delta=1e-5)
+    >>> stated.epsilon < needed < 1.01 * stated.epsilon
+    True
+    """
+    cost = independent_cost(mechanism, n_queries)
+    return smallest_budget(cost, delta).epsilon if cost.epsilon(delta) > 0 else 0.0
 
 
 def stated_cost(

@@ -84,6 +84,7 @@ def test_public_numbers_only_unless_asked(votes_file, books, ballots):
             "order": expected.public.order,
             "method": "argmax-rdp",
         },
+        "budget_needed": expected.budget_needed,
         "compared": [asdict(cost) for cost in expected.compared],
         "notes": [],
     }
@@ -223,6 +224,7 @@ def test_a_newcomer_can_read_it(votes_file, run):
     words = " ".join(out.split())
     assert (code, err) == (0, "")
     assert "12 queries by 50 teachers." in words
+    assert "A ledger pays for all of them, whatever comes out, from a budget of" in words
     assert "Anyone may know: epsilon" in words
     assert "at delta 1e-05" in words
     assert "Whatever the votes" in words

@@ -110,6 +110,7 @@ def as_dict(books: "Account", notes: list[str]) -> dict[str, Any]:
         **({} if books.n_labels is None else {"labels": books.n_labels}),
         "delta": books.delta,
         "public": asdict(books.public),
+        "budget_needed": books.budget_needed,
         **({} if books.charged is None else {"charged": asdict(books.charged)}),
         **({} if held is None else {"budget": {"epsilon": held.epsilon, "held_at": held.held_at}}),
         **({} if held is None else {"queries_paid": held.n_queries}),
@@ -231,6 +232,9 @@ def _print_ledger(screen: "Console", books: "Account") -> None:
             f"A ledger with a budget of {epsilon:g} pays for {'' if exactly else 'at least '}{paid:,} of "
             f"these {books.n_queries:,} queries, at Rényi order {books.afforded.held_at:g}.\n"
         )
+    else:
+        needed = show.figure(books.budget_needed)
+        screen.print(f"A ledger pays for all of them, whatever comes out, from a budget of {needed} on.\n")
 
 
 _PER = {
