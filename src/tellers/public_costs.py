@@ -49,6 +49,9 @@ class ComparedCost:
 
     "any run" may be adaptive and stop on a budget; "a fixed number of queries" had that number declared
     before the first; "continuous noise" is not the noise that is drawn, and there to compare with.
+
+    >>> ComparedCost("pure-dp-exact", 2.92, holds_for="a fixed number of queries").order is None
+    True
     """
 
     method: OtherMethod
@@ -189,7 +192,11 @@ def stated_cost(
 
 
 def first_answers(told: NDArray[Any], n_queries: int) -> ArrayLike:
-    """Return how many of the first queries were answered; of many labels, how many of each."""
+    """Return how many of the first queries were answered; of many labels, how many of each.
+
+    >>> first_answers(np.array([True, False, True]), 2), first_answers(np.array([3, 0, 1]), 2)
+    (1, array([3, 0]))
+    """
     return int(told[:n_queries].sum()) if told.dtype == np.bool_ else told[:n_queries]
 
 
