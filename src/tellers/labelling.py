@@ -164,7 +164,12 @@ def most_expected(n_queries: int, *mechanisms: Mechanism | None) -> RdpCurve:
 
 
 def guaranteed_epsilon(
-    ledger: Ledger, accountant: Accountant, *, most: RdpCurve | None, account: str | None = None
+    ledger: Ledger,
+    accountant: Accountant,
+    *,
+    most: RdpCurve | None,
+    account: str | None = None,
+    besides: str | None = None,
 ) -> float:
     """Return the epsilon that may be stated for all releases on a ledger, or for an account's part in them.
 
@@ -172,7 +177,8 @@ def guaranteed_epsilon(
     covers all of the ledger; None where others use it too, or settings were chosen after a look at earlier
     answers. Then the statement is the budget. Otherwise, where every query cost the same, it is the epsilon
     of what was spent; where a cost depends on the outcome (silence is cheaper than an answer), what was spent
-    is itself an outcome, and `most` or the budget stands.
+    is itself an outcome, and `most` or the budget stands. Entries whose key begins with `besides` are left
+    out of it: what publishing a cost took is told apart.
 
     Guarantee: all releases on the ledger together are (epsilon, budget.delta)-differentially private.
     Assumes:   `most` is what it is said to be.
@@ -189,9 +195,13 @@ def guaranteed_epsilon(
     """
     if most is None:
         return accountant.budget.epsilon
-    events = [entry.event for entry in ledger.entries()]
+    counted = [e for e in ledger.entries() if besides is None or not e.key.startswith(besides)]
+    events = [entry.event for entry in counted]
     kinds = {(event.get("mechanism"), str(event.get("parameters"))) for event in events}
-    spent = ledger.spent if account is None else ledger.accounts()[account].spent
+    told_apart = len(counted) < len(ledger.entries())
+    spent = sum((e.charged for e in counted), start=RdpCurve.zero()) if told_apart else ledger.spent
+    if account is not None:
+        spent = ledger.accounts()[account].spent
     one_price = not kinds or (len(kinds) == 1 and _has_one_price(*kinds))
     return accountant.guarantee(spent, most=most, one_price=one_price)
 

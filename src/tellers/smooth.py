@@ -184,6 +184,95 @@ def release_value(
     return math.ceil(max(value, 0.0) / _GRAIN) * _GRAIN
 
 
+def release_cost(
+    mechanism: Mechanism,
+    votes: Votes | LabelVotes,
+    noise: Noise,
+    *,
+    plan: PublishPlan,
+    answered: ArrayLike | None = None,
+) -> float:
+    """Draw the noise and return an upper value of what the answers cost at the plan's order, for anyone.
+
+    Guarantee: as `release_value`, and never above the public price of the answers.
+    Assumes:   the price of the plan was charged, and the plan is not "independent".
+    Reference: see "Publishing a cost close to the exact one".
+
+    >>> from tellers import GNMax, Votes, noise
+    >>> votes = Votes.from_counts([[240, 10]] * 100, n_teachers=250)
+    >>> plan = PublishPlan("envelope", 12.0, 0.02, 30.0, confidence=0.95, expected_epsilon=1.0)
+    >>> release_cost(GNMax(sigma=40.0), votes, noise.secure(), plan=plan) > 0
+    True
+    """
+    require_one_ballot(votes)
+    total, local = cost_and_sensitivities(
+        mechanism, votes, order=plan.order, method=plan.method, answered=answered, offset=plan.offset
+    )
+    value = release_value(total, local, noise, plan=plan)
+    if plan.offset is not None:
+        value = plan.offset * math.expm1(min(value, _MOST_LOG))
+    # Post-processing: the public price bounds the labels' part too, whatever the noise did. All answers, not
+    # those that were given: what happened to be silent bounds no divergence.
+    return min(value, float(independent_cost(mechanism, len(votes), orders=[plan.order]).values[0]))
+
+
+def as_grains(value: float) -> int:
+    """Return a released cost in whole millionths, rounded up: the form in which a ledger keeps it.
+
+    >>> as_grains(0.25), from_grains(as_grains(0.1234567))
+    (250000, 0.123457)
+    """
+    # The guard keeps what is on the grid from moving up it; beyond 2^53 a float has no such digits.
+    return min(math.ceil(value / _GRAIN * (1 - 1e-12)), 2**53)
+
+
+def from_grains(grains: int) -> float:
+    """Return a released cost from whole millionths.
+
+    >>> from_grains(250000)
+    0.25
+    """
+    return round(int(grains) * _GRAIN, 6)
+
+
+def published_epsilon(
+    value: float, *, plan: PublishPlan, delta: float, charged: float, charged_before: float = 0.0
+) -> PublishedEpsilon:
+    """Return the epsilon that a released cost at the plan's order stands for; looks at public numbers alone.
+
+    `charged` is what the publication costs at that order, `charged_before` what earlier ones of the same
+    votes did.
+
+    >>> plan = PublishPlan("envelope", 12.0, 0.02, 30.0, confidence=0.95, expected_epsilon=1.0)
+    >>> shown = published_epsilon(0.25, plan=plan, delta=1e-5, charged=plan.price)
+    >>> shown.covers, round(shown.epsilon_upper, 3)
+    ('both directions', 1.111)
+    """
+    curve = RdpCurve(np.array([plan.order]), np.array([value + charged + charged_before]))
+    return PublishedEpsilon(
+        curve.epsilon(delta),
+        delta,
+        plan.confidence,
+        plan.order,
+        plan.method,
+        charged,
+        "both directions" if plan.method == "envelope" else "forward direction",
+    )
+
+
+def require_one_ballot(votes: Votes | LabelVotes) -> None:
+    """Refuse votes of which one unit changes more than one ballot: no cost is published for those here.
+
+    >>> from tellers import Votes
+    >>> require_one_ballot(Votes.from_counts([[240, 10]], n_teachers=250))
+    """
+    if votes.unit != Unit():
+        raise ValueError(
+            "Expected votes of which one unit changes one ballot of one vote: a cost is published for that. "
+            "For groups of people, see personal.publishing.publish_group_costs."
+        )
+
+
 def require_secure(noise: Noise, *, allow_seeded: bool) -> None:
     """Refuse to publish with noise that can be drawn again.
 
@@ -226,30 +315,9 @@ def publish(
     """
     require_fraction(delta=delta)
     require_secure(noise, allow_seeded=allow_seeded)
-    if votes.unit != Unit():
-        raise ValueError(
-            "Expected votes of which one unit changes one ballot of one vote: a cost is published for that. "
-            "For groups of people, see personal.publishing.publish_group_costs."
-        )
-    # All answers, not those that were given: what happened to be silent bounds no divergence.
+    require_one_ballot(votes)
     if plan.method == "independent":
         epsilon, order = independent_cost(mechanism, len(votes)).epsilon_and_order(delta)
         return PublishedEpsilon(epsilon, delta, 1.0, order, "independent", 0.0, "both directions")
-    total, local = cost_and_sensitivities(
-        mechanism, votes, order=plan.order, method=plan.method, answered=answered, offset=plan.offset
-    )
-    value = release_value(total, local, noise, plan=plan)
-    if plan.offset is not None:
-        value = plan.offset * math.expm1(min(value, _MOST_LOG))
-    # Post-processing: the public price bounds the labels' part too, whatever the noise did.
-    value = min(value, float(independent_cost(mechanism, len(votes), orders=[plan.order]).values[0]))
-    curve = RdpCurve(np.array([plan.order]), np.array([value + plan.price + charged_before]))
-    return PublishedEpsilon(
-        curve.epsilon(delta),
-        delta,
-        plan.confidence,
-        plan.order,
-        plan.method,
-        plan.price,
-        "both directions" if plan.method == "envelope" else "forward direction",
-    )
+    value = release_cost(mechanism, votes, noise, plan=plan, answered=answered)
+    return published_epsilon(value, plan=plan, delta=delta, charged=plan.price, charged_before=charged_before)

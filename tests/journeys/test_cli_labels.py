@@ -165,7 +165,11 @@ def test_the_votes_of_the_run_can_be_priced_and_published(study):
     # All ninety rows of the pool were voted on, sixty of them were asked.
     asked = json.loads(done.stdout)["spent"]["epsilon"]
     assert json.loads(priced.stdout)["public"]["epsilon"] > asked
+    # Their cost is published at the expense of the run, not past it.
     told = tellers("publish", *votes, "--delta", "1e-4", "--json", "--yes", cwd=folder)
+    assert told.returncode == 2
+    assert f"tellers publish {(folder / 'out').resolve()}" in told.stderr
+    told = tellers("publish", "out", "--json", "--yes", cwd=folder)
     assert told.returncode == 0, told.stderr
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..errors import require_count
 from ..relation import Relation
+from .published import PublishedCosts
 from .result import RunResult
 
 _EVERYONE = (
@@ -58,7 +59,8 @@ class ModelCard:
     None where it was not measured.
     `groups` says, where people have budgets of their own, how they take part and what each group is promised,
     and `together`, where other releases were charged to the same ledger, what all of them cost. `relation` is
-    what the guarantee compares; a card of an older version has none.
+    what the guarantee compares; a card of an older version has none. `published` is what was released of the
+    cost of these very votes, if anything was: an upper value, no guarantee.
 
     Guarantee: (epsilon, delta)-differential privacy of the student for one unit, if `is_guarantee`.
     Assumes:   the numbers come from a ledger whose prices are worst-case; see `not_guaranteed`.
@@ -101,6 +103,7 @@ class ModelCard:
     scores: Mapping[str, float] | None = None
     together: str = ""
     relation: Relation | None = None
+    published: PublishedCosts | None = None
 
     def __post_init__(self) -> None:
         require_count(n_teachers=self.n_teachers)
@@ -154,6 +157,7 @@ class ModelCard:
             scores=run.scores or None,
             together=_together(run),
             relation=run.relation,
+            published=run.published,
         )
 
     @property
@@ -195,6 +199,7 @@ class ModelCard:
             **({"labels": list(self.labels)} if self.labels else {}),
             **({"scores": dict(self.scores)} if self.scores else {}),
             **({"together": self.together} if self.together else {}),
+            **({"published": self.published.as_dict()} if self.published else {}),
         }
 
     def markdown(self) -> str:
@@ -215,6 +220,7 @@ class ModelCard:
             "Questions asked": str(self.n_queries),
             "Labels released": str(self.n_labels),
             "Epsilon": epsilon + (" (a guarantee)" if self.is_guarantee else " (not a guarantee)"),
+            **({"Published epsilon": _upper(self.published)} if self.published else {}),
             **({"All releases together": self.together} if self.together else {}),
             "Made": self.created or "no date",
             "With": ", ".join(f"{name} {number}" for name, number in (self.versions or {}).items())
@@ -223,6 +229,10 @@ class ModelCard:
         rows = "\n".join(f"| {_plain(name)} | {_plain(value)} |" for name, value in facts.items())
         groups = "\n".join(f"- {_plain(line)}" for line in self.groups)
         groups = f"## What each group is promised\n\n{groups}\n\n" if groups else ""
+        if self.published:
+            lines = [*_published(self.published), *self.published.meaning]
+            told = "\n".join(f"- {_plain(line)}" for line in lines)
+            groups += f"## What was published of the cost\n\n{told}\n\n"
         left_out = "\n".join(f"- {_plain(line)}" for line in self.not_guaranteed)
         return (
             f"# Model card: {_plain(self.task)}\n\n| | |\n|---|---|\n{rows}\n\n"
@@ -299,6 +309,23 @@ def _together(run: RunResult) -> str:
         f"epsilon {shown_epsilon(run.charged)} of a budget of {run.budget_epsilon:g} is charged so far, this "
         "student and the other releases on its ledger"
     )
+
+
+def _upper(published: PublishedCosts) -> str:
+    return (
+        f"at most {shown_epsilon(published.epsilon_upper)} at delta = {published.delta:g}, with "
+        f"{published.confidence} confidence, for the votes at hand (not a guarantee)"
+    )
+
+
+def _published(published: PublishedCosts) -> Iterator[str]:
+    for line in published.groups:
+        whose = f"{line.name}: " if published.kind == "groups" else ""
+        yield (
+            f"{whose}epsilon at most {shown_epsilon(line.epsilon_upper)} was published, where the public "
+            f"epsilon is {shown_epsilon(line.public)}. On the ledger are {shown_epsilon(line.after)} of a "
+            f"budget of {line.budget:.4g} then."
+        )
 
 
 def _groups(run: RunResult) -> Iterator[str]:

@@ -79,9 +79,27 @@ def export_student(
         "card.json": _json(card.as_dict()),
         "card.md": card.markdown().encode(),
     }
+    return _write_folder(place, files, kind=type_name(type(student)))
+
+
+def replace_card(folder: str | PathLike[str], *, card: ModelCard) -> Path:
+    """Give an exported student another card, whole or not at all; the student itself stays as it is.
+
+    >>> replace_card("nowhere", card=None)
+    Traceback (most recent call last):
+        ...
+    ValueError: Expected the folder of an exported student, found none at nowhere. Check the path.
+    """
+    place = Path(folder)
+    manifest, files = _manifest(place), _contents(place)
+    files |= {"card.json": _json(card.as_dict()), "card.md": card.markdown().encode()}
+    return _write_folder(place.absolute(), files, kind=manifest["type"])
+
+
+def _write_folder(place: Path, files: Mapping[str, bytes], *, kind: str) -> Path:
     manifest = {
         "format": _FORMAT,
-        "type": type_name(type(student)),
+        "type": kind,
         "files": {name: hashlib.sha256(content).hexdigest() for name, content in sorted(files.items())},
     }
     place.parent.mkdir(parents=True, exist_ok=True)
@@ -121,9 +139,18 @@ def load_student(folder: str | PathLike[str], *, trusted: Sequence[str] = (), **
     ValueError: Expected the folder of an exported student, found none at nowhere. Check the path.
     """
     place = Path(folder)
-    manifest = _manifest(place)
+    contents = _contents(place)
+    if "student.skops" in contents:
+        if needed:
+            raise TypeError(f"Expected nothing else for a model saved by skops, got {', '.join(needed)}.")
+        return load_model(contents["student.skops"], trusted=trusted)
+    return _from_tensors(contents["student.safetensors"], _manifest(place)["type"], trusted, needed)
+
+
+def _contents(place: Path) -> dict[str, bytes]:
+    """Return the files of an exported student, after checking that nothing was damaged."""
     contents = {}
-    for name, expected in manifest["files"].items():
+    for name, expected in _manifest(place)["files"].items():
         try:
             contents[name] = (place / name).read_bytes()
         except OSError as error:
@@ -135,11 +162,7 @@ def load_student(folder: str | PathLike[str], *, trusted: Sequence[str] = (), **
                 f"Expected {name} as it was exported, but {place / name} was damaged or changed since. "
                 "Nothing was loaded. Export the student again."
             )
-    if "student.skops" in contents:
-        if needed:
-            raise TypeError(f"Expected nothing else for a model saved by skops, got {', '.join(needed)}.")
-        return load_model(contents["student.skops"], trusted=trusted)
-    return _from_tensors(contents["student.safetensors"], manifest["type"], trusted, needed)
+    return contents
 
 
 def _require_room(place: Path, *, overwrite: bool) -> None:

@@ -21,6 +21,7 @@ from .entries import (
 )
 from .groups import PersonalResult, read_personal
 from .labels import LabelResult, read_labels, read_scores
+from .published import PublishedCosts
 
 FORMAT: Final = 1
 # Parameters of mechanisms for many labels that are no single number.
@@ -98,6 +99,7 @@ class RunResult:
     charged: float | None = None
     shared: bool = False
     relation: Relation | None = None
+    published: PublishedCosts | None = None
 
     @classmethod
     def from_dict(cls, table: Mapping[str, Any]) -> "RunResult":
@@ -164,6 +166,7 @@ class RunResult:
             charged=read.at("spent.charged", EPSILON, None),
             shared=read.at("spent.shared", FLAG, False),
             relation=read_relation(table),
+            published=_published(read.at("published", TABLE, None)),
         )
 
 
@@ -192,6 +195,10 @@ def read_cost(table: Mapping[str, Any], key: str = "cost") -> tuple[tuple[int, f
     """
     points = Entries(table).at(key, TABLES, ())
     return tuple((Entries(p).at("n_queries", COUNT), Entries(p).at("epsilon", EPSILON)) for p in points)
+
+
+def _published(table: Mapping[str, Any] | None) -> PublishedCosts | None:
+    return None if table is None else PublishedCosts.from_dict(table)
 
 
 def _class_score(table: Mapping[str, Any]) -> ClassScore:

@@ -46,8 +46,8 @@ def command(
     With --show-private come the exact cost of these votes and the bound of the papers, which look at the
     votes: for your eyes only.
 
-    Of a run in which people have budgets of their own, give the folder: what it cost each group is shown, by
-    its ledger, and with --show-private exactly. Of a run with many labels per row, give the folder too.
+    Of a run, give its folder: what it cost is shown, by its ledger, and with --show-private exactly; where
+    people have budgets of their own, for each group.
 
     Example:
 
@@ -64,10 +64,10 @@ def command(
     but["budget"] = budget
     folder = group_books.folder_of(file, but=but)
     if folder is not None:
-        from ..pipeline.closed_labels import is_label_run
-        from . import label_runs
+        from ..report.folder import read_result
+        from . import pool_runs
 
-        books_of = label_runs if is_label_run(folder) else group_books
+        books_of = pool_runs if read_result(folder).personal is None else group_books
         books_of.account(folder, show_private=show_private, as_json=as_json)
         return
     named, delta = options.require_for_file(mechanism, delta)

@@ -1,12 +1,10 @@
-"""`tellers publish` and `tellers account` on the folder of a run with budgets per group."""
+"""`tellers account` on the folder of a run with budgets per group, and which folder a path means."""
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
 from rich.markup import escape
 
 from . import options, show
@@ -16,8 +14,6 @@ if TYPE_CHECKING:
 
     from ..card.published import PublishedCosts
     from ..pipeline.closed import ClosedRun, GroupAccount
-    from ..pipeline.publishing import Proposal
-    from ..publishable import Method
 
 
 def folder_of(path: Path, *, but: Mapping[str, object]) -> Path | None:
@@ -34,114 +30,13 @@ def folder_of(path: Path, *, but: Mapping[str, object]) -> Path | None:
     return folder
 
 
-def publish(
-    folder: Path,
-    *,
-    method: "Method | None",
-    confidence: float | None,
-    proxy: Path | None,
-    yes: bool,
-    as_json: bool,
-) -> None:
-    """Publish what a run cost each group: plan, ask, charge, draw, show."""
-    from ..pipeline.publishing import propose_publication, publish_run
-    from ..teachers.store import read_votes
-
-    public = None if proxy is None else read_votes(proxy).votes
-    proposal = propose_publication(folder, method=method, confidence=confidence, proxy=public)
-    screen = show.console(stderr=as_json)
-    drawn = proposal.done is None and proposal.plan.method != "independent"
-    notes = list(proposal.notes)
-    if proposal.done is not None:
-        published = proposal.done
-        notes.append(
-            "This was published before and is shown as it was kept. Nothing was drawn and nothing was spent."
-        )
-    else:
-        if not as_json:
-            _print_plan(screen, proposal)
-        if drawn and not yes and not typer.confirm("Publish and spend this?", default=False):
-            screen.print("Nothing was published and nothing was spent.")
-            return
-        published = publish_run(proposal)
-    dearer = [group.name for group in published.groups if group.epsilon_upper > group.public]
-    if dearer and published.plan.method != "independent":
-        notes.append(
-            f"For {', '.join(dearer)} the public cost is the smaller number: the noise, or the price of "
-            "publishing, was larger than what there was to gain."
-        )
-    record = proposal.run.folder.publication
-    if as_json:
-        kept = str(record) if published.plan.method != "independent" else None
-        print(json.dumps(published_as_dict(published, drawn=drawn, record=kept, notes=notes), indent=2))
-        return
-    _print_published(screen, published, record)
-    for text in notes:
-        screen.print(show.note(text))
-
-
-def published_as_dict(
-    published: "PublishedCosts", *, drawn: bool, record: str | None, notes: list[str]
-) -> dict[str, Any]:
-    """Return what is printed as JSON; all of it is public."""
-    return {
-        "groups": [asdict(group) for group in published.groups],
-        "confidence": published.plan.confidence,
-        "order": published.plan.order,
-        "method": published.plan.method,
-        "delta": published.delta,
-        "covers": published.covers,
-        "queries": published.n_queries,
-        "drawn": drawn,
-        "record": record,
-        "notes": notes,
-    }
-
-
-def _print_plan(screen: "Console", proposal: "Proposal") -> None:
-    plan, delta = proposal.plan, proposal.run.config.budget.delta
-    screen.print(
-        f"\nTo publish an epsilon per group for {proposal.n_queries:,} queries at delta {delta:g}:\n"
-    )
-    rows = show.table("", "")
-    rows.show_header = False
-    rows.add_row("method", plan.method)
-    rows.add_row("Rényi order", f"{plan.order:g}")
-    if plan.method != "independent":
-        rows.add_row("upper values with", f"{plan.confidence:.0%} confidence each")
-        rows.add_row("smoothness, noise", f"beta {plan.beta:.4g}, sigma {plan.sigma_release:.4g}")
-        for name, price in proposal.prices.items():
-            at = float(price.values[price.orders == plan.order][0])
-            rows.add_row(f"costs {escape(name)}", f"{at:.4g} at that order, part of the epsilon published")
-    generous = escape(proposal.run.plan.groups[-1].name)
-    rows.add_row(
-        "expected, on public votes", f"epsilon about {show.figure(plan.expected_epsilon)} for {generous}"
-    )
-    screen.print(show.indented(rows))
-
-
-def _print_published(screen: "Console", published: "PublishedCosts", record: Path) -> None:
-    free = published.plan.method == "independent"
-    sure = "" if free else f", each with {published.plan.confidence:.0%} confidence"
-    screen.print(f"[bold green]Anyone may know[/bold green], at delta {published.delta:g}{sure}:\n")
-    headings = ["group", "budget", "public cost", "published", "on the account now", "left"]
-    table = show.table(*headings, numbers=range(1, 6))
-    for group in published.groups:
-        cells = [f"{group.budget:.4g}", show.figure(group.public), show.figure(group.epsilon_upper)]
-        table.add_row(
-            escape(group.name), *cells, show.figure(group.after), f"{group.budget_left:.0%}",
-        )  # fmt: skip
-    screen.print(show.indented(table))
-    if free:
-        screen.print("It holds whatever the votes were. Nothing was drawn and nothing was spent.\n")
-        return
-    if published.covers == "forward direction":
-        screen.print("As in the papers, it covers one direction of the divergence only.", style="yellow")
-    screen.print(
-        "Published values hold between these votes and any in which one person of the group has other data, "
-        f"and contain what publishing cost. Every group has paid for all of them. Kept in {record}, and in "
-        "the report.\n"
-    )
+def run_around(path: Path) -> Path | None:
+    """Return the folder of the run whose private part a path lies in, or None; links are followed."""
+    place = path.resolve()
+    for private in place.parents:
+        if private.name == "private" and (private.parent / "config.toml").is_file():
+            return private.parent
+    return None
 
 
 def account(folder: Path, *, show_private: bool, as_json: bool) -> None:

@@ -69,8 +69,7 @@ VotesOrRun: TypeAlias = Annotated[
         metavar="FILE|RUN",
         help="An .npy of ballots (teachers x queries), or an .npz with 'ballots' or 'counts' (queries x "
         "classes) and, where they apply, 'student' (queries x classes) and 'answered' (a mask). For many "
-        "labels: 'label_ballots' (teachers x queries x labels). Or a run with budgets per group, or with "
-        "many labels.",
+        "labels: 'label_ballots' (teachers x queries x labels). Or the folder of a run.",
         show_default=False,
     ),
 ]

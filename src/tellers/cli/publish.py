@@ -87,18 +87,21 @@ def command(
     The exact cost of a run is private. This adds noise to a bound on it, charges for that, and returns an
     upper value that may be shown to anyone. Order and noise are chosen on public votes, never on these.
 
-    Of a run in which people have budgets of their own, give the folder: one value per group is published,
-    every group's account pays for all of them, and they are kept in the folder and shown in its report.
-    Asked for again, they are shown as they were kept. Of a run with many labels per row, give the folder too:
-    its own ledger pays.
+    Of a run, give its folder. The ledger of the run pays before noise is drawn; where people have budgets of
+    their own, every group's account does, and there is a value for each. What came out is kept, and shown in
+    the result, the card and the report of the run. Asked for again, also after a call that was cut off, it is
+    the same number, and nothing is charged twice.
+
+    Votes in a file that belongs to no run are charged to a record beside the file.
 
     Example:
 
     \b
+    tellers publish study
+    tellers publish study --confidence 0.99 --proxy public_votes.npz --yes --json
     tellers publish examples/mnist_votes.npz --classes 10 --delta 1e-5 \\
       --mechanism gnmax --sigma 40 --yes
     tellers publish tags.npz --mechanism binary --sigma 10 --delta 1e-5 --proxy public_tags.npz
-    tellers publish study
     """
     given = options.parameters_of(locals())
     from . import groups as group_books
@@ -109,14 +112,18 @@ def command(
         raise ValueError("Expected --yes with --json: publishing spends privacy, and scripts are not asked.")
     how: Method | None = None if method is None else method.value
     if folder is not None:
-        from ..pipeline.closed_labels import is_label_run
-        from . import label_runs
+        from . import publish_runs
 
-        books_of = label_runs if is_label_run(folder) else group_books
-        books_of.publish(
+        publish_runs.publish(
             folder, method=how, confidence=confidence, proxy=proxy, yes=yes, as_json=as_json,
         )  # fmt: skip
         return
+    around = group_books.run_around(file)
+    if around is not None:
+        raise ValueError(
+            f"Expected votes that belong to no run, {file} is of the run in {around}, whose ledger must pay. "
+            f"Nothing was charged. Publish what the run cost: tellers publish {around}"
+        )
     named, delta = options.require_for_file(mechanism, delta)
     from .. import noise
     from ..calibrate import plan_publication

@@ -3,6 +3,8 @@
 A group's cost looks at the votes of all groups, so releasing it must protect every person of every group, and
 everybody pays for every number. A person's ballots move a tally by their weight at most: distances between
 votes are counted in such votes, and whoever moves less pays less. Proofs: docs/maths/personalised.md.
+
+The file passes 400 lines because a cost, how fast it moves and what releasing it costs are one argument.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,7 +26,7 @@ from ..noise import Noise
 from ..publishable import Method, independent_cost
 from ..rdp import Floats, RdpCurve, check_orders
 from ..release import Cost, Release
-from ..smooth import PublishedEpsilon, PublishPlan, release_value, require_secure
+from ..smooth import PublishedEpsilon, PublishPlan, published_epsilon, release_value, require_secure
 from ..votes import Votes
 from .accounting import Asked
 
@@ -230,33 +232,79 @@ def publish_group_costs(
     prices = publication_prices(distances, plan, n_releases=len(wanted), orders=[plan.order])
     if ledger is not None:
         assert key is not None
-        _charge(asked, plan, noise, distances=distances, n_releases=len(wanted), ledger=ledger, key=key)
+        bill = group_bill(asked, plan, noise_name=noise.name, n_releases=len(wanted), ledger=ledger)
+        ticket = ledger.reserve(key, bill.price, event=bill.event, also=bill.also)
+        # Nothing of it flows back.
+        ledger.settle(ticket, Release(np.empty(0, dtype=np.int64), Cost(bill.price)), used=bill.also)
+    values = release_group_costs(asked, noise, plan=plan, groups=wanted)
+    return {
+        name: published_epsilon(
+            values[name],
+            plan=plan,
+            delta=delta,
+            charged=float(prices[name].values[0]),
+            charged_before=before.get(name, 0.0),
+        )
+        for name in wanted
+    }
+
+
+def release_group_costs(
+    asked: Asked, noise: Noise, *, plan: PublishPlan, groups: Iterable[str]
+) -> dict[str, float]:
+    """Draw the noise and return an upper value of what the answers cost each group at the plan's order.
+
+    Guarantee: as `publish_group_costs`, at the prices of `publication_prices` for as many releases.
+    Assumes:   every account was charged those.
+    Reference: docs/maths/personalised.md, "Publishing a group's cost".
+
+    >>> from tellers import GNMax, Votes, noise
+    >>> from tellers.personal import Group, Weighting
+    >>> plan = Weighting((Group("all", 0.7, 50),), GNMax(15.0), 100, (np.arange(100),), weight_of=(1,))
+    >>> asked = Asked(plan, Votes.from_ballots(np.zeros((100, 40), dtype=int), n_classes=3))
+    >>> how = PublishPlan("envelope", 12.0, 0.02, 30.0, confidence=0.95, expected_epsilon=1.0)
+    >>> list(release_group_costs(asked, noise.secure(), plan=how, groups=["all"]))
+    ['all']
+    """
+    n_steps = distances_of(asked).n_steps
     sums = group_sums(asked, order=plan.order, method=plan.method)
     public_at = independent_group_costs(asked, orders=[plan.order])
-    shown = {}
-    for name in wanted:
-        value = release_value(sums[name].total, sums[name].local, noise, plan=plan, n_steps=distances.n_steps)
+    return {
         # Post-processing: the public price bounds the labels' part too, whatever the noise did.
-        value = min(value, float(public_at[name].values[0]))
-        charged = float(prices[name].values[0])
-        curve = RdpCurve(np.array([plan.order]), np.array([value + charged + before.get(name, 0.0)]))
-        shown[name] = PublishedEpsilon(
-            curve.epsilon(delta),
-            delta,
-            plan.confidence,
-            plan.order,
-            plan.method,
-            charged,
-            "both directions" if plan.method == "envelope" else "forward direction",
+        name: min(
+            release_value(sums[name].total, sums[name].local, noise, plan=plan, n_steps=n_steps),
+            float(public_at[name].values[0]),
         )
-    return shown
+        for name in groups
+    }
 
 
-def _charge(
-    asked: Asked, plan: PublishPlan, noise: Noise, *, distances: Distances, n_releases: int, ledger: Ledger,
-    key: str,
-) -> None:  # fmt: skip
-    """Debit every group's account; nothing of it flows back."""
+@dataclass(frozen=True, eq=False)
+class GroupBill:
+    """What a publication costs: the main account, every group's, and the event to book it under; public."""
+
+    price: RdpCurve
+    also: Mapping[str, RdpCurve]
+    event: dict[str, Any]
+
+
+def group_bill(
+    asked: Asked, plan: PublishPlan, *, noise_name: str, n_releases: int, ledger: Ledger
+) -> GroupBill:
+    """Return what so many releases under a plan cost everybody, or refuse votes that have no such bound.
+
+    >>> from tellers import Accountant, Budget, GNMax, MemoryLedger, Votes
+    >>> from tellers.personal import Group, Weighting
+    >>> plan = Weighting((Group("all", 0.7, 50),), GNMax(15.0), 100, (np.arange(100),), weight_of=(1,))
+    >>> asked = Asked(plan, Votes.from_ballots(np.zeros((100, 40), dtype=int), n_classes=3))
+    >>> how = PublishPlan("envelope", 12.0, 0.02, 30.0, confidence=0.95, expected_epsilon=1.0)
+    >>> books = MemoryLedger(Accountant(Budget(epsilon=1.0, delta=1e-5)))
+    >>> list(group_bill(asked, how, noise_name="secure", n_releases=1, ledger=books).also)
+    ['group/all']
+    """
+    if plan.method == "envelope":
+        _require_envelope(asked)
+    distances = distances_of(asked)
     curves = publication_prices(distances, plan, n_releases=n_releases)
     also = {group.account: curves[group.name] for group in asked.plan.groups}
     grid = next(iter(curves.values())).orders
@@ -267,13 +315,12 @@ def _charge(
     event: dict[str, Any] = {
         "mechanism": "GroupPublication",
         "parameters": {**asdict(plan), "n_releases": n_releases, "shares": dict(distances.shares)},
-        "noise": noise.name,
+        "noise": noise_name,
         "unit": "one person",
         "n_queries": 0,
         "groups": {"variant": asked.plan.variant, "absent": absent},
     }
-    ticket = ledger.reserve(key, most, event=event, also=also)
-    ledger.settle(ticket, Release(np.empty(0, dtype=np.int64), Cost(most)), used=also)
+    return GroupBill(most, also, event)
 
 
 def _present(asked: Asked, at: int) -> Floats | None:

@@ -26,7 +26,7 @@ from .beginning import open_books, takes_part
 from .data import Tables
 from .electorate import Electorate
 from .folder import RunFolder
-from .groups import PersonalSpending, spent_by_groups
+from .groups import PersonalSpending, publications_of, spent_by_groups
 from .label_data import LabelTables
 
 
@@ -132,7 +132,9 @@ def release_labels(
             if entry.key.startswith(f"{key}/"):
                 n_asked += int(entry.event["n_queries"])
                 curve.append((n_asked, accountant.epsilon(total)))
-        alone = all(entry.key.startswith(f"{key}/") for entry in ledger.entries())
+        # What it took to publish the cost of this run is told with what was published.
+        own = (f"{key}/", publications_of(key))
+        alone = all(entry.key.startswith(own) for entry in ledger.entries())
         used = [mechanism, *filter(None, [config.warm_up()])]
         personal = None
         if electorate is not None and electorate.plan is not None:
@@ -143,7 +145,7 @@ def release_labels(
             epsilon = personal.epsilon
         else:
             worst = most_expected(most, *used) if alone else None
-            epsilon = guaranteed_epsilon(ledger, accountant, most=worst)
+            epsilon = guaranteed_epsilon(ledger, accountant, most=worst, besides=own[1])
         spending = Spending(epsilon, accountant.epsilon(ledger.spent), tuple(curve), personal, not alone)
     content = io.BytesIO()
     values = {} if labels.values is None else {"values": labels.values}

@@ -26,12 +26,10 @@ from ..teachers.partition import Partition
 from ..teachers.store import read_votes
 from ..votes import Votes
 from .beginning import open_books
+from .closed_pool import FIXED_ENDS, require_ledger
 from .electorate import Electorate
 from .folder import RunFolder
 from .groups import Batch, batches_under, exact_by_groups
-
-# What ends a run at a place that was known beforehand, whatever comes out.
-_FIXED = ("the number of queries", "the end of the pool")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -64,6 +62,7 @@ class ClosedRun:
 
     def books(self) -> ChainedLedger:
         """Open the ledger of the run, to be closed by who asks for it."""
+        require_ledger(self.config, self.folder)
         return open_books(self.config, self.folder)
 
     def votes(self) -> Votes:
@@ -113,7 +112,7 @@ class ClosedRun:
                 f"{' and '.join(map(repr, gone))} left: costs are published for one plan of the groups. Let "
                 "nobody leave ([personal] leave = false), or end it before ([queries] n_queries)."
             )
-        ended = run.stopped_by not in _FIXED and not isinstance(mechanism, GNMax)
+        ended = run.stopped_by not in FIXED_ENDS and not isinstance(mechanism, GNMax)
         if not ended and isinstance(self.plan, Vanishing) and not isinstance(mechanism, GNMax):
             # With more answers the budgets would have cut batches short, and so changed who sits out when.
             ended = not _always_affordable(ledger, self.plan, self.folder.key)
@@ -138,7 +137,7 @@ def read_closed(folder: str | PathLike[str]) -> ClosedRun:
     if result.personal is None:
         raise ValueError(
             f"Expected a run with budgets per group ([personal]), {place.path} holds one with one budget for "
-            "all. Its public epsilon is in result.json; for more, give a file of votes and its mechanism."
+            "all."
         )
     config = read_config(place.config)
     try:

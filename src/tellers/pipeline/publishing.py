@@ -1,50 +1,107 @@
-"""Publishing what a finished run cost each group of people: planned, charged to every account, drawn, kept.
+"""Publishing what a finished run cost: planned, charged to its ledger, drawn once, kept, shown.
 
-A proposal looks at public numbers alone and charges nothing. Publishing debits every group on the ledger of
-the run before noise is drawn, and keeps what came out in `publication.json`, public. From there it is read
-whenever it is asked for again: nothing is drawn or charged twice. What was charged and lost on the way stays
-charged, and is counted in what is published after it.
+Every kind of run goes the same way: one class per row, many labels, budgets per group. A proposal looks at
+public numbers alone and charges nothing. Publishing reserves the price on the run's ledger under one key,
+draws, and settles with the number that came out, so that the ledger is where it is kept: a call that follows,
+also after one that was killed, finds the reservation or the number there and charges nothing again. Result,
+card and report are then written from it; `publication.json` comes last and says that all of them were.
 """
 
+import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
 from os import PathLike
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 
 from .. import noise
-from ..budget import Accountant, Budget
-from ..calibrate import Consensus, plan_group_publication
-from ..calibrate.publication import Purse
-from ..card.published import PublishedCosts, read_published
-from ..errors import BudgetExhausted
+from ..card.card import ModelCard
+from ..card.export import replace_card
+from ..card.published import PublishedCost, PublishedCosts, read_published
+from ..config import RunConfig
+from ..errors import LedgerConflict
+from ..label_votes import LabelVotes
+from ..ledger.base import Entry, Ticket
 from ..ledger.chained import ChainedLedger
-from ..mechanisms import ConfidentGNMax
-from ..personal.accounting import Asked
-from ..personal.publishing import distances_of, publication_prices, publish_group_costs
 from ..publishable import Method
 from ..rdp import RdpCurve
+from ..release import Cost, Release
 from ..report import write_report
-from ..smooth import PublishPlan
+from ..report.folder import read_result
+from ..smooth import PublishPlan, as_grains, from_grains, published_epsilon
 from ..votes import Votes
+from .bills import Bill, has_value, plan_of, publication_on, settled_without_value, up_to
 from .closed import ClosedRun, read_closed
-from .endings import listed
-from .folder import write_json
+from .closed_pool import ClosedPool, read_closed_pool
+from .folder import RunFolder, write_json
 from .groups import publications_of
+from .publishing_groups import GroupPublisher
+from .publishing_pool import PoolPublisher
 
-_N_PROXY = 1000
-# What fits an account to the last bit may not when it is added up in another order.
-_HAIR = 1 - 1e-9
+# Where the number of a run with many labels was kept by earlier versions.
+_OLD_FILE = "published.json"
+
+
+class Publisher(Protocol):
+    """What one kind of run knows about publishing its cost; see `PoolPublisher` and `GroupPublisher`."""
+
+    @property
+    def run(self) -> ClosedRun | ClosedPool:
+        """Return the finished run."""
+        ...
+
+    @property
+    def kind(self) -> str:
+        """Return what it released: classes, labels, or to groups."""
+        ...
+
+    def require(self, ledger: ChainedLedger) -> None:
+        """Refuse a run of which no cost can be published."""
+        ...
+
+    def n_queries(self, ledger: ChainedLedger) -> int:
+        """Return how many queries the cost is of."""
+        ...
+
+    def plan(
+        self,
+        ledger: ChainedLedger,
+        *,
+        method: Method | None,
+        confidence: float,
+        proxy: "Votes | LabelVotes | str | PathLike[str] | None",
+    ) -> tuple[PublishPlan, tuple[str, ...]]:
+        """Return a plan that can be paid, made of public numbers."""
+        ...
+
+    def bill(self, ledger: ChainedLedger, plan: PublishPlan, noise_name: str) -> Bill:
+        """Return what a plan costs."""
+        ...
+
+    def release(self, ledger: ChainedLedger, plan: PublishPlan, noise: noise.Noise) -> list[float]:
+        """Draw the noise."""
+        ...
+
+    def independent(self, ledger: ChainedLedger) -> list[tuple[float, float]]:
+        """Return public prices."""
+        ...
+
+    def lines(
+        self, ledger: ChainedLedger, uppers: list[float], charged: list[float], entry: Entry | None
+    ) -> tuple[PublishedCost, ...]:
+        """Return what is told."""
+        ...
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Proposal:
-    """What publishing would do and cost: public, and nothing is charged yet.
+    """What publishing would do and cost: public, and nothing is charged by it.
 
-    `done` is what was published before, if it was: then nothing is left to do. `public` is what each group
-    was charged for the labels, `prices` what the publication costs it on top, at every order.
+    `prices` is what the publication costs each group, or everyone, at every order. `is_charged` says that an
+    earlier call charged it and was cut off; `done` is what was published before, if it was: then nothing is
+    left to pay or to draw.
 
     >>> propose_publication("nowhere")
     Traceback (most recent call last):
@@ -52,13 +109,23 @@ class Proposal:
     ValueError: Expected the folder of a run, found none at nowhere. Give the folder that `tellers run` wrote.
     """
 
-    run: ClosedRun
+    publisher: Publisher
     plan: PublishPlan
-    public: Mapping[str, float]
     prices: Mapping[str, RdpCurve]
     n_queries: int
     notes: tuple[str, ...] = ()
+    is_charged: bool = False
     done: PublishedCosts | None = None
+
+    @property
+    def run(self) -> ClosedRun | ClosedPool:
+        """Return the run."""
+        return self.publisher.run
+
+    @property
+    def kind(self) -> str:
+        """Return what the run released: classes, labels, or to groups."""
+        return self.publisher.kind
 
 
 def propose_publication(
@@ -66,185 +133,247 @@ def propose_publication(
     *,
     confidence: float | None = None,
     method: Method | None = None,
-    proxy: Votes | None = None,
+    proxy: "Votes | LabelVotes | str | PathLike[str] | None" = None,
 ) -> Proposal:
-    """Return the plan by which a finished run's costs per group would be published, and what that costs.
+    """Return the plan by which a finished run's cost would be published, and what that costs.
+
+    `proxy` are public votes of as many teachers, or the file that holds them.
 
     Guarantee: looks at settings, accounts, numbers of queries and the proxy only; charges nothing.
-    Assumes:   as `plan_group_publication`. Without a proxy made-up votes stand in (`Consensus`).
-    Reference: docs/maths/personalised.md, "Publishing a group's cost".
+    Assumes:   as `plan_publication`. Without a proxy made-up votes stand in (`Consensus`).
+    Reference: docs/maths/publishing.md; of groups docs/maths/personalised.md, "Publishing a group's cost".
 
     >>> propose_publication("nowhere")
     Traceback (most recent call last):
         ...
     ValueError: Expected the folder of a run, found none at nowhere. Give the folder that `tellers run` wrote.
     """
-    run = read_closed(folder)
-    done, delta = read_published(run.folder.path), run.config.budget.delta
+    publisher = _publisher(RunFolder(Path(folder)))
+    run = publisher.run
     with run.books() as ledger:
-        public = _charged_for_labels(run, ledger)
+        done = published_on(publisher, ledger)
         if done is not None:
-            _require_as_before(done, confidence=confidence, method=method)
-            return Proposal(run, done.plan, public, {}, done.n_queries, done=done)
-        asked = run.asked(ledger)
-        n_queries, notes = len(asked), list[str]()
-        if proxy is None:
-            consensus = Consensus()
-            notes.append(f"Order and noise were chosen on made-up votes: {consensus}.")
-            proxy, _ = consensus.votes(run.plan.n_teachers, asked.votes.n_classes, n_queries=_N_PROXY, seed=0)
-        stand_in = _as_proxy(asked, proxy)
-        given: dict[str, Any] = {
-            "n_queries": n_queries, "delta": delta, "confidence": 0.95 if confidence is None else confidence,
-            "method": method,
-        }  # fmt: skip
-        plan = plan_group_publication(stand_in, **given, purses=_purses(run, ledger))
-        if plan.method == "independent" and method != "independent":
-            free = plan_group_publication(stand_in, **given)
-            if free.method != "independent":
-                _refuse(run, ledger, stand_in, free)
-            notes.append("On the proxy no release is worth its price, so these are public prices.")
-        if _lost(run, ledger):
-            notes.append(
-                "An earlier publication was charged and cut off before its numbers were kept. It stays "
-                "charged, and this one pays on top of it."
+            _require_as_before(done.plan, confidence=confidence, method=method)
+            return Proposal(publisher, done.plan, {}, done.n_queries, done=done)
+        _, entry = publication_on(ledger, run.folder.key)
+        n_queries = publisher.n_queries(ledger)
+        if entry is not None:
+            plan = plan_of(entry.event)
+            _require_as_before(plan, confidence=confidence, method=method)
+            told = (
+                "An earlier call charged this and was cut off before its number was kept. Nobody saw one; "
+                "it is drawn now, and not charged again."
             )
-    prices = publication_prices(distances_of(stand_in), plan, n_releases=len(public))
-    return Proposal(run, plan, public, prices, n_queries, tuple(notes))
+            return Proposal(publisher, plan, {}, n_queries, (told,), is_charged=True)
+        publisher.require(ledger)
+        plan, notes = publisher.plan(
+            ledger, method=method, confidence=0.95 if confidence is None else confidence, proxy=proxy
+        )
+        prices: Mapping[str, RdpCurve] = {}
+        if plan.method != "independent":
+            bill = publisher.bill(ledger, plan, noise.secure().name)
+            prices = bill.by_name
+            if bill.event.get("adopted"):
+                notes += (
+                    "Earlier releases of these votes are in a file beside them and on no ledger. They are "
+                    "charged with this one.",
+                )
+        if settled_without_value(ledger, run.folder.key):
+            notes += (
+                "An earlier publication was charged and its number lost. It stays charged, and this one pays "
+                "on top of it.",
+            )
+    return Proposal(publisher, plan, prices, n_queries, notes)
 
 
 def publish_run(proposal: Proposal) -> PublishedCosts:
-    """Charge every group, draw, keep what came out in the folder of the run, and write its report again.
+    """Charge the ledger of the run, draw, keep what came out, and write result, card and report with it.
 
-    Guarantee: as `publish_group_costs`; every account is debited before noise is drawn, all of them or none.
-               What was published is returned as it is, however often it is asked for.
-    Assumes:   as `publish_group_costs`; the folder and its ledger are those that the run left.
-    Reference: docs/maths/personalised.md, "Publishing a group's cost".
+    Guarantee: with the stated confidence over this noise, labels and published values together have a Rényi
+               divergence of at most the published cost at plan.order between the votes at hand and any in
+               which one teacher answers otherwise (of groups: one person has other data). The ledger is
+               debited before noise is drawn, once; what anybody is shown is one draw, however often it is
+               asked for and wherever a call was killed.
+    Assumes:   the plan was fixed without looking at private votes; the folder and its ledger are those that
+               the run left.
+    Reference: docs/maths/publishing.md; of groups docs/maths/personalised.md, "Publishing a group's cost".
 
     >>> publish_run(propose_publication("nowhere"))
     Traceback (most recent call last):
         ...
     ValueError: Expected the folder of a run, found none at nowhere. Give the folder that `tellers run` wrote.
     """
-    run, plan = proposal.run, proposal.plan
-    place, delta = run.folder, run.config.budget.delta
-    with place.held():
-        there = read_published(place.path)
-        if there is not None:  # by somebody else, while this one was being thought over
-            return there
-        with run.books() as ledger:
-            asked, before = run.asked(ledger), _charged_before(run, ledger, plan)
-            books: dict[str, Any] = {}
-            if plan.method != "independent":
-                books = {"ledger": ledger, "key": _next_key(run, ledger)}
-            shown = publish_group_costs(
-                asked, noise.secure(), plan=plan, delta=delta, charged_before=before, **books
-            )
-            states = ledger.accounts()
-        groups = [
-            {
-                "name": group.name, "budget": group.epsilon, "public": proposal.public[group.name],
-                "epsilon_upper": shown[group.name].epsilon_upper, "charged": shown[group.name].charged,
-                "after": states[group.account].epsilon,
-                "budget_left": states[group.account].accountant.left(states[group.account].spent),
-            }
-            for group in run.plan.groups
-        ]  # fmt: skip
-        first = next(iter(shown.values()))
-        record = {
-            "format": 1, "made": datetime.now(UTC).isoformat(timespec="seconds"), "n_queries": len(asked),
-            "delta": delta, "covers": first.covers, "plan": asdict(plan), "groups": groups,
-        }  # fmt: skip
-        published = PublishedCosts.from_dict(record)
-        if plan.method != "independent":
-            # On disk before anybody sees it. Public prices are no secret: a release may still follow them.
-            write_json(place.publication, record, public=True)
-            write_report(place.path)
-            if place.summary.exists():
-                write_report(place.path, private=True)
+    publisher, plan, place = proposal.publisher, proposal.plan, proposal.run.folder
+    if proposal.done is not None and _is_kept(place, proposal.done):
+        return proposal.done
+    with place.held(), proposal.run.books() as ledger:
+        published = published_on(publisher, ledger)
+        if published is None and plan.method == "independent":
+            # No secret, and not kept: a release may still follow it.
+            return _public_prices(publisher, ledger, plan)
+        if published is None:
+            _draw(publisher, ledger, plan)
+            published = published_on(publisher, ledger)
+            assert published is not None  # it was settled just now
+        _keep(place, published)
     return published
 
 
-def _require_as_before(done: PublishedCosts, *, confidence: float | None, method: Method | None) -> None:
-    same = (method or done.plan.method) == done.plan.method
-    if not same or (confidence if confidence is not None else done.plan.confidence) != done.plan.confidence:
-        raise ValueError(
-            f"Expected --method {done.plan.method} and --confidence {done.plan.confidence:g}, by which these "
-            "costs were published before, got others. What was published stays; ask for it without options."
+def published_on(publisher: Publisher, ledger: ChainedLedger) -> PublishedCosts | None:
+    """Return what was published of a run: as its folder keeps it, or else by its ledger; None if nothing was.
+
+    >>> propose_publication("nowhere")
+    Traceback (most recent call last):
+        ...
+    ValueError: Expected the folder of a run, found none at nowhere. Give the folder that `tellers run` wrote.
+    """
+    run, delta = publisher.run, publisher.run.config.budget.delta
+    kept = read_published(run.folder.path)
+    if kept is not None:
+        return kept
+    _, entry = publication_on(ledger, run.folder.key)
+    if entry is None:
+        return _kept_before(publisher, ledger)
+    if not has_value(entry):
+        return None
+    assert entry.release is not None
+    plan, names = plan_of(entry.event), entry.event["released"]
+    # What each group moves the value by, as a share of the most; everyone, by all of it.
+    shares = entry.event["parameters"].get("shares", {})
+    prices = [len(names) * plan.price_to(shares.get(name, 1.0)) for name in names]
+    shown = [
+        published_epsilon(
+            from_grains(value), plan=plan, delta=delta, charged=price,
+            charged_before=entry.event["before"][name],
         )
+        for value, price, name in zip(entry.release.labels, prices, names, strict=True)
+    ]  # fmt: skip
+    return PublishedCosts(
+        plan=plan, delta=delta, covers=shown[0].covers, n_queries=publisher.n_queries(ledger),
+        groups=publisher.lines(ledger, [one.epsilon_upper for one in shown], prices, entry),
+        made=str(entry.event.get("made", "")), kind=publisher.kind, unit=run.result.unit,
+        shared=_is_shared(publisher, ledger, entry),
+    )  # fmt: skip
 
 
-def _as_proxy(asked: Asked, public: Votes) -> Asked:
-    """Return public votes, counted as those of the run were."""
-    plan = asked.plan
-    if (public.n_teachers, public.n_classes) != (plan.n_teachers, asked.votes.n_classes):
+def with_published(result: dict[str, Any], folder: RunFolder, config: RunConfig) -> dict[str, Any]:
+    """Return the public numbers of a run with what was published of it, if anything was.
+
+    >>> with_published({"format": 1}, RunFolder(Path("nowhere")), RunConfig())
+    {'format': 1}
+    """
+    if not (folder.path / "result.json").exists():
+        return result  # not finished before, so nothing was published of it
+    publisher = _publisher(folder)
+    with publisher.run.books() as ledger:
+        published = published_on(publisher, ledger)
+    return result if published is None else _told(result, published)
+
+
+def _publisher(folder: RunFolder) -> Publisher:
+    if read_result(folder.path).personal is not None:
+        return GroupPublisher(read_closed(folder.path))
+    return PoolPublisher(read_closed_pool(folder.path))
+
+
+def _draw(publisher: Publisher, ledger: ChainedLedger, plan: PublishPlan) -> None:
+    """Charge, unless an earlier call did, draw, and settle with what came out."""
+    source, folder = noise.secure(), publisher.run.folder
+    key, entry = publication_on(ledger, folder.key)
+    if entry is None:
+        publisher.require(ledger)
+        bill = publisher.bill(ledger, plan, source.name)
+        ticket = ledger.reserve(key, bill.price, event={**bill.event, "grain": 1e-6}, also=bill.also)
+    else:
+        also = {name: paid.reserved for name, paid in entry.also.items()}
+        plan, ticket = plan_of(entry.event), Ticket(key, entry.reserved, entry.event, also)
+    values = publisher.release(ledger, plan, source)
+    grains = np.array([as_grains(value) for value in values], dtype=np.int64)
+    release = Release(grains, Cost(ticket.price), by_teachers=np.zeros(len(grains), dtype=np.bool_))
+    try:
+        ledger.settle(ticket, release, used=dict(ticket.also) or None)
+    except LedgerConflict:
+        # Somebody else settled it meanwhile, with another draw: theirs is the one, and this one is forgotten.
+        if ledger.find(key) is None:
+            raise
+
+
+def _is_shared(publisher: Publisher, ledger: ChainedLedger, entry: Entry) -> bool:
+    key = publisher.run.folder.key
+    own = (f"{key}/", publications_of(key))
+    return not all(each.key.startswith(own) for each in up_to(ledger, entry))
+
+
+def _kept_before(publisher: Publisher, ledger: ChainedLedger) -> PublishedCosts | None:
+    """Return what an earlier version published of a run with many labels, which it kept in a file."""
+    place = publisher.run.folder.path / _OLD_FILE
+    charged = settled_without_value(ledger, publisher.run.folder.key)
+    if not place.exists() or not charged:
+        return None
+    try:
+        kept = json.loads(place.read_bytes())
+        if kept["format"] != 1:
+            raise ValueError(kept)
+        return PublishedCosts(
+            plan=plan_of(charged[-1].event), delta=float(kept["delta"]), covers=str(kept["covers"]),
+            n_queries=publisher.n_queries(ledger), kind=publisher.kind, unit=publisher.run.result.unit,
+            shared=_is_shared(publisher, ledger, charged[-1]),
+            groups=publisher.lines(
+                ledger, [float(kept["epsilon_upper"])], [float(kept["charged"])], charged[-1]
+            ),
+        )  # fmt: skip
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
         raise ValueError(
-            f"Expected a proxy of {plan.n_teachers} teachers and {asked.votes.n_classes} classes, got "
-            f"{public.n_teachers} and {public.n_classes}."
+            f"Expected what was published in {place}, got something that cannot be read. Restore the file: "
+            "what it says was paid for."
+        ) from None
+
+
+def _public_prices(publisher: Publisher, ledger: ChainedLedger, plan: PublishPlan) -> PublishedCosts:
+    found = publisher.independent(ledger)
+    return PublishedCosts(
+        plan=replace(plan, order=found[-1][1]), delta=publisher.run.config.budget.delta,
+        covers="both directions", n_queries=publisher.n_queries(ledger), kind=publisher.kind,
+        groups=publisher.lines(ledger, [epsilon for epsilon, _ in found], [0.0] * len(found), None),
+        unit=publisher.run.result.unit,
+    )  # fmt: skip
+
+
+def _told(result: dict[str, Any], published: PublishedCosts) -> dict[str, Any]:
+    """Return public numbers with the published ones, and with accounts as they are after it."""
+    lines, told = published.groups, {**result, "published": published.as_dict()}
+    if published.kind != "groups":
+        told["spent"] = {**result["spent"], "charged": lines[0].after}
+    elif "personal" in result:
+        left = {line.name: line.budget_left for line in lines}
+        groups = [
+            {**group, "budget_left": left.get(group["name"], group["budget_left"])}
+            for group in result["personal"]["groups"]
+        ]
+        told["personal"] = {**result["personal"], "groups": groups}
+    return told
+
+
+def _is_kept(place: RunFolder, published: PublishedCosts) -> bool:
+    return place.publication.exists() and read_result(place.path).published == published
+
+
+def _keep(place: RunFolder, published: PublishedCosts) -> None:
+    """Write what was published into everything that tells of the run; the file of its own comes last."""
+    result = _told(json.loads(place.result.read_bytes()), published)
+    write_json(place.result, result, public=True)
+    if place.student.is_dir():
+        replace_card(place.student, card=ModelCard.from_result(result))
+    write_report(place.path)
+    if place.summary.exists():
+        write_report(place.path, private=True)
+    write_json(place.publication, published.as_dict(), public=True)
+
+
+def _require_as_before(plan: PublishPlan, *, confidence: float | None, method: Method | None) -> None:
+    same = (method or plan.method) == plan.method
+    if not same or (confidence if confidence is not None else plan.confidence) != plan.confidence:
+        raise ValueError(
+            f"Expected --method {plan.method} and --confidence {plan.confidence:g}, by which this cost "
+            "was published before, got others. What was published stays; ask for it without options."
         )
-    weights = plan.weights(len(public), key="proxy")
-    counted = public if weights is None else public.weighted(weights)
-    answered = None
-    if isinstance(plan.mechanism, ConfidentGNMax):
-        # What the check would most likely let through.
-        answered = counted.top >= plan.mechanism.threshold
-    return Asked(plan, counted, answered=answered)
-
-
-def _charged_for_labels(run: ClosedRun, ledger: ChainedLedger) -> dict[str, float]:
-    spent = {group.account: RdpCurve.zero() for group in run.plan.groups}
-    for entry in ledger.entries():
-        if entry.key.startswith(f"{run.folder.key}/"):
-            for account, paid in entry.also.items():
-                if account in spent:
-                    spent[account] = spent[account] + paid.charged
-    return {group.name: spent[group.account].epsilon(run.config.budget.delta) for group in run.plan.groups}
-
-
-def _purses(run: ClosedRun, ledger: ChainedLedger) -> list[Purse]:
-    states, whole = ledger.accounts(), _accountant(run)
-    purses = [Purse(None, whole.held_at, _HAIR * whole.value_left(ledger.spent))]
-    for group in run.plan.groups:
-        state = states[group.account]
-        purses.append(Purse(group.name, state.held_at, _HAIR * state.accountant.value_left(state.spent)))
-    return purses
-
-
-def _accountant(run: ClosedRun) -> Accountant:
-    return Accountant(Budget(run.config.budget.epsilon, run.config.budget.delta))
-
-
-def _refuse(run: ClosedRun, ledger: ChainedLedger, proxy: Asked, plan: PublishPlan) -> None:
-    """Say whose account has no room for a publication."""
-    states = ledger.accounts()
-    prices = publication_prices(distances_of(proxy), plan, n_releases=len(run.plan.groups))
-    short = [
-        f"{group.name} ({100 * state.accountant.left(state.spent):.0f} % of {group.epsilon:g} left)"
-        for group in run.plan.groups
-        if not (state := states[group.account]).accountant.affords(state.spent, prices[group.name])
-    ]
-    whose = f"of {listed(short)}" if short else "of the ceiling for everybody"
-    raise BudgetExhausted(
-        f"Expected room for a publication in every budget, got too little in that {whose}. Nothing was "
-        "charged. Ask fewer queries in the next run ([queries] n_queries), or show public prices: "
-        "--method independent."
-    )
-
-
-def _lost(run: ClosedRun, ledger: ChainedLedger) -> int:
-    begins = publications_of(run.folder.key)
-    return sum(entry.key.startswith(begins) for entry in ledger.entries())
-
-
-def _next_key(run: ClosedRun, ledger: ChainedLedger) -> str:
-    return f"{publications_of(run.folder.key)}{_lost(run, ledger)}"
-
-
-def _charged_before(run: ClosedRun, ledger: ChainedLedger, plan: PublishPlan) -> dict[str, float]:
-    """Return what publications that were cut off cost each group, at the order of the plan."""
-    begins, before = publications_of(run.folder.key), {group.name: 0.0 for group in run.plan.groups}
-    for entry in ledger.entries():
-        if entry.key.startswith(begins):
-            for group in run.plan.groups:
-                paid = entry.also[group.account].charged
-                before[group.name] += float(paid.values[np.flatnonzero(paid.orders == plan.order)[0]])
-    return before

@@ -17,6 +17,7 @@ from .folder import RunFolder
 from .labels import run_labels
 from .outcome import write_outcome
 from .overlap import Warn
+from .publishing import with_published
 from .steps import Show, Steps
 
 
@@ -65,6 +66,7 @@ def run(
             result, student, numbers = run_labels(config, place, state, warn)
         else:
             result, student, numbers = run_classes(config, place, state, warn, show_groups=show_groups)
+        result = with_published(result, place, config)
         with state.step("report"):
             write_outcome(place, result=result, student=student, numbers=numbers, beside=_beside(config))
     return result

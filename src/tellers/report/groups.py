@@ -6,7 +6,6 @@ from typing import Any
 
 from ..card.card import shown_epsilon
 from ..card.groups import Curve, GroupResult, PersonalResult
-from ..card.published import PublishedCosts
 from ..card.result import RunResult
 from .canvas import N_COLOURS
 from .drawing import Drawing
@@ -14,12 +13,10 @@ from .plots import plot_groups
 from .thinning import thinned
 
 
-def describe_groups(
-    run: RunResult, exact: Mapping[str, Curve] | None = None, published: PublishedCosts | None = None
-) -> dict[str, Any] | None:
+def describe_groups(run: RunResult, exact: Mapping[str, Curve] | None = None) -> dict[str, Any] | None:
     """Return the groups as rows of tables and a drawing, or None where one budget is for all.
 
-    `exact` are private costs per group, for the private page alone; `published` is what was released of them.
+    `exact` are private costs per group, for the private page alone.
 
     >>> from tellers.card.groups import read_personal
     >>> from types import SimpleNamespace
@@ -45,7 +42,6 @@ def describe_groups(
         "counted": all(group.n_labels is not None for group in personal.groups),
         "names": [group.name for group in personal.groups],
         "numbers": _numbers(personal),
-        "published": None if published is None else _published(published),
     }
 
 
@@ -57,24 +53,6 @@ def _numbers(personal: PersonalResult) -> list[tuple[int, list[str]]]:
     if any(len(curve) != len(points) for curve in costs):
         return []
     return [(points[int(at)], [shown_epsilon(curve[int(at)][1]) for curve in costs]) for at in kept]
-
-
-def _published(published: PublishedCosts) -> dict[str, Any]:
-    plan = published.plan
-    return {
-        "confidence": f"{100 * plan.confidence:g} %",
-        "order": f"{plan.order:g}",
-        "both": published.covers == "both directions",
-        "rows": [
-            {
-                "number": at + 1, "colour": at % N_COLOURS + 1, "name": group.name,
-                "budget": _budget(group.budget), "public": shown_epsilon(group.public),
-                "upper": shown_epsilon(group.epsilon_upper),
-                "gained": group.epsilon_upper < group.public, "after": shown_epsilon(group.after),
-            }
-            for at, group in enumerate(published.groups)
-        ],
-    }  # fmt: skip
 
 
 def _row(at: int, group: GroupResult, run: RunResult, variant: str) -> dict[str, Any]:
@@ -89,7 +67,7 @@ def _row(at: int, group: GroupResult, run: RunResult, variant: str) -> dict[str,
         "colour": at % N_COLOURS + 1,
         "name": group.name,
         "who": f"{group.n_persons:,} {who}, {_how(group, variant)}",
-        "budget": _budget(group.budget),
+        "budget": shown_budget(group.budget),
         "spent": shown_epsilon(group.spent),
         "width": round(100 * (1 - group.budget_left), 2),
         "used": f"{100 * (1 - group.budget_left):.0f} %",
@@ -99,8 +77,12 @@ def _row(at: int, group: GroupResult, run: RunResult, variant: str) -> dict[str,
     }
 
 
-def _budget(epsilon: float) -> str:
-    """Return a budget as it was agreed to: not rounded up, as what is spent is."""
+def shown_budget(epsilon: float) -> str:
+    """Return a budget as it was agreed to: not rounded up, as what is spent is.
+
+    >>> shown_budget(0.7), shown_budget(math.inf)
+    ('0.7', 'infinite')
+    """
     return f"{epsilon:.4g}" if math.isfinite(epsilon) else "infinite"
 
 
@@ -119,7 +101,7 @@ def _drawing(personal: PersonalResult, exact: Mapping[str, Curve]) -> Drawing | 
     curves = [_finite(group.cost) for group in groups]
     budgets = [group.budget for group in groups]
     ends = ", ".join(
-        f"group {at + 1}: {shown_epsilon(group.spent)} of {_budget(group.budget)}"
+        f"group {at + 1}: {shown_epsilon(group.spent)} of {shown_budget(group.budget)}"
         for at, group in enumerate(groups)
     )
     caption = (

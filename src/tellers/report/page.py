@@ -16,6 +16,7 @@ from .folder import PrivateNumbers
 from .groups import describe_groups
 from .labels import describe_labels, label_votes_drawn
 from .plots import plot_cost, plot_gaps, plot_noise, plot_teachers
+from .published import describe_published
 from .simulated import Simulated, noise_scale, simulate
 from .thinning import thinned
 
@@ -37,7 +38,7 @@ def describe_run(
 ) -> dict[str, Any]:
     """Return everything the page says of a run, as text and drawings, ready for the template.
 
-    `published` is what was released of the costs of groups, if anything was. Without private numbers nothing
+    `published` is what was released of the real cost, if anything was. Without private numbers nothing
     in it comes from anywhere but the public result, what was published and simulated votes.
 
     >>> run = RunResult.from_dict({
@@ -54,7 +55,7 @@ def describe_run(
     ('1.97', '87.67 %', '–', ['simulated', 'simulated'])
     """
     card = ModelCard.from_result(run)
-    groups = describe_groups(run, private.exact_by_group if private else None, published)
+    groups = describe_groups(run, private.exact_by_group if private else None)
     return {
         "private": private is not None,
         "title": f"{run.name}: a student taught in private",
@@ -75,6 +76,7 @@ def describe_run(
         "order": _SAYS_IT_ALL.get(run.order, run.order),
         "outcomes": list(_outcomes(run)),
         "groups": groups,
+        "published": describe_published(published),
         # With budgets per group the main account is charged what the dearest pays: nobody's own cost.
         "cost": [drawn for drawn in [groups["drawing"]] if drawn] if groups else _cost(run, private),
         "cost_rows": [(n, shown_epsilon(e)) for n, e in thinned(run.cost)],

@@ -27,7 +27,9 @@ def write_report(folder: str | PathLike[str], *, private: bool = False) -> Path:
     place = Path(folder)
     run = read_result(place)
     numbers = read_private(place) if private else None
-    content = page_template("page.html").render(describe_run(run, numbers, read_published(place))).encode()
+    # Earlier versions told of it in a file of its own alone.
+    published = run.published or read_published(place)
+    content = page_template("page.html").render(describe_run(run, numbers, published)).encode()
     if private:
         page = place / "private" / "report.private.html"
         write_whole(page, content)

@@ -25,13 +25,9 @@ from tellers.config import (
 )
 from tellers.errors import BudgetExhausted
 from tellers.exact import exact_epsilons
-from tellers.pipeline import closed_labels, run
-from tellers.pipeline.closed_labels import (
-    account_for_labels,
-    propose_label_publication,
-    publish_label_run,
-    read_closed_labels,
-)
+from tellers.pipeline import run
+from tellers.pipeline.closed_pool import account_for_pool, read_closed_pool
+from tellers.pipeline.publishing import propose_publication
 from tellers.teachers.label_store import save_label_votes
 
 CONFIG = RunConfig(
@@ -95,7 +91,7 @@ def tellers(capsys, monkeypatch):
 
 
 def charged(folder):
-    closed = read_closed_labels(folder)
+    closed = read_closed_pool(folder)
     with closed.books() as ledger:
         return ledger.spent, ledger.accountant
 
@@ -103,8 +99,8 @@ def charged(folder):
 @pytest.mark.parametrize("kind", ["once", "dependent", "confident"])
 def test_queries_and_labels_are_counted_apart(kind, request):
     folder = request.getfixturevalue(kind)
-    closed = read_closed_labels(folder)
-    books = account_for_labels(closed, private=True)
+    closed = read_closed_pool(folder)
+    books = account_for_pool(closed, private=True)
     with np.load(folder / "labels.npz") as kept:
         labels, told = kept["labels"], kept["by_teachers"]
     assert books.n_queries == len(labels) == 30
@@ -120,13 +116,13 @@ def test_queries_and_labels_are_counted_apart(kind, request):
 
 
 def test_the_exact_cost_is_that_of_the_votes_that_were_asked(once):
-    closed = read_closed_labels(once)
-    exact = account_for_labels(closed, private=True).exact
+    closed = read_closed_pool(once)
+    exact = account_for_pool(closed, private=True).exact
     expected = exact_epsilons(CONFIG.build_mechanism(), closed.votes(), delta=1e-4).reveal()[-1]
     assert exact.reveal() == expected
     summary = json.loads((once / "private/summary.json").read_text())
     assert exact.reveal() == pytest.approx(summary["exact_cost"][-1]["epsilon"])
-    assert account_for_labels(closed).exact is None
+    assert account_for_pool(closed).exact is None
 
 
 def test_an_upper_bound_is_not_called_exact(dependent, tellers):
@@ -162,13 +158,14 @@ def test_what_is_published_is_charged_kept_and_shown_again(study, tellers):
     code, out, err = tellers("publish", study, *sure, "--yes", "--json")
     assert code == 0, err
     first = json.loads(out)
-    exact = account_for_labels(read_closed_labels(study), private=True).exact.reveal()
+    exact = account_for_pool(read_closed_pool(study), private=True).exact.reveal()
     # An upper value: false alarms once in a million.
     assert first["epsilon_upper"] >= exact
     assert first["drawn"] is True
     after, _ = charged(study)
     at = np.flatnonzero(after.orders == first["order"])[0]
-    assert after.values[at] - before.values[at] == pytest.approx(first["charged"])
+    (line,) = first["groups"]
+    assert after.values[at] - before.values[at] == pytest.approx(line["charged"])
     assert accountant.left(after) < accountant.left(before)
     ledger = (study / "ledger.db").read_bytes()
     again = json.loads(tellers("publish", study, "--yes", "--json")[1])
@@ -184,7 +181,8 @@ def test_what_is_published_is_charged_kept_and_shown_again(study, tellers):
     told = json.loads((study / "result.json").read_text())
     resumed = run(CONFIG, study, resume=True)
     assert resumed["queries"] == told["queries"]
-    assert told["spent"]["epsilon"] <= resumed["spent"]["epsilon"] <= CONFIG.budget.epsilon
+    assert resumed["spent"] == told["spent"]
+    assert resumed["published"] == told["published"]
     assert resumed["spent"]["charged"] == pytest.approx(accountant.epsilon(after))
 
 
@@ -198,34 +196,7 @@ def test_nothing_is_spent_without_a_yes_or_for_a_public_price(study, tellers, mo
     assert code == 0
     assert json.loads(out)["record"] is None
     assert (study / "ledger.db").read_bytes() == ledger
-    assert not (study / "published.json").exists()
-
-
-def test_a_publication_that_was_cut_off_stays_charged(study, monkeypatch):
-    def killed(*_args, **_named):
-        raise KeyboardInterrupt
-
-    proposal = propose_label_publication(study, method="envelope")
-    with monkeypatch.context() as patch:
-        patch.setattr(closed_labels, "publish", killed)
-        with pytest.raises(KeyboardInterrupt):
-            publish_label_run(proposal)
-    again = propose_label_publication(study)
-    assert again.plan == proposal.plan
-    assert "stays charged" in again.notes[0]
-    seen = {}
-    monkeypatch.setattr(closed_labels, "publish", lambda *_a, **named: seen.update(named) or _value(proposal))
-    publish_label_run(again)
-    assert seen["charged_before"] == pytest.approx(proposal.plan.price)
-
-
-def _value(proposal):
-    from tellers.smooth import PublishedEpsilon
-
-    plan = proposal.plan
-    return PublishedEpsilon(
-        1.0, 1e-4, plan.confidence, plan.order, plan.method, plan.price, "both directions"
-    )
+    assert not (study / "publication.json").exists()
 
 
 def test_a_budget_without_room_refuses_and_is_not_touched(tmp_path):
@@ -235,7 +206,7 @@ def test_a_budget_without_room_refuses_and_is_not_touched(tmp_path):
     assert (result["queries"]["n_asked"], result["queries"]["stopped_by"]) == (10, "the budget")
     ledger = (tmp_path / "out/ledger.db").read_bytes()
     with pytest.raises(BudgetExhausted, match="Expected room for a publication"):
-        propose_label_publication(tmp_path / "out", method="envelope")
+        propose_publication(tmp_path / "out", method="envelope")
     assert (tmp_path / "out/ledger.db").read_bytes() == ledger
 
 
@@ -243,23 +214,23 @@ def test_a_run_whose_end_hangs_on_what_came_out_is_not_summed_up(tmp_path):
     ended = replace(CONFIDENT, queries=QueriesConfig(n_labels=5))
     run(ended, tmp_path / "out")
     with pytest.raises(ValueError, match="a number of queries fixed beforehand"):
-        propose_label_publication(tmp_path / "out")
+        propose_publication(tmp_path / "out")
 
 
 def test_a_proxy_is_one_of_as_many_teachers_and_labels(once, tmp_path, tellers):
     good, bad = tmp_path / "good.npz", tmp_path / "bad.npz"
     save_label_votes(good, LabelConsensus().votes(40, 3, n_queries=50, seed=7))
     save_label_votes(bad, LabelConsensus().votes(40, 4, n_queries=50, seed=7))
-    assert propose_label_publication(once, method="envelope").notes[0].startswith("Order and noise")
+    assert propose_publication(once, method="envelope").notes[0].startswith("Order and noise")
     code, _, err = tellers("publish", once, "--proxy", bad, "--yes", "--json")
     assert code == 2
     assert "a proxy of 40 teachers and 3 labels" in err
 
 
 def test_a_damaged_record_is_refused(study):
-    (study / "published.json").write_text("{}")
-    with pytest.raises(ValueError, match=r"published\.json.*Restore the file"):
-        propose_label_publication(study)
+    (study / "publication.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"publication\.json.*Restore the file"):
+        propose_publication(study)
 
 
 def test_the_ledger_lists_queries_and_labels(confident, tellers):
@@ -267,7 +238,7 @@ def test_the_ledger_lists_queries_and_labels(confident, tellers):
     assert code == 0, err
     rows = json.loads(out)
     rows = rows if isinstance(rows, list) else rows["entries"]
-    books = account_for_labels(read_closed_labels(confident))
+    books = account_for_pool(read_closed_pool(confident))
     assert sum(row["n_queries"] for row in rows) == 30
     assert sum(row["n_answered"] for row in rows) == books.n_answered
     assert sum(row["n_told"] for row in rows) == books.n_told
