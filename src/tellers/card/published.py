@@ -48,7 +48,7 @@ class PublishedCosts:
     """The costs of one run, published together by one plan; public. One line, or one for each group.
 
     `kind` says what the run released: "classes", "labels" or, with budgets per group, "groups". `shared` says
-    that other releases were on its ledger.
+    that other releases were on its ledger, and `on_ledger` which epsilon was on it then, of all of them.
 
     >>> PublishedCosts.from_dict({"format": 9})
     Traceback (most recent call last):
@@ -65,6 +65,7 @@ class PublishedCosts:
     kind: str = "groups"
     unit: str = ""
     shared: bool = False
+    on_ledger: float | None = None
 
     @classmethod
     def from_dict(cls, table: Mapping[str, Any]) -> "PublishedCosts":
@@ -110,16 +111,25 @@ class PublishedCosts:
             kind=read.at("kind", TEXT, "groups"),
             unit=read.at("unit", TEXT, ""),
             shared=read.at("shared", FLAG, False),
+            on_ledger=read.at("on_ledger", EPSILON, None),
         )
 
     def as_dict(self) -> dict[str, Any]:
         """Return what `publication.json` holds, and `result.json` under `published`."""
         return {
-            "format": _FORMAT, "made": self.made, "kind": self.kind, "unit": self.unit,
-            "shared": self.shared, "n_queries": self.n_queries, "delta": self.delta, "covers": self.covers,
-            "plan": asdict(self.plan), "groups": [asdict(group) for group in self.groups],
+            "format": _FORMAT,
+            "made": self.made,
+            "kind": self.kind,
+            "unit": self.unit,
+            "shared": self.shared,
+            "on_ledger": self.on_ledger,
+            "n_queries": self.n_queries,
+            "delta": self.delta,
+            "covers": self.covers,
+            "plan": asdict(self.plan),
+            "groups": [asdict(group) for group in self.groups],
             "meaning": list(self.meaning),
-        }  # fmt: skip
+        }
 
     @property
     def epsilon_upper(self) -> float:

@@ -252,7 +252,7 @@ def published_on(publisher: Publisher, ledger: ChainedLedger) -> PublishedCosts 
         plan=plan, delta=delta, covers=shown[0].covers, n_queries=publisher.n_queries(ledger),
         groups=publisher.lines(ledger, [one.epsilon_upper for one in shown], prices, entry),
         made=str(entry.event.get("made", "")), kind=publisher.kind, unit=run.result.unit,
-        shared=_is_shared(publisher, ledger, entry),
+        **_whole_ledger(publisher, ledger, entry),
     )  # fmt: skip
 
 
@@ -298,10 +298,16 @@ def _draw(publisher: Publisher, ledger: ChainedLedger, plan: PublishPlan) -> Non
             raise
 
 
-def _is_shared(publisher: Publisher, ledger: ChainedLedger, entry: Entry) -> bool:
-    key = publisher.run.folder.key
+def _whole_ledger(publisher: Publisher, ledger: ChainedLedger, entry: Entry) -> dict[str, Any]:
+    """Return what all releases cost as far as an entry, and whether others than the run's are among them."""
+    key, delta = publisher.run.folder.key, publisher.run.config.budget.delta
+    entries = list(up_to(ledger, entry))
     own = (f"{key}/", publications_of(key))
-    return not all(each.key.startswith(own) for each in up_to(ledger, entry))
+    spent = sum((each.charged for each in entries), start=RdpCurve.zero())
+    return {
+        "shared": not all(each.key.startswith(own) for each in entries),
+        "on_ledger": spent.epsilon(delta),
+    }
 
 
 def _kept_before(publisher: Publisher, ledger: ChainedLedger) -> PublishedCosts | None:
@@ -317,7 +323,7 @@ def _kept_before(publisher: Publisher, ledger: ChainedLedger) -> PublishedCosts 
         return PublishedCosts(
             plan=plan_of(charged[-1].event), delta=float(kept["delta"]), covers=str(kept["covers"]),
             n_queries=publisher.n_queries(ledger), kind=publisher.kind, unit=publisher.run.result.unit,
-            shared=_is_shared(publisher, ledger, charged[-1]),
+            **_whole_ledger(publisher, ledger, charged[-1]),
             groups=publisher.lines(
                 ledger, [float(kept["epsilon_upper"])], [float(kept["charged"])], charged[-1]
             ),
@@ -341,11 +347,12 @@ def _public_prices(publisher: Publisher, ledger: ChainedLedger, plan: PublishPla
 
 def _told(result: dict[str, Any], published: PublishedCosts) -> dict[str, Any]:
     """Return public numbers with the published ones, and with accounts as they are after it."""
-    lines, told = published.groups, {**result, "published": published.as_dict()}
-    if published.kind != "groups":
-        told["spent"] = {**result["spent"], "charged": lines[0].after}
-    elif "personal" in result:
-        left = {line.name: line.budget_left for line in lines}
+    told = {**result, "published": published.as_dict()}
+    if published.on_ledger is not None:
+        charged = max(result["spent"].get("charged") or 0.0, published.on_ledger)
+        told["spent"] = {**result["spent"], "charged": charged}
+    if published.kind == "groups" and "personal" in result:
+        left = {line.name: line.budget_left for line in published.groups}
         groups = [
             {**group, "budget_left": left.get(group["name"], group["budget_left"])}
             for group in result["personal"]["groups"]

@@ -107,7 +107,7 @@ class PoolPublisher:
             "mechanism": "Publication", "parameters": asdict(plan), "noise": noise_name,
             "unit": self.run.result.unit, "n_queries": 0,
             "made": datetime.now(UTC).isoformat(timespec="seconds"),
-            "fixed": plan.price_to(1.0, order=self.run.accountant.held_at) <= self._purses(ledger)[0].most,
+            "fixed": plan.price_to(1.0, order=self.run.accountant.held_at) <= self._left(ledger)[0],
             "released": [EVERYONE],
             "before": {
                 EVERYONE: sum(before_on(ledger, self.run.folder.key, None, plan.order))
@@ -163,8 +163,8 @@ class PoolPublisher:
     def _most(self) -> RdpCurve:
         return most_expected(self.run.result.n_asked, self.run.config.build_mechanism())
 
-    def _purses(self, ledger: ChainedLedger) -> list[Purse]:
-        """Return what may be spent: an amount that does not hang on what came out, and what there really is.
+    def _left(self, ledger: ChainedLedger) -> tuple[float, float]:
+        """Return what may be spent at the order of the budget: whatever came out, and really.
 
         The first is what would be left had every query been answered; nothing, where others spend too.
         """
@@ -174,10 +174,13 @@ class PoolPublisher:
             paid = (entry.charged for entry in entries if entry.key.startswith(publications))
             worst = accountant.value_left(sum(paid, start=self._most()))
         owed = sum(each.price_to(1.0, order=accountant.held_at) for each in side_plans(self.run.folder))
-        return [
-            Purse(None, accountant.held_at, _HAIR * max(0.0, left - owed))
-            for left in (worst, accountant.value_left(ledger.spent))
-        ]
+        really = accountant.value_left(ledger.spent)
+        return _HAIR * max(0.0, worst - owed), _HAIR * max(0.0, really - owed)
+
+    def _purses(self, ledger: ChainedLedger) -> list[Purse]:
+        worst, really = self._left(ledger)
+        tried = [worst] if worst > 0.999 * really else [worst, really] if worst else [really]
+        return [Purse(None, self.run.accountant.held_at, most) for most in tried]
 
     def _refuse(self, ledger: ChainedLedger) -> None:
         budget, left = self.run.config.budget, self.run.accountant.left(ledger.spent)
