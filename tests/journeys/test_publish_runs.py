@@ -30,6 +30,7 @@ from tellers.config import (
 from tellers.exact import exact_epsilons
 from tellers.ledger import open_ledger
 from tellers.pipeline import run
+from tellers.pipeline.publishing import propose_publication, publish_run
 from tellers.publication import PublicationRecord
 from tellers.rdp import check_orders
 from tellers.smooth import PublishPlan
@@ -229,6 +230,7 @@ def test_cut_off_after_the_number_was_kept_it_is_shown_and_written(
     assert as_json(tellers("publish", study, "--yes", "--json"))["groups"] == shown["groups"]
 
 
+@pytest.mark.campaign
 def test_killed_for_good_at_the_draw(tmp_path, finished, tellers):
     study = finished(tmp_path)
     dies = (
@@ -409,6 +411,35 @@ def test_a_ledger_that_others_use_too(tmp_path, tellers):
     assert as_json(tellers("publish", tmp_path / "two", "--yes", "--json"))["groups"] == [line]
 
 
+def test_where_others_spend_too_the_budget_ends_a_run_at_an_outcome(tmp_path, tellers):
+    config = replace(CLASSES, budget=BudgetConfig(epsilon=4.0, delta=1e-4, ledger="../shared.db"))
+    run(replace(config, queries=QueriesConfig(n_queries=20)), tmp_path / "one")
+    run(replace(config, queries=QueriesConfig()), tmp_path / "two")
+    code, _, err = tellers("publish", tmp_path / "two", "--yes", "--json")
+    assert code == 2
+    assert "ended by the budget" in err
+
+
+def test_of_two_who_draw_at_once_the_ledger_takes_one(tmp_path, tellers, monkeypatch):
+    config = replace(CLASSES, budget=BudgetConfig(epsilon=30.0, delta=1e-4, ledger="../shared.db"))
+    run(config, tmp_path / "here")
+    shutil.copytree(tmp_path / "here", tmp_path / "there")  # another machine's copy of the same run
+    draw, other = noise.Noise.gaussian, []
+
+    def overtaken(self, *args, **named):
+        if not other:
+            other.append(None)
+            other.append(publish_run(propose_publication(tmp_path / "there")))
+        return draw(self, *args, **named)
+
+    monkeypatch.setattr(noise.Noise, "gaussian", overtaken)
+    told = as_json(tellers("publish", tmp_path / "here", *SURE))
+    assert told["groups"] == other[1].as_dict()["groups"]
+    with SqliteLedger(tmp_path / "shared.db", Accountant(Budget(30.0, 1e-4))) as ledger:
+        assert [e.event["mechanism"] for e in ledger.entries()].count("Publication") == 1
+
+
+@pytest.mark.campaign
 def test_a_ledger_in_postgresql(tmp_path, tellers, postgres, own_database, monkeypatch):
     monkeypatch.setenv("PGPASSWORD", postgres.password)
     url = own_database.replace(f":{postgres.password}@", "@")

@@ -50,6 +50,18 @@ class PublishedCosts:
     `kind` says what the run released: "classes", "labels" or, with budgets per group, "groups". `shared` says
     that other releases were on its ledger, and `on_ledger` which epsilon was on it then, of all of them.
 
+    >>> line = PublishedCost(
+    ...     name="everyone", budget=5.0, public=2.8, epsilon_upper=2.1, charged=0.05, after=2.9,
+    ...     budget_left=0.6, together=2.9,
+    ... )
+    >>> plan = PublishPlan("envelope", 12.0, 0.02, 30.0, confidence=0.95, expected_epsilon=2.2)
+    >>> told = PublishedCosts(
+    ...     plan=plan, delta=1e-5, covers="both directions", n_queries=90, groups=(line,), kind="classes"
+    ... )
+    >>> told.epsilon_upper, told.is_drawn, told.confidence, told.meaning[0]
+    (2.1, True, '95 %', 'It is an upper value with 95 % confidence, over the noise of the publication.')
+    >>> PublishedCosts.from_dict(told.as_dict()) == told
+    True
     >>> PublishedCosts.from_dict({"format": 9})
     Traceback (most recent call last):
         ...

@@ -32,13 +32,13 @@ from ..report import write_report
 from ..report.folder import read_result
 from ..smooth import PublishPlan, as_grains, from_grains, published_epsilon
 from ..votes import Votes
-from .bills import Bill, has_value, plan_of, publication_on, settled_without_value, up_to
+from ._bills import Bill, has_value, plan_of, publication_on, settled_without_value, up_to
+from ._publishing_groups import GroupPublisher
+from ._publishing_pool import PoolPublisher
 from .closed import ClosedRun, read_closed
 from .closed_pool import ClosedPool, read_closed_pool
 from .folder import RunFolder, write_json
 from .groups import publications_of
-from .publishing_groups import GroupPublisher
-from .publishing_pool import PoolPublisher
 
 # Where the number of a run with many labels was kept by earlier versions.
 _OLD_FILE = "published.json"

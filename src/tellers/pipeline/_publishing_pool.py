@@ -25,7 +25,7 @@ from ..smooth import PublishPlan, release_cost, require_one_ballot
 from ..teachers.label_store import read_label_votes
 from ..teachers.store import read_votes
 from ..votes import Votes
-from .bills import Bill, before_on, up_to
+from ._bills import Bill, before_on, up_to
 from .closed_pool import ClosedPool, require_summable_pool
 from .folder import RunFolder
 from .groups import publications_of
@@ -78,10 +78,10 @@ class PoolPublisher:
             "n_queries": self.n_queries(ledger), "delta": run.config.budget.delta, "confidence": confidence,
             "method": method,
         }  # fmt: skip
-        for purse in self._purses(ledger):
-            plan = plan_publication(mechanism, public, **given, purse=purse)[0]
-            if plan.method != "independent" and np.isfinite(plan.expected_epsilon):
-                break
+        first, *rest = self._purses(ledger)
+        plan = plan_publication(mechanism, public, **given, purse=first)[0]
+        if rest and (plan.method == "independent" or not np.isfinite(plan.expected_epsilon)):
+            plan = plan_publication(mechanism, public, **given, purse=rest[0])[0]
         if plan.method == "independent" and method is None:
             if plan_publication(mechanism, public, **given)[0].method != "independent":
                 self._refuse(ledger)
@@ -207,15 +207,16 @@ class PoolPublisher:
             consensus = Consensus()
             notes.append(f"Order and noise were chosen on made-up votes: {consensus}.")
             return consensus.votes(n_teachers, len(result.class_names), n_queries=_N_PROXY[kind], seed=0)[0]
-        if kind == "labels":
-            read: Any = proxy if isinstance(proxy, LabelVotes) else None
-            read = read_label_votes(str(proxy)).votes if read is None else read
-            found, wanted = (read.n_teachers, read.n_labels), (n_teachers, len(result.labels))
+        wanted = (n_teachers, len(result.labels if kind == "labels" else result.class_names))
+        read: Votes | LabelVotes
+        if isinstance(proxy, (Votes, LabelVotes)):
+            read = proxy
+        elif kind == "labels":
+            read = read_label_votes(proxy).votes
         else:
-            read = proxy if isinstance(proxy, Votes) else None
-            read = read_votes(str(proxy), n_classes=len(result.class_names)).votes if read is None else read
-            found, wanted = (read.n_teachers, read.n_classes), (n_teachers, len(result.class_names))
-        if found != wanted:
+            read = read_votes(proxy, n_classes=wanted[1]).votes
+        found = (read.n_teachers, read.n_labels if isinstance(read, LabelVotes) else read.n_classes)
+        if isinstance(read, LabelVotes) != (kind == "labels") or found != wanted:
             raise ValueError(
                 f"Expected a proxy of {wanted[0]} teachers and {wanted[1]} {kind}, got {found[0]} and "
                 f"{found[1]}."

@@ -28,11 +28,11 @@ from ..rdp import RdpCurve
 from ..smooth import PublishPlan
 from ..teachers.store import read_votes
 from ..votes import Votes
-from .bills import Bill, before_on, up_to
+from ._bills import Bill, before_on, up_to
+from ._publishing_pool import require_bound, side_plans
 from .closed import ClosedRun
 from .endings import listed
 from .groups import publications_of
-from .publishing_pool import require_bound, side_plans
 
 _N_PROXY = 1000
 # What fits an account to the last bit may not when it is added up in another order.
