@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from scipy.stats import binom
 
 from ..errors import require_count, require_fraction
 from ..mechanisms import Mechanism
@@ -13,11 +14,13 @@ from ..votes import Unit
 from .events import Direction, choose_event
 from .intervals import lower_bound
 from .law import Floats, Law, Pair, stated_law
-from .releases import Outcomes, Progress, draw_releases, guessed_losses
+from .learned import learn_score, prove_by_queries
+from .releases import Outcomes, Progress, draw_releases
 from .wording import finding
 
-Method = Literal["events", "losses"]
-METHODS = ("events", "losses")
+Method = Literal["losses", "queries", "events"]
+METHODS = ("losses", "queries", "events")
+_LAW_SHARE = 0.1  # of the chance to err, for finding that releases do not follow the stated law
 _LADDER = 24
 _FOR_CHOOSING = 0.25
 
@@ -26,8 +29,9 @@ _FOR_CHOOSING = 0.25
 class MechanismAudit:
     """What releases prove of a mechanism, beside what is claimed of it.
 
-    `epsilon` is proved, `claim` is claimed, `exact` is the exact Rényi cost of the same two votes, converted,
-    or None where the mechanism states no law. All at `delta`.
+    `epsilon` is proved, `claim` is claimed, `exact` is the epsilon of the same two votes by the law that the
+    mechanism states, or None where it states none. All at `delta`. `law` says whether releases follow that
+    law; where they are shown not to, the claim does not hold, whatever epsilon was proved.
     """
 
     epsilon: float
@@ -39,19 +43,37 @@ class MechanismAudit:
     likelier: Direction
     n_samples: int
     n_queries: int
+    law: Literal["followed", "refuted", "none"] = "none"
 
     @property
     def holds(self) -> bool:
         """Return whether the claim is not refuted; that it is true is not shown by that."""
-        return self.epsilon <= self.claim
+        return self.epsilon <= self.claim and self.law != "refuted"
+
+    @property
+    def smallest_leak(self) -> float:
+        """Return how likely a leak at these two votes must be to show in these releases with `confidence`.
+
+        One that comes with probability p in a query is not seen in n queries with chance (1 - p)^n.
+
+        >>> round(MechanismAudit(1.0, 2.0, None, 0.01, 0.95, "events", "here", 3000, 1).smallest_leak, 4)
+        0.001
+        """
+        return float(-np.expm1(np.log(1 - self.confidence) / (self.n_samples * self.n_queries)))
 
     @property
     def summary(self) -> str:
         """Return the finding in words."""
         found = finding(self.epsilon, self.claim)
         sure = f"{100 * self.confidence:.6g} %"
+        if self.law == "refuted":
+            return (
+                f"{found}. Releases do not follow the law that the mechanism states, with confidence {sure}: "
+                "no cost that was computed from it holds."
+            )
         if self.holds:
-            return f"{found}. That fits the claim: nothing was found against it, with confidence {sure}."
+            missed = f"At these votes a leak in fewer than {100 * self.smallest_leak:.2g} % of queries stays unseen"
+            return f"{found}. That fits the claim: nothing was found against it, with confidence {sure}. {missed}."
         return f"{found}. The claim does not hold: epsilon is larger, with confidence {sure}."
 
     def as_dict(self) -> dict[str, Any]:
@@ -61,7 +83,8 @@ class MechanismAudit:
         >>> audit.as_dict()["holds"], audit.summary
         (True, 'The audit found at least 1; the claim is 2. That fits the claim: ...')
         """
-        return {**vars(self), "holds": self.holds, "summary": self.summary}
+        more = {"holds": self.holds, "smallest_leak": self.smallest_leak, "summary": self.summary}
+        return {**vars(self), **more}
 
 
 def audit_mechanism(
@@ -73,68 +96,103 @@ def audit_mechanism(
     n_samples: int = 20_000,
     n_queries: int = 1,
     confidence: float = 0.95,
-    method: Method = "events",
+    method: Method | None = None,
     claim: RdpCurve | None = None,
     progress: Progress | None = None,
 ) -> MechanismAudit:
     """Return what many releases at two neighbouring votes prove of epsilon, beside what is claimed.
 
     Each sample asks the same query `n_queries` times; the claim is that many times `claim`, the price of one
-    query without it. `events` looks at releases alone: a quarter of the samples choose an event, the others
-    bound its two probabilities. It cannot find more than about log(n_samples). `losses` also believes the
-    law that the mechanism states and weighs every release by it, so that it is bounded by delta alone: about
-    n_samples * delta of them must be rare.
+    query without it. In every method a quarter of the samples choose what the others then prove.
 
-    Guarantee: `epsilon` is above the truth with chance at most 1 - `confidence`, whatever the mechanism; for
-               `losses`, if its law is as stated.
+    - `losses`, the default where the mechanism states a law: weighs every release by it, and is bounded by
+      delta alone: about n_samples * delta of them must be rare. Releases are first held against the law, with
+      a tenth of the chance to err; where they do not follow it, that is said and `queries` takes over.
+    - `queries`, the default elsewhere: learns which outcomes of one query speak for which votes, bounds how
+      often they come, and computes what that makes of all queries together.
+    - `events`: learns an event of all queries together and bounds its two probabilities. It cannot find more
+      than about log(n_samples).
+
+    Guarantee: `epsilon` is above the truth with chance at most 1 - `confidence`: for `events` whatever the
+               mechanism; for `queries` if it answers queries independently; for `losses` if its law is as
+               stated. A leak at these votes that comes with probability p is not seen in n queries with
+               chance (1 - p)^n: it takes about log(1 / (1 - confidence)) / p of them, see `smallest_leak`.
     Assumes:   `pair` was not chosen by looking at these releases.
     Reference: Clopper and Pearson 1934; delta(epsilon) = E max(0, 1 - e^(epsilon - loss)).
 
     >>> from tellers import GNMax, Votes, noise
     >>> pair = Pair(Votes.from_counts([[6, 4]], n_teachers=10), Votes.from_counts([[5, 5]], n_teachers=10))
-    >>> audit = audit_mechanism(GNMax(sigma=1.0), pair, delta=0.01, noise=noise.seeded(7), n_samples=2000)
-    >>> 0 < audit.epsilon < audit.exact < audit.claim
-    True
+    >>> audit = audit_mechanism(GNMax(sigma=1.0), pair, delta=0.01, noise=noise.seeded(7), n_samples=4000)
+    >>> 0 < audit.epsilon < audit.exact < audit.claim, audit.method, audit.law
+    (True, 'losses', 'followed')
     """
-    require_count(2, n_samples=n_samples)
+    require_count(8, n_samples=n_samples)
     require_count(n_queries=n_queries)
     require_fraction(delta=delta, confidence=confidence)
-    if method not in METHODS:
-        raise ValueError(f"Expected a method of {', '.join(METHODS)}, got {method!r}.")
     law = stated_law(mechanism, pair)
-    if method == "losses" and law is None:
+    chosen = method or ("queries" if law is None else "losses")
+    if chosen not in METHODS:
+        raise ValueError(f"Expected a method of {', '.join(METHODS)}, got {chosen!r}.")
+    if chosen == "losses" and law is None:
         raise ValueError(
             f"Expected a mechanism that states the law of its outcomes for the method 'losses', got "
-            f"{type(mechanism).__name__}. Take 'events', which looks at releases alone."
+            f"{type(mechanism).__name__}. Take 'queries' or 'events', which look at releases alone."
         )
     here, there = (
         draw_releases(mechanism, votes, pair.student, n_samples, n_queries, noise, progress=progress)
         for votes in (pair.here, pair.there)
     )
     miss = 1 - confidence
-    if method == "losses" and law is not None:
+    followed: Literal["followed", "refuted", "none"] = "none"
+    if law is not None:
+        # Whichever the method: a law that releases do not follow is found, for a share of the chance to err.
+        fits = _follows(law, here, there, limit=_LAW_SHARE * miss)
+        followed, miss = "followed" if fits else "refuted", (1 - _LAW_SHARE) * miss
+        chosen = "queries" if chosen == "losses" and not fits else chosen
+    if chosen == "losses" and law is not None:
         epsilon, likelier = _by_losses(law, here, there, delta=delta, miss=miss, noise=noise)
+    elif chosen == "queries":
+        flat = (side.reshape(-1, side.shape[2]) for side in (here, there))
+        epsilon, likelier = prove_by_queries(*flat, n_queries=n_queries, delta=delta, miss=miss)
     else:
         epsilon, likelier = _by_events(here, there, delta=delta, miss=miss)
     price = mechanism.price(Unit()) if claim is None else claim
     return MechanismAudit(
         epsilon=epsilon,
         claim=(price * n_queries).epsilon(delta),
-        exact=None if law is None else law.epsilon(n_queries, delta=delta),
+        exact=None if law is None else law.hockey_stick(n_queries, delta=delta),
         delta=delta,
         confidence=confidence,
-        method=method,
+        method=chosen,
         likelier=likelier,
         n_samples=n_samples,
         n_queries=n_queries,
+        law=followed,
     )
+
+
+def _follows(law: Law, here: Outcomes, there: Outcomes, *, limit: float) -> bool:
+    """Return whether every outcome comes about as often as the law says: exact binomial tests, `limit` in all."""
+    tails = []
+    for stated, outcomes in ((law.here, here), (law.there, there)):
+        flat = outcomes.reshape(-1, outcomes.shape[2])
+        n, last = len(flat), stated.shape[1] - 1
+        for column, told in enumerate(flat.T):
+            times = np.bincount(np.where(told < 0, last, told), minlength=last + 1)
+            expected = np.minimum(np.exp(stated[column]), 1.0)
+            both = binom.cdf(times, n, expected), binom.sf(times - 1, n, expected)
+            tails.append(2 * np.minimum(*both))
+    every = np.concatenate(tails)
+    return bool((every >= limit / every.size).all())
 
 
 def _by_events(here: Outcomes, there: Outcomes, *, delta: float, miss: float) -> tuple[float, Direction]:
     first = max(1, int(_FOR_CHOOSING * len(here)))
-    score = guessed_losses(here[:first], there[:first])
-    event, _ = choose_event(*score(here[:first], there[:first]), delta=delta, miss=miss)
-    return event.epsilon(*score(here[first:], there[first:]), delta=delta, miss=miss), event.likelier
+    score = learn_score(*(side[:first].reshape(-1, side.shape[2]) for side in (here, there)))
+    # The scores of a release's queries are added.
+    sums = [score(side.reshape(-1, side.shape[2])).reshape(side.shape[:2]).sum(axis=1) for side in (here, there)]
+    event, _ = choose_event(sums[0][:first], sums[1][:first], delta=delta, miss=miss)
+    return event.epsilon(sums[0][first:], sums[1][first:], delta=delta, miss=miss), event.likelier
 
 
 def _by_losses(
