@@ -25,6 +25,8 @@ _RANDOM_SHARE = 8
 class Moves:
     """Many neighbouring pairs: query i of `here` and query i of `there` differ in one ballot.
 
+    `student` is one row of probabilities for all of them, or one for each, where a mechanism asks for it.
+
     >>> Moves(*class_moves(5, 2, np.random.default_rng(7)))
     Moves(10 pairs)
     """
@@ -39,13 +41,26 @@ class Moves:
     def __repr__(self) -> str:
         return f"Moves({len(self)} pairs)"
 
+    @property
+    def both(self) -> Votes:
+        """Return the votes of classes of both sides, all of here before all of there.
+
+        >>> Moves(*class_moves(5, 2, np.random.default_rng(7))).both
+        Votes(<private>, n_queries=20, n_teachers=5, n_classes=2)
+        """
+        if not isinstance(self.here, Votes) or not isinstance(self.there, Votes):
+            raise TypeError("Expected votes for one class of several, got votes on labels.")
+        counts = np.concatenate([self.here.counts, self.there.counts])
+        return Votes.from_counts(counts, n_teachers=self.here.n_teachers)
+
     def pair(self, at: int) -> Pair:
         """Return one of the pairs.
 
         >>> Moves(*class_moves(5, 2, np.random.default_rng(7))).pair(0)
         Pair([1, 4] | [0, 5], n_teachers=5)
         """
-        return Pair(self.here[[at]], self.there[[at]], self.student)
+        own = self.student if self.student is None or len(self.student) == 1 else self.student[[at]]
+        return Pair(self.here[[at]], self.there[[at]], own)
 
 
 def class_moves(

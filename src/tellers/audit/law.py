@@ -72,7 +72,8 @@ class Law:
         """Return the logarithm of how much likelier each outcome, (releases, columns), is here than there."""
         with np.errstate(invalid="ignore"):
             table = np.where(np.isneginf(self.here) & np.isneginf(self.there), 0.0, self.here - self.there)
-        return np.asarray(table[np.arange(len(table)), outcomes].sum(axis=-1))
+        # A label that no teacher gave is told by the student: for the law that is silence.
+        return np.asarray(table[np.arange(len(table)), np.maximum(outcomes, -1)].sum(axis=-1))
 
     def curves(self, orders: ArrayLike | None = None) -> tuple[RdpCurve, RdpCurve]:
         """Return the exact Rényi cost of telling the two apart, in both directions.

@@ -5,7 +5,7 @@ of all of them, more of the best, many of the very best. What the mechanism stat
 candidate, the votes that its own law calls worst, and decides nothing else.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,8 @@ from .releases import Outcomes, draw_rows, hears_student
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 _STEPS = 33
-_ROUNDS = ((40, 600), (6, 4000))  # how many candidates go on, and releases at each vote of theirs
+ROUNDS = ((40, 600), (6, 4000))
+Judge = Callable[[Outcomes, Outcomes], float]
 _FIRST = 60
 # How sure the search is that releases show more than the stated law before it leaves the law's worst votes.
 _MISS = 0.02
@@ -63,8 +64,11 @@ def bad_pair(
         mechanism, n_teachers, n_classes, student, n_queries=n_queries, delta=delta
     )
     moves = candidate_moves(mechanism, n_teachers, n_classes=n_classes, noise=noise, student=student)
-    found = search_moves(mechanism, moves, noise=noise, n_queries=n_queries, delta=delta)
-    at, proved = found[0]
+
+    def judge(here: Outcomes, there: Outcomes) -> float:
+        return prove_by_queries(here, there, n_queries=n_queries, delta=delta, miss=_MISS)[0]
+
+    at, proved = search_moves(mechanism, moves, noise=noise, judge=judge)[0]
     if stated is not None and proved <= at_most:
         return stated
     return moves.pair(at)
@@ -92,33 +96,40 @@ def candidate_moves(
 
 
 def search_moves(
-    mechanism: Mechanism, moves: Moves, *, noise: Noise, n_queries: int = 1, delta: float = 0.01, n_best: int = 1
+    mechanism: Mechanism,
+    moves: Moves,
+    *,
+    noise: Noise,
+    judge: Judge,
+    rounds: Sequence[tuple[int, int]] = ROUNDS,
 ) -> list[tuple[int, float]]:
-    """Return the candidates whose releases differ most, and what seems proved at each, best first.
+    """Return the candidates whose releases differ most, and what the judge says of each, best first.
+
+    In every round so many candidates go on, with so many releases at each of their two votes. The judge gets
+    the outcomes of both sides, (releases, columns).
 
     >>> from tellers import GNMax, noise
     >>> moves = Moves(*class_moves(20, 3, np.random.default_rng(7)))
-    >>> [(at, seems)] = search_moves(GNMax(sigma=0.5), moves, noise=noise.seeded(7))
-    >>> bool(abs(np.diff(np.sort(moves.here.counts[at])[-2:])) <= 1), seems > 2
+    >>> def judge(here, there):
+    ...     return abs(here.mean() - there.mean())
+    >>> at, seems = search_moves(GNMax(sigma=0.5), moves, noise=noise.seeded(7), judge=judge)[0]
+    >>> bool(np.diff(np.sort(moves.here.counts[at])[-2:])[0] <= 2), seems > 0.4
     (True, True)
     """
     ranks = _first_look(mechanism, moves, noise)
     alive = np.argsort(-ranks, kind="stable")
     seems = np.zeros(0)
-    for n_alive, n_each in _ROUNDS:
-        alive = alive[: max(n_alive, n_best)]
+    for n_alive, n_each in rounds:
+        alive = alive[:n_alive]
         rows = np.repeat(alive, n_each)
         sides = [
             draw_rows(mechanism, votes, rows, noise, student=moves.student).reshape(alive.size, n_each, -1)
             for votes in (moves.here, moves.there)
         ]
-        seems = np.array([
-            prove_by_queries(here, there, n_queries=n_queries, delta=delta, miss=_MISS)[0]
-            for here, there in zip(*sides, strict=True)
-        ])  # fmt: skip
+        seems = np.array([judge(here, there) for here, there in zip(*sides, strict=True)])
         order = np.argsort(-seems, kind="stable")
         alive, seems = alive[order], seems[order]
-    return [(int(at), float(proved)) for at, proved in zip(alive[:n_best], seems, strict=False)]
+    return [(int(at), float(proved)) for at, proved in zip(alive, seems, strict=True)]
 
 
 def _first_look(mechanism: Mechanism, moves: Moves, noise: Noise) -> Floats:

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..mechanisms import Mechanism
 from ..noise import Noise
-from ..release import SILENT
+from ..release import SILENT, Release
 from .law import AnyVotes, Floats
 
 Outcomes = NDArray[np.int32]
@@ -51,8 +51,8 @@ def draw_rows(
 ) -> Outcomes:
     """Return one outcome for each row of votes that is named, (rows, columns).
 
-    A class is one column; of many labels each is one, 0 or 1; SILENT where teachers told nothing. Where noisy
-    counts are released they follow.
+    A class is one column; of many labels each is one, 0 or 1; SILENT where nothing is told, and -2 - label where
+    a label is told that no teacher gave. Where noisy counts are released they follow.
 
     >>> from tellers import GNMax, Votes, noise
     >>> votes = Votes.from_counts([[50, 0], [0, 50]], n_teachers=50)
@@ -66,13 +66,26 @@ def draw_rows(
         n = len(asked)
         more = {} if belief is None else {"student": belief[asked] if len(belief) > 1 else _tiled(belief, n)}
         release = mechanism.release(votes[asked], noise, **more)
-        told = np.where(release.answered, release.labels, SILENT).reshape(n, -1)
-        if release.values is not None:
-            told = np.concatenate([told, release.values], axis=1)
-        found.append(told.astype(np.int32))
+        found.append(outcomes_of(release))
         if progress is not None:
             progress(n)
     return np.concatenate(found)
+
+
+def outcomes_of(release: Release) -> Outcomes:
+    """Return all that a release tells, (queries, columns), as `draw_rows` does.
+
+    >>> from tellers import RdpCurve, Release
+    >>> from tellers.release import Cost
+    >>> by_teachers = np.array([True, False, False])
+    >>> outcomes_of(Release(np.array([3, -1, 3]), Cost(RdpCurve.zero()), by_teachers)).T
+    array([[ 3, -1, -5]], dtype=int32)
+    """
+    unasked = np.where(release.labels == SILENT, SILENT, -2 - release.labels)
+    told = np.where(release.answered, release.labels, unasked).reshape(len(release), -1)
+    if release.values is not None:
+        told = np.concatenate([told, release.values], axis=1)
+    return told.astype(np.int32)
 
 
 def hears_student(mechanism: object) -> bool:

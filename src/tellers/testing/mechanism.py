@@ -2,38 +2,56 @@
 
 The strongest test of a mechanism is its own definition. `check_mechanism` computes the divergence of
 its outcomes between neighbouring votes and requires it to stay below the price, on thousands of
-votes and at every order, and draws from it to see that what comes out is what it says. A mechanism
-without `outcomes` is watched from outside: how well can its draws tell two neighbours apart?
+votes and at every order, and draws from it to see that what comes out is what it says, at every count of
+every class. A mechanism without `outcomes` is watched from outside: how well can its draws tell two
+neighbours apart?
 
 All votes here are made up from a seed, so messages may show them.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import binom
 
 from .. import noise
+from ..audit.candidates import Moves, class_moves
+from ..audit.releases import draw_rows, hears_student
 from ..divergence import divergences
 from ..errors import require_count
 from ..mechanisms.outcomes import Outcomes, chunks
 from ..rdp import DEFAULT_ORDERS, Floats, RdpCurve
 from ..release import SILENT, Release
 from ..votes import Integers, Votes
-from ._judging import check_description, clopper_pearson, coin
+from ._frequencies import Drawn, check_drawn
+from ._judging import (
+    FALSE_ALARM,
+    ROUNDING,
+    Singles,
+    check_description,
+    check_independence,
+    check_price_by_draws,
+    check_silence_by_draws,
+    first_outcomes,
+    informative_rows,
+    outcome_charge,
+    require_charged,
+    require_rising,
+    share_of_alarm,
+)
 from ._promise import require
 
-FALSE_ALARM = 1e-6
-"""The most likely a check is to fail by bad luck of its draws; for one seed it always or never does."""
+__all__ = ["FALSE_ALARM", "check_mechanism", "random_votes"]
 
-# Prices are compared to within rounding, distributions to within the accuracy of a quadrature.
-_ROUNDING, _QUADRATURE = 1e-9, 1e-6
+# Distributions are compared to within the accuracy of a quadrature.
+_QUADRATURE = 1e-6
 # Few enough for a computation straight from the definition, far enough apart to see any mistake.
 _FEW_ORDERS = np.array([1.25, 2.0, 8.0, 64.0, 512.0])
-# Where released values are cut into events: the middle shows little noise, the tails too low a price.
-_SHARES = np.array([0.01, 0.1, 0.5, 0.9, 0.99])
+# Other numbers of classes and teachers that are tried: a mistake may show in few or many of them alone.
+# Teachers (None: as asked), classes, and the most neighbouring votes of each.
+_OTHERS = ((None, 12, 300), (None, 101, 8), (301, 2, 120))
 
 
 def check_mechanism(
@@ -49,22 +67,32 @@ def check_mechanism(
     """Raise AssertionError if a mechanism breaks a promise, saying which one and where.
 
     It must be a frozen dataclass of plain public fields with `price` and `release`. Its releases are
-    labels or silence, drawn from the noise they are given and from nothing else, and cost at most the
-    price, and no less if it says that it has `one_price`. With `outcomes`: distributions sum to one, here
-    and at every neighbour; a neighbour's own outcomes are those announced for the move; no divergence
-    passes the price, in either direction at any order; permuted classes give permuted outcomes if it says
-    it is `symmetric`; draws follow the distribution. Without: no event is so much likelier at one of two
-    neighbours that its draws prove the price wrong; events are labels, and where noisy `values` are
-    released also large ones.
+    labels or silence, drawn from the noise they are given and from nothing else, each query afresh, alone or
+    in a batch. They cost at most the price, and no less if it says that it has `one_price`; an outcome that
+    is charged less gives less away. With `outcomes`: distributions sum to one, here and at every neighbour; a
+    neighbour's own outcomes are those announced for the move; no divergence passes the price, in either
+    direction at any order; permuted classes give permuted outcomes if it says it is `symmetric`; draws follow
+    the distribution. Without: no event is so much likelier at one of two neighbours that its draws prove the
+    price wrong.
+
+    Votes are chosen without asking the mechanism: every count of every class, alone against one rival,
+    against all others and tied for the lead, and random ones; `n_classes` classes, and 2, 12 and 101 as well,
+    unless it refuses them. Neighbours and events without `outcomes` are searched for on draws of their own.
 
     `student` are rows of probabilities, taken in turn, for mechanisms that want them.
 
-    Guarantee: the divergences are exact at `n_random` votes. The tests of draws are exact binomial
-               ones that raise for a sound mechanism with probability at most 1e-6 per call.
-    Assumes:   what holds for these votes holds for others: it is a test and no proof. Draws show small
-               noise best; a price that is a few per cent too low for noise of 40 votes stays unseen
-               in them, and only `outcomes` can show it.
-    Reference: Mironov 2017, Definition 4; Clopper and Pearson 1934 for the draws.
+    Guarantee: the divergences are exact at `n_random` random votes and those above. The tests of draws are
+               exact ones that raise for a sound mechanism with probability at most 1e-6 per call.
+    Assumes:   what holds for these votes holds for others: it is a test and no proof. A leak that comes with
+               probability p at votes that are drawn n times leaves no trace with chance (1 - p)^n, so it takes
+               n = 14 / p draws to see it but once in a million; among draws that give the same answer with
+               probability s anyway, it is proved from about n = 60 s (1 - s) / p^2. With `outcomes` each vote is
+               drawn 8 n_draws / n_votes times (some 240), and votes that share a count of a class, a lead or a
+               leader also count together (some 2,000 to 160,000). Without, each of some 650 neighbours is
+               drawn 60 times, and the worst four n_draws times; a price that is a few per cent too low for
+               noise of 40 votes stays unseen in them, and only `outcomes` can show it.
+    Reference: Mironov 2017, Definition 4; Clopper and Pearson 1934, Hoeffding 1956 and Chatterjee 2007 for
+               the draws; Feldman and Zrnic 2021 for charges that depend on outcomes.
 
     >>> from tellers import GNMax
     >>> check_mechanism(GNMax(sigma=2.0), n_random=50)
@@ -76,18 +104,116 @@ def check_mechanism(
     trial = _Trial(mechanism, votes, _student_rows(student, votes), seed)
     price = _check_price(trial)
     _check_releases(trial, price)
-    if callable(getattr(mechanism, "outcomes", None)):
+    settings = list(_settings(trial, student, rng))
+    stated = callable(getattr(mechanism, "outcomes", None))
+    if stated:
         _check_outcomes(trial, price)
         _check_neighbours(trial, rng)
         shown = {repr(trial.outcomes([0], row[None, :])) for row in votes.counts[:5]}
         require(len(shown) == 1, "Expected outcomes with the same repr for all votes: they are private.")
         if getattr(mechanism, "symmetric", False) and student is None:
             _check_symmetry(trial, rng)
-        _check_frequencies(trial, n_draws)
-    else:
-        _check_by_draws(trial, price, n_draws)
+    charged = _check_each_other(mechanism, settings[0], n_draws, seed)
+    for place, moves in enumerate(settings):
+        if stated:
+            alarm = share_of_alarm("law", len(settings))
+            _check_stated(mechanism, moves, price, charged, n_draws=n_draws if place else 4 * n_draws,
+                          n_more=0 if place else n_draws, alarm=alarm, seed=seed)  # fmt: skip
+        else:
+            _check_unstated(mechanism, moves, price, n_draws=max(1000, n_draws // (2 if place else 1)),
+                            main=place == 0, alarm=share_of_alarm("price", len(settings) + 1), seed=seed)  # fmt: skip
+    if not stated:
+        check_silence_by_draws(
+            mechanism, settings[0], price, charged, n_draws=n_draws, seed=seed + 200,
+            alarm=share_of_alarm("price", len(settings) + 1),
+        )  # fmt: skip
     same = check_description(mechanism) == described
     require(same, "Expected fields that stay as they were made; releasing votes changed them.")
+
+
+def _settings(trial: "_Trial", student: ArrayLike | None, rng: np.random.Generator) -> Iterator[Moves]:
+    """Yield neighbouring votes: of the numbers of classes and teachers that were asked for, then of others."""
+    n_teachers, n_classes = trial.votes.n_teachers, trial.votes.n_classes
+    listens = hears_student(trial.mechanism)
+    for teachers, classes, n_most in ((n_teachers, n_classes, 1200), *_OTHERS):
+        if (teachers or n_teachers, classes) == (n_teachers, n_classes) and n_most != 1200:
+            continue
+        here, there = class_moves(teachers or n_teachers, classes, rng, n_most=n_most)
+        belief = None
+        if listens:
+            usual = np.stack([np.full(classes, 1 / classes), np.eye(classes)[0] * 0.5 + 0.5 / classes])
+            rows = usual if student is None or classes != n_classes else student
+            belief = _student_rows(rows, here)
+        if classes != n_classes:
+            more = {} if belief is None else {"student": belief[:1]}
+            try:
+                trial.mechanism.release(here[[0]], noise.seeded(trial.seed), **more)
+            except ValueError:  # it is for another number of classes
+                continue
+        yield Moves(here, there, belief)
+
+
+def _check_each_other(mechanism: Any, moves: Moves, n_draws: int, seed: int) -> Singles:
+    times = first_outcomes(mechanism, moves, n_each=20, n_outcomes=1 + moves.here.n_classes, seed=seed)  # type: ignore[union-attr]
+    return check_independence(
+        mechanism, moves, informative_rows(times), n_draws=min(n_draws, 4000), seed=seed,
+        alarm=share_of_alarm("independence"),
+    )  # fmt: skip
+
+
+def _check_stated(
+    mechanism: Any,
+    moves: Moves,
+    price: RdpCurve,
+    charged: Singles,
+    *,
+    n_draws: int,
+    n_more: int,
+    alarm: float,
+    seed: int,
+) -> None:
+    """Hold neighbouring votes against the stated law: divergences, charges and draws.
+
+    `n_more` draws each are taken of four votes besides: two leaders two votes apart, tied, all classes nearly
+    even, and where silence is least sure.
+    """
+    votes = moves.both
+    belief = moves.student if moves.student is None else np.tile(moves.student, (2, 1))
+    trial = _Trial(mechanism, votes, belief, seed)
+    n, m = votes.counts.shape
+    logs = np.concatenate([trial.outcomes(rows).log_labels for rows in chunks(np.full(n, m))])
+    here, there = logs[: len(moves)], logs[len(moves) :]
+    charges = None
+    if charged.silent is not None and charged.answered is not None:
+        charges = np.stack([charged.silent] + [charged.answered] * m)
+    for p, q in ((here, there), (there, here)):
+        found = outcome_charge(p, q, np.tile(price.values, (1 + m, 1)), price.orders)
+        worst = int(found.max(axis=1).argmax())
+        at = int(found[worst].argmax())
+        require(
+            bool((found <= ROUNDING * (1 + price.orders * price.values)).all()),
+            f"Expected no divergence above the price, got one at order {price.orders[at]:g} between the votes of "
+            f"{moves.pair(worst)}. Raise the price, or find the mistake in `outcomes`.",
+        )
+        if charges is not None:
+            found = outcome_charge(p, q, charges, price.orders)
+            worst = int(found.max(axis=1).argmax())
+            require_charged(found[worst], price.orders, f"between the votes of {moves.pair(worst)}")
+    silent = np.exp(logs[:, 0])
+    more = {int(np.argmax(silent * (1 - silent)))} if silent.max() > 1e-6 else set()
+    order = np.lexsort((-np.partition(votes.counts, m - 2, axis=1)[:, -2], votes.gap))
+    more |= {int(order[0]), int(order[np.searchsorted(votes.gap[order], 2) % n]), int(votes.top.argmin())}
+    _check_frequencies(trial, logs, max(8, n_draws // n), sorted(more), n_more, alarm)
+
+
+def _check_unstated(
+    mechanism: Any, moves: Moves, price: RdpCurve, *, n_draws: int, main: bool, alarm: float, seed: int
+) -> None:
+    rounds = ((40, 600), (8, 3000)) if main else ((12, 400), (3, 1500))
+    check_price_by_draws(
+        mechanism, moves, price, n_draws=n_draws, seed=seed + 100 + moves.here.n_classes, alarm=alarm,  # type: ignore[union-attr]
+        n_best=4 if main else 1, rounds=rounds,
+    )  # fmt: skip
 
 
 def random_votes(rng: np.random.Generator, n_teachers: int, *, n_classes: int, n_queries: int) -> Votes:
@@ -187,21 +313,13 @@ class _Trial:
             require(fits, f"Expected {n} rows of whole values, got {values.dtype} of shape {values.shape}.")
         return np.asarray(np.where(answered, labels + 1, 0))
 
-    def repeat(self, row: int, n: int, *, counts: Integers | None = None, seed: int) -> Any:
-        """Return one query released n times."""
-        table = None if counts is None else np.tile(counts, (n, 1))
-        return self.release(np.full(n, row), table, seed=seed)
-
-    def tally(self, release: Any) -> Integers:
-        """Return how often each outcome came."""
-        return np.asarray(np.bincount(self.drawn(release, len(release)), minlength=1 + self.votes.n_classes))
-
 
 def _check_price(trial: _Trial) -> RdpCurve:
     price, again = (trial.mechanism.price(trial.votes.unit) for _ in range(2))
     require(isinstance(price, RdpCurve), f"Expected `price` to be an RdpCurve, got {type(price).__name__}.")
     require(np.array_equal(price.orders, DEFAULT_ORDERS), "Expected a price on the default orders.")
     require(np.array_equal(price.values, again.values), "Expected the same price each time it is asked.")
+    require_rising(price)
     return RdpCurve(DEFAULT_ORDERS, price.values)
 
 
@@ -215,11 +333,11 @@ def _check_releases(trial: _Trial, price: RdpCurve) -> None:
         )
         cost = release.cost.worst
         require(np.array_equal(cost.orders, price.orders), "Expected the cost on the orders of the price.")
-        over = cost.values > n * price.values * (1 + _ROUNDING)
+        over = cost.values > n * price.values * (1 + ROUNDING)
         where = f"at order {cost.orders[over.argmax()]:g}"
         require(not over.any(), f"Expected {n} queries to cost at most {n} times the price, not so {where}.")
         if getattr(trial.mechanism, "one_price", False):
-            exact = (cost.values >= n * price.values * (1 - _ROUNDING)).all()
+            exact = (cost.values >= n * price.values * (1 - ROUNDING)).all()
             require(exact, f"Expected {n} queries to cost {n} times the price, as one_price says, got less.")
 
 
@@ -245,7 +363,7 @@ def _check_outcomes(trial: _Trial, price: RdpCurve) -> None:
             _require_all(possible, counts, f"Expected outcomes possible at every neighbour, `{name}` > -inf")
         cost = divergences(outcomes, orders=price.orders)
         # Written so that NaN fails too.
-        fits = cost <= price.values * (1 + _ROUNDING) + _ROUNDING / price.orders
+        fits = cost <= price.values * (1 + ROUNDING) + ROUNDING / price.orders
         if not fits.all():
             excess = np.where(fits, 0.0, cost / np.maximum(price.values, 1e-300))
             way, query, source, at = np.unravel_index(int(excess.argmax()), excess.shape)
@@ -309,57 +427,53 @@ def _check_symmetry(trial: _Trial, rng: np.random.Generator) -> None:
         _require_all(same, counts, "Expected permuted classes to cost the same")
 
 
-def _check_frequencies(trial: _Trial, n_draws: int) -> None:
-    """Require that draws follow the distribution: exact binomial tests, FALSE_ALARM shared among them."""
-    rows = range(min(8, len(trial.votes)))
-    limit = FALSE_ALARM / (len(rows) * (1 + trial.votes.n_classes))
-    for row in rows:
-        times = trial.tally(trial.repeat(row, n_draws, seed=row))
-        expected = np.minimum(np.exp(trial.outcomes([row]).log_labels[0]), 1.0)
-        tail = 2 * np.minimum(binom.cdf(times, n_draws, expected), binom.sf(times - 1, n_draws, expected))
-        worst = int(tail.argmin())
-        require(
-            tail[worst] >= limit,
-            f"Expected draws to follow `outcomes`; {f'class {worst - 1}' if worst else 'silence'} came "
-            f"{times[worst]} times in {n_draws} at a probability of {expected[worst]:.4g}, for votes "
-            f"{trial.votes.counts[row].tolist()}. Are noise and ties drawn as the outcomes say?",
-        )
+def _check_frequencies(
+    trial: _Trial, logs: Floats, n_each: int, more: list[int], n_more: int, alarm: float
+) -> None:
+    """Require that draws follow the distribution at every vote, and over all votes that have something in common."""
+    counts = trial.votes.counts
+    n, m = counts.shape
+    drawn = np.full(n, n_each)
+    drawn[more] += n_more
+    rows = np.repeat(np.arange(n), drawn)
+    source = noise.seeded(trial.seed + 5)
+    told = draw_rows(trial.mechanism, trial.votes, rows, source, student=trial.beliefs)[:, 0]
+    _check_unasked(trial, told, rows)
+    place = rows * (1 + m) + np.maximum(told, -1) + 1
+    times = np.bincount(place, minlength=n * (1 + m)).reshape(n, 1 + m)
+    stated = np.minimum(np.exp(logs), 1.0)
+    # Whether the leader wins, of votes that have one: less noise shows there for all classes at once.
+    leader, alone = counts.argmax(axis=1), trial.votes.gap > 0
+    times, stated = (
+        np.column_stack([part, part[np.arange(n), 1 + leader]]) for part in (times, stated)
+    )  # fmt: skip
+    every = np.tile(drawn[:, None], (1, 2 + m))
+    every[~alone, -1] = times[~alone, -1] = 0
+    together = {
+        "of all kinds": np.zeros(n, dtype=np.int64),
+        "whose largest count is {}": trial.votes.top,
+        "with a lead of {}": trial.votes.gap,
+        "with {} empty classes": (counts == 0).sum(axis=1),
+        "led by class {}": leader,
+    }
+    for j in range(m if m <= 20 else 0):
+        together[f"with {{}} for class {j}"] = counts[:, j]
+        together[f"whose count of class {j} leaves {{}} when halved"] = counts[:, j] % 2
+    names = ["silence", *(f"class {j}" for j in range(m)), "the leader"]
+    check_drawn(
+        Drawn(times, stated, every, [str(row) for row in counts.tolist()], names), together, alarm=alarm
+    )
 
 
-def _check_by_draws(trial: _Trial, price: RdpCurve, n_draws: int) -> None:
-    """Require that no event's draws prove a divergence above the price, on a few neighbouring pairs.
-
-    By data processing the divergence is at least that of the coin "did the event happen"; its two
-    probabilities lie in Clopper-Pearson intervals, all of them at once but with FALSE_ALARM.
-    """
-    rows = range(min(8, len(trial.votes)))
-    error = FALSE_ALARM / (4 * len(rows) * (1 + trial.votes.n_classes + 3 * _SHARES.size))
-    for row in rows:
-        counts = trial.votes.counts[row]
-        first, second = np.argsort(-counts, kind="stable")[:2]
-        moved = counts.copy()
-        moved[[first, second]] += np.array([-1, 1])
-        # Cuts come from draws of their own: fitted to the draws they judge they would prove too much.
-        pilot = trial.repeat(row, 1000, seed=2 * len(rows) + row)
-        cuts = np.ceil(np.quantile(_falling(pilot, first, second), _SHARES, axis=1))[:, :, None]
-        pair = [trial.repeat(row, n_draws, counts=c, seed=2 * row + i) for i, c in enumerate((counts, moved))]
-        above = [(_falling(one, first, second) >= cuts).sum(axis=2) for one in pair]
-        times = [np.append(trial.tally(one), more) for one, more in zip(pair, above)]
-        here, there = (clopper_pearson(one, n_draws, error) for one in times)
-        proved = np.maximum(coin(here, there, price.orders), coin(there, here, price.orders))
-        over = proved > price.values * (1 + _ROUNDING) + _ROUNDING
-        at = int(np.argmax(np.where(over, proved / np.maximum(price.values, 1e-300), 0.0)))
-        require(
-            not over.any(),
-            f"Expected a price above every divergence; draws show at least {proved[at]:.4g} where the price "
-            f"is {price.values[at]:.4g}, at order {price.orders[at]:g}, between votes {counts.tolist()} and "
-            f"{moved.tolist()}. Raise the price, or look for noise that is not drawn.",
-        )
-
-
-def _falling(release: Any, first: int, second: int) -> Floats:
-    """Return three numbers per draw that fall as a ballot moves from first to second; none without values."""
-    if release.values is None:
-        return np.zeros((0, len(release)))
-    one, other = np.asarray(release.values, dtype=np.float64)[:, [first, second]].T
-    return np.stack([one, -other, one - other])
+def _check_unasked(trial: _Trial, told: NDArray[Any], rows: Integers) -> None:
+    """Require that a label which no teacher gave comes from the student alone."""
+    unasked = told < SILENT
+    if not unasked.any():
+        return
+    require(trial.beliefs is not None, "Expected SILENT where no teacher answered, got a label.")
+    assert trial.beliefs is not None
+    _, same = np.unique(trial.beliefs, axis=0, return_inverse=True)
+    quiet = told < 0
+    known = np.unique(np.stack([same.reshape(-1)[rows[quiet]], told[quiet]]), axis=1)
+    once = np.unique(known[0]).size == known.shape[1]
+    require(once, "Expected a label that no teacher gave to follow from the student alone, got different ones.")
