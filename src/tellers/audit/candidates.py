@@ -73,47 +73,47 @@ def class_moves(
 
     >>> here, there = class_moves(60, 4, np.random.default_rng(7))
     >>> len(here), sorted(set(here.counts[:, 3])) == list(range(61))
-    (655, True)
+    (657, True)
     """
     require_count(n_teachers=n_teachers, n_most=n_most)
     require_count(2, n_classes=n_classes)
-    rows, ways, edge = [], [], []
-    for first in range(n_classes):
-        rival = (first + 1 + int(rng.integers(n_classes - 1))) % n_classes
-        rival = (first + 1) % n_classes if rival == first else rival
-        rest = np.array([one for one in range(n_classes) if one not in (first, rival)], dtype=np.int64)
-        for count in range(1, n_teachers + 1):
-            left = n_teachers - count
-            near = min(count, left, abs(2 * count - n_teachers)) <= 2
-            for setting in ("rival", "all", "tie"):
-                row = np.zeros(n_classes, dtype=np.int64)
-                row[first] = count
-                if setting == "rival":
-                    row[rival] = left
-                elif setting == "all":
-                    _spread(row, np.append(rest, rival), left)
-                elif rest.size and count <= left:
-                    row[rival] = count
-                    _spread(row, rest, left - count)
-                    near = near or row[rest].max() <= count  # they lead
-                else:
-                    continue
-                rows.append(row)
-                ways.append((first, rival))
-                edge.append(near)
-    for _ in range(max(1, min(len(rows), n_most) // _RANDOM_SHARE)):
+    first, count, setting = (
+        grid.ravel() for grid in np.meshgrid(range(n_classes), range(1, n_teachers + 1), range(3), indexing="ij")
+    )
+    left = n_teachers - count
+    fits = (setting < 2) | ((count <= left) & (n_classes > 2))
+    # What the other classes have where two are tied; where it is less, these two lead.
+    lead = (setting == 2) & (-(-(left - count) // max(1, n_classes - 2)) <= count)
+    near = lead | (np.minimum(np.minimum(count, left), np.abs(2 * count - n_teachers)) <= 2)
+    # First of all: everybody for one class, two camps, and all classes as even as can be.
+    evenest = lead & (count == count[lead].min(initial=n_teachers))
+    core = evenest | (left == 0) | ((setting == 0) & (np.abs(2 * count - n_teachers) <= 1))
+    n_random = max(1, min(int(fits.sum()), n_most) // _RANDOM_SHARE)
+    order = np.lexsort((rng.random(fits.size), ~near, ~core, ~fits))
+    kept = np.sort(order[: min(int(fits.sum()), max(1, n_most - n_random))])
+    rivals = (np.arange(n_classes) + 1 + rng.integers(n_classes - 1, size=n_classes)) % n_classes
+    rows, ways = [], []
+    for at in kept:
+        own, rival = int(first[at]), int(rivals[first[at]])
+        row = np.zeros(n_classes, dtype=np.int64)
+        row[own] = count[at]
+        if setting[at] == 0:
+            row[rival] = left[at]
+        else:
+            tied = int(setting[at] == 2)
+            row[rival] = tied * count[at]
+            rest = np.flatnonzero((np.arange(n_classes) != own) & ~((np.arange(n_classes) == rival) & bool(tied)))
+            _spread(row, rest, int(left[at] - tied * count[at]))
+        rows.append(row)
+        ways.append((own, rival))
+    for _ in range(n_random):
         row = rng.multinomial(n_teachers, rng.dirichlet(np.full(n_classes, 10 ** rng.uniform(-1.7, 1.3))))
         source = int(rng.choice(np.flatnonzero(row)))
         rows.append(row)
         ways.append((source, (source + 1 + int(rng.integers(n_classes - 1))) % n_classes))
-        edge.append(False)
     counts, moves = np.stack(rows), np.array(ways)
     _, distinct = np.unique(np.concatenate([counts, moves], axis=1), axis=0, return_index=True)
-    kept = np.sort(distinct)
-    if kept.size > n_most:
-        order = np.lexsort((rng.random(kept.size), ~np.array(edge)[kept]))
-        kept = np.sort(kept[order[:n_most]])
-    counts, moves = counts[kept], moves[kept]
+    counts, moves = counts[np.sort(distinct)], moves[np.sort(distinct)]
     moved, each = counts.copy(), np.arange(len(counts))
     moved[each, moves[:, 0]] -= 1
     moved[each, moves[:, 1]] += 1

@@ -51,7 +51,7 @@ _QUADRATURE = 1e-6
 _FEW_ORDERS = np.array([1.25, 2.0, 8.0, 64.0, 512.0])
 # Other numbers of classes and teachers that are tried: a mistake may show in few or many of them alone.
 # Teachers (None: as asked), classes, and the most neighbouring votes of each.
-_OTHERS = ((None, 12, 300), (None, 101, 8), (301, 2, 120))
+_OTHERS = ((None, 12, 250), (None, 101, 8), (301, 2, 120))
 
 
 def check_mechanism(
@@ -89,7 +89,7 @@ def check_mechanism(
                probability s anyway, it is proved from about n = 60 s (1 - s) / p^2. With `outcomes` each vote is
                drawn 8 n_draws / n_votes times (some 240), and votes that share a count of a class, a lead or a
                leader also count together (some 2,000 to 160,000). Without, each of some 650 neighbours is
-               drawn 60 times, and the worst four n_draws times; a price that is a few per cent too low for
+               drawn 60 times, and the worst three n_draws times; a price that is a few per cent too low for
                noise of 40 votes stays unseen in them, and only `outcomes` can show it.
     Reference: Mironov 2017, Definition 4; Clopper and Pearson 1934, Hoeffding 1956 and Chatterjee 2007 for
                the draws; Feldman and Zrnic 2021 for charges that depend on outcomes.
@@ -117,11 +117,12 @@ def check_mechanism(
     for place, moves in enumerate(settings):
         if stated:
             alarm = share_of_alarm("law", len(settings))
-            _check_stated(mechanism, moves, price, charged, n_draws=n_draws if place else 4 * n_draws,
+            n_spread = max(12 * len(moves), 4 * n_draws // moves.here.n_classes) if place else 4 * n_draws
+            _check_stated(mechanism, moves, price, charged, n_draws=n_spread,
                           n_more=0 if place else n_draws, alarm=alarm, seed=seed)  # fmt: skip
         else:
-            _check_unstated(mechanism, moves, price, n_draws=max(1000, n_draws // (2 if place else 1)),
-                            main=place == 0, alarm=share_of_alarm("price", len(settings) + 1), seed=seed)  # fmt: skip
+            share = share_of_alarm("price", len(settings) + 1)
+            _check_unstated(mechanism, moves, price, n_draws=n_draws, main=place == 0, alarm=share, seed=seed)
     if not stated:
         check_silence_by_draws(
             mechanism, settings[0], price, charged, n_draws=n_draws, seed=seed + 200,
@@ -209,10 +210,11 @@ def _check_stated(
 def _check_unstated(
     mechanism: Any, moves: Moves, price: RdpCurve, *, n_draws: int, main: bool, alarm: float, seed: int
 ) -> None:
-    rounds = ((40, 600), (8, 3000)) if main else ((12, 400), (3, 1500))
+    m = moves.here.n_classes  # type: ignore[union-attr]
+    rounds = ((30, 400), (6, 2000)) if main else ((10, 300), (2, 1000)) if m < 50 else ((8, 100), (2, 300))
     check_price_by_draws(
-        mechanism, moves, price, n_draws=n_draws, seed=seed + 100 + moves.here.n_classes, alarm=alarm,  # type: ignore[union-attr]
-        n_best=4 if main else 1, rounds=rounds,
+        mechanism, moves, price, n_draws=n_draws if main else max(500, n_draws // 4), seed=seed + 100 + m,
+        alarm=alarm, n_best=3 if main else 1, rounds=rounds,
     )  # fmt: skip
 
 
