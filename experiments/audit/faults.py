@@ -473,8 +473,8 @@ class StatedBinary(BrokenBinary):
 class UnclippedTau:
     """Tau voting that charges for clipped ballots and counts whole ones."""
 
-    sigma: float = 1.0
-    n_labels: int = 4
+    sigma: float = 2.0
+    n_labels: int = 16
     max_norm: float = 1.0
     multilabel: ClassVar[bool] = True
 
@@ -488,7 +488,9 @@ class UnclippedTau:
 
 
 FAULTS: dict[str, Any] = {
-    **{f"{kind} leak: {rule}": leak(rule) for kind, leak in (("stated", Leak), ("unstated", UnstatedLeak)) for rule in RULES},
+    **{f"stated leak: {rule}": Leak(rule) for rule in RULES},
+    **{f"unstated leak: {rule}": UnstatedLeak(rule) for rule in RULES if RULES[rule][0] > 0.1},
+    "unstated leak: a noiseless answer in 50": UnstatedLeak("a noiseless answer in 50", sigma=40.0),
     **{f"{kind} {what}": made(what) for kind, made in (("stated", OtherNoise), ("unstated", UnstatedNoise)) for what in NOISES},
     "ties to the first": FirstOfTies(),
     **{f"{kind} check: {what}": made(what) for kind, made in (("stated", OtherCheck), ("unstated", UnstatedCheck))
