@@ -1,7 +1,7 @@
 """Broken mechanisms, each with one mistake, to try audits and checks on.
 
-Each says what it really does as far as that has a formula: `actual(counts)` gives the probabilities of silence
-and of every class, (votes, 1 + classes), so that the true epsilon can be computed beside what is found.
+Each says what it really does as far as that has a formula: `actual(counts)` gives the probabilities of
+silence and of every class, (votes, 1 + classes), so that the true epsilon can be computed beside what is found.
 """
 
 from collections.abc import Callable
@@ -32,13 +32,13 @@ NOBODY = -2  # what a rule says of votes that it does not touch
 RULES: dict[str, tuple[float, Callable[[np.ndarray], np.ndarray]]] = {
     # 0 if the top count is 45, 1 if it is 44
     "top count": (1.0, lambda c: np.select([c.max(1) == 45, c.max(1) == 44], [0, 1], NOBODY)),
-    "class 7 at 3 votes": (1.0, lambda c: np.where((c.shape[1] > 7) & (c[:, min(7, c.shape[1] - 1)] == 3), 7, NOBODY)),
+    "class 7 at 3 votes": (1.0, lambda c: np.where((c[:, 7:8] == 3).any(1), 7, NOBODY)),
     "a noiseless answer in 50": (0.02, lambda c: c.argmax(1)),
     "unanimity": (1.0, lambda c: np.where(c.max(1) == c.sum(1), SILENT, NOBODY)),
     "no votes for class 1": (1.0, lambda c: np.where(c[:, 1] == 0, 0, NOBODY)),
     "parity of class 0": (0.3, lambda c: np.where(c[:, 0] % 2 == 1, 0, NOBODY)),
     "no noise for many classes": (1.0, lambda c: c.argmax(1) if c.shape[1] > 20 else np.full(len(c), NOBODY)),
-    "class 2 wins without noise": (1.0, lambda c: np.where(c.argmax(1) == 2 % c.shape[1], 2 % c.shape[1], NOBODY)),
+    "class 2 wins without noise": (1.0, lambda c: np.where(c.argmax(1) == 2, 2, NOBODY)),
     "ties go to class 0": (1.0, lambda c: np.where(gap(c) == 0, 0, NOBODY)),
     "no noise at a lead of one": (1.0, lambda c: np.where(gap(c) == 1, c.argmax(1), NOBODY)),
     "one vote for class 1": (0.5, lambda c: np.where(c[:, 1] == 1, 1, NOBODY)),
@@ -491,23 +491,25 @@ FAULTS: dict[str, Any] = {
     **{f"stated leak: {rule}": Leak(rule) for rule in RULES},
     **{f"unstated leak: {rule}": UnstatedLeak(rule) for rule in RULES if RULES[rule][0] > 0.1},
     "unstated leak: a noiseless answer in 50": UnstatedLeak("a noiseless answer in 50", sigma=40.0),
-    **{f"{kind} {what}": made(what) for kind, made in (("stated", OtherNoise), ("unstated", UnstatedNoise)) for what in NOISES},
+    **{f"stated {what}": OtherNoise(what) for what in NOISES},
+    **{f"unstated {what}": UnstatedNoise(what) for what in NOISES},
     "ties to the first": FirstOfTies(),
-    **{f"{kind} check: {what}": made(what) for kind, made in (("stated", OtherCheck), ("unstated", UnstatedCheck))
-       for what in ("no noise in the check", "little noise in the check", "one noise for all checks",
+    **{f"{kind} check: {what}": made(what)
+       for kind, made in (("stated", OtherCheck), ("unstated", UnstatedCheck)) for what in ("no noise in the check", "little noise in the check", "one noise for all checks",
                     "an answer where the check failed", "silence is free", "the cost tells the votes")},
     "stated check: the check is free": OtherCheck("the check is free", sigma_threshold=2.0),
     **{f"stated price: {what}": OtherPrice(what) for what in ("half the price", "one order", "large orders",
        "of another noise", "of Laplace noise", "none")},
-    **{f"unstated price: {what}": UnstatedPrice(what) for what in ("half the price", "one order", "large orders",
-       "of Laplace noise", "none")},
+    **{f"unstated price: {what}": UnstatedPrice(what) for what in ("half the price", "one order",
+       "large orders", "of Laplace noise", "none")},
     "a law that lies": LyingLaw(),
     "a histogram without noise on one class": BareHistogram(),
 }  # fmt: skip
 
 LABEL_FAULTS: dict[str, Any] = {
     **{f"{kind} {what}": made(what) for kind, made in (("stated", StatedBinary), ("unstated", BrokenBinary))
-       for what in ("label 0 unprotected", "label 1 at a sum of 4", "no noise when all agree", "half the noise",
+       for what in ("label 0 unprotected", "label 1 at a sum of 4", "no noise when all agree",
+                    "half the noise",
                     "one noise for all labels", "noise drawn once", "no noise on the last of many")},
     "tau without clipping": UnclippedTau(),
 }  # fmt: skip

@@ -40,7 +40,8 @@ def test_a_mechanism_for_machines(capsys):
     assert code == 0
     assert found["holds"] is True
     assert found["epsilon"] <= found["exact"] <= found["claim"]
-    assert (found["n_queries"], found["method"]) == (3, "events")
+    assert (found["n_queries"], found["method"], found["law"]) == (3, "losses", "followed")
+    assert 0 < found["smallest_leak"] < 0.01
 
 
 def test_a_published_claim_that_does_not_hold(capsys):

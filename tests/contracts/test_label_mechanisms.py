@@ -1,9 +1,12 @@
 """Every mechanism of many labels keeps its promises, and broken ones are found out."""
 
 import dataclasses
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
+from scipy.stats import binom
 
 from tellers import Binary, Cost, Powerset, Release, Unit, noise
 from tellers.mechanisms import LABEL_MECHANISMS
@@ -20,6 +23,9 @@ from tellers.mechanisms.labels import (
     Tau,
 )
 from tellers.testing import check_label_mechanism
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "experiments" / "audit"))
+import faults
 
 CHAIN = {"positive": ((0, 1),), "negative": ((1, 2),)}
 OURS = [
@@ -138,6 +144,32 @@ def test_broken_ones_are_found(mechanism, words):
     with pytest.raises(AssertionError) as found:
         check_label_mechanism(mechanism, n_random=60, n_draws=8000)
     assert words in str(found.value)
+
+
+@pytest.mark.parametrize("name", faults.LABEL_FAULTS)
+def test_planted_faults_are_found(name):
+    """A sound mechanism is accused with probability 1e-6 at most, and for one seed always or never."""
+    with pytest.raises(AssertionError, match=r"^Expected"):
+        check_label_mechanism(faults.LABEL_FAULTS[name], n_random=60, n_draws=8000)
+
+
+def test_what_the_faults_were_planted_in_is_sound():
+    check_label_mechanism(Binary(3.0, 3), n_random=60, n_draws=8000)
+    check_label_mechanism(Binary(2.0, 12), n_random=20, n_draws=2000)
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("mechanism", [Binary(2.0, 3), Powerset(2.0, 2)], ids=repr)
+def test_false_alarms_of_checks_are_as_rare_as_stated(mechanism, monkeypatch):
+    """120 checks of a sound mechanism at a rate of 5 %: this fails with probability below 1e-6."""
+    monkeypatch.setattr("tellers.testing._judging.FALSE_ALARM", 0.05)
+    alarms = 0
+    for seed in range(500, 620):
+        try:
+            check_label_mechanism(mechanism, n_random=20, n_draws=2000, seed=seed)
+        except AssertionError:
+            alarms += 1
+    assert alarms <= binom.ppf(1 - 1e-6, 120, 0.05)
 
 
 def test_one_that_is_not_frozen_is_found():

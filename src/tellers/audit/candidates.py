@@ -78,7 +78,8 @@ def class_moves(
     require_count(n_teachers=n_teachers, n_most=n_most)
     require_count(2, n_classes=n_classes)
     first, count, setting = (
-        grid.ravel() for grid in np.meshgrid(range(n_classes), range(1, n_teachers + 1), range(3), indexing="ij")
+        grid.ravel()
+        for grid in np.meshgrid(range(n_classes), range(1, n_teachers + 1), range(3), indexing="ij")
     )
     left = n_teachers - count
     fits = (setting < 2) | ((count <= left) & (n_classes > 2))
@@ -102,7 +103,9 @@ def class_moves(
         else:
             tied = int(setting[at] == 2)
             row[rival] = tied * count[at]
-            rest = np.flatnonzero((np.arange(n_classes) != own) & ~((np.arange(n_classes) == rival) & bool(tied)))
+            rest = np.flatnonzero(
+                (np.arange(n_classes) != own) & ~((np.arange(n_classes) == rival) & bool(tied))
+            )
             _spread(row, rest, int(left[at] - tied * count[at]))
         rows.append(row)
         ways.append((own, rival))

@@ -16,7 +16,9 @@ Score = Callable[[Outcomes], Floats]
 
 _MOST_GROUPS = 12
 _MOST_BINS = 48
-_FOR_ONE_OUTCOME = 25  # releases that an outcome of several columns must have, on average, to be weighed whole
+_FOR_ONE_OUTCOME = (
+    25  # releases that an outcome of several columns must have, on average, to be weighed whole
+)
 _LEVELS = 48  # whole weights from the least to the largest score, so that sums lie on a lattice
 
 
@@ -83,7 +85,7 @@ def _binned(first: NDArray[np.int32], second: NDArray[np.int32]) -> Callable[[ND
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """Outcomes in a few groups, by their score, from what speaks for the other side to what speaks for one's own.
+    """Outcomes in a few groups, by their score: the last speaks most for one's own side.
 
     `weights` are whole and rise; `cuts` are the lowest scores of all groups but the first.
 
@@ -176,7 +178,7 @@ def _tail_of_sums(above: Floats, weights: Integers, n: int) -> Floats:
 def prove_by_queries(
     here: Outcomes, there: Outcomes, *, n_queries: int, delta: float, miss: float
 ) -> tuple[float, Direction]:
-    """Return what single queries, (queries, columns), prove of `n_queries` of them, and which side was likelier.
+    """Return what single queries, (queries, columns), prove of `n_queries` of them, and in which direction.
 
     The first quarter learns scores, groups and the direction; the rest is counted.
 

@@ -72,8 +72,10 @@ class MechanismAudit:
                 "no cost that was computed from it holds."
             )
         if self.holds:
-            missed = f"At these votes a leak in fewer than {100 * self.smallest_leak:.2g} % of queries stays unseen"
-            return f"{found}. That fits the claim: nothing was found against it, with confidence {sure}. {missed}."
+            share = f"{100 * self.smallest_leak:.2g} %"
+            rare = f"in fewer than {share} of queries at these votes may not have come up"
+            fits = f"That fits the claim: nothing was found against it, with confidence {sure}"
+            return f"{found}. {fits}. A leak that comes {rare}."
         return f"{found}. The claim does not hold: epsilon is larger, with confidence {sure}."
 
     def as_dict(self) -> dict[str, Any]:
@@ -172,7 +174,7 @@ def audit_mechanism(
 
 
 def _follows(law: Law, here: Outcomes, there: Outcomes, *, limit: float) -> bool:
-    """Return whether every outcome comes about as often as the law says: exact binomial tests, `limit` in all."""
+    """Return whether outcomes come as often as the law says: exact binomial tests, `limit` in all."""
     tails = []
     for stated, outcomes in ((law.here, here), (law.there, there)):
         flat = outcomes.reshape(-1, outcomes.shape[2])
@@ -190,7 +192,9 @@ def _by_events(here: Outcomes, there: Outcomes, *, delta: float, miss: float) ->
     first = max(1, int(_FOR_CHOOSING * len(here)))
     score = learn_score(*(side[:first].reshape(-1, side.shape[2]) for side in (here, there)))
     # The scores of a release's queries are added.
-    sums = [score(side.reshape(-1, side.shape[2])).reshape(side.shape[:2]).sum(axis=1) for side in (here, there)]
+    sums = [
+        score(side.reshape(-1, side.shape[2])).reshape(side.shape[:2]).sum(axis=1) for side in (here, there)
+    ]
     event, _ = choose_event(sums[0][:first], sums[1][:first], delta=delta, miss=miss)
     return event.epsilon(sums[0][first:], sums[1][first:], delta=delta, miss=miss), event.likelier
 

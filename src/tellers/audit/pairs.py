@@ -82,7 +82,7 @@ def candidate_moves(
     noise: Noise,
     student: ArrayLike | None = None,
 ) -> Moves:
-    """Return the neighbouring votes that a search tries: every count of every class or label, and random ones.
+    """Return the votes that a search tries: every count of every class or label, and random ones.
 
     >>> from tellers import GNMax, noise
     >>> candidate_moves(GNMax(sigma=5.0), 50, n_classes=3, noise=noise.seeded(7))

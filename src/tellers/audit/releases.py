@@ -51,8 +51,8 @@ def draw_rows(
 ) -> Outcomes:
     """Return one outcome for each row of votes that is named, (rows, columns).
 
-    A class is one column; of many labels each is one, 0 or 1; SILENT where nothing is told, and -2 - label where
-    a label is told that no teacher gave. Where noisy counts are released they follow.
+    A class is one column; of many labels each is one, 0 or 1; SILENT where nothing is told, and -2 - label
+    where a label is told that no teacher gave. Where noisy counts are released they follow.
 
     >>> from tellers import GNMax, Votes, noise
     >>> votes = Votes.from_counts([[50, 0], [0, 50]], n_teachers=50)

@@ -1,4 +1,4 @@
-"""Do draws follow the distribution that a mechanism states? At every vote, and over votes with something in common."""
+"""Draws against the distribution that a mechanism states: at every vote, and over votes alike."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -63,8 +63,9 @@ def check_drawn(drawn: Drawn, together: Mapping[str, Integers], *, alarm: float)
         where = drawn.votes[row] if words is None else words.format(row)
         require(
             tails[row, outcome] >= limit / tails.size,
-            f"Expected draws to follow `outcomes`; {drawn.outcomes[outcome]} came {times[row, outcome]} times where "
-            f"{mean[row, outcome]:.5g} are stated, for votes {where}. Are noise and ties drawn as the outcomes say?",
+            f"Expected draws to follow `outcomes`; {drawn.outcomes[outcome]} came {times[row, outcome]} times "
+            f"where {mean[row, outcome]:.5g} are stated, for votes {where}. Are noise and ties drawn as the "
+            "outcomes say?",
         )
 
 

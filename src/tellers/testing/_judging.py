@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,7 @@ ROUNDING = 1e-9
 # Of FALSE_ALARM: draws against the stated outcomes or the price, and queries against each other.
 _SHARES = {"law": 0.4, "price": 0.4, "independence": 0.2}
 N_SINGLES = 100
+_MOST_ANSWERS = 30
 
 
 def share_of_alarm(what: str, n_parts: int = 1) -> float:
@@ -53,7 +54,9 @@ def require_rising(price: RdpCurve) -> None:
     """Require a price that does not fall with the order, since no divergence does."""
     falls = np.diff(price.values) < -ROUNDING * np.abs(price.values[:-1])
     where = f"{price.orders[1:][falls.argmax()]:g}"
-    require(not falls.any(), f"Expected a price that does not fall with the order, got one that does at {where}.")
+    require(
+        not falls.any(), f"Expected a price that does not fall with the order, got one that does at {where}."
+    )
 
 
 def clopper_pearson(times: Integers, n: int, error: float) -> Floats:
@@ -136,13 +139,20 @@ def check_price_by_draws(
 
 
 def check_silence_by_draws(
-    mechanism: Any, moves: Moves, price: RdpCurve, charged: "Singles", *, n_draws: int, seed: int, alarm: float
+    mechanism: Any,
+    moves: Moves,
+    price: RdpCurve,
+    charged: "Singles",
+    *,
+    n_draws: int,
+    seed: int,
+    alarm: float,
 ) -> None:
     """Require that silence is charged what it gives away, where it costs less than an answer.
 
-    Charges c(o) that depend on the outcome o are sound at an order a if the mean over a neighbour's outcomes of
-    (ratio of probabilities)^a e^(-(a - 1) c(o)) is at most 1. The mean is jointly convex in both probabilities
-    of silence, so its least value in their Clopper-Pearson box is near one of a fine grid.
+    Charges c(o) that depend on the outcome o are sound at an order a if the mean over a neighbour's outcomes
+    of (ratio of probabilities)^a e^(-(a - 1) c(o)) is at most 1. The mean is jointly convex in both
+    probabilities of silence, so its least value in their Clopper-Pearson box is near one of a fine grid.
     """
     if charged.silent is None or charged.answered is None or np.all(charged.silent >= charged.answered):
         return
@@ -157,8 +167,9 @@ def check_silence_by_draws(
     at, _ = search_moves(mechanism, moves, noise=source, judge=judge, rounds=((16, 600), (3, 3000)))[0]
     rows = np.full(n_draws, at)
     boxes = [
-        clopper_pearson(silent(draw_rows(mechanism, votes, rows, source, student=moves.student)).sum(), n_draws,
-                        alarm / 4)
+        clopper_pearson(
+            silent(draw_rows(mechanism, votes, rows, source, student=moves.student)).sum(), n_draws, alarm / 4
+        )
         for votes in (moves.here, moves.there)
     ]  # fmt: skip
     for p_box, q_box in (boxes, boxes[::-1]):
@@ -171,7 +182,7 @@ def check_silence_by_draws(
 
 
 def outcome_charge(log_p: Floats, log_q: Floats, charges: Floats, orders: Floats) -> Floats:
-    """Return, (..., orders), the logarithm of the mean that sound charges, (outcomes, orders), keep below 0."""
+    """Return the logarithm, (..., orders), of the mean that sound charges keep below 0."""
     total = None
     for at in range(log_p.shape[-1]):
         p, q = log_p[..., at, None], log_q[..., at, None]
@@ -236,15 +247,21 @@ def check_independence(
                 _agreement(one, other) >= limit,
                 f"Expected queries to be answered independently, from fresh noise each; {what}, {where}.",
             )
-        known = np.unique(first)
-        for mine, others in [*((alone == code, first == code) for code in known), (~np.isin(alone, known), np.zeros(1, dtype=bool))]:
-            both = int(others.sum()), int(mine.sum())
+        # Which answers to count one by one is seen in the second batch, which is not counted.
+        seen, often = np.unique(second, return_counts=True)
+        known = seen[np.argsort(-often)[:_MOST_ANSWERS]]
+        events = [
+            *((first == code, alone == code) for code in known),
+            tuple(~np.isin(x, known) for x in (first, alone)),
+        ]
+        for batch, single in events:
+            both = int(batch.sum()), int(single.sum())
             law = hypergeom(n_draws + alone.size, sum(both), alone.size)
             tail = 2 * min(law.cdf(both[1]), law.sf(both[1] - 1))
             require(
                 tail >= limit / (1 + known.size),
-                f"Expected one query to be answered as in a batch; an answer came {both[0]} times in {n_draws} "
-                f"there and {both[1]} times in {alone.size} single queries, {where}.",
+                f"Expected one query to be answered as in a batch; an answer came {both[0]} times in "
+                f"{n_draws} there and {both[1]} times in {alone.size} single queries, {where}.",
             )
     return Singles(costs.get(True), costs.get(False))
 
@@ -293,7 +310,9 @@ def informative_rows(times: Integers, n_most: int = 2) -> list[int]:
     return rows[:n_most]
 
 
-def first_outcomes(mechanism: Any, moves: Moves, *, n_each: int, n_outcomes: int, seed: int) -> NDArray[np.int64]:
+def first_outcomes(
+    mechanism: Any, moves: Moves, *, n_each: int, n_outcomes: int, seed: int
+) -> NDArray[np.int64]:
     """Return how often each outcome of the first column came, (votes, outcomes), silence first."""
     rows = np.repeat(np.arange(len(moves)), n_each)
     told = draw_rows(mechanism, moves.here, rows, noise.seeded(seed), student=moves.student)[:, 0]

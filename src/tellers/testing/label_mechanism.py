@@ -37,8 +37,8 @@ def check_label_mechanism(
     It must be a frozen dataclass of plain public fields, `n_labels` among them, with `price` and `release`.
     Its releases are 0, 1 or silence for every label, drawn from the noise they are given and from nothing
     else, each query afresh, alone or in a batch. They cost at most the price, and no less if it says that it
-    has `one_price`. With `outcomes` no exact cost passes the price, in either direction at any order, outcomes
-    do not print votes, and where they are outcomes label by label, draws follow them. With or without, no
+    has `one_price`. With `outcomes` no exact cost passes the price, in either direction at any order,
+    outcomes do not print votes, and where they are outcomes label by label, draws follow them. With or without, no
     event is so much likelier at one of two neighbours that its draws prove the price wrong.
 
     Votes are chosen without asking the mechanism: every sum of every label, alone and together, one teacher's
@@ -155,7 +155,9 @@ def _check_each_other(mechanism: Any, moves: Moves, n_draws: int, seed: int) -> 
     n_each = 20
     rows = np.repeat(np.arange(len(moves)), n_each)
     told = draw_rows(mechanism, moves.here, rows, noise.seeded(seed)).reshape(len(moves), n_each, -1)
-    vary = [(share * (1 - share)).sum(axis=1) for share in ((told == 1).mean(axis=1), (told < 0).mean(axis=1))]
+    vary = [
+        (share * (1 - share)).sum(axis=1) for share in ((told == 1).mean(axis=1), (told < 0).mean(axis=1))
+    ]
     tried = {int(one.argmax()) for one in vary if one.max() > 0}
     # Where everything comes out alike in one batch, the most even votes must not.
     even = np.abs(2 * moves.here.sums - moves.here.sums.max()).sum(axis=1)  # type: ignore[union-attr]
@@ -189,12 +191,14 @@ def _check_frequencies(mechanism: Any, moves: Moves, n_draws: int, seed: int) ->
     if both.max() < 10_000:
         together |= {f"with a sum of {{}} for label {j}": both[:, j] for j in range(k)}
     n = np.full((len(both), 3 * k), n_each)
-    drawn = Drawn(np.concatenate(times), np.concatenate(stated), n, [str(row) for row in both.tolist()], names)
+    drawn = Drawn(
+        np.concatenate(times), np.concatenate(stated), n, [str(row) for row in both.tolist()], names
+    )
     check_drawn(drawn, together, alarm=share_of_alarm("law"))
 
 
 def _stated(mechanism: Any, votes: Any) -> Floats | None:
-    """Return how likely silence, 0 and 1 are for each label, (votes, 3 labels); None where that is not stated."""
+    """Return how likely silence, 0 and 1 are for each label, (votes, 3 labels), where that is stated."""
     found = mechanism.outcomes(votes)
     if not isinstance(found, LabelOutcomes) or hasattr(mechanism, "implications"):
         return None

@@ -9,8 +9,7 @@ neighbours apart?
 All votes here are made up from a seed, so messages may show them.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -18,14 +17,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from .. import noise
 from ..audit.candidates import Moves, class_moves
-from ..audit.releases import draw_rows, hears_student
+from ..audit.releases import hears_student
 from ..divergence import divergences
 from ..errors import require_count
 from ..mechanisms.outcomes import Outcomes, chunks
 from ..rdp import DEFAULT_ORDERS, Floats, RdpCurve
-from ..release import SILENT, Release
 from ..votes import Integers, Votes
-from ._frequencies import Drawn, check_drawn
 from ._judging import (
     FALSE_ALARM,
     ROUNDING,
@@ -36,12 +33,12 @@ from ._judging import (
     check_silence_by_draws,
     first_outcomes,
     informative_rows,
-    outcome_charge,
-    require_charged,
     require_rising,
     share_of_alarm,
 )
 from ._promise import require
+from ._stated import check_stated
+from ._trial import Trial, student_rows
 
 __all__ = ["FALSE_ALARM", "check_mechanism", "random_votes"]
 
@@ -84,13 +81,13 @@ def check_mechanism(
     Guarantee: the divergences are exact at `n_random` random votes and those above. The tests of draws are
                exact ones that raise for a sound mechanism with probability at most 1e-6 per call.
     Assumes:   what holds for these votes holds for others: it is a test and no proof. A leak that comes with
-               probability p at votes that are drawn n times leaves no trace with chance (1 - p)^n, so it takes
-               n = 14 / p draws to see it but once in a million; among draws that give the same answer with
-               probability s anyway, it is proved from about n = 60 s (1 - s) / p^2. With `outcomes` each vote is
-               drawn 8 n_draws / n_votes times (some 240), and votes that share a count of a class, a lead or a
-               leader also count together (some 2,000 to 160,000). Without, each of some 650 neighbours is
-               drawn 60 times, and the worst three n_draws times; a price that is a few per cent too low for
-               noise of 40 votes stays unseen in them, and only `outcomes` can show it.
+               probability p at votes that are drawn n times leaves no trace with chance (1 - p)^n, so it
+               takes n = 14 / p draws to miss it but once in a million; where its answer comes with
+               probability s anyway, it is proved from about n = 60 s (1 - s) / p^2. With `outcomes` each vote
+               is drawn 4 n_draws / n_votes times (some 60), four near-ties n_draws times, and votes that share
+               a count of a class, a lead or a leader also count together (hundreds to 160,000 draws). Without,
+               each vote is drawn 60 times, and the three worst pairs n_draws times; a price that is a few per
+               cent too low for noise of 40 votes stays unseen in them, and only `outcomes` can show it.
     Reference: Mironov 2017, Definition 4; Clopper and Pearson 1934, Hoeffding 1956 and Chatterjee 2007 for
                the draws; Feldman and Zrnic 2021 for charges that depend on outcomes.
 
@@ -101,7 +98,7 @@ def check_mechanism(
     rng = np.random.default_rng(seed)
     votes = random_votes(rng, n_teachers, n_classes=n_classes, n_queries=n_random)
     described = check_description(mechanism)
-    trial = _Trial(mechanism, votes, _student_rows(student, votes), seed)
+    trial = Trial(mechanism, votes, student_rows(student, votes), seed)
     price = _check_price(trial)
     _check_releases(trial, price)
     settings = list(_settings(trial, student, rng))
@@ -118,7 +115,7 @@ def check_mechanism(
         if stated:
             alarm = share_of_alarm("law", len(settings))
             n_spread = max(12 * len(moves), 4 * n_draws // moves.here.n_classes) if place else 4 * n_draws
-            _check_stated(mechanism, moves, price, charged, n_draws=n_spread,
+            check_stated(mechanism, moves, price, charged, n_draws=n_spread,
                           n_more=0 if place else n_draws, alarm=alarm, seed=seed)  # fmt: skip
         else:
             share = share_of_alarm("price", len(settings) + 1)
@@ -132,8 +129,8 @@ def check_mechanism(
     require(same, "Expected fields that stay as they were made; releasing votes changed them.")
 
 
-def _settings(trial: "_Trial", student: ArrayLike | None, rng: np.random.Generator) -> Iterator[Moves]:
-    """Yield neighbouring votes: of the numbers of classes and teachers that were asked for, then of others."""
+def _settings(trial: Trial, student: ArrayLike | None, rng: np.random.Generator) -> Iterator[Moves]:
+    """Yield neighbouring votes: of as many classes and teachers as were asked for, then of others."""
     n_teachers, n_classes = trial.votes.n_teachers, trial.votes.n_classes
     listens = hears_student(trial.mechanism)
     for teachers, classes, n_most in ((n_teachers, n_classes, 1200), *_OTHERS):
@@ -144,7 +141,7 @@ def _settings(trial: "_Trial", student: ArrayLike | None, rng: np.random.Generat
         if listens:
             usual = np.stack([np.full(classes, 1 / classes), np.eye(classes)[0] * 0.5 + 0.5 / classes])
             rows = usual if student is None or classes != n_classes else student
-            belief = _student_rows(rows, here)
+            belief = student_rows(rows, here)
         if classes != n_classes:
             more = {} if belief is None else {"student": belief[:1]}
             try:
@@ -160,51 +157,6 @@ def _check_each_other(mechanism: Any, moves: Moves, n_draws: int, seed: int) -> 
         mechanism, moves, informative_rows(times), n_draws=min(n_draws, 4000), seed=seed,
         alarm=share_of_alarm("independence"),
     )  # fmt: skip
-
-
-def _check_stated(
-    mechanism: Any,
-    moves: Moves,
-    price: RdpCurve,
-    charged: Singles,
-    *,
-    n_draws: int,
-    n_more: int,
-    alarm: float,
-    seed: int,
-) -> None:
-    """Hold neighbouring votes against the stated law: divergences, charges and draws.
-
-    `n_more` draws each are taken of four votes besides: two leaders two votes apart, tied, all classes nearly
-    even, and where silence is least sure.
-    """
-    votes = moves.both
-    belief = moves.student if moves.student is None else np.tile(moves.student, (2, 1))
-    trial = _Trial(mechanism, votes, belief, seed)
-    n, m = votes.counts.shape
-    logs = np.concatenate([trial.outcomes(rows).log_labels for rows in chunks(np.full(n, m))])
-    here, there = logs[: len(moves)], logs[len(moves) :]
-    charges = None
-    if charged.silent is not None and charged.answered is not None:
-        charges = np.stack([charged.silent] + [charged.answered] * m)
-    for p, q in ((here, there), (there, here)):
-        found = outcome_charge(p, q, np.tile(price.values, (1 + m, 1)), price.orders)
-        worst = int(found.max(axis=1).argmax())
-        at = int(found[worst].argmax())
-        require(
-            bool((found <= ROUNDING * (1 + price.orders * price.values)).all()),
-            f"Expected no divergence above the price, got one at order {price.orders[at]:g} between the votes of "
-            f"{moves.pair(worst)}. Raise the price, or find the mistake in `outcomes`.",
-        )
-        if charges is not None:
-            found = outcome_charge(p, q, charges, price.orders)
-            worst = int(found.max(axis=1).argmax())
-            require_charged(found[worst], price.orders, f"between the votes of {moves.pair(worst)}")
-    silent = np.exp(logs[:, 0])
-    more = {int(np.argmax(silent * (1 - silent)))} if silent.max() > 1e-6 else set()
-    order = np.lexsort((-np.partition(votes.counts, m - 2, axis=1)[:, -2], votes.gap))
-    more |= {int(order[0]), int(order[np.searchsorted(votes.gap[order], 2) % n]), int(votes.top.argmin())}
-    _check_frequencies(trial, logs, max(8, n_draws // n), sorted(more), n_more, alarm)
 
 
 def _check_unstated(
@@ -264,59 +216,7 @@ def _require_all(holds: NDArray[np.bool_], counts: Integers, what: str) -> None:
     require(holds.all(), f"{what}; not so for votes {counts[np.argmin(holds)].tolist()}.")
 
 
-def _student_rows(student: ArrayLike | None, votes: Votes) -> Floats | None:
-    if student is None:
-        return None
-    rows = np.atleast_2d(np.asarray(student, dtype=np.float64))
-    if rows.ndim != 2 or rows.shape[1] != votes.n_classes:
-        raise ValueError(f"Expected rows of {votes.n_classes} student probabilities, got shape {rows.shape}.")
-    return np.asarray(rows[np.arange(len(votes)) % len(rows)])
-
-
-@dataclass(frozen=True, eq=False)
-class _Trial:
-    """A mechanism, the votes it is tried on and the student that goes with each of them."""
-
-    mechanism: Any
-    votes: Votes
-    beliefs: Floats | None
-    seed: int
-
-    def _context(self, rows: Any) -> dict[str, Any]:
-        return {} if self.beliefs is None else {"student": self.beliefs[rows]}
-
-    def _votes(self, rows: Any, counts: Integers | None) -> Votes:
-        table = self.votes.counts[rows] if counts is None else counts
-        return Votes.from_counts(table, n_teachers=self.votes.n_teachers)
-
-    def outcomes(self, rows: Any, counts: Integers | None = None) -> Any:
-        """Return the outcomes of some rows, or of other counts in their place."""
-        return self.mechanism.outcomes(self._votes(rows, counts), **self._context(rows))
-
-    def release(self, rows: Any, counts: Integers | None = None, *, seed: int = 0) -> Any:
-        """Return a release of some rows, or of other counts in their place."""
-        source = noise.seeded(self.seed + seed)
-        return self.mechanism.release(self._votes(rows, counts), source, **self._context(rows))
-
-    def drawn(self, release: Any, n: int) -> Integers:
-        """Return the outcome of each query, 0 for no answer and 1 + label for an answer; check them too."""
-        require(isinstance(release, Release), f"Expected a Release, got {type(release).__name__}.")
-        labels, answered = np.asarray(release.labels), np.asarray(release.answered)
-        require(
-            labels.shape == answered.shape == (n,) and labels.dtype.kind in "iu" and answered.dtype == bool,
-            f"Expected {n} whole labels and as many True or False in `answered`, got shapes {labels.shape} "
-            f"and {answered.shape} of {labels.dtype} and {answered.dtype}.",
-        )
-        inside = (labels < self.votes.n_classes) & (labels >= np.where(answered, 0, SILENT))
-        last = self.votes.n_classes - 1
-        require(inside.all(), f"Expected answers 0..{last}, else SILENT, got {labels[~inside][:1]}.")
-        if (values := release.values) is not None:
-            fits = values.shape == (n, self.votes.n_classes) and values.dtype.kind in "iu"
-            require(fits, f"Expected {n} rows of whole values, got {values.dtype} of shape {values.shape}.")
-        return np.asarray(np.where(answered, labels + 1, 0))
-
-
-def _check_price(trial: _Trial) -> RdpCurve:
+def _check_price(trial: Trial) -> RdpCurve:
     price, again = (trial.mechanism.price(trial.votes.unit) for _ in range(2))
     require(isinstance(price, RdpCurve), f"Expected `price` to be an RdpCurve, got {type(price).__name__}.")
     require(np.array_equal(price.orders, DEFAULT_ORDERS), "Expected a price on the default orders.")
@@ -325,7 +225,7 @@ def _check_price(trial: _Trial) -> RdpCurve:
     return RdpCurve(DEFAULT_ORDERS, price.values)
 
 
-def _check_releases(trial: _Trial, price: RdpCurve) -> None:
+def _check_releases(trial: Trial, price: RdpCurve) -> None:
     for n in (1, len(trial.votes)):
         release, again = (trial.release(slice(n)) for _ in range(2))
         require(
@@ -343,7 +243,7 @@ def _check_releases(trial: _Trial, price: RdpCurve) -> None:
             require(exact, f"Expected {n} queries to cost {n} times the price, as one_price says, got less.")
 
 
-def _check_outcomes(trial: _Trial, price: RdpCurve) -> None:
+def _check_outcomes(trial: Trial, price: RdpCurve) -> None:
     """Require normalised distributions and divergences below the price, for every vote and order."""
     n, n_classes = trial.votes.counts.shape
     for rows in chunks(np.full(n, n_classes)):
@@ -377,7 +277,7 @@ def _check_outcomes(trial: _Trial, price: RdpCurve) -> None:
             )
 
 
-def _check_neighbours(trial: _Trial, rng: np.random.Generator) -> None:
+def _check_neighbours(trial: Trial, rng: np.random.Generator) -> None:
     """Require that what is announced for a move is what the neighbour's own votes give."""
     n_classes = trial.votes.n_classes
     moves = np.argwhere((trial.votes.counts[:100] > 0)[:, :, None] & ~np.eye(n_classes, dtype=bool))
@@ -408,7 +308,7 @@ def _plain_divergences(log_p: Floats, log_q: Floats, multiplicity: Any) -> Float
     return np.asarray(np.logaddexp.reduce(np.stack(both), axis=3) / (_FEW_ORDERS[:, None] - 1))
 
 
-def _check_symmetry(trial: _Trial, rng: np.random.Generator) -> None:
+def _check_symmetry(trial: Trial, rng: np.random.Generator) -> None:
     """Require that permuting the classes permutes the outcomes and changes no cost."""
     n_classes = trial.votes.n_classes
     for rows in chunks(np.full(min(300, len(trial.votes)), n_classes)):
@@ -427,55 +327,3 @@ def _check_symmetry(trial: _Trial, rng: np.random.Generator) -> None:
         plain = np.take_along_axis(plain, order[None, :, :, None], axis=2)
         same = np.isclose(permuted, plain, rtol=1e-6, atol=1e-9).all(axis=(0, 2, 3))
         _require_all(same, counts, "Expected permuted classes to cost the same")
-
-
-def _check_frequencies(
-    trial: _Trial, logs: Floats, n_each: int, more: list[int], n_more: int, alarm: float
-) -> None:
-    """Require that draws follow the distribution at every vote, and over all votes that have something in common."""
-    counts = trial.votes.counts
-    n, m = counts.shape
-    drawn = np.full(n, n_each)
-    drawn[more] += n_more
-    rows = np.repeat(np.arange(n), drawn)
-    source = noise.seeded(trial.seed + 5)
-    told = draw_rows(trial.mechanism, trial.votes, rows, source, student=trial.beliefs)[:, 0]
-    _check_unasked(trial, told, rows)
-    place = rows * (1 + m) + np.maximum(told, -1) + 1
-    times = np.bincount(place, minlength=n * (1 + m)).reshape(n, 1 + m)
-    stated = np.minimum(np.exp(logs), 1.0)
-    # Whether the leader wins, of votes that have one: less noise shows there for all classes at once.
-    leader, alone = counts.argmax(axis=1), trial.votes.gap > 0
-    times, stated = (
-        np.column_stack([part, part[np.arange(n), 1 + leader]]) for part in (times, stated)
-    )  # fmt: skip
-    every = np.tile(drawn[:, None], (1, 2 + m))
-    every[~alone, -1] = times[~alone, -1] = 0
-    together = {
-        "of all kinds": np.zeros(n, dtype=np.int64),
-        "whose largest count is {}": trial.votes.top,
-        "with a lead of {}": trial.votes.gap,
-        "with {} empty classes": (counts == 0).sum(axis=1),
-        "led by class {}": leader,
-    }
-    for j in range(m if m <= 20 else 0):
-        together[f"with {{}} for class {j}"] = counts[:, j]
-        together[f"whose count of class {j} leaves {{}} when halved"] = counts[:, j] % 2
-    names = ["silence", *(f"class {j}" for j in range(m)), "the leader"]
-    check_drawn(
-        Drawn(times, stated, every, [str(row) for row in counts.tolist()], names), together, alarm=alarm
-    )
-
-
-def _check_unasked(trial: _Trial, told: NDArray[Any], rows: Integers) -> None:
-    """Require that a label which no teacher gave comes from the student alone."""
-    unasked = told < SILENT
-    if not unasked.any():
-        return
-    require(trial.beliefs is not None, "Expected SILENT where no teacher answered, got a label.")
-    assert trial.beliefs is not None
-    _, same = np.unique(trial.beliefs, axis=0, return_inverse=True)
-    quiet = told < 0
-    known = np.unique(np.stack([same.reshape(-1)[rows[quiet]], told[quiet]]), axis=1)
-    once = np.unique(known[0]).size == known.shape[1]
-    require(once, "Expected a label that no teacher gave to follow from the student alone, got different ones.")
