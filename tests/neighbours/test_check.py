@@ -254,6 +254,15 @@ def test_who_is_set_aside_is_skipped_and_counted_and_others_are_not():
     assert found.n_tried + found.n_skipped == 440
     assert "skipped, whose unit is public anyway" in found.summary
 
+    def the_largest(table):
+        # Who is set aside depends on how many rows there are: to be so is then no choice that was made.
+        largest = Counter(table["who"].tolist()).most_common(1)[0][0]
+        kept = {name: column[table["who"] != largest] for name, column in table.items()}
+        return TableVotes(by_name(kept).ballots, {"pool": [largest]}, {largest})
+
+    with pytest.raises(AssertionError, match=r"insert row, .*public: pool"):
+        check_neighbours(the_largest, a_table(), unit="who", n_tables=440)
+
     def whole(table):
         return TableVotes(by_name(table).ballots, set_aside=set(table["who"].tolist()))
 

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
+from zlib import crc32
 
 import numpy as np
 
@@ -111,8 +112,8 @@ def check_neighbours(
     that no row has), else values of other rows, and numbers far outside. New units have names of `names`, or
     odd ones: those that sort first or last, look like numbers, or are not plain letters.
 
-    Whoever is set aside as public is not protected: such tables are counted as skipped. An error that a
-    neighbour raises, and the table does not, is public too.
+    Whoever is set aside as public, in both tables, is not protected: such tables are counted as skipped. An
+    error that a neighbour raises, and the table does not, is public too.
 
     >>> from zlib import crc32
     >>> def by_name(table):
@@ -150,7 +151,7 @@ def check_neighbours(
         if one is None:
             continue
         there = _marked_or_refused(way, one.table)
-        if {_name(name) for name in one.units} & (here.set_aside | there.set_aside):
+        if any(_is_public(changes, one, name, here=here, there=there) for name in one.units):
             tally.skipped[kind] += 1
             continue
         n_allowed = sum(_n_ballots(n_ballots, changes, table=one.table, unit=name) for name in one.units)
@@ -166,6 +167,17 @@ class _Marks:
     ballots: list[Any]
     public: dict[str, Any]
     set_aside: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class _Array:
+    """An array that is equal to equal ones, and short to look at."""
+
+    shape: tuple[int, ...]
+    content: str | bytes
+
+    def __repr__(self) -> str:
+        return f"an array {self.shape} <{crc32(repr(self.content).encode()):08x}>"
 
 
 class _Tally:
@@ -237,6 +249,13 @@ def _n_ballots(given: int | Callable[[Table], int], changes: Changes, *, table: 
     return given(rows if there else changes.rows_of(unit, table))
 
 
+def _is_public(changes: Changes, change: Change, unit: Any, *, here: _Marks, there: _Marks) -> bool:
+    """Say whether a unit is set aside wherever it is: one that is so here or there alone is protected."""
+    asides = ((changes.table, here.set_aside), (change.table, there.set_aside))
+    rows = [(next(iter(changes.rows_of(unit, table).values())), aside) for table, aside in asides]
+    return all(_name(unit) in aside for found, aside in rows if len(found))
+
+
 def _marked_or_refused(way: Callable[[Table], Any], table: Table) -> _Marks:
     try:
         return _marked(way(table))
@@ -280,9 +299,9 @@ def _differences(here: dict[str, Any], there: dict[str, Any]) -> list[str]:
 def _mark(value: Any) -> Any:
     """Return something that is equal for equal things alone; NaN is equal to itself here."""
     if isinstance(value, np.ndarray):
-        if value.dtype.kind in "OUS":
-            return value.shape, repr(value.tolist())
-        return value.shape, value.dtype.str, value.tobytes()
+        words = value.dtype.kind in "OUS"
+        content = repr(value.tolist()) if words else value.dtype.str.encode() + value.tobytes()
+        return _Array(value.shape, content)
     if isinstance(value, list | tuple):
         return tuple(_mark(entry) for entry in value)
     if isinstance(value, Mapping):
