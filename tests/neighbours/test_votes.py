@@ -10,7 +10,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from sklearn.tree import DecisionTreeClassifier
+from sklearn.naive_bayes import GaussianNB
 from tellers_tables import CHOICES, LEVELS, OF_SITES, PERSONAL, SITES, a_table, columns, tried
 
 from tellers import Budget, GNMax
@@ -22,8 +22,9 @@ from tellers.teachers.partition import partition
 from tellers.testing import TableVotes, check_neighbours
 
 N_TEACHERS = 5
-QUERIES = np.linspace(-1.5, 1.5, 25)[:, None]
-STUMP = DecisionTreeClassifier(max_depth=1)
+# So many that a teacher who learned from another row answers one of them in another way.
+QUERIES = np.linspace(-1.5, 1.5, 400)[:, None]
+CHEAP = GaussianNB()
 CLASSES_AND_LABELS = pytest.mark.parametrize("many", [False, True], ids=["classes", "labels"])
 
 # The column that says whose a row is, and the relation.
@@ -59,7 +60,7 @@ def targets(table, many):
     return np.stack([table["y"] > 0, table["y"] > 1], axis=1).astype(np.int64) if many else table["y"]
 
 
-def here(parts, X, y, *, model=STUMP):
+def here(parts, X, y, *, model=CHEAP):
     """Train on this machine, and return the ballots."""
     if y.ndim == 2:
         found = train_label_teachers(model, X, y, parts, n_labels=2, seed=7, n_jobs=1).vote(QUERIES)
@@ -112,8 +113,8 @@ def test_teachers_on_a_cluster(tmp_path, link, relation, many, n_tables):
         shards = write_shards(tmp_path / "shards", X, y, parts)
         how = {"seed": 7, "link": link, "store": tmp_path / "store", "on_mismatch": "retrain"}
         if many:
-            return train_dask_label_ensemble(STUMP, shards, n_labels=2, **how).vote_labels(QUERIES).ballots
-        return train_dask_ensemble(STUMP, shards, n_classes=3, **how).vote(QUERIES).ballots
+            return train_dask_label_ensemble(CHEAP, shards, n_labels=2, **how).vote_labels(QUERIES).ballots
+        return train_dask_ensemble(CHEAP, shards, n_classes=3, **how).vote(QUERIES).ballots
 
     assert check(relation, train, many=many, n_tables=n_tables).n_tried > 0.8 * n_tables
 
@@ -196,8 +197,8 @@ def fitted(pate, X, y, **given):
 
 
 SETTINGS = {
-    "teacher": STUMP, "n_teachers": N_TEACHERS, "budget": Budget(1000.0, 1e-5), "random_state": 7,
-    "n_jobs": 1, "batch": len(QUERIES),
+    "teacher": CHEAP, "n_teachers": N_TEACHERS, "budget": Budget(1000.0, 1e-5), "random_state": 7,
+    "n_jobs": 1, "n_queries": 200, "batch": 200,
 }  # fmt: skip
 ARGUMENTS = {"persons": "persons", "ids": "ids", "sites": "sites"}
 
@@ -244,7 +245,7 @@ def test_the_classifier_of_people_with_budgets_of_their_own(variant, n_tables):
     }
 
     def way(table):
-        pate = PateClassifier(**settings, n_queries=5)
+        pate = PateClassifier(**settings, **SETTINGS)
         return fitted(pate, table["x"][:, None], table["y"], persons=table["who"], budgets=table["budget"])
 
     found = check_neighbours(

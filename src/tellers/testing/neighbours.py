@@ -137,12 +137,14 @@ def check_neighbours(
     changes = Changes(
         table=table, unit=unit, target=target, keeps=tuple(keeps), choices=choices or {}, names=names, rng=rng
     )
-    wanted = _kinds(unit, target=target, change=change, keeps=keeps, kinds=kinds)
+    wanted = rng.permutation(_kinds(unit, target=target, change=change, keeps=keeps, kinds=kinds)).tolist()
     here, again = (_marked(way(table)) for _ in range(2))
+    changed = _differences(here.public, again.public)
+    changed += ["ballots are others"] if here.ballots != again.ballots else []
     require(
-        here.ballots == again.ballots and here.public == again.public,
-        "Expected the same ballots and the same public things of the same table twice, got others. Fix the "
-        "seeds of the way, and leave out noise and clocks.",
+        not changed,
+        "Expected the same ballots and the same public things of the same table twice, got others: "
+        f"{'; '.join(changed[:_SHOWN])}. Fix the seeds of the way, and leave out noise and clocks.",
     )
     tally = _Tally()
     for number in range(n_tables):
