@@ -236,13 +236,7 @@ def test_the_classifier_of_many_labels(relation, n_tables):
 @tried(16, 400)
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_the_classifier_of_people_with_budgets_of_their_own(variant, n_tables):
-    settings = {
-        "mechanism": Listening(60.0),
-        "n_classes": 3,
-        "variant": variant,
-        "levels": LEVELS,
-        **SETTINGS,
-    }
+    settings = {"mechanism": Listening(1000.0), "n_classes": 3, "variant": variant, "levels": LEVELS}
 
     def way(table):
         pate = PateClassifier(**settings, **SETTINGS)
