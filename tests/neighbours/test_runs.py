@@ -54,7 +54,7 @@ POOL = 'public = "pool.csv"\n'
 ASIDE = "n_public = 60\n"
 TARGET = 'target = "y"\nclasses = ["0", "1", "2"]\n'
 BY_PERSON = '[partition]\nn_teachers = 5\nby = "person"\n'
-BY_RECORD = "[partition]\nn_teachers = 5\n"
+BY_RECORD = '[partition]\nn_teachers = 5\nby = "record"\n'
 
 # Drawn anew in every run: labels, what a student learns from them, when, how long, and a key.
 DRAWN = {"student", "labels", "started", "created", "seconds", "folder"}
@@ -167,16 +167,17 @@ def test_a_run_on_files(tmp_path, ran, case, n_tables):
 def test_a_run_on_clips(tmp_path, ran, n_tables):
     features = write_pictures(tmp_path, 80)
     shown = {np.load(tmp_path / f"pictures/{n}.npy").tobytes(): n for n in range(80)}
-    settings = (
-        f'[data]\nname = "clips"\nprivate = "."\nclasses = {json.dumps(NAMES)}\n'
-        + "n_public = 20\n"
-        + BY_PERSON
-    )
+    data = f'[data]\nname = "clips"\nprivate = "."\nclasses = {json.dumps(NAMES)}\nn_public = 20\n'
+    settings = data + BY_PERSON + CLASSES
 
     def way(table):
         write_clips(tmp_path, table, features)
         units = dict(zip(table["picture"].tolist(), table["source"].tolist()))
-        return ran(settings + CLASSES, "source", lambda rows: {units[shown[row.tobytes()]] for row in rows})
+        return ran(
+            settings + BY_PERSON + CLASSES,
+            "source",
+            lambda rows: {units[shown[row.tobytes()]] for row in rows},
+        )
 
     found = check_neighbours(
         way, a_clip_table(60, 30), unit="source", target="label", choices=choices_of_clips(60),
