@@ -22,10 +22,11 @@ from tellers import (
     SqliteLedger,
     Unit,
     Votes,
+    describe,
     exact_cost,
     noise,
 )
-from tellers.errors import BudgetExhausted, InsecureNoise, LedgerConflict
+from tellers.errors import BudgetExhausted, InsecureNoise, KeyReused, LedgerConflict, Unsettled
 from tellers.ledger import Vault
 
 N_TEACHERS = 100
@@ -279,6 +280,53 @@ def test_a_key_belongs_to_its_queries(first):
     with pytest.raises(LedgerConflict, match="asked before, with other queries"):
         room.ask(first[::-1], key="q0")
     assert (room.ledger.spent.values == spent.values).all()
+
+
+def test_a_key_belongs_to_what_the_student_believes():
+    room = a_room(INTERACTIVE)
+    belief = np.array([[0.1, 0.2, 0.3, 0.4], [0.25] * 4])
+    first = room.ask([3, 2], key="batch", student=belief)
+    spent = room.ledger.spent
+    again = room.ask([3, 2], key="batch", student=belief.tolist())
+    assert again.labels.tolist() == first.labels.tolist()
+    for other in (belief[::-1], belief + [[1e-12, -1e-12, 0, 0], [0] * 4]):
+        with pytest.raises(KeyReused, match="'batch' was asked before, with other probabilities"):
+            room.ask([3, 2], key="batch", student=other)
+    assert (room.ledger.spent.values == spent.values).all()
+    assert room.ensemble.asked == [2]
+
+
+@pytest.mark.parametrize("other", [GNMax(sigma=8.5), ConfidentGNMax(8.0, threshold=60, sigma_threshold=12.0)])
+def test_a_key_belongs_to_its_mechanism(other):
+    room = a_room()
+    room.ask([3, 1], key="batch")
+    with pytest.raises(KeyReused, match="another mechanism"):
+        replace(room, mechanism=other).ask([3, 1], key="batch")
+    assert len(room.ledger.entries()) == 1
+
+
+def test_a_key_that_waits_for_its_answer_belongs_to_its_question_too():
+    room = a_room(ensemble=Raises())
+    with pytest.raises(ConnectionError):
+        room.ask([3, 1], key="batch")
+    with pytest.raises(Unsettled):
+        room.ask([3, 1], key="batch")
+    for other, batch in ((room, [1, 3]), (room, [3]), (replace(room, mechanism=GNMax(sigma=9.0)), [3, 1])):
+        with pytest.raises(KeyReused):
+            other.ask(batch, key="batch")
+    assert len(room.ledger.entries()) == 1
+
+
+def test_books_that_do_not_say_what_the_student_believed_are_replayed():
+    room = a_room(INTERACTIVE)
+    price = 2 * INTERACTIVE.price(Unit())
+    # As versions wrote it that kept no fingerprint of the student's probabilities.
+    event = {**describe(INTERACTIVE, noise.secure()), "n_queries": 2}
+    ticket = room.ledger.reserve("batch", price, event=event)
+    room.ledger.settle(ticket, Release(np.array([3, 2]), Cost(price)))
+    assert room.ask([3, 2], key="batch", student=[[0.25] * 4] * 2).labels.tolist() == [3, 2]
+    with pytest.raises(KeyReused, match="2 queries, and now with 1"):
+        room.ask([3], key="batch", student=[[0.25] * 4])
 
 
 def test_sparse_queries_are_told_apart_too():

@@ -1,6 +1,6 @@
 """Asking for the labels of a pool: the order, the moment of stopping, and going on after a cut."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ from tellers import (
     Votes,
     noise,
 )
-from tellers.errors import BudgetExhausted, LedgerConflict
+from tellers.errors import BudgetExhausted, KeyReused, LedgerConflict
 from tellers.labelling import guaranteed_epsilon, label_pool, most_expected
 from tellers.mechanisms import EVENTS
 from tellers.students import least_confident
@@ -191,6 +191,25 @@ def test_an_interactive_run_resumes_too():
     whole = label_pool(room, X, seed=7, **options)
     assert whole.rows[:30].tolist() == part.rows.tolist()
     assert whole.labels[:30].tolist() == part.labels.tolist()
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"student": LogisticRegression(C=3.0)}, "other probabilities of the student"),
+        ({"seed": 8}, "other queries"),
+        ({"warm_up": replace(WARM_UP, sigma=9.0)}, "another mechanism"),
+    ],
+    ids=["student", "seed", "mechanism"],
+)
+def test_a_run_that_asks_something_else_under_its_key_is_refused(changed, says):
+    room = a_room(INTERACTIVE)
+    options = {"student": LogisticRegression(), "first": 20, "per_round": 10, "warm_up": WARM_UP, "seed": 7}
+    label_pool(room, X, n_queries=30, **options)
+    n_entries = len(room.ledger.entries())
+    with pytest.raises(KeyReused, match=f"{says}.*Go on as it began"):
+        label_pool(room, X, **{**options, **changed})
+    assert len(room.ledger.entries()) == n_entries
 
 
 def test_histograms_come_out_beside_their_leaders():

@@ -12,7 +12,7 @@ from urllib.parse import SplitResult, urlsplit
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .errors import BudgetExhausted, LedgerConflict, MissingExtra, TellersError, Unsettled, require_positive
+from .errors import BudgetExhausted, KeyReused, MissingExtra, TellersError, Unsettled, require_positive
 
 if TYPE_CHECKING:
     import ssl
@@ -298,7 +298,7 @@ def _refusal(response: "httpx.Response") -> Exception:
     if kind == "unsettled":
         return Unsettled(message)
     if kind == "key-reused":
-        return LedgerConflict(message)
+        return KeyReused(message)
     if kind == "invalid":
         return ValueError(message)
     return ServiceError(message, status=response.status_code, problem=problem)

@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .admission import is_multilabel, require_fit, require_votes
-from .errors import BudgetExhausted, LedgerConflict
+from .errors import BudgetExhausted, KeyReused, LedgerConflict
 from .exact import exact_cost
 from .label_votes import LabelVotes
 from .ledger import Ledger, Ticket, Vault
+from .ledger.base import canonical
 from .ledger.groups import group_account
 from .mechanisms import Mechanism
 from .noise import Noise
@@ -163,8 +164,9 @@ class Room:
     ) -> Release:
         """Return the labels of a batch: price, reserve, vote, draw, settle.
 
-        A key that was asked before returns what was recorded, without a vote and without a charge. If the
-        teachers fail after the price was reserved, it stays charged: that they failed may be private too.
+        A key that was asked before returns what was recorded, without a vote and without a charge; with other
+        rows, another mechanism or other probabilities of the student it is another question, and refused. If
+        the teachers fail after the price was reserved, it stays charged: that they failed may be private too.
         A ledger with a vault is told the exact cost too, sealed. `student` are the student's probabilities,
         for a mechanism that listens to them. `account` names an account of the ledger that pays the same
         price from a budget of its own; either both pay or neither.
@@ -185,7 +187,10 @@ class Room:
         n = _n_queries(X)
         context = self._context(student, n)
         require_fit(self.mechanism, self.ensemble)
-        held = self._find_or_reserve(key, n, _digest(X), account)
+        question = {"n_queries": n, "queries": _digest(X)}
+        if student is not None:
+            question["student"] = _digest(student)
+        held = self._find_or_reserve(key, question, account)
         if isinstance(held, Release):
             return held
         ticket, plan = held
@@ -229,34 +234,65 @@ class Room:
                 return
 
     def _find_or_reserve(
-        self, key: str, n: int, digest: str, account: str | None
+        self, key: str, question: dict[str, Any], account: str | None
     ) -> Release | tuple[Ticket, GroupPlan | None]:
         recorded = self.ledger.find(key)
         if recorded is None:
             try:
-                return self._reserve(key, n, digest, account)
+                return self._reserve(key, question, account)
             except LedgerConflict:
                 # Somebody with the same key may have been faster, and be done by now.
                 recorded = self.ledger.find(key)
                 if recorded is None:
+                    self._require_same(key, question, self.ledger.asked(key) or {})
                     raise
         asked = self.ledger.asked(key) or {}
-        if len(recorded) != n or asked.get("queries", digest) != digest:
-            other = f"{len(recorded)} queries, and now with {n}" if len(recorded) != n else "other queries"
-            raise LedgerConflict(
-                f"Key {key!r} was asked before, with {other}. "
-                "Nothing was charged. Use a new key for a new question."
-            )
+        self._require_same(key, question, {"n_queries": len(recorded), **asked})
         if asked.get("account") != account:
             # Who may read whose answers is not for a key to decide.
-            raise LedgerConflict(
+            raise KeyReused(
                 f"Key {key!r} was asked before, on another account. Nothing was charged. "
                 "Use a key of your own."
             )
         return recorded
 
-    def _reserve(self, key: str, n: int, digest: str, account: str | None) -> tuple[Ticket, GroupPlan | None]:
-        asked: dict[str, Any] = {"n_queries": n, "queries": digest}
+    def _require_same(self, key: str, question: dict[str, Any], asked: dict[str, Any]) -> None:
+        """Refuse a key whose event tells of another question; what an old event does not tell is not held."""
+        before, now = asked.get("n_queries"), question["n_queries"]
+        if before not in (None, now):
+            other = f"{before} queries, and now with {now}"
+        elif asked.get("queries", question["queries"]) != question["queries"]:
+            other = "other queries"
+        elif not self._is_same_mechanism(asked):
+            other = f"another mechanism than {type(self.mechanism).__name__} as it is now"
+        elif "student" in question and asked.get("student", question["student"]) != question["student"]:
+            other = "other probabilities of the student"
+        else:
+            return
+        raise KeyReused(
+            f"Key {key!r} was asked before, with {other}. Nothing was charged. Use a new key for a new question."
+        )
+
+    def _is_same_mechanism(self, asked: Mapping[str, Any]) -> bool:
+        mechanism, groups = self.mechanism, asked.get("groups")
+        if self.plan is not None and groups is not None:
+            if groups["variant"] != self.plan.variant:
+                return False
+            try:
+                # Those who were absent then, whoever is absent now.
+                mechanism = self._present(groups["absent"]).mechanism
+            except (KeyError, ValueError):
+                return False
+        now = describe(mechanism, self.noise)
+        return all(
+            name not in asked or canonical(asked[name]) == canonical(now[name])
+            for name in ("mechanism", "parameters")
+        )
+
+    def _reserve(
+        self, key: str, question: dict[str, Any], account: str | None
+    ) -> tuple[Ticket, GroupPlan | None]:
+        n, asked = int(question["n_queries"]), dict(question)
         if account is not None:
             asked["account"] = account
         if self.plan is None:
@@ -348,7 +384,7 @@ def _n_queries(X: Any) -> int:
 
 
 def _digest(X: Any) -> str:
-    """Return a fingerprint of public queries: the same rows give the same one, whatever holds them."""
+    """Return a fingerprint of public rows: the same numbers give the same one, whatever holds them."""
     digest = hashlib.sha256()
     if hasattr(X, "tocsr"):
         compressed = X.tocsr(copy=True)

@@ -5,6 +5,7 @@
       SealedValue        a private number was about to become public
       InsecureNoise      seeded noise where only secure noise may be used
       LedgerConflict     a key was used for two different questions, or the books are not what they were
+        KeyReused        a key was asked before, with another question
         Unsettled        a key was reserved and never settled: somebody is at it, or was interrupted
       ClipsRefused       recordings that cannot be used, where that was to stop the run
       ConfigError        a settings file, or settings made in Python, that cannot be run
@@ -49,6 +50,10 @@ class InsecureNoise(TellersError):
 
 class LedgerConflict(TellersError):
     """A key was used for two questions or settled twice, or the books are other ones, or were changed."""
+
+
+class KeyReused(LedgerConflict):
+    """A key was asked before, with another question or on another account; nothing was charged now."""
 
 
 class Unsettled(LedgerConflict):

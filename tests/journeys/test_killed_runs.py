@@ -173,3 +173,75 @@ def test_twenty_kills_change_nothing_but_the_time_it_takes(tmp_path):
     with SqliteLedger(folder / "ledger.db", ACCOUNTANT) as ledger:
         total = sum((entry.charged.values for entry in ledger.entries()), np.zeros(1))
         np.testing.assert_allclose(ledger.spent.values, total)
+
+
+INTERACTIVE = """
+seed = 7
+
+[data]
+name = "synthetic"
+n_public = 80
+n_test = 100
+options = { n_rows = 980, difficulty = 0.4, n_classes = 3 }
+
+[partition]
+n_teachers = 40
+
+[teachers]
+model = "naive_bayes"
+n_jobs = 1
+
+[mechanism]
+name = "interactive"
+sigma = 5.0
+threshold = 15.0
+sigma_threshold = 8.0
+student_confidence = 0.8
+
+[queries]
+warm_up = 30
+warm_up_threshold = 20.0
+per_round = 10
+batch = 5
+
+[budget]
+epsilon = 30.0
+delta = 1e-5
+"""
+KILLED_AT = """
+import os, signal, sys
+from tellers.door import Room
+from tellers.cli import main
+
+ask, last = Room.ask, sys.argv.pop(1)
+
+def ask_or_die(room, X, *, key, **options):
+    if key.endswith(last):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return ask(room, X, key=key, **options)
+
+Room.ask = ask_or_die
+main()
+"""
+
+
+def test_an_interactive_run_that_was_killed_between_batches_asks_the_same_again(tmp_path):
+    config, folder = tmp_path / "tellers.toml", tmp_path / "study"
+    config.write_text(INTERACTIVE)
+    words = ["run", str(config), "--out", str(folder), "--resume", "--json"]
+    program = [sys.executable, "-c", KILLED_AT, "/45", *words]  # the student speaks of rows 40 to 49 at once
+    killed = subprocess.run(program, capture_output=True, timeout=120, check=False)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    before = books(folder)
+    assert len(before) == 9
+    ended = subprocess.run(
+        [sys.executable, "-m", "tellers", *words], capture_output=True, timeout=120, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    whole = books(folder)
+    assert len(whole) == 16
+    for key, (_, _, labels) in before.items():
+        assert whole[key][2] == labels  # read from the books, not asked again
+    with SqliteLedger(folder / "ledger.db", ACCOUNTANT) as ledger:
+        heard = ["student" in entry.event for entry in ledger.entries()]
+    assert heard == [False] * 6 + [True] * 10

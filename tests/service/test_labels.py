@@ -85,6 +85,35 @@ def test_a_key_used_for_another_question_is_a_conflict(place, alice):
     assert place.spent() == spent
 
 
+def test_a_student_that_believes_something_else_asks_another_question(place, alice):
+    interactive = MechanismConfig(
+        name="interactive", sigma=150.0, threshold=9000.0, sigma_threshold=150.0, student_confidence=0.9
+    )
+    place = replace(place, settings=replace(place.settings, mechanism=interactive))
+    belief = [[0.2, 0.3, 0.5]]
+    with place.open() as client:
+        first = ask(client, alice, "k1", pool=[0], student=belief)
+        assert first.status_code == 200, first.text
+        spent = place.spent()
+        assert ask(client, alice, "k1", pool=[0], student=belief).json()["replayed"]
+        refused = ask(client, alice, "k1", pool=[0], student=[[0.5, 0.3, 0.2]])
+    assert refused.status_code == 409
+    assert refused.json()["type"] == "urn:tellers:problem:key-reused"
+    assert place.spent() == spent
+
+
+def test_another_mechanism_of_the_service_is_another_question(place, alice):
+    with place.open() as client:
+        ask(client, alice, "k1", pool=[0])
+    louder = replace(
+        place, settings=replace(place.settings, mechanism=MechanismConfig(name="gnmax", sigma=200.0))
+    )
+    with louder.open() as client:
+        refused = ask(client, alice, "k1", pool=[0])
+    assert refused.status_code == 409
+    assert refused.json()["type"] == "urn:tellers:problem:key-reused"
+
+
 def test_an_unsettled_question_stays_charged_and_says_so(place, alice):
     price = GNMax(sigma=150.0).price(Unit())
     with place.ledger() as ledger:  # what a server that was killed leaves behind

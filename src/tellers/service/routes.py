@@ -8,11 +8,11 @@ import numpy as np
 from fastapi import APIRouter, Body, Depends, Query, Request, Response, Security
 from fastapi.security import HTTPBearer
 
-from ..errors import BudgetExhausted, LedgerConflict, Unsettled
+from ..errors import BudgetExhausted, KeyReused, LedgerConflict, Unsettled
 from ..ledger import Entry
 from ..release import describe
 from .books import account_name
-from .desk import Answered, Desk, ledger_key
+from .desk import Answered, Desk
 from .keys import Key, Role
 from .metrics import Metrics
 from .models import (
@@ -137,9 +137,7 @@ def add_labels(router: APIRouter, desk: Desk, metrics: Metrics, *, max_batch: in
         except Unsettled:
             detail = f"Idempotency key {question.idempotency_key} was charged and has no answer."
             raise Problem("unsettled", detail, headers={"Retry-After": "2"}) from None
-        except LedgerConflict:
-            if desk.ledger.find(ledger_key(key.name, question.idempotency_key)) is None:
-                raise  # not another question under this key, but the books: the operator's business
+        except KeyReused:  # any other conflict is with the books, and the operator's business
             detail = f"Idempotency key {question.idempotency_key} was used for another question before."
             raise Problem("key-reused", detail) from None
         except TimeoutError:
