@@ -270,7 +270,8 @@ class Room:
         else:
             return
         raise KeyReused(
-            f"Key {key!r} was asked before, with {other}. Nothing was charged. Use a new key for a new question."
+            f"Key {key!r} was asked before, with {other}. Nothing was charged. "
+            "Use a new key for a new question."
         )
 
     def _is_same_mechanism(self, asked: Mapping[str, Any]) -> bool:

@@ -95,8 +95,8 @@ def label_pool(
     not pay for a batch, smaller ones are tried. Where a row has many labels it counts towards `n_labels` if
     one of them was told. `queries` are what the room is asked with, where that is not the rows of `X_pool`.
     Where a room cannot pay for one query, `next_room` may hand over another.
-    A run that goes on must ask what it asked: a key on the books with other rows, another mechanism or another
-    belief of the student is a `KeyReused`.
+    A run that goes on must ask what it asked: a key on the books with other rows, another mechanism or
+    another belief of the student is a `KeyReused`.
 
     Guarantee: no row is asked twice, also when a run goes on after it was cut short. The order and the moment
                of stopping cost nothing: they depend on public rows, released labels and public prices.
@@ -304,8 +304,8 @@ class _Run:
                 continue
             except KeyReused as error:
                 raise KeyReused(
-                    f"{error} What goes on under a key is the same run: the same pool, seed, order, mechanism "
-                    "and student, which must learn again bit for bit what it learned (same versions, same "
+                    f"{error} What goes on under a key is the same run: the same pool, seed, order, "
+                    "mechanism and student, which must learn again bit for bit what it learned (same versions, same "
                     "threads). Go on as it began, or begin under another key, in another folder."
                 ) from None
             except Unsettled:
