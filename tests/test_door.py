@@ -289,7 +289,7 @@ def test_a_key_belongs_to_what_the_student_believes():
     spent = room.ledger.spent
     again = room.ask([3, 2], key="batch", student=belief.tolist())
     assert again.labels.tolist() == first.labels.tolist()
-    for other in (belief[::-1], belief + [[1e-12, -1e-12, 0, 0], [0] * 4]):
+    for other in (belief[::-1], np.add(belief, [[1e-12, -1e-12, 0, 0], [0] * 4])):
         with pytest.raises(KeyReused, match="'batch' was asked before, with other probabilities"):
             room.ask([3, 2], key="batch", student=other)
     assert (room.ledger.spent.values == spent.values).all()
