@@ -306,7 +306,7 @@ class _Run:
                 raise KeyReused(
                     f"{error} What goes on under a key is the same run: the same pool, seed, order, "
                     "mechanism and student, which must learn again bit for bit what it learned (same "
-                    "versions, same threads). Go on as it began, or begin under another key, in another folder."
+                    "versions, same threads). Go on as it began, or begin under another key."
                 ) from None
             except Unsettled:
                 self.n_lost += len(now)

@@ -34,10 +34,10 @@ def price_of(capsys, path, *words):
 
 
 @pytest.mark.parametrize("epsilon", [0.05, 1.0, 7.5])
-@pytest.mark.parametrize("name", ["gnmax", "binary", "confident"])
+@pytest.mark.parametrize("name", ["gnmax", "binary", "confident-binary"])
 def test_the_budget_pays_for_just_as_many_as_the_ledger_lets_through(epsilon, name):
     given = {"name": name, "sigma": 20.0}
-    if name == "confident":
+    if name == "confident-binary":
         given |= {"threshold": 2, "sigma_threshold": 30.0}
     mechanism = replace(example_settings("guardian"), mechanism=MechanismConfig(**given)).build_mechanism()
     budget = Budget(epsilon=epsilon, delta=1e-5)

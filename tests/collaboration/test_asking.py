@@ -10,15 +10,11 @@ from tellers import Accountant, Budget, GNMax, LabelVotes, MemoryLedger, Unit, V
 from tellers.collaboration.asking import answering, ask_members, choose_rows, counted, moved_by, tell
 from tellers.collaboration.members import Member, deal_members, fit_member
 from tellers.errors import BudgetExhausted
-from tellers.mechanisms import ConfidentGNMax
 from tellers.mechanisms.labels import Binary, ConfidentBinary, GNThreshold
 from tellers.parties.last_step import draw
 from tellers.release import SILENT
 
-CLASSES = {
-    "gnmax": GNMax(sigma=2.0),
-    "confident": ConfidentGNMax(sigma=2.0, threshold=6, sigma_threshold=3.0),
-}
+CLASSES = {"gnmax": GNMax(sigma=2.0)}
 LABELS = {
     "binary": Binary(sigma=2.0, n_labels=3),
     "confident": ConfidentBinary(sigma=2.0, n_labels=3, threshold=7, sigma_threshold=2.0),

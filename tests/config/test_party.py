@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from tellers import Binary, ConfidentGNMax, GNThreshold
+from tellers import Binary, ConfidentBinary, GNThreshold
 from tellers.config import parse_party, write_party
 from tellers.config.mechanism import MechanismConfig
 from tellers.config.party import CONFIDENTIAL, PartySettings
@@ -59,13 +59,17 @@ def test_mechanisms_are_built():
     assert built(name="gnthreshold", sigma=5.0, share=0.3, max_labels=2) == GNThreshold(
         sigma=5.0, n_labels=3, share=0.3, max_labels=2
     )
-    assert built(name="confident", sigma=5.0, threshold=2, sigma_threshold=4.0) == ConfidentGNMax(5.0, 2, 4.0)
+    bar = {"threshold": 2, "sigma_threshold": 4.0}
+    assert built(name="confident-binary", sigma=5.0, **bar) == ConfidentBinary(5.0, 3, 2, 4.0)
 
 
 WRONG = [
     ("asker", 'name = "ann"', 'name = "Ann"', "party.name", "small letters"),
     ("answerer", 'listen = "127.0.0.1:7402"', 'listen = "here"', "party.listen", "127.0.0.1:7400"),
-    ("asker", 'name = "gnmax"', 'name = "lnmax"', "mechanism.name", "gnmax, confident"),
+    ("asker", 'name = "gnmax"', 'name = "lnmax"', "mechanism.name", "gnmax, binary"),
+    ("guardian", 'name = "gnmax"', 'name = "confident"', "mechanism.name", "Take gnmax"),
+    ("answerer", 'name = "gnmax"', 'name = "confident"', "mechanism.name", "tell single votes"),
+    ("asker", 'name = "gnmax"', 'name = "confident"', "mechanism.name", "2^63"),
     ("asker", "quorum = 2", "quorum = 9", "session.quorum", "from 2 to 3"),
     ("asker", "quorum = 2", "quorum = 1", "session.quorum", "from 2 to 3"),
     ("asker", "n_outputs = 3", "n_outputs = 1", "session.n_outputs", "at least 2"),

@@ -10,7 +10,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 
 pytest.importorskip("cryptography")
 
-from tellers import Accountant, Binary, Budget, ConfidentGNMax, GNMax, LNMax, MemoryLedger, SqliteLedger, Unit
+from tellers import Accountant, Binary, Budget, GNMax, LNMax, MemoryLedger, SqliteLedger, Unit
 from tellers.errors import InsecureNoise
 from tellers.mechanisms.labels import GNThreshold
 from tellers.noise import secure, seeded
@@ -40,7 +40,7 @@ def test_a_query_is_charged_and_decided_by_the_votes(pairwise):
 
 
 def test_the_entry_says_what_was_asked_and_can_be_priced_again():
-    mechanism = ConfidentGNMax(sigma=4.0, threshold=2, sigma_threshold=5.0)
+    mechanism = GNMax(sigma=4.0)
     town = Town(mechanism=mechanism)
     qid = town.query(n_queries=7)
     [entry] = town.ledger.entries()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tellers import Binary, ConfidentGNMax, GNMax, RdpCurve, Unit, noise
+from tellers import Binary, GNMax, RdpCurve, Unit, noise
 from tellers.errors import MissingExtra
 from tellers.mechanisms.labels import GNThreshold
 from tellers.parties import hardening
@@ -202,7 +202,6 @@ def test_more_shares_never_cost_more(sigma, n_shares, shift):
     ("mechanism", "moved"),
     [
         (GNMax(sigma=4.0), 2),
-        (ConfidentGNMax(sigma=4.0, threshold=3, sigma_threshold=4.0), 2),
         (Binary(sigma=4.0, n_labels=7), 7),
         (GNThreshold(sigma=4.0, n_labels=7, max_labels=2), 4),
     ],

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tellers import Binary, ConfidentBinary, ConfidentGNMax, LabelVotes, Votes, noise
+from tellers import Binary, ConfidentBinary, LabelVotes
 from tellers.parties.clear import clear_decision
 from tellers.parties.programs import (
     DecisionProgram,
@@ -25,7 +25,6 @@ ANY = [
     ),
     VoteProgram(model="forest", task="single", n_features=3, n_outputs=2, batch=2, n_trees=2, depth=3),
     DecisionProgram(rule="argmax", n_outputs=3, batch=2, n_answerers=5),
-    DecisionProgram(rule="confident", n_outputs=3, batch=2, n_answerers=5, bar=(3, 3, 4)),
     DecisionProgram(rule="labels", n_outputs=2, batch=2, n_answerers=5, limits=(3, 2)),
     DecisionProgram(rule="confident_labels", n_outputs=2, batch=2, n_answerers=5, limits=(3, 2), bar=(4, 4)),
 ]
@@ -143,35 +142,10 @@ def test_label_rules_are_the_mechanisms_own(seed):
     assert (ours != -1).any()
 
 
-def test_the_confident_rule_is_the_mechanisms_own():
-    generator = np.random.default_rng(7)
-    counts = generator.multinomial(11, [0.6, 0.3, 0.1], size=200)
-    check = generator.integers(-4, 5, 200)
-    votes = Votes.from_counts(counts, n_teachers=11)
-    mechanism = ConfidentGNMax(sigma=1.0, threshold=6.5, sigma_threshold=2.0)
-    program = DecisionProgram(rule="confident", n_outputs=3, batch=200, n_answerers=11, bar=(7, 7, 7))
-    shares, masks = split(counts, 7)
-    ranks = np.tile(np.arange(3), (200, 1))
-    given_ = program.guardian_inputs(
-        masks, answer_noise=np.zeros_like(counts), ranks=ranks, check_noise=check
-    )
-
-    class Source:
-        def __init__(self):
-            self.first = True
-            self.plain = noise.seeded(1)
-
-        def discrete_gaussian(self, sigma, shape):
-            was, self.first = self.first, False
-            return check if was else np.zeros(shape, dtype=np.int64)
-
-        def __getattr__(self, name):
-            return getattr(self.plain, name)
-
-    silent = mechanism.release(votes, Source()).labels == -1
-    ours = clear_decision(program, shares, given_)
-    assert np.array_equal(ours == -1, silent)
-    assert 0 < silent.sum() < 200
+def test_a_check_of_all_classes_at_once_is_no_program():
+    asked = {**describe_program(ANY[3]), "rule": "confident", "bar": [3, 3, 4]}
+    with pytest.raises(ValueError, match="rule"):
+        read_program(asked)
 
 
 def test_decoding_refuses_what_no_program_opens():

@@ -60,10 +60,6 @@ def test_labels_are_those_of_the_clear_with_the_noise_that_was_drawn(village):
 SESSIONS = {
     "one class": {"n_answerers": 5},
     "labels": {"n_answerers": 5, "n_labels": 4},
-    "confident": {
-        "n_answerers": 3,
-        "mechanism": MechanismConfig(name="confident", sigma=1.0, threshold=2, sigma_threshold=1.0),
-    },
     "plain masks": {"n_answerers": 3, "pairwise": False},
     "abstaining": {"n_answerers": 3, "abstain_below": 1.2},
 }

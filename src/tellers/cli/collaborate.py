@@ -32,7 +32,7 @@ class Order(StrEnum):
 
 
 class MechanismName(StrEnum):
-    """The mechanisms that parties can compute together."""
+    """The mechanisms that parties can compute together, and confident, which is refused in words."""
 
     gnmax = "gnmax"
     confident = "confident"
@@ -42,7 +42,6 @@ class MechanismName(StrEnum):
 
 
 _NEEDS: dict[str, tuple[str, ...]] = {
-    "confident": ("threshold", "sigma_threshold"),
     "confident-binary": ("threshold", "sigma_threshold"),
 }
 
@@ -229,16 +228,17 @@ def _terms(chosen: dict[str, Any], given: dict[str, Any], material: "Material") 
 
 
 def _mechanism(chosen: dict[str, Any], given: dict[str, Any], material: "Material") -> Any:
-    from ..mechanisms import ConfidentGNMax, GNMax
+    from ..config.mechanism import WHY_NOT_CONFIDENT
+    from ..mechanisms import GNMax
     from ..mechanisms.labels import Binary, ConfidentBinary, GNThreshold
 
     k = material.n_outputs
     name = chosen["mechanism"] or ("gnthreshold" if material.is_multilabel else "gnmax")
-    if (name in ("gnmax", "confident")) == material.is_multilabel:
+    if name == "confident":
+        raise ValueError(f"Expected another --mechanism than confident. {WHY_NOT_CONFIDENT}")
+    if (name == "gnmax") == material.is_multilabel:
         kind = "many labels" if material.is_multilabel else "one class per row"
-        fitting = (
-            "binary, confident-binary or gnthreshold" if material.is_multilabel else "gnmax or confident"
-        )
+        fitting = "binary, confident-binary or gnthreshold" if material.is_multilabel else "gnmax"
         raise ValueError(f"Expected --mechanism {fitting} for {kind}, got {name}.")
     needed = _NEEDS.get(name, ())
     missing = [parameter for parameter in needed if given[parameter] is None]
@@ -257,8 +257,6 @@ def _mechanism(chosen: dict[str, Any], given: dict[str, Any], material: "Materia
     bar = {parameter: given[parameter] for parameter in needed}
     if name == "gnmax":
         return GNMax(sigma)
-    if name == "confident":
-        return ConfidentGNMax(sigma, **bar)
     if name == "binary":
         return Binary(sigma, k)
     if name == "confident-binary":

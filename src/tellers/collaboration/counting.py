@@ -12,12 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from ..bounds import published_confident, published_gnmax
+from ..bounds import published_gnmax
 from ..budget import Accountant, Budget
 from ..errors import require_count
 from ..label_bounds import as_published_tau, plain_rates, published_label_cost
 from ..label_votes import LabelVotes
-from ..mechanisms import ConfidentGNMax
 from ..mechanisms.labels import Binary, GNThreshold
 from ..parties.prices import affordable_queries
 from ..rdp import DEFAULT_ORDERS, Floats, RdpCurve
@@ -53,11 +52,6 @@ def published_curves(mechanism: Any, votes: Votes | LabelVotes) -> Floats:
     """
     if isinstance(votes, LabelVotes):
         return _label_curves(mechanism, votes)
-    if isinstance(mechanism, ConfidentGNMax):
-        return published_confident(
-            votes, mechanism.sigma, threshold=mechanism.threshold, orders=DEFAULT_ORDERS,
-            sigma_threshold=mechanism.sigma_threshold,
-        )  # fmt: skip
     return published_gnmax(votes, mechanism.sigma, orders=DEFAULT_ORDERS)
 
 

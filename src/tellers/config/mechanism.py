@@ -18,6 +18,12 @@ MECHANISM_PARAMETERS = (
     "gamma", "sigma", "threshold", "sigma_threshold", "student_confidence", "max_norm", "norm", "max_labels",
     "share", "n_top", "confident_share", "sigma_gate", "scale", "shares", "groups",
 )  # fmt: skip
+WHY_NOT_CONFIDENT = (
+    "Between parties its silence can be made to tell single votes: an asker that adds 2^63 to its sum of one "
+    "class turns that class's comparison round, all classes share the noise of one check, and no price "
+    "covers that. Take gnmax, or vote in one room."
+)
+"""Why confidential rounds refuse the mechanism confident, in words for whoever asked for it."""
 
 
 @dataclass(frozen=True, kw_only=True)

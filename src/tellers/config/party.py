@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from .checks import freeze
 from .fields import option
-from .mechanism import MechanismConfig
+from .mechanism import WHY_NOT_CONFIDENT, MechanismConfig
 from .problems import Problem, complain
 from .rules import mechanism_class
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 ROLES = ("asker", "answerer", "guardian")
 KINDS = ("linear", "network", "forest")
-CONFIDENTIAL = ("gnmax", "confident", "binary", "confident-binary", "gnthreshold")
+CONFIDENTIAL = ("gnmax", "binary", "confident-binary", "gnthreshold")
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _ADDRESS = re.compile(r"(?:\[[0-9a-fA-F:]+\]|[^\s:\[\]]+):(\d{1,5})")
@@ -337,10 +337,11 @@ def _label_rules(settings: Any, key: tuple[str | int, ...], one: Any) -> Iterato
 def _mechanism_rules(settings: Any) -> Iterator[Problem]:
     mechanism, session = settings.mechanism, settings.session
     if mechanism.name not in CONFIDENTIAL:
-        yield Problem(
-            ("mechanism", "name"),
-            f'Expected one of {", ".join(CONFIDENTIAL)}, which parties can compute, got "{mechanism.name}".',
+        words = (
+            f'Expected one of {", ".join(CONFIDENTIAL)}, which parties can compute, got "{mechanism.name}".'
         )
+        why = f" {WHY_NOT_CONFIDENT}" if mechanism.name == "confident" else ""
+        yield Problem(("mechanism", "name"), words + why)
         return
     if not mechanism.is_for_labels and session.n_outputs < 2:
         yield Problem(

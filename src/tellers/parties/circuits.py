@@ -155,12 +155,5 @@ def _decide(program: DecisionProgram, shares: Any, answer: Any, checks: tuple[An
     if not program.is_confident:
         return given.astype(jnp.int64)
     bar = jnp.array(program.bar, dtype=jnp.int64)
-    sure = shares + checks[0] >= bar
-    if program.rule == "confident_labels":
-        told = jnp.logical_or(sure, checks[1] - shares >= bar)
-        return told.astype(jnp.int64) + jnp.logical_and(told, given).astype(jnp.int64)
-    while sure.shape[1] > 1:
-        half = sure.shape[1] // 2
-        both = jnp.logical_or(sure[:, :half], sure[:, half : 2 * half])
-        sure = jnp.concatenate([both, sure[:, 2 * half :]], axis=1) if sure.shape[1] % 2 else both
-    return jnp.logical_and(given, jnp.broadcast_to(sure, given.shape)).astype(jnp.int64)
+    told = jnp.logical_or(shares + checks[0] >= bar, checks[1] - shares >= bar)
+    return told.astype(jnp.int64) + jnp.logical_and(told, given).astype(jnp.int64)

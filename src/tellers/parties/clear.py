@@ -76,11 +76,8 @@ def clear_decision(program: DecisionProgram, shares: Integers, guardian: Mapping
         if not program.is_confident:
             return np.where(program.totals > 0, labels, -1) if program.is_multilabel else labels
         told = shares + guardian["check"] >= np.array(program.bar)
-        if program.rule == "confident_labels":
-            told |= guardian["check_against"] - shares >= np.array(program.bar)
-            told &= program.totals > 0
-        else:
-            told = told.any(axis=1)
+        told |= guardian["check_against"] - shares >= np.array(program.bar)
+        told &= program.totals > 0
     return np.where(told, labels, -1).astype(np.int64)
 
 

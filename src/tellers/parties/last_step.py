@@ -5,12 +5,16 @@ The guardian draws the noise, and for an arg max a rank for every class, anew fo
 of the answer and c that of the check, what comes out is
 
     argmax            the class with the largest (t + z, rank)
-    confident         the same if any t_j + c >= bar, else silence
     labels            for each label, whether t_j + z_j >= limit_j
     confident_labels  the same where t_j + c_j >= bar or n_j - t_j + c_j >= bar, else silence
 
 Ranks break ties uniformly, which is what GNMax is priced for. Limits and bars are public, and so is n_j, how
 many of those who answer know label j: limits are of these n_j, and a label that none of them knows is silent.
+
+Nobody can hold an asker to its sum: it may add what it likes, modulo 2^64. With a label that moves the limit,
+or by 2^63 turns yes into no; the check of `confident_labels` stays one cut through the noise of that label,
+which one ballot moves by one vote. ConfidentGNMax has one check noise for all classes: sums moved apart make
+two cuts, the gap between them depends on single votes, and silence tells of it. So it has no rule here.
 """
 
 from dataclasses import dataclass, field
@@ -18,8 +22,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from ..config.mechanism import WHY_NOT_CONFIDENT
 from ..mechanisms import ConfidentGNMax, GNMax
-from ..mechanisms.check import whole_thresholds
 from ..mechanisms.labels import Binary, ConfidentBinary, GNThreshold
 from ..mechanisms.labels.perlabel import PerLabel
 from ..noise import Noise
@@ -28,7 +32,7 @@ from .programs import DecisionProgram
 from .ring import Integers, ring_sum
 
 _UNREACHED: Final = 2**39  # No sum of votes and noise is as large; and the label is silent by its voters.
-CONFIDENTIAL: Final = (GNMax, ConfidentGNMax, Binary, ConfidentBinary, GNThreshold)
+CONFIDENTIAL: Final = (GNMax, Binary, ConfidentBinary, GNThreshold)
 """The mechanisms whose last step can be computed without anybody seeing a tally."""
 
 
@@ -83,12 +87,17 @@ def require_confidential(mechanism: Any) -> None:
     Traceback (most recent call last):
         ...
     TypeError: Expected a mechanism that parties can compute, one of GNMax, ..., got LNMax. ...
+    >>> require_confidential(ConfidentGNMax(sigma=5.0, threshold=4, sigma_threshold=4.0))
+    Traceback (most recent call last):
+        ...
+    TypeError: ... got ConfidentGNMax. Between parties its silence can be made to tell single votes: ...
     """
     if not isinstance(mechanism, CONFIDENTIAL):
+        is_confident = isinstance(mechanism, ConfidentGNMax)
         known = ", ".join(kind.__name__ for kind in CONFIDENTIAL)
         raise TypeError(
             f"Expected a mechanism that parties can compute, one of {known}, got {type(mechanism).__name__}. "
-            "Choose one of them, or vote in one room."
+            + (WHY_NOT_CONFIDENT if is_confident else "Choose one of them, or vote in one room.")
         )
     if isinstance(mechanism, PerLabel) and mechanism.resolution != 1:
         raise TypeError(
@@ -104,8 +113,8 @@ def decision_of(
 
     `voters` says how many of them know each label, where not all know all.
 
-    >>> decision_of(ConfidentGNMax(sigma=5.0, threshold=3.5, sigma_threshold=4.0), n_outputs=2, n_answering=5)
-    Decision(rule='confident', n_answering=5, limits=(), bar=(4, 4), voters=())
+    >>> decision_of(GNMax(sigma=5.0), n_outputs=2, n_answering=5)
+    Decision(rule='argmax', n_answering=5, limits=(), bar=(), voters=())
     >>> decision_of(Binary(sigma=5.0, n_labels=2), n_outputs=2, n_answering=5, voters=(5, 2)).limits
     (3, 2)
     """
@@ -121,10 +130,7 @@ def decision_of(
         return Decision("confident_labels", n_answering, limits, bar, voters)
     if voters:
         raise ValueError("Expected voters of labels for a mechanism of many labels, got another mechanism.")
-    if isinstance(mechanism, GNMax):
-        return Decision("argmax", n_answering)
-    height = int(whole_thresholds(mechanism.threshold).item())
-    return Decision("confident", n_answering, bar=(height,) * n_outputs)
+    return Decision("argmax", n_answering)
 
 
 def draw(
@@ -147,18 +153,16 @@ def draw(
     decision = decision_of(mechanism, n_outputs=masks.shape[-1], n_answering=n_answering, voters=voters)
     require_outputs(mechanism, masks.shape)
     n_queries, n_outputs = masks.shape
-    check = ranks = None
+    check = None
     # In the order of `release`: the same seed then gives the same labels, here and in one room.
     if isinstance(mechanism, PerLabel):
         if mechanism.has_bar:
             check = noise.discrete_gaussian(mechanism.bar_sigma, masks.shape)
         answer = noise.discrete_gaussian(mechanism.sum_sigma, masks.shape)
         return LastStep(decision, masks, answer, check_noise=check)
-    if isinstance(mechanism, ConfidentGNMax):
-        check = noise.discrete_gaussian(mechanism.sigma_threshold, n_queries)
     answer = noise.discrete_gaussian(mechanism.sigma, masks.shape)
     ranks = _ranks(n_queries, n_outputs, noise)
-    return LastStep(decision, masks, answer, ranks, check)
+    return LastStep(decision, masks, answer, ranks)
 
 
 def decide(step: LastStep, asker_sum: Integers) -> Integers:
@@ -179,11 +183,7 @@ def decide(step: LastStep, asker_sum: Integers) -> Integers:
     total = np.array(rule.voters) if rule.voters else np.int64(rule.n_answering)
     if step.check_noise is None:
         return np.where(total > 0, labels, SILENT).astype(np.int64)
-    bar = np.array(rule.bar)
-    if step.ranks is not None:
-        told = (tally + step.check_noise[:, None] >= bar).any(axis=1)
-    else:
-        told = (np.maximum(tally, total - tally) + step.check_noise >= bar) & (total > 0)
+    told = (np.maximum(tally, total - tally) + step.check_noise >= np.array(rule.bar)) & (total > 0)
     return np.where(told, labels, SILENT)
 
 

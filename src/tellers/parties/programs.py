@@ -23,7 +23,7 @@ from .ring import whole_table
 Integers = NDArray[np.int64]
 Model = Literal["linear", "network", "forest"]
 Task = Literal["single", "multi"]
-Rule = Literal["argmax", "confident", "labels", "confident_labels"]
+Rule = Literal["argmax", "labels", "confident_labels"]
 
 FORMAT: Final = 2  # A change of what a description means takes a new number.
 ASKER: Final = 0  # The rank that asks, and the only one that sees an outcome.
@@ -184,8 +184,8 @@ class DecisionProgram:
 
     The asker's sum of masked votes and the guardian's sum of masks add up to the counts; the guardian adds
     its noise to its own. `argmax` tells the class that leads, `labels` every label whose noisy sum reaches
-    its limit; the confident rules are silent where a noisy check on the counts does not reach its bar, and
-    the answer is then opened to nobody. Where parties know different labels, `voters` says how many of those
+    its limit; `confident_labels` is silent where a noisy check on the counts does not reach its bar, and the
+    answer is then opened to nobody. Where parties know different labels, `voters` says how many of those
     who answered know each; a label that none of them knows is silent.
 
     >>> program = DecisionProgram(rule="labels", n_outputs=3, batch=1, n_answerers=5, limits=(3, 3, 3))
@@ -205,7 +205,7 @@ class DecisionProgram:
         for name in ("limits", "bar", "voters"):
             object.__setattr__(self, name, tuple(int(limit) for limit in getattr(self, name)))
         require_count(n_outputs=self.n_outputs, batch=self.batch, n_answerers=self.n_answerers)
-        require_one_of(rule=(self.rule, ("argmax", "confident", "labels", "confident_labels")))
+        require_one_of(rule=(self.rule, ("argmax", "labels", "confident_labels")))
         for name in ("batch", "n_outputs"):
             if getattr(self, name) > _LARGEST[name]:
                 raise ValueError(f"Expected {name} of at most {_LARGEST[name]}, got {getattr(self, name)}.")
@@ -232,7 +232,7 @@ class DecisionProgram:
     @property
     def is_confident(self) -> bool:
         """Return whether a check comes before the answer."""
-        return self.rule in ("confident", "confident_labels")
+        return self.rule == "confident_labels"
 
     @property
     def output_shape(self) -> tuple[int, ...]:
@@ -242,9 +242,7 @@ class DecisionProgram:
     @property
     def slots(self) -> tuple[Slot, ...]:
         """Return all private inputs, in the order in which the circuit takes them."""
-        names = ["answer", *(["check"] if self.is_confident else [])]
-        if self.rule == "confident_labels":
-            names.append("check_against")
+        names = ["answer", *(["check", "check_against"] if self.is_confident else [])]
         return (
             Slot("shares", self.output_shape, ASKER),
             *(Slot(name, self.output_shape, HELPER) for name in names),
@@ -281,7 +279,7 @@ class DecisionProgram:
 
         `answer_noise` is queries x outputs, in votes. `ranks` holds for each query a uniformly random
         permutation of 0 .. n_outputs - 1: of classes with equal noisy counts the one of highest rank leads.
-        `check_noise` has one number per query (`confident`) or per query and label (`confident_labels`).
+        `check_noise` has one number per query and label, for `confident_labels`.
 
         >>> program = DecisionProgram(rule="argmax", n_outputs=2, batch=1, n_answerers=5)
         >>> program.guardian_inputs([[0, 7]], answer_noise=[[1, -2]], ranks=[[0, 1]])
@@ -307,21 +305,18 @@ class DecisionProgram:
             return {}
         if noise is None:
             raise ValueError(f"Expected check_noise for rule {self.rule!r}, got none.")
-        if self.rule == "confident":
-            drawn = whole_table(noise, (self.batch,))[:, None]
-            return {"check": held + drawn}
         drawn = whole_table(noise, self.output_shape)
         return {"check": held + drawn, "check_against": self.totals - held + drawn}
 
     def decode(self, outcome: ArrayLike) -> Integers:
         """Return labels from what was opened: a class per query, or yes and no per label; SILENT is -1.
 
-        >>> program = DecisionProgram(rule="confident", n_outputs=3, batch=2, n_answerers=5, bar=(4, 4, 4))
-        >>> program.decode([[0, 1, 0], [0, 0, 0]])
-        array([ 1, -1])
+        >>> program = DecisionProgram(rule="argmax", n_outputs=3, batch=2, n_answerers=5)
+        >>> program.decode([[0, 1, 0], [0, 0, 1]])
+        array([1, 2])
         """
         opened = whole_table(outcome, self.output_shape)
-        if opened.min(initial=0) < 0 or opened.max(initial=0) > (2 if self.rule == "confident_labels" else 1):
+        if opened.min(initial=0) < 0 or opened.max(initial=0) > (2 if self.is_confident else 1):
             raise ValueError(
                 "Expected an outcome of small numbers, got others: the shares do not fit together."
             )
