@@ -111,7 +111,7 @@ def told(mechanism, tally, *, added, checks):
 
 def test_whatever_an_asker_adds_a_label_is_told_by_one_cut_through_its_own_noise():
     # Told, as a function of the noise, switches once at most, at a place that one ballot moves by one: then
-    # the check costs what a check costs. Two cuts leave a gap that some votes have and their neighbours do not.
+    # the check costs what a check costs. Two cuts leave a gap that some votes have and neighbours do not.
     mechanism = ConfidentBinary(sigma=1.0, n_labels=2, threshold=7, sigma_threshold=2.0)
     checks = np.arange(-60, 61)
     for whole in (0, 1, 2**62, 2**63 - 1, -(2**63), -(2**62), -1):
