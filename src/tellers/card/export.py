@@ -14,6 +14,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from ..file_sizes import cap, read_bounded
 from ..teachers.models import dump_model, load_model, type_name
 from ..teachers.store import sync_folder, write_whole
 from .card import ModelCard
@@ -152,7 +153,7 @@ def _contents(place: Path) -> dict[str, bytes]:
     contents = {}
     for name, expected in _manifest(place)["files"].items():
         try:
-            contents[name] = (place / name).read_bytes()
+            contents[name] = read_bounded(place / name, most=cap())
         except OSError as error:
             raise ValueError(
                 f"Expected {name} in {place}, got: {error.strerror or error}. Export the student again."

@@ -128,8 +128,12 @@ def _context(ca: Path) -> Any:
 def _read_rows(file: Path) -> Any:
     import numpy as np
 
+    from ..file_sizes import TooLarge, load_npy
+
     try:
-        table = np.load(file, allow_pickle=False)
+        table = load_npy(file)
+    except TooLarge:
+        raise
     except (OSError, ValueError) as error:
         raise ValueError(f"Expected an .npy of rows at {file}, got none.") from error
     if not isinstance(table, np.ndarray) or table.ndim != 2 or not len(table):

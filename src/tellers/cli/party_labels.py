@@ -10,6 +10,7 @@ import numpy as np
 
 from ..config.party import PartySettings
 from ..errors import RoundAborted
+from ..file_sizes import MOST_TEXT, cap, load_npy, read_bounded
 from ..teachers.store import write_whole
 from .party_journal import Journal, journal_of
 
@@ -18,9 +19,10 @@ def read_rows(path: Path) -> Any:
     """Return the rows of a file."""
     try:
         if path.suffix == ".npy":
-            rows = np.load(path, allow_pickle=False)
+            rows = load_npy(path)
         else:
-            rows = np.loadtxt(path, delimiter=",", ndmin=2)
+            text = read_bounded(path, most=cap(MOST_TEXT)).decode()
+            rows = np.loadtxt(text.splitlines(), delimiter=",", ndmin=2)
     except (OSError, ValueError) as error:
         raise ValueError(
             f"Expected rows of numbers in {path}, .npy or .csv without a heading: {error}"

@@ -6,6 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ConfigError
+from ..file_sizes import MOST_SETTINGS, TooLarge, read_bounded
+from .lines import deepest_key
+
+_MOST_NAMES = 32
+_LONG = "Settings are a few lines: is it another file? Data and labels go into files of their own."
 
 
 def read_text(place: Path, *, advice: str = "Write one with: tellers init") -> str:
@@ -19,7 +24,9 @@ def read_text(place: Path, *, advice: str = "Write one with: tellers init") -> s
     if place.is_dir():
         raise ConfigError(f"Expected a settings file, got the folder {place}. {advice}")
     try:
-        content = place.read_bytes()
+        content = read_bounded(place, most=MOST_SETTINGS, advice=_LONG)
+    except TooLarge as error:
+        raise ConfigError(str(error)) from None
     except FileNotFoundError:
         raise ConfigError(f"Expected a settings file, found nothing at {place}. {advice}") from None
     except OSError as error:
@@ -39,6 +46,10 @@ def parse_document(text: str, source: str) -> dict[str, Any]:
     >>> parse_document("[budget]\nepsilon = 2\n", "run.toml")
     {'budget': {'epsilon': 2}}
     """
+    if len(text) > MOST_SETTINGS:
+        raise ConfigError(f"{source}: Expected at most {MOST_SETTINGS} characters, got {len(text)}. {_LONG}")
+    if deepest_key(text) > _MOST_NAMES:
+        raise ConfigError(f"{source}: Expected keys of at most {_MOST_NAMES} names, got a longer one.")
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

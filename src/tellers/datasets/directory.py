@@ -18,6 +18,8 @@ import zlib
 from os import PathLike
 from pathlib import Path
 
+from ..file_sizes import cap, unpack_bounded
+
 ENVIRONMENT = "TELLERS_DATA"
 
 # SHA-256 of the unpacked files, by folder.
@@ -112,8 +114,10 @@ def read_file(name: str, *, data_dir: str | PathLike[str] | None = None, verify:
     return content
 
 
-def unpack(path: Path) -> bytes:
+def unpack(path: Path, *, most: int | None = None) -> bytes:
     """Return a file's content, unpacked by what it starts with rather than by how it is called.
+
+    No more than `most` bytes, or what `file_sizes.cap` allows: what unpacks to more is refused on the way.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -122,12 +126,7 @@ def unpack(path: Path) -> bytes:
     ...     unpack(path)
     b'a,b'
     """
-    raw = path.read_bytes()
     try:
-        if raw[:2] == b"\x1f\x8b":
-            return gzip.decompress(raw)
-        if raw[:6] == b"\xfd7zXZ\x00":
-            return lzma.decompress(raw)
-    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+        return unpack_bounded(path, most=cap() if most is None else most)
+    except (gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError) as error:
         raise ValueError(f"Expected a whole packed file, {path} is damaged. Fetch it again.") from error
-    return raw

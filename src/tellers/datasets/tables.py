@@ -7,8 +7,6 @@ all may hang on one person. Missing values are refused. Python objects are never
 
 import csv
 import io
-import zipfile
-import zlib
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
@@ -18,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import MissingExtra, require_present
+from ..file_sizes import DAMAGE, MOST_TEXT, TooLarge, cap, load_npz, require_size
 from ..rows import numeric_rows
 from .base import Dataset
 from .directory import unpack
@@ -141,7 +140,7 @@ def read_columns(path: Path) -> Columns:
         return _parquet_columns(path)
     if start in (b"PK\x03\x04", b"PK\x05\x06"):
         return _npz_columns(path)
-    return _csv_columns(unpack(path))
+    return _csv_columns(unpack(path, most=cap(MOST_TEXT)))
 
 
 def encode(column: NDArray[Any], categories: Sequence[object], *, name: str) -> NDArray[np.int64]:
@@ -195,6 +194,10 @@ def _parquet_columns(path: Path) -> Columns:
             "Reading Parquet needs pyarrow. Install it with: pip install 'tellers[data]'."
         ) from error
     try:
+        about = parquet.ParquetFile(path).metadata
+        packed = sum(about.row_group(number).total_byte_size for number in range(about.num_row_groups))
+        # A column of one value is stored once, however many rows it has.
+        require_size(max(packed, 8 * about.num_rows * about.num_columns), path.name, most=cap())
         table = parquet.read_table(path)
     except (ArrowException, OSError) as error:
         raise ValueError("Expected a whole Parquet file, this one is damaged. Write it again.") from error
@@ -210,9 +213,10 @@ def _parquet_columns(path: Path) -> Columns:
 
 def _npz_columns(path: Path) -> Columns:
     try:
-        with np.load(path, allow_pickle=False) as loaded:
-            return {name: loaded[name] for name in loaded.files}
-    except (ValueError, EOFError, OSError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+        return load_npz(path, name=path.name)[0]
+    except TooLarge:
+        raise
+    except DAMAGE as error:
         if "pickle" in str(error).lower():
             raise ValueError(
                 "Expected arrays of numbers or strings, got Python objects, which are never loaded: "

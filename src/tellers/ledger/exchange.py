@@ -2,19 +2,22 @@
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TextIO
 
 from ..budget import Accountant, Budget
 from ..errors import LedgerConflict
+from ..file_sizes import cap, require_size
 from . import _file
 from .chain import Book, Line
 from .chained import ChainedLedger, require_terms
 from .opening import is_url, open_ledger
 
 _HEADER = {"tellers": "ledger", "format": 1}
+# A batch of a million answers takes a tenth of it.
+_LONGEST_LINE = 64 * 2**20
 
 
 def export_ledger(ledger: ChainedLedger, stream: TextIO) -> str:
@@ -44,7 +47,7 @@ def read_export(stream: Iterable[str]) -> list[Line]:
         ...
     tellers.errors.LedgerConflict: Expected an exported ledger, got something else. Nothing was written. ...
     """
-    said = [_parsed(text) for text in stream if text.strip()]
+    said = [_parsed(text) for text in _bounded(stream) if text.strip()]
     if len(said) < 3 or said[0] != _HEADER:
         raise LedgerConflict(
             "Expected an exported ledger, got something else. Nothing was written. Make one with "
@@ -116,6 +119,17 @@ def import_ledger(
             f"Expected a file that is not there yet, got {path.name}. Nothing was written. Name another."
         ) from None
     return open_ledger(path, accountant, timeout=timeout)
+
+
+def _bounded(stream: Iterable[str]) -> Iterator[str]:
+    """Yield the lines of a text, a long one in pieces that are no line of a ledger, up to the cap in all."""
+    most, n_read = cap(), 0
+    readline = getattr(stream, "readline", None)
+    lines = iter(stream) if readline is None else iter(lambda: readline(_LONGEST_LINE), "")
+    for text in lines:
+        n_read += len(text)
+        require_size(n_read, "the export", most=most)
+        yield text
 
 
 def _parsed(text: str) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from ..config.party import PartySettings
 from ..errors import ConfigError
+from ..file_sizes import cap, read_bounded
 from .certificates import MASK_KEY, read_secret
 from .hardening import pair_keys
 from .label_sets import Labels, count_voters, encode_known
@@ -151,7 +152,7 @@ class Standing:
 
         place = self.settings.path(self.settings.model.path)
         try:
-            estimator = load_model(place.read_bytes())
+            estimator = load_model(read_bounded(place, most=cap()))
         except OSError as error:
             raise ValueError(
                 f"Expected a model saved with skops at {place}, got: {error.strerror or error}."

@@ -14,6 +14,7 @@ from ..config import read_config
 from ..config.problems import Problem, complain
 from ..door import Ensemble
 from ..errors import ConfigError
+from ..file_sizes import load_npy
 from ..mechanisms import Mechanism
 from ..personal import PersonalPlan
 from ..pipeline.folder import RunFolder
@@ -216,7 +217,7 @@ def _known_rows(settings: ServiceSettings, n_pool: int) -> dict[str, Any]:
 def _read_rows(settings: ServiceSettings) -> NDArray[np.float64]:
     place: Path = settings.path(settings.data.pool)
     try:
-        rows = np.load(place, allow_pickle=False)
+        rows = load_npy(place)
     except (OSError, ValueError) as error:
         raise ValueError(f"Expected rows of numbers in {place} (numpy.save), got none: {error}") from error
     if not isinstance(rows, np.ndarray) or rows.ndim != 2 or rows.dtype.kind not in "biuf" or not len(rows):

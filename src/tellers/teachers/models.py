@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..file_sizes import TooLarge, require_archive
 from .store import write_whole
 
 # Types of scikit-learn that skops does not trust by itself and that hold nothing but numbers.
@@ -100,7 +101,10 @@ def load_model(content: bytes, *, trusted: Sequence[str] = ()) -> Any:
     from skops import io
 
     try:
+        require_archive(content, name="the model")
         return io.loads(content, trusted=[*TRUSTED, *trusted])
+    except TooLarge:
+        raise
     except Exception as error:  # whatever is wrong with a file, it is one kind of error
         raise ValueError(
             "Expected a model saved with skops, of trusted types alone, got something else. "

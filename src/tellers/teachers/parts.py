@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import require_count
+from ..file_sizes import MOST_TEXT, cap, read_bounded, require_size
 from ..votes import Votes
 from .store import hold, read_votes, save_votes, write_whole
 
@@ -183,6 +184,7 @@ class StoredVotes:
 
     def tallies(self) -> Votes:
         """Return the tallies of all queries at once: eight bytes for every query and class."""
+        require_size(8 * len(self) * self.n_classes, str(self.folder), most=cap())
         counts = np.empty((len(self), self.n_classes), dtype=np.int64)
         start = 0
         for part in self.parts(ballots=False):
@@ -281,7 +283,7 @@ def _read(folder: Path, kind: str, number: int, shape: tuple[int, int]) -> Votes
 
 def _head(folder: Path) -> dict[str, Any]:
     try:
-        text = (folder / FILE).read_bytes()
+        text = read_bounded(folder / FILE, most=cap(MOST_TEXT))
     except OSError:
         raise ValueError(
             f"Expected a folder of votes, found no {FILE} in {folder}. Check the path."

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ...errors import MissingExtra
+from ...file_sizes import TooLarge, load_npz
 from ...rows import numeric_rows
 from ..partition import Partition
 from ..running import check_partition
@@ -141,8 +142,10 @@ def _arrays(address: str, names: tuple[str, ...]) -> dict[str, NDArray[Any]]:
     except Exception:  # object stores raise many kinds of it
         raise ValueError(f"Expected {what} at {address}, found nothing a worker can read there.") from None
     try:
-        with np.load(io.BytesIO(content), allow_pickle=False) as loaded:
-            return {name: loaded[name] for name in names}
+        arrays, _ = load_npz(content, names, name=address)
+        return {name: arrays[name] for name in names}
+    except TooLarge:
+        raise
     except Exception:  # whatever is wrong with a file, it is one kind of error, and it quotes nothing of it
         raise ValueError(
             f"Expected {what} as an .npz with {' and '.join(names)} of plain numbers at {address}, got "
