@@ -10,6 +10,7 @@ from ..ledger import Ledger
 from ..sealed import Sealed
 from ..students.order import ORDERS
 from ..teachers.partition import Partition
+from ._repeats import Remembered
 
 
 class Fitting:
@@ -64,6 +65,19 @@ class Fitting:
             "The noise was drawn from random_state, and who knows that can take it off.": seeded,
         }
         return [reason for reason, holds in found.items() if holds]
+
+
+@contextmanager
+def remembered(fit: Remembered | None, estimator: Any, budget: Budget) -> Iterator[None]:
+    """Keep a fit in mind from its first question on, whatever becomes of it, and what it states then."""
+    if fit is None:
+        yield
+        return
+    fit.keep()
+    try:
+        yield
+    finally:
+        fit.epsilon, fit.delta = getattr(estimator, "epsilon_", budget.epsilon), budget.delta
 
 
 @contextmanager

@@ -27,7 +27,8 @@ from ..students import fit_distilled, fit_supervised
 from ..students.order import Order
 from ..teachers.pool import VotedPool
 from . import _books, _groups, _inputs, _models
-from ._fitting import Fitting, telling_what_is_spent
+from ._fitting import Fitting, remembered, telling_what_is_spent
+from ._repeats import notice
 from ._result import public_result
 
 _ADVICE = "epsilon_ is infinite. Declare classes=..., pass public=... and leave seeded_noise alone."
@@ -63,8 +64,8 @@ class PateClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type: ignore[m
                (`epsilon_`, `delta_`)-differentially private between tables that are neighbours by
                `relation_`, and epsilon_ <= budget.epsilon; with budgets also for each group at its own
                epsilon ("stated" in `groups_`).
-    Assumes:   `public`, parameters and budgets do not depend on private rows; one ledger covers all fits on
-               the rows.
+    Assumes:   `public`, parameters and budgets do not depend on private rows; it is of this fit:
+               other fits on the same rows add up, unless they share a `ledger`, whose budget `epsilon_` is.
     Reference: Papernot et al. 2017, section 2; Papernot et al. 2018, section 4; see `Accountant`.
 
     >>> from tellers.datasets import digits
@@ -191,6 +192,8 @@ class PateClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type: ignore[m
         )
         if reasons:
             warnings.warn(f"{' '.join(reasons)} {_ADVICE}", NoGuaranteeWarning, stacklevel=2)
+        # Without a guarantee that was said already, and there is no epsilon to add up.
+        seen = None if reasons else notice(X, self.ledger)
         self.classes_ = _inputs.classes_read_off(y) if declared is None else declared
         y = _inputs.class_ids(y, self.classes_)
         name, seed = _books.identity(self.folder, self.random_state)
@@ -234,7 +237,7 @@ class PateClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type: ignore[m
                 ledger, source, seats=seats, consent=consent, vote=vote, leave=leave, key=key,
                 first=self.warm_up, seed=split,
             )  # fmt: skip
-            with telling_what_is_spent(ledger, budget):
+            with telling_what_is_spent(ledger, budget), remembered(seen, self, budget):
                 released = label_pool(
                     room, pool, seed=ask, order=self.order, n_queries=self.n_queries, n_labels=self.n_labels,
                     batch=self.batch, student=_models.model_or_default(self.student), first=self.first,

@@ -31,7 +31,8 @@ from ..teachers.label_ensemble import check_thresholds
 from ..teachers.partition import partition
 from ..teachers.pool import VotedPool
 from . import _books, _inputs, _models
-from ._fitting import Fitting, telling_what_is_spent
+from ._fitting import Fitting, remembered, telling_what_is_spent
+from ._repeats import notice
 from ._result import public_label_result
 from .classifier import NoGuaranteeWarning
 
@@ -51,7 +52,8 @@ class PateMultilabelClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type
     Guarantee: with labels and pool declared, everything a fitted classifier holds and says is
                (`epsilon_`, `delta_`)-differentially private for one `unit_`, and epsilon_ <= budget.epsilon.
     Assumes:   `public`, parameters, thresholds and the number of rows do not depend on private rows; `notes_`
-               say what a partition leaves out; one ledger covers all fits on the rows.
+               say what a partition leaves out. It is of this fit: other fits on the same rows add up, unless
+               they share a `ledger`, whose budget `epsilon_` then is.
     Reference: Dullerud et al. 2022; Papernot et al. 2018, section 4; see `Accountant`.
 
     >>> from sklearn.datasets import make_multilabel_classification
@@ -137,6 +139,8 @@ class PateMultilabelClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type
         )
         if reasons:
             warnings.warn(f"{' '.join(reasons)} {_ADVICE}", NoGuaranteeWarning, stacklevel=2)
+        # Without a guarantee that was said already, and there is no epsilon to add up.
+        seen = None if reasons else notice(X, self.ledger)
         self.n_labels_ = self.n_outputs_ = Y.shape[1]
         self.classes_ = [np.array([0, 1])] * self.n_labels_
         limits = check_thresholds(self.thresholds, n_labels=self.n_labels_)
@@ -170,7 +174,7 @@ class PateMultilabelClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type
             source = noise.seeded(draw) if seeded else noise.secure()
             room = Room(VotedPool(ensemble.vote(pool)), self.mechanism_, ledger, source)
             self.troubles_ = ensemble.troubles
-            with telling_what_is_spent(ledger, budget):
+            with telling_what_is_spent(ledger, budget), remembered(seen, self, budget):
                 released = label_pool(
                     room, pool, seed=ask, order=self.order, n_queries=self.n_queries, batch=self.batch,
                     student=_models.model_or_default(self.student), first=self.first,
