@@ -104,6 +104,7 @@ def test_cross_validation_says_it(rows, check):
         check(pate(), X, y, cv=2, params={"public": public})
 
 
+@pytest.mark.slow
 def test_a_search_in_other_processes_is_noticed_by_the_refit(rows):
     X, y, public = rows
     search = GridSearchCV(pate(), {"n_teachers": [10]}, cv=2, n_jobs=2)
@@ -165,3 +166,12 @@ def test_noticing_is_cheap():
     with pytest.warns(RepeatedFitWarning):
         notice(X[20_000:], None).keep()
     assert time.process_time() - began < 5  # about 0.4 s on an idle core
+
+
+def test_a_ledger_that_is_gone_is_no_other_ledger(rows):
+    X, y, public = rows
+    for _ in range(2):  # a new ledger for each, which nobody holds afterwards
+        pate(ledger=MemoryLedger(Accountant(BUDGET)), budget=None).fit(X, y, public=public).ledger = None
+        gc.collect()
+    with pytest.warns(RepeatedFitWarning, match=r"2 earlier fits.*stated epsilon 40 "):
+        pate().fit(X, y, public=public)

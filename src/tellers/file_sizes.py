@@ -35,6 +35,8 @@ _CHUNK = 2**20
 # What a decoder of xz may set aside for itself; the largest preset needs 65 MiB.
 _MOST_DICTIONARY = 256 * 2**20
 
+_FORMAT: Any = np.lib.format  # which has no types
+
 Arrays = dict[str, NDArray[Any]]
 
 
@@ -138,7 +140,7 @@ def load_npz(
         arrays = {}
         for one in wanted:
             with archive.open(members[one]) as file:
-                arrays[one] = np.asarray(np.lib.format.read_array(file, allow_pickle=False))
+                arrays[one] = np.asarray(_FORMAT.read_array(file, allow_pickle=False))
         return arrays, names
 
 
@@ -157,7 +159,7 @@ def load_npy(path: Path, *, most: int | None = None) -> NDArray[Any]:
         if n_bytes > there - begins:
             raise ValueError(f"Expected the {n_bytes} bytes that {path.name} declares, it is cut short.")
         file.seek(0)
-        return np.asarray(np.lib.format.read_array(file, allow_pickle=False))
+        return np.asarray(_FORMAT.read_array(file, allow_pickle=False))
 
 
 def require_archive(content: bytes, *, name: str, most: int | None = None) -> None:
@@ -200,10 +202,10 @@ def _require_packing(info: zipfile.ZipInfo, name: str) -> None:
 
 def _declared(file: Any, name: str, *, most: int) -> tuple[int, int]:
     """Return how many bytes an array takes, by its header, and where they begin."""
-    version = np.lib.format.read_magic(file)
+    version = _FORMAT.read_magic(file)
     readers = {
-        (1, 0): np.lib.format.read_array_header_1_0,
-        (2, 0): np.lib.format.read_array_header_2_0,
+        (1, 0): _FORMAT.read_array_header_1_0,
+        (2, 0): _FORMAT.read_array_header_2_0,
     }
     if version not in readers:
         raise ValueError(f"Expected arrays of plain numbers in {name}, got another kind.")

@@ -126,7 +126,6 @@ def _context(ca: Path) -> Any:
 
 
 def _read_rows(file: Path) -> Any:
-    import numpy as np
 
     from ..file_sizes import TooLarge, load_npy
 
@@ -136,7 +135,7 @@ def _read_rows(file: Path) -> Any:
         raise
     except (OSError, ValueError) as error:
         raise ValueError(f"Expected an .npy of rows at {file}, got none.") from error
-    if not isinstance(table, np.ndarray) or table.ndim != 2 or not len(table):
+    if table.ndim != 2 or not len(table):
         raise ValueError(f"Expected a table in {file}, one row per query, got something else.")
     return table
 

@@ -1,7 +1,7 @@
 """Fits again on the same rows: noticed where one process makes them, and said.
 
 A clone is a new object, a fold is another table, and neither knows of the others' fits. So a process
-remembers the rows of its fits: eight bytes of a keyed hash for each, under a key that is drawn when the process
+remembers the rows of its fits: eight bytes of a keyed hash for each, under a key that is drawn when it
 starts, in memory alone, never on an estimator and never on a disk. Without the key, which dies with the
 process, they say nothing. Rows are compared by their features, so that another target on the same people is
 noticed too.
@@ -18,6 +18,7 @@ import weakref
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from os import PathLike
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -68,6 +69,8 @@ class Remembered:
 
 
 _FITS: list[Remembered] = []
+# A name for each ledger that has none; an address in memory may be another's later.
+_OBJECTS: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
 
 
 def notice(X: NDArray[Any], ledger: Any) -> Remembered:
@@ -111,7 +114,7 @@ def _warn(words: str) -> None:
 def _hashes(X: NDArray[Any]) -> tuple[Hashes, bool]:
     table = np.ascontiguousarray(X, dtype=np.float64) + 0.0  # -0.0 is 0.0
     width = max(1, table.shape[1]) * table.itemsize
-    content, digest = memoryview(table).cast("B"), hashlib.blake2b
+    content, digest = memoryview(table.data).cast("B"), hashlib.blake2b
     each = [
         digest(content[at : at + width], digest_size=8, key=_KEY).digest()
         for at in range(0, len(content), width)
@@ -142,14 +145,16 @@ def _books(ledger: Any) -> Hashable | None:
     if place is not None:
         return ("file", os.path.abspath(place))
     url = getattr(ledger, "url", None)
-    return weakref.ref(ledger) if url is None else ("url", str(url), str(getattr(ledger, "name", "")))
+    if url is not None:
+        return ("url", str(url), str(getattr(ledger, "name", "")))
+    return ("object", _OBJECTS.setdefault(ledger, secrets.token_hex(8)))
 
 
 def _is_searched() -> bool:
     """Return whether scikit-learn's model selection is among the callers."""
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if str(frame.f_globals.get("__name__", "")).startswith("sklearn.model_selection"):
             return True
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return False

@@ -220,7 +220,7 @@ def _read_rows(settings: ServiceSettings) -> NDArray[np.float64]:
         rows = load_npy(place)
     except (OSError, ValueError) as error:
         raise ValueError(f"Expected rows of numbers in {place} (numpy.save), got none: {error}") from error
-    if not isinstance(rows, np.ndarray) or rows.ndim != 2 or rows.dtype.kind not in "biuf" or not len(rows):
+    if rows.ndim != 2 or rows.dtype.kind not in "biuf" or not len(rows):
         raise ValueError(f"Expected a table of numbers in {place}, one row per query, got something else.")
     if not np.isfinite(rows).all():
         raise ValueError(f"Expected finite numbers in {place}, got others.")
