@@ -124,7 +124,7 @@ def ran(tmp_path, capsys, no_pages):
         read = (
             read_label_tables(config)
             if many
-            else read_tables(config.data, seed=config.seed, by=config.partition.by, personal=config.personal)
+            else read_tables(config.data, seed=config.seed, by=config.protects, personal=config.personal)
         )
         return TableVotes(np.asarray(found.ballots), public, owners(read.pool))
 
@@ -160,7 +160,7 @@ def test_a_run_on_files(tmp_path, ran, case, n_tables):
         way, table, target="y", choices=CHOICES, n_ballots=n_ballots, n_tables=n_tables, seed=len(case),
         **given,
     )  # fmt: skip
-    assert found.n_tried > n_tables / 3
+    assert found.n_tried >= n_tables / 3
 
 
 @tried(6, 66)
@@ -173,11 +173,7 @@ def test_a_run_on_clips(tmp_path, ran, n_tables):
     def way(table):
         write_clips(tmp_path, table, features)
         units = dict(zip(table["picture"].tolist(), table["source"].tolist()))
-        return ran(
-            settings + BY_PERSON + CLASSES,
-            "source",
-            lambda rows: {units[shown[row.tobytes()]] for row in rows},
-        )
+        return ran(settings, "source", lambda rows: {units[shown[row.tobytes()]] for row in rows})
 
     found = check_neighbours(
         way, a_clip_table(60, 30), unit="source", target="label", choices=choices_of_clips(60),

@@ -14,7 +14,7 @@ from sklearn.naive_bayes import GaussianNB
 from tellers_tables import CHOICES, LEVELS, OF_SITES, PERSONAL, SITES, a_table, columns, tried
 
 from tellers import Budget, GNMax
-from tellers.estimator import PateClassifier, PateMultilabelClassifier
+from tellers.estimator import PateClassifier, PateMultilabelClassifier, RepeatedFitWarning
 from tellers.mechanisms.labels import Binary
 from tellers.personal import arrange, read_consent
 from tellers.teachers import train_label_teachers, train_teachers
@@ -192,7 +192,11 @@ def fitted(pate, X, y, **given):
                 raise
     said = {name: repr(getattr(pate, name, None)) for name in PUBLIC}
     groups = [{name: row[name] for name in row.keys() - PAID} for row in getattr(pate, "groups_", ())]
-    words = [str(one.message) for one in told if issubclass(one.category, UserWarning)]
+    # That rows were fitted before is told of the process, not of the table.
+    words = [
+        str(one.message) for one in told
+        if issubclass(one.category, UserWarning) and not issubclass(one.category, RepeatedFitWarning)
+    ]  # fmt: skip
     return TableVotes(np.concatenate(HEARD, axis=1), {**said, "groups": groups, "warnings": words})
 
 
