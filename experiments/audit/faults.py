@@ -1,7 +1,7 @@
 """Broken mechanisms, each with one mistake, to try audits and checks on.
 
 Each says what it really does as far as that has a formula: `actual(counts)` gives the probabilities of
-silence and of every class, (votes, 1 + classes), so that the true epsilon can be computed beside what is found.
+silence and of every class, (votes, 1 + classes), so that the truth can be computed beside what is found.
 """
 
 from collections.abc import Callable
@@ -495,7 +495,8 @@ FAULTS: dict[str, Any] = {
     **{f"unstated {what}": UnstatedNoise(what) for what in NOISES},
     "ties to the first": FirstOfTies(),
     **{f"{kind} check: {what}": made(what)
-       for kind, made in (("stated", OtherCheck), ("unstated", UnstatedCheck)) for what in ("no noise in the check", "little noise in the check", "one noise for all checks",
+       for kind, made in (("stated", OtherCheck), ("unstated", UnstatedCheck))
+       for what in ("no noise in the check", "little noise in the check", "one noise for all checks",
                     "an answer where the check failed", "silence is free", "the cost tells the votes")},
     "stated check: the check is free": OtherCheck("the check is free", sigma_threshold=2.0),
     **{f"stated price: {what}": OtherPrice(what) for what in ("half the price", "one order", "large orders",

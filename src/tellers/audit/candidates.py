@@ -90,7 +90,13 @@ def class_moves(
     evenest = lead & (count == count[lead].min(initial=n_teachers))
     core = evenest | (left == 0) | ((setting == 0) & (np.abs(2 * count - n_teachers) <= 1))
     n_random = max(1, min(int(fits.sum()), n_most) // _RANDOM_SHARE)
-    order = np.lexsort((rng.random(fits.size), ~near, ~core, ~fits))
+    drawn = rng.random(fits.size)
+    kind = np.where(evenest, 0, np.where(left == 0, 1, 2))
+    turn = np.zeros(fits.size)
+    for one in range(3):  # in turn, so that a few hold some of each
+        own = np.flatnonzero(core & (kind == one))
+        turn[own[np.argsort(drawn[own])]] = np.arange(own.size) + one / 3
+    order = np.lexsort((drawn, turn, ~near, ~core, ~fits))
     kept = np.sort(order[: min(int(fits.sum()), max(1, n_most - n_random))])
     rivals = (np.arange(n_classes) + 1 + rng.integers(n_classes - 1, size=n_classes)) % n_classes
     rows, ways = [], []

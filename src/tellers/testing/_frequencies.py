@@ -63,8 +63,8 @@ def check_drawn(drawn: Drawn, together: Mapping[str, Integers], *, alarm: float)
         where = drawn.votes[row] if words is None else words.format(row)
         require(
             tails[row, outcome] >= limit / tails.size,
-            f"Expected draws to follow `outcomes`; {drawn.outcomes[outcome]} came {times[row, outcome]} times "
-            f"where {mean[row, outcome]:.5g} are stated, for votes {where}. Are noise and ties drawn as the "
+            f"Expected draws to follow `outcomes`; {drawn.outcomes[outcome]} came {times[row, outcome]} "
+            f"times where {mean[row, outcome]:.5g} are stated, for votes {where}. Are noise and ties drawn as the "
             "outcomes say?",
         )
 

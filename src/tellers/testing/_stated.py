@@ -49,8 +49,8 @@ def check_stated(
         at = int(found[worst].argmax())
         require(
             bool((found <= ROUNDING * (1 + price.orders * price.values)).all()),
-            f"Expected no divergence above the price, got one at order {price.orders[at]:g} between the votes "
-            f"of {moves.pair(worst)}. Raise the price, or find the mistake in `outcomes`.",
+            f"Expected no divergence above the price, got one at order {price.orders[at]:g} between the "
+            f"votes of {moves.pair(worst)}. Raise the price, or find the mistake in `outcomes`.",
         )
         if charges is not None:
             found = outcome_charge(p, q, charges, price.orders)

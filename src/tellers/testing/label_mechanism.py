@@ -38,8 +38,8 @@ def check_label_mechanism(
     Its releases are 0, 1 or silence for every label, drawn from the noise they are given and from nothing
     else, each query afresh, alone or in a batch. They cost at most the price, and no less if it says that it
     has `one_price`. With `outcomes` no exact cost passes the price, in either direction at any order,
-    outcomes do not print votes, and where they are outcomes label by label, draws follow them. With or without, no
-    event is so much likelier at one of two neighbours that its draws prove the price wrong.
+    outcomes do not print votes, and where they are outcomes label by label, draws follow them. With or
+    without, no event is so much likelier at one of two neighbours that its draws prove the price wrong.
 
     Votes are chosen without asking the mechanism: every sum of every label, alone and together, one teacher's
     ballot changing on one label, on all of them, or from one camp's to another's; and random ones. The worst

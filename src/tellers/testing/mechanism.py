@@ -48,7 +48,7 @@ _QUADRATURE = 1e-6
 _FEW_ORDERS = np.array([1.25, 2.0, 8.0, 64.0, 512.0])
 # Other numbers of classes and teachers that are tried: a mistake may show in few or many of them alone.
 # Teachers (None: as asked), classes, and the most neighbouring votes of each.
-_OTHERS = ((None, 12, 250), (None, 101, 8), (301, 2, 120))
+_OTHERS = ((None, 12, 250), (None, 101, 10), (301, 2, 120))
 
 
 def check_mechanism(
@@ -84,9 +84,9 @@ def check_mechanism(
                probability p at votes that are drawn n times leaves no trace with chance (1 - p)^n, so it
                takes n = 14 / p draws to miss it but once in a million; where its answer comes with
                probability s anyway, it is proved from about n = 60 s (1 - s) / p^2. With `outcomes` each vote
-               is drawn 4 n_draws / n_votes times (some 60), four near-ties n_draws times, and votes that share
-               a count of a class, a lead or a leader also count together (hundreds to 160,000 draws). Without,
-               each vote is drawn 60 times, and the three worst pairs n_draws times; a price that is a few per
+               is drawn 4 n_draws / n_votes times (some 60), four near-ties n_draws times, and votes that
+               share a count of a class, a lead or a leader also count together (hundreds of draws to
+               160,000). Without, each vote is drawn 60 times, and the three worst pairs n_draws times; a price that is a few per
                cent too low for noise of 40 votes stays unseen in them, and only `outcomes` can show it.
     Reference: Mironov 2017, Definition 4; Clopper and Pearson 1934, Hoeffding 1956 and Chatterjee 2007 for
                the draws; Feldman and Zrnic 2021 for charges that depend on outcomes.
