@@ -64,8 +64,8 @@ def check_drawn(drawn: Drawn, together: Mapping[str, Integers], *, alarm: float)
         require(
             tails[row, outcome] >= limit / tails.size,
             f"Expected draws to follow `outcomes`; {drawn.outcomes[outcome]} came {times[row, outcome]} "
-            f"times where {mean[row, outcome]:.5g} are stated, for votes {where}. Are noise and ties drawn as the "
-            "outcomes say?",
+            f"times where {mean[row, outcome]:.5g} are stated, for votes {where}. Are noise and ties drawn "
+            "as the outcomes say?",
         )
 
 

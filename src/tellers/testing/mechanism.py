@@ -86,9 +86,10 @@ def check_mechanism(
                probability s anyway, it is proved from about n = 60 s (1 - s) / p^2. With `outcomes` each vote
                is drawn 4 n_draws / n_votes times (some 60), four near-ties n_draws times, and votes that
                share a count of a class, a lead or a leader also count together (hundreds of draws to
-               160,000). Without, each vote is drawn 60 times, and the three worst pairs n_draws times; a price that is a few per
-               cent too low for noise of 40 votes stays unseen in them, and only `outcomes` can show it.
-    Reference: Mironov 2017, Definition 4; Clopper and Pearson 1934, Hoeffding 1956 and Chatterjee 2007 for
+               160,000). Without, each vote is drawn 60 times, and the three worst pairs n_draws times; a
+               price that is a few per cent too low for noise of 40 votes stays unseen in them, and only
+               `outcomes` can show it.
+    Reference: Mironov 2017, Definition 4; Clopper and Pearson 1934, Chernoff 1952 and Chatterjee 2007 for
                the draws; Feldman and Zrnic 2021 for charges that depend on outcomes.
 
     >>> from tellers import GNMax
