@@ -57,7 +57,7 @@ SHOWN = [
         "unstated noise for half a batch", "unstated check: the cost tells the votes")),
     "stated check: the check is free", "stated price: half the price",
 ]  # fmt: skip
-LABELS = [name for name in faults.LABEL_FAULTS if name.startswith("unstated") or name.startswith("tau")]
+LABELS = [name for name in faults.LABEL_FAULTS if name.startswith(("unstated", "tau"))]
 WIDE = {"unstated leak: no noise for many classes": 30}
 
 

@@ -124,8 +124,8 @@ def command(
             "--method",
             help="losses: weighs releases by the law that the mechanism states, after holding them against "
             "it; samples x delta should be 50 or more. queries: outcomes of single queries, composed. "
-            "events: of all queries together, finds at most log(samples). Without it: losses, or queries where "
-            "there is no law.",
+            "events: of all queries together, finds at most log(samples). Without it: losses, or queries "
+            "where there is no law.",
             rich_help_panel=_MECHANISM,
             show_default=False,
         ),
