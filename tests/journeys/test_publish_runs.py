@@ -455,6 +455,19 @@ def test_a_ledger_in_postgresql(tmp_path, tellers, postgres, own_database, monke
     assert as_json(tellers("publish", tmp_path / "study", "--yes", "--json"))["groups"] == told["groups"]
 
 
+def test_a_file_that_tells_another_number_than_the_ledger_is_refused(tmp_path, finished, tellers):
+    study = finished(tmp_path)
+    told = as_json(tellers("publish", study, *SURE))
+    kept = json.loads((study / "publication.json").read_text())
+    kept["groups"][0]["epsilon_upper"] /= 2
+    (study / "publication.json").write_text(json.dumps(kept))
+    code, _, err = tellers("publish", study, "--yes", "--json")
+    assert code == 2
+    assert "Move it away" in err
+    (study / "publication.json").unlink()
+    assert as_json(tellers("publish", study, "--yes", "--json"))["groups"] == told["groups"]
+
+
 def test_a_ledger_that_is_gone_is_not_begun_anew(tmp_path, finished, tellers):
     study = finished(tmp_path)
     (study / "ledger.db").unlink()

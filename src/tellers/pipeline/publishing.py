@@ -12,14 +12,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from .. import noise
 from ..card.card import ModelCard
 from ..card.export import replace_card
-from ..card.published import PublishedCost, PublishedCosts, read_published
+from ..card.published import PublishedCosts, read_published
+from ..card.result import RunResult
 from ..config import RunConfig
 from ..errors import LedgerConflict
 from ..label_votes import LabelVotes
@@ -32,67 +33,17 @@ from ..report import write_report
 from ..report.folder import read_result
 from ..smooth import PublishPlan, as_grains, from_grains, published_epsilon
 from ..votes import Votes
-from ._bills import Bill, has_value, plan_of, publication_on, settled_without_value, up_to
+from ._bills import has_value, plan_of, publication_on, settled_without_value, up_to
+from ._publisher import Publisher
 from ._publishing_groups import GroupPublisher
 from ._publishing_pool import PoolPublisher
-from .closed import ClosedRun, read_closed
+from .closed import ClosedRun, closed_of, read_closed
 from .closed_pool import ClosedPool, read_closed_pool
 from .folder import RunFolder, write_json
 from .groups import publications_of
 
 # Where the number of a run with many labels was kept by earlier versions.
 _OLD_FILE = "published.json"
-
-
-class Publisher(Protocol):
-    """What one kind of run knows about publishing its cost; see `PoolPublisher` and `GroupPublisher`."""
-
-    @property
-    def run(self) -> ClosedRun | ClosedPool:
-        """Return the finished run."""
-        ...
-
-    @property
-    def kind(self) -> str:
-        """Return what it released: classes, labels, or to groups."""
-        ...
-
-    def require(self, ledger: ChainedLedger) -> None:
-        """Refuse a run of which no cost can be published."""
-        ...
-
-    def n_queries(self, ledger: ChainedLedger) -> int:
-        """Return how many queries the cost is of."""
-        ...
-
-    def plan(
-        self,
-        ledger: ChainedLedger,
-        *,
-        method: Method | None,
-        confidence: float,
-        proxy: "Votes | LabelVotes | str | PathLike[str] | None",
-    ) -> tuple[PublishPlan, tuple[str, ...]]:
-        """Return a plan that can be paid, made of public numbers."""
-        ...
-
-    def bill(self, ledger: ChainedLedger, plan: PublishPlan, noise_name: str) -> Bill:
-        """Return what a plan costs."""
-        ...
-
-    def release(self, ledger: ChainedLedger, plan: PublishPlan, noise: noise.Noise) -> list[float]:
-        """Draw the noise."""
-        ...
-
-    def independent(self, ledger: ChainedLedger) -> list[tuple[float, float]]:
-        """Return public prices."""
-        ...
-
-    def lines(
-        self, ledger: ChainedLedger, uppers: list[float], charged: list[float], entry: Entry | None
-    ) -> tuple[PublishedCost, ...]:
-        """Return what is told."""
-        ...
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -229,13 +180,9 @@ def published_on(publisher: Publisher, ledger: ChainedLedger) -> PublishedCosts 
     """
     run, delta = publisher.run, publisher.run.config.budget.delta
     kept = read_published(run.folder.path)
-    if kept is not None:
-        return kept
     _, entry = publication_on(ledger, run.folder.key)
-    if entry is None:
-        return _kept_before(publisher, ledger)
-    if not has_value(entry):
-        return None
+    if entry is None or not has_value(entry):
+        return kept or (None if entry is not None else _kept_before(publisher, ledger))
     assert entry.release is not None
     plan, names = plan_of(entry.event), entry.event["released"]
     # What each group moves the value by, as a share of the most; everyone, by all of it.
@@ -248,10 +195,18 @@ def published_on(publisher: Publisher, ledger: ChainedLedger) -> PublishedCosts 
         )
         for value, price, name in zip(entry.release.labels, prices, names, strict=True)
     ]  # fmt: skip
+    uppers = [one.epsilon_upper for one in shown]
+    if kept is not None:
+        if [line.epsilon_upper for line in kept.groups] != uppers:
+            raise ValueError(
+                f"Expected {run.folder.publication} to tell what the ledger of the run does, got another "
+                "number: it was changed. Move it away and ask again; nothing is charged twice."
+            )
+        return kept
     return PublishedCosts(
         plan=plan, delta=delta, covers=shown[0].covers, n_queries=publisher.n_queries(ledger),
-        groups=publisher.lines(ledger, [one.epsilon_upper for one in shown], prices, entry),
-        made=str(entry.event.get("made", "")), kind=publisher.kind, unit=run.result.unit,
+        groups=publisher.lines(ledger, uppers, prices, entry), unit=run.result.unit,
+        made=str(entry.event.get("made", "")), kind=publisher.kind,
         **_whole_ledger(publisher, ledger, entry),
     )  # fmt: skip
 
@@ -262,9 +217,14 @@ def with_published(result: dict[str, Any], folder: RunFolder, config: RunConfig)
     >>> with_published({"format": 1}, RunFolder(Path("nowhere")), RunConfig())
     {'format': 1}
     """
-    if not (folder.path / "result.json").exists():
+    if not folder.result.exists() and not folder.publication.exists():
         return result  # not finished before, so nothing was published of it
-    publisher = _publisher(folder)
+    numbers = RunResult.from_dict(result)
+    publisher: Publisher
+    if numbers.personal is None:
+        publisher = PoolPublisher(ClosedPool(folder, config, numbers))
+    else:
+        publisher = GroupPublisher(closed_of(folder, config, numbers))
     with publisher.run.books() as ledger:
         published = published_on(publisher, ledger)
     return result if published is None else _told(result, published)
