@@ -13,7 +13,7 @@ import pytest
 
 from tellers import Accountant, Budget, Cost, GNMax, RdpCurve, Release, SqliteLedger, Unit, noise
 from tellers.calibrate import Consensus
-from tellers.card import load_student
+from tellers.card import export, load_student
 from tellers.cli import main
 from tellers.config import (
     BudgetConfig,
@@ -246,6 +246,25 @@ def test_killed_for_good_at_the_draw(tmp_path, finished, tellers):
     (paid,) = publications(study)
     assert np.array_equal(paid.charged.values, reserved.charged.values)
     assert as_json(tellers("publish", study, "--yes", "--json"))["groups"] == shown["groups"]
+
+
+def test_a_card_that_was_half_written_is_repaired(tmp_path, finished, tellers, monkeypatch):
+    study = finished(tmp_path)
+    before, real = (study / "student/student.skops").read_bytes(), export.write_whole
+
+    def dies(path, *args, **named):
+        if path.name == "manifest.json":
+            raise KeyboardInterrupt
+        return real(path, *args, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(export, "write_whole", dies)
+        assert tellers("publish", study, *SURE)[0] != 0
+    told = as_json(tellers("publish", study, "--yes", "--json"))
+    assert told["drawn"] is False
+    assert json.loads((study / "student/card.json").read_text())["published"]["groups"] == told["groups"]
+    assert hasattr(load_student(study / "student"), "predict")
+    assert (study / "student/student.skops").read_bytes() == before
 
 
 def test_nothing_is_spent_without_a_yes_and_json_is_not_asked(tmp_path, finished, tellers, monkeypatch):

@@ -80,27 +80,9 @@ def export_student(
         "card.json": _json(card.as_dict()),
         "card.md": card.markdown().encode(),
     }
-    return _write_folder(place, files, kind=type_name(type(student)))
-
-
-def replace_card(folder: str | PathLike[str], *, card: ModelCard) -> Path:
-    """Give an exported student another card, whole or not at all; the student itself stays as it is.
-
-    >>> replace_card("nowhere", card=None)
-    Traceback (most recent call last):
-        ...
-    ValueError: Expected the folder of an exported student, found none at nowhere. Check the path.
-    """
-    place = Path(folder)
-    manifest, files = _manifest(place), _contents(place)
-    files |= {"card.json": _json(card.as_dict()), "card.md": card.markdown().encode()}
-    return _write_folder(place.absolute(), files, kind=manifest["type"])
-
-
-def _write_folder(place: Path, files: Mapping[str, bytes], *, kind: str) -> Path:
     manifest = {
         "format": _FORMAT,
-        "type": kind,
+        "type": type_name(type(student)),
         "files": {name: hashlib.sha256(content).hexdigest() for name, content in sorted(files.items())},
     }
     place.parent.mkdir(parents=True, exist_ok=True)
@@ -127,6 +109,27 @@ def _write_folder(place: Path, files: Mapping[str, bytes], *, kind: str) -> Path
     return place
 
 
+def replace_card(folder: str | PathLike[str], *, card: ModelCard) -> Path:
+    """Give an exported student another card and return its folder; the student itself is not touched.
+
+    Killed on the way, the folder is refused as damaged until this is called again, which repairs it.
+
+    >>> replace_card("nowhere", card=None)
+    Traceback (most recent call last):
+        ...
+    ValueError: Expected the folder of an exported student, found none at nowhere. Check the path.
+    """
+    place = Path(folder)
+    manifest = _manifest(place)
+    cards = {"card.json": _json(card.as_dict()), "card.md": card.markdown().encode()}
+    sums = {name: hashlib.sha256(content).hexdigest() for name, content in cards.items()}
+    for name, content in cards.items():
+        write_whole(place / name, content, shared=True)
+    files = dict(sorted({**manifest["files"], **sums}.items()))
+    write_whole(place / _MANIFEST, _json({**manifest, "files": files}), shared=True)
+    return place
+
+
 def load_student(folder: str | PathLike[str], *, trusted: Sequence[str] = (), **needed: Any) -> Any:
     """Return the student of a folder that `export_student` wrote, after checking that nothing was damaged.
 
@@ -140,18 +143,9 @@ def load_student(folder: str | PathLike[str], *, trusted: Sequence[str] = (), **
     ValueError: Expected the folder of an exported student, found none at nowhere. Check the path.
     """
     place = Path(folder)
-    contents = _contents(place)
-    if "student.skops" in contents:
-        if needed:
-            raise TypeError(f"Expected nothing else for a model saved by skops, got {', '.join(needed)}.")
-        return load_model(contents["student.skops"], trusted=trusted)
-    return _from_tensors(contents["student.safetensors"], _manifest(place)["type"], trusted, needed)
-
-
-def _contents(place: Path) -> dict[str, bytes]:
-    """Return the files of an exported student, after checking that nothing was damaged."""
+    manifest = _manifest(place)
     contents = {}
-    for name, expected in _manifest(place)["files"].items():
+    for name, expected in manifest["files"].items():
         try:
             contents[name] = read_bounded(place / name, most=cap())
         except OSError as error:
@@ -163,7 +157,11 @@ def _contents(place: Path) -> dict[str, bytes]:
                 f"Expected {name} as it was exported, but {place / name} was damaged or changed since. "
                 "Nothing was loaded. Export the student again."
             )
-    return contents
+    if "student.skops" in contents:
+        if needed:
+            raise TypeError(f"Expected nothing else for a model saved by skops, got {', '.join(needed)}.")
+        return load_model(contents["student.skops"], trusted=trusted)
+    return _from_tensors(contents["student.safetensors"], manifest["type"], trusted, needed)
 
 
 def _require_room(place: Path, *, overwrite: bool) -> None:

@@ -51,6 +51,8 @@ def publish(
             f"{whose} public cost is the smaller number: the noise, or the price of publishing, was larger "
             "than what there was to gain."
         )
+    if published.is_drawn and not proposal.run.folder.student.is_dir():
+        notes.append("There is no student in the folder of the run: a card elsewhere does not tell of this.")
     record = proposal.run.folder.publication if published.is_drawn else None
     if as_json:
         print(json.dumps(as_dict(published, drawn=drawn, record=record, notes=notes), indent=2))

@@ -139,7 +139,17 @@ def read_closed(folder: str | PathLike[str]) -> ClosedRun:
             f"Expected a run with budgets per group ([personal]), {place.path} holds one with one budget for "
             "all."
         )
-    config = read_config(place.config)
+    return closed_of(place, read_config(place.config), result)
+
+
+def closed_of(place: RunFolder, config: RunConfig, result: RunResult) -> ClosedRun:
+    """Return the run with groups whose public numbers these are, with the plan in its folder.
+
+    >>> closed_of(RunFolder(Path("nowhere")), RunConfig(), None)
+    Traceback (most recent call last):
+        ...
+    ValueError: Expected the plan of the groups in nowhere/plan.json, got none that can be read.
+    """
     try:
         record = json.loads(place.plan.read_bytes())
     except (OSError, ValueError):
