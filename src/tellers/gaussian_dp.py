@@ -1,8 +1,8 @@
 """Exact composition of releases whose worst case is known: no Rényi curve, no conversion loss.
 
 Gaussian noise composes to one Gaussian, pure privacy to a binomial, and the discrete Gaussian, which
-has no closed form, numerically. All of these charge for the whole noisy histogram, so the price of an
-arg max can be smaller although it is converted from a Rényi curve; whoever prints a number compares them.
+has no closed form, numerically. All of these hold for a number of releases that was fixed beforehand, and
+charge for the whole noisy histogram. No ledger goes by them: they stand beside the public number, to compare.
 """
 
 import math
