@@ -1,6 +1,10 @@
-"""Which votes a mechanism admits: what can be told beforehand is told before anything is charged."""
+"""Which votes a mechanism admits, and which question is asked: told before anything is charged."""
 
+import hashlib
+import json
 from typing import Any
+
+import numpy as np
 
 from .label_votes import LabelVotes
 from .mechanisms import Mechanism
@@ -108,3 +112,26 @@ def _n_labels(mechanism: Any) -> int:
 
 def _resolution(mechanism: Any) -> int:
     return int(getattr(mechanism, "votes_resolution", getattr(mechanism, "resolution", 1)))
+
+
+def fingerprint(X: Any) -> str:
+    """Return a fingerprint of public rows: the same numbers give the same one, whatever holds them.
+
+    >>> fingerprint([[1, 2]]) == fingerprint(np.array([[1.0, 2.0]])) != fingerprint([[2, 1]])
+    True
+    """
+    digest = hashlib.sha256()
+    if hasattr(X, "tocsr"):
+        compressed = X.tocsr(copy=True)
+        compressed.sum_duplicates()
+        parts = [compressed.data, compressed.indices, compressed.indptr]
+    else:
+        parts = [np.asarray(X)]
+    for part in parts:
+        digest.update(f"{part.shape};".encode())
+        if part.dtype.kind in "biuf":
+            # A batch read back from a file may come in another precision or order; the numbers are the same.
+            digest.update(np.ascontiguousarray(part, dtype=np.float64).tobytes())
+        else:
+            digest.update(json.dumps(part.tolist(), default=str).encode())
+    return digest.hexdigest()

@@ -1,8 +1,6 @@
 """The door of the room: the single way from a question to a label."""
 
-import hashlib
 import inspect
-import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .admission import is_multilabel, require_fit, require_votes
+from .admission import fingerprint, is_multilabel, require_fit, require_votes
 from .errors import BudgetExhausted, KeyReused, LedgerConflict
 from .exact import exact_cost
 from .label_votes import LabelVotes
@@ -187,9 +185,9 @@ class Room:
         n = _n_queries(X)
         context = self._context(student, n)
         require_fit(self.mechanism, self.ensemble)
-        question = {"n_queries": n, "queries": _digest(X)}
+        question = {"n_queries": n, "queries": fingerprint(X)}
         if student is not None:
-            question["student"] = _digest(student)
+            question["student"] = fingerprint(student)
         held = self._find_or_reserve(key, question, account)
         if isinstance(held, Release):
             return held
@@ -382,22 +380,3 @@ def _n_queries(X: Any) -> int:
     if n == 0:
         raise ValueError("Expected at least one query, got none.")
     return n
-
-
-def _digest(X: Any) -> str:
-    """Return a fingerprint of public rows: the same numbers give the same one, whatever holds them."""
-    digest = hashlib.sha256()
-    if hasattr(X, "tocsr"):
-        compressed = X.tocsr(copy=True)
-        compressed.sum_duplicates()
-        parts = [compressed.data, compressed.indices, compressed.indptr]
-    else:
-        parts = [np.asarray(X)]
-    for part in parts:
-        digest.update(f"{part.shape};".encode())
-        if part.dtype.kind in "biuf":
-            # A batch read back from a file may come in another precision or order; the numbers are the same.
-            digest.update(np.ascontiguousarray(part, dtype=np.float64).tobytes())
-        else:
-            digest.update(json.dumps(part.tolist(), default=str).encode())
-    return digest.hexdigest()
