@@ -1,4 +1,4 @@
-"""What is in private rows stops no run and changes no public word of it: neighbouring tables, side by side."""
+"""What is in private rows stops no run and changes no public word of it: neighbours, side by side."""
 
 import json
 import pickle
@@ -46,7 +46,7 @@ ANSWERS = {
 
 
 def write_tables(folder, *, many, spoilt):
-    """Write tables on which all teachers agree; of the spoilt one no tree takes a row: 1e300 is no float32."""
+    """Write tables on which all teachers agree; in the spoilt one no tree takes a row: 1e300 is too large."""
     rng = np.random.default_rng(7)
     for name, n in (("private", 240), ("public", 40), ("test", 40)):
         back = np.arange(n) % 2

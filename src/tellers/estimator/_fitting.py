@@ -28,7 +28,7 @@ class Fitting:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what travels with a classifier: not what is sealed, which is for who fitted it."""
-        state: dict[str, Any] = super().__getstate__()  # type: ignore[misc]
+        state: Any = super().__getstate__()
         return {name: value for name, value in state.items() if not isinstance(value, Sealed)}
 
     def _forget(self) -> None:

@@ -72,14 +72,15 @@ def try_learning(
                 raise
             first = first or (what, error)
     assert first is not None  # there is at least one table
-    what, error = first
-    said = "is not finished in time" if isinstance(error, TooLong) else f"{type(error).__name__}: {error}"
+    what, failure = first
+    late = isinstance(failure, TooLong)
+    said = "is not finished in time" if late else f"{type(failure).__name__}: {failure}"
     answers = " and ".join(f"{n} {kind.removeprefix('n_')}" for kind, n in made_for.items())
     raise ValueError(
         f"Expected a model that can learn {answers} from rows of shape {shape}, got "
         f"{name}, which fails on {what} with made-up labels ({said}). Change its settings, "
         "or take another model. No private row was touched."
-    ) from error
+    ) from failure
 
 
 def _made_up(n_rows: int, made_for: Mapping[str, int]) -> NDArray[np.int64]:

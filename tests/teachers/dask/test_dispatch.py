@@ -21,6 +21,7 @@ FATES = (
     "dies",
     "is gone",
     "fails in part",
+    "cannot learn",
     "line breaks",
 )
 
@@ -32,8 +33,9 @@ class KilledWorker(Exception):
 class Copy:
     """A task on a made-up cluster, which ends after a few looks as fate has it."""
 
-    def __init__(self, key, numbers, fate, looks):
+    def __init__(self, key, numbers, fate, looks, given_up):
         self.key, self.numbers, self.fate, self.looks = key, numbers, fate, looks
+        self.given_up = given_up
 
     @property
     def status(self):
@@ -49,9 +51,11 @@ class Copy:
         if self.fate == "is gone":
             raise OSError
         failed = {self.numbers[0]: "ValueError"} if self.fate == "fails in part" else {}
-        done = tuple(number for number in self.numbers if number not in failed)
+        unable = {self.numbers[0]: "ValueError"} if self.fate == "cannot learn" else {}
+        unable = {number: why for number, why in unable.items() if number not in self.given_up}
+        done = tuple(number for number in self.numbers if number not in {**failed, **unable})
         ballots = np.array([[number] for number in done], dtype=np.uint8) if done else None
-        return Answer(done, ballots, failed, worker="one")
+        return Answer(done, ballots, failed, worker="one", unable=unable)
 
 
 class Line:
@@ -62,10 +66,10 @@ class Line:
         self.cluster = SimpleNamespace(patience=60.0, address="made up")
         self.client = self
 
-    def submit(self, _work, _order, numbers, _addresses, _queries, *, key, **_where):
+    def submit(self, _work, _order, numbers, _addresses, _queries, given_up, *, key, **_where):
         fate, looks = self.fates.pop() if self.fates else ("answers", 1)
         self.is_lost = self.is_lost or fate == "line breaks"
-        return Copy(key, numbers, fate, looks)
+        return Copy(key, numbers, fate, looks, given_up)
 
     def again(self):
         self.is_lost, self.n_broken = False, self.n_broken + 1
@@ -105,6 +109,15 @@ def test_each_teacher_is_answered_for_once_or_named(n_teachers, size, fates, in_
     # A ballot stays with its teacher.
     assert all((answer.ballots[:, 0] == answer.numbers).all() for answer in answers)
     assert round_.most_in_flight <= in_flight
+
+
+def test_who_cannot_learn_is_tried_again_then_given_up_and_votes():
+    line = Line([("cannot learn", 1)] * 9)
+    round_ = Dispatch(line, b"", make_batches(shards(1), 1), Patience(retries=2), "queries")
+    assert [answer.numbers for answer in round_.answers()] == [(0,)]
+    assert round_.given_up == {0: "ValueError"}
+    assert not round_.failures
+    assert len(line.fates) == 9 - 3 - 1  # three tries, and the vote
 
 
 def test_an_answer_for_other_teachers_is_refused():
