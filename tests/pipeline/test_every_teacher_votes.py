@@ -67,10 +67,11 @@ def run_it(folder, capfd, *, many, spoilt, model="tree", teachers="", shown=Fals
     (folder / "run.toml").write_text(
         SETTINGS.format(answers=answers, mechanism=mechanism, model=model, teachers=teachers)
     )
-    with warnings.catch_warnings(record=True) as heard, pytest.raises(SystemExit) as ended:
+    words = ["run", str(folder / "run.toml"), "--out", str(folder / "out"), *([] if shown else ["--json"])]
+    with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
-        words = ["run", str(folder / "run.toml"), "--out", str(folder / "out")]
-        main(words if shown else [*words, "--json"])
+        with pytest.raises(SystemExit) as ended:
+            main(words)
     out, err = (text.replace(str(folder), "...") for text in capfd.readouterr())
     said = [str(one.message) for one in heard]
     if ended.value.code:

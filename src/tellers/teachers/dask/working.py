@@ -45,7 +45,7 @@ class Unable(Exception):
 
 
 @dataclass(eq=False, repr=False)
-class Done:
+class _Done:
     """What came of a task, teacher by teacher; see `Answer`."""
 
     ballots: dict[int, NDArray[Any]] = field(default_factory=dict)
@@ -183,8 +183,8 @@ def _one_by_one(
     addresses: Sequence[str],
     queries: NDArray[Any] | None,
     given_up: Mapping[int, str],
-) -> Done:
-    done = Done()
+) -> _Done:
+    done = _Done()
     for number, address in zip(numbers, addresses):
         try:
             content, trouble = _teacher(job, number, address, given_up.get(number))
@@ -290,12 +290,12 @@ def _networks(
     addresses: Sequence[str],
     queries: NDArray[Any] | None,
     given_up: Mapping[int, str],
-) -> Done:
+) -> _Done:
     # Torch is looked for where networks are trained.
     from .networks import train_networks
 
     ballots, troubles = train_networks(job, numbers, addresses, queries, given_up=given_up)
-    return Done(ballots, troubles=troubles)
+    return _Done(ballots, troubles=troubles)
 
 
 def _worker() -> str:
