@@ -6,7 +6,7 @@ import torch
 
 from tellers.metrics import measure
 from tellers.teachers import load_ensemble, load_label_ensemble, train_label_teachers
-from tellers.teachers.partition import partition
+from tellers.teachers.partition import Partition, partition
 from tellers.teachers.torch import Batched, TorchClassifier, train_torch_ensemble, train_torch_label_ensemble
 from tellers.teachers.torch.descent import row_losses
 
@@ -100,3 +100,22 @@ def test_networks_teach_in_the_classifier_too():
     pate.fit(X[:400], Y[:400], public=X[400:450])
     assert pate.labels_.shape == (5, 3)
     assert pate.predict(X[450:]).shape == (50, 3)
+
+
+@pytest.mark.parametrize("engine", ["loop", Batched(chunk=2)], ids=["loop", "batched"])
+@pytest.mark.parametrize("case", ["empty", "too large"])
+def test_a_teacher_that_cannot_learn_says_no_to_every_label(engine, case, recwarn):
+    rows, parts = X[:400].astype(np.float64), PARTS
+    if case == "empty":
+        parts = Partition((*PARTS.parts[:2], PARTS[2][:0], PARTS[3]), unit="one record")
+    else:
+        rows[PARTS[2]] *= 1e300
+    model = TorchClassifier("mlp", epochs=3, batch_size=20, device="cpu")
+    how = {"n_labels": 3, "seed": 7, "engine": engine, "n_jobs": 1}
+    wanted = train_torch_label_ensemble(model, X[:400], Y[:400], PARTS, **how).vote(X[400:]).block()
+    made = train_torch_label_ensemble(model, rows, Y[:400], parts, **how)
+    found = made.vote(X[400:]).block()
+    np.testing.assert_array_equal(found[[0, 1, 3]], wanted[[0, 1, 3]])
+    assert (found[2] == 0).all()
+    assert made.troubles.reveal() == {2: {"empty": "it has no rows", "too large": "ValueError"}[case]}
+    assert not recwarn.list
