@@ -10,7 +10,7 @@
       ClipsRefused       recordings that cannot be used, where that was to stop the run
       ConfigError        a settings file, or settings made in Python, that cannot be run
       MissingExtra       an optional library is needed and not installed
-      TeacherFailed      a teacher could not be trained, or could not vote
+      TeacherFailed      files or machines of teachers failed, whatever their rows
       ClusterFailed      a cluster cannot be reached, was lost, or does not fit this program
       FolderInUse        another process is at work in the same folder
       LinkFailed         the other party of a secret computation is gone, late, or not who it should be
@@ -61,7 +61,7 @@ class Unsettled(LedgerConflict):
 
 
 class TeacherFailed(TellersError, RuntimeError):
-    """A teacher could not be trained or could not vote; the message names its number and nothing private."""
+    """Files or machines of teachers failed, whatever their rows; rows that teach nothing raise nothing."""
 
 
 class FolderInUse(TellersError):
