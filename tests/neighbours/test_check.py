@@ -206,7 +206,7 @@ FAULTS = [
 
 
 @pytest.mark.parametrize("way", FAULTS, ids=lambda way: way.__name__)
-@pytest.mark.parametrize("seed", [7, 8, 9])
+@pytest.mark.parametrize("seed", [7, 8])
 def test_planted_faults_are_found(way, seed):
     with pytest.raises(AssertionError, match="Expected one unit to change 1 ballot and nothing public"):
         check_neighbours(way, a_table(), unit="who", target="y", choices=CHOICES, n_tables=220, seed=seed)
