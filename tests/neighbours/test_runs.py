@@ -57,7 +57,7 @@ BY_PERSON = '[partition]\nn_teachers = 5\nby = "person"\n'
 BY_RECORD = '[partition]\nn_teachers = 5\nby = "record"\n'
 
 # Drawn anew in every run: labels, what a student learns from them, when, how long, and a key.
-DRAWN = {"student", "labels", "started", "created", "seconds", "folder"}
+DRAWN = {"student", "labels", "labels_right", "accuracy", "scores", "started", "created", "seconds", "folder"}
 
 
 def personal(variant):
