@@ -94,8 +94,8 @@ def class_moves(
     kind = np.where(evenest, 0, np.where(left == 0, 1, 2))
     turn = np.zeros(fits.size)
     for one in range(3):  # in turn, so that a few hold some of each
-        own = np.flatnonzero(core & (kind == one))
-        turn[own[np.argsort(drawn[own])]] = np.arange(own.size) + one / 3
+        these = np.flatnonzero(core & (kind == one))
+        turn[these[np.argsort(drawn[these])]] = np.arange(these.size) + one / 3
     order = np.lexsort((drawn, turn, ~near, ~core, ~fits))
     kept = np.sort(order[: min(int(fits.sum()), max(1, n_most - n_random))])
     rivals = (np.arange(n_classes) + 1 + rng.integers(n_classes - 1, size=n_classes)) % n_classes

@@ -185,7 +185,8 @@ def _merged(losses: Floats, shares: Floats) -> tuple[Floats, Floats]:
     kept = shares > 1e-22
     rounded = np.round(losses[kept], 11)
     distinct, which = np.unique(rounded, return_inverse=True)
-    return distinct, np.bincount(which.reshape(-1), weights=shares[kept], minlength=distinct.size)
+    total = np.bincount(which.reshape(-1), weights=shares[kept], minlength=distinct.size)
+    return np.asarray(distinct, dtype=np.float64), np.asarray(total, dtype=np.float64)
 
 
 def _hockey_stick(losses: Floats, shares: Floats, delta: float) -> float:

@@ -112,8 +112,8 @@ def learn_groups(own: Floats, other: Floats) -> Groups:
     if values.size > _MOST_GROUPS:
         both = np.sort(np.concatenate([own, other]))
         # Even shares in the middle, and thin ones at both ends, where ratios are largest.
-        shares = np.array([0.002, 0.01, 0.04, 0.12, 0.3, 0.5, 0.7, 0.88, 0.96, 0.99, 0.998])
-        values = np.unique(np.concatenate([values[:1], both[(shares * both.size).astype(int)]]))
+        points = np.array([0.002, 0.01, 0.04, 0.12, 0.3, 0.5, 0.7, 0.88, 0.96, 0.99, 0.998])
+        values = np.unique(np.concatenate([values[:1], both[(points * both.size).astype(int)]]))
     cuts = values[1:]
     place = [np.searchsorted(cuts, side, side="right") for side in (own, other)]
     shares = [(np.bincount(at, minlength=values.size) + 0.5) / (at.size + 1) for at in place]
@@ -172,7 +172,7 @@ def _tail_of_sums(above: Floats, weights: Integers, n: int) -> Floats:
         left >>= 1
         if left:
             base = np.convolve(base, base)
-    return np.minimum(np.cumsum(total[::-1])[::-1], 1.0)
+    return np.asarray(np.minimum(np.cumsum(total[::-1])[::-1], 1.0))
 
 
 def prove_by_queries(

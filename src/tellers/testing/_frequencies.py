@@ -44,7 +44,8 @@ class Drawn:
             np.add.at(sums, groups, part)
             return sums
 
-        times, mean = total(self.times * (self.n > 0.0)), total(self.n * self.stated)
+        times = total(np.asarray(self.times * (self.n > 0), dtype=np.float64))
+        mean = total(self.n * self.stated)
         spread = total(self.n * self.stated * (1 - self.stated))
         tilt = np.clip((times - mean) / np.maximum(spread, 1e-9), -8.0, 8.0)
         grown = np.log1p(self.stated * np.expm1(tilt[groups]))
@@ -59,7 +60,7 @@ def check_drawn(drawn: Drawn, together: Mapping[str, Integers], *, alarm: float)
     """
     limit = alarm / (1 + len(together))
     for words, (tails, times, mean) in _parts(drawn, together):
-        row, outcome = np.unravel_index(int(tails.argmin()), tails.shape)
+        row, outcome = divmod(int(tails.argmin()), tails.shape[1])
         where = drawn.votes[row] if words is None else words.format(row)
         require(
             tails[row, outcome] >= limit / tails.size,

@@ -99,7 +99,7 @@ def check_price_by_draws(
     source = noise.seeded(seed)
     limits = np.maximum(price.values, 1e-300)
 
-    def proved(here: Outcomes, there: Outcomes, groups: Any, score: Any, error: float) -> Floats:
+    def proved(here: Outcomes, there: Outcomes, *, groups: Any, score: Any, error: float) -> Floats:
         counts = [groups.counts(score(side)) for side in (here, there)]
         above = [np.cumsum(side[::-1])[::-1][1:] for side in counts]
         if not above[0].size:
@@ -111,7 +111,9 @@ def check_price_by_draws(
         half = len(here) // 2
         score = learn_score(here[:half], there[:half])
         groups = learn_groups(score(here[:half]), score(there[:half]))
-        return float((proved(here[half:], there[half:], groups, score, 0.01) / limits).max())
+        return float(
+            (proved(here[half:], there[half:], groups=groups, score=score, error=0.01) / limits).max()
+        )
 
     found = search_moves(mechanism, moves, noise=source, judge=judge, rounds=rounds)
     for at, _ in found[:n_best]:
@@ -127,7 +129,7 @@ def check_price_by_draws(
         score = learn_score(*pilot)
         groups = learn_groups(score(pilot[0]), score(pilot[1]))
         error = alarm / (4 * n_best * max(1, groups.cuts.size))
-        divergence = proved(*draws, groups, score, error)
+        divergence = proved(draws[0], draws[1], groups=groups, score=score, error=error)
         over = divergence > price.values * (1 + ROUNDING) + ROUNDING
         worst = int(np.argmax(np.where(over, divergence / limits, 0.0)))
         require(
@@ -173,7 +175,9 @@ def check_silence_by_draws(
         for votes in (moves.here, moves.there)
     ]  # fmt: skip
     for p_box, q_box in (boxes, boxes[::-1]):
-        p, q = np.meshgrid(*(np.clip(np.linspace(*box, 41), 1e-12, 1 - 1e-12) for box in (p_box, q_box)))
+        p, q = np.meshgrid(
+            *(np.clip(np.linspace(box[0], box[1], 41), 1e-12, 1 - 1e-12) for box in (p_box, q_box))
+        )
         least = np.min(outcome_charge(
             np.log(np.stack([p, 1 - p], axis=-1)), np.log(np.stack([q, 1 - q], axis=-1)),
             np.stack([charged.silent, charged.answered]), price.orders,
@@ -229,12 +233,11 @@ def check_independence(
     for at in tried:
         where = f"for votes {moves.pair(at)}"
         asked = np.full(n_draws, at)
-        first, second = (
+        drawn = [
             draw_rows(mechanism, moves.here, asked, noise.seeded(seed + i), student=moves.student)
             for i in (1, 2)
-        )
-        alone = _one_by_one(mechanism, moves, at, seed + 3, costs)
-        codes = _codes(np.concatenate([first, second, alone]), moves)
+        ]
+        codes = _codes(np.concatenate([*drawn, _one_by_one(mechanism, moves, at, seed + 3, costs)]), moves)
         first, second, alone = np.split(codes, [n_draws, 2 * n_draws])
         half = n_draws // 2
         pairings = {

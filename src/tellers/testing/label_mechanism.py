@@ -170,9 +170,10 @@ def _check_each_other(mechanism: Any, moves: Moves, n_draws: int, seed: int) -> 
 
 def _check_frequencies(mechanism: Any, moves: Moves, n_draws: int, seed: int) -> None:
     """Require that every label's draws follow its stated distribution, where one is stated."""
-    stated = [_stated(mechanism, votes) for votes in (moves.here, moves.there)]
-    if stated[0] is None or stated[1] is None:
+    here, there = (_stated(mechanism, votes) for votes in (moves.here, moves.there))
+    if here is None or there is None:
         return
+    stated = np.concatenate([here, there])
     n_each = max(20, 4 * n_draws // (2 * len(moves)))
     rows = np.repeat(np.arange(len(moves)), n_each)
     source = noise.seeded(seed + 5)
@@ -191,9 +192,7 @@ def _check_frequencies(mechanism: Any, moves: Moves, n_draws: int, seed: int) ->
     if both.max() < 10_000:
         together |= {f"with a sum of {{}} for label {j}": both[:, j] for j in range(k)}
     n = np.full((len(both), 3 * k), n_each)
-    drawn = Drawn(
-        np.concatenate(times), np.concatenate(stated), n, [str(row) for row in both.tolist()], names
-    )
+    drawn = Drawn(np.concatenate(times), stated, n, [str(row) for row in both.tolist()], names)
     check_drawn(drawn, together, alarm=share_of_alarm("law"))
 
 

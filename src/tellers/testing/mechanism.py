@@ -115,7 +115,7 @@ def check_mechanism(
     for place, moves in enumerate(settings):
         if stated:
             alarm = share_of_alarm("law", len(settings))
-            n_spread = max(12 * len(moves), 4 * n_draws // moves.here.n_classes) if place else 4 * n_draws
+            n_spread = max(12 * len(moves), 4 * n_draws // moves.both.n_classes) if place else 4 * n_draws
             check_stated(mechanism, moves, price, charged, n_draws=n_spread,
                           n_more=0 if place else n_draws, alarm=alarm, seed=seed)  # fmt: skip
         else:
