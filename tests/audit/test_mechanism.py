@@ -14,6 +14,7 @@ from tellers import GNMax, LabelVotes, Tau, Unit, Votes, noise
 from tellers.audit import Pair, audit_mechanism, bad_pair
 from tellers.audit.law import Law, stated_law
 from tellers.audit.pairs import candidate_moves
+from tellers.gaussian_dp import gaussian_dp_epsilon
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "experiments" / "audit"))
 import faults
@@ -171,7 +172,7 @@ def test_a_law_that_lies_is_refuted():
 def test_a_noisy_histogram_is_audited_by_its_counts():
     """20 queries are two Gaussians sqrt(40) / sigma apart. False alarm at most 1e-6."""
     mechanism, source = tellers.NoisyHistogram(sigma=10.0), noise.seeded(7)
-    truth = tellers.gaussian_dp.gaussian_dp_epsilon(40**0.5 / 10, 0.01)
+    truth = gaussian_dp_epsilon(40**0.5 / 10, 0.01)
     audit = audit_mechanism(
         mechanism,
         one_vote(10, 10, 0),

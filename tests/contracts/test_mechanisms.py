@@ -482,7 +482,7 @@ def planted():
         yield pytest.param(name, marks=pytest.mark.campaign if twin else (), id=name.replace(" ", "-"))
 
 
-@pytest.mark.parametrize("name", planted())
+@pytest.mark.parametrize("name", list(planted()))
 def test_planted_faults_are_found(name):
     """A sound mechanism is accused with probability 1e-6 at most, and for one seed always or never."""
     # Seen only in 100 classes, where one answer in 50 doubles a probability: this takes more draws.
