@@ -1,6 +1,7 @@
 """Small tables with everything that a deal may look at, and the files that a run reads them from."""
 
 import json
+import os
 from dataclasses import asdict
 from zlib import crc32
 
@@ -19,8 +20,13 @@ OF_SITES = (*OF_ROWS, "delete unit")  # declared sites may be empty
 
 
 def tried(few, many):
-    """Parametrise a test by how many tables it tries: few in every run of the tests, many as a campaign."""
-    return pytest.mark.parametrize("n_tables", [few, pytest.param(many, marks=pytest.mark.campaign)])
+    """Parametrise a test by how many tables it tries: few in every run of the tests, many where asked to.
+
+    TELLERS_NEIGHBOURS=many python -m pytest tests/neighbours
+    """
+    return pytest.mark.parametrize(
+        "n_tables", [many if os.environ.get("TELLERS_NEIGHBOURS") == "many" else few]
+    )
 
 
 def a_table(n_rows=80, n_persons=40, *, seed=7):
