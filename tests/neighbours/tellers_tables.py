@@ -95,13 +95,14 @@ def write_clips(folder, table, features):
     (folder / "clips.json").write_text(json.dumps(said))
 
 
-def a_clip_table(n_rows=40, n_sources=20, *, seed=7):
-    """Return a table of clips; each has a picture of its own, and one recording is broken."""
+def a_clip_table(n_rows=40, n_sources=20, *, seed=7, broken=True):
+    """Return a table of clips; each has a picture of its own, and one recording may be broken."""
     rng = np.random.default_rng(seed)
     source = rng.integers(1, n_sources, size=n_rows)
     source[:: n_rows // 4] = 0
     picture = np.arange(n_rows)
-    picture[n_rows // 2] = -1
+    if broken:
+        picture[n_rows // 2] = -1
     return {
         "path": np.array([f"/sounds/{number}.wav" for number in range(n_rows)]),
         "label": rng.integers(2, size=n_rows),
@@ -110,6 +111,6 @@ def a_clip_table(n_rows=40, n_sources=20, *, seed=7):
     }
 
 
-def choices_of_clips(n_rows=40):
+def choices_of_clips(n_rows=40, *, broken=True):
     """Return what a changed clip may be: a label that no clip has yet, a picture that none has, or none."""
-    return {"label": [0, 1, 2], "picture": [-1, *range(n_rows, n_rows + 20)]}
+    return {"label": [0, 1, 2], "picture": [-1] * broken + [*range(n_rows, n_rows + 20)]}

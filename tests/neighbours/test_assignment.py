@@ -1,5 +1,7 @@
 """Neighbouring tables at the deal: one unit changes the rows of one teacher, and nothing else is changed."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from tellers_tables import (
@@ -232,12 +234,12 @@ def test_files_with_budgets_of_which_persons_are_set_aside(files, variant, n_tab
 @pytest.mark.parametrize("many", [False, True], ids=["classes", "labels"])
 @pytest.mark.parametrize("unit", ["source", None], ids=["sources", "clips"])
 def test_clips_of_which_units_are_set_aside(tmp_path, unit, many, n_tables):
-    features = write_pictures(tmp_path, 60)
-    shown = {np.load(tmp_path / f"pictures/{n}.npy").tobytes(): n for n in range(60)}
+    features = write_pictures(tmp_path, 120)
+    shown = {np.load(tmp_path / f"pictures/{n}.npy").tobytes(): n for n in range(120)}
     config = RunConfig(
         data=DataConfig(
-            name="clips", private=".", folder=str(tmp_path), classes=() if many else NAMES, n_public=6,
-            n_test=4, options={} if unit else {"by_clip": True},
+            name="clips", private=".", folder=str(tmp_path), classes=() if many else NAMES, n_public=10,
+            options={} if unit else {"by_clip": True},
         ),
         labels=LabelsConfig(names=NAMES) if many else LabelsConfig(),
         partition=PartitionConfig(n_teachers=N_TEACHERS, by="person" if unit else "record"),
@@ -245,10 +247,15 @@ def test_clips_of_which_units_are_set_aside(tmp_path, unit, many, n_tables):
     )  # fmt: skip
 
     def way(table):
+        units = table[unit].tolist() if unit else list(range(len(table["path"])))
+        # Who is set aside shows where all recordings are whole: a broken one stands in no pool.
+        write_clips(tmp_path, {**table, "picture": np.arange(len(units))}, features)
+        aside = read(config, lambda rows: {units[shown[row.tobytes()]] for row in rows}).set_aside
         write_clips(tmp_path, table, features)
-        owners = table[unit].tolist() if unit else range(len(table["path"]))
-        units = dict(zip(table["picture"].tolist(), owners))
-        return read(config, lambda rows: {units[shown[row.tobytes()]] for row in rows})
+        try:
+            return replace(read(config, lambda _: ()), set_aside=aside)
+        except ValueError as error:  # a pool of broken recordings alone
+            return TableVotes([], {"error": str(error)}, aside)
 
     # A line may lead to the recording of another one: it stays where it is.
     found = check_neighbours(

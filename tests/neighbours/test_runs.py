@@ -176,7 +176,7 @@ def test_a_run_on_clips(tmp_path, ran, n_tables):
         return ran(settings, "source", lambda rows: {units[shown[row.tobytes()]] for row in rows})
 
     found = check_neighbours(
-        way, a_clip_table(60, 30), unit="source", target="label", choices=choices_of_clips(60),
-        n_tables=n_tables,
+        way, a_clip_table(60, 30, broken=False), unit="source", target="label",
+        choices=choices_of_clips(60, broken=False), n_tables=n_tables,
     )  # fmt: skip
     assert found.n_tried >= n_tables / 6
