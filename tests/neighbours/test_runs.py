@@ -136,7 +136,7 @@ def known(result):
     return {name: value for name, value in result.items() if name not in DRAWN}
 
 
-@tried(6, 66)
+@tried(6, 22)
 @pytest.mark.parametrize("case", CASES)
 def test_a_run_on_files(tmp_path, ran, case, n_tables):
     settings, given = CASES[case]
@@ -163,7 +163,7 @@ def test_a_run_on_files(tmp_path, ran, case, n_tables):
     assert found.n_tried >= n_tables / 3
 
 
-@tried(6, 66)
+@tried(6, 22)
 def test_a_run_on_clips(tmp_path, ran, n_tables):
     features = write_pictures(tmp_path, 80)
     shown = {np.load(tmp_path / f"pictures/{n}.npy").tobytes(): n for n in range(80)}
