@@ -196,7 +196,12 @@ def _half(n_teachers: int, k: int) -> Floats:
 
 
 def camp_sizes(mechanism: Any) -> set[int]:
-    """Return how many labels a camp's ballots hold: one, as many as count before they are cut, half."""
+    """Return how many labels a camp's ballots hold: one, as many as count before they are cut, half.
+
+    >>> from tellers import Tau
+    >>> sorted(camp_sizes(Tau(sigma=2.0, n_labels=6, max_norm=2**0.5)))
+    [1, 2, 3, 6]
+    """
     k = int(mechanism.n_labels)
     cap = int(getattr(mechanism, "max_labels", 0)) or k
     # A hair more, lest sqrt(2)^2 be below 2.
