@@ -209,7 +209,7 @@ class UnstatedNoise:
             each = [none] * m
         elif (mapped := MAPPED.get(self.noise)) is not None:
             moved = np.zeros_like(gauss)
-            place = np.clip(mapped(reach, self.sigma), reach[0], reach[-1])  # there is nothing to see so far out
+            place = np.clip(mapped(reach, self.sigma), reach[0], reach[-1])
             np.add.at(moved, place - reach[0], gauss)
             each = [moved] * m
         else:  # each query alone is honest, or it depends on the batch
