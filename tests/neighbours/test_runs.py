@@ -173,7 +173,7 @@ def test_a_run_on_clips(tmp_path, ran, n_tables):
     def way(table):
         write_clips(tmp_path, table, features)
         units = dict(zip(table["picture"].tolist(), table["source"].tolist()))
-        return ran(settings, "source", lambda rows: {units[shown[row.tobytes()]] for row in rows})
+        return ran(settings, lambda rows: {units[shown[row.tobytes()]] for row in rows})
 
     found = check_neighbours(
         way, a_clip_table(60, 30, broken=False), unit="source", target="label",
