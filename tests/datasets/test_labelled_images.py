@@ -60,7 +60,7 @@ def test_persons_are_patients_and_can_be_dealt_to_teachers(tmp_path):
     assert data.persons.tolist() == ["patient00001", "patient00002", "patient00002"]
     dealt = partition(len(data), 2, seed=7, persons=data.persons)
     check_disjoint(dealt.parts, persons=data.persons)
-    assert sorted(len(part) for part in dealt.parts) == [1, 2]
+    assert sum(len(part) for part in dealt.parts) == 3
 
 
 @pytest.mark.parametrize("name", ["CheXpert-v1.0", "renamed"])

@@ -45,7 +45,7 @@ def test_the_same_rows_from_every_kind_of_file(write, tmp_path):
     assert table.name == "days"
     assert table.X.tolist() == X
     assert table.y.tolist() == Y
-    assert table.persons.tolist() == [0, 0, 0]
+    assert table.persons.tolist() == ["ann", "ann", "ann"]
     assert repr(table) == "MultilabelDataset('days', n_rows=3, n_labels=2, n_features=2, persons)"
 
 

@@ -41,9 +41,9 @@ def assert_the_visits(data):
     assert data.X.tolist() == [[61.0, 1.0], [48.0, 0.0], [62.0, 1.0]]
     assert data.y.tolist() == [0, 1, 0]
     assert (data.class_names, data.feature_names) == (("no", "yes"), ("age", "ward"))
-    assert data.persons.tolist() == [0, 1, 0]
+    assert data.persons.tolist() == ["ann", "bo", "ann"]
     assert data.budgets.tolist() == [1.5, 2.0, 1.5]
-    assert data.sites.tolist() == [0, 1, 0]
+    assert data.sites.tolist() == ["north", "south", "north"]
 
 
 def test_csv(write):
@@ -63,7 +63,7 @@ def test_npz_with_one_matrix(tmp_path):
     np.savez(tmp_path / "m.npz", X=np.eye(3), y=[2.0, 0.0, 1.0], persons=[7, 7, 8])
     data = read_table(tmp_path / "m.npz", "y", person="persons", classes=[0, 1, 2])
     assert data.y.tolist() == [2, 0, 1]
-    assert data.persons.tolist() == [0, 0, 1]
+    assert data.persons.tolist() == ["7", "7", "8"]
     np.testing.assert_array_equal(data.X, np.eye(3))
 
 

@@ -59,6 +59,8 @@ def test_from_made_up_clips_to_tags(tellers, tmp_path):
         "--device", "cpu", "--private",
     )  # fmt: skip
     assert result["queries"]["n_asked"] == 12
+    relation = result["partition"].pop("relation")
+    assert (relation["unit"], relation["change"]) == ("clip", "replace")
     assert result["partition"] == {"n_teachers": 4, "unit": "one clip", "notes": []}
     accountant = Accountant(Budget(60.0, 1e-3))
     with SqliteLedger(ears / "ledger.db", accountant) as ledger:

@@ -120,11 +120,12 @@ def test_sites_with_one_class_only_have_a_vote_too(study):
     columns["back"] = np.where(columns["site"] == 3, "no", columns["back"])
     write(study / "private.csv", columns)
     change(study, 'person = "who"', 'site = "site"')
-    change(study, 'n_teachers = 20\nby = "person"', 'n_teachers = 0\nby = "site"')
+    sites = ", ".join(f'"{number}"' for number in range(25))
+    change(study, 'n_teachers = 20\nby = "person"', f'n_teachers = 0\nby = "site"\nsites = [{sites}]')
     done = tellers(study, "run", "study.toml", "--out", "out", "--json")
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
-    assert result["partition"] == {"n_teachers": 25, "unit": "one site", "notes": []}
+    assert (result["partition"]["n_teachers"], result["partition"]["unit"]) == (25, "one site")
 
 
 def with_cell(column, value):
@@ -141,10 +142,6 @@ def with_cell(column, value):
     ("spoil", "says"),
     [
         (
-            lambda study: change(study, "n_teachers = 20", "n_teachers = 900"),
-            "at most one teacher per person",
-        ),
-        (
             with_cell("age", "nan"),
             "private.csv: Expected a value in every row of 'age', got a missing one in row 17",
         ),
@@ -158,7 +155,6 @@ def with_cell(column, value):
         (lambda study: change(study, "epsilon = 30.0", "epsilon = 0.001"), "past the budget"),
     ],
     ids=[
-        "teachers",
         "missing",
         "infinite",
         "unseen label",
@@ -189,20 +185,19 @@ def test_bad_input_is_said_in_one_paragraph_and_costs_nothing(study, spoil, says
 @pytest.mark.parametrize(
     ("mood", "says"), [("fails", "RuntimeError"), ("hangs", "not finished after 2 seconds")]
 )
-def test_a_teacher_that_fails_is_named_and_the_rest_is_kept(study, mood, says):
+def test_a_teacher_that_fails_votes_and_is_named_in_the_private_record_alone(study, mood, says):
     with_cell("age", 120)(study)
     change(study, 'model = "tree"', 'model = "moody_trees:Moody"\ntimeout = 2.0\nretries = 1')
     done = tellers(study, "run", "study.toml", "--out", "out", mood=mood)
-    assert done.returncode == 2, done.stderr
-    words = " ".join(done.stderr.split())
-    assert says in words
-    assert "Teacher " in words
-    assert "tried 2 times" in words
-    assert "secret" not in words
-    assert len(list((study / "out" / "private" / "teachers").glob("*.json"))) == 19
-    mended = tellers(study, "run", "study.toml", "--out", "out", "--resume", "--json")
-    assert mended.returncode == 0, mended.stderr
-    assert json.loads(mended.stdout)["partition"]["n_teachers"] == 20
+    assert done.returncode == 0, done.stderr
+    assert says not in done.stderr + done.stdout
+    assert "secret" not in done.stderr + done.stdout
+    record = (study / "out" / "private" / "record.json").read_text()
+    assert says in record
+    assert "secret" not in record
+    again = tellers(study, "run", "study.toml", "--out", "out", "--resume", "--json", mood=mood)
+    assert again.returncode == 0, again.stderr
+    assert json.loads(again.stdout)["partition"]["n_teachers"] == 20
 
 
 @pytest.mark.campaign

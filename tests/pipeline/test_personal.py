@@ -393,7 +393,8 @@ def test_levels_are_dealt_to_persons_with_all_their_rows(tmp_path):
     parts = PartitionConfig(n_teachers=20, by="person")
     result = run(replace(SMALL, data=data, partition=parts), tmp_path / "study")
     low, high = result["personal"]["groups"]
-    assert abs(low["n_persons"] - high["n_persons"]) <= 1
+    # Each person's level is drawn by itself: half of about 124, within four standard deviations.
+    assert abs(low["n_persons"] - high["n_persons"]) <= 45
     assert low["n_persons"] + high["n_persons"] < 150  # some were set aside, whole
     assert result["partition"]["unit"] == "one person"
 
