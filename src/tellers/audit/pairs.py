@@ -86,7 +86,7 @@ def candidate_moves(
 
     >>> from tellers import GNMax, noise
     >>> candidate_moves(GNMax(sigma=5.0), 50, n_classes=3, noise=noise.seeded(7))
-    Moves(405 pairs)
+    Moves(399 pairs)
     """
     rng = np.random.default_rng(int(noise.integers_below(np.array([2**40]))[0]))
     if is_multilabel(mechanism):

@@ -119,7 +119,11 @@ class Consent:
         return "one record" if self.person_of is None else "one person"
 
     def relation(self, *, n_teachers: int = 1) -> Relation:
-        """Return the neighbouring relation: who takes part, and with which budget, is the same in both."""
+        """Return the neighbouring relation: who takes part, and with which budget, is the same in both.
+
+        >>> read_consent([0.7, 1.4], delta=1e-5).relation().keeps
+        ('budget',)
+        """
         unit: Kind = "record" if self.person_of is None else "person"
         also = "number of rows" if unit == "record" else "who takes part"
         return Relation(

@@ -126,7 +126,7 @@ def check_neighbours(
     ...     return [table["x"][codes % 5 == teacher] for teacher in range(5)]
     >>> table = {"who": np.array(list("abcdefgh") * 2), "x": np.arange(16.0)}
     >>> check_neighbours(by_name, table, unit="who", n_tables=99).summary
-    '99 neighbouring tables: at most 1 ballot changed by ..., 2 by rename, hand over'
+    '99 neighbouring tables: at most 1 ballot changed by ..., 2 by hand over, rename'
     >>> check_neighbours(by_first_appearance, table, unit="who", n_tables=99)
     Traceback (most recent call last):
         ...
