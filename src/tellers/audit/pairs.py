@@ -54,8 +54,8 @@ def bad_pair(
     Reference: "Audit".
 
     >>> from tellers import GNMax, noise
-    >>> bad_pair(GNMax(sigma=5.0), 50, delta=0.01, noise=noise.seeded(7), n_queries=500, n_classes=2)
-    Pair([25, 25] | [24, 26], n_teachers=50)
+    >>> bad_pair(GNMax(sigma=5.0), 50, delta=0.01, noise=noise.seeded(7), n_queries=20, n_classes=2)
+    Pair([24, 26] | [23, 27], n_teachers=50)
     """
     require_count(2, n_teachers=n_teachers)
     require_count(n_queries=n_queries)
