@@ -81,7 +81,8 @@ def test_a_teacher_that_kills_its_workers_votes_by_the_rule(own_machines, tmp_pa
     # As often as this may a worker die of a task before the cluster blames the task.
     machines = own_machines(settings={"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "0"})
     machines.start_scheduler()
-    machines.start_worker("one")
+    for name in ("one", "two", "three"):
+        machines.start_worker(name)
     write_shards(tmp_path / "shards", X, Y, PARTS)
     with connect(Cluster(address=machines.address, timeout=120, patience=120)) as link:
         ensemble = train_dask_ensemble(
