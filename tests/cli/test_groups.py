@@ -125,4 +125,6 @@ def test_settings_of_the_run_are_not_asked_for_and_those_of_a_file_are(once: Pat
     done = tellers(verb, once / "student")
     assert done.returncode == 2
     assert "neither result.json nor config.toml" in done.stderr
-    assert "{FILE|RUN}" in " ".join(tellers(verb, "--help").stdout.split())
+    told = " ".join(tellers(verb, "--help").stdout.split())
+    assert "{FILE|RUN}" in told
+    assert "where people have budgets of their own" in told
