@@ -16,7 +16,7 @@ PAPER ?= pate2017
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint quick coverage chaos bench reproduce docs fresh browser postgres clean clean-all
+.PHONY: help demo test test-all lint quick coverage chaos bench reproduce docs fresh browser postgres clean clean-all
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -24,9 +24,14 @@ help: ## show this list
 demo: .venv/.base ## teachers, votes, a ledger, a student and its report, on digits that come along
 	@$(BIN)/tellers demo --out $(OUT)
 
-test: .venv/.dev browser postgres ## lint, types, import contracts, dependencies and all tests
+test: .venv/.dev browser postgres ## lint, types, import contracts, dependencies and the tests of behaviour
 	@$(MAKE) --no-print-directory lint
 	$(BIN)/python -m pytest -n $(JOBS) -m "not reproduction and not campaign"
+
+test-all: .venv/.dev browser postgres ## the rest: campaigns of faults, long proofs, quick reproductions of the papers
+	$(BIN)/python -m pytest -n $(JOBS) -m "campaign or reproduction" --ignore=tests/parties tests
+	@# Sessions between parties share their processes: a file of tests stays together.
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m campaign tests/parties
 
 lint: .venv/.dev ## format, lint, types, import contracts, dependencies
 	$(BIN)/ruff check .

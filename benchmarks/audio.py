@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from scipy.io import wavfile
 
-from tellers.audio import Features, log_mel, make_sound, prepare_clips, stream_clips
+from tellers.data.sound import Features, log_mel, make_sound, prepare_clips, stream_clips
 
 RATE, SECONDS = 44_100, 10.0
 

@@ -18,9 +18,8 @@ from pathlib import Path
 import numpy as np
 from sklearn.ensemble import RandomForestClassifier
 
-from tellers.teachers.dask import Cluster, Link, connect, train_dask_ensemble, write_shards
-from tellers.teachers.dask.shards import Shard
-from tellers.teachers.partition import partition
+from tellers.teachers import partition
+from tellers.teachers.dask import Cluster, Link, Shard, connect, train_dask_ensemble, write_shards
 
 SEED = 7
 N_TEACHERS = 100

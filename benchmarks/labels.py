@@ -12,8 +12,8 @@ import time
 import numpy as np
 
 from tellers import Binary, LabelVotes, Powerset, Tau, noise
-from tellers.exact import exact_cost
-from tellers.rdp import DEFAULT_ORDERS
+from tellers.accounting import exact_cost
+from tellers.privacy import DEFAULT_ORDERS
 
 N_TEACHERS, N_QUERIES, N_LABELS = 50, 1000, 20
 

@@ -29,17 +29,15 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.neural_network import MLPClassifier
 
-from tellers.config.mechanism import MechanismConfig
-from tellers.config.party import BooksConfig, PartyLimitsConfig, SessionConfig
-from tellers.config.party_files import read_party, settings_for, write_party
 from tellers.errors import MissingExtra
-from tellers.parties.ask import AskRole
-from tellers.parties.certificates import make_certificate
-from tellers.parties.clear import clear_votes
-from tellers.parties.engine import require_engine
-from tellers.parties.standing import Standing
+from tellers.parties import AskRole, clear_votes
+from tellers.parties._certificates import make_certificate
+from tellers.parties._engine import require_engine
+from tellers.parties._policy import PartyContext
+from tellers.runs import MechanismConfig, read_party, write_party
+from tellers.runs.settings.party import BooksConfig, PartyLimitsConfig, SessionConfig, settings_for
 from tellers.teachers.models import dump_model
-from tellers.testing.ports import free_ports
+from tellers.testing._ports import free_ports
 
 SEED = 7
 N_FEATURES, HIDDEN = 64, (32,)
@@ -114,9 +112,9 @@ def cpu_seconds() -> float:
 
 def plausible(folder: Path, names: list[str], rows: np.ndarray, labels: np.ndarray) -> bool:
     """Say whether labels are those of the tally in the clear; ties may go either way."""
-    standings = [Standing(read_party(folder / name / "party.toml")) for name in names]
-    program = standings[0].vote_program(len(rows))
-    tally = sum(clear_votes(program, one.model(), program.encode(rows)) for one in standings)
+    contexts = [PartyContext(read_party(folder / name / "party.toml")) for name in names]
+    program = contexts[0].vote_program(len(rows))
+    tally = sum(clear_votes(program, one.model(), program.encode(rows)) for one in contexts)
     if labels.ndim == 1:
         return bool((np.take_along_axis(tally, labels[:, None], axis=1)[:, 0] == tally.max(axis=1)).all())
     return bool(((labels == 1) == (2 * tally > len(names))).all())

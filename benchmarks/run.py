@@ -19,10 +19,9 @@ import reference
 from threadpoolctl import threadpool_limits
 
 from tellers import ConfidentGNMax, GNMax, LNMax, Votes, exact_cost
-from tellers.bounds import published_gnmax
-from tellers.calibrate import Consensus
-from tellers.rdp import DEFAULT_ORDERS
-from tellers.sensitivity import gnmax_local_sensitivities, smooth_sensitivity
+from tellers.accounting import Consensus
+from tellers.mechanisms import gnmax_local_sensitivities, published_gnmax, smooth_sensitivity
+from tellers.privacy import DEFAULT_ORDERS
 
 SIGMA = 40.0
 

@@ -30,8 +30,9 @@ from scipy.sparse import csr_array
 from threadpoolctl import threadpool_limits
 
 from tellers import GNMax, Votes
-from tellers.exact import exact_cost, exact_cost_of_parts, query_costs, teacher_costs_of_parts
-from tellers.rdp import DEFAULT_ORDERS, RdpCurve
+from tellers.accounting import exact_cost, exact_cost_of_parts
+from tellers.accounting.exact import query_costs, teacher_costs_of_parts
+from tellers.privacy import DEFAULT_ORDERS, RdpCurve
 from tellers.teachers import StoredVotes, VoteWriter, stored_votes
 
 SEED = 7

@@ -23,14 +23,12 @@ import httpx
 import numpy as np
 
 from tellers import Accountant, Budget, GNMax, Votes, noise
-from tellers.client import Client
-from tellers.door import Room
 from tellers.ledger import open_ledger
-from tellers.service import read_settings
-from tellers.service.keys import KeyStore
-from tellers.teachers.pool import VotedPool
-from tellers.teachers.store import save_votes
-from tellers.testing.ports import free_port
+from tellers.runs import Room
+from tellers.service import Client, read_settings
+from tellers.service._keys import KeyStore
+from tellers.teachers import VotedPool, save_votes
+from tellers.testing._ports import free_port
 
 SEED = 7
 SIGMA, BUDGET = 2000.0, Budget(epsilon=8.0, delta=1e-5)

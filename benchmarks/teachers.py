@@ -22,14 +22,14 @@ from typing import TypeVar
 import numpy as np
 import torch
 
-from tellers.datasets.directory import unpack
-from tellers.datasets.images import read_idx
-from tellers.teachers.partition import Partition, partition
-from tellers.teachers.store import save_votes
-from tellers.teachers.torch import Batched, TorchClassifier, TorchEnsemble, train_torch_ensemble
-from tellers.teachers.torch.batches import Recipe
-from tellers.teachers.torch.descent import Lesson, train_together
-from tellers.teachers.torch.networks import build_network
+from tellers.data._directory import unpack
+from tellers.data.images import read_idx
+from tellers.nn.batched import Batched
+from tellers.nn.classifier import TorchClassifier
+from tellers.nn.networks import build_network
+from tellers.nn.teacher_training import Recipe, TrainingSet, train_together
+from tellers.teachers import Partition, partition, save_votes
+from tellers.teachers.torch import TorchEnsemble, train_torch_ensemble
 
 SEED = 7
 SHAPE = (1, 28, 28)
@@ -136,10 +136,10 @@ def reason(network: str, images: Images, parts: Partition, args: argparse.Namesp
     recipe = Recipe(epochs=1, batch_size=40, rotation=7.5, shift=0.07)
     rows, seeds = np.concatenate(parts.parts), range(len(parts))
     shape = images.X.shape[1:]
-    lesson = Lesson(images.X[rows], images.y[rows], list(parts.sizes), seeds, recipe)
+    known = TrainingSet(images.X[rows], images.y[rows], list(parts.sizes), seeds, recipe)
     networks = [build_network(network, shape, n_classes=10, seed=seed) for seed in seeds]
     try:
-        train_together(networks, lesson, shape=shape, device=torch.device(args.device), options=engine)
+        train_together(networks, known, shape=shape, device=torch.device(args.device), options=engine)
     except Exception as error:
         return str(error)
     return "It does not fail again."

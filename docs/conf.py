@@ -1,5 +1,7 @@
 """Sphinx settings, the reference pages, and the step from our plain docstrings to reStructuredText."""
 
+import importlib
+import inspect
 import pkgutil
 import re
 import sys
@@ -46,20 +48,37 @@ _LABELS = ("Guarantee:", "Assumes:", "Reference:")
 
 
 def write_reference(_app: object) -> None:
-    """Write one page per public module, so that a new module cannot be forgotten."""
+    """Write one page per package that exports names, so that a public name cannot be forgotten."""
     folder = HERE / "reference" / "generated"
     folder.mkdir(parents=True, exist_ok=True)
-    names = [m.name for m in pkgutil.walk_packages(tellers.__path__, "tellers.")]
-    names = [n for n in names if not any(part.startswith("_") for part in n.split("."))]
+    found = [m.name for m in pkgutil.walk_packages(tellers.__path__, "tellers.") if m.ispkg]
+    packages = [n for n in found if hasattr(importlib.import_module(n), "__all__")]
     for stale in folder.glob("*.md"):
-        if stale.stem not in names:
+        if stale.stem not in packages:
             stale.unlink()
-    for name in names:
-        # A name is documented where it is written, not again where a package hands it on.
-        text = f"# {name}\n\n```{{eval-rst}}\n.. automodule:: {name}\n   :ignore-module-all:\n```\n"
+    written: set[int] = set()
+    for name in sorted(packages, key=lambda n: -n.count(".")):
+        # A name is documented once, in the innermost package that exports it.
+        package = importlib.import_module(name)
+        things = [(n, getattr(package, n)) for n in package.__all__]
+        new = [(n, thing) for n, thing in things if id(thing) not in written]
+        written |= {id(thing) for _, thing in new}
+        text = f"# {name}\n\n{(package.__doc__ or '').strip()}\n\n```{{eval-rst}}\n"
+        shown = [(n, _directive(thing)) for n, thing in new]
+        text += "\n".join(f".. {how}:: {name}.{n}" for n, how in shown if how) + "\n```\n"
+        constants = [f"`{n}`" for n, how in shown if not how]
+        text += f"\nConstants: {', '.join(constants)}.\n" if constants else ""
         page = folder / f"{name}.md"
         if not page.exists() or page.read_text() != text:
             page.write_text(text)
+
+
+def _directive(thing: object) -> str | None:
+    if inspect.ismodule(thing):
+        return "automodule"
+    if inspect.isclass(thing):
+        return "autoexception" if issubclass(thing, BaseException) else "autoclass"
+    return "autofunction" if callable(thing) else None
 
 
 def plain_to_rst(

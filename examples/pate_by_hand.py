@@ -15,11 +15,10 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 
 from tellers import Accountant, Budget, GNMax, Room, SqliteLedger, noise
-from tellers.datasets import digits
+from tellers.data import digits
 from tellers.errors import BudgetExhausted
 from tellers.students import fit_supervised
-from tellers.teachers import train_ensemble
-from tellers.teachers.partition import partition
+from tellers.teachers import partition, train_ensemble
 
 N_TEACHERS, SEED = 60, 7
 

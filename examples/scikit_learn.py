@@ -14,6 +14,7 @@ from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 
 from tellers import Budget, ConfidentGNMax, PateClassifier
+from tellers.runs import Training
 
 
 def main(folder: Path) -> None:
@@ -29,7 +30,7 @@ def main(folder: Path) -> None:
         n_teachers=50,
         n_classes=10,  # declared, never read off private labels
         ledger=folder / "spend.db",  # one budget, however often this is fitted
-        folder=folder / "private",  # teachers; as private as the rows themselves
+        training=Training(folder=folder / "private"),  # teachers; as private as the rows themselves
     )
     pate.fit(X[private], y[private], public=X[public])
 

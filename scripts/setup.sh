@@ -52,7 +52,7 @@ base)
 dev)
     echo "Installing torch and the test, lint and documentation tools (some minutes, 1.6 GB) ..."
     install --build-constraint "$pins" \
-        -e ".[accounting,secure-noise,report,torch,postgres,sealed,service,distributed,audio,capc]" --group dev --group experiments
+        -e ".[accounting,report,torch,postgres,sealed,service,distributed,audio,capc]" --group dev --group experiments
     ;;
 *)
     fail "Expected 'base' or 'dev', got '$what'."

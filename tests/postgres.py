@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tellers.testing.ports import free_port
+from tellers.testing._ports import free_port
 
 
 class NoPostgres(RuntimeError):

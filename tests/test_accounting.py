@@ -3,23 +3,15 @@
 import numpy as np
 import pytest
 
-from tellers import (
-    ConfidentGNMax,
-    GNMax,
-    InteractiveGNMax,
-    LNMax,
-    Sealed,
-    Unit,
-    Votes,
-    accounting,
-    exact_cost,
-    public_costs,
-)
-from tellers.accounting import account, published_cost
-from tellers.bounds import published_confident, published_gnmax, published_lnmax
+from tellers import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, Sealed, Unit, Votes, exact_cost
+from tellers.accounting import account, compared_costs, public_cost
+from tellers.accounting import costs as accounting
+from tellers.accounting import public as public_costs
+from tellers.accounting.costs import published_cost
 from tellers.errors import SealedValue
-from tellers.public_costs import compared_costs, public_cost
-from tellers.rdp import RdpCurve
+from tellers.mechanisms import published_gnmax
+from tellers.mechanisms.published import published_confident, published_lnmax
+from tellers.privacy import RdpCurve
 
 DELTA = 1e-5
 CONFIDENT = ConfidentGNMax(sigma=6.0, threshold=30.0, sigma_threshold=12.0)

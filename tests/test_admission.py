@@ -27,7 +27,7 @@ from tellers import (
     noise,
 )
 from tellers.ledger import Vault
-from tellers.teachers.pool import VotedPool
+from tellers.teachers import VotedPool
 
 N_TEACHERS = 60
 SURE = Binary(sigma=4.0, n_labels=3)
@@ -191,7 +191,7 @@ def test_a_ledger_in_a_database_keeps_rows_of_labels(database):
 
 
 def test_budgets_per_person_are_for_one_class_each():
-    from tellers.personal import arrange, read_consent
+    from tellers.runs.personal import arrange, read_consent
 
     consent = read_consent([1.0] * 40 + [2.0] * 40, delta=1e-5)
     seating = arrange("weighting", consent, GNMax(sigma=4.0), n_teachers=8, seed=7)

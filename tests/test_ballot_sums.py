@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tellers.ballot_sums import RunningSums, sums_by_teacher
+from tellers.accounting.exact import RunningSums, sums_by_teacher
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=200))

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import log_ndtr
 
-from tellers import bounds, upset
-from tellers.rdp import DEFAULT_ORDERS, RdpCurve
-from tellers.votes import Votes
+from tellers.mechanisms import _flip_probability as upset
+from tellers.mechanisms import published as bounds
+from tellers.privacy import DEFAULT_ORDERS, RdpCurve, Votes
 
 MNIST = Path(__file__).parents[1] / "examples" / "mnist_votes.npz"
 LOG_QS = [-np.inf, -1e300, -1e6, -700.0, -50.0, -5.0, -1.0, math.log(0.5), -1e-3, -1e-12, 0.0]

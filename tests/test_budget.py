@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tellers import Accountant, Budget, RdpCurve
 from tellers.errors import BudgetExhausted, TellersError
-from tellers.rdp import DEFAULT_ORDERS
+from tellers.privacy import DEFAULT_ORDERS
 
 ACCOUNTANT = Accountant(Budget(epsilon=1.0, delta=1e-5))
 

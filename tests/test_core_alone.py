@@ -10,7 +10,10 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 
 # What may need more than NumPy and SciPy; everything else is the core.
-OUTER = ("audio", "cli", "testing", "estimator", "ledger.sql", "service", "students.torch", "teachers.torch")
+OUTER = (
+    "__main__", "cli", "ledger.migrations", "ledger.sql", "nn", "parties", "runs", "service",
+    "students.torch", "teachers.torch", "testing",
+)  # fmt: skip
 
 PROBE = """
 import importlib, importlib.util, pkgutil, sys
@@ -33,7 +36,7 @@ assert not foreign, f"the core also imports {sorted(foreign)}"
 
 import numpy, scipy
 from tellers import Accountant, Budget, ConfidentGNMax, GNMax, LNMax, Unit, Votes, noise
-from tellers.exact import exact_cost
+from tellers.accounting import exact_cost
 
 votes = Votes.from_ballots([[0, 1]] * 40 + [[1, 1]] * 10, n_classes=3)
 confident = ConfidentGNMax(sigma=5.0, threshold=30.0, sigma_threshold=8.0)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import precision_recall_curve, roc_curve
 
-from tellers.curves import best_and_worst, label_curves
+from tellers.data.metrics import best_and_worst, label_curves
 
 
 def test_curves_lie_on_those_of_an_independent_implementation():

@@ -7,13 +7,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from tellers import SILENT, Binary, Budget, DependentBinary, LabelVotes, noise
-from tellers.dependencies import (
-    compare_mechanisms,
-    dependency_table,
-    inference_report,
-    learn_implications,
-)
-from tellers.labelling import Labels
+from tellers.runs import dependency_table, inference_report, learn_implications
+from tellers.runs.dependencies import compare_mechanisms
+from tellers.runs.labelling import Labels
 
 tables = arrays(np.int64, (12, 4), elements=st.integers(0, 1))
 

@@ -9,11 +9,9 @@ import pytest
 from scipy.special import logsumexp
 
 from tellers import ConfidentGNMax, GNMax, Unit, Votes
-from tellers.divergence import divergences
-from tellers.envelope import confident_envelope, gap_cost, gap_envelope, margin_envelope, top_and_gap_cost
-from tellers.mechanisms.laws import DiscreteGaussian
-from tellers.mechanisms.suprema import argmax_supremum
-from tellers.sensitivity import smooth_sensitivity
+from tellers.mechanisms import argmax_supremum, divergences, gap_envelope, smooth_sensitivity
+from tellers.mechanisms._laws import DiscreteGaussian
+from tellers.mechanisms.gap_bounds import confident_envelope, gap_cost, margin_envelope, top_and_gap_cost
 
 ORDERS = np.array([1.25, 2.0, 5.0, 12.0, 32.0, 64.0])
 

@@ -40,13 +40,14 @@ from tellers import (
     SqliteLedger,
     Unit,
 )
-from tellers.card import load_student
-from tellers.door import Room
 from tellers.errors import BudgetExhausted, InsecureNoise
-from tellers.estimator import NoGuaranteeWarning, _inputs
+from tellers.privacy import Votes
+from tellers.runs import Groups, NoGuaranteeWarning, Queries, Room, Training, load_student
+from tellers.runs import fit as _inputs
 from tellers.teachers import Ensemble
-from tellers.votes import Votes
 
+# Settings are given by the names of earlier versions here: all of them are still accepted.
+pytestmark = pytest.mark.filterwarnings("ignore:.*is now .*=:DeprecationWarning")
 NAMES = np.array(["ash", "beech", "cedar"])
 BUDGET = Budget(epsilon=8.0, delta=1e-4)
 
@@ -69,7 +70,7 @@ def pate(**settings) -> PateClassifier:
 # --- scikit-learn's own checks: classes and pool undeclared, and nothing expected to fail. ---
 
 
-@pytest.mark.filterwarnings("ignore::tellers.estimator.NoGuaranteeWarning")
+@pytest.mark.filterwarnings("ignore::tellers.runs.NoGuaranteeWarning")
 @parametrize_with_checks([PateClassifier()])
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
@@ -224,7 +225,7 @@ def test_without_a_guarantee_epsilon_is_infinite_and_says_why(blobs, declared, w
     assert model.score(blobs.X_test, blobs.y_test) > 0.9
 
 
-@pytest.mark.filterwarnings("ignore::tellers.estimator.NoGuaranteeWarning")
+@pytest.mark.filterwarnings("ignore::tellers.runs.NoGuaranteeWarning")
 def test_a_seed_repeats_a_fit_only_where_nothing_is_guaranteed(blobs):
     fits = [pate(random_state=7).fit(blobs.X, blobs.y) for _ in range(2)]
     assert_array_equal(fits[0].rows_, fits[1].rows_)
@@ -457,13 +458,13 @@ def test_torch_teachers_go_to_their_own_backend(blobs, monkeypatch, tmp_path):
     from tellers.teachers import torch as backend
 
     torch.set_num_threads(1)
-    ensembles = []
+    ensembles, real = [], backend.train_torch_ensemble
 
     def train(*data, **how):
-        ensembles.append(backend.ensemble.train_torch_ensemble(*data, engine="batched", **how))
+        ensembles.append(real(*data, engine="batched", **how))
         return ensembles[-1]
 
-    monkeypatch.setattr(backend, "train_torch_ensemble", train)
+    monkeypatch.setattr(backend.ensemble, "train_torch_ensemble", train)
     network = backend.TorchClassifier("mlp", epochs=10, learning_rate=0.01, batch_size=10, device="cpu")
     model = pate(teacher=network, student=network, n_classes=3, n_jobs=1)
     model.fit(blobs.X, blobs.y, public=blobs.public)
@@ -520,3 +521,41 @@ def test_a_ledger_may_be_open_already(blobs, tmp_path):
         model = pate(n_classes=3, ledger=ledger).fit(blobs.X, blobs.y, public=blobs.public)
         assert model.spent_.epsilon(1e-4) == ledger.spent.epsilon(1e-4)
     assert pickle.loads(pickle.dumps(model)).epsilon_ == model.epsilon_
+
+
+OLD = {
+    "queries": ["n_queries", "order", "batch", "first", "per_round", "warm_up", "seeded_noise"],
+    "groups": [
+        "levels", "max_groups", "variant", "weights", "denominator", "precision", "min_persons", "power",
+        "copies", "most", "grow", "exhausted_leave",
+    ],
+    "training": ["n_jobs", "folder", "stratified", "site_names", "temperature", "floor"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("place", "name"), [(place, name) for place, names in OLD.items() for name in names])
+def test_parameters_of_earlier_versions_are_accepted_and_say_where_they_are_now(place, name):
+    kind = {"queries": Queries, "groups": Groups, "training": Training}[place]
+    with pytest.warns(DeprecationWarning, match=rf"{place}={kind.__name__}\({name}=...\)") as told:
+        model = PateClassifier(**{name: 7})
+    assert told[0].filename == __file__
+    assert getattr(model, place) == kind(**{name: 7})
+    assert getattr(clone(model), place) == kind(**{name: 7})
+    assert getattr(model, name) == 7
+    with pytest.warns(DeprecationWarning, match=kind.__name__):
+        model.set_params(**{name: 8})
+    assert model.get_params()[place] == kind(**{name: 8})
+
+
+def test_a_cap_on_labels_has_a_name_of_its_own(blobs):
+    with pytest.warns(DeprecationWarning, match=r"queries=Queries\(max_labels=...\)"):
+        assert pate(n_labels=5).queries == Queries(max_labels=5)
+    settings = Queries(max_labels=5, batch=1)
+    model = pate(n_classes=3, queries=settings).fit(blobs.X, blobs.y, public=blobs.public)
+    assert (model.n_labels_, model.stopped_by_) == (5, "the number of labels")
+    with pytest.raises(TypeError, match="max_labels"):
+        PateClassifier(max_labels=5)
+
+
+def test_a_constructor_has_a_dozen_parameters():
+    assert len(PateClassifier().get_params()) == 12

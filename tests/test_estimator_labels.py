@@ -31,11 +31,12 @@ from tellers import (
     Tau,
     Unit,
 )
-from tellers.card import load_student
+from tellers.data import measure
 from tellers.errors import BudgetExhausted
-from tellers.estimator import NoGuaranteeWarning
-from tellers.metrics import measure
+from tellers.runs import NoGuaranteeWarning, Queries, Training, load_student
 
+# Settings are given by the names of earlier versions here: all of them are still accepted.
+pytestmark = pytest.mark.filterwarnings("ignore:.*is now .*=:DeprecationWarning")
 BUDGET = Budget(epsilon=8.0, delta=1e-4)
 X, Y = make_multilabel_classification(1200, 10, n_classes=4, n_labels=2, random_state=7)
 PRIVATE, POOL, TEST = slice(0, 800), slice(800, 1000), slice(1000, 1200)
@@ -68,7 +69,7 @@ EXPECTED = {
 }
 
 
-@pytest.mark.filterwarnings("ignore::tellers.estimator.NoGuaranteeWarning")
+@pytest.mark.filterwarnings("ignore::tellers.runs.NoGuaranteeWarning")
 @parametrize_with_checks([PateMultilabelClassifier()], expected_failed_checks=lambda estimator: EXPECTED)
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
@@ -108,7 +109,7 @@ def test_predictions_have_a_column_for_every_label():
     assert model.score(X[TEST], Y[TEST], weights) == pytest.approx(wanted)
 
 
-@pytest.mark.filterwarnings("ignore::tellers.estimator.NoGuaranteeWarning")
+@pytest.mark.filterwarnings("ignore::tellers.runs.NoGuaranteeWarning")
 @pytest.mark.parametrize(
     "mechanism",
     [
@@ -187,7 +188,7 @@ def test_the_active_order_asks_for_what_the_student_is_unsure_of():
     ("settings", "targets", "words"),
     [
         ({"n_labels": 5}, Y, "each of the 5 labels declared, got 4"),
-        ({"mechanism": Binary(sigma=4.0, n_labels=3)}, Y, "Expected n_labels=3, as in the mechanism"),
+        ({"mechanism": Binary(sigma=4.0, n_labels=3)}, Y, "Expected n_outputs=3, as in the mechanism"),
         ({"mechanism": Binary(sigma=4.0, n_labels=3), "n_labels": None}, Y, "each of the 3 labels declared"),
         ({"mechanism": GNMax(sigma=4.0)}, Y, "Expected a mechanism for labels"),
         ({"thresholds": (0.5, 0.5)}, Y, "Expected one threshold"),
@@ -302,7 +303,7 @@ def test_nothing_to_export(tmp_path):
 
 def test_a_network_is_exported_as_numbers(tmp_path):
     pytest.importorskip("torch", reason="A NETWORK AS STUDENT OF MANY LABELS WAS NOT EXPORTED: no torch")
-    from tellers.teachers.torch import TorchClassifier, TorchLabelClassifier
+    from tellers.nn.classifier import TorchClassifier, TorchLabelClassifier
 
     student = TorchLabelClassifier(TorchClassifier("mlp", epochs=2, device="cpu"))
     model = fitted(student=student, n_queries=20, random_state=7)
@@ -310,3 +311,17 @@ def test_a_network_is_exported_as_numbers(tmp_path):
     assert (place / "student.safetensors").exists()
     assert np.array_equal(load_student(place).predict(X[TEST]), model.predict(X[TEST]))
     assert "TorchLabelClassifier" in (place / "card.md").read_text()
+
+
+def test_outputs_have_a_name_of_their_own():
+    with pytest.warns(DeprecationWarning, match=r"n_labels=...\) is now n_outputs=..."):
+        model = PateMultilabelClassifier(n_labels=4)
+    assert (model.n_outputs, clone(model).n_outputs, model.n_labels) == (4, 4, 4)
+    with pytest.warns(DeprecationWarning, match="n_outputs"):
+        assert model.set_params(n_labels=3).n_outputs == 3
+
+
+@pytest.mark.parametrize("settings", [{"queries": Queries(max_labels=3)}, {"training": Training(floor=1.0)}])
+def test_settings_of_classes_are_refused(settings):
+    with pytest.raises(ValueError, match="which has no use for it"):
+        pate(**settings).fit(X[PRIVATE], Y[PRIVATE], public=X[POOL])

@@ -11,20 +11,11 @@ from hypothesis import strategies as st
 from scipy.special import roots_legendre
 from scipy.stats import norm
 
-from tellers import (
-    ConfidentGNMax,
-    GNMax,
-    InteractiveGNMax,
-    LNMax,
-    NoisyHistogram,
-    Sealed,
-    Votes,
-    exact,
-    exact_cost,
-)
-from tellers.divergence import divergences
-from tellers.exact import exact_epsilons
-from tellers.rdp import DEFAULT_ORDERS, RdpCurve
+from tellers import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, NoisyHistogram, Sealed, Votes, exact_cost
+from tellers.accounting import exact
+from tellers.accounting.exact import exact_epsilons
+from tellers.mechanisms import divergences
+from tellers.privacy import DEFAULT_ORDERS, RdpCurve
 from tellers.testing import random_votes
 
 MECHANISMS = [
@@ -171,7 +162,7 @@ def test_long_runs_are_split_without_loss(mechanism, monkeypatch):
     votes = random_votes(np.random.default_rng(2), 30, n_classes=4, n_queries=80)
     extra = context(mechanism, 80, 4)
     whole = exact_cost(mechanism, votes, **extra).cost.reveal().values
-    monkeypatch.setattr("tellers.exact._BLOCK", 7)
+    monkeypatch.setattr("tellers.accounting.exact._BLOCK", 7)
     seen = []
     split = exact_cost(mechanism, votes, progress=seen.append, **extra).cost.reveal().values
     np.testing.assert_allclose(split, whole, rtol=1e-9)

@@ -124,6 +124,12 @@ def test_what_is_kept_of_a_run_accounts_for_it(asked_folder):
 
 
 @pytest.mark.reproduction
+@pytest.mark.parametrize("paper", PAPERS)
+def test_the_quick_form_measures_what_is_expected(paper):
+    run(paper, "--quick", "--check")
+
+
+@pytest.mark.reproduction
 def test_personalized_in_its_quick_form(tmp_path):
     done = run("personalized", "--quick", "--check", "--json", tmp_path / "out.json")
     assert "SKIPPED" not in done.stderr

@@ -14,16 +14,14 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from tellers.config import parse_config, read_config
-from tellers.datasets import read_table
+from tellers.data import read_table
 from tellers.errors import ConfigError
-from tellers.file_sizes import MOST_BYTES, TooLarge
-from tellers.ledger.exchange import read_export
-from tellers.teachers.label_store import read_label_votes
+from tellers.ledger.opening import read_export
+from tellers.privacy import Votes
+from tellers.privacy._files import MOST_BYTES, TooLarge
+from tellers.runs import parse_config, read_config
+from tellers.teachers import VoteWriter, read_label_votes, read_votes, save_votes, stored_votes
 from tellers.teachers.models import dump_model, load_model
-from tellers.teachers.parts import VoteWriter, stored_votes
-from tellers.teachers.store import read_votes, save_votes
-from tellers.votes import Votes
 
 GIB = 2**30
 SMALL = 64 * 2**20

@@ -7,13 +7,13 @@ import pytest
 from scipy.stats import norm
 
 from tellers import RdpCurve
-from tellers.errors import MissingExtra
-from tellers.gaussian_dp import (
+from tellers.accounting.public import (
     discrete_gaussian_pld_epsilon,
     gaussian_dp_epsilon,
     gaussian_dp_mu,
     pure_dp_epsilon,
 )
+from tellers.errors import MissingExtra
 
 DELTAS = [0.1, 1e-2, 1e-5, 1e-9]
 

@@ -1,6 +1,6 @@
-"""The house rules that a linter does not know: public names, file lengths, fragments, stray words."""
+"""Rules of the repository that a linter does not know: public names, size, fragments, stray words."""
 
-import ast
+import pkgutil
 import re
 import subprocess
 import sys
@@ -101,27 +101,26 @@ def test_the_version_is_said_once():
     assert version == declared
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT / "src")))
-def test_files_are_short_or_say_why(path):
-    text = path.read_text(encoding="utf-8")
-    n_lines = text.count("\n")
-    if n_lines > 400:
-        opening = ast.get_docstring(ast.parse(text)) or ""
-        assert re.search(r"passes\s+400\s+lines\s+because", opening), (
-            f"{path.name} has {n_lines} lines: split it, or let its docstring say 'passes 400 lines because'."
-        )
-
-
-@pytest.mark.parametrize("what", sorted(STRAY))
-def test_no_stray_words(what):
-    pattern = re.compile(STRAY[what], re.MULTILINE)
+def test_no_stray_words():
     found = []
     for path in repository_files():
         text = path.read_text(encoding="utf-8")
-        for match in pattern.finditer(text):
-            line = text.count("\n", 0, match.start()) + 1
-            found.append(f"{path.relative_to(ROOT)}:{line}: {match.group()!r}")
-    assert not found, f"{what}:\n" + "\n".join(found)
+        for what, words in STRAY.items():
+            for match in re.finditer(words, text, re.MULTILINE):
+                line = text.count("\n", 0, match.start()) + 1
+                found.append(f"{path.relative_to(ROOT)}:{line}: {match.group()!r}, {what}")
+    assert not found, "\n".join(found)
+
+
+def test_the_house_is_small():
+    """A new room or storey is a decision (docs/architecture.md), not an accident."""
+    names = [m.name for m in pkgutil.iter_modules(tellers.__path__)]
+    assert len(names) <= 15, names
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    storeys = next(c["layers"] for c in contracts if c["type"] == "layers")
+    assert len(storeys) <= 7, storeys
+    assert len(SOURCES) <= 320
+    assert sum(path.read_text(encoding="utf-8").count("\n") for path in SOURCES) <= 73_000
 
 
 def test_every_constraint_is_a_name_and_a_version():
@@ -158,3 +157,19 @@ def test_changelog_fragments_are_named_for_what_they_say():
     for path in fragments:
         assert re.fullmatch(r"[a-z0-9][a-z0-9-]*\.(?:added|changed|fixed|privacy)\.md", path.name), path.name
         assert path.read_text(encoding="utf-8").strip(), f"{path.name} is empty"
+
+
+def test_the_forge_runs_the_lines_of_our_own_script():
+    ours = re.findall(r"^make .+$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
+    forge = (ROOT / ".github" / "workflows" / "ci.yml").read_text()
+    assert ours
+    assert [line for line in ours if line not in forge] == []
+
+
+def test_the_citation_has_the_version_and_vendored_parts_their_licences():
+    assert f"version: {tellers.__version__}" in (ROOT / "CITATION.cff").read_text()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    named = {path for pattern in project["license-files"] for path in ROOT.glob(pattern)}
+    vendored = {p for p in (ROOT / "src").rglob("vendor/*") if p.suffix == ".LICENSE" or p.stem == "NOTICE"}
+    assert vendored
+    assert vendored <= named

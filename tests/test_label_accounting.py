@@ -23,9 +23,9 @@ from tellers import (
     exact_cost,
     noise,
 )
-from tellers.accounting import account, published_cost
-from tellers.label_bounds import labels_told, plain_rates, published_label_cost
-from tellers.public_costs import compared_costs, public_cost
+from tellers.accounting import account, compared_costs, public_cost
+from tellers.accounting.costs import published_cost
+from tellers.mechanisms.labels._published import labels_told, published_label_cost
 
 DELTA = 1e-5
 EVERY = [
@@ -61,7 +61,7 @@ def test_public_and_private_stand_in_order(mechanism, votes):
     assert costs.per == "teacher"
     assert costs.kind == ("bound" if getattr(mechanism, "one_price", False) else "expected")
     if costs.kind == "bound":
-        plain = RdpCurve.zcdp(15 * sum(plain_rates(mechanism))).epsilon(DELTA)
+        plain = RdpCurve.zcdp(15 * sum(mechanism.plain_rates())).epsilon(DELTA)
         assert costs.published_epsilon <= min(plain * (1 + 1e-9), costs.published_classic)
     assert account(mechanism, votes, delta=DELTA, private=False).private is None
 

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tellers import LabelVotes
-from tellers.divergence import pair_divergences
-from tellers.label_alternatives import dearest_alternatives
-from tellers.mechanisms.labels import ConfidentTau, GNThreshold, Tau
-from tellers.mechanisms.labels.outcomes import LabelOutcomes
+from tellers.accounting._label_exact import dearest_alternatives
+from tellers.mechanisms import ConfidentTau, GNThreshold, Tau
+from tellers.mechanisms.divergence import pair_divergences
+from tellers.mechanisms.labels._outcomes import LabelOutcomes
 
 ORDERS = np.array([1.5, 4.0, 32.0, 256.0])
 
@@ -70,5 +70,5 @@ def test_packs_of_queries_change_nothing(rate, monkeypatch):
     votes = LabelVotes.from_ballots((rng.random((20, 30, 12)) < rate).astype(np.int64), n_labels=12)
     outcomes = Tau(3.0, 12, max_norm=1.5).outcomes(votes)
     at_once = dearest_alternatives(outcomes, ORDERS)
-    monkeypatch.setattr("tellers.label_alternatives._CELLS", 100)
+    monkeypatch.setattr("tellers.accounting._label_exact._CELLS", 100)
     assert np.array_equal(dearest_alternatives(outcomes, ORDERS), at_once)

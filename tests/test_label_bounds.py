@@ -22,15 +22,14 @@ from tellers import (
     Votes,
     exact_cost,
 )
-from tellers.bounds import published_gnmax
-from tellers.label_bounds import (
+from tellers.accounting._label_exact import label_blocks
+from tellers.mechanisms import published_gnmax
+from tellers.mechanisms.labels._published import (
     as_published_gnthreshold,
     as_published_tau,
     log_q_sets,
-    plain_rates,
     published_label_cost,
 )
-from tellers.label_costs import label_blocks
 from tellers.mechanisms.labels.gnthreshold import published_labels
 
 ORDERS = np.array([1.5, 2.0, 8.0, 20.0, 64.0])
@@ -72,8 +71,10 @@ def test_the_forward_divergence_is_below_the_bound_and_the_bound_below_its_cap(s
         [(_, costs, of_teacher)] = label_blocks(mechanism, votes, ORDERS)
         forward = costs[0][of_teacher].max(axis=0)
         assert (forward <= rows * (1 + 1e-9) + 1e-12).all(), mechanism
-        assert (rows <= ORDERS * sum(plain_rates(mechanism)) * (1 + 1e-9)).all(), mechanism
-        assert (mechanism.price(Unit(), ORDERS).values <= ORDERS * sum(plain_rates(mechanism)) * 1.0001).all()
+        assert (rows <= ORDERS * sum(mechanism.plain_rates()) * (1 + 1e-9)).all(), mechanism
+        assert (
+            mechanism.price(Unit(), ORDERS).values <= ORDERS * sum(mechanism.plain_rates()) * 1.0001
+        ).all()
 
 
 def test_consensus_is_cheap_and_a_split_costs_the_cap():
@@ -83,7 +84,7 @@ def test_consensus_is_cheap_and_a_split_costs_the_cap():
             mechanism, LabelVotes.from_sums(sums, n_teachers=50), orders=[8.0]
         )
         assert agreed < 0.06 * split
-        assert np.isclose(split, 8.0 * plain_rates(mechanism)[1], rtol=0.05)
+        assert np.isclose(split, 8.0 * mechanism.plain_rates()[1], rtol=0.05)
 
 
 def test_a_tau_that_clips_nothing_is_binary_voting():
@@ -168,6 +169,6 @@ def test_the_printed_price_of_tau_is_below_the_truth():
     mechanism = Tau(sigma=5.0, n_labels=4, max_norm=2**0.5)
     true = exact_cost(mechanism, votes, orders=[20.0]).cost.reveal().values[0]
     assert true > 1.7 * as_published_tau(5.0, 2**0.5, orders=[20.0]).values[0]
-    assert true <= 20.0 * plain_rates(mechanism)[1]
+    assert true <= 20.0 * mechanism.plain_rates()[1]
     assert isinstance(as_published_tau(5.0, 3.4, norm="l1"), RdpCurve)
     assert np.isclose(as_published_tau(5.0, 3.4, norm="l1", orders=[2.0]).values[0], 2 * 2 * 3.4**2 / 25)

@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tellers import Binary, ConfidentBinary, ConfidentGNThreshold, GNThreshold, LabelVotes, Tau, exact_cost
-from tellers.label_envelope import (
+from tellers.accounting._publishable import available_methods
+from tellers.mechanisms import smooth_sensitivity
+from tellers.mechanisms.labels._gap_bounds import (
     _tables,
-    has_label_envelope,
     label_cost_and_sensitivities,
     label_log_cost_and_sensitivities,
 )
-from tellers.sensitivity import smooth_sensitivity
 
 
 def some_mechanism(rng, k, n):
@@ -164,9 +164,9 @@ def test_parts_of_votes():
 
 
 def test_only_free_ballots_have_one():
-    assert has_label_envelope(Binary(2.0, 2))
+    assert "envelope" in available_methods(Binary(2.0, 2))
     clipped = Tau(2.0, 2, 1.0)
-    assert not has_label_envelope(clipped)
-    assert not has_label_envelope(ConfidentGNThreshold(2.0, 2, 1, 0.5, 2.0))
+    assert "envelope" not in available_methods(clipped)
+    assert "envelope" not in available_methods(ConfidentGNThreshold(2.0, 2, 1, 0.5, 2.0))
     with pytest.raises(TypeError, match="free ballots, got Tau"):
         label_cost_and_sensitivities(clipped, LabelVotes.from_sums([[1, 1]], n_teachers=3), 2.0)

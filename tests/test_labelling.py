@@ -22,10 +22,11 @@ from tellers import (
     noise,
 )
 from tellers.errors import BudgetExhausted, KeyReused, LedgerConflict
-from tellers.labelling import guaranteed_epsilon, label_pool, most_expected
 from tellers.mechanisms import EVENTS
+from tellers.runs import label_pool
+from tellers.runs.labelling import guaranteed_epsilon, most_expected
 from tellers.students import least_confident
-from tellers.teachers.pool import VotedPool
+from tellers.teachers import VotedPool
 
 N_TEACHERS = 100
 X = np.linspace(-1, 1, 60)[:, None]

@@ -18,9 +18,10 @@ from tellers import (
     Unit,
     noise,
 )
-from tellers.labelling import label_pool, most_expected
+from tellers.runs import label_pool
+from tellers.runs.labelling import most_expected
 from tellers.students import fit_labels, least_confident
-from tellers.teachers.pool import VotedPool
+from tellers.teachers import VotedPool
 
 N_TEACHERS = 60
 X = np.linspace(-1, 1, 40)[:, None]

@@ -8,16 +8,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from tellers import SILENT, Sealed
-from tellers.metrics import (
-    accuracy,
-    auc,
-    average_precision,
-    balanced_accuracy,
-    f1,
-    measure,
-    micro_f1,
-    tune_thresholds,
-)
+from tellers.data import measure, tune_thresholds
+from tellers.data.metrics import accuracy, auc, average_precision, balanced_accuracy, f1, micro_f1
 
 SHAPE = (9, 3)
 zeros_and_ones = arrays(np.int64, SHAPE, elements=st.integers(0, 1))
@@ -121,7 +113,7 @@ def test_what_teachers_say_is_not_tuned_on():
 def test_precision_and_recall_are_those_of_an_independent_implementation():
     from sklearn.metrics import precision_recall_fscore_support
 
-    from tellers.metrics import precision_recall
+    from tellers.data.metrics import precision_recall
 
     generator = np.random.default_rng(7)
     truth, said = generator.integers(2, size=(2, 80, 4))

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from tellers import noise
-from tellers.noise import _exp_coin, _exp_coins, _sampler, _Words
+from tellers.privacy.noise import _exp_coin, _exp_coins, _sampler, _Words
 
 ALARM = 1e-6
 N = 40_000

@@ -23,22 +23,19 @@ from tellers import (
     describe,
     noise,
 )
-from tellers.accounting import account
-from tellers.calibrate import Consensus, LabelProfile, advise, plan_labels
-from tellers.config import (
-    BudgetConfig,
-    DataConfig,
-    LabelsConfig,
-    MechanismConfig,
-    PartitionConfig,
-    QueriesConfig,
-    RunConfig,
-    StudentConfig,
-    TeachersConfig,
+from tellers.accounting import (
+    Consensus,
+    LabelProfile,
+    account,
+    advise,
+    budget_for,
+    compared_costs,
+    plan_labels,
+    public_cost,
+    stated_cost,
 )
-from tellers.labelling import guaranteed_epsilon, label_pool, most_expected
-from tellers.mechanisms import EVENTS
-from tellers.mechanisms.labels import (
+from tellers.mechanisms import (
+    EVENTS,
     AdaptiveGNThreshold,
     Binary,
     ConfidentBinary,
@@ -52,9 +49,21 @@ from tellers.mechanisms.labels import (
     Powerset,
     Tau,
 )
-from tellers.pipeline import run
-from tellers.public_costs import budget_for, compared_costs, public_cost, stated_cost
-from tellers.repricing import reprice
+from tellers.runs import (
+    BudgetConfig,
+    DataConfig,
+    LabelsConfig,
+    MechanismConfig,
+    PartitionConfig,
+    QueriesConfig,
+    RunConfig,
+    StudentConfig,
+    TeachersConfig,
+    label_pool,
+    reprice,
+    run,
+)
+from tellers.runs.labelling import guaranteed_epsilon, most_expected
 
 DELTA, N, N_TEACHERS = 1e-5, 50, 40
 PLENTY = Accountant(Budget(500.0, DELTA))

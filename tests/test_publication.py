@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from tellers import GNMax, noise
+from tellers.accounting.smooth import PublicationRecord, PublishedEpsilon, PublishPlan
 from tellers.errors import LedgerConflict
-from tellers.publication import PublicationRecord
-from tellers.smooth import PublishedEpsilon, PublishPlan
 
 PLAN = PublishPlan("envelope", 12.0, 0.02, 30.0, confidence=0.95, expected_epsilon=1.3)
 PUBLISHED = PublishedEpsilon(1.3, 1e-5, 0.95, 12.0, "envelope", PLAN.price, "both directions")

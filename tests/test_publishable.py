@@ -4,11 +4,17 @@ import numpy as np
 import pytest
 
 from tellers import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, RdpCurve, Unit, Votes, exact_cost
-from tellers.bounds import check_margins, log_accept, threshold_bound
-from tellers.calibrate import Consensus
-from tellers.envelope import confident_envelope, gap_envelope
-from tellers.publishable import available_methods, cost_and_sensitivities, independent_cost, require_method
-from tellers.sensitivity import gnmax_cost, lnmax_cost
+from tellers.accounting import Consensus
+from tellers.accounting._publishable import (
+    available_methods,
+    cost_and_sensitivities,
+    independent_cost,
+    require_method,
+)
+from tellers.mechanisms import gap_envelope, gnmax_cost
+from tellers.mechanisms.gap_bounds import confident_envelope
+from tellers.mechanisms.published import check_margins, log_accept, threshold_bound
+from tellers.mechanisms.sensitivity import lnmax_cost
 
 CONFIDENT = ConfidentGNMax(8.0, 35, 12.0)
 INTERACTIVE = InteractiveGNMax(8.0, 20, 12.0, 0.9)

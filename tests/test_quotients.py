@@ -10,12 +10,13 @@ from scipy.ndimage import maximum_filter1d
 from scipy.stats import binom
 
 from tellers import ConfidentGNMax, GNMax, RdpCurve, Votes, exact_cost, noise
-from tellers.calibrate import Consensus, plan_publication
-from tellers.envelope import gap_cost, gap_envelope, gap_log_moves
-from tellers.publishable import cost_and_sensitivities, log_cost_and_sensitivities
-from tellers.quotients import largest_quotients, slopes_up_to
-from tellers.sensitivity import smooth_sensitivity
-from tellers.smooth import PublishPlan, publish
+from tellers.accounting import Consensus, publish
+from tellers.accounting._publishable import cost_and_sensitivities, log_cost_and_sensitivities
+from tellers.accounting.smooth import PublishPlan
+from tellers.mechanisms import gap_envelope, smooth_sensitivity
+from tellers.mechanisms._log_sum_sensitivity import largest_quotients, slopes_up_to
+from tellers.mechanisms.gap_bounds import gap_cost, gap_log_moves
+from tellers.runs import plan_publication
 
 DELTA = 1e-5
 OFFSETS = [1e-3, 0.05, 10.0]

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import log_ndtr
 
-from tellers.rdp import DEFAULT_ORDERS, RdpCurve, check_orders
+from tellers.privacy import DEFAULT_ORDERS, RdpCurve
+from tellers.privacy.rdp import check_orders
 
 curves = st.lists(st.floats(0, 1e6), min_size=DEFAULT_ORDERS.size, max_size=DEFAULT_ORDERS.size).map(
     lambda values: RdpCurve(DEFAULT_ORDERS, np.array(values))

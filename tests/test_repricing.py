@@ -24,7 +24,7 @@ from tellers import (
     noise,
     open_ledger,
 )
-from tellers.repricing import reprice
+from tellers.runs import reprice
 
 OLD = Path(__file__).parent / "ledger" / "fixtures" / "ledger-1.db"
 SOURCE = noise.secure()

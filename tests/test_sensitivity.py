@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 from scipy.special import log_ndtr, ndtri_exp
 
-from tellers import bounds, sensitivity, upset
-from tellers.votes import Votes
+from tellers.mechanisms import _flip_probability as upset
+from tellers.mechanisms import published as bounds
+from tellers.mechanisms import sensitivity
+from tellers.privacy import Votes
 
 MNIST = Path(__file__).parents[1] / "examples" / "mnist_votes.npz"
 

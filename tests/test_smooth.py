@@ -10,11 +10,11 @@ from scipy.integrate import quad
 from scipy.stats import binom
 
 from tellers import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, RdpCurve, Votes, exact_cost, noise
-from tellers.calibrate import Consensus
+from tellers.accounting import Consensus, price_2018, publish, release_price
+from tellers.accounting._publishable import cost_and_sensitivities, independent_cost
+from tellers.accounting.smooth import PublishedEpsilon, PublishPlan, release_prices
 from tellers.errors import InsecureNoise
-from tellers.publishable import cost_and_sensitivities, independent_cost
-from tellers.sensitivity import smooth_sensitivity
-from tellers.smooth import PublishedEpsilon, PublishPlan, price_2018, publish, release_price, release_prices
+from tellers.mechanisms import smooth_sensitivity
 
 DELTA = 1e-5
 

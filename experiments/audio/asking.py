@@ -7,9 +7,9 @@ import numpy as np
 from plan import PERCENT, Lesson, seed_of
 
 from tellers import GNMax, LabelVotes, Votes, noise
-from tellers.audio.sweep import SweepSetting
 from tellers.mechanisms.labels.adaptive import as_published_share
-from tellers.release import SILENT
+from tellers.privacy import SILENT
+from tellers.runs.sound import SweepSetting
 
 
 def percent(probabilities: np.ndarray) -> np.ndarray:

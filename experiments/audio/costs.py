@@ -9,9 +9,9 @@ from kept import Kept
 from plan import DELTA, Lesson, Task
 
 from tellers import GNMax, Unit, exact_cost
-from tellers.calibrate import Consensus, LabelProfile, plan_publication
-from tellers.public_costs import public_cost
-from tellers.smooth import PublishPlan, publish
+from tellers.accounting import Consensus, LabelProfile, public_cost, publish
+from tellers.accounting.smooth import PublishPlan
+from tellers.runs import plan_publication
 
 # Assumed, to plan publications with; nobody looked at votes for it.
 AGREEMENT, TRUE_SHARE = 0.9, 0.2

@@ -11,8 +11,8 @@ from plan import DELTA, FOLDS, LARGEST, Task
 from reading import CLASSES, SETTING, flips, pooled_curves
 
 from tellers import noise
-from tellers.audio.sweep import sweep, sweep_settings
-from tellers.curves import best_and_worst
+from tellers.data.metrics import best_and_worst
+from tellers.runs.sound import sweep, sweep_settings
 
 COLOURS = ("#5b8db8", "#c0392b", "#e39b2d", "#7d6ba8", "#4d9a6a", "#777777")
 

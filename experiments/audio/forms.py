@@ -22,10 +22,9 @@ from plan import (
 )
 
 from tellers import LabelVotes, noise
-from tellers.audio.sweep import SweepSetting, sweep
-from tellers.audio.sweep_report import noiseless_table
-from tellers.metrics import micro_f1, precision_recall
-from tellers.public_costs import public_cost
+from tellers.accounting import public_cost
+from tellers.data.metrics import micro_f1, precision_recall
+from tellers.runs.sound import SweepSetting, noiseless_table, sweep
 
 SHARES = ("adaptive", 0.2, 0.4, 0.6)
 TITLES: dict[Task, str] = {

@@ -9,10 +9,9 @@ from plan import DELTA
 from sounds import deal_sources_evenly, draw_pictures, make_city, read_waves
 
 from tellers import Binary, GNMax, LabelVotes, exact_cost, noise
-from tellers.audio.classifier import AudioClassifier
-from tellers.audio.dealing import deal_clips
-from tellers.audio.tagger import AudioTagger
-from tellers.metrics import micro_f1
+from tellers.data.metrics import micro_f1
+from tellers.nn.tagger import AudioClassifier, AudioTagger
+from tellers.runs.sound import deal_clips
 from tellers.students import fit_labels, fit_supervised
 
 N_TEACHERS = 5

@@ -8,8 +8,8 @@ import zlib
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from tellers.audio.logmel import LogMel
-from tellers.audio.sweep import SweepSetting
+from tellers.data.sound import LogMel
+from tellers.runs.sound import SweepSetting
 
 Task = Literal["single", "multi", "city"]
 TASKS: tuple[Task, ...] = ("single", "multi", "city")

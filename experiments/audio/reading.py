@@ -9,9 +9,8 @@ from grids import Cell, Grid
 from kept import Kept
 from plan import ABLATED, ABLATIONS, DELTA, FOLDS, LARGEST, UNEVEN, Task
 
-from tellers.audio.sweep import SweepSetting
-from tellers.audio.sweep_report import flip_buckets
-from tellers.curves import LabelCurve, best_and_worst, label_curves
+from tellers.data.metrics import LabelCurve, best_and_worst, label_curves
+from tellers.runs.sound import SweepSetting, flip_buckets
 
 # ESC-10's classes in the order of their columns, which is that of the alphabet.
 CLASSES = (

@@ -29,11 +29,10 @@ from plan import (
     Task,
 )
 
-from tellers.audio.clips import Clips
-from tellers.audio.dealing import Deal, deal_clips
-from tellers.audio.generator import SOUNDS, make_label_sets, make_sound
-from tellers.audio.logmel import log_mel
-from tellers.audio.mixtures import mix_within
+from tellers.data import Clips
+from tellers.data.sound import log_mel, make_sound
+from tellers.data.sound.generator import SOUNDS, make_label_sets
+from tellers.runs.sound import Deal, deal_clips, mix_within
 
 Heard = tuple[np.ndarray, np.ndarray]  # which two clips, and how loud each
 _AT_ONCE = 64
@@ -69,7 +68,7 @@ class Part:
 
 def read_waves(folder: Path, *, seconds: float = 5.0) -> Waves:
     """Decode ESC-10."""
-    from tellers.audio import Decoding, decode, read_esc
+    from tellers.data.sound import Decoding, decode, read_esc
 
     clips = read_esc(folder)
     found = [decode(path, Decoding(rate=RATE, seconds=seconds)) for path in clips.paths]

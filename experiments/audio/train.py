@@ -43,7 +43,8 @@ from plan import (
 )
 from sounds import Part, make_city, make_city_parts, make_parts, thinned, unpack_waves
 
-from tellers.metrics import measure, precision_recall
+from tellers.data import measure
+from tellers.data.metrics import precision_recall
 
 PHASES = (
     "teachers-small",
@@ -111,8 +112,9 @@ def do(job: Job) -> tuple[str, dict[str, Any], dict[str, np.ndarray]]:
 def _fit(job: Job, X: np.ndarray, Y: np.ndarray) -> Any:
     seed = seed_of(job.key)
     if job.student == "mean-teacher":
-        from tellers.audio.networks import network_factory
-        from tellers.students.torch import ImageViews, MeanTeacherStudent
+        from tellers.nn.networks import network_factory
+        from tellers.nn.views import ImageViews
+        from tellers.students.torch import MeanTeacherStudent
 
         shape = X.shape[1:]
         views = ImageViews(rotation=0, shift=0.08, scale=0.05, cutout=0.3, contrast=0.2)
@@ -134,7 +136,7 @@ def _fit(job: Job, X: np.ndarray, Y: np.ndarray) -> Any:
 
         student.fit(scaled(X), Y.argmax(axis=1), scaled(part_of(job.folder, "pool").X))
         return lambda rows: student.predict_proba(scaled(rows))
-    from tellers.audio.tagger import AudioTagger
+    from tellers.nn.tagger import AudioTagger
 
     return AudioTagger(**job.parameters, random_state=seed).fit(X, Y).predict_proba
 
@@ -237,7 +239,7 @@ def pretrain(network: str, folder: Path, n_jobs: int) -> None:
     """Learn the city by heart, from public clips, for others to begin with."""
     import torch
 
-    from tellers.audio.tagger import AudioTagger
+    from tellers.nn.tagger import AudioTagger
 
     path = folder / f"city-{network}.pt"
     if path.exists():

@@ -10,19 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tellers import (
-    SILENT,
-    Binary,
-    ConfidentGNMax,
-    Cost,
-    GNMax,
-    LNMax,
-    RdpCurve,
-    Release,
-    Tau,
-    Votes,
-    noise,
-)
+from tellers import SILENT, Binary, ConfidentGNMax, Cost, GNMax, LNMax, RdpCurve, Release, Tau, Votes, noise
 
 NOBODY = -2  # what a rule says of votes that it does not touch
 

@@ -16,10 +16,9 @@ import numpy as np
 
 import tellers
 from tellers import noise
-from tellers.audit import audit_mechanism, bad_pair
-from tellers.audit.candidates import Moves
-from tellers.audit.law import Law
-from tellers.audit.pairs import candidate_moves
+from tellers.accounting.audit import audit_mechanism, bad_pair
+from tellers.accounting.audit.evidence import Law
+from tellers.accounting.audit.pairs import Moves, candidate_moves
 from tellers.testing import check_label_mechanism, check_mechanism
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -9,12 +9,12 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 
 from tellers import noise
-from tellers.collaboration.learning import Collaboration, Counting, Terms, collaborate
-from tellers.collaboration.material import Material, read_material
-from tellers.collaboration.members import Member, choose_askers, deal_members, score
-from tellers.label_models import label_probabilities
-from tellers.mechanisms.labels import Binary
-from tellers.metrics import balanced_accuracy, mean_over_labels
+from tellers.data.label_models import label_probabilities
+from tellers.data.metrics import balanced_accuracy, mean_over_labels
+from tellers.mechanisms import Binary
+from tellers.parties import Terms, collaborate, deal_members, read_material
+from tellers.parties.collaboration.learning import Collaboration, Counting
+from tellers.parties.collaboration.members import Material, Member, choose_askers, score
 
 EPSILONS = (10.0, 20.0)
 COUNTINGS: Final[tuple[Counting, ...]] = ("sound", "published")

@@ -21,8 +21,9 @@ from common.measure import Report, Section, measure  # noqa: E402
 from tables import PASCAL, WEAKEST, Table  # noqa: E402
 
 from tellers import GNMax  # noqa: E402
-from tellers.collaboration.learning import Collaboration, Terms  # noqa: E402
-from tellers.mechanisms.labels import Binary, GNThreshold  # noqa: E402
+from tellers.mechanisms import Binary, GNThreshold  # noqa: E402
+from tellers.parties import Terms  # noqa: E402
+from tellers.parties.collaboration.learning import Collaboration  # noqa: E402
 
 PARTS = ("digits", "labels", "crossing", "round")
 WHICH = ("random", "weakest")
@@ -164,7 +165,7 @@ def checked(report: Report, args: argparse.Namespace) -> list[str]:
     if importlib.util.find_spec("spu") is None:
         report.skip("round: the engine is missing, pip install 'tellers[capc]' on Python 3.11")
         return []
-    from tellers.testing.real_round import check_real_round
+    from tellers.testing._real_round import check_real_round
 
     lines = []
     for task in ("single", "multi"):

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 from common.measure import Measure, Section, measure
 
-from tellers.collaboration.learning import Collaboration
-from tellers.collaboration.summary import summary
+from tellers.parties.collaboration.learning import Collaboration, summary
 
 NAMES = {"accuracy": "ACC", "bac": "BAC", "auc": "AUC", "map": "mAP"}
 WAYS = {"": "", "sound": "sound: all askers, any votes", "published": "as published: per asker, by the votes"}

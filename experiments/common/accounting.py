@@ -3,15 +3,15 @@
 import numpy as np
 
 from tellers import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, Votes, exact_cost
-from tellers.bounds import (
+from tellers.accounting._publishable import independent_cost
+from tellers.mechanisms import published_gnmax
+from tellers.mechanisms.published import (
     advanced_composition,
     moments_epsilon,
     published_confident,
-    published_gnmax,
     published_lnmax,
 )
-from tellers.publishable import independent_cost
-from tellers.rdp import DEFAULT_ORDERS, RdpCurve
+from tellers.privacy import DEFAULT_ORDERS, RdpCurve
 
 MOMENTS = np.arange(1.0, 9.0)  # the paper of 2017 stops at the eighth
 FEW = np.arange(2.0, 51.0)  # orders of published runs

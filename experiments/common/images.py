@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from tellers import Votes
-from tellers.datasets import mnist, svhn
-from tellers.teachers import train_ensemble
-from tellers.teachers.partition import partition
+from tellers.data import mnist, svhn
+from tellers.teachers import partition, train_ensemble
 
 HERE = Path(__file__).resolve().parents[1]
 BUNDLED = {
@@ -139,7 +138,7 @@ def train_votes(
 
 def network_of(image_shape: Any, *, epochs: int, random_state: int | None = None) -> Any:
     """Return the small convolutional network, for teachers and students alike."""
-    from tellers.teachers.torch import TorchClassifier
+    from tellers.nn.classifier import TorchClassifier
 
     return TorchClassifier(
         "cnn",

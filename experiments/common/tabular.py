@@ -8,9 +8,8 @@ import numpy as np
 from sklearn.ensemble import RandomForestClassifier
 
 from tellers import Votes
-from tellers.datasets import Dataset, adult, diabetes130
-from tellers.teachers import train_ensemble
-from tellers.teachers.partition import Partition, partition
+from tellers.data import Dataset, adult, diabetes130
+from tellers.teachers import Partition, partition, train_ensemble
 
 KEPT_OF_THE_REST = 11_357 / (101_766 - 11_357)  # published counts: the coin that balances the classes
 

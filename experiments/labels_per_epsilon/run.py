@@ -27,13 +27,13 @@ from pathlib import Path
 import numpy as np
 
 from tellers import ConfidentGNMax, GNMax, Votes, exact_cost, noise
-from tellers.bounds import published_confident
-from tellers.calibrate import Consensus, plan_publication
-from tellers.exact import exact_epsilons
-from tellers.gaussian_dp import gaussian_dp_epsilon
-from tellers.publishable import independent_cost
-from tellers.rdp import DEFAULT_ORDERS, RdpCurve
-from tellers.smooth import publish
+from tellers.accounting import Consensus, publish
+from tellers.accounting._publishable import independent_cost
+from tellers.accounting.exact import exact_epsilons
+from tellers.accounting.public import gaussian_dp_epsilon
+from tellers.mechanisms.published import published_confident
+from tellers.privacy import DEFAULT_ORDERS, RdpCurve
+from tellers.runs import plan_publication
 
 ROOT = Path(__file__).parents[2]
 MECHANISM = ConfidentGNMax(sigma=40.0, threshold=200.0, sigma_threshold=150.0)

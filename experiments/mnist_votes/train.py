@@ -18,10 +18,10 @@ from pathlib import Path
 
 import numpy as np
 
-from tellers.datasets.images import read_idx
-from tellers.teachers import save_votes
-from tellers.teachers.partition import partition
-from tellers.teachers.torch import TorchClassifier, train_torch_ensemble
+from tellers.data.images import read_idx
+from tellers.nn.classifier import TorchClassifier
+from tellers.teachers import partition, save_votes
+from tellers.teachers.torch import train_torch_ensemble
 
 
 def main() -> None:

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from tellers import LabelVotes, Unit
-from tellers.exact import query_costs
-from tellers.label_bounds import published_label_cost
-from tellers.mechanisms.labels import Binary, Powerset, Tau
-from tellers.rdp import RdpCurve
+from tellers.accounting.exact import query_costs
+from tellers.mechanisms import Binary, Powerset, Tau
+from tellers.mechanisms.labels._published import published_label_cost
+from tellers.privacy import RdpCurve
 
 Floats = np.ndarray
 # Epsilons of 2 to 20 for hundreds of queries are decided at small orders.

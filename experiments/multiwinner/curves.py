@@ -10,8 +10,8 @@ import numpy as np
 from accounting import ORDERS, Voting, affordable, published_costs
 
 from tellers import LabelVotes, Unit
-from tellers.exact import query_costs
-from tellers.rdp import RdpCurve
+from tellers.accounting.exact import query_costs
+from tellers.privacy import RdpCurve
 
 N_TEACHERS, SIGMA = 50, 7.0
 

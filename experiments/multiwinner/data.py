@@ -16,7 +16,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from sklearn.datasets import make_multilabel_classification
 
-from tellers.datasets.directory import data_directory
+from tellers.data._directory import data_directory
 
 ATTRIBUTE = re.compile(r"""@attribute\s+(?:'((?:[^'\\]|\\.)*)'|"([^"]*)"|(\S+))\s""", re.IGNORECASE)
 

@@ -11,7 +11,7 @@ from scipy.sparse import csr_array, issparse
 from sklearn.linear_model import LogisticRegression
 
 from tellers import LabelVotes
-from tellers.teachers.partition import partition
+from tellers.teachers import partition
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,10 +13,11 @@ from cells import DELTA, LIMITS, Bench, measure_cell
 from tables import Row, Table
 
 from tellers import LabelVotes, Unit, exact_cost
-from tellers.calibrate import LabelProfile, plan_publication
-from tellers.exact import query_costs
-from tellers.rdp import RdpCurve
-from tellers.smooth import PublishPlan, publish
+from tellers.accounting import LabelProfile, publish
+from tellers.accounting.exact import query_costs
+from tellers.accounting.smooth import PublishPlan
+from tellers.privacy import RdpCurve
+from tellers.runs import plan_publication
 
 N_PROXY = 1_000
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tellers.metrics import measure
+from tellers.data import measure
 
 NAMES = {"acc": "ACC", "bac": "BAC", "auc": "AUC", "map": "mAP"}
 

@@ -9,7 +9,7 @@ from common.students import NAMES, accuracy, make_student, teach
 from votes import GAMMA, PUBLISHED, draw_queries
 
 from tellers import GNMax, LNMax, NoisyHistogram, Unit, noise
-from tellers.labelling import label_pool
+from tellers.runs import label_pool
 from tellers.students import fit_distilled
 
 SIGMA = 40.0

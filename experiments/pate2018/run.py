@@ -33,8 +33,8 @@ from common.students import accuracy, make_student, quick_kinds, student_kinds, 
 from common.tabular import adult_task, forest, forest_votes, scores  # noqa: E402
 
 from tellers import SILENT, ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, noise  # noqa: E402
-from tellers.exact import exact_epsilons  # noqa: E402
-from tellers.labelling import label_pool  # noqa: E402
+from tellers.accounting.exact import exact_epsilons  # noqa: E402
+from tellers.runs import label_pool  # noqa: E402
 from tellers.students import fit_supervised  # noqa: E402
 
 PARTS = ("confident", "mechanisms", "interactive", "adult")

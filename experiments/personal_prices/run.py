@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from tellers import ConfidentGNMax
-from tellers.personal import PersonalPlan, make_plan, read_consent
+from tellers.runs.personal import PersonalPlan, make_plan, read_consent
 
 MECHANISM = ConfidentGNMax(sigma=40.0, threshold=200.0, sigma_threshold=150.0)
 DELTA, N_TEACHERS, N_PERSONS, SEED = 1e-5, 250, 1000, 7

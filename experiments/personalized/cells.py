@@ -9,9 +9,8 @@ from costs import EXACT, PAPER, PUBLIC, ExactWalk, Stop, stop_of
 from ensembles import Data, Ensemble
 
 from tellers import Votes, noise
-from tellers.personal import Consent, Group, PersonalPlan, Upsampling, make_plan, read_consent
-from tellers.personal.accounting import Asked
-from tellers.personal.running import running_epsilons
+from tellers.runs.personal import Asked, Consent, Group, PersonalPlan, Upsampling, make_plan, read_consent
+from tellers.runs.personal.accounting import running_epsilons
 
 VARIANTS = {"u": "upsampling", "c": "upsampling", "v": "vanishing", "v4": "vanishing", "w": "weighting"}
 # How often the stricter vote: the ratio of budgets to this power. The paper says that its runs took 4; its

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from tellers import ConfidentGNMax, Votes
-from tellers.exact import query_costs
-from tellers.personal.accounting import Asked
-from tellers.personal.plan import PersonalPlan
-from tellers.personal.running import labels_within_budgets
+from tellers.accounting.exact import query_costs
+from tellers.runs.personal import Asked, PersonalPlan
+from tellers.runs.personal.accounting import labels_within_budgets
 
 FEW = np.arange(2.0, 51.0)  # the paper's orders
 # Budgets from 0.7 to 2.8 at delta 1e-5 are decided at orders 5 to 40; fewer orders can only cost labels.

@@ -16,10 +16,9 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 
 from tellers import ConfidentGNMax, Votes
-from tellers.datasets import adult, digits, mnist
-from tellers.personal import Consent, arrange, read_consent
-from tellers.teachers import train_ensemble
-from tellers.teachers.partition import Partition, partition
+from tellers.data import adult, digits, mnist
+from tellers.runs.personal import Consent, arrange, read_consent
+from tellers.teachers import Partition, partition, train_ensemble
 
 BUNDLED = Path(__file__).resolve().parents[2] / "examples" / "mnist_votes.npz"
 EPOCHS = 60  # of the networks
@@ -192,7 +191,8 @@ Voter = Callable[[np.ndarray], Votes]
 
 def _networks(data: Data, rows: np.ndarray, parts: Partition, seed: int) -> Voter:
     """All networks of an ensemble in one batched program, on the GPU where there is one."""
-    from tellers.teachers.torch import TorchClassifier, train_torch_ensemble
+    from tellers.nn.classifier import TorchClassifier
+    from tellers.teachers.torch import train_torch_ensemble
 
     network = TorchClassifier(
         "cnn", epochs=data.epochs, batch_size=40, rotation=7.5, shift=0.07, image_shape=(28, 28)

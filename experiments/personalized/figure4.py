@@ -8,9 +8,9 @@ from costs import EXACT, PAPER
 from ensembles import Data, Ensemble
 
 from tellers import RdpCurve, noise
-from tellers.personal import Group, PersonalPlan, Upsampling, Vanishing, Weighting
-from tellers.personal.accounting import Asked, totals
-from tellers.personal.plan import ranges
+from tellers.runs.personal import Asked, Group, PersonalPlan, Upsampling, Vanishing, Weighting
+from tellers.runs.personal.accounting import totals
+from tellers.runs.personal.plan import ranges
 
 RATIOS_OF_COSTS = range(2, 10)
 N_VOTINGS = 4000

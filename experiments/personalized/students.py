@@ -8,7 +8,7 @@ from ensembles import Data
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 
-from tellers.teachers.partition import Partition
+from tellers.teachers import Partition
 
 # What one student learns from, and what it is judged by: rows of the data set, their labels, test rows.
 Lesson = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -37,7 +37,8 @@ def teach(data: Data, lessons: Sequence[Lesson], *, seed: int) -> list[float]:
 
 def _teach_networks(data: Data, lessons: Sequence[Lesson], *, seed: int) -> np.ndarray:
     """Train students of about equal lessons together: they are an ensemble, each with rows of its own."""
-    from tellers.teachers.torch import TorchClassifier, train_torch_ensemble
+    from tellers.nn.classifier import TorchClassifier
+    from tellers.teachers.torch import train_torch_ensemble
 
     sizes = np.array([len(rows) for rows, _, _ in lessons])
     order = np.argsort(sizes, kind="stable")

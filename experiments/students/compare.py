@@ -18,7 +18,7 @@ from teach import Job, load, teach
 from train import DELTA, split
 
 from tellers import LNMax, Unit, Votes, noise
-from tellers.exact import exact_epsilons
+from tellers.accounting.exact import exact_epsilons
 
 KINDS = ("mean-teacher", "mixmatch", "vat", "gan", "supervised")
 GOAL = 0.35  # whose labels are fewer: what is learned from the rest shows

@@ -5,8 +5,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from tellers.nn.views import MEDIUM, WEAK
 from tellers.students.torch import PublicFeatures
-from tellers.students.torch.views import MEDIUM, WEAK
 
 N_CLASSES = 10
 

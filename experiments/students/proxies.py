@@ -15,9 +15,9 @@ from columns import column, columns_of
 from sklearn.linear_model import LogisticRegression
 
 from tellers import GNMax, Votes
-from tellers.exact import query_costs
-from tellers.publishable import independent_cost
-from tellers.rdp import DEFAULT_ORDERS, RdpCurve
+from tellers.accounting._publishable import independent_cost
+from tellers.accounting.exact import query_costs
+from tellers.privacy import DEFAULT_ORDERS, RdpCurve
 from tellers.students import fit_supervised, typical_first
 
 DELTA = 1e-5

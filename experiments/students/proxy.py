@@ -14,8 +14,8 @@ from sklearn.datasets import load_digits
 from torch.nn import functional
 
 from tellers import GNMax, Unit, Votes
-from tellers.exact import query_costs
-from tellers.rdp import DEFAULT_ORDERS, RdpCurve
+from tellers.accounting.exact import query_costs
+from tellers.privacy import DEFAULT_ORDERS, RdpCurve
 from tellers.students import typical_first
 from tellers.students.torch import PublicFeatures
 

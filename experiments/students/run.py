@@ -26,8 +26,12 @@ from kept import BALLOTS, Run, load  # noqa: E402
 from paired import by_student, differences  # noqa: E402
 
 from tellers import GNMax, Votes, exact_cost  # noqa: E402
-from tellers.calibrate import Consensus, plan_publication  # noqa: E402
-from tellers.smooth import PublishPlan, publish  # noqa: E402
+from tellers.accounting import (  # noqa: E402
+    Consensus,
+    publish,
+)
+from tellers.accounting.smooth import PublishPlan  # noqa: E402
+from tellers.runs import plan_publication  # noqa: E402
 
 DELTA = 1e-5
 FOLDERS = {"mnist": HERE, "fashion": HERE / "fashion"}
@@ -224,7 +228,7 @@ def digits(seeds: range) -> Section:
     """Teach small students of 100 labels, a tenth of them wrong, with and without the unlabelled rows."""
     from sklearn.linear_model import LogisticRegression
 
-    from tellers.datasets import digits as load_digits
+    from tellers.data import digits as load_digits
     from tellers.students import fit_self_taught, fit_supervised
 
     data = load_digits()

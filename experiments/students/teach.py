@@ -11,14 +11,8 @@ from typing import Any
 import numpy as np
 import torch.multiprocessing as processes
 
-from tellers.datasets.images import read_idx
-from tellers.students.torch import (
-    GanStudent,
-    MeanTeacherStudent,
-    MixMatchStudent,
-    PublicFeatures,
-    VatStudent,
-)
+from tellers.data.images import read_idx
+from tellers.students.torch import GanStudent, MeanTeacherStudent, MixMatchStudent, PublicFeatures, VatStudent
 
 STUDENTS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     # Begins with the public features; the others from nothing, all with the same network.

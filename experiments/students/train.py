@@ -26,9 +26,10 @@ from proxy import Plan, plan, plan_public, proxy_votes
 from teach import Job, load, pixels, teach
 
 from tellers import GNMax, Unit, Votes, noise
-from tellers.exact import exact_epsilons
+from tellers.accounting.exact import exact_epsilons
+from tellers.nn.views import ImageViews
 from tellers.students import typical_first
-from tellers.students.torch import ImageViews, PublicFeatures
+from tellers.students.torch import PublicFeatures
 
 DELTA = 1e-5
 N_TEACHERS, N_ROWS, N_POOL = 250, 240, 9000

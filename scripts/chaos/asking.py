@@ -11,9 +11,10 @@ from ground import MECHANISM, Ground, Space
 from witness import Journal, watch_votes
 
 from tellers import noise
-from tellers.client import Client, ServiceError
-from tellers.door import Room
 from tellers.errors import BudgetExhausted, LedgerConflict, Unsettled
+from tellers.runs import Room
+from tellers.service import Client
+from tellers.service.client import ServiceError
 
 _PATIENCE = 1.0  # seconds to wait for whoever is at the same question
 

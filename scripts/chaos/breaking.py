@@ -7,7 +7,7 @@ from typing import Any
 from tellers import Accountant
 from tellers.errors import Unsettled
 from tellers.ledger import Ticket
-from tellers.ledger.chained import ChainedLedger
+from tellers.ledger._chain import ChainedLedger
 from tellers.ledger.sql import postgres
 
 _reserve, _settle, _find = ChainedLedger.reserve, ChainedLedger.settle, ChainedLedger.find

@@ -14,11 +14,10 @@ from witness import watch_votes
 from tellers import Accountant, Budget, ConfidentGNMax, RdpCurve, Unit, Votes
 from tellers.ledger import open_ledger
 from tellers.service import read_settings
-from tellers.service.keys import KeyStore
-from tellers.service.serving import serve
-from tellers.teachers.pool import VotedPool
-from tellers.teachers.store import save_votes
-from tellers.testing.ports import free_port
+from tellers.service._keys import KeyStore
+from tellers.service._server import serve
+from tellers.teachers import VotedPool, save_votes
+from tellers.testing._ports import free_port
 
 DELTA = 1e-5
 N_ROWS = 3  # rows in a question
@@ -103,7 +102,7 @@ class Ground:
         return json.loads((self.folder / "tokens.json").read_text())[str(space.number)]
 
     def pool(self) -> VotedPool:
-        from tellers.teachers.store import read_votes
+        from tellers.teachers import read_votes
 
         return VotedPool(read_votes(self.folder.parent / "votes.npz", n_classes=10).votes)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tellers.teachers.pool import VotedPool
+from tellers.teachers import VotedPool
 
 
 class Journal:

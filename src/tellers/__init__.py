@@ -3,62 +3,87 @@
 Public names are loaded when first used, so `import tellers` costs nothing.
 """
 
+import sys
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
+
+
+def _lazy(
+    package: str, homes: Mapping[str, str]
+) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
+    """Return `__all__`, `__getattr__` and `__dir__` of a package whose names are loaded when first used."""
+
+    def load(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        home = import_module(homes[name], package)
+        return home if homes[name] == f".{name}" else getattr(home, name)
+
+    names = sorted(homes)
+    return names, load, lambda: names
+
 
 _HOME = {
-    "Accountant": "budget",
-    "AdaptiveGNThreshold": "mechanisms.labels",
-    "Binary": "mechanisms.labels",
-    "Budget": "budget",
-    "ConfidentBinary": "mechanisms.labels",
-    "ConfidentDependentBinary": "mechanisms.labels",
-    "ConfidentGNMax": "mechanisms",
-    "ConfidentGNThreshold": "mechanisms.labels",
-    "ConfidentPowerset": "mechanisms.labels",
-    "ConfidentTau": "mechanisms.labels",
-    "Cost": "release",
-    "DependentBinary": "mechanisms.labels",
-    "GNMax": "mechanisms",
-    "GNThreshold": "mechanisms.labels",
-    "Implications": "mechanisms.labels",
-    "InteractiveGNMax": "mechanisms",
-    "LNMax": "mechanisms",
-    "LabelVotes": "label_votes",
-    "MemoryLedger": "ledger",
-    "NoisyHistogram": "mechanisms",
-    "PartialPowerset": "mechanisms.labels",
-    "PateClassifier": "estimator",
-    "PateMultilabelClassifier": "estimator",
-    "PostgresLedger": "ledger.sql",
-    "Powerset": "mechanisms.labels",
-    "RdpCurve": "rdp",
-    "Relation": "relation",
-    "Release": "release",
-    "Room": "door",
-    "SILENT": "release",
-    "Sealed": "sealed",
-    "SqliteLedger": "ledger",
-    "Tau": "mechanisms.labels",
-    "Unit": "votes",
-    "Votes": "votes",
-    "describe": "release",
-    "exact_cost": "exact",
-    "noise": "",
-    "open_ledger": "ledger",
+    "Accountant": ".privacy",
+    "AdaptiveGNThreshold": ".mechanisms",
+    "Binary": ".mechanisms",
+    "Budget": ".privacy",
+    "ConfidentBinary": ".mechanisms",
+    "ConfidentDependentBinary": ".mechanisms",
+    "ConfidentGNMax": ".mechanisms",
+    "ConfidentGNThreshold": ".mechanisms",
+    "ConfidentPowerset": ".mechanisms",
+    "ConfidentTau": ".mechanisms",
+    "Cost": ".privacy",
+    "DependentBinary": ".mechanisms",
+    "GNMax": ".mechanisms",
+    "GNThreshold": ".mechanisms",
+    "Implications": ".mechanisms",
+    "InteractiveGNMax": ".mechanisms",
+    "LNMax": ".mechanisms",
+    "LabelVotes": ".privacy",
+    "MemoryLedger": ".ledger",
+    "NoisyHistogram": ".mechanisms",
+    "PartialPowerset": ".mechanisms",
+    "PateClassifier": ".runs",
+    "PateMultilabelClassifier": ".runs",
+    "PostgresLedger": ".ledger.sql",
+    "Powerset": ".mechanisms",
+    "RdpCurve": ".privacy",
+    "Relation": ".privacy",
+    "Release": ".privacy",
+    "Room": ".runs",
+    "SILENT": ".privacy",
+    "Sealed": ".privacy",
+    "SqliteLedger": ".ledger",
+    "Tau": ".mechanisms",
+    "Unit": ".privacy",
+    "Votes": ".privacy",
+    "describe": ".privacy",
+    "exact_cost": ".accounting",
+    "noise": ".privacy",
+    "open_ledger": ".ledger",
 }
-
-__all__ = sorted(_HOME)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'tellers' has no attribute {name!r}")
-    home = _HOME[name]
-    return getattr(import_module(f".{home}", __name__), name) if home else import_module(f".{name}", __name__)
+__all__, __getattr__, _names = _lazy(__name__, _HOME)
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+    return [*_names(), "__version__"]
+
+
+class _OldNames:
+    """Finds modules by the names they had before 0.2, after everything else was tried."""
+
+    @staticmethod
+    def find_spec(name: str, _path: Any = None, _target: Any = None) -> Any:
+        return (
+            import_module(".runs._old_names", __name__).find_old(name)
+            if name.startswith("tellers.")
+            else None
+        )
+
+
+sys.meta_path.append(_OldNames)

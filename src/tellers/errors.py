@@ -21,7 +21,6 @@ Bad arguments stay ValueError and TypeError. A message says what was expected, w
 what to do; it never carries a tally.
 """
 
-import dataclasses
 import math
 from collections.abc import Iterable
 from typing import Any, NoReturn
@@ -111,53 +110,28 @@ class MissingExtra(TellersError, ImportError):
 
 
 def require_positive(**values: float) -> None:
-    """Refuse numbers that are not finite and positive, naming the argument.
-
-    >>> require_positive(sigma=40.0)
-    >>> require_positive(sigma=-1.0)
-    Traceback (most recent call last):
-        ...
-    ValueError: Expected sigma > 0 and finite, got sigma=-1.0.
-    """
+    """Refuse numbers that are not finite and positive, naming the argument."""
     for name, value in values.items():
         if not _is_finite_number(value) or not value > 0:
             _refuse(f"{name} > 0 and finite", name, value)
 
 
 def require_finite(**values: float) -> None:
-    """Refuse NaN, infinities and things that are not numbers, naming the argument.
-
-    >>> require_finite(threshold=float("nan"))
-    Traceback (most recent call last):
-        ...
-    ValueError: Expected a finite number for threshold, got threshold=nan.
-    """
+    """Refuse NaN, infinities and things that are not numbers, naming the argument."""
     for name, value in values.items():
         if not _is_finite_number(value):
             _refuse(f"a finite number for {name}", name, value)
 
 
 def require_fraction(**values: float) -> None:
-    """Refuse numbers outside the open interval (0, 1), naming the argument.
-
-    >>> require_fraction(delta=1.5)
-    Traceback (most recent call last):
-        ...
-    ValueError: Expected 0 < delta < 1, got delta=1.5.
-    """
+    """Refuse numbers outside the open interval (0, 1), naming the argument."""
     for name, value in values.items():
         if not _is_finite_number(value) or not 0 < value < 1:
             _refuse(f"0 < {name} < 1", name, value)
 
 
 def require_count(minimum: int = 1, /, **values: int) -> None:
-    """Refuse anything but whole numbers of at least `minimum`, naming the argument.
-
-    >>> require_count(n_teachers=0)
-    Traceback (most recent call last):
-        ...
-    ValueError: Expected a whole number n_teachers >= 1, got n_teachers=0.
-    """
+    """Refuse anything but whole numbers of at least `minimum`, naming the argument."""
     for name, value in values.items():
         whole = _is_finite_number(value) and float(value).is_integer()
         if not whole or value < minimum:
@@ -165,13 +139,7 @@ def require_count(minimum: int = 1, /, **values: int) -> None:
 
 
 def require_present(**columns: Iterable[object]) -> None:
-    """Refuse columns with a missing entry (None, NaN, an empty string), naming the column and the row.
-
-    >>> require_present(persons=["anna", "bo", None])
-    Traceback (most recent call last):
-        ...
-    ValueError: Expected a value in every row of persons, got none in row 2. Fill it in or drop the row.
-    """
+    """Refuse columns with a missing entry (None, NaN, an empty string), naming the column and the row."""
     for name, values in columns.items():
         for row, value in enumerate(values):
             if _is_missing(value):
@@ -179,17 +147,6 @@ def require_present(**columns: Iterable[object]) -> None:
                     f"Expected a value in every row of {name}, got none in row {row}. "
                     "Fill it in or drop the row."
                 )
-
-
-def as_floats(record: Any) -> None:
-    """Turn every field of a frozen record of numbers into a plain float, so that it can be stored.
-
-    >>> from tellers import GNMax
-    >>> GNMax(sigma=40)
-    GNMax(sigma=40.0)
-    """
-    for field in dataclasses.fields(record):
-        object.__setattr__(record, field.name, float(getattr(record, field.name)))
 
 
 def _is_missing(value: object) -> bool:

@@ -6,10 +6,10 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
-from tellers.audio import Teaching, read_taught
-from tellers.audio.collection import features_for, read_collection
-from tellers.audio.teaching import write_deal, written_settings
-from tellers.label_votes import LabelVotes
+from tellers.data.sound import features_for, read_collection
+from tellers.privacy import LabelVotes
+from tellers.runs.sound import Teaching, read_taught
+from tellers.runs.sound.teaching import write_deal, written_settings
 from tellers.teachers import save_label_votes
 
 NAMES = ("bell", "engine", "siren")
@@ -81,6 +81,6 @@ def ears(tmp_path):
 @pytest.fixture
 def no_pages(monkeypatch):
     """Draw no pages, which take a second each."""
-    monkeypatch.setattr("tellers.pipeline.outcome.write_report", lambda *_, **__: None)
+    monkeypatch.setattr("tellers.runs.pipeline.write_page", lambda *_, **__: None)
     for name in ("write_sound", "write_private_sound"):
-        monkeypatch.setattr(f"tellers.audio.listening.{name}", lambda *_, **__: None)
+        monkeypatch.setattr(f"tellers.runs.sound.student.{name}", lambda *_, **__: None)

@@ -5,11 +5,10 @@ from dataclasses import replace
 import pytest
 
 from tellers import Accountant, Budget, open_ledger
-from tellers.audio import student_config, teach_student
-from tellers.audio.books import books_of
-from tellers.config import BudgetConfig, MechanismConfig
 from tellers.errors import BudgetExhausted, LedgerConflict
-from tellers.pipeline import run_voted
+from tellers.runs import BudgetConfig, MechanismConfig, run_voted
+from tellers.runs.sound import student_config, teach_student
+from tellers.runs.sound.teaching import books_of
 
 pytestmark = pytest.mark.usefixtures("no_pages")
 

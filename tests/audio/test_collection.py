@@ -6,11 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tellers.audio import deal_clips, prepare_collection, read_collection
-from tellers.audio.collection import features_for
-from tellers.audio.generator import make_city
-from tellers.card import load_student
-from tellers.config import (
+from tellers.data.clips import FILE, clips_folder, read_clip_table
+from tellers.data.sound import features_for, make_city, prepare_collection, read_collection
+from tellers.errors import ClipsRefused, ConfigError
+from tellers.runs import (
     BudgetConfig,
     DataConfig,
     LabelsConfig,
@@ -20,12 +19,11 @@ from tellers.config import (
     StudentConfig,
     TeachersConfig,
     default_config,
+    load_student,
+    run,
 )
-from tellers.datasets.clips import FILE, clips_folder, read_clip_table
-from tellers.errors import ClipsRefused, ConfigError
-from tellers.pipeline import run
-from tellers.pipeline.data import read_tables
-from tellers.pipeline.label_data import read_label_tables
+from tellers.runs._tables import read_label_tables, read_tables
+from tellers.runs.sound import deal_clips
 
 FEATURES = features_for(rate=16_000, seconds=0.4)
 NAMES = ("bell", "engine", "siren", "voice")
@@ -94,7 +92,7 @@ def test_a_run_with_one_class_per_clip(tmp_path):
         "batch_size": 4,
         "device": "cpu",
     }
-    model = "tellers.audio.classifier:audio_classifier"
+    model = "tellers.runs.sound:audio_classifier"
     given = {"name": "clips", "private": "city", "folder": str(tmp_path), "n_test": 4}
     config = RunConfig(
         data=DataConfig(**given, n_public=8, classes=NAMES), partition=PartitionConfig(n_teachers=3),

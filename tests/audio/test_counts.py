@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from tellers.audio import student_config, teach_student
-from tellers.config import (
+from tellers.runs import (
     BudgetConfig,
     DataConfig,
     LabelsConfig,
@@ -16,8 +15,9 @@ from tellers.config import (
     RunConfig,
     StudentConfig,
     TeachersConfig,
+    run,
 )
-from tellers.pipeline import run
+from tellers.runs.sound import student_config, teach_student
 
 pytestmark = pytest.mark.usefixtures("no_pages")
 COUNTED = ("5 clips left out: no recording", "2 of 60 recordings could not be used")

@@ -7,12 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tellers.audio import Clips, LogMel, deal_clips, deal_experiments, deal_table, mix_within
-from tellers.audio.decoding import Decoding, decode
-from tellers.audio.generator import make_city
-from tellers.audio.logmel import log_mel
-from tellers.audio.prepare import prepare_clips
-from tellers.audio.store import Features
+from tellers.data import Clips
+from tellers.data.sound import Decoding, Features, LogMel, decode, log_mel, make_city, prepare_clips
+from tellers.runs.sound import deal_clips, deal_experiments, deal_table, mix_within
 
 
 def made(n: int, *, n_labels: int = 4, n_sources: int | None = None) -> Clips:

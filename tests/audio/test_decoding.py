@@ -9,17 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tellers.audio import decoding
-from tellers.audio.decoding import (
-    Decoding,
-    Finding,
-    Kind,
-    decode,
-    decode_bytes,
-    find_recordings,
-    findings_table,
-    is_silent,
-)
+from tellers.data.sound import Decoding, Finding, Kind, decode, decoding
+from tellers.data.sound.decoding import decode_bytes, find_recordings, findings_table, is_silent
 
 soundfile = pytest.importorskip("soundfile")
 pytest.importorskip("soxr")

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from tellers import Binary, noise
-from tellers.audio.classifier import AudioClassifier
-from tellers.audio.tagger import AudioTagger
-from tellers.config import (
+from tellers.nn.tagger import AudioClassifier, AudioTagger
+from tellers.runs import (
     BudgetConfig,
     DataConfig,
     LabelsConfig,
@@ -16,12 +15,10 @@ from tellers.config import (
     RunConfig,
     StudentConfig,
     TeachersConfig,
+    run,
 )
-from tellers.pipeline import run
 from tellers.students import fit_labels
-from tellers.teachers import train_label_ensemble, train_teachers
-from tellers.teachers.label_ensemble import load_label_ensemble
-from tellers.teachers.partition import partition
+from tellers.teachers import load_label_ensemble, partition, train_label_ensemble, train_teachers
 
 SETTINGS = {"iterations": 4, "batch_size": 8, "device": "cpu"}
 
@@ -70,7 +67,7 @@ def test_classifiers_of_clips_are_teachers_of_one_class(tmp_path):
     assert train_teachers(model, X, Y.sum(axis=1), parts, **given).vote(X[:5]).n_teachers == 3
 
 
-@pytest.mark.parametrize("model", ["tellers.audio.tagger:AudioTagger"])
+@pytest.mark.parametrize("model", ["tellers.runs.sound:AudioTagger"])
 def test_a_run_by_its_settings_takes_taggers(tmp_path, model):
     parameters = {**SETTINGS, "shape": [16, 16]}
     config = RunConfig(

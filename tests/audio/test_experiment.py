@@ -53,7 +53,7 @@ def test_the_published_prices_are_met_to_the_digit(tmp_path):
 
 def test_pool_test_and_teachers_share_no_recording(experiment, tmp_path):
     plan, sounds = experiment("plan"), experiment("sounds")
-    from tellers.audio.clips import Clips
+    from tellers.data import Clips
 
     n, rate = 160, 1600  # a tenth of a second each
     rng = np.random.default_rng(7)
@@ -82,7 +82,7 @@ def test_pool_test_and_teachers_share_no_recording(experiment, tmp_path):
 
 def test_packed_waves_are_the_same(experiment, tmp_path):
     sounds = experiment("sounds")
-    from tellers.audio.clips import Clips
+    from tellers.data import Clips
 
     clips = Clips(
         name="t", paths=(Path("a"), Path("b")), Y=[[1, 0], [0, 1]], label_names=("x", "y"),

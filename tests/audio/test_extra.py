@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tellers.audio.decoding import decode_bytes
+from tellers.data.sound.decoding import decode_bytes
 from tellers.errors import MissingExtra
 
 
@@ -19,9 +19,10 @@ def test_without_the_extra_the_error_names_it(monkeypatch, gone):
 def test_pictures_and_deals_do_without_it():
     code = (
         "import sys; sys.modules['soundfile'] = sys.modules['soxr'] = None\n"
-        "import tellers.audio as audio\n"
+        "from tellers.data import sound\n"
+        "import tellers.runs.sound as audio\n"
         "assert 'numpy' not in sys.modules\n"
-        "audio.log_mel(audio.make_sound('bell', 7))\n"
+        "sound.log_mel(sound.make_sound('bell', 7))\n"
         "audio.deal_clips(100, 5, seed=7)\n"
         "print([m for m in ('torch', 'sklearn', 'joblib', 'rich') if m in sys.modules])\n"
     )
@@ -31,7 +32,7 @@ def test_pictures_and_deals_do_without_it():
 
 
 def test_names_of_the_package_are_there_and_others_are_not():
-    import tellers.audio as audio
+    import tellers.runs.sound as audio
 
     for name in audio.__all__:
         assert getattr(audio, name).__name__ == name

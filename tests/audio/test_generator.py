@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from tellers.audio import LogMel, log_mel
-from tellers.audio.generator import SOUNDS, make_city, make_label_sets, make_sound
+from tellers.data.sound import LogMel, log_mel, make_city, make_sound
+from tellers.data.sound.generator import SOUNDS, make_label_sets
 
 
 @pytest.mark.parametrize("name", SOUNDS)

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 from scipy.io import wavfile
 
-from tellers.audio.collection import features_for
-from tellers.audio.generator import make_city
-from tellers.audio.hearing import Hearing, load_hearing
+from tellers.data.sound import features_for, make_city
+from tellers.runs.sound import Hearing, load_hearing
 
 FEATURES = features_for(rate=16_000, seconds=0.4)
 
@@ -51,7 +50,7 @@ def test_a_model_of_other_labels_is_refused():
 def test_a_student_of_something_else_is_told_so(tmp_path):
     from sklearn.linear_model import LogisticRegression
 
-    from tellers.card import ModelCard, export_student
+    from tellers.runs import ModelCard, export_student
 
     card = ModelCard(
         task="t", classes=("a", "b"), unit="one record", n_teachers=6, mechanism="GNMax", parameters={},

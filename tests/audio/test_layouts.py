@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tellers.audio import (
-    Clips,
+from tellers.data import Clips
+from tellers.data.clips import READ_OFF
+from tellers.data.sound import (
     Decoding,
     Ontology,
     decode,
@@ -21,7 +22,6 @@ from tellers.audio import (
     read_ontology,
     read_urbansound,
 )
-from tellers.audio.clips import READ_OFF
 
 
 def touched(folder: Path, *names: str) -> None:

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tellers.audio import LogMel, log_mel, mel_filters
-from tellers.audio.generator import SOUNDS, make_sound
+from tellers.data.sound import LogMel, log_mel, make_sound, mel_filters
+from tellers.data.sound.generator import SOUNDS
 
 KNOWN = json.loads((Path(__file__).parent / "logmel.json").read_text())
 CASES = [name for name in KNOWN if name != "made_with"]

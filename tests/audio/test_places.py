@@ -10,27 +10,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tellers.audio import Teaching, read_clip_folder, read_collection, read_taught
-from tellers.audio.collection import features_for, prepare_collection
-from tellers.audio.generator import make_city
-from tellers.audio.teaching import write_deal
 from tellers.cli import main
-from tellers.config import (
-    DataConfig,
-    LabelsConfig,
-    MechanismConfig,
-    PartitionConfig,
-    PersonalConfig,
-    RunConfig,
-)
-from tellers.datasets.clips import BY_CLIP, FILE, clip_notes
-from tellers.datasets.places import Places
+from tellers.data.clips import BY_CLIP, FILE, clip_notes
+from tellers.data.dataset import TableLines
+from tellers.data.sound import features_for, make_city, prepare_collection, read_clip_folder, read_collection
 from tellers.errors import ConfigError
-from tellers.label_votes import LabelVotes
-from tellers.pipeline.data import read_tables
-from tellers.pipeline.electorate import deal_rows
-from tellers.pipeline.label_data import read_label_tables
-from tellers.pipeline.overlap import tell_units
+from tellers.privacy import LabelVotes
+from tellers.runs import DataConfig, LabelsConfig, MechanismConfig, PartitionConfig, PersonalConfig, RunConfig
+from tellers.runs._assignment import deal_rows
+from tellers.runs._folder import tell_units
+from tellers.runs._tables import read_label_tables, read_tables
+from tellers.runs.sound import Teaching, read_taught
+from tellers.runs.sound.teaching import write_deal
 from tellers.teachers import save_label_votes
 
 NAMES = ("bell", "siren")
@@ -288,7 +279,7 @@ def test_labels_are_declared_on_the_command_line(city, capsys):
 
 
 def test_places_of_some_lines():
-    places = Places(at=np.array([0, 2, 3]), units=np.array([0, 1, 0, 2]), classes=np.array([4, 5, 6, 7]))
+    places = TableLines(at=np.array([0, 2, 3]), units=np.array([0, 1, 0, 2]), classes=np.array([4, 5, 6, 7]))
     some = places.among(np.array([2, 3]))
     assert (some.at.tolist(), some.units.tolist(), some.classes.tolist()) == ([0, 1], [0, 2], [6, 7])
     assert places.take([2]).at.tolist() == [3]

@@ -14,12 +14,19 @@ import numpy as np
 import pytest
 from scipy.io import wavfile
 
-from tellers.audio import LogMel, log_mel
-from tellers.audio import workers as workers_module
-from tellers.audio.decoding import Decoding, Kind, decode
-from tellers.audio.generator import make_city
-from tellers.audio.prepare import prepare_clips, stream_clips
-from tellers.audio.store import Features, Store, sole_writer
+from tellers.data.sound import (
+    Decoding,
+    Features,
+    Kind,
+    LogMel,
+    decode,
+    log_mel,
+    make_city,
+    prepare_clips,
+    stream_clips,
+)
+from tellers.data.sound import prepare as workers_module
+from tellers.data.sound.prepare import Store, sole_writer
 from tellers.errors import ClipsRefused, FolderInUse
 
 pytest.importorskip("soundfile")
@@ -148,11 +155,11 @@ def test_a_recording_that_kills_its_reader_is_a_finding(city, tmp_path, monkeypa
     def deadly(jobs, folder, features):
         import os as system
 
-        from tellers.audio.workers import make_picture
+        from tellers.data.sound.prepare import make_picture
 
         if any("000007" in job.name for job in jobs):
             system.kill(system.getpid(), 9)
-        return [make_picture(job.name, job.heard, folder=folder, features=features) for job in jobs]
+        return [make_picture(job.name, job.parts, folder=folder, features=features) for job in jobs]
 
     monkeypatch.setattr(workers_module, "make_all", deadly)
     found = prepare_clips(city.paths, tmp_path / "store", features=SMALL, n_jobs=2)
@@ -238,10 +245,7 @@ def test_a_killed_run_is_taken_up_where_it_was(tmp_path):
     code = (
         "import sys, time\n"
         "from pathlib import Path\n"
-        "from tellers.audio import LogMel\n"
-        "from tellers.audio.decoding import Decoding\n"
-        "from tellers.audio.prepare import prepare_clips\n"
-        "from tellers.audio.store import Features\n"
+        "from tellers.data.sound import Decoding, Features, LogMel, prepare_clips\n"
         "small = Features(decoding=Decoding(rate=8000, seconds=0.5),"
         " logmel=LogMel(rate=8000, window=256, hop=80, n_mels=16))\n"
         "prepare_clips(sorted(Path(sys.argv[1]).glob('*.wav')), sys.argv[2], features=small,"

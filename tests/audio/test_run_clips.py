@@ -7,13 +7,10 @@ import pytest
 from scipy.io import wavfile
 from sklearn.metrics import precision_recall_fscore_support
 
-from tellers.audio.collection import features_for
-from tellers.audio.hearing import Hearing, load_hearing
-from tellers.audio.run_page import write_run_sound
-from tellers.card import load_student
 from tellers.cli import main
 from tellers.cli.outcome import tell
-from tellers.config import (
+from tellers.data.sound import features_for
+from tellers.runs import (
     BudgetConfig,
     DataConfig,
     LabelsConfig,
@@ -23,11 +20,13 @@ from tellers.config import (
     RunConfig,
     StudentConfig,
     TeachersConfig,
+    load_student,
+    run,
+    write_config,
 )
-from tellers.config.writing import write_config
-from tellers.pipeline import run
-from tellers.pipeline.data import Tables, read_tables
-from tellers.pipeline.label_data import LabelTables, read_label_tables
+from tellers.runs._tables import LabelTables, Tables, read_label_tables, read_tables
+from tellers.runs.sound import Hearing, load_hearing
+from tellers.runs.sound.pages import write_run_sound
 
 pytestmark = pytest.mark.usefixtures("no_pages")
 NAMES = ("siren", "bell", "engine")  # not in the order of the table
@@ -145,7 +144,7 @@ def test_the_page_shows_the_test_clips_of_the_run_and_no_private_one(
     run(config, tmp_path / "study")
     ran, shown = tables[-1], {}
     monkeypatch.setattr(
-        "tellers.audio.run_page.write_sound",
+        "tellers.runs.sound.pages.write_sound",
         lambda path, hearing, pictures, *, truth: shown.update(pictures=pictures, truth=truth) or path,
     )
     assert write_run_sound(tmp_path / "study", config) == tmp_path / "study" / "sound.html"

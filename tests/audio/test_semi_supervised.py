@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pytest
 
-from tellers.audio.hearing import load_hearing
 from tellers.cli import main
+from tellers.privacy import Votes
+from tellers.runs.sound import load_hearing
 from tellers.teachers import save_votes
-from tellers.votes import Votes
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.usefixtures("no_pages")

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tellers.audio import deal_clips, deal_experiments
-from tellers.audio.statistics import deal_statistics, statistics_rows
 from tellers.cli import main
+from tellers.runs.sound import deal_clips, deal_experiments, deal_statistics
+from tellers.runs.sound.splitting import statistics_rows
 
 
 @given(

@@ -7,10 +7,18 @@ import numpy as np
 import pytest
 
 from tellers import GNThreshold, LabelVotes, noise
-from tellers.accounting import account
-from tellers.audio.sweep import KINDS, SweepSetting, flip_chances, sweep, sweep_settings
-from tellers.audio.sweep_report import draw_flips, draw_sweep, flip_buckets, noiseless_table, sweep_table
-from tellers.public_costs import public_cost
+from tellers.accounting import account, public_cost
+from tellers.runs.sound import (
+    SweepSetting,
+    draw_flips,
+    draw_sweep,
+    flip_buckets,
+    noiseless_table,
+    sweep,
+    sweep_settings,
+    sweep_table,
+)
+from tellers.runs.sound.sweeps import KINDS, flip_chances
 
 DELTA = 1e-8
 

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from tellers import ConfidentGNMax, GNMax, LabelVotes, Votes, noise
 from tellers.accounting import account
-from tellers.audio.sweep import SweepSetting, as_indicators, sweep, sweep_settings
-from tellers.audio.sweep_report import draw_sweep, flip_buckets, noiseless_classes, sweep_table
-from tellers.release import SILENT
+from tellers.privacy import SILENT
+from tellers.runs.sound import SweepSetting, draw_sweep, flip_buckets, sweep, sweep_settings, sweep_table
+from tellers.runs.sound.pages import noiseless_classes
+from tellers.runs.sound.sweeps import as_indicators
 
 DELTA = 1e-6
 

@@ -7,28 +7,16 @@ import numpy as np
 import pytest
 from scipy.io import wavfile
 
-from tellers.audio import (
-    Teaching,
-    deal_clips,
-    prepare_collection,
-    read_taught,
-    student_config,
-    teach,
-    teach_student,
-)
-from tellers.audio.collection import features_for, read_collection
-from tellers.audio.decoding import Kind
-from tellers.audio.generator import make_city, make_sound
-from tellers.audio.tagger import AudioTagger
-from tellers.audio.teaching import write_deal
-from tellers.config import BudgetConfig, MechanismConfig
-from tellers.copies import row_hashes
-from tellers.datasets.clips import load_pictures
-from tellers.pipeline import run_voted
-from tellers.pipeline.folder import RunFolder
-from tellers.pipeline.overlap import check_overlap
+from tellers.data._overlap import row_hashes
+from tellers.data.clips import load_pictures
+from tellers.data.sound import Kind, features_for, make_city, make_sound, prepare_collection, read_collection
+from tellers.nn.tagger import AudioTagger
+from tellers.runs import BudgetConfig, MechanismConfig, run_voted
+from tellers.runs._folder import RunFolder, check_overlap
+from tellers.runs.sound import Teaching, deal_clips, read_taught, student_config, teach, teach_student
+from tellers.runs.sound.teaching import write_deal
 from tellers.teachers import load_label_ensemble, train_label_ensemble
-from tellers.teachers.fallback import FallbackTeacher
+from tellers.teachers.ballots import FallbackTeacher
 
 FEATURES = features_for(rate=16_000, seconds=0.4)
 TAGGER = {"iterations": 3, "batch_size": 4, "device": "cpu"}
@@ -100,7 +88,7 @@ def test_no_more_than_a_part_is_in_memory_and_teachers_are_the_same(tmp_path, mo
         sizes.append(len(names))
         return load_pictures(table, names)
 
-    monkeypatch.setattr("tellers.audio.taught.load_pictures", watched)
+    monkeypatch.setattr("tellers.runs.sound.teaching.load_pictures", watched)
     taught = teach(collection, tmp_path / "ears", settings(), n_jobs=1)
     parts = [len(part) for part in taught.partition()]
     # Rows of the pool to try the network on; then each is read once, none with another.

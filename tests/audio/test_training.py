@@ -10,16 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import save_file
 
-from tellers.audio.batches import BalancedRows, ShuffledRows
-from tellers.audio.classifier import AudioClassifier
-from tellers.audio.descent import AudioRecipe, split_rows
-from tellers.audio.mixup import Mixup, mix
-from tellers.audio.networks import fit_weights, load_pretrained, make_network, network_factory
-from tellers.audio.tagger import AudioTagger
-from tellers.audio.weights import class_weights, weighted_loss
+from tellers.data.metrics import average_precision
 from tellers.errors import MissingExtra
-from tellers.metrics import average_precision
-from tellers.release import SILENT
+from tellers.nn.checkpoints import FILE
+from tellers.nn.losses import class_weights, told_loss
+from tellers.nn.networks import make_network, network_factory
+from tellers.nn.sound_training import AudioRecipe, BalancedRows, Mixup, ShuffledRows, mix, split_rows
+from tellers.nn.tagger import AudioClassifier, AudioTagger
+from tellers.nn.weights import fit_weights, load_pretrained
+from tellers.privacy import SILENT
 
 FRAMES, BINS, N_LABELS = 24, 16, 3
 
@@ -133,7 +132,7 @@ def test_a_head_for_other_labels_begins_anew():
 
 
 def test_a_factory_serves_torch_teachers():
-    from tellers.teachers.torch import TorchClassifier, TorchLabelClassifier
+    from tellers.nn.classifier import TorchClassifier, TorchLabelClassifier
 
     X, Y = made_up(30, seed=7)
     factory = network_factory("small", shape=(1, FRAMES, BINS), n_labels=N_LABELS)
@@ -251,10 +250,10 @@ def test_the_weighted_loss_is_the_printed_one():
     targets = torch.tensor([[1.0, 0.25], [0.0, 1.0]])
     y = torch.sigmoid(answers)
     printed = -(weights * targets * y.log() + (1 - targets) * (1 - y).log()).mean()
-    assert torch.isclose(weighted_loss(answers, targets, weights=weights), printed)
+    assert torch.isclose(told_loss(answers, targets, weights=weights), printed)
     silent = torch.tensor([[1.0, -1.0], [-1.0, -1.0]])
     alone = -(weights[0] * y[0, 0].log())
-    assert torch.isclose(weighted_loss(answers, silent, weights=weights), alone)
+    assert torch.isclose(told_loss(answers, silent, weights=weights), alone)
 
 
 # --- Training ---
@@ -334,6 +333,16 @@ def test_a_training_cut_short_goes_on_to_the_same_end(tmp_path):
         tagger(**{**given, "mixup": 0.0}).fit(X, Y, folder=tmp_path)
     with pytest.raises(ValueError, match="random_state"):
         tagger(**given, random_state=None).fit(X, Y, folder=tmp_path)
+
+
+def test_a_checkpoint_of_an_earlier_version_is_refused(tmp_path):
+    X, Y = made_up(20, seed=7)
+    tagger(iterations=2, check_every=2).fit(X, Y, folder=tmp_path)
+    with np.load(tmp_path / FILE) as content:
+        earlier = {name: values for name, values in content.items() if name != "numbers"}
+    np.savez(tmp_path / FILE, **earlier)
+    with pytest.raises(ValueError, match="got one of an earlier version"):
+        tagger(iterations=2, check_every=2).fit(X, Y, folder=tmp_path)
 
 
 def test_training_stops_in_time_and_keeps_the_best():

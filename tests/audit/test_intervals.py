@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from tellers.audit.events import Event, choose_event
-from tellers.audit.intervals import epsilon_of_event, lower_bound, upper_bound
+from tellers.accounting.audit.evidence import Event, choose_event, epsilon_of_event, lower_bound, upper_bound
 
 
 @given(

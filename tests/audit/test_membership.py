@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from tellers.audit import audit_membership
-from tellers.audit.membership import area_under_curve
+from tellers.accounting.audit import audit_membership
+from tellers.accounting.audit.membership import area_under_curve
 
 
 def test_false_alarms_are_as_rare_as_stated():

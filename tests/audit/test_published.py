@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tellers import AdaptiveGNThreshold, GNMax, LabelVotes, Tau, Unit, noise
-from tellers.audit import AdaptiveAsPublished, Pair, audit_mechanism, bad_pair, published_claim
+from tellers.accounting.audit import AdaptiveAsPublished, Pair, audit_mechanism, bad_pair, published_claim
 
 TAU = Tau(sigma=2.0, n_labels=4, max_norm=2**0.5)
 

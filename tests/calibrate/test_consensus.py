@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tellers.calibrate import Consensus
+from tellers.accounting import Consensus
 
 
 def test_votes_are_ballots_of_the_declared_shape():

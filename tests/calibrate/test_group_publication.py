@@ -6,16 +6,11 @@ import numpy as np
 import pytest
 
 from tellers import ConfidentGNMax, GNMax, RdpCurve, noise
-from tellers.calibrate import Consensus, plan_group_publication
-from tellers.personal import make_plan, read_consent
-from tellers.personal.accounting import Asked
-from tellers.personal.publishing import (
-    distances_of,
-    group_sums,
-    independent_group_costs,
-    publish_group_costs,
-)
-from tellers.sensitivity import smooth_sensitivity
+from tellers.accounting import Consensus
+from tellers.mechanisms import smooth_sensitivity
+from tellers.runs import plan_group_publication
+from tellers.runs.personal import Asked, make_plan, publish_group_costs, read_consent
+from tellers.runs.personal.publishing import distances_of, group_sums, independent_group_costs
 
 DELTA = 1e-5
 CONSENT = read_consent([math.log(2)] * 60 + [math.log(4)] * 60, delta=DELTA)

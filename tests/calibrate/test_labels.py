@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from tellers import Accountant, Budget, ConfidentGNMax, GNMax, LNMax, Unit, Votes, exact_cost, noise
-from tellers.calibrate import Consensus, plan_labels, sigma_for_labels
-from tellers.calibrate.labels import settings
-from tellers.publishable import independent_cost
+from tellers.accounting import Consensus, plan_labels, sigma_for_labels
+from tellers.accounting._publishable import independent_cost
+from tellers.accounting.plan import settings
 
 DELTA = 1e-5
 PROXY, TRUTH = Consensus().votes(60, 4, n_queries=60, seed=7)

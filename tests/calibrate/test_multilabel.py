@@ -8,12 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tellers import Accountant, Budget, LabelVotes, Unit, exact_cost, noise
-from tellers.calibrate import LabelProfile, advise, ballot_traits, multilabel_settings
-from tellers.calibrate.label_profile import label_gaps, set_gaps
-from tellers.calibrate.label_scores import expected_scores, label_chances
-from tellers.calibrate.multilabel import budget_orders, expected_price
-from tellers.calibrate.regimes import regime_of
-from tellers.mechanisms.labels import (
+from tellers.accounting import LabelProfile, advise, ballot_traits, multilabel_settings
+from tellers.accounting.plan_multilabel import (
+    budget_orders,
+    expected_price,
+    expected_scores,
+    label_chances,
+    label_gaps,
+    regime_of,
+    set_gaps,
+)
+from tellers.mechanisms import (
     AdaptiveGNThreshold,
     Binary,
     ConfidentBinary,

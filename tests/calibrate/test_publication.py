@@ -8,10 +8,11 @@ import pytest
 from scipy.stats import binom
 
 from tellers import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, RdpCurve, Votes, exact_cost, noise
-from tellers.calibrate import Consensus, plan_publication
-from tellers.publishable import cost_and_sensitivities, independent_cost
-from tellers.sensitivity import smooth_sensitivity
-from tellers.smooth import PublishPlan, publish, release_price
+from tellers.accounting import Consensus, publish, release_price
+from tellers.accounting._publishable import cost_and_sensitivities, independent_cost
+from tellers.accounting.smooth import PublishPlan
+from tellers.mechanisms import smooth_sensitivity
+from tellers.runs import plan_publication
 
 DELTA = 1e-5
 PROXY = Consensus().votes(80, 4, n_queries=60, seed=7)[0]

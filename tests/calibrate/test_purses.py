@@ -8,11 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tellers import GNMax, Votes
-from tellers.calibrate import plan_group_publication
-from tellers.calibrate.publication import Purse
-from tellers.personal import Group, Weighting
-from tellers.personal.accounting import Asked
-from tellers.personal.publishing import distances_of, publication_prices
+from tellers.runs import plan_group_publication
+from tellers.runs.personal import Asked, Group, Weighting
+from tellers.runs.personal.publishing import distances_of, publication_prices
+from tellers.runs.publication_plan import Purse
 
 GROUPS = (Group("low", 0.7, 50), Group("high", 1.4, 50))
 PLAN = Weighting(GROUPS, GNMax(20.0), 120, (np.arange(60), np.arange(60, 120)), weight_of=(1, 2))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tellers.card import ModelCard, RunResult
+from tellers.runs import ModelCard, RunResult
 
 RESULT = json.loads((Path(__file__).parents[1] / "report" / "digits" / "result.json").read_text())
 
@@ -115,14 +115,14 @@ def test_names_cannot_write_markup():
         ("partition__n_teachers", True, "at partition.n_teachers, got a bool"),
         ("partition__n_teachers", -1, "at partition.n_teachers, got another number"),
         ("partition__n_teachers", 2.5, "at partition.n_teachers, got another number"),
-        ("data__class_names", "0123456789", "a list of texts at data.class_names, got a str"),
+        ("data__class_names", "0123456789", "a list at data.class_names, got a str"),
         ("spent__epsilon", -1, "at spent.epsilon"),
         ("spent__epsilon", math.nan, "at spent.epsilon"),
         ("spent__is_guarantee", 1, "true or false at spent.is_guarantee"),
         ("student__accuracy", 93.0, "a number from 0 to 1 at student.accuracy"),
-        ("student", None, "text at student.kind, got nothing"),
+        ("student", None, "a table at student, got null"),
         ("mechanism__sigma", "40", "a finite number at mechanism.sigma"),
-        ("cost", [{"n_queries": 3}], "at epsilon, got nothing"),
+        ("cost", [{"n_queries": 3}], "at cost.0.epsilon, got nothing"),
         ("format", 2, "format 1, got format 2"),
     ],
 )

@@ -12,8 +12,8 @@ from safetensors.numpy import load, save
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 
-from tellers.card import ModelCard, export_student, load_student
-from tellers.card import export as module
+from tellers.runs import ModelCard, export_student, load_student
+from tellers.runs.card import export as module
 
 CARD = ModelCard(
     task="tell 2 classes apart", classes=("a", "b"), unit="one record", n_teachers=60, mechanism="GNMax",
@@ -103,7 +103,7 @@ def test_a_type_that_has_gone_is_named(tmp_path):
 @pytest.mark.parametrize("network", ["mlp", "function"])
 def test_a_torch_student_comes_back_the_same(tmp_path, network):
     torch = pytest.importorskip("torch", reason="torch is an extra")
-    from tellers.teachers.torch import TorchClassifier
+    from tellers.nn.classifier import TorchClassifier
 
     def line(*_arguments, **_named):
         return torch.nn.Linear(3, 2)

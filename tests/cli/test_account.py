@@ -9,6 +9,7 @@ import pytest
 from tellers import Accountant, Budget, ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, Unit, Votes
 from tellers.accounting import account
 from tellers.cli import VERBS, build, main, options, show
+from tellers.mechanisms.registry import parameters
 
 N_TEACHERS, N_QUERIES, N_CLASSES = 50, 12, 4
 GNMAX = ["--mechanism", "gnmax", "--sigma", "6"]
@@ -343,7 +344,7 @@ def test_what_is_unexpected_is_told_without_its_details(votes_file, run, monkeyp
     def break_down(*_args, **_kwargs):
         raise RuntimeError("the tally was 240 to 10")
 
-    monkeypatch.setattr("tellers.accounting.account", break_down)
+    monkeypatch.setattr("tellers.accounting.costs.account", break_down)
     monkeypatch.delenv("TELLERS_DEBUG", raising=False)
     code, out, err = run("account", votes_file("ballots"), *GNMAX, *DELTA)
     assert (code, out) == (1, "")
@@ -358,7 +359,7 @@ def test_stopping_it_is_not_an_error_of_ours(votes_file, run, monkeypatch):
     def stop(*_args, **_kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("tellers.accounting.account", stop)
+    monkeypatch.setattr("tellers.accounting.costs.account", stop)
     code, _, err = run("account", votes_file("ballots"), *GNMAX, *DELTA)
     assert code == 130
     assert "Traceback" not in err
@@ -386,17 +387,16 @@ def test_help_shows_every_verb_and_an_example(run):
 def test_help_names_every_flag(run, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     _, out, _ = run("account", "--help")
-    flags = [options.flag(p) for own in options.PARAMETERS.values() for p in own]
+    flags = [options.flag(name) for name in parameters()]
     for flag in [*flags, "--mechanism", "--classes", "--delta", "--orders", "--show-private", "--json"]:
         assert flag in out
 
 
-def test_mechanism_names_are_those_of_the_registry():
+def test_help_names_every_mechanism(run):
     from tellers.mechanisms import LABEL_MECHANISMS, MECHANISMS
 
-    names = {name.value for name in options.MechanismName}
-    assert names == {*MECHANISMS, *LABEL_MECHANISMS} == set(options.PARAMETERS)
-    assert set(options.OPTIONAL) == set(LABEL_MECHANISMS)
+    words = run("account", "--help")[1].split()
+    assert {*MECHANISMS, *LABEL_MECHANISMS} <= {word.strip(".,") for word in words}
 
 
 def test_build_gives_an_application():

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tellers.config import (
+from tellers.runs import (
     BudgetConfig,
     DataConfig,
     MechanismConfig,
@@ -17,8 +17,8 @@ from tellers.config import (
     QueriesConfig,
     RunConfig,
     TeachersConfig,
+    run,
 )
-from tellers.pipeline import run
 
 CONFIG = RunConfig(
     data=DataConfig(name="breast_cancer", n_public=60, n_test=60),

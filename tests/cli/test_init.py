@@ -5,8 +5,8 @@ import json
 import pytest
 
 from tellers.cli import main
-from tellers.config import default_config, read_config
-from tellers.config.sections import SET_ASIDE
+from tellers.runs import default_config, read_config
+from tellers.runs.settings.sections import SET_ASIDE
 
 
 @pytest.fixture
@@ -94,12 +94,12 @@ def test_a_disk_that_fails_leaves_the_old_file(run, tmp_path, monkeypatch):
 
 def test_every_mistake_of_settings_is_a_line_of_its_own(capsys, monkeypatch):
     """A verb that reads settings tells all that is wrong with them, where an editor can find it."""
-    from tellers.config import parse_config
+    from tellers.runs import parse_config
 
     def command(*_args, **_kwargs):
         parse_config("[budget]\nepsilon = 0\ndelta = 3\n", source="run.toml")
 
-    monkeypatch.setattr("tellers.config.default_config", command)
+    monkeypatch.setattr("tellers.runs.settings.defaults.default_config", command)
     with pytest.raises(SystemExit) as ended:
         main(["init", "x.toml"])
     assert ended.value.code == 2

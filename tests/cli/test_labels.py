@@ -1,6 +1,7 @@
 """`tellers account` and `tellers publish` on votes with many labels."""
 
 import json
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -8,9 +9,9 @@ import pytest
 from scipy.sparse import csr_array
 
 from tellers import Binary, GNThreshold, LabelVotes, PartialPowerset, Tau
-from tellers.accounting import account
-from tellers.calibrate import LabelConsensus
+from tellers.accounting import LabelConsensus, account
 from tellers.cli import main, options
+from tellers.mechanisms import LABEL_MECHANISMS
 from tellers.teachers import save_label_votes
 
 DELTA = ["--delta", "1e-5"]
@@ -47,13 +48,12 @@ def books(run):
 
 def words_for(name):
     """The example that an error would give."""
-    found = []
-    for parameter, value in options.PARAMETERS[name].items():
-        found += [options.flag(parameter), str(value)]
-    return ["--mechanism", name, *found]
+    with pytest.raises(ValueError, match="For example") as caught:
+        options.require_parameters(name, {})
+    return ["--mechanism", name, *shlex.split(str(caught.value).partition("For example: ")[2])]
 
 
-@pytest.mark.parametrize("name", sorted(options.OPTIONAL))
+@pytest.mark.parametrize("name", sorted(LABEL_MECHANISMS))
 def test_every_mechanism_is_priced_public_beside_private(name, file, books):
     answer = books(file, *words_for(name), "--show-private")
     assert (answer["queries"], answer["teachers"], answer["labels"]) == (30, 50, 4)

@@ -10,9 +10,10 @@ import pytest
 pytest.importorskip("cryptography")
 
 from tellers.cli import main
-from tellers.config import read_party
-from tellers.parties.ask import AskRole, Batch
-from tellers.parties.certificates import read_card
+from tellers.parties import AskRole
+from tellers.parties._certificates import read_card
+from tellers.parties.ask import LabelledBatch
+from tellers.runs import read_party
 
 PARTIES = ["asker:ann", "guardian:guard", "answerer:north", "answerer:south", "answerer:west"]
 
@@ -67,7 +68,7 @@ def test_labels_that_nobody_who_answered_knows_are_named_once(tmp_path, capsys, 
     answering = iter([("north", "south"), ("north", "west"), ("north", "west")])
 
     def ask(_role, rows, **_):
-        return Batch("0" * 32, np.full((len(rows), 3), -1), next(answering), seconds=1.0, n_bytes=1)
+        return LabelledBatch("0" * 32, np.full((len(rows), 3), -1), next(answering), seconds=1.0, n_bytes=1)
 
     monkeypatch.setattr(AskRole, "ask", ask)
     np.savetxt(tmp_path / "rows.csv", np.ones((5, 2)), delimiter=",")

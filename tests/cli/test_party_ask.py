@@ -14,11 +14,11 @@ pytest.importorskip("cryptography")
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tellers.cli.party_journal import Journal, journal_of
+from tellers.cli.party_ask import Journal, journal_of
 from tellers.errors import RoundAborted
-from tellers.mechanisms.gnmax import GNMax
+from tellers.mechanisms import GNMax
 from tellers.parties import ask
-from tellers.parties.books import query_price
+from tellers.parties._ledger import query_price
 
 from .test_party import make, run
 

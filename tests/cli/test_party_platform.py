@@ -10,9 +10,9 @@ from sklearn.linear_model import LogisticRegression
 
 pytest.importorskip("cryptography")
 
-from tellers.config.party import HardeningConfig
-from tellers.config.party_files import example_settings, write_party
-from tellers.parties.certificates import make_certificate
+from tellers.parties._certificates import make_certificate
+from tellers.runs import write_party
+from tellers.runs.settings.party import HardeningConfig, example_settings
 from tellers.teachers.models import dump_model
 
 from .test_party import PARTIES, run

@@ -8,13 +8,12 @@ import pytest
 pytest.importorskip("cryptography")
 
 from tellers import Accountant, Budget, MemoryLedger, noise
-from tellers.config.mechanism import MechanismConfig
-from tellers.config.party import HardeningConfig
-from tellers.config.party_files import example_settings, write_party
 from tellers.errors import BudgetExhausted
-from tellers.parties.books import charge_query
-from tellers.parties.noise_shares import price_without_guardian
+from tellers.parties import price_without_guardian
+from tellers.parties._ledger import charge_query
 from tellers.parties.prices import affordable_queries
+from tellers.runs import MechanismConfig, write_party
+from tellers.runs.settings.party import HardeningConfig, example_settings
 
 from .test_party import run
 

@@ -20,8 +20,8 @@ from tellers import (
     Votes,
     noise,
 )
+from tellers.accounting import exact_cost
 from tellers.cli import main
-from tellers.exact import exact_cost
 from tellers.ledger import Vault
 from tellers.ledger.vault import read_key
 

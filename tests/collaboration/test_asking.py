@@ -7,12 +7,20 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
 from tellers import Accountant, Budget, GNMax, LabelVotes, MemoryLedger, Unit, Votes, noise
-from tellers.collaboration.asking import answering, ask_members, choose_rows, counted, moved_by, tell
-from tellers.collaboration.members import Member, deal_members, fit_member
 from tellers.errors import BudgetExhausted
-from tellers.mechanisms.labels import Binary, ConfidentBinary, GNThreshold
-from tellers.parties.last_step import draw
-from tellers.release import SILENT
+from tellers.mechanisms import Binary, ConfidentBinary, GNThreshold
+from tellers.parties import deal_members
+from tellers.parties._last_step import draw
+from tellers.parties.collaboration.learning import (
+    answering,
+    ask_members,
+    choose_rows,
+    counted,
+    moved_by,
+    tell,
+)
+from tellers.parties.collaboration.members import Member, fit_member
+from tellers.privacy import SILENT
 
 CLASSES = {"gnmax": GNMax(sigma=2.0)}
 LABELS = {
@@ -100,54 +108,54 @@ def test_labels_are_told_as_the_mechanism_releases_them(name, number, n_queries,
 
 def test_the_asker_does_not_vote_and_does_not_pay():
     members = parrots(0, 1, 1, 1, 1, 1)
-    books = books_of(members)
-    how = {"members": members, "mechanism": GNMax(sigma=0.5), "books": books, "n_outputs": 2}
+    ledgers = books_of(members)
+    how = {"members": members, "mechanism": GNMax(sigma=0.5), "ledgers": ledgers, "n_outputs": 2}
     told = ask_members(members[0], np.zeros((4, 1)), noise=noise.seeded(7), key="one", **how)
     assert told.tolist() == [1, 1, 1, 1]
     assert members[0].model.n_asked == 0
     assert [member.model.n_asked for member in members[1:]] == [1] * 5
     price = GNMax(sigma=0.5).price(Unit()) * 4
-    assert not books["party-0"].entries()
+    assert not ledgers["party-0"].entries()
     for name in ("party-1", "party-5"):
-        np.testing.assert_allclose(books[name].spent.values, price.values)
-        assert books[name].entries()[0].event["asker"] == "party-0"
-        assert "party-0" not in books[name].entries()[0].event["answering"]
+        np.testing.assert_allclose(ledgers[name].spent.values, price.values)
+        assert ledgers[name].entries()[0].event["asker"] == "party-0"
+        assert "party-0" not in ledgers[name].entries()[0].event["answering"]
 
 
 def test_two_askers_add_up_on_the_books_of_those_who_answer_both():
     members = parrots(0, 1, 1, 1)
-    books, one = books_of(members, 500.0), GNMax(sigma=0.5).price(Unit())
-    how = {"members": members, "mechanism": GNMax(sigma=0.5), "books": books, "n_outputs": 2}
+    ledgers, one = books_of(members, 500.0), GNMax(sigma=0.5).price(Unit())
+    how = {"members": members, "mechanism": GNMax(sigma=0.5), "ledgers": ledgers, "n_outputs": 2}
     for asker in members[:2]:
         ask_members(asker, np.zeros((3, 1)), noise=noise.seeded(7), key=asker.name, **how)
     for name, times in (("party-0", 3), ("party-1", 3), ("party-2", 6), ("party-3", 6)):
-        np.testing.assert_allclose(books[name].spent.values, (one * times).values)
+        np.testing.assert_allclose(ledgers[name].spent.values, (one * times).values)
 
 
 def test_the_price_is_on_the_books_before_noise_is_drawn():
     members = parrots(0, 1, 1)
-    books = books_of(members)
-    how = {"members": members, "mechanism": GNMax(sigma=1.0), "books": books, "n_outputs": 2}
+    ledgers = books_of(members)
+    how = {"members": members, "mechanism": GNMax(sigma=1.0), "ledgers": ledgers, "n_outputs": 2}
     with pytest.raises(OSError, match="no more noise"):
         ask_members(members[0], np.zeros((2, 1)), noise=BrokenNoise(), key="one", **how)
-    assert [len(books[m.name].entries()) for m in members] == [0, 1, 1]
+    assert [len(ledgers[m.name].entries()) for m in members] == [0, 1, 1]
 
 
 def test_one_that_cannot_pay_leaves_nobody_charged_and_nobody_asked():
     members = parrots(0, 1, 1, 1)
-    books = books_of(members)
-    books["party-3"] = MemoryLedger(Accountant(Budget(0.5, 1e-5)), allow_seeded=True)
-    how = {"members": members, "mechanism": GNMax(sigma=1.0), "books": books, "n_outputs": 2}
+    ledgers = books_of(members)
+    ledgers["party-3"] = MemoryLedger(Accountant(Budget(0.5, 1e-5)), allow_seeded=True)
+    how = {"members": members, "mechanism": GNMax(sigma=1.0), "ledgers": ledgers, "n_outputs": 2}
     with pytest.raises(BudgetExhausted):
         ask_members(members[0], np.zeros((2, 1)), noise=BrokenNoise(), key="one", **how)
-    assert not any(ledger.entries() for ledger in books.values())
+    assert not any(ledger.entries() for ledger in ledgers.values())
     assert not any(member.model.n_asked for member in members)
 
 
 def test_seeded_noise_is_refused_by_books_that_are_in_earnest():
     members = parrots(0, 1)
-    books = {m.name: MemoryLedger(Accountant(Budget(50.0, 1e-5))) for m in members}
-    how = {"members": members, "mechanism": GNMax(sigma=1.0), "books": books, "n_outputs": 2}
+    ledgers = {m.name: MemoryLedger(Accountant(Budget(50.0, 1e-5))) for m in members}
+    how = {"members": members, "mechanism": GNMax(sigma=1.0), "ledgers": ledgers, "n_outputs": 2}
     with pytest.raises(Exception, match="seeded"):
         ask_members(members[0], np.zeros((2, 1)), noise=noise.seeded(7), key="one", **how)
 

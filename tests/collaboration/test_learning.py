@@ -9,20 +9,19 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
 from tellers import Accountant, Budget, GNMax, LNMax, RdpCurve, Votes, noise
-from tellers.collaboration.asking import moved_by
-from tellers.collaboration.counting import (
+from tellers.mechanisms import Binary, GNThreshold
+from tellers.parties import Terms, collaborate, deal_members, read_material
+from tellers.parties._ledger import query_price
+from tellers.parties.collaboration.learning import (
     budget_for,
+    moved_by,
     published_curves,
     published_epsilon,
     published_queries,
     queries_within,
+    summary,
 )
-from tellers.collaboration.learning import Terms, collaborate
-from tellers.collaboration.material import divide, read_material
-from tellers.collaboration.members import choose_askers, deal_members, score, voters_of
-from tellers.collaboration.summary import summary
-from tellers.mechanisms.labels import Binary, GNThreshold
-from tellers.parties.books import query_price
+from tellers.parties.collaboration.members import choose_askers, divide, score, voters_of
 
 MODEL = LogisticRegression(max_iter=300)
 BOTH = ("sound", "published")

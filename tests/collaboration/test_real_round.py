@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("cryptography")
 
-from tellers.testing.real_round import check_real_round
+from tellers.testing._real_round import check_real_round
 
 
 def require_engine():

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import strategies as st
 
-from tellers.config import (
+from tellers.runs import (
     BudgetConfig,
     DataConfig,
     LabelsConfig,

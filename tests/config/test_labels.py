@@ -3,11 +3,9 @@
 import pytest
 
 from tellers import Binary, ConfidentGNThreshold, GNThreshold, PartialPowerset, Tau
-from tellers.config import default_config, parse_config
-from tellers.config.mechanism import LABEL_MECHANISMS
 from tellers.errors import ConfigError
-from tellers.mechanisms import LABEL_MECHANISMS as KINDS
-from tellers.mechanisms.labels import ConfidentDependentBinary, DependentBinary
+from tellers.mechanisms import ConfidentDependentBinary, DependentBinary
+from tellers.runs import default_config, parse_config
 
 MADE = '[data]\nname = "made_multilabel"\n'
 FILES = '[data]\nname = "files"\nprivate = "a.csv"\npublic = "b.csv"\n'
@@ -26,10 +24,6 @@ def complaints(text: str) -> list[tuple[str, str]]:
         _, line, key, _ = problem.split(":", 3)
         found.append((key.strip(), lines[int(line) - 1]))
     return found
-
-
-def test_the_names_here_are_those_of_the_mechanisms():
-    assert set(LABEL_MECHANISMS) == set(KINDS)
 
 
 @pytest.mark.parametrize(

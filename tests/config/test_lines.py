@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tellers.config.lines import key_lines
-from tellers.config.values import toml_key, toml_value
+from tellers.runs.settings._document import key_lines
+from tellers.runs.settings._fields import toml_key, toml_value
 
 TRICKY = '''\
 # seed = 1

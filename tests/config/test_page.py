@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tellers.config import RunConfig
-from tellers.config.fields import options_of
-from tellers.config.sections import SECTIONS
-from tellers.config.writing import default_words
+from tellers.runs import RunConfig
+from tellers.runs.settings._fields import options_of
+from tellers.runs.settings.files import default_words
+from tellers.runs.settings.sections import SECTIONS
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "config.md"
 KINDS = {"seed": RunConfig, **SECTIONS}

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tellers.config import PersonalConfig, RunConfig, parse_config, with_absolute_paths, write_config
 from tellers.errors import ConfigError
+from tellers.runs import PersonalConfig, RunConfig, parse_config, with_absolute_paths, write_config
 
 LEVELS = "levels = {low = 0.7, high = 1.4}\n"
 SHARES = "shares = {low = 0.5, high = 0.5}\n"

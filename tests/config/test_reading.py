@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tellers.config import BudgetConfig, RunConfig, default_config, parse_config, read_config, write_config
-from tellers.config.fields import options_of
-from tellers.config.sections import SECTIONS
 from tellers.errors import ConfigError, TellersError
+from tellers.runs import BudgetConfig, RunConfig, default_config, parse_config, read_config, write_config
+from tellers.runs.settings._fields import options_of
+from tellers.runs.settings.sections import SECTIONS
 
 
 def problems(text):

@@ -5,13 +5,14 @@ from dataclasses import replace
 import pytest
 
 from tellers import ConfidentGNMax, InteractiveGNMax, NoisyHistogram
-from tellers.config import QueriesConfig, RunConfig, StudentConfig, TeachersConfig, parse_config
-from tellers.config.sections import FILES, HAS_TEST_PART, LAYOUTS, SET_ASIDE
-from tellers.datasets import DATASETS
-from tellers.datasets.label_files import LABEL_LAYOUTS
-from tellers.datasets.made_labels import LABEL_DATASETS
+from tellers.data import DATASETS
+from tellers.data._label_files import LABEL_LAYOUTS
+from tellers.data.embedded import LABEL_DATASETS
 from tellers.errors import ConfigError
 from tellers.mechanisms import LABEL_MECHANISMS, MECHANISMS
+from tellers.runs import QueriesConfig, RunConfig, StudentConfig, TeachersConfig, parse_config
+from tellers.runs.settings._fields import options_of
+from tellers.runs.settings.sections import FILES, HAS_TEST_PART, LAYOUTS, SECTIONS, SET_ASIDE
 
 FILE = """
 [data]
@@ -190,10 +191,9 @@ def test_every_data_set_and_every_mechanism_can_be_named():
     assert set(LAYOUTS) == set(LABEL_LAYOUTS)
     parts = {name for name, loader in DATASETS.items() if "part" in inspect.signature(loader).parameters}
     assert set(HAS_TEST_PART) == parts
-    from tellers.config import MechanismConfig
-
-    choices = next(iter(MechanismConfig.__dataclass_fields__.values())).metadata["choices"]
-    assert set(choices) == {*MECHANISMS, *LABEL_MECHANISMS, "histogram"}
+    assert set(options_of(SECTIONS["mechanism"])[0].metadata["choices"]) == {
+        *MECHANISMS, *LABEL_MECHANISMS, "histogram",
+    }  # fmt: skip
 
 
 def test_settings_cannot_be_changed_and_do_not_follow_what_they_were_made_of():

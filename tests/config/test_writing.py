@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tellers.config import (
+from tellers.runs import (
     RunConfig,
     config_as_dict,
     default_config,
@@ -16,8 +16,8 @@ from tellers.config import (
     with_absolute_paths,
     write_config,
 )
-from tellers.config.fields import options_of
-from tellers.config.sections import SECTIONS, SET_ASIDE
+from tellers.runs.settings._fields import options_of
+from tellers.runs.settings.sections import SECTIONS, SET_ASIDE
 
 
 @settings(max_examples=100)
@@ -73,7 +73,7 @@ def test_a_written_file_is_narrow():
 
 def test_the_parameters_of_other_mechanisms_are_shown_as_comments():
     written = write_config(RunConfig())
-    assert "\n# gamma = 0.05\n" in written
+    assert "\n# gamma = 0.25\n" in written
     assert set(tomllib.loads(written)["mechanism"]) == {"name", "sigma", "threshold", "sigma_threshold"}
 
 

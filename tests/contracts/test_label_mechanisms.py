@@ -9,8 +9,8 @@ import pytest
 from scipy.stats import binom
 
 from tellers import Binary, Cost, Powerset, Release, Unit, noise
-from tellers.mechanisms import LABEL_MECHANISMS
-from tellers.mechanisms.labels import (
+from tellers.mechanisms import (
+    LABEL_MECHANISMS,
     AdaptiveGNThreshold,
     ConfidentBinary,
     ConfidentDependentBinary,
@@ -162,7 +162,7 @@ def test_what_the_faults_were_planted_in_is_sound():
 @pytest.mark.parametrize("mechanism", [Binary(2.0, 3), Powerset(2.0, 2)], ids=repr)
 def test_false_alarms_of_checks_are_as_rare_as_stated(mechanism, monkeypatch):
     """120 checks of a sound mechanism at a rate of 5 %: this fails with probability below 1e-6."""
-    monkeypatch.setattr("tellers.testing._judging.FALSE_ALARM", 0.05)
+    monkeypatch.setattr("tellers.testing.mechanism.FALSE_ALARM", 0.05)
     alarms = 0
     for seed in range(500, 620):
         try:

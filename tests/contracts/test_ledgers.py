@@ -9,9 +9,10 @@ import pytest
 
 from tellers import Accountant, Budget, Cost, MemoryLedger, PostgresLedger, Release, SqliteLedger
 from tellers.errors import BudgetExhausted, LedgerConflict
-from tellers.ledger import Charge, Ticket, chained
+from tellers.ledger import Charge, Ticket
+from tellers.ledger import _chain as chained
 from tellers.testing import check_ledger
-from tellers.testing._accounts import check_accounts_survive
+from tellers.testing.ledger import check_accounts_survive
 
 # Newer Pythons warn that a process with threads forks, as a test runner's does.
 pytestmark = pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
@@ -416,7 +417,7 @@ class ForgetsToLock(PostgresLedger):
     """Reads what was spent before it takes the lock, and not again."""
 
     def _catch_up(self, connection):
-        if "processes" not in self.name or self._book.head is None:
+        if "processes" not in self.name or self._state.head is None:
             super()._catch_up(connection)
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tellers.datasets import DATASETS, Dataset, load
+from tellers.data import DATASETS, Dataset, load
 
 X = np.arange(12.0).reshape(4, 3)
 GOOD = {"name": "t", "X": X, "y": [0, 1, 1, 0], "n_classes": 2}

@@ -6,8 +6,8 @@ import lzma
 
 import pytest
 
-from tellers.datasets import directory
-from tellers.datasets.directory import data_directory, find_file, read_file, unpack
+from tellers.data import _directory as directory
+from tellers.data._directory import data_directory, find_file, read_file, unpack
 
 NAME = "adult/adult.data"
 

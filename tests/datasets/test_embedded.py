@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from tellers.datasets import breast_cancer, digits, synthetic
+from tellers.data import breast_cancer, digits, synthetic
 
 
 def test_digits_are_scaled_images():

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 
-from tellers.datasets import fashion_mnist, mnist, svhn
-from tellers.datasets.images import read_idx
+from tellers.data import fashion_mnist, mnist, svhn
+from tellers.data.images import read_idx
 
 
 def idx(array, code=8):

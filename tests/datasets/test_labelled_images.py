@@ -5,9 +5,9 @@ import gzip
 import numpy as np
 import pytest
 
-from tellers.datasets import read_chexpert, read_image_table
-from tellers.datasets.labelled_images import CHEXPERT_FINDINGS
-from tellers.teachers.partition import check_disjoint, partition
+from tellers.data import read_chexpert, read_image_table
+from tellers.data.images import CHEXPERT_FINDINGS
+from tellers.teachers import check_disjoint, partition
 
 HEADER = ["Path", "Sex", "Age", "Frontal/Lateral", "AP/PA", *CHEXPERT_FINDINGS]
 ROWS = [

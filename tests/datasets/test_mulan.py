@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tellers.datasets import read_mulan
-from tellers.datasets.mulan import read_arff
+from tellers.data import read_mulan
+from tellers.data.annotations import read_arff
 
 HEAD = "% a comment\n@RELATION tiny\n@attribute x numeric\n@attribute 'top \\'speed' REAL\n"
 LABELS = "@attribute sad {0,1}\n@attribute 'Stellar\\'s Jay' { 0, 1 }\n"

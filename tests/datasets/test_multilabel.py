@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tellers.datasets import MultilabelDataset
-from tellers.datasets.multilabel import UNKNOWN
+from tellers.data import MultilabelDataset
+from tellers.data.dataset import UNKNOWN
 from tellers.errors import MissingExtra
 
 NAMES = ("cat", "dog", "fish")

@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from tellers.datasets import read_table
+from tellers.data import read_table
 from tellers.errors import MissingExtra
 
 CSV = """\

@@ -6,8 +6,8 @@ import lzma
 import numpy as np
 import pytest
 
-from tellers.datasets import adult, diabetes130
-from tellers.datasets.uci import _DIABETES
+from tellers.data import adult, diabetes130
+from tellers.data.uci import _DIABETES
 
 ADULT = """\
 |1x3 Cross validator

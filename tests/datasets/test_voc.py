@@ -2,8 +2,8 @@
 
 import pytest
 
-from tellers.datasets import read_voc
-from tellers.datasets.voc import VOC_CLASSES
+from tellers.data import read_voc
+from tellers.data.annotations import VOC_CLASSES
 
 
 def thing(name, difficult="0"):

@@ -9,12 +9,17 @@ import pytest
 from scipy.integrate import quad
 
 from tellers import ConfidentGNMax, Votes, noise
-from tellers.bounds import advanced_composition, moments_epsilon, published_confident, published_lnmax
-from tellers.exact import exact_epsilons
+from tellers.accounting import price_2018, release_price
+from tellers.accounting.exact import exact_epsilons
 from tellers.mechanisms.labels.adaptive import as_published_share
 from tellers.mechanisms.labels.gnthreshold import published_labels
-from tellers.rdp import RdpCurve
-from tellers.smooth import price_2018, release_price
+from tellers.mechanisms.published import (
+    advanced_composition,
+    moments_epsilon,
+    published_confident,
+    published_lnmax,
+)
+from tellers.privacy import RdpCurve
 
 HERE = Path(__file__).parent
 GOLDEN = json.loads((HERE / "papers.json").read_text())

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from tellers import Accountant, Budget, GNMax, SqliteLedger
-from tellers.audio.generator import make_city
 from tellers.cli import main
-from tellers.votes import Unit
+from tellers.data.sound import make_city
+from tellers.privacy import Unit
 
 pytest.importorskip("soundfile")
 pytest.importorskip("torch")

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tellers import Accountant, Budget, SqliteLedger
-from tellers.card import load_student
+from tellers.runs import load_student
 
 NAMES = ["rain", "wind", "snow"]
 CONFIG = """

@@ -210,7 +210,7 @@ delta = 1e-5
 """
 KILLED_AT = """
 import os, signal, sys
-from tellers.door import Room
+from tellers.runs import Room
 from tellers.cli import main
 
 ask, last = Room.ask, sys.argv.pop(1)

@@ -12,10 +12,13 @@ import numpy as np
 import pytest
 
 from tellers import Accountant, Budget, Cost, GNMax, RdpCurve, Release, SqliteLedger, Unit, noise
-from tellers.calibrate import Consensus
-from tellers.card import export, load_student
+from tellers.accounting import Consensus
+from tellers.accounting.exact import exact_epsilons
+from tellers.accounting.smooth import PublicationRecord, PublishPlan
 from tellers.cli import main
-from tellers.config import (
+from tellers.ledger import open_ledger
+from tellers.privacy.rdp import check_orders
+from tellers.runs import (
     BudgetConfig,
     DataConfig,
     LabelsConfig,
@@ -26,14 +29,12 @@ from tellers.config import (
     RunConfig,
     StudentConfig,
     TeachersConfig,
+    load_student,
+    propose_publication,
+    publish_run,
+    run,
 )
-from tellers.exact import exact_epsilons
-from tellers.ledger import open_ledger
-from tellers.pipeline import run
-from tellers.pipeline.publishing import propose_publication, publish_run
-from tellers.publication import PublicationRecord
-from tellers.rdp import check_orders
-from tellers.smooth import PublishPlan
+from tellers.runs.card import export
 from tellers.teachers import read_votes, save_votes
 
 CLASSES = RunConfig(
@@ -194,7 +195,10 @@ def test_cut_off_between_charge_and_number_it_is_drawn_and_not_charged_again(
 
 @pytest.mark.parametrize(
     ("kind", "at"),
-    [*((kind, "write_json") for kind in KINDS), ("classes", "replace_card"), ("classes", "write_report")],
+    [
+        *((kind, "write_result") for kind in KINDS),
+        *(("classes", at) for at in ("replace_card", "write_page", "write_json")),
+    ],
 )
 def test_cut_off_after_the_number_was_kept_it_is_shown_and_written(
     tmp_path, finished, tellers, monkeypatch, kind, at
@@ -205,7 +209,7 @@ def test_cut_off_after_the_number_was_kept_it_is_shown_and_written(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(f"tellers.pipeline.publishing.{at}", dies)
+        patch.setattr(f"tellers.runs.publishing.{at}", dies)
         assert tellers("publish", study, *SURE)[0] != 0
     (paid,) = publications(study)
     assert paid.is_settled

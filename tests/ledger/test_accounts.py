@@ -20,7 +20,7 @@ from tellers import (
     noise,
 )
 from tellers.errors import BudgetExhausted, LedgerConflict
-from tellers.ledger.chain import Book, Line, opening, write_curve
+from tellers.ledger._chain import LedgerState, Line, opening, write_curve
 
 SECURE = {"noise": "secure"}
 ONE = RdpCurve.zcdp(0.001)
@@ -163,15 +163,15 @@ def test_the_same_price_is_written_once(tmp_path):
     ],
 )  # fmt: skip
 def test_a_forged_line_about_accounts_must_still_make_sense(kind, key, body):
-    book = Book()
-    book.add(opening(MAIN))
+    state = LedgerState()
+    state.add(opening(MAIN))
     terms = {"epsilon": 0.5, "delta": 1e-5, "held_at": 32.0}
-    book.add(Line.after(book.head, "account", key="alice", body=terms))
+    state.add(Line.after(state.head, "account", key="alice", body=terms))
     reserved = {"price": write_curve(ONE), "also": {"alice": None}}
-    book.add(Line.after(book.head, "reserved", key="q0", body=reserved))
+    state.add(Line.after(state.head, "reserved", key="q0", body=reserved))
     with pytest.raises(LedgerConflict, match="does not make sense"):
-        book.add(Line.after(book.head, kind, key=key, body=body))
-    np.testing.assert_array_equal(book.accounts()["alice"].spent.values, ONE.values)
+        state.add(Line.after(state.head, kind, key=key, body=body))
+    np.testing.assert_array_equal(state.accounts()["alice"].spent.values, ONE.values)
 
 
 def test_half_a_character_is_no_name(ledger):

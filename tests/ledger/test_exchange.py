@@ -12,8 +12,8 @@ import pytest
 from tellers import Accountant, Budget, Cost, RdpCurve, Release, SqliteLedger
 from tellers.errors import LedgerConflict
 from tellers.ledger import export_ledger, import_ledger, open_ledger
-from tellers.ledger.chain import Line, opening
-from tellers.rdp import DEFAULT_ORDERS
+from tellers.ledger._chain import Line, opening
+from tellers.privacy import DEFAULT_ORDERS
 
 FIXTURES = Path(__file__).parent / "fixtures"
 SECURE = {"noise": "secure"}

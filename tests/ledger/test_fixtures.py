@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tellers import Accountant, Budget, Cost, RdpCurve, Release, SqliteLedger
-from tellers.ledger.chain import READABLE
+from tellers.ledger._chain import READABLE
 
 FIXTURES = Path(__file__).parent / "fixtures"
 VERSIONS = sorted(path.stem for path in FIXTURES.glob("ledger-*.db"))

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from tellers import Accountant, Budget, Cost, PostgresLedger, RdpCurve, Release, open_ledger
 from tellers.errors import BudgetExhausted, LedgerConflict, Unsettled
 from tellers.ledger.sql import ledger_names, migrate
-from tellers.ledger.sql.tables import METADATA, REVISION, make_engine, parse_url
+from tellers.ledger.sql.connection import METADATA, REVISION, make_engine, parse_url
 
 SECURE = {"noise": "secure"}
 ONE = RdpCurve.zcdp(0.001)
@@ -550,7 +550,7 @@ def test_those_who_wait_for_a_frozen_server_do_not_wait_one_after_the_other(data
 
 
 def test_books_longer_than_a_page_are_read_whole(monkeypatch, database, name):
-    monkeypatch.setattr("tellers.ledger.sql.pages.PAGE", 3)
+    monkeypatch.setattr("tellers.ledger.sql.postgres.PAGE", 3)
     with PostgresLedger(database, ACCOUNTANT, name=name) as ledger:
         for number in range(7):  # with the first line, the last page has lines; without, it is empty
             ledger.reserve(f"q{number}", 0.01 * ONE, event=SECURE)

@@ -27,8 +27,10 @@ from tellers import (
     noise,
 )
 from tellers.errors import BudgetExhausted, InsecureNoise, LedgerConflict
-from tellers.ledger import chain, chained, opening, sqlite
-from tellers.rdp import DEFAULT_ORDERS
+from tellers.ledger import _chain as chain
+from tellers.ledger import _chain as chained
+from tellers.ledger import opening, sqlite
+from tellers.privacy import DEFAULT_ORDERS
 
 SECURE = {"noise": "secure"}
 ONE = RdpCurve.zcdp(0.001)
@@ -184,7 +186,7 @@ def test_a_chain_cut_short_is_found_by_a_head_kept_elsewhere(path):
     head = written(path)
     tamper(path, "DELETE FROM lines WHERE number = 7")
     connection = sqlite3.connect(path)
-    for statement in sqlite._file.TABLES[1:]:
+    for statement in sqlite.TABLES[1:]:
         connection.execute(statement)
     connection.close()
     ledger = open_ledger(path)
@@ -204,7 +206,7 @@ def test_lines_lost_in_use_stop_the_spending(path):
 def test_a_forged_line_with_a_good_hash_must_still_make_sense(path):
     written(path)
     with open_ledger(path) as ledger:
-        head = ledger._book.head
+        head = ledger._state.head
     for kind, key, body in (
         ("settled", "nobody", {"charged": chain.write_curve(ONE), "release": None}),
         ("reserved", "q0", {"event": SECURE, "price": chain.write_curve(ONE)}),
@@ -212,12 +214,12 @@ def test_a_forged_line_with_a_good_hash_must_still_make_sense(path):
         ("opened", "again", {"orders": [2.0]}),
         ("refunded", "q0", {}),
     ):
-        book = chain.Book()
-        book.add(chain.Line.after(None, "opened", key="", body={"orders": DEFAULT_ORDERS.tolist()}))
-        book.add(chain.Line.after(book.head, "reserved", key="q0", body={"price": chain.write_curve(ONE)}))
+        state = chain.LedgerState()
+        state.add(chain.Line.after(None, "opened", key="", body={"orders": DEFAULT_ORDERS.tolist()}))
+        state.add(chain.Line.after(state.head, "reserved", key="q0", body={"price": chain.write_curve(ONE)}))
         with pytest.raises(LedgerConflict, match="does not make sense"):
-            book.add(chain.Line.after(book.head, kind, key=key, body=body))
-        np.testing.assert_array_equal(book.spent.values, ONE.values)
+            state.add(chain.Line.after(state.head, kind, key=key, body=body))
+        np.testing.assert_array_equal(state.spent.values, ONE.values)
     assert head.is_intact
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tellers import ConfidentGNMax, GNMax, Unit, Votes
-from tellers.divergence import pair_divergences
-from tellers.mechanisms.suprema import argmax_supremum, check_supremum
-from tellers.rdp import DEFAULT_ORDERS
+from tellers.mechanisms import argmax_supremum, check_supremum
+from tellers.mechanisms.divergence import pair_divergences
+from tellers.privacy import DEFAULT_ORDERS
 
 
 @pytest.mark.parametrize("sigma", [0.3, 0.8, 1.0, 2.5, 7.0, 20.0, 40.0, 150.0, 900.0])

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from tellers.mechanisms.argmax import group_classes, win_probabilities
-from tellers.mechanisms.laws import ContinuousGaussian, DiscreteGaussian, DiscreteLaplace
+from tellers.mechanisms._argmax import group_classes, win_probabilities
+from tellers.mechanisms._laws import ContinuousGaussian, DiscreteGaussian, DiscreteLaplace
 
 GAUSSIANS = [0.3, 1.0, 2.5, 9.0]
 LAWS = [*(DiscreteGaussian(s) for s in GAUSSIANS), *(DiscreteLaplace(s) for s in GAUSSIANS)]
@@ -156,7 +156,7 @@ def test_a_batch_is_its_queries_one_by_one():
 def test_linear_and_log_space_agree(monkeypatch):
     groups = group_classes(np.array([[40, 30, 30, 0], [60, 40, 0, 0], [25, 25, 25, 25]]))
     linear = win_probabilities(groups, DiscreteGaussian(3.0))
-    monkeypatch.setattr("tellers.mechanisms.argmax._LINEAR_RANGE", 0.0)
+    monkeypatch.setattr("tellers.mechanisms._argmax._LINEAR_RANGE", 0.0)
     logs = win_probabilities(groups, DiscreteGaussian(3.0))
     np.testing.assert_allclose(logs.base, linear.base, rtol=1e-12, atol=1e-14)
     for name in ("source", "target"):

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tellers import noise
-from tellers.mechanisms.argmax import group_classes
-from tellers.mechanisms.check import check_outcomes, log_pass_and_fail, whole_thresholds
-from tellers.mechanisms.laws import DiscreteGaussian
+from tellers.mechanisms._argmax import group_classes
+from tellers.mechanisms._check import check_outcomes, log_pass_and_fail, whole_thresholds
+from tellers.mechanisms._laws import DiscreteGaussian
 
 
 @pytest.mark.parametrize("sigma", [0.1, 1.0, 40.0, 1e4])

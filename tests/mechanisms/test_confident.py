@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 from tellers import SILENT, ConfidentGNMax, GNMax, RdpCurve, Unit, Votes, exact_cost, noise
-from tellers.divergence import divergences
-from tellers.mechanisms.check import log_pass_and_fail
-from tellers.mechanisms.suprema import check_supremum
-from tellers.rdp import DEFAULT_ORDERS
+from tellers.mechanisms import check_supremum, divergences
+from tellers.mechanisms._check import log_pass_and_fail
+from tellers.privacy import DEFAULT_ORDERS
 from tellers.testing import random_votes
 
 MECHANISM = ConfidentGNMax(sigma=5.0, threshold=30, sigma_threshold=8.0)

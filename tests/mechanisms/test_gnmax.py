@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tellers import GNMax, Unit, Votes, exact_cost, noise
-from tellers.rdp import DEFAULT_ORDERS
+from tellers.privacy import DEFAULT_ORDERS
 from tellers.testing import random_votes
 
 

@@ -8,7 +8,7 @@ import pytest
 from scipy.special import logsumexp
 
 from tellers import Cost, GNMax, NoisyHistogram, RdpCurve, Release, Unit, Votes, describe, noise
-from tellers.rdp import DEFAULT_ORDERS
+from tellers.privacy import DEFAULT_ORDERS
 from tellers.testing import check_mechanism
 
 VOTES = Votes.from_counts([[200, 50, 0], [30, 220, 0], [84, 83, 83]], n_teachers=250)

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from tellers import SILENT, ConfidentGNMax, GNMax, InteractiveGNMax, Unit, Votes, exact_cost, noise
-from tellers.divergence import divergences
-from tellers.mechanisms.suprema import check_supremum
+from tellers.mechanisms import check_supremum, divergences
 from tellers.testing import random_votes
 
 MECHANISM = InteractiveGNMax(sigma=5.0, threshold=10, sigma_threshold=8.0, student_confidence=0.8)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tellers import noise
-from tellers.mechanisms.laws import ContinuousGaussian, DiscreteGaussian, DiscreteLaplace, gaussian_step
+from tellers.mechanisms._laws import ContinuousGaussian, DiscreteGaussian, DiscreteLaplace, gaussian_step
 
 SIGMAS = [0.1, 0.3, 1.0, 3.7, 40.0, 150.0, 1e4]
 LAWS = [

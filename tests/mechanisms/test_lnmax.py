@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from tellers import LNMax, RdpCurve, Unit, Votes, exact_cost, noise
-from tellers.divergence import divergences
-from tellers.mechanisms.laws import DiscreteLaplace
-from tellers.rdp import DEFAULT_ORDERS
+from tellers.mechanisms import divergences
+from tellers.mechanisms._laws import DiscreteLaplace
+from tellers.privacy import DEFAULT_ORDERS
 from tellers.testing import random_votes
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tellers import ConfidentGNMax, GNMax, LNMax, Votes
-from tellers.mechanisms.outcomes import Outcomes, chunks
+from tellers.mechanisms._outcomes import Outcomes, chunks
 from tellers.testing import random_votes
 
 MECHANISMS = [GNMax(2.0), LNMax(0.4), ConfidentGNMax(sigma=2.0, threshold=12, sigma_threshold=3.0)]

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tellers import GNMax, Votes
-from tellers.divergence import divergences
-from tellers.mechanisms.laws import DiscreteGaussian
-from tellers.mechanisms.suprema import ThreeWays, argmax_supremum, check_supremum
-from tellers.rdp import DEFAULT_ORDERS, RdpCurve
+from tellers.mechanisms import argmax_supremum, check_supremum, divergences
+from tellers.mechanisms._laws import DiscreteGaussian
+from tellers.mechanisms.suprema import ThreeWays
+from tellers.privacy import DEFAULT_ORDERS, RdpCurve
 from tellers.testing import random_votes
 
 

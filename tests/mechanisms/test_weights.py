@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tellers import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, Unit, Votes
-from tellers.exact import exact_cost, exact_epsilons, teacher_costs
-from tellers.mechanisms import suprema
-from tellers.mechanisms.scaling import scaled
-from tellers.mechanisms.suprema import argmax_supremum, check_supremum
+from tellers.accounting import exact_cost, teacher_costs
+from tellers.accounting.exact import exact_epsilons
+from tellers.mechanisms import argmax_supremum, check_supremum, suprema
+from tellers.mechanisms.base import scaled
 
 ORDERS = np.array([1.5, 2.0, 4.0, 8.0, 16.0, 32.0])
 MECHANISMS = [

@@ -67,7 +67,7 @@ def write_csv(path, table):
 
 def write_pictures(folder, n):
     """Write pictures that no clip has yet, each for one label, and return the settings they were made by."""
-    from tellers.audio.collection import features_for
+    from tellers.data.sound import features_for
 
     (folder / "pictures").mkdir(parents=True, exist_ok=True)
     features = features_for(rate=16_000, seconds=0.1)

@@ -24,19 +24,11 @@ from tellers_tables import (
 )
 
 from tellers import GNMax
-from tellers.config import (
-    DataConfig,
-    LabelsConfig,
-    MechanismConfig,
-    PartitionConfig,
-    PersonalConfig,
-    RunConfig,
-)
-from tellers.personal import arrange, read_consent
-from tellers.pipeline.data import read_tables
-from tellers.pipeline.electorate import deal_rows, seat_teachers
-from tellers.pipeline.label_data import read_label_tables
-from tellers.teachers.partition import partition
+from tellers.runs import DataConfig, LabelsConfig, MechanismConfig, PartitionConfig, PersonalConfig, RunConfig
+from tellers.runs._assignment import deal_rows, seat_teachers
+from tellers.runs._tables import read_label_tables, read_tables
+from tellers.runs.personal import arrange, read_consent
+from tellers.teachers import partition
 from tellers.testing import TableVotes, check_neighbours
 
 FIELDS = ("unit", "change", "keeps", "public", "n_teachers")

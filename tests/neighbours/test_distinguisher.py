@@ -14,9 +14,9 @@ from tellers_tables import write_csv
 
 from tellers import GNMax, Votes, noise
 from tellers.cli import main
-from tellers.config import read_config
-from tellers.pipeline.data import read_tables
-from tellers.pipeline.electorate import seat_teachers
+from tellers.runs import read_config
+from tellers.runs._assignment import seat_teachers
+from tellers.runs._tables import read_tables
 from tellers.teachers import read_votes
 
 N_PERSONS, N_TEACHERS, N_QUERIES, SIGMA, DELTA = 1000, 100, 33, 40.0, 1e-5
@@ -66,7 +66,7 @@ def deal(folder, who):
 @pytest.fixture
 def run(tmp_path, capsys, monkeypatch):
     """Return what runs on a table, and returns its votes and the epsilon that is stated."""
-    monkeypatch.setattr("tellers.pipeline.outcome.write_report", lambda *_, **__: None)
+    monkeypatch.setattr("tellers.runs.pipeline.write_page", lambda *_, **__: None)
     (tmp_path / "settings.toml").write_text(SETTINGS)
     write_csv(tmp_path / "pool.csv", {"x": np.full(N_QUERIES, 2.0)})
 

@@ -28,9 +28,8 @@ from tellers_tables import (
 )
 
 from tellers.cli import main
-from tellers.config import read_config
-from tellers.pipeline.data import read_tables
-from tellers.pipeline.label_data import read_label_tables
+from tellers.runs import read_config
+from tellers.runs._tables import read_label_tables, read_tables
 from tellers.teachers import read_label_votes, read_votes
 from tellers.testing import TableVotes, check_neighbours
 
@@ -94,7 +93,7 @@ CASES = {
 @pytest.fixture
 def no_pages(monkeypatch):
     """Draw no pages, which take most of the time and say what `result.json` says."""
-    monkeypatch.setattr("tellers.pipeline.outcome.write_report", lambda *_, **__: None)
+    monkeypatch.setattr("tellers.runs.pipeline.write_page", lambda *_, **__: None)
 
 
 @pytest.fixture

@@ -14,11 +14,10 @@ from sklearn.naive_bayes import GaussianNB
 from tellers_tables import CHOICES, LEVELS, OF_SITES, PERSONAL, SITES, a_table, columns, tried
 
 from tellers import Budget, GNMax
-from tellers.estimator import PateClassifier, PateMultilabelClassifier, RepeatedFitWarning
-from tellers.mechanisms.labels import Binary
-from tellers.personal import arrange, read_consent
-from tellers.teachers import train_label_teachers, train_teachers
-from tellers.teachers.partition import partition
+from tellers.mechanisms import Binary
+from tellers.runs import PateClassifier, PateMultilabelClassifier, RepeatedFitWarning
+from tellers.runs.personal import arrange, read_consent
+from tellers.teachers import partition, train_label_teachers, train_teachers
 from tellers.testing import TableVotes, check_neighbours
 
 N_TEACHERS = 5
@@ -93,7 +92,7 @@ def test_teachers_on_this_machine(relation, many, n_tables):
 @pytest.mark.parametrize("relation", ["record", "persons", "sites"])
 def test_networks(relation, many, n_tables):
     torch = pytest.importorskip("torch")
-    from tellers.teachers import TorchClassifier
+    from tellers.nn.classifier import TorchClassifier
 
     model = TorchClassifier(
         partial(torch.nn.Linear, 1, 2 if many else 3), epochs=3, batch_size=4, learning_rate=0.3,

@@ -10,9 +10,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from tellers.parties.link import Link
+from tellers.parties._link import EngineLink
+from tellers.parties._tunnel import CertificateFiles, dial, listen
 from tellers.parties.programs import ASKER, HELPER
-from tellers.parties.tunnel import Identity, dial, listen
 
 ROLES = {
     "ann": "asker", "bea": "asker", "guard": "guardian", "north": "answerer", "south": "answerer",
@@ -55,8 +55,8 @@ def make_bare_certificate(folder: Path, name: str, *, signer: str | None = None)
 def certificates(tmp_path_factory):
     """Return the folder of an authority, with a card, an identity and a peer for every party."""
     pytest.importorskip("cryptography")
-    from tellers.parties.certificates import make_certificate
-    from tellers.parties.wire import Identity, Peer
+    from tellers.parties._certificates import make_certificate
+    from tellers.parties._wire import Identity, Peer
 
     folder = tmp_path_factory.mktemp("certificates")
     cards = {name: make_certificate(folder, name, role=role) for name, role in ROLES.items()}
@@ -78,9 +78,11 @@ def bare_certificates(tmp_path_factory):
     return folder
 
 
-def identity(folder: Path, name: str, *peers: str) -> Identity:
+def identity(folder: Path, name: str, *peers: str) -> CertificateFiles:
     """Return who a party is and whom it trusts."""
-    return Identity(folder / f"{name}.pem", folder / f"{name}.key", tuple(folder / f"{p}.pem" for p in peers))
+    return CertificateFiles(
+        folder / f"{name}.pem", folder / f"{name}.key", tuple(folder / f"{p}.pem" for p in peers)
+    )
 
 
 @pytest.fixture(scope="session")
@@ -100,8 +102,8 @@ def engine():
 class Pair:
     """Both ends of a link, and threads to speak to both at once."""
 
-    asker: Link
-    answerer: Link
+    asker: EngineLink
+    answerer: EngineLink
     threads: ThreadPoolExecutor
 
     def both(self, ask, answer):
@@ -110,7 +112,7 @@ class Pair:
         return first.result(timeout=120), second.result(timeout=120)
 
     def open(self):
-        return self.both(Link.open, Link.open)
+        return self.both(EngineLink.open, EngineLink.open)
 
     def prepare(self, program):
         self.both(lambda link: link.prepare(program), lambda link: link.prepare(program))
@@ -132,10 +134,12 @@ def make_pair(folder: Path, *, timeout: float = 60.0) -> Pair:
     """Return two ends that are not open yet."""
     door = listen(("127.0.0.1", 0))
     door.settimeout(timeout)
-    asker = Link(
+    asker = EngineLink(
         ASKER, lambda: dial(door.getsockname()), identity(folder, "asker", "answerer"), timeout=timeout
     )
-    answerer = Link(HELPER, lambda: door.accept()[0], identity(folder, "answerer", "asker"), timeout=timeout)
+    answerer = EngineLink(
+        HELPER, lambda: door.accept()[0], identity(folder, "answerer", "asker"), timeout=timeout
+    )
     return Pair(asker, answerer, ThreadPoolExecutor(4))
 
 

@@ -11,14 +11,14 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from tellers.config.party import HardeningConfig, ModelConfig
-from tellers.config.party_files import example_settings, parse_party, write_party
 from tellers.errors import ConfigError
-from tellers.parties.clear import clear_votes, near_ties
-from tellers.parties.label_sets import encode_known
-from tellers.parties.models import encode_model, program_for
-from tellers.parties.programs import VoteProgram, describe_program, program_digest, read_program
-from tellers.parties.standing import Standing
+from tellers.parties import clear_votes, encode_model, program_digest, program_for
+from tellers.parties._policy import PartyContext
+from tellers.parties.clear import near_ties
+from tellers.parties.models import encode_known
+from tellers.parties.programs import VoteProgram, describe_program, read_program
+from tellers.runs import parse_party, write_party
+from tellers.runs.settings.party import HardeningConfig, ModelConfig, example_settings
 from tellers.teachers.models import dump_model
 
 RNG = np.random.default_rng(4)
@@ -96,7 +96,7 @@ def test_settings_say_it_with_lines_and_terms_do_not_know_the_limit(tmp_path):
     (tmp_path / "model.skops").write_bytes(dump_model(LogisticRegression().fit(X, Y)))
     for one, votes in zip(settings[1:], (1, 0)):
         alone = replace(one, folder=str(tmp_path), hardening=HardeningConfig(pairwise=False))
-        standing = Standing(alone)
-        program = standing.vote_program(1)
-        assert clear_votes(program, standing.model(), program.encode(X[:1])).sum() == votes
+        context = PartyContext(alone)
+        program = context.vote_program(1)
+        assert clear_votes(program, context.model(), program.encode(X[:1])).sum() == votes
     assert ModelConfig().abstain_below is None

@@ -9,33 +9,33 @@ import pytest
 pytest.importorskip("cryptography")
 pytest.importorskip("skops")
 
-from tellers.parties.answer import AnswerRole
-from tellers.parties.messages import Closed, Expect, Hello, Question
-from tellers.parties.standing import Standing
+from tellers.parties._answer import AnswerRole
+from tellers.parties._messages import Closed, Expect, Hello, Question
+from tellers.parties._policy import PartyContext
 
-from .village import Village
+from .process_network import ProcessNetwork
 
 QID = "1" * 32
 
 
 @pytest.fixture(scope="module")
-def town(tmp_path_factory):
-    return Village(tmp_path_factory.mktemp("answer"), n_labels=3, patience=60.0)
+def network(tmp_path_factory):
+    return ProcessNetwork(tmp_path_factory.mktemp("answer"), n_labels=3, patience=60.0)
 
 
 @pytest.fixture
-def north(town):
-    role = AnswerRole(town.settings("north"))
+def north(network):
+    role = AnswerRole(network.settings("north"))
     yield role
     role.stop()
 
 
 @pytest.fixture
-def said(town):
-    standing = Standing(town.settings("ann"))
-    shared = {"qid": QID, "n_queries": 2, "program": standing.program_hash(2)}
-    shared["terms"] = standing.settings.terms
-    session = standing.settings.session
+def said(network):
+    context = PartyContext(network.settings("ann"))
+    shared = {"qid": QID, "n_queries": 2, "program": context.program_hash(2)}
+    shared["terms"] = context.settings.terms
+    session = context.settings.session
     question = Question(**shared, n_features=session.n_features, n_outputs=session.n_outputs)
     return question, Expect(**shared, asker="ann", seconds=2.0)
 
@@ -60,7 +60,7 @@ def test_what_is_never_announced_is_refused_and_the_guardian_hears_nothing_of_it
     told = []
     monkeypatch.setattr(north, "_tell", told.extend)
     hurried = SimpleNamespace(patience=0.5)
-    monkeypatch.setattr(north, "_standing", hurried)
+    monkeypatch.setattr(north, "_context", hurried)
     answer, mask = north._consider("ann", question)
     assert "announced no such query" in answer.why
     assert mask is None
@@ -70,7 +70,7 @@ def test_what_is_never_announced_is_refused_and_the_guardian_hears_nothing_of_it
     assert north._obey(coming)[0].why == "refused"
 
 
-def test_what_would_be_refused_anyhow_is_refused_at_once(north, said, town):
+def test_what_would_be_refused_anyhow_is_refused_at_once(north, said, network):
     question, _ = said
     other = Question(**{**vars(question), "terms": "0" * 64})
     start = time.monotonic()

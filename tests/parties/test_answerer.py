@@ -6,12 +6,12 @@ import pytest
 pytest.importorskip("cryptography")
 
 from tellers.errors import PeerRefused
-from tellers.noise import secure
-from tellers.parties import answerer
-from tellers.parties.messages import Closed, Expect, Question, Roll
-from tellers.parties.policy import AnswererPolicy
+from tellers.parties import _answer as answerer
+from tellers.parties._messages import Closed, Expect, Question, Roll
+from tellers.parties._policy import AnswererPolicy
+from tellers.privacy.noise import secure
 
-from .town import NAMES, PROGRAM, TERMS, Town, pairs_of, program_for
+from .fake_network import NAMES, PROGRAM, TERMS, FakeNetwork, pairs_of, program_for
 
 QID = "1" * 32
 
@@ -183,9 +183,9 @@ def test_time_ends_what_nobody_asks_for():
 
 
 def test_shares_of_noise_reach_the_tally():
-    town = Town(noise_sigma=50.0)
-    qid = town.query(n_queries=100)
-    shares = sum(town.shares[qid, name].astype(object) for name in NAMES) + town.steps[qid].masks
-    drawn = ((shares + 2**63) % 2**64 - 2**63 - town.tally(qid)).astype(np.int64)
+    network = FakeNetwork(noise_sigma=50.0)
+    qid = network.query(n_queries=100)
+    shares = sum(network.shares[qid, name].astype(object) for name in NAMES) + network.steps[qid].masks
+    drawn = ((shares + 2**63) % 2**64 - 2**63 - network.tally(qid)).astype(np.int64)
     # 300 sums of four shares: their variance is 10,000, within six standard deviations of 8.2 %.
     assert abs(drawn.var() / 10_000 - 1) < 0.5

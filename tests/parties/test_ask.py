@@ -7,11 +7,12 @@ import pytest
 
 pytest.importorskip("cryptography")
 
-from tellers.config.party_files import example_settings
 from tellers.errors import PeerRefused, RoundAborted
-from tellers.parties.ask import AskRole, _Attempt
-from tellers.parties.messages import Aborted, Agreed, Held
-from tellers.parties.queries import FREE
+from tellers.parties import AskRole
+from tellers.parties._guard import FREE
+from tellers.parties._messages import Aborted, Agreed, Held
+from tellers.parties.ask import _Attempt
+from tellers.runs.settings.party import example_settings
 
 SHARES = {name: np.zeros((1, 3), dtype=np.int64) for name in ("north", "south", "west")}
 

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("cryptography")
 
 from tellers.errors import MissingExtra
-from tellers.parties.certificates import fingerprint, make_certificate, read_card, read_secret, require_pin
+from tellers.parties._certificates import fingerprint, make_certificate, read_card, read_secret, require_pin
 
 
 def test_files_are_for_their_owner_alone(tmp_path):

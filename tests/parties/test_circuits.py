@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tellers.parties.circuits import build_circuit
-from tellers.parties.clear import clear_decision, clear_votes
-from tellers.parties.programs import DecisionProgram, VoteProgram
+from tellers.parties import DecisionProgram, clear_decision, clear_votes
+from tellers.parties._circuits import build_circuit
+from tellers.parties.programs import VoteProgram
 
 
 def random_model(program, generator):

@@ -5,11 +5,10 @@ import pytest
 
 pytest.importorskip("cryptography")
 
-from tellers.parties.ask import AskRole
-from tellers.parties.clear import clear_votes
-from tellers.parties.standing import Standing
+from tellers.parties import AskRole, clear_votes
+from tellers.parties._policy import PartyContext
 
-from .country import Country
+from .model_network import ModelNetwork
 
 SESSIONS = [
     pytest.param(task, kind, n_batches, id=f"{task}-{kind}")
@@ -27,27 +26,27 @@ def test_released_labels_are_those_of_the_clear_with_the_noise_drawn(tmp_path, e
     tie, and nowhere else; how many did is shown.
     """
     n_outputs, batch = 4, 100
-    town = Country(tmp_path, kind=kind, task=task, n_outputs=n_outputs, n_answerers=5, seed=len(kind))
+    network = ModelNetwork(tmp_path, kind=kind, task=task, n_outputs=n_outputs, n_answerers=5, seed=len(kind))
     n_labels = n_near = n_turned = 0
     try:
-        town.start_all()
-        with AskRole(town.settings("ann")) as asker:
+        network.start_all()
+        with AskRole(network.settings("ann")) as asker:
             for _ in range(n_batches):
-                rows = town.rows(batch)
+                rows = network.rows(batch)
                 found = asker.ask(rows)
-                assert found.parties == town.names
-                np.testing.assert_array_equal(found.labels, town.clear(rows, found.qid, found.parties))
+                assert found.parties == network.names
+                np.testing.assert_array_equal(found.labels, network.clear(rows, found.qid, found.parties))
                 n_labels += found.labels.size
-                for name in town.names:
-                    standing = Standing(town.settings(name))
-                    program = standing.vote_program(batch)
-                    whole = clear_votes(program, standing.model(), program.encode(rows))
-                    said, near = town.float_votes(rows, name, n_outputs)
+                for name in network.names:
+                    context = PartyContext(network.settings(name))
+                    program = context.vote_program(batch)
+                    whole = clear_votes(program, context.model(), program.encode(rows))
+                    said, near = network.float_votes(rows, name, n_outputs)
                     turned = (whole != said).any(axis=1)
                     assert not (turned & ~near).any(), "a vote differs where nothing ties"
                     n_near, n_turned = n_near + int(near.sum()), n_turned + int(turned.sum())
     finally:
-        town.close()
+        network.close()
     assert n_labels == 400
     n_votes = 5 * n_batches * batch
     print(

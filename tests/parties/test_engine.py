@@ -7,7 +7,7 @@ from types import ModuleType
 import pytest
 
 from tellers.errors import MissingExtra
-from tellers.parties import engine
+from tellers.parties import _engine as engine
 
 
 @pytest.mark.parametrize("found", ["0.9.4", "0.9.5", "0.9.6b1"])

@@ -8,11 +8,11 @@ import pytest
 pytest.importorskip("cryptography")
 
 from tellers import Accountant, Budget, MemoryLedger
-from tellers.config.party_files import example_settings
 from tellers.errors import LinkFailed
-from tellers.parties import guard
-from tellers.parties.guard import GuardRole, Visit
-from tellers.parties.messages import Closed, Done, Ready
+from tellers.parties import _guard as guard
+from tellers.parties._guard import GuardRole, PartyConnection
+from tellers.parties._messages import Closed, Done, Ready
+from tellers.runs.settings.party import example_settings
 
 QID = "1" * 32
 
@@ -37,24 +37,24 @@ def told(monkeypatch):
     ledger = MemoryLedger(Accountant(Budget(epsilon=5.0, delta=1e-5)))
     role = GuardRole(example_settings("guardian"), ledger=ledger, say=said.append)
 
-    def fail(before=lambda visit: None, *, later=None):
-        visit = Visit(Wire(), None)
-        before(visit)
+    def fail(before=lambda connection: None, *, later=None):
+        connection = PartyConnection(Wire(), None)
+        before(connection)
         if later is not None:
-            threading.Timer(0.1, later, [visit]).start()
-        role._tell_of_failure(visit, QID, LinkFailed("Expected a living worker, got exit code -9."))
-        assert visit.channel.is_closed
+            threading.Timer(0.1, later, [connection]).start()
+        role._tell_of_failure(connection, QID, LinkFailed("Expected a living worker, got exit code -9."))
+        assert connection.channel.is_closed
         return said
 
     return fail
 
 
-def says_done(visit):
-    visit.heard(Done(qid=QID))
+def says_done(connection):
+    connection.heard(Done(qid=QID))
 
 
-def leaves(visit):
-    visit.has_left = True
+def leaves(connection):
+    connection.has_left = True
 
 
 def test_an_asker_that_is_done_may_hang_up_without_a_word_in_the_log(told):
@@ -73,22 +73,22 @@ def test_an_asker_that_went_is_no_alarm(told, when):
 
 def test_a_last_step_that_failed_with_an_asker_that_is_there_is_an_alarm(told, monkeypatch):
     monkeypatch.setattr(guard, "_GRACE", 0.3)
-    assert told(lambda visit: visit.heard(Done(qid="2" * 32))) == [
+    assert told(lambda connection: connection.heard(Done(qid="2" * 32))) == [
         "The last step with ann failed after it was charged. Expected a living worker, got exit code -9."
     ]
 
 
 def test_who_gives_no_sign_of_life_is_gone_after_half_of_the_patience():
-    visit = Visit(Wire("north", "answerer"), None)
-    alive = [visit.call(1.0, patience=40.0, name="guard") for _ in range(25)]
+    connection = PartyConnection(Wire("north", "answerer"), None)
+    alive = [connection.call(1.0, patience=40.0, name="guard") for _ in range(25)]
     assert alive == [True] * 19 + [False] * 6
-    assert {message.kind for message in visit.channel.sent} <= {"hello"}
+    assert {message.kind for message in connection.channel.sent} <= {"hello"}
 
 
 @pytest.mark.parametrize("word", [Ready(qid=QID, nonce=QID), Closed(qid=QID)])
 def test_any_word_is_a_sign_of_life(word):
-    visit = Visit(Wire("north", "answerer"), None)
+    connection = PartyConnection(Wire("north", "answerer"), None)
     for n in range(100):
         if n % 10 == 9:
-            visit.heard(word)
-        assert visit.call(1.0, patience=40.0, name="guard")
+            connection.heard(word)
+        assert connection.call(1.0, patience=40.0, name="guard")

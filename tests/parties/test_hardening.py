@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from tellers import Binary, GNMax, RdpCurve, Unit, noise
 from tellers.errors import MissingExtra
-from tellers.mechanisms.labels import GNThreshold
-from tellers.parties import hardening
-from tellers.parties.hardening import fresh_nonce, lend, new_mask_key, pair_keys, zero_sum_mask
-from tellers.parties.noise_shares import gap, price_without_guardian, share_sigma, sum_price
-from tellers.parties.ring import fresh_mask, ring_scaled, ring_sum
+from tellers.mechanisms import GNThreshold
+from tellers.parties import _hardening as hardening
+from tellers.parties import price_without_guardian, share_sigma
+from tellers.parties._hardening import fresh_nonce, lend, new_mask_key, pair_keys, zero_sum_mask
+from tellers.parties._ring import fresh_mask, ring_scaled, ring_sum
+from tellers.parties.prices import gap, sum_price
 
 NAMES = ["north", "south", "east", "west", "mid"]
 

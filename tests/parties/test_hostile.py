@@ -14,19 +14,18 @@ import pytest
 
 pytest.importorskip("cryptography")
 
-from tellers.config.party_files import write_party
 from tellers.errors import LinkFailed, PeerRefused, RoundAborted
+from tellers.parties import AskRole
 from tellers.parties import ask as asking
-from tellers.parties.ask import AskRole
-from tellers.parties.certificates import make_certificate
-from tellers.parties.doors import knock
-from tellers.parties.frames import _PREFIX, MAGIC
-from tellers.parties.messages import Agreed, Answered, Done, Mask, Open, Question, Ready, Roll, encode
-from tellers.parties.standing import Standing
-from tellers.parties.wire import Identity, connect, split_address
+from tellers.parties._certificates import make_certificate
+from tellers.parties._listener import dial_engine
+from tellers.parties._messages import Agreed, Answered, Done, Mask, Open, Question, Ready, Roll, encode
+from tellers.parties._policy import PartyContext
+from tellers.parties._wire import _PREFIX, MAGIC, Identity, connect, split_address
+from tellers.runs import write_party
 
+from .process_network import N_FEATURES, ProcessNetwork
 from .test_role_faults import charged
-from .village import N_FEATURES, Village
 
 pytestmark = pytest.mark.campaign
 HOSTS = ("guard", "north")
@@ -34,8 +33,8 @@ N = 2
 
 
 @pytest.fixture(scope="module")
-def town(tmp_path_factory, engine):
-    made = Village(
+def network(tmp_path_factory, engine):
+    made = ProcessNetwork(
         tmp_path_factory.mktemp("hostile"), n_labels=3, patience=60.0, max_queries=20,
         askers=("ann", "eve", "sly", "tim"),
     ).start_all()  # fmt: skip
@@ -44,70 +43,70 @@ def town(tmp_path_factory, engine):
 
 
 @pytest.fixture(scope="module")
-def ann(town):
-    with AskRole(town.settings("ann")) as asker:
-        warm(town, asker)
+def ann(network):
+    with AskRole(network.settings("ann")) as asker:
+        warm(network, asker)
         yield asker
 
 
-def warm(town, asker):
+def warm(network, asker):
     """Make links to everybody: on a slow machine a party may miss the first query, and that is in order."""
     for _ in range(5):
-        if asker.ask(town.rows(N)).parties == town.names:
+        if asker.ask(network.rows(N)).parties == network.names:
             return
-    raise AssertionError(town.log("guard"))
+    raise AssertionError(network.log("guard"))
 
 
-def honest(town, asker):
-    rows = town.rows(N)
+def honest(network, asker):
+    rows = network.rows(N)
     batch = asker.ask(rows)
-    np.testing.assert_array_equal(batch.labels, town.clear(rows, batch.qid, batch.parties))
-    assert batch.parties == town.names
+    np.testing.assert_array_equal(batch.labels, network.clear(rows, batch.qid, batch.parties))
+    assert batch.parties == network.names
     return batch
 
 
-def books(town):
-    return {name: charged(town, name) for name in ("guard", *town.names)}
+def books(network):
+    return {name: charged(network, name) for name in ("guard", *network.names)}
 
 
 @contextmanager
-def no_harm(town, ann):
+def no_harm(network, ann):
     """Afterwards nothing was charged, nobody died, and an honest query works with everybody."""
-    before, living = books(town), dict(town.processes)
+    before, living = books(network), dict(network.processes)
     yield
-    assert books(town) == before
-    assert town.processes == living
+    assert books(network) == before
+    assert network.processes == living
     assert all(process.poll() is None for process in living.values())
-    honest(town, ann)
-    assert books(town) == {name: n + 1 for name, n in before.items()}
+    honest(network, ann)
+    assert books(network) == {name: n + 1 for name, n in before.items()}
 
 
 @pytest.fixture
-def unharmed(town, ann):
+def unharmed(network, ann):
     """All of a test does no harm."""
-    with no_harm(town, ann):
+    with no_harm(network, ann):
         yield
 
 
 class Eve:
     """A party of the session with keys of its own, who says what she likes."""
 
-    def __init__(self, town, host, *, name="eve"):
-        self.standing = Standing(town.settings(name))
+    def __init__(self, network, host, *, name="eve"):
+        self.context = PartyContext(network.settings(name))
         self.channel = connect(
-            self.standing.address(host), self.standing.identity, self.standing.peer(host), timeout=30.0
+            self.context.address(host), self.context.identity, self.context.peer(host), timeout=30.0
         )
         self.qid = secrets.token_hex(16)
 
     def open(self, **other):
-        given = {"qid": self.qid, "n_queries": N, "program": self.standing.program_hash(N)}
-        return Open(**{**given, "terms": self.standing.settings.terms, **other})
+        given = {"qid": self.qid, "n_queries": N, "program": self.context.program_hash(N)}
+        return Open(**{**given, "terms": self.context.settings.terms, **other})
 
     def question(self, **other):
-        session = self.standing.settings.session
+        session = self.context.settings.session
         shapes = {"n_features": session.n_features, "n_outputs": session.n_outputs}
-        given = {"qid": self.qid, "n_queries": N, "program": self.standing.program_hash(N), **shapes}
-        return Question(**{**given, "terms": self.standing.settings.terms, **other})
+        given = {"qid": self.qid, "n_queries": N, "program": self.context.program_hash(N), **shapes}
+        return Question(**{**given, "terms": self.context.settings.terms, **other})
 
     def first(self, host):
         """Return a message that is in order, and that the host answers."""
@@ -176,8 +175,8 @@ BYTES = {
 
 @pytest.mark.parametrize("host", HOSTS)
 @pytest.mark.parametrize("what", BYTES)
-def test_bytes_that_are_no_message_in_order(town, unharmed, host, what):
-    eve = Eve(town, host)
+def test_bytes_that_are_no_message_in_order(network, unharmed, host, what):
+    eve = Eve(network, host)
     eve.throw(BYTES[what](eve, host))
     eve.require_closed()
 
@@ -190,28 +189,28 @@ WRONG = {
 
 @pytest.mark.parametrize("host", HOSTS)
 @pytest.mark.parametrize("what", WRONG)
-def test_another_program_or_other_terms(town, unharmed, host, what):
+def test_another_program_or_other_terms(network, unharmed, host, what):
     other, words = WRONG[what]
-    eve = Eve(town, host)
+    eve = Eve(network, host)
     answer = eve.say(eve.open(**other) if host == "guard" else eve.question(**other)).hear()
     assert answer.kind == ("aborted" if host == "guard" else "refused")
     assert words in answer.why
     eve.channel.close()
 
 
-def test_another_shape(town, unharmed):
-    eve = Eve(town, "north")
+def test_another_shape(network, unharmed):
+    eve = Eve(network, "north")
     assert "numbers here" in eve.say(eve.question(n_features=N_FEATURES + 1)).hear().why
     eve.channel.close()
 
 
-def test_a_question_that_the_guardian_knows_nothing_of(town, unharmed):
-    since = len(town.log("guard"))
-    eve = Eve(town, "north")
+def test_a_question_that_the_guardian_knows_nothing_of(network, unharmed):
+    since = len(network.log("guard"))
+    eve = Eve(network, "north")
     assert "announced no such query" in eve.say(eve.question()).hear().why
     eve.channel.close()
-    Eve(town, "north").say(eve.question(qid=secrets.token_hex(16))).channel.close()
-    assert "north" not in town.log("guard")[since:]
+    Eve(network, "north").say(eve.question(qid=secrets.token_hex(16))).channel.close()
+    assert "north" not in network.log("guard")[since:]
 
 
 TURNS = {
@@ -224,39 +223,39 @@ TURNS = {
 
 
 @pytest.mark.parametrize("what", TURNS)
-def test_messages_out_of_turn(town, unharmed, what):
-    eve = Eve(town, "guard")
+def test_messages_out_of_turn(network, unharmed, what):
+    eve = Eve(network, "guard")
     eve.say(*TURNS[what](eve))
     eve.require_closed()
 
 
-def test_ids_of_another_askers_query(town, ann):
+def test_ids_of_another_askers_query(network, ann):
     """An id that was used is good for nothing, at the guardian and at an answering party."""
-    qid, before = honest(town, ann).qid, books(town)
-    eve = Eve(town, "guard")
-    eve.say(Answered(qid=qid, parties=town.names), Done(qid=qid))  # over by now: passed over
+    qid, before = honest(network, ann).qid, books(network)
+    eve = Eve(network, "guard")
+    eve.say(Answered(qid=qid, parties=network.names), Done(qid=qid))  # over by now: passed over
     eve.say(eve.open(qid=qid))
     eve.require_closed()
-    eve = Eve(town, "north")
+    eve = Eve(network, "north")
     assert "used before" in eve.say(eve.question(qid=qid)).hear().why
     eve.channel.close()
-    assert books(town) == before
-    honest(town, ann)
+    assert books(network) == before
+    honest(network, ann)
 
 
-def test_noise_in_place_of_an_engine(town, unharmed):
-    eve = Eve(town, "guard")
+def test_noise_in_place_of_an_engine(network, unharmed):
+    eve = Eve(network, "guard")
     opened = eve.say(eve.open()).hear()
-    assert opened.roster == town.names
-    with knock(eve.standing.address("guard"), eve.qid, timeout=10.0) as plain:
+    assert opened.roster == network.names
+    with dial_engine(eve.context.address("guard"), eve.qid, timeout=10.0) as plain:
         plain.sendall(secrets.token_bytes(1000))
         eve.require_closed()
 
 
 @pytest.mark.parametrize("host", HOSTS)
-def test_a_knock_that_nobody_waits_for(town, unharmed, host):
-    address = Standing(town.settings("eve")).address(host)
-    with knock(address, "ab" * 16, timeout=10.0) as plain:
+def test_a_knock_that_nobody_waits_for(network, unharmed, host):
+    address = PartyContext(network.settings("eve")).address(host)
+    with dial_engine(address, "ab" * 16, timeout=10.0) as plain:
         plain.settimeout(30.0)
         assert plain.recv(1) == b""
 
@@ -268,46 +267,46 @@ def refused(host):
 
 
 @pytest.mark.parametrize("host", HOSTS)
-def test_an_authority_that_nobody_trusts(town, unharmed, tmp_path, host):
-    standing = Standing(town.settings("eve"))
+def test_an_authority_that_nobody_trusts(network, unharmed, tmp_path, host):
+    context = PartyContext(network.settings("eve"))
     make_certificate(tmp_path, "eve", role="asker")
-    stranger = Identity("eve", "asker", home=tmp_path / "eve", trusted=(town.folder / "authority.pem",))
+    stranger = Identity("eve", "asker", home=tmp_path / "eve", trusted=(network.folder / "authority.pem",))
     with refused(host):
-        connect(standing.address(host), stranger, standing.peer(host), timeout=30.0)
+        connect(context.address(host), stranger, context.peer(host), timeout=30.0)
 
 
 @pytest.mark.parametrize("host", HOSTS)
 @pytest.mark.parametrize("name", ["mallory", "ann"])
-def test_the_right_authority_and_another_pin(town, unharmed, tmp_path, host, name):
+def test_the_right_authority_and_another_pin(network, unharmed, tmp_path, host, name):
     for file in ("authority.pem", "authority.key"):
-        shutil.copy(town.folder / file, tmp_path / file)
+        shutil.copy(network.folder / file, tmp_path / file)
     make_certificate(tmp_path, name, role="asker")
-    standing = Standing(town.settings("eve"))
+    context = PartyContext(network.settings("eve"))
     with refused(host):
         connect(
-            standing.address(host), Identity(name, "asker", home=tmp_path / name), standing.peer(host),
+            context.address(host), Identity(name, "asker", home=tmp_path / name), context.peer(host),
             timeout=30.0,
         )  # fmt: skip
 
 
 @pytest.mark.parametrize("host", HOSTS)
-def test_a_pinned_party_under_another_name(town, unharmed, host):
-    standing = Standing(town.settings("eve"))
-    liar = replace(standing.identity, name="ann")
+def test_a_pinned_party_under_another_name(network, unharmed, host):
+    context = PartyContext(network.settings("eve"))
+    liar = replace(context.identity, name="ann")
     # The host is done with its own greeting before it has looked at hers.
-    with refused(host), connect(standing.address(host), liar, standing.peer(host), timeout=30.0) as channel:
+    with refused(host), connect(context.address(host), liar, context.peer(host), timeout=30.0) as channel:
         channel.receive(timeout=30.0)
 
 
-def test_an_answering_party_that_asks(town, unharmed):
-    south = Standing(town.settings("south"))
+def test_an_answering_party_that_asks(network, unharmed):
+    south = PartyContext(network.settings("south"))
     with refused("north"):
         connect(south.address("north"), south.identity, south.peer("north"), timeout=30.0)
 
 
 @pytest.mark.parametrize("host", HOSTS)
-def test_no_certificate_and_no_tls(town, unharmed, host):
-    place = split_address(Standing(town.settings("eve")).address(host))
+def test_no_certificate_and_no_tls(network, unharmed, host):
+    place = split_address(PartyContext(network.settings("eve")).address(host))
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     with refused(host), context.wrap_socket(socket.create_connection(place, timeout=30.0)) as nobody:
@@ -321,44 +320,44 @@ def test_no_certificate_and_no_tls(town, unharmed, host):
 
 
 @contextmanager
-def with_quota(town, name, n):
+def with_quota(network, name, n):
     """Let a party answer only so many queries for each asker, for a while."""
-    path = town.folder / name / "party.toml"
-    text, settings = path.read_text(), town.settings(name)
+    path = network.folder / name / "party.toml"
+    text, settings = path.read_text(), network.settings(name)
     limits = replace(settings.limits, queries_per_asker=n)
     try:
         path.write_text(write_party(replace(settings, limits=limits)))
-        town.kill(name)
-        town.restart(name)
+        network.kill(name)
+        network.restart(name)
         yield
     finally:
         path.write_text(text)
-        town.kill(name)
-        town.restart(name)
+        network.kill(name)
+        network.restart(name)
 
 
-def test_a_quota_at_the_guardian(town, ann):
-    before = books(town)
+def test_a_quota_at_the_guardian(network, ann):
+    before = books(network)
     words = r"quota of 1 queries.*Nothing was charged"
     with (
-        with_quota(town, "guard", 1),
-        AskRole(town.settings("eve")) as eve,
+        with_quota(network, "guard", 1),
+        AskRole(network.settings("eve")) as eve,
         pytest.raises(RoundAborted, match=words),
     ):
-        eve.ask(town.rows(N), n_retries=0)
-    assert books(town) == before
-    honest(town, ann)
+        eve.ask(network.rows(N), n_retries=0)
+    assert books(network) == before
+    honest(network, ann)
 
 
-def test_a_quota_at_an_answering_party(town, ann):
-    before, others = books(town), tuple(name for name in town.names if name != "north")
+def test_a_quota_at_an_answering_party(network, ann):
+    before, others = books(network), tuple(name for name in network.names if name != "north")
     said = []
-    with with_quota(town, "north", 1), AskRole(town.settings("eve"), say=said.append) as eve:
-        batch = eve.ask(town.rows(N))
+    with with_quota(network, "north", 1), AskRole(network.settings("eve"), say=said.append) as eve:
+        batch = eve.ask(network.rows(N))
     assert batch.parties == others
     assert any("quota of 1 queries" in words for words in said)
-    assert books(town) == {name: n + (name != "north") for name, n in before.items()}
-    honest(town, ann)
+    assert books(network) == {name: n + (name != "north") for name, n in before.items()}
+    honest(network, ann)
 
 
 def leave_out(name):
@@ -383,25 +382,25 @@ def never_ask(name):
     return "_ask_one", ask_one
 
 
-def test_a_subset_of_the_askers_choice(town, ann, monkeypatch):
+def test_a_subset_of_the_askers_choice(network, ann, monkeypatch):
     honest_agree = asking._Attempt._agree
-    with AskRole(town.settings("sly")) as sly:
-        warm(town, sly)  # whoever is out for a reason of its own may be left out
-        with no_harm(town, ann):
+    with AskRole(network.settings("sly")) as sly:
+        warm(network, sly)  # whoever is out for a reason of its own may be left out
+        with no_harm(network, ann):
             monkeypatch.setattr(asking._Attempt, *leave_out("south"))
             for _ in range(3):
                 with pytest.raises(RoundAborted, match=r"not for it to choose. Nothing was charged"):
-                    sly.ask(town.rows(N), n_retries=0)
+                    sly.ask(network.rows(N), n_retries=0)
             # After three strikes it gets no answer at all, not even to a query in order.
             monkeypatch.setattr(asking._Attempt, "_agree", honest_agree)
             with pytest.raises(RoundAborted, match="too often"):
-                sly.ask(town.rows(N), n_retries=0)
+                sly.ask(network.rows(N), n_retries=0)
 
 
-def test_a_party_that_is_never_asked(town, ann, monkeypatch):
-    with AskRole(town.settings("tim")) as tim:
-        warm(town, tim)
-        with no_harm(town, ann), monkeypatch.context() as patch:
+def test_a_party_that_is_never_asked(network, ann, monkeypatch):
+    with AskRole(network.settings("tim")) as tim:
+        warm(network, tim)
+        with no_harm(network, ann), monkeypatch.context() as patch:
             patch.setattr(asking._Attempt, *never_ask("south"))
             with pytest.raises(RoundAborted, match=r"not for it to choose. Nothing was charged"):
-                tim.ask(town.rows(N), n_retries=0)
+                tim.ask(network.rows(N), n_retries=0)

@@ -14,20 +14,24 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.tree import DecisionTreeClassifier
 
 from tellers import SILENT, Binary, ConfidentBinary, GNMax, LabelVotes, noise
-from tellers.config.mechanism import MechanismConfig
-from tellers.config.party import SessionConfig
-from tellers.config.party_files import parse_party, settings_for, write_party
 from tellers.errors import ConfigError
-from tellers.mechanisms.labels import GNThreshold
-from tellers.parties.circuits import build_circuit
-from tellers.parties.clear import clear_decision, clear_votes
-from tellers.parties.label_sets import count_voters, encode_known, n_model_outputs
-from tellers.parties.last_step import decide, decision_of, draw
-from tellers.parties.models import encode_model, program_for
-from tellers.parties.policy import GuardianPolicy
-from tellers.parties.programs import DecisionProgram, describe_program, program_digest, read_program
-from tellers.parties.ring import fresh_mask, ring_scaled, ring_sum
-from tellers.parties.standing import Standing
+from tellers.mechanisms import GNThreshold
+from tellers.parties import (
+    DecisionProgram,
+    clear_decision,
+    clear_votes,
+    encode_model,
+    program_digest,
+    program_for,
+)
+from tellers.parties._circuits import build_circuit
+from tellers.parties._last_step import decide, decision_of, draw
+from tellers.parties._policy import GuardianPolicy, PartyContext
+from tellers.parties._ring import fresh_mask, ring_scaled, ring_sum
+from tellers.parties.models import count_voters, encode_known, n_model_outputs
+from tellers.parties.programs import describe_program, read_program
+from tellers.runs import MechanismConfig, parse_party, write_party
+from tellers.runs.settings.party import SessionConfig, settings_for
 from tellers.teachers.models import dump_model
 
 N_LABELS = 4
@@ -183,10 +187,10 @@ def test_settings_carry_label_sets_and_terms_differ_by_them():
     assert settings_of("ann", sets={**SETS, "north": (1, 2)}).terms != guard.terms
     assert settings_of("ann", sets={**SETS, "south": (0, 1, 2, 3)}).terms == guard.terms
     assert settings_of("ann", sets={}).label_sets == {}
-    policy = Standing(guard).guardian_policy()
+    policy = PartyContext(guard).guardian_policy()
     assert policy.voters(("east", "north")) == (1, 2, 0, 1)
     assert policy.voters(("south",)) == ()
-    assert Standing(guard).decision_program(("east", "north"), 5).limits[:2] == (1, 2)
+    assert PartyContext(guard).decision_program(("east", "north"), 5).limits[:2] == (1, 2)
 
 
 @pytest.mark.parametrize(
@@ -235,12 +239,12 @@ def test_an_answering_party_reads_its_own_model(tmp_path):
     made = replace(made, folder=str(tmp_path), hardening=replace(made.hardening, pairwise=False))
     fitted = OneVsRestClassifier(LogisticRegression()).fit(ROWS, SAID[:, [1, 3]])
     (tmp_path / "model.skops").write_bytes(dump_model(fitted))
-    standing = Standing(made)
-    program = standing.vote_program(80)
-    votes = clear_votes(program, standing.model(), program.encode(ROWS))
+    context = PartyContext(made)
+    program = context.vote_program(80)
+    votes = clear_votes(program, context.model(), program.encode(ROWS))
     np.testing.assert_array_equal(votes[:, [1, 3]], fitted.predict(ROWS))
     assert not votes[:, [0, 2]].any()
     three = OneVsRestClassifier(LogisticRegression()).fit(ROWS, SAID[:, :3])
     (tmp_path / "model.skops").write_bytes(dump_model(three))
     with pytest.raises(ValueError, match=r"model\.skops: Expected a model for the 2 labels .* got one for 3"):
-        standing.model()
+        context.model()

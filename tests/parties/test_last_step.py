@@ -5,21 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tellers import (
-    Binary,
-    ConfidentBinary,
-    ConfidentGNMax,
-    GNMax,
-    LabelVotes,
-    LNMax,
-    Unit,
-    noise,
-)
-from tellers.mechanisms.labels import GNThreshold, Tau
-from tellers.parties.books import query_price
-from tellers.parties.clear import clear_decision
-from tellers.parties.last_step import decide, decision_of, draw
-from tellers.parties.ring import fresh_mask, ring_scaled, ring_sum
+from tellers import Binary, ConfidentBinary, ConfidentGNMax, GNMax, LabelVotes, LNMax, Unit, noise
+from tellers.mechanisms import GNThreshold, Tau
+from tellers.parties import clear_decision
+from tellers.parties._last_step import decide, decision_of, draw
+from tellers.parties._ledger import query_price
+from tellers.parties._ring import fresh_mask, ring_scaled, ring_sum
 
 LABELS = [
     Binary(sigma=3.0, n_labels=4),

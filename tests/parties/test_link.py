@@ -14,11 +14,11 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.tree import DecisionTreeClassifier
 
 from tellers.errors import LinkFailed
-from tellers.parties.clear import clear_decision, clear_votes, near_ties
-from tellers.parties.engine import engine_settings
-from tellers.parties.link import Link
-from tellers.parties.models import encode_model, program_for
-from tellers.parties.programs import DecisionProgram, VoteProgram
+from tellers.parties import DecisionProgram, clear_decision, clear_votes, encode_model, program_for
+from tellers.parties._engine import engine_settings
+from tellers.parties._link import EngineLink
+from tellers.parties.clear import near_ties
+from tellers.parties.programs import VoteProgram
 
 pytestmark = pytest.mark.campaign
 
@@ -192,9 +192,9 @@ def test_a_worker_whose_party_is_gone_ends(fresh_pair):
 
 
 def test_the_worker_has_no_pickle_on_its_pipes():
-    import tellers.parties.link as link
-    import tellers.parties.pipes as pipes
-    import tellers.parties.worker as worker
+    import tellers.parties._link as link
+    import tellers.parties._link as pipes
+    import tellers.parties._worker as worker
 
     for module in (link, pipes, worker):
         assert "pickle" not in vars(module)
@@ -214,7 +214,7 @@ def test_a_link_without_the_engine_says_where_it_exists(monkeypatch, bare_certif
         return real(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    link = Link(0, lambda: None, None)
+    link = EngineLink(0, lambda: None, None)
     with pytest.raises(MissingExtra, match=r"Python 3\.11 on Linux.*tellers\[capc\]"):
         link.open()
 

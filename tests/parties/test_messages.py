@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tellers.errors import PeerRefused
-from tellers.parties import messages as m
-from tellers.parties.frames import FrameReader, FrameWriter
+from tellers.parties import _messages as m
+from tellers.parties._wire import FrameReader, FrameWriter
 
 QID, DIGEST = "0123456789abcdef" * 2, "0123456789abcdef" * 4
 ALL = [

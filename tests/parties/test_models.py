@@ -20,8 +20,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from tellers.parties.clear import clear_scores, clear_votes, near_ties
-from tellers.parties.models import encode_model, program_for
+from tellers.parties import clear_votes, encode_model, program_for
+from tellers.parties.clear import clear_scores, near_ties
 
 DIGITS, DIGIT = load_digits(return_X_y=True)
 PIXELS = DIGITS / 16

@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from tellers.parties.ports import held_port
-from tellers.testing import ports
-from tellers.testing.ports import OURS, free_port, free_ports
+from tellers.parties._ports import held_port
+from tellers.testing import _ports as ports
+from tellers.testing._ports import OURS, free_port, free_ports
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems let nobody listen on a port that is held")

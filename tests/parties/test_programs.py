@@ -8,14 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tellers import Binary, ConfidentBinary, LabelVotes
-from tellers.parties.clear import clear_decision
-from tellers.parties.programs import (
-    DecisionProgram,
-    VoteProgram,
-    describe_program,
-    program_digest,
-    read_program,
-)
+from tellers.parties import DecisionProgram, clear_decision, program_digest
+from tellers.parties.programs import VoteProgram, describe_program, read_program
 
 LINEAR = VoteProgram(model="linear", task="single", n_features=64, n_outputs=10, batch=100)
 ANY = [

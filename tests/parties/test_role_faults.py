@@ -9,39 +9,39 @@ import pytest
 pytest.importorskip("cryptography")
 
 from tellers.errors import RoundAborted
-from tellers.ledger.opening import open_ledger
-from tellers.parties.ask import AskRole
+from tellers.ledger import open_ledger
+from tellers.parties import AskRole
 
-from .village import ENVIRONMENT, Village
+from .process_network import ENVIRONMENT, ProcessNetwork
 
 pytestmark = pytest.mark.campaign
 N = 2
 
 
 @pytest.fixture(scope="module")
-def town(tmp_path_factory, engine):
+def network(tmp_path_factory, engine):
     # Labels, as their circuits are the smallest.
-    made = Village(tmp_path_factory.mktemp("faults"), n_labels=3).start_all()
+    made = ProcessNetwork(tmp_path_factory.mktemp("faults"), n_labels=3).start_all()
     yield made
     made.close()
 
 
 @pytest.fixture(scope="module")
-def asker(town):
+def asker(network):
     """An asker that keeps its links: only those to whoever died are made again."""
-    with AskRole(town.settings("ann")) as made:
+    with AskRole(network.settings("ann")) as made:
         yield made
 
 
-def charged(town, name="guard"):
-    with open_ledger(town.folder / name / "ledger.db") as ledger:
+def charged(network, name="guard"):
+    with open_ledger(network.folder / name / "ledger.db") as ledger:
         return len(ledger.entries())
 
 
-def compare(town, asker, *, parties=None):
-    rows = town.rows(N)
+def compare(network, asker, *, parties=None):
+    rows = network.rows(N)
     batch = asker.ask(rows)
-    np.testing.assert_array_equal(batch.labels, town.clear(rows, batch.qid, batch.parties))
+    np.testing.assert_array_equal(batch.labels, network.clear(rows, batch.qid, batch.parties))
     if parties is not None:
         assert batch.parties == parties
     return batch
@@ -62,23 +62,23 @@ ANSWERER = {
 
 
 @pytest.mark.parametrize("step", ANSWERER)
-def test_an_answering_party_dies(town, asker, step):
-    town.kill("south")
-    town.restart("south", step=step)
-    before, own, east = charged(town), charged(town, "south"), charged(town, "east")
-    others = tuple(name for name in town.names if name != "south")
-    compare(town, asker, parties=town.names if ANSWERER[step] else others)
-    town.wait_for_death("south")
-    assert charged(town) == before + 1
-    assert charged(town, "south") == own + (step in ("after:charge", "after:mask"))
+def test_an_answering_party_dies(network, asker, step):
+    network.kill("south")
+    network.restart("south", step=step)
+    before, own, east = charged(network), charged(network, "south"), charged(network, "east")
+    others = tuple(name for name in network.names if name != "south")
+    compare(network, asker, parties=network.names if ANSWERER[step] else others)
+    network.wait_for_death("south")
+    assert charged(network) == before + 1
+    assert charged(network, "south") == own + (step in ("after:charge", "after:mask"))
     # Whoever had lent a mask to a set that broke keeps it on its own books, and pays again for the next.
     if step in ("on:roll", "after:charge"):
-        assert charged(town, "east") == east + 2
+        assert charged(network, "east") == east + 2
     else:
-        assert charged(town, "east") in (east + 1, east + 2)
-    town.restart("south")
-    compare(town, asker, parties=town.names)
-    assert charged(town) == before + 2
+        assert charged(network, "east") in (east + 1, east + 2)
+    network.restart("south")
+    compare(network, asker, parties=network.names)
+    assert charged(network) == before + 2
 
 
 # Whether the query is charged.
@@ -96,22 +96,22 @@ GUARDIAN = {
 
 
 @pytest.mark.parametrize("step", GUARDIAN)
-def test_the_guardian_dies(town, asker, step):
-    town.kill("guard")
-    town.restart("guard", step=step)
-    before = charged(town)
+def test_the_guardian_dies(network, asker, step):
+    network.kill("guard")
+    network.restart("guard", step=step)
+    before = charged(network)
     try:
-        asker.ask(town.rows(N), n_retries=0)
+        asker.ask(network.rows(N), n_retries=0)
         has_labels = True
     except RoundAborted:
         has_labels = False
-    town.wait_for_death("guard")
+    network.wait_for_death("guard")
     # Its worker outlives it for a moment, and may end what it was told to do.
     assert not has_labels or step in ("after:agreed", "before:run")
-    assert charged(town) == before + GUARDIAN[step]
-    town.restart("guard")
-    compare(town, asker, parties=town.names)
-    assert charged(town) == before + GUARDIAN[step] + 1
+    assert charged(network) == before + GUARDIAN[step]
+    network.restart("guard")
+    compare(network, asker, parties=network.names)
+    assert charged(network) == before + GUARDIAN[step] + 1
 
 
 # Whether the query is charged; None where it depends on who is faster.
@@ -130,20 +130,20 @@ ASKER = {
 DYING = """
 import sys
 import numpy as np
-from tellers.config import read_party
-from tellers.parties.ask import AskRole
-from tellers.testing.witness import die_at
+from tellers.runs import read_party
+from tellers.parties import AskRole
+from tellers.testing._instrumented_party import die_at
 die_at(sys.argv[2])
 AskRole(read_party(sys.argv[1])).ask(np.zeros((2, 6)), n_retries=0)
 """
 
 
 @pytest.mark.parametrize("step", ASKER)
-def test_the_asker_dies(town, asker, step):
-    before, since = charged(town), len(town.log("guard"))
-    words = [sys.executable, "-c", DYING, str(town.folder / "ann" / "party.toml"), step]
+def test_the_asker_dies(network, asker, step):
+    before, since = charged(network), len(network.log("guard"))
+    words = [sys.executable, "-c", DYING, str(network.folder / "ann" / "party.toml"), step]
     assert subprocess.run(words, env=ENVIRONMENT, timeout=300, check=False).returncode == -9
-    compare(town, asker, parties=town.names)
-    found = charged(town) - before - 1
+    compare(network, asker, parties=network.names)
+    found = charged(network) - before - 1
     assert found in ((0, 1) if ASKER[step] is None else (int(ASKER[step]),))
-    assert "failed" not in town.log("guard")[since:]  # who is gone is gone: no alarm
+    assert "failed" not in network.log("guard")[since:]  # who is gone is gone: no alarm

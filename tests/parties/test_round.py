@@ -14,16 +14,16 @@ pytest.importorskip("cryptography")
 
 from tellers import Accountant, Budget, GNMax, SqliteLedger, noise
 from tellers.errors import PeerRefused
-from tellers.parties import answerer
-from tellers.parties.certificates import make_certificate, read_secret
-from tellers.parties.guarding import Finish, Guardian
-from tellers.parties.hardening import pair_keys
-from tellers.parties.last_step import decide
-from tellers.parties.listening import Listener
-from tellers.parties.messages import Answered, Closed, Done, Expect, Open, Question, Roll
-from tellers.parties.policy import AnswererPolicy, GuardianPolicy
-from tellers.parties.ring import ring_scaled, ring_sum
-from tellers.parties.wire import Identity, Peer, connect
+from tellers.parties import _answer as answerer
+from tellers.parties._certificates import make_certificate, read_secret
+from tellers.parties._guard import Finish, Guardian
+from tellers.parties._hardening import pair_keys
+from tellers.parties._last_step import decide
+from tellers.parties._listener import Listener
+from tellers.parties._messages import Answered, Closed, Done, Expect, Open, Question, Roll
+from tellers.parties._policy import AnswererPolicy, GuardianPolicy
+from tellers.parties._ring import ring_scaled, ring_sum
+from tellers.parties._wire import Identity, Peer, connect
 
 ROLES = {"ann": "asker", "guard": "guardian", "east": "answerer", "north": "answerer", "south": "answerer"}
 ROSTER = ("east", "north", "south")

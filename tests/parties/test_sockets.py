@@ -8,12 +8,11 @@ import pytest
 
 pytest.importorskip("cryptography")
 
-from tellers.parties.listening import Listener
-from tellers.parties.pinned import Pinned
-from tellers.parties.sockets import DEAD_AFTER, EVERY, IDLE, TIMES, stay_alert
-from tellers.parties.tunnel import Tunnel, dial, listen
-from tellers.parties.wire import connect
-from tellers.testing.ports import free_port
+from tellers.parties._listener import Listener
+from tellers.parties._ports import DEAD_AFTER, EVERY, IDLE, TIMES, stay_alert
+from tellers.parties._tunnel import Tunnel, dial, listen
+from tellers.parties._wire import Pinned, connect
+from tellers.testing._ports import free_port
 
 WANTED = {
     "TCP_KEEPIDLE": IDLE,

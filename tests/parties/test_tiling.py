@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tellers.errors import LinkFailed
-from tellers.parties.tiling import (
+from tellers.parties._circuits import (
     answers_in_log,
     count_answers,
     require_single_answers,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tellers.errors import LinkFailed
-from tellers.parties.tunnel import Tunnel, dial, listen, shake_hands
+from tellers.parties._tunnel import Tunnel, dial, listen, shake_hands
 
 pytest.importorskip("cryptography")
 _spec = importlib.util.spec_from_file_location("parties_conftest", Path(__file__).parent / "conftest.py")

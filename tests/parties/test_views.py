@@ -14,24 +14,25 @@ import pytest
 
 pytest.importorskip("cryptography")
 
-from tellers.parties.clear import clear_scores, clear_votes
-from tellers.parties.messages import KINDS
-from tellers.parties.standing import Standing
+from tellers.parties import clear_votes
+from tellers.parties._messages import KINDS
+from tellers.parties._policy import PartyContext
+from tellers.parties.clear import clear_scores
 
 from . import views
-from .country import Country, read
-from .village import SOURCE
+from .model_network import ModelNetwork, read
+from .process_network import SOURCE
 
 ALARM = 1e-6
 LONG = 1024  # Shorter messages of the engine are bits that do not fill their last word.
 
 
 @pytest.fixture
-def country(tmp_path, engine):
+def make_network(tmp_path, engine):
     made = []
 
     def make(**options):
-        made.append(Country(tmp_path, watched=True, **options))
+        made.append(ModelNetwork(tmp_path, watched=True, **options))
         return made[-1]
 
     yield make
@@ -39,15 +40,15 @@ def country(tmp_path, engine):
         one.close()
 
 
-def streams(town, name):
+def streams(network, name):
     """Return all that a party received, and what it read from it, by file; framing taken away as well."""
-    view = town.view(name)
+    view = network.view(name)
     found = {
         place.name: place.read_bytes()
         for place in view.iterdir()
         if not place.name.startswith(("own.", "most")) and place.stat().st_size
     }
-    for other in ("ann", "guard", *town.names):
+    for other in ("ann", "guard", *network.names):
         for channel, values in views.engine_channels(view, other).items():
             found[f"{other}, {channel}"] = b"".join(values)
     return found
@@ -57,46 +58,46 @@ def lines(place):
     return place.read_text().splitlines()
 
 
-def put_in(town, name, peer):
+def put_in(network, name, peer):
     """Return what a party put into its runs with another, in order."""
-    return [dict(np.load(place)) for place in sorted(town.view(name).glob(f"own.{peer}.*.npz"))]
+    return [dict(np.load(place)) for place in sorted(network.view(name).glob(f"own.{peer}.*.npz"))]
 
 
-def secrets_of(town, rows, batch, qids):
+def secrets_of(network, rows, batch, qids):
     """Return runs of all that is secret, by whose it is and what; of several batches together."""
     parts = [rows[i : i + batch] for i in range(0, len(rows), batch)]
     found = {"ann": {"rows": views.written(rows)}, "guard": {}}
-    program = Standing(town.settings("ann")).vote_program(batch)
+    program = PartyContext(network.settings("ann")).vote_program(batch)
     coded = [program.encode(part) for part in parts]
     found["ann"]["rows as whole numbers"] = views.written(np.stack(coded))
-    shares = [one["shares"] for one in put_in(town, "ann", "guard")]
+    shares = [one["shares"] for one in put_in(network, "ann", "guard")]
     found["ann"]["sum of shares"] = views.written(np.stack(shares))
-    for name in town.names:
-        model = Standing(town.settings(name)).model()
+    for name in network.names:
+        model = PartyContext(network.settings(name)).model()
         own = {"model": set().union(*(views.written(table) for table in model.values()))}
-        inner = town.estimator(name)
+        inner = network.estimator(name)
         for weights in getattr(inner, "coefs_", None) or [
             e.coef_ for e in getattr(inner, "estimators_", [inner])
         ]:
             own["model"] |= views.written(np.asarray(weights)) | views.written(np.asarray(weights).T)
         own["scores"] = views.written(np.stack([clear_scores(program, model, x) for x in coded]))
         own["votes"] = set().union(*(views.written_small(clear_votes(program, model, x)) for x in coded))
-        own["mask"] = views.written(np.stack([one["mask"] for one in put_in(town, name, "ann")]))
-        got = np.frombuffer(read(town.view("ann") / f"outcomes.{name}.bin"), dtype="<i8")
+        own["mask"] = views.written(np.stack([one["mask"] for one in put_in(network, name, "ann")]))
+        got = np.frombuffer(read(network.view("ann") / f"outcomes.{name}.bin"), dtype="<i8")
         found["ann"][f"share of {name}"] = views.written(got)
         found[name] = own
-    kept = [dict(np.load(town.folder / "noise" / f"{qid}.npz")) for qid in qids]
+    kept = [dict(np.load(network.folder / "noise" / f"{qid}.npz")) for qid in qids]
     drawn = [one["answer_noise"] for one in kept]
     found["guard"] = {
         "noise": set().union(*(views.written_small(one) for one in drawn)),
         "sum of masks": views.written(np.stack([one["masks"] for one in kept])),
         "sum of masks and noise": views.written(
-            np.stack([one["answer"] for one in put_in(town, "guard", "ann")])
+            np.stack([one["answer"] for one in put_in(network, "guard", "ann")])
         ),
     }
     if "ranks" in kept[0]:
         found["guard"]["ranks"] = set().union(*(views.written_small(one["ranks"]) for one in kept))
-    labels = np.frombuffer(read(town.view("ann") / "outcomes.guard.bin"), dtype="<i8")
+    labels = np.frombuffer(read(network.view("ann") / "outcomes.guard.bin"), dtype="<i8")
     found["ann"]["labels"] = views.written_small(labels)
     return found
 
@@ -114,25 +115,25 @@ SESSIONS = {
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("session", SESSIONS)
-def test_nobody_receives_what_is_anothers(country, session):
+def test_nobody_receives_what_is_anothers(make_network, session):
     options = SESSIONS[session]
-    town = country(n_answerers=3, n_features=12, **options).start_all()
-    rows, batch = town.rows(200), 100
-    _, qids, _ = town.ask(rows, batch)
-    roles = {"ann": "asker", "guard": "guardian"} | dict.fromkeys(town.names, "answerer")
-    secrets = secrets_of(town, rows, batch, qids)
+    network = make_network(n_answerers=3, n_features=12, **options).start_all()
+    rows, batch = network.rows(200), 100
+    _, qids, _ = network.ask(rows, batch)
+    roles = {"ann": "asker", "guard": "guardian"} | dict.fromkeys(network.names, "answerer")
+    secrets = secrets_of(network, rows, batch, qids)
     cancelling = options.get("pairwise", True)
     n_bytes = n_runs = 0
     for name, role in roles.items():
         # Which messages came, from whom, with which fields.
-        messages = town.messages(name)
+        messages = network.messages(name)
         for other, kinds in KINDS_RECEIVED[role].items():
             assert {kind for sender, kind in messages if sender == other} == kinds, (name, other)
         assert {sender for sender, _ in messages} == set(KINDS_RECEIVED[role])
         # What the engine opened: to the asker alone.
-        outcomes = {place.name.split(".")[1] for place in town.view(name).glob("outcomes.*")}
-        assert outcomes == ({"guard", *town.names} if role == "asker" else set()), name
-        told = [json.loads(line) for place in town.view(name).glob("told.*") for line in lines(place)]
+        outcomes = {place.name.split(".")[1] for place in network.view(name).glob("outcomes.*")}
+        assert outcomes == ({"guard", *network.names} if role == "asker" else set()), name
+        told = [json.loads(line) for place in network.view(name).glob("told.*") for line in lines(place)]
         assert {one["how"] for one in told} == ({"all_gather", "recv"} if role == "asker" else {"all_gather"})
         # Every byte of it, against everybody's secrets but those that this party has itself.
         others = {
@@ -142,7 +143,7 @@ def test_nobody_receives_what_is_anothers(country, session):
         }  # fmt: skip
         if role == "guardian" and not cancelling:
             others = {what: runs for what, runs in others.items() if not what.endswith(": mask")}
-        received = streams(town, name)
+        received = streams(network, name)
         if role == "asker":
             # Its labels: parties that all agree for a dozen queries would be seen in them.
             opened = received.pop("outcomes.guard.bin")
@@ -154,26 +155,28 @@ def test_nobody_receives_what_is_anothers(country, session):
     assert shortest >= views.needle_length(n_bytes, n_runs)
     print(f"{session}: {n_runs} runs looked for in {n_bytes / 1e6:.1f} MB; the shortest has {shortest} bytes")
     # The other way round: what a party does receive is found by the same means.
-    wire = read(town.view("guard") / "wire.answerer.bin")
-    masks = {"masks": views.written(np.frombuffer(read(town.view("guard") / "masks.north.bin"), dtype="<i8"))}
+    wire = read(network.view("guard") / "wire.answerer.bin")
+    masks = {
+        "masks": views.written(np.frombuffer(read(network.view("guard") / "masks.north.bin"), dtype="<i8"))
+    }
     assert views.leaks([wire], masks) == ["masks"]
     if not cancelling:
         raw = {"mask": secrets["north"]["mask"]}
         assert views.leaks([wire], raw) == ["mask"]
     theirs = {
-        "share": {share.hex().encode() for share in views.needles(_output_share(town, "north"), width=2)}
+        "share": {share.hex().encode() for share in views.needles(_output_share(network, "north"), width=2)}
     }
-    link = max(town.view("ann").glob("engine.north.*.bin"), key=lambda place: place.stat().st_size)
+    link = max(network.view("ann").glob("engine.north.*.bin"), key=lambda place: place.stat().st_size)
     assert views.leaks([link.read_bytes()], theirs) == ["share"]
     # And a leak: one row, somewhere in what the guardian received.
     planted = wire[:1001] + np.ascontiguousarray(rows[77]).tobytes() + wire[1001:]
     assert views.leaks([planted], {"rows": secrets["ann"]["rows"]}) == ["rows"]
 
 
-def _output_share(town, name):
+def _output_share(network, name):
     """Return the numbers of another engine's shares of outcomes, as the asker's engine was told them."""
     found = []
-    for line in lines(town.view("ann") / f"told.{name}.jsonl"):
+    for line in lines(network.view("ann") / f"told.{name}.jsonl"):
         said = json.loads(line)
         if said["how"] == "recv":
             _, *chunks = json.loads(said["words"][0])
@@ -183,24 +186,24 @@ def _output_share(town, name):
 
 
 @pytest.mark.campaign
-def test_shares_and_masks_are_uniform(country):
-    town = country(task="multi", n_outputs=64, n_answerers=2, max_queries=500)
-    for name in ("ann", "guard", *town.names):
-        town.view(name).mkdir(parents=True)
-        (town.view(name) / "most").write_text("16000000")
-    town.start_all()
-    rows = town.rows(2000)
-    labels, qids, parties = town.ask(rows, 500)
+def test_shares_and_masks_are_uniform(make_network):
+    network = make_network(task="multi", n_outputs=64, n_answerers=2, max_queries=500)
+    for name in ("ann", "guard", *network.names):
+        network.view(name).mkdir(parents=True)
+        (network.view(name) / "most").write_text("16000000")
+    network.start_all()
+    rows = network.rows(2000)
+    labels, qids, parties = network.ask(rows, 500)
     uniform, rest = {}, {}
-    for name in town.names:
-        uniform[f"masks, {name} to guardian"] = read(town.view("guard") / f"masks.{name}.bin")
-        uniform[f"asker's shares of {name}'s votes"] = read(town.view("ann") / f"outcomes.{name}.bin")
-        uniform[f"shares of outcomes, {name} to asker"] = _output_share(town, name).tobytes()
+    for name in network.names:
+        uniform[f"masks, {name} to guardian"] = read(network.view("guard") / f"masks.{name}.bin")
+        uniform[f"asker's shares of {name}'s votes"] = read(network.view("ann") / f"outcomes.{name}.bin")
+        uniform[f"shares of outcomes, {name} to asker"] = _output_share(network, name).tobytes()
     links = [("ann", "guard"), ("guard", "ann")]
-    links += [ends for name in town.names for ends in ((name, "ann"), ("ann", name))]
+    links += [ends for name in network.names for ends in ((name, "ann"), ("ann", name))]
     for here, there in links:
         compared, small = b"", b""
-        for channel, values in views.engine_channels(town.view(here), there).items():
+        for channel, values in views.engine_channels(network.view(here), there).items():
             if re.fullmatch(r"link-\d+", channel):  # one for each of the engine's threads
                 compared += b"".join(value for value in values if len(value) >= LONG)
                 small += b"".join(value for value in values if len(value) < LONG)
@@ -209,7 +212,7 @@ def test_shares_and_masks_are_uniform(country):
         uniform[f"comparisons, {there} to {here}"] = compared
         rest[f"comparisons, {there} to {here}, messages under {LONG} bytes"] = small
     # The guardian's share of an outcome is a bit: with the asker's own it is the label, and says no more.
-    bits = _output_share(town, "guard")
+    bits = _output_share(network, "guard")
     assert set(np.unique(bits)) == {0, 1}
     uniform_bits = np.packbits(bits.astype(np.uint8)).tobytes()
     print(f"| {'what':65} | bytes | chi2 per degree | p |")
@@ -227,7 +230,7 @@ def test_shares_and_masks_are_uniform(country):
     # Beside: so many labels are those of the clear computation.
     for n, (qid, answering) in enumerate(zip(qids, parties)):
         part = slice(500 * n, 500 * n + 500)
-        np.testing.assert_array_equal(labels[part], town.clear(rows[part], qid, answering))
+        np.testing.assert_array_equal(labels[part], network.clear(rows[part], qid, answering))
 
 
 # --- The means themselves: they find what is there, and not what is not. ---
@@ -281,9 +284,9 @@ def test_nothing_in_the_product_leads_to_what_keeps_bytes():
     for place in (SOURCE / "tellers").rglob("*.py"):
         words = place.read_text(encoding="utf-8")
         if place.parent.name != "testing":
-            assert "onlooker" not in words, place
-            assert place.name == "link.py" or "_WORKER" not in words, place
+            assert "recording_party" not in words, place
+            assert place.name == "_link.py" or "_WORKER" not in words, place
     # There it is a constant, which no function changes.
-    tree = ast.parse((SOURCE / "tellers" / "parties" / "link.py").read_text(encoding="utf-8"))
+    tree = ast.parse((SOURCE / "tellers" / "parties" / "_link.py").read_text(encoding="utf-8"))
     uses = [node for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id == "_WORKER"]
     assert sum(isinstance(node.ctx, ast.Store) for node in uses) == 1

@@ -13,9 +13,9 @@ import pytest
 
 pytest.importorskip("cryptography")
 
-from tellers.testing.ports import free_ports
+from tellers.testing._ports import free_ports
 
-from .village import SOURCE
+from .process_network import SOURCE
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "confidential-hospitals.md"

@@ -10,6 +10,7 @@ import ssl
 import threading
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,11 +18,10 @@ import pytest
 pytest.importorskip("cryptography")
 
 from tellers.errors import PeerRefused
-from tellers.parties import certificates as made
-from tellers.parties.frames import FrameWriter
-from tellers.parties.listening import Listener
-from tellers.parties.messages import Answered, Done, Limits, Mask, Out
-from tellers.parties.wire import Identity, Peer, connect, split_address
+from tellers.parties import _certificates as made
+from tellers.parties._listener import Listener
+from tellers.parties._messages import Answered, Done, Limits, Mask, Out
+from tellers.parties._wire import FrameWriter, Identity, Peer, connect, split_address
 
 QID = "0" * 32
 
@@ -246,8 +246,10 @@ def test_an_authority_that_is_not_trusted(certificates, guard, tmp_path):
 
 def test_an_expired_certificate(certificates, tmp_path, monkeypatch):
     past = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=40)
+    clock = SimpleNamespace(now=lambda _: past)
+    then = SimpleNamespace(datetime=clock, UTC=datetime.UTC, timedelta=datetime.timedelta)
     with monkeypatch.context() as patch:
-        patch.setattr(made, "_now", lambda: past)
+        patch.setattr(made, "datetime", then)
         card = made.make_certificate(tmp_path, "guard", role="guardian", days=30)
     identity = Identity("guard", "guardian", home=tmp_path / "guard")
     with Listener("127.0.0.1:0", identity, [certificates.peers["ann"]], timeout=5.0) as listener:
@@ -324,7 +326,7 @@ def test_answers_reach_an_asker(certificates, guard, call):
     channel = call("bea")
     channel.send(Answered(qid=QID, parties=("north",)))
     assert next_of(guard.heard)[1].parties == ("north",)
-    from tellers.parties.messages import Aborted
+    from tellers.parties._messages import Aborted
 
     guard.channels[-1].send(Aborted(qid=QID, why="Quorum missed."))
     assert channel.receive(timeout=5).why == "Quorum missed."

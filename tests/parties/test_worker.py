@@ -5,7 +5,7 @@ import tempfile
 import pytest
 
 from tellers.errors import LinkFailed
-from tellers.parties.worker import LOG_BYTES, read_new
+from tellers.parties._worker import LOG_BYTES, read_new
 
 
 def test_a_log_is_read_once():

@@ -8,18 +8,30 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tellers import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, RdpCurve, Unit, Votes, exact_cost
-from tellers.accounting import published_cost
-from tellers.bounds import gaussian_bound
-from tellers.divergence import divergences
-from tellers.exact import teacher_costs
-from tellers.personal.accounting import Asked, each_query, group_costs, published_rows, teams_of, totals
-from tellers.personal.consent import Group, read_consent
-from tellers.personal.running import labels_within_budgets, running_epsilons
-from tellers.personal.seating import arrange
-from tellers.personal.upsampling import Upsampling
-from tellers.personal.vanishing import Vanishing
-from tellers.personal.weighting import Weighting, weights_for
-from tellers.upset import log_q_gnmax
+from tellers.accounting import teacher_costs
+from tellers.accounting.costs import published_cost
+from tellers.mechanisms import divergences
+from tellers.mechanisms._flip_probability import log_q_gnmax
+from tellers.mechanisms.published import gaussian_bound
+from tellers.runs.personal import (
+    Asked,
+    Group,
+    Upsampling,
+    Vanishing,
+    Weighting,
+    arrange,
+    published_rows,
+    read_consent,
+    weights_for,
+)
+from tellers.runs.personal.accounting import (
+    each_query,
+    group_costs,
+    labels_within_budgets,
+    running_epsilons,
+    teams_of,
+    totals,
+)
 
 ORDERS = np.array([1.5, 2.0, 4.0, 8.0, 20.0, 64.0])
 DELTA = 1e-5

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tellers.personal import Consent, Group, read_consent
+from tellers.runs.personal import Consent, Group, read_consent
 
 LEVELS = {"low": 0.7, "medium": 1.4, "high": 2.1}
 NUMBERS = st.floats(1e-3, 1e3)

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tellers.personal import Group, budget_pure_partition, deal, read_consent, teachers_per_group
-from tellers.teachers.partition import partition
+from tellers.runs.personal import Group, budget_pure_partition, deal, read_consent, teachers_per_group
+from tellers.teachers import partition
 
 
 @given(st.integers(1, 12), st.lists(st.integers(0, 12), max_size=40), st.integers(0, 99))

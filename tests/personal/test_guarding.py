@@ -18,15 +18,25 @@ from tellers import (
     Votes,
     noise,
 )
+from tellers.accounting._publishable import cost_and_sensitivities
+from tellers.accounting.smooth import PublishPlan
 from tellers.errors import BudgetExhausted, LedgerConflict
-from tellers.ledger.groups import open_group_accounts
-from tellers.personal import Group, Upsampling, Vanishing, Weighting, frequencies_for, make_plan, read_consent
-from tellers.personal.accounting import Asked
-from tellers.personal.publishing import distances_of, group_sums, publish_group_costs
-from tellers.personal.record import plan_as_dict, plan_from_dict
-from tellers.publishable import cost_and_sensitivities
-from tellers.sensitivity import smooth_sensitivity
-from tellers.smooth import PublishPlan
+from tellers.ledger import open_group_accounts
+from tellers.mechanisms import smooth_sensitivity
+from tellers.runs.personal import (
+    Asked,
+    Group,
+    Upsampling,
+    Vanishing,
+    Weighting,
+    frequencies_for,
+    make_plan,
+    plan_as_dict,
+    plan_from_dict,
+    publish_group_costs,
+    read_consent,
+)
+from tellers.runs.personal.publishing import distances_of, group_sums
 
 DELTA = 1e-5
 MECHANISM = GNMax(sigma=40.0)

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tellers import Accountant, Budget, ConfidentGNMax, GNMax, Unit, Votes
-from tellers.calibrate import Consensus
-from tellers.mechanisms.scaling import scaled
-from tellers.personal.optimise import weights_by_price, weights_by_votes
+from tellers.accounting import Consensus
+from tellers.mechanisms.base import scaled
+from tellers.runs.personal._optimise import weights_by_price, weights_by_votes
 
 CONFIDENT = ConfidentGNMax(sigma=40.0, threshold=200, sigma_threshold=150.0)
 

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tellers import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, NoisyHistogram, Unit, Votes, noise
-from tellers.exact import teacher_costs
-from tellers.mechanisms.scaling import scaled
-from tellers.personal import (
+from tellers.accounting import teacher_costs
+from tellers.mechanisms.base import scaled
+from tellers.runs.personal import (
     Group,
     PersonalPlan,
     Upsampling,
@@ -27,8 +27,8 @@ from tellers.personal import (
     upsampled_partition,
     weights_for,
 )
-from tellers.personal.plan import charge, ranges, require_members, whole_shares
-from tellers.teachers.partition import partition
+from tellers.runs.personal.plan import charge, ranges, require_members, whole_shares
+from tellers.teachers import partition
 
 VARIANTS = ("weighting", "vanishing", "upsampling")
 CONFIDENT = ConfidentGNMax(sigma=40.0, threshold=200.0, sigma_threshold=150.0)

@@ -20,13 +20,14 @@ from tellers import (
     Votes,
     noise,
 )
+from tellers.accounting import publish
+from tellers.accounting._publishable import cost_and_sensitivities
+from tellers.accounting.smooth import PublishPlan
 from tellers.errors import BudgetExhausted, InsecureNoise
-from tellers.personal import Group, Upsampling, Vanishing, Weighting
-from tellers.personal.accounting import Asked, group_costs
-from tellers.personal.publishing import distances_of, group_sums, publication_prices, publish_group_costs
-from tellers.publishable import cost_and_sensitivities
-from tellers.sensitivity import smooth_sensitivity
-from tellers.smooth import PublishPlan, publish
+from tellers.mechanisms import smooth_sensitivity
+from tellers.runs.personal import Asked, Group, Upsampling, Vanishing, Weighting, publish_group_costs
+from tellers.runs.personal.accounting import group_costs
+from tellers.runs.personal.publishing import distances_of, group_sums, publication_prices
 
 DELTA = 1e-5
 GROUPS = (Group("low", 0.7, 50), Group("mid", 1.0, 50), Group("high", 1.4, 50))

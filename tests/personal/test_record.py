@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 
 from tellers import ConfidentGNMax, GNMax
-from tellers.personal.consent import read_consent
-from tellers.personal.record import plan_as_dict, plan_from_dict
-from tellers.personal.seating import make_plan
+from tellers.runs.personal import make_plan, plan_as_dict, plan_from_dict, read_consent
 
 CONSENT = read_consent([0.7] * 60 + [1.4] * 30 + [2.8] * 30, delta=1e-5)
 

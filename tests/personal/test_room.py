@@ -19,9 +19,8 @@ from tellers import (
     noise,
 )
 from tellers.errors import BudgetExhausted, LedgerConflict
-from tellers.ledger.groups import open_group_accounts
-from tellers.personal.consent import read_consent
-from tellers.personal.seating import make_plan
+from tellers.ledger import open_group_accounts
+from tellers.runs.personal import make_plan, read_consent
 
 DELTA = 1e-5
 

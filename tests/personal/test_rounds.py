@@ -5,31 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tellers import (
-    Accountant,
-    Budget,
-    ConfidentGNMax,
-    GNMax,
-    MemoryLedger,
-    Room,
-    Unit,
-    Votes,
-    noise,
-)
+from tellers import Accountant, Budget, ConfidentGNMax, GNMax, MemoryLedger, Room, Unit, Votes, noise
 from tellers.errors import BudgetExhausted
-from tellers.labelling import label_pool
-from tellers.ledger.groups import open_group_accounts
-from tellers.personal import Upsampling, make_plan, read_consent
-from tellers.personal.rounds import (
-    Rounds,
-    first_and_last,
-    round_name,
-    round_seed,
-    rounds_on,
-    seat_without,
-    who_goes_on,
-)
-from tellers.teachers.pool import VotedPool
+from tellers.ledger import open_group_accounts
+from tellers.runs import label_pool
+from tellers.runs.personal import Rounds, Upsampling, make_plan, read_consent, rounds_on
+from tellers.runs.personal.rounds import first_and_last, round_name, round_seed, seat_without, who_goes_on
+from tellers.teachers import VotedPool
 
 DELTA = 1e-5
 POOL = np.arange(60.0)[:, None]

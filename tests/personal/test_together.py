@@ -8,11 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tellers import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, Unit, Votes
-from tellers.exact import query_costs, teacher_costs
-from tellers.mechanisms.argmax import group_classes, log_win_slopes, log_wins, win_probabilities
-from tellers.mechanisms.check import log_pass_and_fail
-from tellers.mechanisms.laws import ContinuousGaussian, DiscreteGaussian, DiscreteLaplace
-from tellers.personal.together import n_alternatives, team_costs, team_query_costs
+from tellers.accounting import teacher_costs
+from tellers.accounting._together import n_alternatives, team_costs, team_query_costs
+from tellers.accounting.exact import query_costs
+from tellers.mechanisms._argmax import group_classes, log_win_slopes, log_wins, win_probabilities
+from tellers.mechanisms._check import log_pass_and_fail
+from tellers.mechanisms._laws import ContinuousGaussian, DiscreteGaussian, DiscreteLaplace
 
 ORDERS = np.array([1.5, 2.0, 4.0, 8.0, 32.0])
 
@@ -205,7 +206,7 @@ def test_many_classes_and_ballots_that_do_not_fit_a_number():
 
 
 def test_alternatives_are_counted_as_they_are_listed():
-    from tellers.personal.together import _alternatives
+    from tellers.accounting._together import _alternatives
 
     for sizes, u in (((1, 1, 1), 4), ((3, 2), 5), ((1, 9), 4), ((2,), 3)):
         listed = _alternatives(sizes, u)

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 from tellers import Unit
-from tellers.calibrate import LabelConsensus
+from tellers.accounting import LabelConsensus
+from tellers.accounting.exact import exact_epsilons
 from tellers.cli import main
-from tellers.config import (
+from tellers.errors import BudgetExhausted
+from tellers.runs import (
     BudgetConfig,
     DataConfig,
     LabelsConfig,
@@ -22,13 +24,11 @@ from tellers.config import (
     RunConfig,
     StudentConfig,
     TeachersConfig,
+    propose_publication,
+    run,
 )
-from tellers.errors import BudgetExhausted
-from tellers.exact import exact_epsilons
-from tellers.pipeline import run
-from tellers.pipeline.closed_pool import account_for_pool, read_closed_pool
-from tellers.pipeline.publishing import propose_publication
-from tellers.teachers.label_store import save_label_votes
+from tellers.runs._finished import account_for_pool, read_closed_pool
+from tellers.teachers import save_label_votes
 
 CONFIG = RunConfig(
     data=DataConfig(name="made_multilabel", n_public=40, n_test=60, options={"n_rows": 1500}),

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from tellers.config import DataConfig
-from tellers.pipeline.data import read_tables
+from tellers.runs import DataConfig
+from tellers.runs._tables import read_tables
 
 
 def rows_of(table):

@@ -12,8 +12,8 @@ from sklearn.naive_bayes import GaussianNB
 
 from tellers import Binary, Budget, GNMax, PateClassifier, PateMultilabelClassifier
 from tellers.cli import main
-from tellers.estimator import RepeatedFitWarning
-from tellers.sealed import Sealed
+from tellers.privacy import Sealed
+from tellers.runs import Queries, RepeatedFitWarning
 
 N_TEACHERS = 12
 SETTINGS = """
@@ -160,7 +160,7 @@ def test_a_classifier_is_fitted_whatever_the_rows_of_one_teacher_are(many, recwa
     pool[::2] += 10
     how = {
         "teacher": Picky(), "student": GaussianNB(), "n_teachers": N_TEACHERS, "random_state": None,
-        "budget": Budget(1000.0, 1e-5), "n_queries": 20,
+        "budget": Budget(1000.0, 1e-5), "queries": Queries(n_queries=20),
     }  # fmt: skip
     found = []
     for spoilt in (False, True):

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from tellers import LabelVotes, Unit
-from tellers.config import (
+from tellers.data import measure
+from tellers.mechanisms import LABEL_MECHANISMS
+from tellers.runs import (
     BudgetConfig,
     DataConfig,
     LabelsConfig,
@@ -18,13 +20,11 @@ from tellers.config import (
     RunConfig,
     StudentConfig,
     TeachersConfig,
+    run,
 )
-from tellers.mechanisms import LABEL_MECHANISMS
-from tellers.metrics import measure
-from tellers.pipeline import run
-from tellers.pipeline.electorate import deal_rows
-from tellers.pipeline.label_data import read_label_tables
-from tellers.teachers.label_store import read_label_votes
+from tellers.runs._assignment import deal_rows
+from tellers.runs._tables import read_label_tables
+from tellers.teachers import read_label_votes
 
 NAMES = ("rain", "wind", "snow")
 CHECK = {"threshold": 15.0, "sigma_threshold": 5.0}
@@ -94,7 +94,7 @@ def test_a_run_with_every_mechanism(name, tmp_path):
 
 
 def test_the_numbers_on_the_test_rows_are_those_of_the_metrics(tmp_path):
-    from tellers.card import load_student
+    from tellers.runs import load_student
 
     config = settings()
     result = run(config, tmp_path / "out")
@@ -142,7 +142,7 @@ def test_what_would_be_silent_throughout_keeps_what_was_spent(tmp_path):
 
 def test_a_network_is_a_student_of_many_labels(tmp_path):
     pytest.importorskip("torch", reason="A NETWORK AS STUDENT OF MANY LABELS WAS NOT TRIED: no torch")
-    from tellers.card import load_student
+    from tellers.runs import load_student
 
     chosen = StudentConfig(model="torch_mlp", parameters={"epochs": 5, "device": "cpu"})
     config = settings(student=chosen, report=ReportConfig(private=True))

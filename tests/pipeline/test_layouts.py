@@ -8,10 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tellers.config import parse_config
-from tellers.pipeline import run
-from tellers.pipeline.electorate import deal_rows
-from tellers.pipeline.label_data import read_label_tables
+from tellers.runs import parse_config, run
+from tellers.runs._assignment import deal_rows
+from tellers.runs._tables import read_label_tables
 
 NAMES = ("red", "green", "blue")
 
@@ -282,7 +281,7 @@ def test_settings_that_do_not_fit_the_files(kind, changed, says, tmp_path):
 @pytest.mark.parametrize("kind", ["image_table", "voc"])
 def test_networks_learn_from_images_and_teach_one(kind, tmp_path):
     pytest.importorskip("torch", reason="NETWORKS ON IMAGES OF MANY LABELS WERE NOT TRIED: no torch")
-    from tellers.card import load_student
+    from tellers.runs import load_student
 
     cnn = 'model = "cnn"\nparameters = {epochs = 15, batch_size = 10, device = "cpu"}'
     text = written(kind, tmp_path) + RUN.replace('model = "naive_bayes"', cnn)

@@ -11,22 +11,22 @@ from hypothesis import strategies as st
 from sklearn.naive_bayes import GaussianNB
 
 from tellers import Binary, Budget, GNMax, PateClassifier, PateMultilabelClassifier
-from tellers.config import (
+from tellers.data._overlap import count_copies, row_hashes
+from tellers.privacy import Sealed
+from tellers.privacy._rows import KeptRows
+from tellers.runs import (
     BudgetConfig,
     DataConfig,
     LabelsConfig,
     MechanismConfig,
     PartitionConfig,
     QueriesConfig,
+    RepeatedFitWarning,
     RunConfig,
     StudentConfig,
     TeachersConfig,
+    run,
 )
-from tellers.copies import count_copies, row_hashes
-from tellers.estimator import RepeatedFitWarning
-from tellers.pipeline import run
-from tellers.rows import KeptRows
-from tellers.sealed import Sealed
 
 SECRET = "0.4242424242"
 
@@ -84,7 +84,7 @@ def test_copies_are_counted_for_the_operator_alone(tmp_path, recwarn, capfd):
         (tmp_path / str(n)).mkdir()
         result = run(tables(tmp_path / str(n), n), tmp_path / str(n) / "out", warn=said.append)
         assert record(tmp_path / str(n) / "out")["copies"] == {"pool": n, "test": 0}
-        assert "copies of private" not in json.dumps(result)
+        assert "copies of private" not in json.dumps(result.as_dict())
         assert "copies of private" not in (tmp_path / str(n) / "out" / "report.html").read_text()
     assert said == []
     assert not recwarn.list

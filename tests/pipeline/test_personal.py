@@ -16,7 +16,8 @@ import pytest
 
 from tellers import Accountant, Budget, SqliteLedger
 from tellers.cli.outcome import show_groups, warn_of_groups
-from tellers.config import (
+from tellers.errors import BudgetExhausted
+from tellers.runs import (
     BudgetConfig,
     DataConfig,
     MechanismConfig,
@@ -27,12 +28,11 @@ from tellers.config import (
     RunConfig,
     TeachersConfig,
     read_config,
+    run,
     write_config,
 )
-from tellers.errors import BudgetExhausted
-from tellers.personal.record import plan_from_dict
-from tellers.pipeline import run
-from tellers.pipeline.consent import budgets_from_file
+from tellers.runs._tables import budgets_from_file
+from tellers.runs.personal import plan_from_dict
 
 ROOT = Path(__file__).resolve().parents[2]
 TWO = {"levels": {"low": 3.0, "high": 6.0}, "shares": {"low": 0.5, "high": 0.5}}

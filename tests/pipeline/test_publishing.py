@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tellers import Accountant, Budget, RdpCurve, SqliteLedger, Votes, noise
-from tellers.card.published import PublishedCosts, read_published
-from tellers.config import (
+from tellers.errors import BudgetExhausted, FolderInUse
+from tellers.runs import (
     BudgetConfig,
     DataConfig,
     MechanismConfig,
@@ -19,14 +19,15 @@ from tellers.config import (
     QueriesConfig,
     RunConfig,
     TeachersConfig,
+    propose_publication,
+    publish_run,
+    run,
 )
-from tellers.errors import BudgetExhausted, FolderInUse
-from tellers.personal import publishing
-from tellers.personal.publishing import independent_group_costs
-from tellers.pipeline import run
-from tellers.pipeline.closed import account_for_groups, read_closed
-from tellers.pipeline.folder import RunFolder
-from tellers.pipeline.publishing import propose_publication, publish_run
+from tellers.runs._finished import account_for_groups, read_closed
+from tellers.runs._folder import RunFolder
+from tellers.runs.personal import publishing
+from tellers.runs.personal.publishing import independent_group_costs
+from tellers.runs.result import PublishedCosts, read_published
 
 TWO = {"levels": {"low": 8.0, "high": 16.0}, "shares": {"low": 0.5, "high": 0.5}}
 MUCH = {"low": 24.0, "high": 48.0}

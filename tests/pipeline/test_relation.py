@@ -8,8 +8,8 @@ import pytest
 
 from tellers import Relation
 from tellers.cli import main
-from tellers.service.settings import ServedConfig, ServiceSettings
-from tellers.service.teachers import open_served
+from tellers.service import ServedConfig, ServiceSettings
+from tellers.service._teachers import open_served
 
 SETTINGS = """
 seed = 7

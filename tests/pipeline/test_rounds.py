@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from tellers import Accountant, Budget, SqliteLedger
-from tellers.card.groups import read_personal
 from tellers.cli.outcome import steps_shown, tell
-from tellers.config import (
+from tellers.errors import BudgetExhausted
+from tellers.runs import (
     BudgetConfig,
     DataConfig,
     MechanismConfig,
@@ -19,12 +19,11 @@ from tellers.config import (
     ReportConfig,
     RunConfig,
     TeachersConfig,
+    run,
 )
-from tellers.errors import BudgetExhausted
-from tellers.personal.record import plan_from_dict
-from tellers.pipeline import run
-from tellers.pipeline.consent import read_agreed
-from tellers.pipeline.data import read_tables
+from tellers.runs._tables import read_agreed, read_tables
+from tellers.runs.personal import plan_from_dict
+from tellers.runs.result import read_result
 
 LEAVING = PersonalConfig(
     variant="upsampling", levels={"low": 2.0, "high": 8.0}, shares={"low": 0.5, "high": 0.5}, most=2,
@@ -80,7 +79,7 @@ def test_the_others_go_on_and_it_is_told(study, capsys):
     said = " ".join(capsys.readouterr().out.split())
     assert words in said
     assert "2 rounds in all: round 1: 30 teachers, trained from all groups, answered queries 1 to" in said
-    assert read_personal(json.loads((folder / "result.json").read_text())).rounds[1].absent == ("low",)
+    assert read_result(folder).personal.rounds[1].absent == ("low",)
     # The plan of the folder is the one it began with, and can be read.
     plan = plan_from_dict(json.loads((folder / "plan.json").read_text()))
     assert [group.name for group in plan.groups] == ["low", "high"]

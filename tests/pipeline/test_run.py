@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from tellers import Accountant, Budget, SqliteLedger, open_ledger
-from tellers.card import load_student
-from tellers.config import (
+from tellers.errors import BudgetExhausted, FolderInUse
+from tellers.runs import (
     BudgetConfig,
     DataConfig,
     MechanismConfig,
@@ -21,11 +21,11 @@ from tellers.config import (
     RunConfig,
     StudentConfig,
     TeachersConfig,
+    load_student,
     read_config,
+    run,
 )
-from tellers.errors import BudgetExhausted, FolderInUse
-from tellers.pipeline import run
-from tellers.pipeline.folder import RunFolder
+from tellers.runs._folder import RunFolder
 
 TASK = {"n_rows": 980, "difficulty": 0.4, "n_classes": 3}
 SMALL = RunConfig(
@@ -45,7 +45,7 @@ def test_a_run_leaves_everything_and_says_what_is_true(tmp_path):
     folder, steps = tmp_path / "study", []
     result = run(SMALL, folder, show=lambda step, *_: steps.append(step))
     assert list(dict.fromkeys(steps)) == ["data", "teachers", "votes", "labels", "student", "report"]
-    assert json.loads((folder / "result.json").read_text()) == result
+    assert json.loads((folder / "result.json").read_text()) == result.as_dict()
     there = {path.name for path in folder.iterdir()}
     assert there >= {
         "config.toml",

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tellers import Votes, noise
-from tellers.config import (
+from tellers.runs import (
     BudgetConfig,
     DataConfig,
     LabelsConfig,
@@ -18,10 +18,10 @@ from tellers.config import (
     StudentConfig,
     TeachersConfig,
 )
-from tellers.pipeline import shadows
-from tellers.pipeline.folder import RunFolder
-from tellers.pipeline.shadows import audit_run
-from tellers.teachers.store import save_votes
+from tellers.runs import _shadows as shadows
+from tellers.runs._folder import RunFolder
+from tellers.runs._shadows import audit_run
+from tellers.teachers import save_votes
 
 HALVES = {"a": 0.5, "b": 0.5}
 TASK = {"n_rows": 400, "difficulty": 0.8, "n_classes": 3}

@@ -5,8 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tellers.card import load_student
-from tellers.config import (
+from tellers.runs import (
     BudgetConfig,
     DataConfig,
     LabelsConfig,
@@ -17,8 +16,9 @@ from tellers.config import (
     RunConfig,
     StudentConfig,
     TeachersConfig,
+    load_student,
+    run,
 )
-from tellers.pipeline import run
 
 SMALL = RunConfig(
     data=DataConfig(name="digits", n_public=200, n_test=100),

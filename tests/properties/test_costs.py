@@ -14,12 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tellers import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, RdpCurve, Unit, Votes, bounds, exact_cost
-from tellers.divergence import divergences
-from tellers.mechanisms.argmax import group_classes, win_probabilities
-from tellers.mechanisms.laws import ContinuousGaussian
-from tellers.mechanisms.outcomes import assemble, chunks
-from tellers.rdp import DEFAULT_ORDERS
+from tellers import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, RdpCurve, Unit, Votes, exact_cost
+from tellers.mechanisms import divergences
+from tellers.mechanisms import published as bounds
+from tellers.mechanisms._argmax import group_classes, win_probabilities
+from tellers.mechanisms._laws import ContinuousGaussian
+from tellers.mechanisms._outcomes import assemble, chunks
+from tellers.privacy import DEFAULT_ORDERS
 from tellers.testing import random_votes
 
 # Sigmas from 0.3 to 200, drawn once; a supremum takes half a second, so each serves several tests.

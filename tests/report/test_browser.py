@@ -2,7 +2,7 @@
 
 import pytest
 
-from tellers.report import write_report
+from tellers.runs import write_report
 
 
 @pytest.fixture

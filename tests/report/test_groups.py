@@ -4,9 +4,8 @@ import json
 
 import pytest
 
-from tellers.card import ModelCard
-from tellers.card.groups import read_personal
-from tellers.report import write_report
+from tellers.runs import ModelCard, write_report
+from tellers.runs.result import read_result
 
 NASTY = '"><script>alert(1)</script>{{ 7 * 7 }} a.b'
 
@@ -70,7 +69,7 @@ def test_groups_have_a_table_and_a_plot_and_exact_costs_stay_private(grouped):
 
 def test_a_run_without_groups_has_none(folder):
     assert "group by group" not in write_report(folder).read_text()
-    assert read_personal({"format": 1}) is None
+    assert read_result(folder).personal is None
 
 
 def test_names_of_groups_are_text(grouped):
@@ -82,7 +81,7 @@ def test_names_of_groups_are_text(grouped):
 def test_a_damaged_entry_is_named(grouped, change):
     folder = grouped([a_group(0, epsilon=1.0)])
     change(folder / "result.json", personal__groups=[{"name": "low"}])
-    with pytest.raises(ValueError, match=r"at epsilon, got nothing.*changed or damaged"):
+    with pytest.raises(ValueError, match=r"at personal.groups.0.epsilon, got nothing.*changed or damaged"):
         write_report(folder)
 
 
@@ -141,7 +140,7 @@ def test_what_was_published_is_in_the_report(grouped):
     (folder / "publication.json").write_text(json.dumps({**record, "covers": "forward direction"}))
     assert "one direction of the divergence" in write_report(folder).read_text()
     (folder / "publication.json").write_text(json.dumps({**record, "groups": [{"name": "low"}]}))
-    with pytest.raises(ValueError, match=r"at budget, got nothing.*Restore the file"):
+    with pytest.raises(ValueError, match=r"at groups.0.budget, got nothing.*Restore the file"):
         write_report(folder)
 
 

@@ -6,8 +6,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from tellers.report.page import flat, thinned, worst_guess
-from tellers.report.simulated import simulate
+from tellers.runs.report._page import flat, simulate, worst_guess
+from tellers.runs.report._plots import thinned
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.1, 1.0, 3.0, 8.0])

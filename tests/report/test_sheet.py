@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from tellers.curves import label_curves
-from tellers.report.drawing import Drawing
-from tellers.report.sheet import SheetPart, SheetTable, write_sheet
-from tellers.report.sound_plots import plot_label_curves, plot_log_mel
+from tellers.data.metrics import label_curves
+from tellers.runs.report._plots import Drawing, plot_label_curves, plot_log_mel
+from tellers.runs.report.write import SheetPart, SheetTable, write_sheet
 
 HOSTILE = "<script>alert(1)</script>"
 

@@ -18,12 +18,12 @@ with warnings.catch_warnings():
     from starlette.testclient import TestClient
 
 from tellers import Accountant, Budget, GNMax, Votes
-from tellers.config import MechanismConfig
-from tellers.exact import exact_cost
+from tellers.accounting import exact_cost
+from tellers.runs import MechanismConfig
 from tellers.service import LedgerConfig, LimitsConfig, ServedConfig, ServiceSettings, create_app
-from tellers.service.books import account_name, open_books
-from tellers.service.keys import KeyStore
-from tellers.teachers.store import save_votes
+from tellers.service._keys import KeyStore
+from tellers.service._ledger import account_name, open_service_ledger
+from tellers.teachers import save_votes
 
 N_TEACHERS = 20_011
 SIGMA = 150.0
@@ -93,7 +93,7 @@ class Place:
 
     def ledger(self) -> Any:
         ledger = self.settings.ledger
-        return open_books(
+        return open_service_ledger(
             self.settings.place(ledger.url), Budget(ledger.epsilon, ledger.delta), name=ledger.name
         )
 

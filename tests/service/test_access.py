@@ -4,10 +4,10 @@ import time
 
 import pytest
 
-from tellers.service.access import Door
-from tellers.service.dashboard import is_page
-from tellers.service.keys import KeyStore
-from tellers.service.settings import LimitsConfig
+from tellers.service import LimitsConfig
+from tellers.service._keys import KeyStore
+from tellers.service._middleware import Authenticator
+from tellers.service.dashboard._pages import is_page
 
 QUESTION = {"idempotency_key": "k1", "pool": [0]}
 ROUTES = {
@@ -197,15 +197,15 @@ def test_a_verified_key_is_not_hashed_again_for_a_minute(tmp_path, monkeypatch):
     now, calls = [0.0], []
     verify = store.verify
     monkeypatch.setattr(store, "verify", lambda word: calls.append(word) or verify(word))
-    door = Door(store, LimitsConfig(), clock=lambda: now[0])
-    assert door.verify(token) == door.verify(token) == key
+    authenticator = Authenticator(store, LimitsConfig(), clock=lambda: now[0])
+    assert authenticator.verify(token) == authenticator.verify(token) == key
     assert len(calls) == 1
     now[0] = 61.0
-    assert door.verify(token) == key
+    assert authenticator.verify(token) == key
     assert len(calls) == 2
-    assert all(token.encode() not in mark for mark in door._seen)
+    assert all(token.encode() not in mark for mark in authenticator._seen)
     store.revoke(key.id)
-    assert door.verify(token) is None
+    assert authenticator.verify(token) is None
     store.close()
 
 

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from tellers.cli import main
-from tellers.client import Answer, Client, Left, ServiceError
 from tellers.errors import BudgetExhausted
+from tellers.service import Client
+from tellers.service.client import LabelAnswer, Left, ServiceError
 
 LEFT = Left(epsilon=2.0, delta=1e-5, epsilon_spent=0.5, epsilon_left=1.5, queries_left=7)
 
@@ -22,7 +23,7 @@ def failing(monkeypatch):
         if len(asked) > 1:
             raise failure[0]
         labels = np.arange(len(pool))
-        return Answer("k", labels, labels >= 0, epsilon=0.1, delta=1e-5, left=LEFT)
+        return LabelAnswer("k", labels, labels >= 0, epsilon=0.1, delta=1e-5, left=LEFT)
 
     monkeypatch.setattr(Client, "ask", ask)
     monkeypatch.setenv("TELLERS_KEY", "tlr_abcdefghijkl_" + "s" * 43)
@@ -73,6 +74,6 @@ def test_labels_that_cannot_be_written_in_the_end_are_shown(failing, capsys, tmp
     def full(*_words, **_named):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("tellers.teachers.store.write_whole", full)
+    monkeypatch.setattr("tellers.privacy._files.write_whole", full)
     assert run("--out", str(tmp_path / "labels.npz")) != 0
     assert json.loads(capsys.readouterr().out)["labels"] == [0, 1]

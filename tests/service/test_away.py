@@ -10,7 +10,7 @@ import pytest
 
 from tellers import open_ledger
 from tellers.service import KeysConfig, LedgerConfig
-from tellers.service.keys import KeyStore
+from tellers.service._keys import KeyStore
 
 
 def in_database(place, url):
@@ -42,7 +42,7 @@ def sign_in(client, token):
 def test_books_that_cannot_be_reached_are_said_to_be_away(place, monkeypatch, error, method, path, role):
     who = place.bearer("somebody", role)
     with place.open() as client:
-        ledger = client.app.state.service.desk.ledger
+        ledger = client.app.state.service.labels.ledger
 
         def away(_look):
             raise error("postgresql://team:secret@db.example is away")
@@ -60,7 +60,7 @@ def test_pages_say_it_too(place, monkeypatch):
     token = place.key("otto", "operator")
     with place.open() as client:
         assert sign_in(client, token).status_code == 303
-        store = client.app.state.service.door.store
+        store = client.app.state.service.authenticator.store
 
         def away(_number):
             raise ConnectionError("db.example is away")
@@ -118,8 +118,9 @@ def test_a_database_that_freezes_ends_in_503_and_comes_back(place, postgres, own
         return client.post("/v1/labels", headers=alice, json={"idempotency_key": key, "pool": [0]})
 
     with there.open() as client:
-        client.app.state.service.door.store.close()  # which opens again, and waits no longer than a second:
-        client.app.state.service.door.store = KeyStore(own_database, timeout=1.0)
+        service = client.app.state.service
+        service.authenticator.store.close()  # which opens again, and waits no longer than a second:
+        service.authenticator.store = KeyStore(own_database, timeout=1.0)
         assert ask("k1").status_code == 200
         frozen = postgres.freeze()
         try:

@@ -4,8 +4,9 @@ import httpx
 import numpy as np
 import pytest
 
-from tellers.client import Client, ServiceError
 from tellers.errors import BudgetExhausted, LedgerConflict, TellersError, Unsettled
+from tellers.service import Client
+from tellers.service.client import ServiceError
 
 URL = "http://127.0.0.1:8420"
 
@@ -102,7 +103,7 @@ def test_refusals_are_the_errors_of_the_library(place):
             client.ask(pool=[0] * 200, key="one-too-many")
         assert caught.value.account is None
         with place.ledger() as ledger:
-            price = service.app.state.service.desk.price
+            price = service.app.state.service.labels.price
             ledger.reserve("student/alice/lost", price, event={"noise": "secure", "n_queries": 1})
         with pytest.raises(Unsettled, match="charge stands"):
             client.ask(pool=[0], key="lost")

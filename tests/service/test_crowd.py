@@ -14,15 +14,13 @@ import numpy as np
 import pytest
 
 from tellers import Accountant, Budget, GNMax, Unit, Votes, noise
-from tellers.client import Client
-from tellers.door import Room
 from tellers.errors import BudgetExhausted
 from tellers.ledger import open_ledger
-from tellers.service import read_settings
-from tellers.service.keys import KeyStore
-from tellers.teachers.pool import VotedPool
-from tellers.teachers.store import save_votes
-from tellers.testing.ports import free_port
+from tellers.runs import Room
+from tellers.service import Client, read_settings
+from tellers.service._keys import KeyStore
+from tellers.teachers import VotedPool, save_votes
+from tellers.testing._ports import free_port
 
 N_CLIENTS = 64
 N_KEYS = 8

@@ -15,9 +15,11 @@ from starlette.routing import Route
 from tellers import Accountant, Budget, InteractiveGNMax, NoisyHistogram, RdpCurve
 from tellers.errors import LedgerConflict
 from tellers.service import ServerConfig
-from tellers.service.dashboard import figures, is_page, outlook
-from tellers.service.dashboard.sessions import Sessions
-from tellers.service.teachers import Served
+from tellers.service._teachers import Served
+from tellers.service.dashboard import _figures as figures
+from tellers.service.dashboard import _figures as forecast
+from tellers.service.dashboard._pages import is_page
+from tellers.service.dashboard._sessions import Sessions
 
 LOOKS = [
     "/dashboard", "/dashboard/account?name=student/alice", "/dashboard/releases", "/dashboard/keys",
@@ -40,7 +42,7 @@ def sign_in(client, key):
 def quick(request, monkeypatch):
     """Make up no votes of twenty thousand teachers, except where they are looked at."""
     if "estimate" not in request.node.name:
-        monkeypatch.setattr(outlook, "make_profiles", lambda served: [])
+        monkeypatch.setattr(forecast, "make_profiles", lambda served: [])
 
 
 @pytest.fixture
@@ -345,7 +347,7 @@ def test_books_that_cannot_be_read_are_told_of(place, client, auditor, monkeypat
 
     sign_in(client, auditor)
     service = client.app.state.service
-    monkeypatch.setattr(service.desk.ledger, "entries", broken)
+    monkeypatch.setattr(service.labels.ledger, "entries", broken)
     for path in ("/dashboard", "/dashboard/releases"):
         answer = client.get(path)
         assert answer.status_code == 503
@@ -393,7 +395,7 @@ def test_an_estimate_is_marked_and_comes_by_itself(place, client, operator):
     sign_in(client, operator)
     client.get("/dashboard")
     for thread in threading.enumerate():
-        if thread.name == "outlook":
+        if thread.name == "forecast":
             thread.join(60)
     page = client.get("/dashboard").text
     assert '<p class="stamp">estimate</p>' in page
@@ -475,7 +477,7 @@ def test_no_other_files_are_served(client, name):
 
 
 def test_what_others_wrote_is_as_they_published_it():
-    vendor = Path(outlook.__file__).parent / "static" / "vendor"
+    vendor = Path(forecast.__file__).parent / "static" / "vendor"
     noted = set(re.findall(r"sha256 ([0-9a-f]{64})", (vendor / "NOTICE.txt").read_text()))
     files = [path for path in vendor.iterdir() if path.suffix in (".js", ".css")]
     assert len(files) == 3
@@ -493,7 +495,7 @@ def test_what_others_wrote_is_as_they_published_it():
 )
 def test_no_estimate_is_made_where_nobody_can_know(mechanism, n_estimates):
     served = Served(None, mechanism, Budget(epsilon=4.0, delta=1e-5), "", 3, 60, n_pool=3)
-    made = outlook.Outlook(served)
+    made = forecast.Forecast(served)
     made.start().join(60)
     found = made.estimates(Accountant(served.budget), RdpCurve.zero())
     assert found is not None

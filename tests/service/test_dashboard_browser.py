@@ -16,11 +16,10 @@ import pytest
 import uvicorn
 
 from tellers import Budget
-from tellers.config import MechanismConfig
-from tellers.personal import Group, Upsampling
-from tellers.personal.record import plan_as_dict
+from tellers.runs import MechanismConfig
+from tellers.runs.personal import Group, Upsampling, plan_as_dict
 from tellers.service import PlanConfig, create_app
-from tellers.service.dashboard import outlook
+from tellers.service.dashboard import _figures as forecast
 
 ARTIFACTS = Path(os.environ.get("TELLERS_ARTIFACTS") or Path(__file__).parents[2] / ".artifacts")
 # Two of the five queries of the pool are silent at this threshold, but once in a billion.
@@ -91,11 +90,11 @@ class Town:
 @pytest.fixture
 def open_town(place, browser, monkeypatch):
     profiles = [
-        outlook.Profile(0.75, 0.55, 0.93),
-        outlook.Profile(0.9, 0.81, 0.99),
-        outlook.Profile(0.97, 0.92, 1.0),
+        forecast.Profile(0.75, 0.55, 0.93),
+        forecast.Profile(0.9, 0.81, 0.99),
+        forecast.Profile(0.97, 0.92, 1.0),
     ]
-    monkeypatch.setattr(outlook, "make_profiles", lambda served: profiles)
+    monkeypatch.setattr(forecast, "make_profiles", lambda served: profiles)
     towns = []
 
     def open_town(epsilon=2.0):

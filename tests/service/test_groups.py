@@ -4,6 +4,7 @@ import io
 import json
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,12 +13,11 @@ from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 from tellers import Accountant, Budget, ConfidentGNMax, GNMax, Votes
+from tellers.accounting import exact_cost
 from tellers.cli import main
-from tellers.config import BudgetConfig, MechanismConfig, default_config, write_config
 from tellers.errors import ConfigError
-from tellers.exact import exact_cost
-from tellers.personal import make_plan, read_consent
-from tellers.personal.record import plan_as_dict
+from tellers.runs import BudgetConfig, MechanismConfig, default_config, write_config
+from tellers.runs.personal import make_plan, plan_as_dict, read_consent
 from tellers.service import (
     LedgerConfig,
     PlanConfig,
@@ -27,11 +27,11 @@ from tellers.service import (
     parse_settings,
     write_settings,
 )
-from tellers.service.books import account_name, open_books
-from tellers.service.dashboard import outlook
-from tellers.service.desk import ledger_key, owner
-from tellers.service.keys import KeyStore
-from tellers.teachers.store import save_votes
+from tellers.service._keys import KeyStore
+from tellers.service._labels import ledger_key, owner
+from tellers.service._ledger import account_name, open_service_ledger
+from tellers.service.dashboard import _figures as forecast
+from tellers.teachers import save_votes
 
 DELTA = 1e-5
 LEVELS = {"low": 0.6, "high": 1.2}
@@ -74,12 +74,12 @@ class Place:
 
     def ledger(self):
         ledger = self.settings.ledger
-        return open_books(self.settings.place(ledger.url), Budget(ledger.epsilon, ledger.delta))
+        return open_service_ledger(self.settings.place(ledger.url), Budget(ledger.epsilon, ledger.delta))
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr(outlook, "make_profiles", lambda served: [])
+    monkeypatch.setattr(forecast, "make_profiles", lambda served: [])
 
 
 @pytest.fixture
@@ -423,7 +423,9 @@ def test_a_run_has_its_plan_beside_it(tmp_path):
         budget=BudgetConfig(**settings),
     )
     (study / "config.toml").write_text(write_config(run))
-    (study / "result.json").write_text(json.dumps({"data": {"class_names": ["a", "b", "c"]}}))
+    result = json.loads((Path(__file__).parents[1] / "report" / "digits" / "result.json").read_text())
+    result["data"] |= {"n_classes": 3, "class_names": ["a", "b", "c"]}
+    (study / "result.json").write_text(json.dumps(result))
     save_votes(study / "private" / "votes.npz", made.votes)
     (study / "plan.json").write_text(json.dumps(plan_as_dict(made.plan)))
     made.settings = ServiceSettings(data=ServedConfig(source="run", path="study"), folder=str(tmp_path))

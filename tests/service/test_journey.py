@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from tellers import Votes
-from tellers.client import Client
 from tellers.errors import Unsettled
-from tellers.teachers.store import save_votes
-from tellers.testing.ports import free_port
+from tellers.service import Client
+from tellers.teachers import save_votes
+from tellers.testing._ports import free_port
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 
@@ -134,8 +134,8 @@ def test_a_day_of_a_service(folder):
 SLOW = """
 import sys, time
 from pathlib import Path
-from tellers.service import read_settings, serving
-from tellers.teachers.pool import VotedPool
+from tellers.service import _server as serving, read_settings
+from tellers.teachers import VotedPool
 vote = VotedPool.vote
 def slow(self, rows):
     Path("voting").touch()

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from tellers import Budget, GNMax, Unit
-from tellers.config import MechanismConfig
 from tellers.errors import LedgerConflict
+from tellers.runs import MechanismConfig
 from tellers.service import ServedConfig
 
 
@@ -226,13 +226,13 @@ def test_rows_of_a_pool_are_known_by_their_numbers(place, alice, tmp_path):
 
 def test_teachers_that_fail_say_nothing_of_why(place, alice, monkeypatch):
     with place.open() as client:
-        desk = client.app.state.service.desk
+        labels = client.app.state.service.labels
 
         class Broken:
             def vote(self, X):
                 raise RuntimeError("tally 17393 of row 0")
 
-        monkeypatch.setattr(desk, "room", replace(desk.room, ensemble=Broken()))
+        monkeypatch.setattr(labels, "room", replace(labels.room, ensemble=Broken()))
         refused = ask(client, alice, "k1", pool=[0])
         again = ask(client, alice, "k1", pool=[0])
     assert refused.status_code == 500
@@ -263,7 +263,7 @@ def test_an_answer_stays_paid_for_when_an_account_is_opened_later(place, alice):
 def test_those_who_ask_the_same_do_not_take_every_thread(place, alice, monkeypatch):
     go_on, bob = threading.Event(), place.bearer("bob")
     with place.open() as client:
-        room = client.app.state.service.desk.room
+        room = client.app.state.service.labels.room
         vote = room.ensemble.vote
 
         def slow(question):
@@ -295,7 +295,7 @@ def test_the_numbers_of_a_student_tell_nothing_of_the_others(place, alice):
 
 def test_books_that_refuse_an_outcome_are_not_called_another_question(place, alice, monkeypatch):
     with place.open() as client:
-        ledger = client.app.state.service.desk.ledger
+        ledger = client.app.state.service.labels.ledger
 
         def refuse(_ticket, _release):
             raise LedgerConflict("It cost more than its price.")

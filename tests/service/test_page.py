@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tellers.config.fields import options_of
-from tellers.config.writing import default_words
+from tellers.runs.settings._fields import options_of
+from tellers.runs.settings.files import default_words
 from tellers.service.settings import SECTIONS
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "service.md"

@@ -7,7 +7,7 @@ import pytest
 
 from tellers import Budget, RdpCurve
 from tellers.service import KeysConfig, LedgerConfig
-from tellers.service.keys import KeyStore
+from tellers.service._keys import KeyStore
 
 
 def test_books_and_keys_in_one_database(place, own_database):

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tellers.service import KeysConfig
-from tellers.service.keys import KeyStore
-from tellers.service.rates import TABLES, WINDOW, Rates
+from tellers.service._keys import TABLES, WINDOW, KeyStore, Rates
 
 SRC = Path(__file__).resolve().parents[2] / "src"
 
@@ -78,7 +77,7 @@ def test_old_counts_are_forgotten_when_a_store_is_opened(tmp_path):
 
 CODE = """
 import sys
-from tellers.service.keys import KeyStore
+from tellers.service._keys import KeyStore
 store = KeyStore(sys.argv[1])
 print(sum(store.rates.hit("alice", most=60) == 0 for _ in range(50)))
 store.close()

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from tellers import noise
-from tellers.config import MechanismConfig
 from tellers.errors import ConfigError
+from tellers.runs import MechanismConfig
 from tellers.service import LedgerConfig, ServedConfig, ServiceSettings
-from tellers.service.books import open_books
-from tellers.service.desk import Desk
-from tellers.service.teachers import NotAnswerable, open_served
+from tellers.service._labels import LabelService
+from tellers.service._ledger import open_service_ledger
+from tellers.service._teachers import NotAnswerable, open_served
 from tellers.teachers.models import ConstantTeacher, save_teacher
 
 LEDGER = LedgerConfig(url="ledger.db", epsilon=4.0, delta=1e-5)
@@ -30,14 +30,14 @@ def teachers(folder, *, n=30, mechanism=None, **data):
 
 def test_teachers_vote_on_any_row(tmp_path):
     served = open_served(teachers(tmp_path))
-    with open_books(served.ledger, served.budget) as ledger:
-        desk = Desk(served, ledger, noise.secure())
+    with open_service_ledger(served.ledger, served.budget) as ledger:
+        labels = LabelService(served, ledger, noise.secure())
         # Thirty of thirty votes against noise of three: wrong once in a billion.
-        assert desk.ask("alice", "k1", rows=[[0.5, 1.0], [2.0, 3.0]]).release.labels.tolist() == [2, 2]
+        assert labels.ask("alice", "k1", rows=[[0.5, 1.0], [2.0, 3.0]]).release.labels.tolist() == [2, 2]
         with pytest.raises(NotAnswerable, match="2 numbers"):
-            desk.ask("alice", "k2", rows=[[0.5]])
+            labels.ask("alice", "k2", rows=[[0.5]])
         with pytest.raises(NotAnswerable, match="no pool"):
-            desk.ask("alice", "k2", pool=[0])
+            labels.ask("alice", "k2", pool=[0])
 
 
 def test_teachers_with_a_pool_answer_by_id_too(tmp_path):
@@ -53,20 +53,21 @@ def test_a_student_is_heard_before_anything_is_charged(tmp_path):
         name="interactive", sigma=3.0, threshold=10.0, sigma_threshold=3.0, student_confidence=0.9
     )
     served = open_served(teachers(tmp_path, mechanism=interactive))
-    with open_books(served.ledger, served.budget) as ledger:
-        desk = Desk(served, ledger, noise.secure())
+    with open_service_ledger(served.ledger, served.budget) as ledger:
+        labels = LabelService(served, ledger, noise.secure())
         for belief in (None, [[0.5, 0.5]], [[0.5, 0.4, 0.4]], [[-0.5, 1.0, 0.5]], [[1.0, 0.0, 0.0]] * 2):
             with pytest.raises(NotAnswerable, match="student"):
-                desk.ask("alice", "k1", rows=[[0.0, 0.0]], belief=belief)
+                labels.ask("alice", "k1", rows=[[0.0, 0.0]], belief=belief)
         assert not ledger.entries()
-        answered = desk.ask("alice", "k1", rows=[[0.0, 0.0]], belief=[[0.0, 0.0, 1.0]])
+        answered = labels.ask("alice", "k1", rows=[[0.0, 0.0]], belief=[[0.0, 0.0, 1.0]])
     assert len(answered.release) == 1
 
 
 def test_networks_vote_on_any_row(tmp_path):
     pytest.importorskip("torch")
-    from tellers.teachers.partition import partition
-    from tellers.teachers.torch import TorchClassifier, train_torch_ensemble
+    from tellers.nn.classifier import TorchClassifier
+    from tellers.teachers import partition
+    from tellers.teachers.torch import train_torch_ensemble
 
     rng = np.random.default_rng(7)
     y = rng.integers(3, size=300)
@@ -82,9 +83,11 @@ def test_networks_vote_on_any_row(tmp_path):
     )  # fmt: skip
     served = open_served(settings)
     assert (served.n_teachers, served.n_features) == (10, 2)
-    with open_books(served.ledger, served.budget) as ledger:
+    with open_service_ledger(served.ledger, served.budget) as ledger:
         # Ten of ten votes against noise of one: wrong once in a billion.
-        answered = Desk(served, ledger, noise.secure()).ask("alice", "k1", rows=[[1.0, 0.0], [0.0, 0.0]])
+        answered = LabelService(served, ledger, noise.secure()).ask(
+            "alice", "k1", rows=[[1.0, 0.0], [0.0, 0.0]]
+        )
     assert answered.release.labels.tolist() == [0, 2]
     wide = replace(settings, data=replace(settings.data, n_features=3))
     with pytest.raises(ConfigError, match="n_features = 2"):
@@ -114,8 +117,7 @@ def test_a_pool_that_cannot_be_is_refused(tmp_path, content, words):
 
 
 def test_the_folder_of_a_run_brings_its_own_terms(tmp_path):
-    from tellers.config import DataConfig, PartitionConfig, QueriesConfig, RunConfig
-    from tellers.pipeline import run
+    from tellers.runs import DataConfig, PartitionConfig, QueriesConfig, RunConfig, run
 
     config = RunConfig(
         data=DataConfig(name="breast_cancer", n_public=60, n_test=60),
@@ -125,19 +127,19 @@ def test_the_folder_of_a_run_brings_its_own_terms(tmp_path):
     served = open_served(ServiceSettings(folder=str(tmp_path)))
     assert (served.n_pool, served.n_classes, served.n_teachers) == (60, 2, 40)
     assert (served.budget.epsilon, served.budget.delta) == (8.0, 1e-4)
-    with open_books(served.ledger, served.budget) as ledger:
-        desk = Desk(served, ledger, noise.secure())
+    with open_service_ledger(served.ledger, served.budget) as ledger:
+        labels = LabelService(served, ledger, noise.secure())
         # What the run has spent is spent.
-        assert desk.standing().epsilon_spent > 0
-        n_before = len(desk.releases())
-        assert desk.ask("alice", "k1", pool=[0, 59]).release.labels.shape == (2,)
-        assert [student for _, student, _, _ in desk.releases()] == [""] * n_before + ["alice"]
-    assert json.dumps(result)
+        assert labels.budget_status().epsilon_spent > 0
+        n_before = len(labels.releases())
+        assert labels.ask("alice", "k1", pool=[0, 59]).release.labels.shape == (2,)
+        assert [student for _, student, _, _ in labels.releases()] == [""] * n_before + ["alice"]
+    assert json.dumps(result.as_dict())
 
 
 def test_a_run_with_many_labels_per_row_is_not_served(tmp_path):
     from tellers import LabelVotes
-    from tellers.config import default_config, write_config
+    from tellers.runs import default_config, write_config
     from tellers.teachers import save_label_votes
 
     run = tmp_path / "study"

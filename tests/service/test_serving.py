@@ -17,11 +17,11 @@ import httpx
 import pytest
 from rich.console import Console
 
-from tellers.cli import welcome
+from tellers.cli import serve as welcome
 from tellers.ledger.sql import wait_until_there
 from tellers.service import KeysConfig, LedgerConfig, VaultConfig, create_app, write_settings
-from tellers.service.books import wait_for_databases
-from tellers.testing.ports import free_port
+from tellers.service._ledger import wait_for_databases
+from tellers.testing._ports import free_port
 
 SRC = Path(__file__).resolve().parents[2] / "src"
 NOBODY = "postgresql://team:very-secret@127.0.0.1:1/privacy"
@@ -138,7 +138,7 @@ def test_the_words_of_the_beginning(place, monkeypatch):
                 ledger=LedgerConfig(url=NOBODY, name="study", epsilon=2.0, delta=1e-5),
             ),
         )  # fmt: skip
-        monkeypatch.setattr(service.desk, "served", replace(service.desk.served, ledger=NOBODY))
+        monkeypatch.setattr(service.labels, "served", replace(service.labels.served, ledger=NOBODY))
         told = welcome.facts(far, "http://127.0.0.1:8420")
     assert told["ledger"] == "'study' in privacy on 127.0.0.1:1"
     assert told["vault"] == "costs.sealed"
@@ -188,9 +188,9 @@ def test_a_database_that_comes_up_is_waited_for(place, postgres, own_database):
         )
     finally:
         starter.join()
-    assert app.state.service.desk.standing().epsilon == 2.0
-    app.state.service.desk.close()
-    app.state.service.door.store.close()
+    assert app.state.service.labels.budget_status().epsilon == 2.0
+    app.state.service.labels.close()
+    app.state.service.authenticator.store.close()
     assert said
     assert all(0 <= left <= 60 for _, left in said)
 

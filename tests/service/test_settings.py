@@ -2,8 +2,8 @@
 
 import pytest
 
-from tellers.config import MechanismConfig
 from tellers.errors import ConfigError
+from tellers.runs import MechanismConfig
 from tellers.service import (
     LedgerConfig,
     ServedConfig,
@@ -109,7 +109,7 @@ def test_databases_are_left_alone_and_files_are_found_beside_the_settings():
 
 @pytest.mark.parametrize("what", ["missing", "junk", "passphrase", "not a pair"])
 def test_tls_files_that_cannot_be_used_are_said_before_anything_is_opened(tmp_path, what):
-    from tellers.service.serving import serve
+    from tellers.service._server import serve
 
     if what != "missing":
         write_certificate(tmp_path / "cert.pem", tmp_path / "key.pem", secret=what == "passphrase")

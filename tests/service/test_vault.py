@@ -12,12 +12,12 @@ import pytest
 pytest.importorskip("cryptography")
 
 from tellers import GNMax, Votes
+from tellers.accounting import exact_cost
 from tellers.errors import ConfigError
-from tellers.exact import exact_cost
 from tellers.ledger import Vault
 from tellers.ledger.vault import write_key
 from tellers.service import VaultConfig, create_app, parse_settings
-from tellers.service.books import open_vault
+from tellers.service._ledger import open_vault
 
 ASKED = {"a": [0], "b": [1, 4, 3], "c": [2] * 7}
 
@@ -73,7 +73,9 @@ def test_exact_costs_are_in_the_vault_and_in_nothing_else(sealed, tmp_path, digi
 
 
 def test_without_a_vault_nothing_is_computed_or_kept(place, alice, tmp_path, monkeypatch):
-    monkeypatch.setattr("tellers.door.exact_cost", lambda *_, **__: pytest.fail("an exact cost was computed"))
+    monkeypatch.setattr(
+        "tellers.runs.room.exact_cost", lambda *_, **__: pytest.fail("an exact cost was computed")
+    )
     with place.open() as client:
         assert ask_all(client, alice) == [200] * 3
     assert not list(tmp_path.glob("*.sealed"))
@@ -87,7 +89,7 @@ def test_no_answer_waits_for_its_exact_cost(sealed, monkeypatch):
         assert go.wait(60)
         return exact_cost(*given, **named)
 
-    monkeypatch.setattr("tellers.door.exact_cost", slow)
+    monkeypatch.setattr("tellers.runs.room.exact_cost", slow)
     with sealed.open() as client:
         assert ask_all(client, alice) == [200] * 3
         assert open_vault(sealed.settings).read().reveal() == {}

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from tellers import GNMax, Votes
-from tellers.datasets import digits
-from tellers.exact import exact_epsilons
+from tellers.accounting.exact import exact_epsilons
+from tellers.data import digits
 from tellers.students import typical_first
 from tellers.students.order import pool_order
 

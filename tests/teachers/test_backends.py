@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from sklearn.tree import DecisionTreeClassifier
 
-from tellers.teachers import Ensemble, is_network, train_teachers
-from tellers.teachers.partition import partition
+from tellers.teachers import Ensemble, is_network, partition, train_teachers
 
 X, Y = np.arange(40.0)[:, None], np.arange(40) % 2
 PARTS = partition(40, 4, seed=7)
@@ -18,7 +17,8 @@ SRC = Path(__file__).resolve().parents[2] / "src"
 
 def test_networks_go_to_torch_and_others_do_not():
     pytest.importorskip("torch")
-    from tellers.teachers.torch import TorchClassifier, TorchEnsemble
+    from tellers.nn.classifier import TorchClassifier
+    from tellers.teachers.torch import TorchEnsemble
 
     class MyNetwork(TorchClassifier):
         """Somebody's own, elsewhere."""
@@ -38,7 +38,7 @@ def test_a_wrapped_network_is_trained_as_any_estimator():
     pytest.importorskip("torch")
     from sklearn.pipeline import make_pipeline
 
-    from tellers.teachers.torch import TorchClassifier
+    from tellers.nn.classifier import TorchClassifier
 
     assert not is_network(make_pipeline(TorchClassifier("mlp")))
 
@@ -54,9 +54,9 @@ sys.meta_path.insert(0, Nowhere())  # as where it is not installed
 sys.path.insert(0, {str(SRC)!r})
 import numpy as np
 from sklearn.tree import DecisionTreeClassifier
-import tellers.service, tellers.pipeline, tellers.estimator
+import tellers.service, tellers.runs, tellers.runs
 from tellers.teachers import load_ensemble, train_teachers
-from tellers.teachers.partition import partition
+from tellers.teachers import partition
 X, y = np.arange(40.0)[:, None], np.arange(40) % 2
 parts = partition(40, 4, seed=7)
 train_teachers(DecisionTreeClassifier(), X, y, parts, n_classes=2, seed=7, folder="some", n_jobs=1)

@@ -25,14 +25,13 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
-from tellers.datasets import digits
-from tellers.sealed import Sealed
-from tellers.teachers import load_ensemble, training
-from tellers.teachers import running as module
-from tellers.teachers.ensemble import Ensemble, train_ensemble
-from tellers.teachers.fallback import FallbackTeacher
+from tellers.data import digits
+from tellers.privacy import Sealed
+from tellers.teachers import Ensemble, Partition, load_ensemble, partition, train_ensemble
+from tellers.teachers import _running as module
+from tellers.teachers import _training as training
+from tellers.teachers.ballots import FallbackTeacher
 from tellers.teachers.models import ConstantTeacher
-from tellers.teachers.partition import Partition, partition
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = digits()
@@ -536,9 +535,9 @@ import sys
 from sklearn.base import BaseEstimator
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import RandomForestClassifier
-from tellers.datasets import digits
-from tellers.teachers.ensemble import train_ensemble
-from tellers.teachers.partition import partition
+from tellers.data import digits
+from tellers.teachers import train_ensemble
+from tellers.teachers import partition
 
 data = digits()
 train_ensemble(

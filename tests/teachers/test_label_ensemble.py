@@ -12,11 +12,17 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from tellers.label_models import OneEach, takes_labels
-from tellers.metrics import measure
-from tellers.teachers import LabelEnsemble, load_ensemble, load_label_ensemble, train_label_ensemble
+from tellers.data import OneEach, measure
+from tellers.data.label_models import takes_labels
+from tellers.teachers import (
+    LabelEnsemble,
+    Partition,
+    load_ensemble,
+    load_label_ensemble,
+    partition,
+    train_label_ensemble,
+)
 from tellers.teachers.models import ConstantLabels
-from tellers.teachers.partition import Partition, partition
 
 X, Y = make_multilabel_classification(600, 8, n_classes=4, n_labels=2, random_state=7)
 PARTS = partition(400, 8, seed=7)

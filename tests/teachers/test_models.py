@@ -15,8 +15,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from tellers.datasets import digits
-from tellers.teachers import store
+from tellers.data import digits
+from tellers.privacy import Votes
+from tellers.privacy._files import write_whole
+from tellers.teachers import read_votes, save_votes, store
 from tellers.teachers.models import (
     ConstantTeacher,
     describe_estimator,
@@ -26,8 +28,6 @@ from tellers.teachers.models import (
     load_model,
     save_teacher,
 )
-from tellers.teachers.store import read_votes, save_votes, write_whole
-from tellers.votes import Votes
 
 DATA = digits()
 X, Y = DATA.X[:150], DATA.y[:150]

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tellers.teachers.assignment import assignment_key
-from tellers.teachers.partition import Partition, check_disjoint, partition
+from tellers.teachers import Partition, check_disjoint, partition
+from tellers.teachers._assignment import assignment_key
 
 
 def teachers_of(parts, n_rows):

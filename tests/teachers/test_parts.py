@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tellers import GNMax, Votes, exact_cost
+from tellers.accounting import exact_cost_of_parts
 from tellers.errors import FolderInUse
-from tellers.exact import exact_cost_of_parts
-from tellers.teachers import Ensemble, VoteWriter, parts, stored_votes, vote_in_parts
+from tellers.teachers import Ensemble, VoteWriter, read_votes, stored_votes, vote_in_parts
+from tellers.teachers import store as parts
 from tellers.teachers.models import ConstantTeacher
-from tellers.teachers.store import read_votes
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -5,7 +5,7 @@ import pickle
 import numpy as np
 import pytest
 
-from tellers.teachers.store import read_votes
+from tellers.teachers import read_votes
 
 BALLOTS = np.array([[0, 1, 2], [0, 1, 0], [2, 1, 0], [0, 1, 1]], dtype=np.uint8)  # 4 teachers, 3 queries
 COUNTS = np.array([[3, 0, 1], [0, 4, 0], [2, 1, 1]])

@@ -18,9 +18,11 @@ import typer
 
 from .. import __version__
 from ..errors import ClipsRefused, ConfigError, TellersError
+from . import options
 
 if TYPE_CHECKING:
     from typer import Typer
+
 
 # One module each, with a function `command`. The order is that of the help.
 VERBS = (
@@ -41,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     words = list(sys.argv[1:] if argv is None else argv) or ["--help"]
     as_json = "--json" in words
     try:
-        done = build()(args=words, prog_name="tellers", standalone_mode=False)
+        done = build(words)(args=words, prog_name="tellers", standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
         _fail("Stopped.", 130, as_json=as_json)
     except _Stopped as stopped:
@@ -53,8 +55,12 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     sys.exit(done if isinstance(done, int) else 0)
 
 
-def build() -> "Typer":
-    """Return the application with all its verbs."""
+def build(words: Sequence[str] = ()) -> "Typer":
+    """Return the application: with the verb that the words name, or else with all of them.
+
+    One verb is quick to build, so there is time to look up what the mechanisms declare as its options.
+    """
+    asked = [word for word in words[:1] if word in (*VERBS, *GROUPS)]
     app = typer.Typer(
         help=_joined(_HELP),
         add_completion=False,
@@ -64,12 +70,20 @@ def build() -> "Typer":
     )
     app.callback()(_options)
     for verb in VERBS:
+        if asked and verb not in asked:
+            continue
         command = import_module(f".{verb}", __name__).command
+        if asked:
+            options.derive(command)
         app.command(verb, help=_joined(command.__doc__))(_stoppable(command))
     for group in GROUPS:
+        if asked and group not in asked:
+            continue
         module = import_module(f".{group}", __name__)
         inner = typer.Typer(help=_joined(module.HELP), rich_markup_mode="rich", no_args_is_help=True)
         for verb, command in module.COMMANDS.items():
+            if asked:
+                options.derive(command)
             inner.command(verb, help=_joined(command.__doc__))(_stoppable(command))
         app.add_typer(inner, name=group)
     return app

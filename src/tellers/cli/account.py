@@ -1,43 +1,267 @@
-"""`tellers account`: price votes that were cast."""
+"""`tellers account`: price votes that were cast, from a file or from the folder of a run."""
 
 import json
+from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import label_options as labels
-from . import options
+from rich.markup import escape
+
+from . import options, show
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ..accounting import Account, PrivateCost
+    from ..accounting.costs import Account, PrivateCost
+    from ..runs._finished import ClosedPool, ClosedRun, GroupAccount, PoolAccount
+    from ..runs.result import PublishedCosts
 
 
+def folder_of(path: Path, *, but: Mapping[str, object]) -> Path | None:
+    """Return the folder of the run that a path means, if it means one; `but` are options of files alone."""
+    folder = path.parent if path.name == "plan.json" else path
+    if folder is path and (not path.is_dir() or (path / "votes.json").is_file()):
+        return None  # votes alone, in a file or in a folder of parts
+    foreign = [options.flag(name) for name, value in but.items() if value is not None]
+    if foreign:
+        raise ValueError(
+            f"Expected no {' and no '.join(foreign)} with the folder of a run, which keeps its settings. "
+            "Leave it out."
+        )
+    return folder
+
+
+def run_around(path: Path) -> Path | None:
+    """Return the folder of the run whose private part a path lies in, or None; links are followed."""
+    place = path.resolve()
+    for private in place.parents:
+        if private.name == "private" and (private.parent / "config.toml").is_file():
+            return private.parent
+    return None
+
+
+def account_groups(folder: Path, *, show_private: bool, as_json: bool) -> None:
+    """Show what a run cost each group, by its ledger; with `show_private` also exactly."""
+    from ..runs._finished import account_for_groups, read_closed
+    from ..runs.result import read_published
+
+    run = read_closed(folder)
+    books = account_for_groups(run, private=show_private)
+    published = read_published(folder)
+    notes = []
+    if show_private and any(group.exact is None for group in books):
+        notes.append(
+            "There are no exact costs of this run: either a student took part in the asking, or it is by "
+            "upsampling, for which the settings must say `private = true` under [report]."
+        )
+    if as_json:
+        print(json.dumps(groups_as_dict(run, books, published, notes), indent=2, allow_nan=False))
+        return
+    _print_groups(show.console(), run, books, published, notes)
+
+
+def groups_as_dict(
+    run: "ClosedRun",
+    books: "tuple[GroupAccount, ...]",
+    published: "PublishedCosts | None",
+    notes: list[str],
+) -> dict[str, Any]:
+    """Return what is printed as JSON; private numbers are in it only if they were asked for."""
+    upper = {} if published is None else {group.name: group.epsilon_upper for group in published.groups}
+    result: dict[str, Any] = {
+        "queries": run.result.queries.n_asked,
+        "teachers": run.result.partition.n_teachers,
+        "delta": run.config.budget.delta,
+        "variant": run.plan.variant,
+        "groups": [
+            {
+                "name": group.name, "budget": group.budget, "public": group.public, "stated": group.stated,
+                "published": upper.get(group.name), "on_account": group.on_account,
+                "budget_left": group.left, "labels": group.n_labels,
+            }
+            for group in books
+        ],
+    }  # fmt: skip
+    exact = {group.name: group.exact.reveal() for group in books if group.exact is not None}
+    if exact:
+        result["private"] = {"exact": exact}
+    result["notes"] = notes
+    return result
+
+
+def _print_groups(
+    screen: "Console",
+    run: "ClosedRun",
+    books: "tuple[GroupAccount, ...]",
+    published: "PublishedCosts | None",
+    notes: list[str],
+) -> None:
+    result, delta = run.result, run.config.budget.delta
+    screen.print(
+        f"\n{result.queries.n_asked:,} queries by {result.partition.n_teachers:,} teachers, "
+        f"{result.queries.n_answered:,} answered."
+    )
+    screen.print(f"{run.plan.summary[0]}\n", style="dim", markup=False)
+    whose = f"at delta {delta:g}, for {result.partition.unit} of each group"
+    screen.print(f"[bold green]Anyone may know[/bold green], {whose}:\n")
+    upper = {} if published is None else {group.name: group.epsilon_upper for group in published.groups}
+    headings = ["group", "budget", "public cost", "held to", *["published"] * bool(upper), "left", "labels"]
+    table = show.table(*headings, "", numbers=range(1, len(headings)))
+    for group in books:
+        cells = [f"{group.budget:.4g}", show.figure(group.public), show.figure(group.stated)]
+        cells += [show.figure(upper[group.name])] if upper else []
+        cells += [f"{group.left:.0%}", f"{group.n_labels:,}"]
+        table.add_row(escape(group.name), *cells, show.bar(1 - group.left, 1.0))
+    screen.print(show.indented(table))
+    screen.print(
+        "Public cost is what the ledger charged for the labels; what a group is held to stands whatever "
+        "comes out.\n"
+    )
+    exact = [(group.name, group.exact.reveal()) for group in books if group.exact is not None]
+    if exact:
+        _print_exact_groups(screen, exact)
+    elif not notes:
+        screen.print("[dim]What these very votes cost is private. --show-private shows it to you.[/dim]\n")
+    for text in notes:
+        screen.print(show.note(text))
+
+
+def _print_exact_groups(screen: "Console", exact: list[tuple[str, float]]) -> None:
+    from rich.text import Text
+
+    rows = show.table("group", "exact epsilon", "", numbers=(1,))
+    largest = max(epsilon for _, epsilon in exact)
+    for name, epsilon in exact:
+        rows.add_row(escape(name), show.figure(epsilon), Text(show.bar(epsilon, largest), style="red"))
+    words = (
+        "\nThe worst member of each group over all queries. These numbers look at the votes, so they are as "
+        "private as the votes. Upper values nearly as small can be published with noise: tellers publish."
+    )
+    screen.print(show.private_panel(rows, Text(words, style="dim")))
+    screen.print()
+
+
+# --- The folder of a run with one budget for all. ---
+
+
+def account_pool(folder: Path, *, show_private: bool, as_json: bool) -> None:
+    """Show what a run cost, by its ledger; with `show_private` also exactly."""
+    from ..runs._finished import account_for_pool, read_closed_pool
+    from ..runs.result import read_published
+
+    run = read_closed_pool(folder)
+    books = account_for_pool(run, private=show_private)
+    published = read_published(folder)
+    notes = []
+    if show_private and books.exact is None:
+        notes.append(
+            "There is no exact cost of this run: its mechanism has none, a student took part in the asking, "
+            "or only sums of ballots were kept."
+        )
+    if as_json:
+        print(json.dumps(pool_as_dict(run, books, published, notes), indent=2, allow_nan=False))
+        return
+    _print_pool(show.console(), run, books, published, notes)
+
+
+def pool_as_dict(
+    run: "ClosedPool", books: "PoolAccount", published: "PublishedCosts | None", notes: list[str]
+) -> dict[str, Any]:
+    """Return what is printed as JSON; private numbers are in it only if they were asked for."""
+    result: dict[str, Any] = {
+        "queries": books.n_queries,
+        "teachers": run.result.partition.n_teachers,
+        **({"labels": len(run.result.labels)} if run.result.labels else {}),
+        "answered": books.n_answered,
+        **({"told": books.n_told, "inferred": books.n_inferred} if run.result.labels else {}),
+        "delta": run.config.budget.delta,
+        "budget": run.config.budget.epsilon,
+        "charged": books.charged,
+        "stated": books.stated,
+        "budget_left": books.left,
+        "published": None if published is None else published.epsilon_upper,
+    }
+    if books.exact is not None:
+        result["private"] = {"exact": books.exact.reveal(), "kind": show.exact_kind(_why_bound(run))}
+    result["notes"] = notes
+    return result
+
+
+def _why_bound(run: "ClosedPool") -> str:
+    from ..accounting._label_exact import bound_because
+
+    return bound_because(run.config.build_mechanism())
+
+
+def _print_pool(
+    screen: "Console",
+    run: "ClosedPool",
+    books: "PoolAccount",
+    published: "PublishedCosts | None",
+    notes: list[str],
+) -> None:
+    n_labels, budget = len(run.result.labels), run.config.budget
+    asked = f"{books.n_queries:,} queries by {run.result.partition.n_teachers:,} teachers"
+    if n_labels:
+        inferred = f", and {books.n_inferred:,} follow from others" if books.n_inferred else ""
+        screen.print(
+            f"\n{asked} on {n_labels:,} labels each: {books.n_told:,} of {books.n_queries * n_labels:,} "
+            f"labels told, in {books.n_answered:,} queries{inferred}."
+        )
+    else:
+        screen.print(f"\n{asked}, {books.n_answered:,} answered.")
+    screen.print(f"{run.config.build_mechanism()}\n", style="dim", markup=False)
+    screen.print(f"[bold green]Anyone may know[/bold green], at delta {budget.delta:g}:\n")
+    rows = show.table("", "epsilon", "", numbers=(1,))
+    rows.add_row(
+        "charged for the labels", show.figure(books.charged), show.bar(books.charged, budget.epsilon)
+    )
+    rows.add_row("held to, whatever comes out", show.figure(books.stated), "")
+    if published is not None:
+        rows.add_row(
+            f"published, with {published.confidence} confidence",
+            show.figure(published.epsilon_upper),
+            "",
+        )
+    rows.add_row("the budget", f"{budget.epsilon:g}", f"{books.left:.0%} left")
+    screen.print(show.indented(rows))
+    if books.exact is not None:
+        _print_exact_pool(screen, books.exact.reveal(), _why_bound(run))
+    elif not notes:
+        screen.print("[dim]What these very votes cost is private. --show-private shows it to you.[/dim]\n")
+    for text in notes:
+        screen.print(show.note(text))
+
+
+def _print_exact_pool(screen: "Console", exact: float, why: str) -> None:
+    from rich.text import Text
+
+    rows = show.table("", "epsilon", numbers=(1,))
+    rows.add_row(f"{show.exact_kind(why)}, the worst teacher over all queries", show.figure(exact))
+    words = (f"\nIt is an upper bound: {why}." if why else "") + (
+        "\nThis number looks at the votes, so it is as private as the votes. An upper value nearly as small "
+        "can be published with noise: tellers publish."
+    )
+    screen.print(show.private_panel(rows, Text(words, style="dim")))
+    screen.print()
+
+
+# --- A file of votes. ---
+
+
+@options.takes_mechanism(after="delta")
 def command(
     file: options.VotesOrRun,
     mechanism: options.Mechanism = None,
     delta: options.MaybeDelta = None,
-    gamma: options.Gamma = None,
-    sigma: options.Sigma = None,
-    threshold: options.Threshold = None,
-    sigma_threshold: options.SigmaThreshold = None,
-    student_confidence: options.StudentConfidence = None,
-    max_norm: labels.MaxNorm = None,
-    norm: labels.Norm = None,
-    max_labels: labels.MaxLabels = None,
-    share: labels.Share = None,
-    shares: labels.Shares = None,
-    scale: labels.Scale = None,
-    n_top: labels.NTop = None,
-    confident_share: labels.ConfidentShare = None,
-    sigma_gate: labels.SigmaGate = None,
-    groups: labels.Groups = None,
-    resolution: labels.Resolution = None,
-    label_threshold: labels.LabelThreshold = None,
+    resolution: options.Resolution = None,
+    label_threshold: options.LabelThreshold = None,
     classes: options.Classes = None,
     budget: options.MaybeBudget = None,
     orders: options.Orders = None,
     show_private: options.ShowPrivate = False,
     as_json: options.Json = False,
+    **given: Any,
 ) -> None:
     """Price votes that were cast: what releasing their outcomes costs.
 
@@ -57,25 +281,22 @@ def command(
     tellers account tags.npz --mechanism tau --sigma 10 --max-norm 1.8 --delta 1e-5
     tellers account study
     """
-    given = options.parameters_of(locals())
-    from . import groups as group_books
+    given |= {"resolution": resolution, "label_threshold": label_threshold}
 
     but = {"mechanism": mechanism, "delta": delta, **given, "classes": classes, "orders": orders}
     but["budget"] = budget
-    folder = group_books.folder_of(file, but=but)
+    folder = folder_of(file, but=but)
     if folder is not None:
-        from ..report.folder import read_result
-        from . import pool_runs
+        from ..runs.result import read_result
 
-        books_of = pool_runs if read_result(folder).personal is None else group_books
-        books_of.account(folder, show_private=show_private, as_json=as_json)
+        price = account_pool if read_result(folder).personal is None else account_groups
+        price(folder, show_private=show_private, as_json=as_json)
         return
     named, delta = options.require_for_file(mechanism, delta)
     grid = options.parse_orders(orders)
-    from ..accounting import account
-    from . import show
+    from ..accounting.costs import account
 
-    loaded, chosen = labels.load(named, file, classes=classes, given=given)
+    loaded, chosen = options.load(named, file, classes=classes, given=given)
     wanted = show_private and not as_json
     with show.progress_bar(len(loaded.votes), "exact cost", wanted=wanted) as progress:
         books = account(
@@ -100,8 +321,6 @@ def command(
 def as_dict(books: "Account", notes: list[str]) -> dict[str, Any]:
     """Return what is printed as JSON; private numbers are in it only if they were asked for."""
     from dataclasses import asdict
-
-    from . import show
 
     held = books.afforded
     result: dict[str, Any] = {
@@ -161,8 +380,6 @@ def print_account(screen: "Console", books: "Account", mechanism: object, notes:
 
     from rich.text import Text
 
-    from . import show
-
     best = books.public
     answers = "" if books.n_answered is None else f", {books.n_answered:,} of them answered"
     if books.n_labels is not None:
@@ -218,8 +435,6 @@ def print_account(screen: "Console", books: "Account", mechanism: object, notes:
 
 def _print_ledger(screen: "Console", books: "Account") -> None:
     """Say what a ledger has on its books after these answers, and how far a budget goes."""
-    from . import show
-
     if books.charged is not None:
         screen.print(
             f"On a ledger: epsilon {show.figure(books.charged.epsilon)} charged for these answers.\n"
@@ -251,22 +466,17 @@ _KINDS = {
 def _print_private(screen: "Console", costs: "PrivateCost") -> None:
     from rich.text import Text
 
-    from . import show
-
     rows = show.table("", "epsilon", "order", "", "what it is", numbers=(1, 2))
-    largest = max(costs.exact_epsilon, costs.published_epsilon, costs.published_classic)
-    for name, epsilon, order, words in (
-        (
-            show.exact_kind(costs.bound_because),
-            costs.exact_epsilon,
-            f"{costs.exact_order:g}",
-            _PER[costs.per],
-        ),
-        ("published", costs.published_epsilon, f"{costs.published_order:g}", _KINDS[costs.kind]),
-        ("", costs.published_classic, "", "the same, classic conversion"),
-    ):
+    found: list[tuple[str, float | None, float | None, str]] = [
+        (show.exact_kind(costs.bound_because), costs.exact_epsilon, costs.exact_order, _PER[costs.per]),
+        ("published", costs.published_epsilon, costs.published_order, _KINDS[costs.kind]),
+        ("", costs.published_classic, None, "the same, classic conversion"),
+    ]
+    told = [(name, epsilon, order, words) for name, epsilon, order, words in found if epsilon is not None]
+    largest = max(epsilon for _, epsilon, _, _ in told)
+    for name, epsilon, order, words in told:
         bar = Text(show.bar(epsilon, largest), style="red")
-        rows.add_row(name, show.figure(epsilon), order, bar, words)
+        rows.add_row(name, show.figure(epsilon), "" if order is None else f"{order:g}", bar, words)
     words = (
         "\nThese numbers look at the votes, so they are as private as the votes: keep them out of papers, "
         "logs and model cards. An epsilon nearly as small can be published with noise: tellers publish."

@@ -10,7 +10,7 @@ import typer
 from . import options
 
 if TYPE_CHECKING:
-    from ..client import Answer
+    from ..service.client import LabelAnswer
 
 
 def command(
@@ -57,15 +57,15 @@ def command(
     """
     import numpy as np
 
-    from ..client import Client
     from ..errors import TellersError
+    from ..service.client import Client
 
     if (rows is None) == (pool is None):
         raise ValueError("Expected either --rows FILE or --pool IDS.")
     table = None if rows is None else _read_rows(rows)
     ids = np.arange(len(table)) if table is not None else np.asarray(parse_ids(str(pool)))
     _require_writable(out)
-    answers: list[Answer] = []
+    answers: list[LabelAnswer] = []
     with Client(url, _key(key_file), verify=True if ca is None else _context(ca)) as client:
         for start in range(0, len(ids), batch):
             now = slice(start, start + batch)
@@ -127,7 +127,7 @@ def _context(ca: Path) -> Any:
 
 def _read_rows(file: Path) -> Any:
 
-    from ..file_sizes import TooLarge, load_npy
+    from ..privacy._files import TooLarge, load_npy
 
     try:
         table = load_npy(file)
@@ -140,7 +140,7 @@ def _read_rows(file: Path) -> Any:
     return table
 
 
-def _tell(answers: "list[Answer]", ids: Any, *, out: Path | None, as_json: bool) -> None:
+def _tell(answers: "list[LabelAnswer]", ids: Any, *, out: Path | None, as_json: bool) -> None:
     import io
 
     import numpy as np
@@ -149,7 +149,7 @@ def _tell(answers: "list[Answer]", ids: Any, *, out: Path | None, as_json: bool)
     by_teachers = np.concatenate([answer.by_teachers for answer in answers])
     asked, last = ids[: len(labels)], answers[-1]
     if out is not None:
-        from ..teachers.store import write_whole
+        from ..privacy._files import write_whole
 
         content = io.BytesIO()
         np.savez(content, rows=asked, labels=labels, by_teachers=by_teachers)

@@ -1,11 +1,1061 @@
 """`tellers audio`: from recordings to a student that tags them."""
 
-from .audio_deal import deal
-from .audio_prepare import prepare
-from .audio_student import student
-from .audio_sweep import sweep
-from .audio_tag import tag
-from .audio_train import train
+import json
+from enum import StrEnum
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+import typer
+
+from . import options
+
+if TYPE_CHECKING:
+    from ..data.clips import Clips
+    from ..data.sound.collection import Collection
+    from ..runs.settings.sections import BudgetConfig
+    from ..runs.sound.tagging import Tagged
+    from ..runs.sound.teaching import Taught
+
+
+# --- Options of networks that hear, which teachers and students have in common. ---
+
+
+NETWORK = "Network"
+_LOOKS = 10  # at the clips held out, in the course of a training
+
+Iterations: TypeAlias = Annotated[
+    int, typer.Option("--iterations", help="Batches to learn from.", min=1, rich_help_panel=NETWORK)
+]
+BatchSize: TypeAlias = Annotated[
+    int, typer.Option("--batch-size", help="Clips in a batch.", min=2, rich_help_panel=NETWORK)
+]
+LearningRate: TypeAlias = Annotated[
+    float, typer.Option("--learning-rate", help="Near 1e-4 for large networks.", rich_help_panel=NETWORK)
+]
+Pretrained: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--pretrained", metavar="FILE", help="Public weights to begin with.", rich_help_panel=NETWORK
+    ),
+]
+HeldOut: TypeAlias = Annotated[
+    float,
+    typer.Option(
+        "--held-out",
+        metavar="SHARE",
+        help="Hold out a share of the clips it learns from, and keep the network that is best there.",
+        min=0,
+        rich_help_panel=NETWORK,
+    ),
+]
+LogFolder: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--log-folder",
+        metavar="DIR",
+        help="TensorBoard's files, as private as what is learned from.",
+        rich_help_panel=NETWORK,
+    ),
+]
+Device: TypeAlias = Annotated[
+    str, typer.Option("--device", help="cpu, cuda or auto.", rich_help_panel=NETWORK)
+]
+
+
+def network_options(
+    *, iterations: int, pretrained: Path | None, held_out: float, log_folder: Path | None
+) -> dict[str, Any]:
+    """Return parameters of a tagger that are left out where nothing is said."""
+    places = {"pretrained": pretrained, "log_folder": log_folder}
+    said: dict[str, Any] = {name: str(place.absolute()) for name, place in places.items() if place}
+    if held_out:
+        said |= {"held_out": held_out, "check_every": max(1, iterations // _LOOKS)}
+    return said
+
+
+# --- `tellers audio prepare`: recordings to pictures, and a table of what could not be used. ---
+
+
+_TASK = "Which labels"
+_MADE_RATE, _MADE_SECONDS = 16_000, 2.0
+
+
+class Layout(StrEnum):
+    """How the files of a data set are laid out."""
+
+    esc = "esc"
+    urbansound = "urbansound"
+    fsd50k = "fsd50k"
+    audioset = "audioset"
+    table = "table"
+
+
+class OnFinding(StrEnum):
+    """What becomes of a run with recordings that cannot be used."""
+
+    skip = "skip"
+    refuse = "refuse"
+
+
+def prepare(
+    folder: Annotated[
+        Path | None,
+        typer.Argument(metavar="FOLDER", help="The recordings, as their publisher lays them out."),
+    ] = None,
+    out: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="Where pictures and their table go.")
+    ] = Path("clips"),
+    made: Annotated[
+        int,
+        typer.Option("--made", metavar="N", help="Make up N clips of a city, in place of a folder.", min=0),
+    ] = 0,
+    layout: Annotated[
+        Layout | None,
+        typer.Option("--layout", help="esc, urbansound, fsd50k, audioset, or table for a csv of your own."),
+    ] = None,
+    table: Annotated[
+        Path | None,
+        typer.Option("--table", metavar="CSV", help="table: columns 'file' and 'labels' (a;b)."),
+    ] = None,
+    source: Annotated[
+        str, typer.Option("--source", metavar="COLUMN", help="table: the column of who or what it is from.")
+    ] = "",
+    fold: Annotated[str, typer.Option("--fold", metavar="COLUMN", help="table: the column of folds.")] = "",
+    segments: Annotated[
+        list[Path] | None,
+        typer.Option("--segments", metavar="CSV", help="audioset: a file of segments; may be repeated."),
+    ] = None,
+    ontology: Annotated[
+        Path | None,
+        typer.Option("--ontology", metavar="JSON", help="audioset, fsd50k: the tree of labels."),
+    ] = None,
+    labels: Annotated[
+        str,
+        typer.Option(
+            "--labels",
+            help="Declare the labels, as bell,siren: these alone, whether or not they occur.",
+            rich_help_panel=_TASK,
+        ),
+    ] = "",
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--keep", help="A label of the tree with all below it; may be repeated.", rich_help_panel=_TASK
+        ),
+    ] = None,
+    remove: Annotated[
+        list[str] | None,
+        typer.Option("--remove", help="A label without all below it, Music say.", rich_help_panel=_TASK),
+    ] = None,
+    most: Annotated[
+        int | None,
+        typer.Option("--most", help="Leave out clips with more labels than this.", rich_help_panel=_TASK),
+    ] = None,
+    parents: Annotated[
+        bool,
+        typer.Option("--parents", help="Add what labels imply: a bus is a vehicle.", rich_help_panel=_TASK),
+    ] = False,
+    rate: Annotated[
+        int | None,
+        typer.Option(
+            "--rate", help="Resample to so many Hz. Without it: 44100, made-up clips 16000.", min=1000
+        ),
+    ] = None,
+    seconds: Annotated[
+        float | None,
+        typer.Option("--seconds", help="Cut or fill up to this length. Without it: 10, made-up clips 2."),
+    ] = None,
+    window: Annotated[
+        int | None, typer.Option("--window", help="Samples in a frame. Without it: near 50 ms.", min=2)
+    ] = None,
+    hop: Annotated[
+        int | None,
+        typer.Option(
+            "--hop", help="Samples from frame to frame. Without it: 20 ms, 10 ms from 44100 Hz on.", min=1
+        ),
+    ] = None,
+    mels: Annotated[int, typer.Option("--mels", help="Bands of pitch in a picture.", min=1)] = 64,
+    on_finding: Annotated[
+        OnFinding,
+        typer.Option(
+            "--on-finding", help="What broken, silent or short recordings are: skip, or refuse all."
+        ),
+    ] = OnFinding.skip,
+    keep_silent: Annotated[bool, typer.Option("--keep-silent", help="Silent clips are clips too.")] = False,
+    recheck: Annotated[
+        bool, typer.Option("--recheck", help="Read files again whose size and time did not change.")
+    ] = False,
+    jobs: Annotated[int, typer.Option("--jobs", help="Processes at work.", min=1)] = 1,
+    seed: Annotated[int, typer.Option("--seed", help="Of the made-up city.", min=0)] = 7,
+    as_json: options.Json = False,
+) -> None:
+    """Make log-Mel pictures of recordings, once for each content, and list what cannot be used.
+
+    A run that was stopped goes on where it was, and a second one reads nothing that did not change.
+    Recordings that are broken, silent or too short become lines of a table; with --on-finding refuse any of
+    them ends it, after all were looked at.
+
+    Example:
+
+    \b
+    tellers audio prepare --made 1000 --out city
+    tellers audio prepare recordings --layout table --table clips.csv --out clips
+    """
+    from ..data.sound.collection import features_for, prepare_collection
+    from ..data.sound.decoding import Kind, findings_table
+    from ..errors import ClipsRefused
+    from .outcome import steps_shown
+
+    chosen = {"table": table, "source": source, "fold": fold, "segments": segments}
+    tree = {"ontology": ontology, "keep": keep, "remove": remove, "most": most, "parents": parents}
+    declared = [name.strip() for name in labels.split(",")] if labels else []
+    with steps_shown(wanted=not as_json) as show:
+        if made:
+            from ..data.sound.generator import make_city
+
+            if folder is not None:
+                raise ValueError(f"Expected a folder of recordings or --made, got both ({folder}). Keep one.")
+            _require_taken("--made", {"layout": layout, **chosen, **tree}, taken=("most",))
+            if show is not None:
+                show("made", 0, 0)
+            rate, seconds = (
+                _MADE_RATE if rate is None else rate, _MADE_SECONDS if seconds is None else seconds
+            )  # fmt: skip
+            clips = make_city(out / "sounds", made, seed=seed, rate=rate, seconds=seconds, n_labels=(1, 2))
+        else:
+            clips = _read(folder, layout, declared=declared, **chosen, **tree)
+        if declared:
+            clips = clips.with_labels(declared)
+        if most is not None:
+            clips = clips.at_most(most)
+        answers: Any = dict.fromkeys(Kind, on_finding.value)
+        if keep_silent:
+            answers[Kind.SILENT] = "keep"
+        heard = features_for(
+            rate=44_100 if rate is None else rate, seconds=10.0 if seconds is None else seconds, n_mels=mels,
+            window=window, hop=hop,
+        )  # fmt: skip
+        try:
+            collection = prepare_collection(
+                clips, out, features=heard, n_jobs=jobs, on_finding=answers, recheck=recheck,
+                progress=None if show is None else lambda done, total: show("pictures", done, total),
+            )  # fmt: skip
+        except ClipsRefused as refused:
+            raise ClipsRefused(
+                f"{findings_table(refused.findings)}\nMend these recordings, leave them out of the table, or "
+                "take --on-finding skip.", refused.findings,
+            ) from None  # fmt: skip
+    if as_json:
+        print(json.dumps(_said(collection)))
+    else:
+        _tell(collection)
+
+
+# What the layouts take beside --most and --labels, which all of them take.
+_TREE = ("ontology", "keep", "remove", "parents")
+_TAKEN = {
+    Layout.esc: (), Layout.urbansound: (), Layout.table: ("table", "source", "fold"), Layout.fsd50k: _TREE,
+    Layout.audioset: ("segments", *_TREE),
+}  # fmt: skip
+
+
+def _require_taken(what: str, given: dict[str, Any], *, taken: tuple[str, ...]) -> None:
+    """Refuse options that would be ignored: whoever removes Music must not find it there all the same."""
+    ignored = [f"--{name}" for name, value in given.items() if value and name not in taken]
+    if ignored:
+        known = ", ".join(f"--{name}" for name in taken if name != "declared")
+        raise ValueError(
+            f"Expected {known} or --labels with {what}, got {' and '.join(ignored)}, which it does not take. "
+            "Leave it out; labels are chosen with --labels."
+        )
+
+
+def _read(folder: Path | None, layout: Layout | None, **given: Any) -> "Clips":
+    if folder is None or layout is None:
+        missing = "a folder of recordings" if folder is None else "--layout"
+        raise ValueError(
+            f"Expected {missing}, got none. For example: tellers audio prepare ESC-50 --layout esc --out "
+            "clips, or tellers audio prepare --made 1000 --out city"
+        )
+    if not folder.is_dir():
+        found = "a file" if folder.exists() else "none"
+        raise ValueError(f"Expected a folder of recordings at {folder}, there is {found}. Check the path.")
+    _require_taken(f"--layout {layout}", given, taken=("most", "declared", *_TAKEN[layout]))
+    from ..data.sound import layouts
+    from ..data.sound.ontology import read_ontology
+
+    tree = {name: given[name] for name in ("keep", "remove", "most")}
+    tree = {name: value for name, value in tree.items() if value is not None} | {"parents": given["parents"]}
+    if layout in (Layout.esc, Layout.urbansound):
+        read = layouts.read_esc if layout is Layout.esc else layouts.read_urbansound
+        return read(folder)
+    if layout is Layout.fsd50k:
+        ontology = None if given["ontology"] is None else read_ontology(given["ontology"])
+        return layouts.read_fsd50k(folder, ontology=ontology, **tree)
+    if layout is Layout.audioset:
+        if not given["segments"] or given["ontology"] is None:
+            raise ValueError(
+                "Expected --segments and --ontology for --layout audioset, got at most one of them. For "
+                "example: --segments balanced_train_segments.csv --ontology ontology.json"
+            )
+        return layouts.read_audioset(given["segments"], given["ontology"], audio=folder, **tree)
+    if given["table"] is None:
+        raise ValueError("Expected --table for --layout table, got none. For example: --table clips.csv")
+    return layouts.read_clip_folder(
+        folder, given["table"], source_column=given["source"] or None, fold_column=given["fold"] or None,
+        label_names=given["declared"] or None, others="ignore" if given["declared"] else "refuse",
+    )  # fmt: skip
+
+
+def _said(collection: "Collection") -> dict[str, Any]:
+    shape = collection.features.shape
+    return {
+        "folder": str(collection.folder), "name": collection.clips.name, "n_clips": len(collection.clips),
+        "n_pictures": int(collection.usable.sum()), "n_known": collection.n_known, "shape": list(shape),
+        "labels": list(collection.clips.label_names),
+        "findings": [
+            {"file": one.path, "kind": str(one.kind), "detail": one.detail} for one in collection.findings
+        ],
+        "notes": list(collection.clips.notes),
+    }  # fmt: skip
+
+
+def _tell(collection: "Collection") -> None:
+    from rich.markup import escape
+
+    from . import show
+
+    console = show.console()
+    said = _said(collection)
+    frames, bins = said["shape"]
+    table = show.table("", "")
+    table.add_row("clips", f"{said['n_clips']:,} of {escape(said['name'])}")
+    known = f", {said['n_known']:,} recordings known from before" if said["n_known"] else ""
+    table.add_row("pictures", f"{said['n_pictures']:,} of {frames} x {bins}{known}")
+    table.add_row(
+        "labels", escape(", ".join(said["labels"][:12])) + (" ..." if len(said["labels"]) > 12 else "")
+    )
+    console.print()
+    console.print(show.indented(table))
+    if collection.findings:
+        console.print(collection.findings_text(), markup=False, soft_wrap=True)
+        console.print(show.note("they keep their place in the table, so that no other clip is dealt anew."))
+    unheard = [name for name, n in zip(said["labels"], collection.clips.Y.sum(axis=0)) if not n]
+    if unheard:
+        console.print(show.note(f"no clip carries: {', '.join(unheard)} (declared labels stay)."))
+    for line in said["notes"]:
+        console.print(show.note(line))
+    console.print(
+        f"Next: tellers audio train {quote(str(collection.folder))} --out ears", markup=False, soft_wrap=True
+    )
+
+
+# --- `tellers audio tag`: what a student hears in recordings. ---
+
+
+def tag(
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE...", help="Recordings: wav, flac or ogg.", show_default=False),
+    ],
+    student: Annotated[
+        Path,
+        typer.Option("--student", metavar="DIR", help="The run of `tellers audio student`, or its student."),
+    ] = Path("study"),
+    top: Annotated[int, typer.Option("--top", help="So many labels for each file.", min=1)] = 3,
+    page: Annotated[
+        Path | None,
+        typer.Option(
+            "--page", metavar="FILE", help="Also draw each log-Mel picture with its tags: an HTML file."
+        ),
+    ] = None,
+    as_json: options.Json = False,
+) -> None:
+    """Tag recordings with a trained student: its likeliest labels, with their scores.
+
+    The student needs no teacher and no ledger; to use it costs nothing more. A recording that cannot be read
+    is told with its reason, and the others are tagged.
+
+    Example: tellers audio tag city/sounds/city-000003.wav --student study --page tags.html
+    """
+    from ..runs.sound.tagging import load_hearing
+
+    folders = [str(file) for file in files if file.is_dir()]
+    if folders:
+        raise ValueError(
+            f"Expected recordings, got the folder {folders[0]}. Name its files: {folders[0]}/*.wav"
+        )
+    if page is not None:
+        options.require_place_for("--page", page)
+    hearing = load_hearing(student)
+    tagged = hearing.tag(files)
+    if page is not None:
+        from ..runs.sound.pages import write_tags
+
+        write_tags(page, hearing, tagged, n_labels=top)
+    if as_json:
+        print(json.dumps({"files": [one.as_dict(top) for one in tagged], "page": page and str(page)}))
+    else:
+        _tell_tag(tagged, top, page)
+    if all(one.scores is None for one in tagged):
+        raise typer.Exit(2)
+
+
+def _tell_tag(tagged: "list[Tagged]", top: int, page: Path | None) -> None:
+    from rich.markup import escape
+
+    from . import show
+
+    table = show.table("file", "label", "score", "", numbers=(2,))
+    table.columns[0].overflow = "fold"  # a name that is cut off names nothing
+    for one in tagged:
+        if one.scores is None and one.finding is not None:
+            table.add_row(escape(one.path), f"[red]{one.finding.kind}[/red]", "", escape(one.finding.detail))
+            continue
+        said = "silent" if one.finding is not None else ""
+        for number, (label, score) in enumerate(one.top(top)):
+            name = escape(one.path) if number == 0 else ""
+            table.add_row(name, escape(label), f"{score:.3f}", said or show.bar(score, 1.0))
+    console = show.console()
+    console.print()
+    console.print(show.indented(table))
+    if page is not None:
+        console.print(f"Pictures: {page}", markup=False, soft_wrap=True)
+
+
+# --- `tellers audio deal`: how clips would be dealt, to few teachers or to many. Private numbers. ---
+
+
+_USUAL = [1, 10, 20, 50]
+
+
+def deal(
+    clips: Annotated[
+        Path,
+        typer.Argument(metavar="CLIPS", help="The folder of `tellers audio prepare`.", show_default=False),
+    ],
+    teachers: Annotated[
+        str | None,
+        typer.Option(
+            "--teachers",
+            metavar="N,N...",
+            help="Numbers of teachers; 1 is the baseline.",
+            show_default="of 1,10,20,50 those that get a clip each",
+        ),
+    ] = None,
+    student: Annotated[float, typer.Option("--student", help="As for train.")] = 0.15,
+    test: Annotated[float, typer.Option("--test", help="As for train.")] = 0.1,
+    test_fold: Annotated[str, typer.Option("--test-fold", metavar="FOLD", help="As for train.")] = "",
+    by_source: Annotated[
+        bool | None, typer.Option("--by-source/--by-clip", help="As for train.", show_default=False)
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="As for train.", min=0)] = 7,
+    show_private: Annotated[
+        bool, typer.Option("--show-private", help="Show the numbers, which are of the private clips.")
+    ] = False,
+    as_json: options.Json = False,
+) -> None:
+    """Show how many clips and labels a teacher would have, for one teacher and for several numbers of them.
+
+    The table is in the form of the thesis's table 4.1: sizes of the parts, labels per clip, and the fewest
+    and the most clips that a teacher has of a class. It looks at private clips, so it is shown to whoever
+    asks for private numbers, and written nowhere. Nothing is dealt or trained: train does that, by the same
+    settings.
+
+    Example: tellers audio deal city --teachers 1,10,20 --show-private
+    """
+    from ..data.sound.collection import read_collection
+    from ..runs.sound.splitting import deal_experiments, deal_statistics, statistics_rows
+    from ..runs.sound.teaching import fold_clips
+
+    collection = read_collection(clips)
+    numbers = _USUAL if teachers is None else _numbers(teachers)
+    if not show_private:
+        raise ValueError(
+            "Expected --show-private: how many clips and labels a teacher would have are numbers of the "
+            "private clips. Add it, and keep the table to yourself."
+        )
+    given: dict[str, Any] = {
+        "seed": seed, "student": student, "by_source": by_source,
+        "test": fold_clips(collection, test_fold) if test_fold else test,
+    }  # fmt: skip
+    deals: dict[str, Any] = {}
+    for n in numbers:
+        try:
+            deals |= deal_experiments(collection.clips, (n,), **given)
+        except ValueError:
+            if n == 1 or teachers is not None:  # nobody asked for so many
+                raise
+    found = deal_statistics(deals, collection.clips.Y, usable=collection.usable).reveal()
+    if as_json:
+        print(json.dumps({"private": True, "deals": found}))
+        return
+    from . import show
+
+    table: Any = show.table("data set", *found, numbers=range(1, 1 + len(found)))
+    for row in statistics_rows(found):
+        table.add_row(*row)
+    console = show.console()
+    console.print()
+    console.print(show.private_panel(table))
+
+
+def _numbers(text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise ValueError(f"Expected numbers such as 1,10,20 for --teachers, got {text!r}.") from None
+
+
+# --- `tellers audio train`: teachers of clips, and what they say of the public pool. ---
+
+
+class Network(StrEnum):
+    """The networks."""
+
+    small = "small"
+    resnet18 = "resnet18"
+    resnet34 = "resnet34"
+    vgg11 = "vgg11"
+    vgg19 = "vgg19"
+
+
+def train(
+    clips: Annotated[
+        Path,
+        typer.Argument(metavar="CLIPS", help="The folder of `tellers audio prepare`.", show_default=False),
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="Where teachers and votes go: all of it private.")
+    ] = Path("ears"),
+    teachers: Annotated[int, typer.Option("--teachers", help="How many teachers.", min=1)] = 30,
+    student: Annotated[
+        float, typer.Option("--student", help="Share of the clips that become the public pool.")
+    ] = 0.15,
+    test: Annotated[float, typer.Option("--test", help="Share of the clips to test on, public too.")] = 0.1,
+    test_fold: Annotated[
+        str, typer.Option("--test-fold", metavar="FOLD", help="Test on the publisher's own fold.")
+    ] = "",
+    by_source: Annotated[
+        bool | None,
+        typer.Option(
+            "--by-source/--by-clip",
+            help="Deal, and protect, whole sources (a speaker, a street, a video), or single clips. Without "
+            "it: sources where they are known.",
+            show_default=False,
+        ),
+    ] = None,
+    mix: Annotated[
+        int,
+        typer.Option(
+            "--mix", metavar="N", help="Learn from N mixtures of every clip with one of its part.", min=0
+        ),
+    ] = 0,
+    one_class: Annotated[
+        bool,
+        typer.Option("--one-class", help="Every clip has exactly one label: teachers name one class each."),
+    ] = False,
+    resolution: Annotated[
+        int, typer.Option("--resolution", help="Count probabilities in so many parts of a vote.", min=1)
+    ] = 1,
+    network: Annotated[
+        Network,
+        typer.Option(
+            "--network",
+            help="small (for a CPU), resnet18, resnet34, vgg11 or vgg19.",
+            rich_help_panel=NETWORK,
+        ),
+    ] = Network.small,
+    iterations: Iterations = 60,
+    batch_size: BatchSize = 8,
+    learning_rate: LearningRate = 5e-3,
+    mixup: Annotated[
+        float,
+        typer.Option("--mixup", help="Blend clips of a batch; 0 for not.", min=0, rich_help_panel=NETWORK),
+    ] = 1.0,
+    balanced: Annotated[
+        bool,
+        typer.Option(
+            "--balanced/--shuffled",
+            help="Every label has its turn, or as they come.",
+            rich_help_panel=NETWORK,
+        ),
+    ] = True,
+    weighted: Annotated[
+        bool, typer.Option("--weighted", help="Weigh rare labels up.", rich_help_panel=NETWORK)
+    ] = False,
+    pretrained: Pretrained = None,
+    held_out: HeldOut = 0.0,
+    log_folder: LogFolder = None,
+    device: Device = "auto",
+    jobs: Annotated[int, typer.Option("--jobs", help="Teachers trained at a time; 0 to choose.", min=0)] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="Of the deal and of the training.", min=0)] = 7,
+    as_json: options.Json = False,
+) -> None:
+    """Deal clips to teachers, train a network for each, and keep what they say of the public pool.
+
+    Clips of teachers, pool and test are disjoint; mixtures are made within a part. Stopped and begun again
+    with the same settings, it goes on. Votes are kept, so that sweep and student ask no teacher again. The
+    folder is as private as the recordings.
+
+    Example: tellers audio train city --out ears --teachers 30
+    """
+    from ..data.sound.collection import read_collection
+    from ..runs.sound.teaching import Teaching, teach
+    from .outcome import say_record, steps_shown
+
+    tagger: dict[str, Any] = {
+        "network": network.value, "iterations": iterations, "batch_size": batch_size,
+        "learning_rate": learning_rate, "mixup": mixup, "balanced": balanced, "weighted": weighted,
+        "device": device,
+    }  # fmt: skip
+    tagger |= network_options(
+        iterations=iterations, pretrained=pretrained, held_out=held_out, log_folder=log_folder
+    )
+    settings = Teaching(
+        n_teachers=teachers, seed=seed, student=student, test=test, test_fold=test_fold, by_source=by_source,
+        mix=mix, resolution=resolution, one_class=one_class, tagger=tagger,
+    )  # fmt: skip
+    say_record(out / "record.json")
+    with steps_shown(wanted=not as_json) as show:
+        taught = teach(read_collection(clips), out, settings, n_jobs=jobs or None, show=show)
+    if as_json:
+        print(json.dumps(_said_train(taught)))
+    else:
+        _tell_train(taught)
+
+
+def _said_train(taught: "Taught") -> dict[str, Any]:
+    return {
+        "folder": str(taught.folder), "n_teachers": taught.settings.n_teachers, "unit": taught.unit,
+        "n_pool": len(taught.pool), "n_test": len(taught.test), "labels": list(taught.label_names),
+        "one_class": taught.settings.one_class, "shape": list(taught.shape),
+    }  # fmt: skip
+
+
+def _tell_train(taught: "Taught") -> None:
+    from . import show
+
+    said = _said_train(taught)
+    table = show.table("", "")
+    table.add_row(
+        "teachers", f"{said['n_teachers']}, each with clips of its own; {said['unit']} is protected"
+    )
+    table.add_row("public pool", f"{said['n_pool']} clips, on which they voted")
+    table.add_row("test", f"{said['n_test']} clips, public too")
+    console = show.console()
+    console.print()
+    console.print(show.indented(table))
+    for line in taught.partition().notes:
+        console.print(show.note(line))
+    console.print(show.note(f"everything in {taught.folder} is private: votes, networks, and who has what."))
+    console.print(
+        f"Next: tellers audio student {quote(str(taught.folder))} --out study", markup=False, soft_wrap=True
+    )
+
+
+# --- `tellers audio sweep`: what many settings make of the same stored votes. ---
+
+
+_SHARES, _KIND, _CHANGED, _MAX_NORM = "0.3,0.5", "gnthreshold", 3, 1.5
+
+
+def sweep(
+    ears: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="EARS...", help="Folders of `tellers audio train`, on one pool.", show_default=False
+        ),
+    ],
+    sigma: Annotated[
+        str, typer.Option("--sigma", help="Noises on labels, as parts of the ensemble (σ_e).")
+    ] = "0.1,0.2,0.3,0.5",
+    share: Annotated[
+        str | None,
+        typer.Option(
+            "--share", help="Shares that a label needs (th_e); not of one class each.", show_default=_SHARES
+        ),
+    ] = None,
+    kind: Annotated[
+        str | None,
+        typer.Option(
+            "--kind",
+            help="gnthreshold, adaptive, adaptive-as-published, binary, tau or powerset; a list. Of one "
+            "class each it is gnmax.",
+            show_default=_KIND,
+        ),
+    ] = None,
+    check: Annotated[
+        str,
+        typer.Option("--check", help="Checks as share:noise (th_c:σ_c), a list; none is no check."),
+    ] = "none",
+    samples: Annotated[
+        str, typer.Option("--samples", help="How many queries, a list; 0 is the whole pool.")
+    ] = "0",
+    max_labels: Annotated[
+        int | None,
+        typer.Option(
+            "--max-labels", help="So many labels of a ballot count; 0: all.", min=0, show_default="0"
+        ),
+    ] = None,
+    max_norm: Annotated[
+        float | None,
+        typer.Option("--max-norm", help="tau: how long a ballot counts.", show_default=str(_MAX_NORM)),
+    ] = None,
+    n_top: Annotated[
+        int | None,
+        typer.Option("--n-top", help="Checks look at so many of the largest sums.", min=1, show_default="1"),
+    ] = None,
+    variance: Annotated[
+        bool, typer.Option("--variance", help="Read noises as the variance per teacher, as the thesis does.")
+    ] = False,
+    changed: Annotated[
+        int | None,
+        typer.Option(
+            "--changed",
+            help="Labels a clip has at most: all that the thesis charges.",
+            min=1,
+            show_default=str(_CHANGED),
+        ),
+    ] = None,
+    delta: Annotated[float, typer.Option("--delta", help="Failure probability.")] = 1e-4,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="The page. Without it: sweep.html in EARS.")
+    ] = None,
+    show_private: options.ShowPrivate = False,
+    as_json: options.Json = False,
+) -> None:
+    """Show what thresholds, noises and checks would make of votes that are kept; nobody is asked again.
+
+    Scores, and costs that look at votes, are private: they go to a page in the private folder, with F1 and
+    mAP drawn over epsilon. What is printed without --show-private is the price, which holds for any votes.
+    To look and take the best is a release nobody paid for: choose on teachers of public clips. Of teachers
+    that were trained with --one-class it is gnmax, confident where there is a check, and its accuracy.
+
+    Example: tellers audio sweep ears --sigma 0.1,0.2,0.3 --share 0.3,0.5 --check none,0.6:0.6
+    """
+    from ..privacy import noise
+    from ..runs.sound import pages as sheets
+    from ..runs.sound import sweeps
+    from ..runs.sound.pages import sweep_table
+    from ..runs.sound.teaching import read_taught
+    from . import show
+
+    grid: dict[str, Any] = {
+        "sigmas": _numbers_sweep("sigma", sigma), "shares": _numbers_sweep("share", share or _SHARES),
+        "checks": _checks(check), "n_samples": _counts("samples", samples),
+        "max_labels": max_labels or 0, "noise": "variance" if variance else "deviation",
+        "max_norm": _MAX_NORM if max_norm is None else max_norm, "n_top": n_top or 1,
+    }  # fmt: skip
+    taught = [read_taught(place) for place in ears]
+    page = out or taught[0].folder / "sweep.html"
+    options.require_place_for("--out", page)
+    one_class = taught[0].settings.one_class
+    if one_class:
+        _require_classes(
+            share=share, kind=kind, max_labels=max_labels, changed=changed, max_norm=max_norm, n_top=n_top
+        )
+    kinds: Any = ["gnmax"] if one_class else [name.strip() for name in (kind or _KIND).split(",")]
+    settings = sweeps.sweep_settings(kinds=kinds, **grid)
+    votes: Any = [one.votes for one in taught]
+    truth = taught[0].truth
+    for one in taught[1:]:
+        if one.settings.one_class != one_class:
+            raise ValueError(
+                "Expected teachers of many labels, or teachers that name one class each, got both. Sweep "
+                "over them one after the other."
+            )
+        if one.truth.shape != truth.shape or (one.truth != truth).any():
+            raise ValueError(
+                f"Expected teachers that voted on one pool, those in {one.folder} voted on another. Train "
+                "them with the same seed and shares."
+            )
+    total = len(settings) * len(taught)
+    with show.progress_bar(total, "settings", wanted=not as_json) as progress:
+        rows = sweeps.sweep(
+            votes, truth, settings, delta=delta, noise=noise.secure(), n_changed=changed or _CHANGED,
+            progress=None if progress is None else lambda _done: progress(1),
+        )  # fmt: skip
+    sheets.write_sweep(page, rows, votes=votes[0], truth=truth, delta=delta)
+    told = sweep_table(rows).reveal() if show_private else [_public(row) for row in rows]
+    if as_json:
+        print(
+            json.dumps({"page": str(page), "private": show_private, "rows": [_finite(row) for row in told]})
+        )
+        return
+    _tell_sweep(told, page, private=show_private, one_class=one_class)
+
+
+def _require_classes(**given: object) -> None:
+    """Refuse what is said of many labels where every clip has one class."""
+    said = [f"--{name.replace('_', '-')}" for name, value in given.items() if value not in (None, "gnmax")]
+    if said:
+        raise ValueError(
+            f"Expected no {' or '.join(said)} where every clip has one class: the class with the most votes "
+            "is told. Leave it out."
+        )
+
+
+def _public(row: Any) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return {
+        **asdict(row.setting), "n_teachers": row.n_teachers, "n_samples": row.n_samples,
+        "public_epsilon": row.public_epsilon,
+    }  # fmt: skip
+
+
+def _finite(row: dict[str, Any]) -> dict[str, Any]:
+    """JSON has neither infinity nor NaN."""
+    return {
+        name: None if isinstance(value, float) and (value != value or abs(value) == float("inf")) else value
+        for name, value in row.items()
+    }
+
+
+def _tell_sweep(rows: list[dict[str, Any]], page: Path, *, private: bool, one_class: bool) -> None:
+    from . import show
+
+    scores = ("accuracy", "macro_f1") if one_class else ("macro_f1", "mean_average_precision")
+    words = {"accuracy": "accuracy", "macro_f1": "F1", "mean_average_precision": "mAP"}
+    more = ["exact", *(words[score] for score in scores), "answered"] if private else []
+    table = show.table("setting", "noise", "epsilon", *more, numbers=range(1, 7))
+    for row in rows:
+        cells = [f"{row['sigma']:g}", show.figure(row["public_epsilon"])]
+        if private:
+            cells += [show.figure(row["exact_epsilon"]), *(f"{row[score]:.3f}" for score in scores)]
+            cells.append(f"{row['answered']:.0%}")
+        table.add_row(_setting(row, rows), *cells)
+    console = show.console()
+    console.print()
+    console.print(show.private_panel(table) if private else show.indented(table))
+    console.print(show.note("epsilon is the price of all queries, whatever the votes are."))
+    drawn = "Accuracy over epsilon" if one_class else "F1 and mAP over epsilon"
+    console.print(f"{drawn}, private: {page}", markup=False, soft_wrap=True)
+
+
+def _setting(row: dict[str, Any], rows: list[dict[str, Any]]) -> str:
+    """Say how a row differs from others, but for its noise."""
+    said = [row["kind"] + (f" {row['share']:g}" if row["kind"] == "gnthreshold" else "")]
+    if row["confident_share"] is not None:
+        said.append(f"check {row['confident_share']:g}:{row['sigma_gate']:g}")
+    for name, word in (("n_teachers", "teachers"), ("n_samples", "queries")):
+        if len({other[name] for other in rows}) > 1:
+            said.append(f"{row[name]} {word}")
+    return ", ".join(said)
+
+
+def _numbers_sweep(name: str, text: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise ValueError(f"Expected numbers such as 0.1,0.3 for --{name}, got {text!r}.") from None
+
+
+def _counts(name: str, text: str) -> list[int | None]:
+    try:
+        return [int(part) or None for part in text.split(",")]
+    except ValueError:
+        raise ValueError(f"Expected whole numbers such as 0,100 for --{name}, got {text!r}.") from None
+
+
+def _checks(text: str) -> list[tuple[float, float] | None]:
+    found: list[tuple[float, float] | None] = []
+    for part in text.split(","):
+        share, _, gate = part.partition(":")
+        try:
+            found.append(None if part.strip() == "none" else (float(share), float(gate)))
+        except ValueError:
+            raise ValueError(f"Expected none, or checks such as 0.6:0.5, got {part!r}.") from None
+    return found
+
+
+# --- `tellers audio student`: labels within a budget, a student, its card and its pages. ---
+
+
+# Of the ensemble, where nothing is said: a label that all teachers agree on comes out right 39 times in 40.
+_USUAL_NOISE = 0.25
+# What can be asked of teachers that name one class each.
+_OF_CLASSES = ("gnmax", "confident")
+
+
+class Learner(StrEnum):
+    """What learns from released labels."""
+
+    tagger = "tagger"
+    multilabel_mixmatch = "multilabel_mixmatch"
+    mixmatch = "mixmatch"
+    mean_teacher = "mean_teacher"
+    vat = "vat"
+
+
+# Those that learn from all of the pool: many labels, and one class each.
+_WHOLE_POOL = {
+    False: (Learner.multilabel_mixmatch,),
+    True: (Learner.mixmatch, Learner.mean_teacher, Learner.vat),
+}
+
+
+@options.takes_mechanism(after="sigma", but=("sigma", "gamma", "student_confidence", "groups"))
+def student(
+    ears: Annotated[
+        Path, typer.Argument(metavar="EARS", help="The folder of `tellers audio train`.", show_default=False)
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="Folder of the run: labels, student, report.")
+    ] = Path("study"),
+    epsilon: Annotated[
+        float, typer.Option("--epsilon", help="The budget of all students of these teachers together.")
+    ] = 8.0,
+    delta: Annotated[
+        float, typer.Option("--delta", help="Failure probability, well below 1 / private clips.")
+    ] = 1e-4,
+    ledger: Annotated[
+        str,
+        typer.Option(
+            "--ledger",
+            metavar="WHERE",
+            help="For the first student of these teachers: a file or a database that all of them are charged "
+            "to. Without it: ledger.db in EARS.",
+        ),
+    ] = "",
+    queries: Annotated[
+        int, typer.Option("--queries", help="Ask so many; 0: as the budget and the pool allow.", min=0)
+    ] = 0,
+    mechanism: options.Mechanism = None,
+    sigma: Annotated[
+        float | None,
+        typer.Option(
+            "--sigma",
+            help="Gaussian noise on every sum, in votes. Without it: a quarter of the teachers.",
+            rich_help_panel="Mechanism",
+        ),
+    ] = None,
+    learner: Annotated[
+        Learner,
+        typer.Option(
+            "--student",
+            help="tagger: from what was told. multilabel_mixmatch (one class: mixmatch, mean_teacher, vat): "
+            "from all of the pool.",
+            rich_help_panel=NETWORK,
+        ),
+    ] = Learner.tagger,
+    network: Annotated[
+        str, typer.Option("--network", help="tagger: as for train.", rich_help_panel=NETWORK)
+    ] = "small",
+    iterations: Iterations = 200,
+    batch_size: BatchSize = 16,
+    learning_rate: LearningRate = 3e-3,
+    pretrained: Pretrained = None,
+    held_out: HeldOut = 0.0,
+    log_folder: LogFolder = None,
+    device: Device = "auto",
+    private: Annotated[
+        bool, typer.Option("--private", help="Write private pages and numbers too, for the operator's eyes.")
+    ] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with a run that was cut short; begin it if there is none.")
+    ] = False,
+    as_json: options.Json = False,
+    **given: Any,
+) -> None:
+    """Release labels of the pool within a budget, and teach a student that may leave.
+
+    Every answer is charged to the ledger before noise is drawn, and all students of the same teachers to the
+    same ledger: a second one pays from what the first left of the budget. The folder is that of a run: the
+    released labels, the student with its model card, report.html, and sound.html with what the student hears
+    and the curves of every label. No teacher is asked again: what they said is kept. Said twice, it answers
+    from what was released and charges nothing. Without --mechanism it is gnthreshold, and gnmax of teachers
+    that were trained with --one-class.
+
+    Example: tellers audio student ears --out study --epsilon 8 --delta 1e-4
+    """
+    from ..runs.settings.mechanism import MechanismConfig
+    from ..runs.sound.pages import SOUND_PAGE
+    from ..runs.sound.student import TAGGER, student_config, teach_student
+    from ..runs.sound.teaching import read_taught
+    from .outcome import say_record, say_warning, steps_shown, tell, tell_sound
+
+    taught = read_taught(ears)
+    name = _mechanism(mechanism, one_class=taught.settings.one_class)
+    _require_learner(learner, one_class=taught.settings.one_class)
+    given["sigma"] = _USUAL_NOISE * taught.settings.n_teachers if sigma is None else sigma
+    options.require_parameters(name, given)
+    values = {p: options.parsed(p, value) for p, value in given.items() if value is not None}
+    config = student_config(
+        taught, mechanism=MechanismConfig(name=name, **values),
+        budget=_budget(epsilon, delta, ledger), n_queries=queries,
+        model=TAGGER if learner is Learner.tagger else learner.value,
+        parameters=_parameters(
+            learner, network=network, iterations=iterations, batch_size=batch_size,
+            learning_rate=learning_rate, device=device,
+            more=network_options(
+                iterations=iterations, pretrained=pretrained, held_out=held_out, log_folder=log_folder
+            ),
+        ),
+        private=private,
+    )  # fmt: skip
+    say_record(out / "private" / "record.json")
+    with steps_shown(wanted=not as_json) as show:
+        result, _ = teach_student(taught, out, config, resume=resume, show=show, warn=say_warning)
+    if as_json:
+        print(json.dumps({**result.as_dict(), "folder": str(out)}))
+        return
+    tell(result, out)
+    from . import show as screen
+
+    page = out / SOUND_PAGE
+    if page.exists():
+        tell_sound(page)
+    else:
+        screen.console().print(screen.note("no clips were set apart to test on, so there is no sound.html."))
+
+
+def _budget(epsilon: float, delta: float, ledger: str) -> "BudgetConfig":
+    from ..runs.settings.sections import BudgetConfig
+
+    if not ledger:
+        return BudgetConfig(epsilon=epsilon, delta=delta)
+    where = ledger if "://" in ledger else str(Path(ledger).absolute())
+    return BudgetConfig(epsilon=epsilon, delta=delta, ledger=where)
+
+
+def _mechanism(chosen: str | None, *, one_class: bool) -> str:
+    if one_class and chosen not in (None, *_OF_CLASSES):
+        raise ValueError(
+            f"Expected --mechanism {' or '.join(_OF_CLASSES)} where every clip has one class, got {chosen}."
+        )
+    return str(chosen or ("gnmax" if one_class else "gnthreshold"))
+
+
+def _require_learner(learner: Learner, *, one_class: bool) -> None:
+    known = (Learner.tagger, *_WHOLE_POOL[one_class])
+    if learner not in known:
+        *some, last = known
+        what = "one class" if one_class else "many labels"
+        raise ValueError(
+            f"Expected --student {', '.join(some)} or {last} where clips have {what}, got {learner}."
+        )
+
+
+def _parameters(learner: Learner, *, more: dict[str, Any], **given: Any) -> dict[str, Any]:
+    if learner is Learner.tagger:
+        return given | more
+    if more:
+        raise ValueError(
+            "Expected --pretrained, --held-out and --log-folder with --student tagger alone, got one with "
+            f"--student {learner}. Leave it out."
+        )
+    return {
+        "steps": given["iterations"], "batch_size": given["batch_size"],
+        "learning_rate": given["learning_rate"], "device": given["device"], "width": 8,
+        "pool_batch_size": 2 * given["batch_size"],
+    }  # fmt: skip
+
+
+# --- `tellers audio`: from recordings to a student that tags them. ---
+
 
 HELP = """From recordings to a student that tags them, with a budget.
 

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from . import label_options as labels
-from . import options
+from . import options, show
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ..audit import MechanismAudit, MembershipAudit, Pair
+    from ..accounting.audit.evidence import Pair
+    from ..accounting.audit.mechanism import MechanismAudit
+    from ..accounting.audit.membership import MembershipAudit
+
 
 _RUN = "A whole run"
 _MECHANISM = "A mechanism"
@@ -28,6 +30,7 @@ class MethodName(StrEnum):
     events = "events"
 
 
+@options.takes_mechanism(after="delta")
 def command(
     run: Annotated[
         Path | None,
@@ -57,22 +60,7 @@ def command(
     ] = None,
     mechanism: options.Mechanism = None,
     delta: options.MaybeDelta = None,
-    gamma: options.Gamma = None,
-    sigma: options.Sigma = None,
-    threshold: options.Threshold = None,
-    sigma_threshold: options.SigmaThreshold = None,
-    student_confidence: options.StudentConfidence = None,
-    max_norm: labels.MaxNorm = None,
-    norm: labels.Norm = None,
-    max_labels: labels.MaxLabels = None,
-    share: labels.Share = None,
-    shares: labels.Shares = None,
-    scale: labels.Scale = None,
-    n_top: labels.NTop = None,
-    confident_share: labels.ConfidentShare = None,
-    sigma_gate: labels.SigmaGate = None,
-    groups: labels.Groups = None,
-    resolution: labels.Resolution = None,
+    resolution: options.Resolution = None,
     teachers: Annotated[
         int | None,
         typer.Option(
@@ -142,6 +130,7 @@ def command(
         float, typer.Option("--confidence", help="How sure the bound is.", min=0.0, max=1.0)
     ] = 0.95,
     as_json: options.Json = False,
+    **given: Any,
 ) -> None:
     """Prove a lower bound on epsilon from releases, and hold it against the claim.
 
@@ -162,7 +151,7 @@ def command(
     tellers audit --mechanism tau --sigma 2 --max-norm 1.41422 --labels 4 --delta 0.01 \\
       --queries 100 --samples 5000 --method losses --published
     """
-    given = options.parameters_of({**locals(), "label_threshold": None})
+    given["resolution"] = resolution
     about = {
         **given, "mechanism": mechanism, "delta": delta, "teachers": teachers, "classes": classes,
         "labels": n_labels, "queries": queries, "samples": samples, "method": method,
@@ -185,10 +174,10 @@ def command(
         )
     _refuse({"shadows": shadows, "canaries": canaries}, "for a mechanism", "They belong to a run.")
     named, delta = options.require_for_file(mechanism, delta)
-    from .. import noise
-    from ..audit import AdaptiveAsPublished, audit_mechanism, bad_pair, published_claim
+    from ..accounting.audit.mechanism import AdaptiveAsPublished, audit_mechanism, published_claim
+    from ..accounting.audit.pairs import bad_pair
     from ..errors import require_count, require_fraction
-    from . import show
+    from ..privacy import noise
 
     chosen = _built(named, n_labels, given)
     n_teachers, n_queries, n_samples = (
@@ -205,7 +194,7 @@ def command(
         chosen = AdaptiveAsPublished(sigma=chosen.sigma, n_labels=chosen.n_labels)
     if published:
         claim = published_claim(chosen)
-    if isinstance(chosen, AdaptiveAsPublished):
+    if hasattr(chosen, "pair"):
         pair = chosen.pair(n_teachers)
     else:
         if options.is_label_mechanism(named):
@@ -240,20 +229,16 @@ def _built(name: str, n_labels: int | None, given: dict[str, Any]) -> Any:
     if not options.is_label_mechanism(name):
         _refuse({"labels": n_labels}, f"for --mechanism {name}", "Say how many classes there are: --classes.")
         return options.build_mechanism(name, **given)
-    options.require_parameters(name, given)
     if n_labels is None:
+        options.require_parameters(name, given)
         raise ValueError(f"Expected --labels for --mechanism {name}, got none. For example: --labels 4")
-    from ..mechanisms import LABEL_MECHANISMS
-
-    values = {p: labels.parsed(p, value) for p, value in given.items() if value is not None}
-    return LABEL_MECHANISMS[name](n_labels=n_labels, **values)
+    return options.build_mechanism(name, n_labels=n_labels, **given)
 
 
 def _audit_run(place: Path, n_shadows: int, n_canaries: int, confidence: float, *, as_json: bool) -> None:
-    from ..config import read_config
-    from ..pipeline.folder import RunFolder
-    from ..pipeline.shadows import audit_run
-    from . import show
+    from ..runs._folder import RunFolder
+    from ..runs._shadows import audit_run
+    from ..runs.settings.files import read_config
     from .outcome import steps_shown
 
     folder = RunFolder(place) if place.is_dir() else None
@@ -274,8 +259,6 @@ def print_mechanism(
     screen: "Console", audit: "MechanismAudit", pair: "Pair", mechanism: object, *, published: bool
 ) -> None:
     """Print what an audit of a mechanism found, for people."""
-    from . import show
-
     screen.print(f"\n{mechanism}", style="dim", markup=False)
     times = f", asked {audit.n_queries:,} times each" if audit.n_queries > 1 else ""
     screen.print(f"{audit.n_samples:,} releases at each of two votes that differ in one ballot{times}.")
@@ -293,8 +276,6 @@ def print_mechanism(
 
 def print_run(screen: "Console", audit: "MembershipAudit", n_shadows: int, n_canaries: int) -> None:
     """Print what an audit of a whole run found, for people."""
-    from . import show
-
     laid = f"up to {n_canaries:,} canaries in one teacher"  # no more than were asked
     screen.print(f"\n{n_shadows:,} shadow runs, half of them with {laid}.\n")
     rows = show.table("", "", "")

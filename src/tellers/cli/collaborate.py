@@ -10,8 +10,9 @@ import typer
 from . import options
 
 if TYPE_CHECKING:
-    from ..collaboration.learning import Collaboration, Terms
-    from ..collaboration.material import Material
+    from ..parties.collaboration.learning import Collaboration, Terms
+    from ..parties.collaboration.members import Material
+
 
 _NOISE = "Mechanism"
 _SCORES = {"accuracy": "accuracy", "bac": "BAC", "auc": "AUC", "map": "mAP"}
@@ -99,8 +100,16 @@ def command(
         float | None,
         typer.Option("--sigma", help="Noise, in votes; else 16 % of the parties.", rich_help_panel=_NOISE),
     ] = None,
-    threshold: options.Threshold = None,
-    sigma_threshold: options.SigmaThreshold = None,
+    threshold: Annotated[
+        float | None,
+        typer.Option(
+            "--threshold", help="confident-binary: votes a label's side must reach.", rich_help_panel=_NOISE
+        ),
+    ] = None,
+    sigma_threshold: Annotated[
+        float | None,
+        typer.Option("--sigma-threshold", help="confident-binary: noise of that.", rich_help_panel=_NOISE),
+    ] = None,
     max_labels: Annotated[
         int | None,
         typer.Option(
@@ -152,8 +161,8 @@ def command(
             held.append(_repetition(chosen, given, data_dir=data_dir, seed=at, step=step))
     result = _result(held, chosen, given, seed=seed)
     if out is not None:
-        from ..report.collaboration import write_collaboration
-        from ..teachers.store import write_whole
+        from ..privacy._files import write_whole
+        from ..runs.report.write import write_collaboration
 
         out.mkdir(parents=True, exist_ok=True)
         write_whole(out / "collaboration.json", json.dumps(result, indent=1).encode(), shared=True)
@@ -167,10 +176,10 @@ def command(
 def _repetition(
     chosen: dict[str, Any], given: dict[str, Any], *, data_dir: Path | None, seed: int, step: Any
 ) -> "Collaboration":
-    from .. import noise
-    from ..catalogue import make_model
-    from ..collaboration.learning import collaborate
-    from ..collaboration.members import deal_members
+    from ..parties.collaboration.learning import collaborate
+    from ..parties.collaboration.members import deal_members
+    from ..privacy import noise
+    from ..runs._catalogue import make_model
 
     n = chosen["parties"]
     material = _material(chosen, data_dir=data_dir, seed=seed)
@@ -204,7 +213,7 @@ def _label_sets(chosen: dict[str, Any], material: "Material", *, seed: int) -> l
 
 
 def _material(chosen: dict[str, Any], *, data_dir: Path | None, seed: int) -> "Material":
-    from ..collaboration.material import LABEL_SETS, read_material
+    from ..parties.collaboration.members import LABEL_SETS, read_material
 
     n, each, name = chosen["parties"], chosen["rows_each"], chosen["data"]
     if each is None and name not in LABEL_SETS:
@@ -218,7 +227,7 @@ def _material(chosen: dict[str, Any], *, data_dir: Path | None, seed: int) -> "M
 
 
 def _terms(chosen: dict[str, Any], given: dict[str, Any], material: "Material") -> "Terms":
-    from ..collaboration.learning import Terms
+    from ..parties.collaboration.learning import Terms
 
     return Terms(
         mechanism=_mechanism(chosen, given, material), epsilons=chosen["epsilons"], delta=chosen["delta"],
@@ -228,14 +237,14 @@ def _terms(chosen: dict[str, Any], given: dict[str, Any], material: "Material") 
 
 
 def _mechanism(chosen: dict[str, Any], given: dict[str, Any], material: "Material") -> Any:
-    from ..config.mechanism import WHY_NOT_CONFIDENT
-    from ..mechanisms import GNMax
-    from ..mechanisms.labels import Binary, ConfidentBinary, GNThreshold
+    from ..mechanisms.confident import ConfidentGNMax
+    from ..mechanisms.registry import mechanism_named
 
     k = material.n_outputs
     name = chosen["mechanism"] or ("gnthreshold" if material.is_multilabel else "gnmax")
     if name == "confident":
-        raise ValueError(f"Expected another --mechanism than confident. {WHY_NOT_CONFIDENT}")
+        why = ConfidentGNMax.why_not_confidential
+        raise ValueError(f"Expected another --mechanism than confident. {why}")
     if (name == "gnmax") == material.is_multilabel:
         kind = "many labels" if material.is_multilabel else "one class per row"
         fitting = "binary, confident-binary or gnthreshold" if material.is_multilabel else "gnmax"
@@ -254,21 +263,18 @@ def _mechanism(chosen: dict[str, Any], given: dict[str, Any], material: "Materia
         flags = " and ".join(options.flag(parameter) for parameter in foreign)
         raise ValueError(f"Expected no {flags} for --mechanism {name}, got it. Leave it out.")
     sigma = given["sigma"] if given["sigma"] is not None else 0.16 * chosen["parties"]
-    bar = {parameter: given[parameter] for parameter in needed}
-    if name == "gnmax":
-        return GNMax(sigma)
-    if name == "binary":
-        return Binary(sigma, k)
-    if name == "confident-binary":
-        return ConfidentBinary(sigma, k, **bar)
-    most = given["max_labels"] if given["max_labels"] is not None else min(3, k)
-    return GNThreshold(sigma, k, max_labels=most)
+    values = {p: value for p, value in {**given, "sigma": sigma}.items() if value is not None}
+    if material.is_multilabel:
+        values["n_labels"] = k
+    if name == "gnthreshold":
+        values.setdefault("max_labels", min(3, k))
+    return mechanism_named(name)(**values)
 
 
 def _result(
     held: "list[Collaboration]", chosen: dict[str, Any], given: dict[str, Any], *, seed: int
 ) -> dict[str, Any]:
-    from ..collaboration.summary import summary
+    from ..parties.collaboration.learning import summary
 
     lines = []
     for line in summary(held):
@@ -299,7 +305,7 @@ def _plain(value: Any) -> Any:
 
 
 def _tell(held: "list[Collaboration]", out: Path | None) -> None:
-    from ..collaboration.learning import IN_THE_CLEAR
+    from ..parties.collaboration.learning import IN_THE_CLEAR
     from . import show
 
     first, console = held[0], show.console()
@@ -332,7 +338,7 @@ def _tell(held: "list[Collaboration]", out: Path | None) -> None:
 
 
 def _print_means(held: "list[Collaboration]", names: list[str]) -> None:
-    from ..collaboration.summary import summary
+    from ..parties.collaboration.learning import summary
     from . import show
 
     # Many scores and the epsilons beside them do not fit the width of a terminal.

@@ -10,7 +10,8 @@ import typer
 from . import options
 
 if TYPE_CHECKING:
-    from ..config import StudentConfig
+    from ..runs.settings.sections import StudentConfig
+
 
 # Small and quick, for three hundred images: a few seconds on one core.
 _NETWORK = {
@@ -37,8 +38,9 @@ def command(
     """
     from dataclasses import replace
 
-    from ..config import ReportConfig, default_config
-    from ..pipeline import run
+    from ..runs.pipeline import run
+    from ..runs.settings.defaults import default_config
+    from ..runs.settings.sections import ReportConfig
     from . import show as shown
     from .outcome import steps_shown, tell
 
@@ -47,7 +49,7 @@ def command(
     with steps_shown(wanted=not as_json) as show:
         result = run(settings, out, resume=True, show=show)
     if as_json:
-        print(json.dumps({**result, "folder": str(out)}))
+        print(json.dumps({**result.as_dict(), "folder": str(out)}))
     else:
         tell(result, out, public_data=True)
         if settings.student == usual.student:
@@ -57,7 +59,7 @@ def command(
 
 def _student() -> "StudentConfig | None":
     """Return the student that is better than the usual one, where there is torch for it."""
-    from ..config import StudentConfig
+    from ..runs.settings.sections import StudentConfig
 
     if find_spec("torch") is None:
         return None

@@ -9,7 +9,8 @@ import typer
 from . import options
 
 if TYPE_CHECKING:
-    from ..config import RunConfig
+    from ..runs.settings.sections import RunConfig
+
 
 File = Annotated[
     Path, typer.Argument(metavar="[FILE]", help="The file to write.", show_default="tellers.toml")
@@ -42,7 +43,8 @@ def command(
     \b
     tellers init --data digits
     """
-    from ..config import default_config, write_config
+    from ..runs.settings.defaults import default_config
+    from ..runs.settings.files import write_config
 
     config = default_config(data)
     write_settings_file(file, write_config(config, name=file.name), force=force)
@@ -54,7 +56,7 @@ def command(
 
 
 def write_settings_file(file: Path, text: str, *, force: bool) -> None:
-    from ..teachers.store import write_whole
+    from ..privacy._files import write_whole
 
     if file.is_dir():
         raise ValueError(f"Expected the name of a file, got the folder {file}. Try {file / 'tellers.toml'}")
@@ -73,7 +75,7 @@ def write_settings_file(file: Path, text: str, *, force: bool) -> None:
 
 def _to_do(config: "RunConfig") -> list[str]:
     """Return what must be done before the settings can be run."""
-    from ..config.sections import FILES, LAYOUTS
+    from ..runs.settings.sections import FILES, LAYOUTS
 
     if config.data.name == FILES:
         return [

@@ -10,7 +10,7 @@ from . import options
 from .serve import Config
 
 if TYPE_CHECKING:
-    from ..service.keys import Key, KeyStore
+    from ..service._keys import Key, KeyStore
     from ..service.settings import ServiceSettings
 
 
@@ -90,8 +90,8 @@ COMMANDS = {"create": create, "list": list_keys, "revoke": revoke}
 
 
 def _open(config: Path) -> "tuple[ServiceSettings, KeyStore]":
-    from ..service import read_settings
-    from ..service.keys import KeyStore
+    from ..service._keys import KeyStore
+    from ..service.settings import read_settings
 
     settings = read_settings(config)
     return settings, KeyStore(settings.place(settings.keys.store))
@@ -125,13 +125,13 @@ def _create(
 
 
 def _open_account(settings: "ServiceSettings", name: str, epsilon: float, delta: float | None) -> str:
-    from ..budget import Budget
-    from ..service.books import account_name, open_books
-    from ..service.teachers import open_served
+    from ..privacy.budget import Budget
+    from ..service._ledger import account_name, open_service_ledger
+    from ..service._teachers import open_served
 
     served = open_served(settings)
     budget = Budget(epsilon, served.budget.delta if delta is None else delta)
-    with open_books(served.ledger, served.budget, name=settings.ledger.name) as ledger:
+    with open_service_ledger(served.ledger, served.budget, name=settings.ledger.name) as ledger:
         ledger.open_account(account_name(name), budget)
     return account_name(name)
 

@@ -1,4 +1,4 @@
-"""`tellers ledger`: make, watch, check, move and reprice the books."""
+"""`tellers ledger`: make, watch, check, move and reprice ledgers, and their vaults."""
 
 import json
 import sys
@@ -6,12 +6,321 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
+from rich.text import Text
 
-from . import options
-from .vault import make_key
+from . import options, show
 
 if TYPE_CHECKING:
-    from ..ledger.chained import ChainedLedger
+    from ..ledger._chain import ChainedLedger
+    from ..ledger.base import Entry
+    from ..privacy.rdp import RdpCurve
+    from ..privacy.release import Release
+    from ..runs.repricing import Repricing
+
+
+# --- How a ledger looks in a terminal and as JSON; only public numbers are in it. ---
+
+
+def _plain(text: str) -> "Text":
+    """Return words of others as they are: neither markup nor the codes of a terminal."""
+    return Text("".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text))
+
+
+def state_of(ledger: "ChainedLedger", where: str) -> dict[str, Any]:
+    """Return what there is to say about a ledger as a whole."""
+    entries, lines = ledger.entries(), ledger.lines()
+    budget, spent = ledger.accountant.budget, ledger.spent
+    return {
+        "where": where,
+        "epsilon": budget.epsilon,
+        "delta": budget.delta,
+        "held_at": ledger.accountant.held_at,
+        "spent": ledger.accountant.epsilon(spent),
+        "left": ledger.accountant.left(spent),
+        "n_settled": sum(entry.is_settled for entry in entries),
+        "n_open": sum(not entry.is_settled for entry in entries),
+        "accounts": {
+            name: {
+                "epsilon": account.budget.epsilon,
+                "delta": account.budget.delta,
+                "spent": account.epsilon,
+                "left": account.accountant.left(account.spent),
+            }
+            for name, account in ledger.accounts().items()
+        },
+        "lines": len(lines),
+        "head": lines[-1].hash,
+    }
+
+
+def print_state(state: dict[str, Any]) -> None:
+    """Print the state of a ledger for people."""
+    screen = show.console()
+    screen.print()
+    screen.print(
+        _plain(
+            f"{state['where']}: {state['n_settled']:,} questions settled, {state['n_open']:,} open "
+            "(charged in full)."
+        )
+    )
+    screen.print(f"{state['lines']:,} lines, to hash {state['head']}\n", style="dim")
+    rows = show.table("", "budget", "delta", "spent", "left", "", numbers=(1, 2, 3, 4))
+    accounts = [("the data", state), *state["accounts"].items()]
+    for name, account in accounts:
+        rows.add_row(
+            _plain(name),
+            f"{account['epsilon']:g}",
+            f"{account['delta']:g}",
+            show.figure(account["spent"]),
+            f"{100 * account['left']:.1f} %",
+            show.bar(1 - account["left"], 1.0) if account["left"] < 1 else "",
+            style="bold" if account is state else "",
+        )
+    screen.print(show.indented(rows))
+    screen.print(
+        "[dim]Epsilons at each delta. What is left is a share of the budget, at the Rényi order it is held "
+        "at.[/dim]\n"
+    )
+
+
+def print_made(made: dict[str, Any]) -> None:
+    """Say what `tellers ledger init` did."""
+    screen = show.console()
+    if "tables" in made:
+        screen.print(_plain(f"Tables in {made['where']}: version {made['tables']}."))
+    if "epsilon" in made:
+        called = f"Ledger {made['name']!r} in" if made["name"] else "Ledger in"
+        screen.print(
+            _plain(f"{called} {made['where']}: epsilon {made['epsilon']:g} at delta {made['delta']:g}.")
+        )
+        for name in made["accounts"]:
+            screen.print(_plain(f"Account {name}"))
+
+
+def row(entry: "Entry", delta: float) -> dict[str, Any]:
+    """Return one question as JSON shows it."""
+    release = entry.release
+    n_queries = entry.event.get("n_queries", None if release is None else len(release))
+    return {
+        "key": entry.key,
+        "mechanism": entry.event.get("mechanism"),
+        "noise": entry.event.get("noise"),
+        "n_queries": n_queries,
+        **_told(release),
+        "reserved": entry.reserved.epsilon(delta),
+        "charged": entry.charged.epsilon(delta),
+        "state": _state(entry),
+        "accounts": {name: paid.charged.epsilon(delta) for name, paid in entry.also.items()},
+    }
+
+
+def _told(release: "Release | None") -> dict[str, int | None]:
+    """Return how many queries were answered; where each has many labels, one that was told is enough."""
+    if release is None:
+        return {"n_answered": None}
+    told = release.answered
+    if told.ndim == 1:
+        return {"n_answered": int(told.sum())}
+    return {"n_answered": int(told.any(axis=1).sum()), "n_told": int(told.sum()), "n_labels": told.shape[1]}
+
+
+def _answers(each: dict[str, Any]) -> str:
+    if each["n_answered"] is None:
+        return ""
+    labels = f" ({each['n_told']:,} labels)" if "n_told" in each else ""
+    return f"{each['n_answered']:,}{labels}"
+
+
+def _state(entry: "Entry") -> str:
+    if not entry.is_settled:
+        return "open"
+    return "settled" if entry.release is not None else "overran"
+
+
+def print_rows(rows: list[dict[str, Any]], *, n_entries: int, delta: float) -> None:
+    """Print questions for people."""
+    screen = show.console()
+    if not rows:
+        screen.print("No question on these books yet.")
+        return
+    numbers = (2, 3, 4, 5)
+    shown = show.table(
+        "key", "mechanism", "queries", "answered", "reserved", "charged", "state", "accounts", numbers=numbers
+    )
+    for each in rows:
+        shown.add_row(
+            _plain(each["key"]),
+            _plain(each["mechanism"] or ""),
+            "" if each["n_queries"] is None else f"{each['n_queries']:,}",
+            _answers(each),
+            show.figure(each["reserved"]),
+            show.figure(each["charged"]),
+            each["state"],
+            _plain(", ".join(each["accounts"])),
+            style="" if each["state"] == "settled" else "yellow",
+        )
+    screen.print()
+    screen.print(show.indented(shown))
+    older = n_entries - len(rows)
+    more = f" {older:,} older ones are not shown: --limit 0 shows all." if older else ""
+    screen.print(
+        f"[dim]Each epsilon is of that question alone, at delta {delta:g}; they do not add up.{more}[/dim]\n"
+    )
+
+
+def print_verified(n_lines: int, head: str, *, compared: bool) -> None:
+    """Say that the books are intact."""
+    screen = show.console()
+    screen.print(f"[green]Intact:[/green] {n_lines:,} lines, every hash fits.")
+    screen.print(f"Hash of the last line: {head}")
+    if compared:
+        screen.print("The hash that was noted before is in the chain.")
+    else:
+        screen.print(
+            show.note("keep this hash elsewhere and hand it back with --head: it shows if lines are missing.")
+        )
+
+
+def repriced(again: "Repricing", delta: float) -> dict[str, Any]:
+    """Return a repricing as JSON shows it."""
+    return {
+        "delta": delta,
+        "charged": again.charged.epsilon(delta),
+        "repriced": again.repriced.epsilon(delta),
+        "questions": [
+            {
+                "key": each.key,
+                "mechanism": each.mechanism,
+                "n_queries": each.n_queries,
+                "charged": each.charged.epsilon(delta),
+                "repriced": None if each.repriced is None else each.repriced.epsilon(delta),
+                "why": each.why,
+            }
+            for each in again.questions
+        ],
+    }
+
+
+def print_repriced(state: dict[str, Any]) -> None:
+    """Print a repricing for people, one row per mechanism."""
+    screen = show.console()
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for each in state["questions"]:
+        groups.setdefault(each["mechanism"] or "(none named)", []).append(each)
+    rows = show.table("mechanism", "questions", "queries", "changed", "unknown", numbers=(1, 2, 3, 4))
+    for name, questions in groups.items():
+        known = [q for q in questions if q["repriced"] is not None]
+        changed = sum(abs(q["repriced"] - q["charged"]) > 1e-9 * max(1.0, q["charged"]) for q in known)
+        n_queries = sum(q["n_queries"] or 0 for q in questions)
+        rows.add_row(
+            _plain(name),
+            f"{len(questions):,}",
+            f"{n_queries:,}",
+            f"{changed:,}",
+            f"{len(questions) - len(known):,}",
+        )
+    screen.print()
+    screen.print(show.indented(rows))
+    screen.print(f"Charged: epsilon {show.figure(state['charged'])} at delta {state['delta']:g}.")
+    screen.print(f"Today:   epsilon {show.figure(state['repriced'])}.\n")
+    for why in sorted({q["why"] for q in state["questions"] if q["why"]}):
+        screen.print(show.note(_plain(f"kept as charged: {why}.").plain))
+    screen.print("[dim]The ledger was not changed, and its budget is spent as it was charged.[/dim]\n")
+
+
+# --- `tellers ledger vault` and `vault-key`: exact costs, which are private, for whoever has the key. ---
+
+
+PATH_TAKEN = (
+    "A sum along the path that was taken, where answers decided what was asked next: what may be stated is "
+    "the public one."
+)
+WARNING = "PRIVATE: these numbers look at the votes. Do not publish them, and do not act on them in public."
+
+
+def make_key(
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="FILE",
+            help="A new file, which its owner alone may read; without it, to the screen.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: options.Json = False,
+) -> None:
+    """Make the key of a vault, in which exact costs are kept.
+
+    Keep it elsewhere than the vault: who has both reads what the votes gave away. What is sealed with a key
+    that is lost can never be read.
+
+    Example: tellers ledger vault-key /etc/tellers/vault.key
+    """
+    from ..ledger.vault import Vault, write_key
+
+    if file is None:
+        key = Vault.new_key()
+        print(json.dumps({"key": key}) if as_json else key)
+        return
+    write_key(file)
+    words = f"A key in {file}, for its owner alone. Keep a copy elsewhere than the vault."
+    print(json.dumps({"file": str(file)}) if as_json else words)
+
+
+def read_vault(ledger: "ChainedLedger", costs: "dict[str, RdpCurve]") -> dict[str, Any]:
+    """Return what a ledger's answers cost at these very votes; what the vault does not hold, as charged."""
+    from ..accounting._label_exact import bound_because
+    from ..mechanisms.registry import EVENTS
+    from . import show
+
+    entries, at = ledger.entries(), ledger.accountant.budget.delta
+    exact, kept, why = 0 * ledger.spent, 0, ""
+    for entry in entries:
+        cost = costs.get(entry.key)
+        exact = exact + (entry.charged if cost is None else cost)
+        kept += cost is not None
+        why = why or (bound_because(EVENTS.get(entry.event.get("mechanism", ""))) if cost is not None else "")
+    if costs and not kept and entries:
+        raise ValueError("Expected the vault of this ledger, got one that knows none of its questions.")
+    return {
+        "private": True,
+        "warning": f"{WARNING} {PATH_TAKEN}",
+        "is_guarantee": False,
+        "delta": at,
+        "n_questions": len(entries),
+        "n_in_vault": kept,
+        "n_elsewhere": len(costs) - kept,
+        "charged_epsilon": ledger.spent.epsilon(at),
+        "exact_epsilon": exact.epsilon(at),
+        "exact_kind": show.exact_kind(why),
+        "exact_is_bound": why,
+    }
+
+
+def print_vault(told: dict[str, Any]) -> None:
+    """Print what a vault holds, in the frame of what is private."""
+    from . import show
+
+    rows = show.table("", "epsilon", numbers=(1,))
+    rows.add_row("charged, whatever the votes (public)", show.figure(told["charged_epsilon"]))
+    name = f"{told['exact_kind']}, at these very votes (private)"
+    rows.add_row(name, show.figure(told["exact_epsilon"]), style="bold")
+    held = f"{told['n_in_vault']:,} of {told['n_questions']:,} questions on the ledger are in the vault"
+    rest = told["n_questions"] - told["n_in_vault"]
+    words = f"{held}{'; the others count as they were charged' if rest else ''}. At delta {told['delta']:g}."
+    if told["exact_is_bound"]:
+        words += f" It is an upper bound: {told['exact_is_bound']}."
+    other = told["n_elsewhere"]
+    if other:
+        words += f" The vault holds {other:,} of other ledgers."
+    screen = show.console()
+    screen.print()
+    screen.print(show.private_panel(WARNING, "", rows, "", words, PATH_TAKEN))
+    screen.print()
+
+
+# --- `tellers ledger`: make, watch, check, move and reprice the books. ---
+
 
 HELP = """The books: make a ledger, see what is spent and what is left, check that nobody changed it, move it.
 
@@ -60,8 +369,8 @@ def init(
 
     Example: tellers ledger init spend.db --epsilon 2 --delta 1e-5 --account student/alice=0.5
     """
-    from ..budget import Accountant, Budget
     from ..ledger.opening import is_url, open_ledger
+    from ..privacy.budget import Accountant, Budget
 
     in_database = is_url(where)
     made: dict[str, Any] = {"where": _shown(where), "name": name if in_database else None}
@@ -71,7 +380,7 @@ def init(
         )
     wanted = [_account(text) for text in account or []]
     if in_database:
-        from ..ledger.sql import migrate
+        from ..ledger.sql.connection import migrate
 
         made["tables"] = migrate(where)
     if epsilon is not None and delta is not None:
@@ -85,9 +394,8 @@ def init(
     if as_json:
         print(json.dumps(made))
         return
-    from . import books
 
-    books.print_made(made)
+    print_made(made)
 
 
 def status(where: Where, name: Name = "main", as_json: options.Json = False) -> None:
@@ -95,14 +403,13 @@ def status(where: Where, name: Name = "main", as_json: options.Json = False) -> 
 
     Example: tellers ledger status spend.db
     """
-    from . import books
 
     with _opened(where, name) as ledger:
-        state = books.state(ledger, _shown(where))
+        state = state_of(ledger, _shown(where))
     if as_json:
         print(json.dumps(state, indent=2))
     else:
-        books.print_state(state)
+        print_state(state)
 
 
 def list_(
@@ -118,7 +425,6 @@ def list_(
 
     Example: tellers ledger list spend.db --account student/alice --limit 50
     """
-    from . import books
 
     with _opened(where, name) as ledger:
         if account is not None and account not in ledger.accounts():
@@ -128,11 +434,11 @@ def list_(
         entries = [e for e in ledger.entries() if account is None or account in e.also]
         delta = ledger.accountant.budget.delta
     shown = entries[-limit:] if limit else entries
-    rows = [books.row(entry, delta) for entry in shown]
+    rows = [row(entry, delta) for entry in shown]
     if as_json:
         print(json.dumps({"entries": rows, "n_entries": len(entries)}, indent=2))
     else:
-        books.print_rows(rows, n_entries=len(entries), delta=delta)
+        print_rows(rows, n_entries=len(entries), delta=delta)
 
 
 def verify(
@@ -162,9 +468,8 @@ def verify(
     if as_json:
         print(json.dumps({"intact": True, "lines": n_lines, "head": found}))
         return
-    from . import books
 
-    books.print_verified(n_lines, found, compared=head is not None)
+    print_verified(n_lines, found, compared=head is not None)
 
 
 def export(
@@ -182,8 +487,8 @@ def export(
     """
     import io
 
-    from ..ledger import export_ledger
-    from ..teachers.store import write_whole
+    from ..ledger.opening import export_ledger
+    from ..privacy._files import write_whole
 
     text = io.StringIO()
     with _opened(where, name) as ledger:
@@ -215,11 +520,10 @@ def import_(
 
     Example: tellers ledger import spend.jsonl copy.db
     """
-    from ..ledger import import_ledger
-    from ..ledger.opening import is_url
+    from ..ledger.opening import import_ledger, is_url
 
     if is_url(where):
-        from ..ledger.sql import migrate
+        from ..ledger.sql.connection import migrate
 
         migrate(where)  # a fresh database has no tables yet; where they are there, this changes nothing
     with (
@@ -239,16 +543,15 @@ def reprice(where: Where, name: Name = "main", as_json: options.Json = False) ->
 
     Example: tellers ledger reprice spend.db
     """
-    from ..repricing import reprice as price_again
-    from . import books
+    from ..runs.repricing import reprice as price_again
 
     with _opened(where, name) as ledger:
         again, delta = price_again(ledger.entries()), ledger.accountant.budget.delta
-    state = books.repriced(again, delta)
+    state = repriced(again, delta)
     if as_json:
         print(json.dumps(state, indent=2))
     else:
-        books.print_repriced(state)
+        print_repriced(state)
 
 
 def show_vault(
@@ -277,7 +580,6 @@ def show_vault(
     Example: tellers ledger vault spend.db --vault costs.sealed --key-file vault.key
     """
     from ..ledger.vault import Vault, read_key
-    from .vault import print_vault, read_vault
 
     if not vault.is_file():
         raise ValueError(f"Expected a vault at {vault}, found none.")
@@ -319,8 +621,7 @@ def _shown(where: str) -> str:
 
     if not is_url(where):
         return where
-    from ..ledger.sql.plain import shown
-    from ..ledger.sql.tables import parse_url
+    from ..ledger.sql.connection import parse_url, shown
 
     return shown(parse_url(where))
 

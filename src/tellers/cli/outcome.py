@@ -1,6 +1,5 @@
 """How a run is watched while it goes on, and told when it is done."""
 
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,12 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
 
-from . import label_outcome, show
+from . import show
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-    from ..pipeline.steps import Show
+    from ..runs._begin import Show
+    from ..runs._private import PrivateNumbers
+    from ..runs.result import PersonalPart, RunResult
+
+
+# While a run goes on
 
 _WORDS = {
     "made": "Making up a city",
@@ -119,7 +123,7 @@ def say_warning(words: str) -> None:
 
 def say_record(folder: Path) -> None:
     """Print on stderr where a run keeps what its operator alone may know; the same line for every run."""
-    from ..pipeline.record import say_where
+    from ..runs._folder import say_where
 
     print(f"tellers: {say_where(folder)}", file=sys.stderr)
 
@@ -140,44 +144,36 @@ def tell_sound(page: Path) -> None:
     show.console().print(f"What it hears, and curves of every label: {page}", markup=False, soft_wrap=True)
 
 
-def tell(result: dict[str, Any], folder: Path, *, public_data: bool = False) -> None:
-    """Print what came of a run: what it gives, what it cost, what is guaranteed, where everything is."""
-    from ..card.groups import read_personal
+# When it is done
 
-    console = show.console()
-    asked, student, spent = result["queries"], result["student"], result["spent"]
+_MOST_LABELS = 20
+_OF_LABELS = {
+    "balanced_accuracy": "balanced accuracy", "auc": "AUC", "mean_average_precision": "mAP",
+    "micro_f1": "F1 over all labels", "macro_f1": "F1, mean of the labels",
+    "macro_precision": "precision", "macro_recall": "recall",
+}  # fmt: skip
+# Of classes all together are the accuracy.
+_OF_CLASSES = {"macro_precision": "precision", "macro_recall": "recall", "macro_f1": "F1"}
+
+
+def tell(result: "RunResult", folder: Path, *, public_data: bool = False) -> None:
+    """Print what came out and what it cost; private numbers only where the settings ask for them."""
+    spent, console = result.spent, show.console()
     console.print()
     accuracies = _accuracies(result, folder)
     if accuracies.row_count:  # without test rows there is nothing under the heading
         console.print(show.indented(accuracies))
-    table = show.table("", "")
-    share = f", {asked['n_answered'] / max(1, asked['n_asked']):.0%} answered by the teachers"
-    asked_for = f"{student['n_labels']:,} of {asked['n_asked']:,} queries{share}{_silence(asked)}"
-    table.add_row(*(label_outcome.told(result) if "labels" in result else ("labels released", asked_for)))
-    if student["labels_right"] is not None:
-        table.add_row("of them right", f"{student['labels_right']:.1%}")
-    guarantee = f"epsilon {show.figure(spent['epsilon'])} at delta {spent['delta']:g}"
-    table.add_row("privacy", f"{guarantee}, for {result['partition']['unit']}")
-    if "relation" in result["partition"]:
-        table.add_row("neighbours", result["partition"]["relation"]["sentence"])
-    if spent.get("shared"):
-        together = f"epsilon {show.figure(spent['charged'])} of {result['budget']['epsilon']:g}"
-        table.add_row("with all others", f"{together} is charged to the ledger so far")
-    table.add_row("stopped by", asked["stopped_by"])
-    if label_outcome.scores(result):
-        table.add_row("on the test rows", label_outcome.scores(result))
-    console.print(show.indented(table))
-    if "labels" in result:
-        console.print(show.indented(label_outcome.label_table(result)))
-    if "personal" in result:
-        console.print(show.indented(_groups(result)))
-        anew = read_personal(result)
-        if anew is not None and anew.rounds_words:
-            console.print(show.note(anew.rounds_words))
-    if not spent["is_guarantee"]:
-        console.print(show.note(spent["why"]))
-    for warning in result["warnings"]:
-        if warning != spent["why"]:
+    console.print(show.indented(_summary(result)))
+    if result.labels:
+        console.print(show.indented(_label_table(result)))
+    if result.personal is not None:
+        console.print(show.indented(_groups(result.personal, n_asked=result.queries.n_asked)))
+        if result.personal.rounds_words:
+            console.print(show.note(result.personal.rounds_words))
+    if not spent.is_guarantee:
+        console.print(show.note(spent.why))
+    for warning in result.warnings:
+        if warning != spent.why:
             console.print(show.note(warning))
     if public_data:
         console.print(
@@ -191,48 +187,91 @@ def tell(result: dict[str, Any], folder: Path, *, public_data: bool = False) -> 
     )
 
 
-def _groups(result: dict[str, Any]) -> Any:
-    headings = ("group", "epsilon at most", "budget", "left", "took part in", "labels")
-    table = show.table(*headings, numbers=range(1, 6))
-    n_asked = result["queries"]["n_asked"]
-    for group in result["personal"]["groups"]:
-        cells = [show.figure(group["stated"]), f"{group['epsilon']:.4g}", f"{group['budget_left']:.0%}"]
-        cells += [f"{group['n_queries']:,} of {n_asked:,}", f"{group['n_labels']:,}"]
-        table.add_row(escape(group["name"]), *cells)
+def _summary(result: "RunResult") -> Any:
+    asked, student, spent = result.queries, result.student, result.spent
+    table = show.table("", "")
+    table.add_row("labels released", _released(result))
+    if student.labels_right is not None:
+        table.add_row("of them right", f"{student.labels_right:.1%}")
+    guarantee = f"epsilon {show.figure(spent.epsilon)} at delta {spent.delta:g}"
+    table.add_row("privacy", f"{guarantee}, for {result.partition.unit}")
+    if result.partition.relation is not None:
+        table.add_row("neighbours", result.partition.relation.sentence)
+    if spent.shared and spent.charged is not None:
+        together = f"epsilon {show.figure(spent.charged)} of {result.budget.epsilon:g}"
+        table.add_row("with all others", f"{together} is charged to the ledger so far")
+    table.add_row("stopped by", asked.stopped_by)
+    found, words = student.known_scores, _OF_LABELS if result.labels else _OF_CLASSES
+    scores = ", ".join(f"{word} {found[name]:.3f}" for name, word in words.items() if name in found)
+    if scores:
+        table.add_row("on the test rows", scores if result.labels else f"{scores} (means of the classes)")
     return table
 
 
-def _accuracies(result: dict[str, Any], folder: Path) -> Any:
-    what = "labels of the test rows" if "labels" in result else "test rows"
+def _released(result: "RunResult") -> str:
+    asked, n_labels = result.queries, result.student.n_labels
+    if result.labels:
+        n_possible = asked.n_asked * len(result.labels)
+        n_inferred = sum(label.n_inferred for label in result.labels)
+        follow = f" ({n_inferred:,} follow from others)" if n_inferred else ""
+        return f"{n_labels:,} of {n_possible:,}, in {asked.n_asked:,} queries{follow}"
+    share = f"{asked.n_answered / max(1, asked.n_asked):.0%} answered by the teachers"
+    apart = [
+        (asked.n_silent, "met silence"),
+        (asked.n_by_student, "were the student's own, confirmed"),
+        (asked.n_lost, "were lost"),
+    ]
+    told = ", ".join(f"{n:,} {words}" for n, words in apart if n)
+    return f"{n_labels:,} of {asked.n_asked:,} queries, {share}" + (f" ({told})" if told else "")
+
+
+def _label_table(result: "RunResult") -> Any:
+    """Return a row per label: how much was told, how much of it yes, and how good the student is."""
+    head = ("label", "told", "yes", "balanced accuracy", "AUC", "precision", "recall", "F1")
+    table = show.table(*head, numbers=range(1, 8))
+    for label in result.labels[:_MOST_LABELS]:
+        shares = ("–" if share is None else f"{share:.0%}" for share in (label.told, label.yes))
+        scores = (label.balanced_accuracy, label.auc, label.precision, label.recall, label.f1)
+        cells = ("–" if score is None else f"{score:.3f}" for score in scores)
+        table.add_row(escape(label.name), *shares, *cells)
+    if len(result.labels) > _MOST_LABELS:
+        table.add_row(f"and {len(result.labels) - _MOST_LABELS} more, in the report", *[""] * 7)
+    return table
+
+
+def _groups(personal: "PersonalPart", *, n_asked: int) -> Any:
+    headings = ("group", "epsilon at most", "budget", "left", "took part in", "labels")
+    table = show.table(*headings, numbers=range(1, 6))
+    for group in personal.groups:
+        cells = [show.figure(group.stated), f"{group.epsilon:.4g}", f"{group.budget_left:.0%}"]
+        cells += [f"{group.n_queries:,} of {n_asked:,}", f"{group.n_labels or 0:,}"]
+        table.add_row(escape(group.name), *cells)
+    return table
+
+
+def _accuracies(result: "RunResult", folder: Path) -> Any:
+    what = "labels of the test rows" if result.labels else "test rows"
     table = show.table(f"accuracy on the {what}", "", "", numbers=(1,))
     private = _private(result, folder)
-    rows = [
-        ("a model trained on the private rows", private.get("open_model_accuracy"), "private"),
-        ("the teachers' plurality, without noise", private.get("plurality_accuracy"), "private"),
-        ("the student", result["student"]["accuracy"], "public"),
-    ]
+    rows = [("the student", result.student.accuracy, "public")]
+    if private is not None:
+        rows = [
+            ("a model trained on the private rows", private.open_model_accuracy, "private"),
+            ("the teachers' plurality, without noise", private.plurality_accuracy, "private"),
+            *rows,
+        ]
     for name, accuracy, kind in rows:
         if accuracy is not None:
             table.add_row(name, f"{accuracy:.1%}", f"[red]{kind}[/red]" if kind == "private" else kind)
     return table
 
 
-def _private(result: dict[str, Any], folder: Path) -> dict[str, Any]:
-    if not result["settings"]["report"]["private"]:
-        return {}
+def _private(result: "RunResult", folder: Path) -> "PrivateNumbers | None":
+    from ..runs._private import read_private
+
+    if not result.settings["report"]["private"]:
+        return None
     try:
-        numbers: dict[str, Any] = json.loads((folder / "private" / "summary.json").read_text())
-    except (OSError, ValueError):
-        return {}
-    return numbers
-
-
-def _silence(asked: dict[str, Any]) -> str:
-    parts = []
-    if asked["n_silent"]:
-        parts.append(f"{asked['n_silent']:,} met silence")
-    if asked["n_by_student"]:
-        parts.append(f"{asked['n_by_student']:,} were the student's own, confirmed")
-    if asked["n_lost"]:
-        parts.append(f"{asked['n_lost']:,} were lost")
-    return f" ({', '.join(parts)})" if parts else ""
+        return read_private(folder)
+    except ValueError:
+        return None

@@ -1,6 +1,8 @@
-"""`tellers party`: certificates and settings of parties whose votes nobody sees."""
+"""`tellers party`: certificates, settings, queries and prices of confidential rounds."""
 
 import json
+import math
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -8,12 +10,120 @@ import typer
 
 from ..errors import RoundAborted
 from . import options
-from .party_price import price
 
 if TYPE_CHECKING:
-    from ..parties.answer import AnswerRole
-    from ..parties.certificates import Card
-    from ..parties.guard import GuardRole
+    from ..parties._answer import AnswerRole
+    from ..parties._certificates import Card
+    from ..parties._guard import GuardRole
+    from ..parties.prices import SessionPrice
+
+
+# --- `tellers party price`: what queries cost, and what they would cost if guardian and asker colluded. ---
+
+
+def price(
+    config: Annotated[
+        Path, typer.Option("--config", metavar="FILE", help="The settings of a party, in TOML.")
+    ] = Path("party.toml"),
+    queries: Annotated[
+        int | None,
+        typer.Option(
+            "--queries", min=1, help="Queries in a batch; without it, the most.", show_default=False
+        ),
+    ] = None,
+    epsilon: Annotated[
+        float | None,
+        typer.Option(
+            "--epsilon", help="A budget. Without it: that of the party's books.", show_default=False
+        ),
+    ] = None,
+    delta: Annotated[
+        float | None,
+        typer.Option("--delta", help="Its delta. Without it: that of the books.", show_default=False),
+    ] = None,
+    as_json: options.Json = False,
+) -> None:
+    """Say what queries of a session cost before anybody asks; nothing is charged and nobody is called.
+
+    The first lines are what the books will hold: prices do not depend on votes. The table is what hardening
+    is worth: the epsilon towards a guardian and an asker who tell each other all they know, alone and with
+    as many answering parties as n_colluding says. That is on no books.
+
+    Example: tellers party price --config ann/party.toml --queries 100 --epsilon 10
+    """
+    from ..parties.prices import session_price
+    from ..privacy.budget import Budget
+    from ..runs.settings.party import read_party
+
+    settings = read_party(config)
+    books = settings.ledger
+    at = delta if delta is not None else books.delta or 1e-5
+    budget = None
+    if epsilon is not None or (books.url and delta is not None):
+        budget = Budget(epsilon=books.epsilon if epsilon is None else epsilon, delta=at)
+    said = session_price(settings, n_queries=queries or settings.session.max_queries, delta=at, budget=budget)
+    notes = remarks(said, pairwise=settings.hardening.pairwise, sigma=settings.hardening.noise_sigma)
+    if as_json:
+        print(json.dumps(_told_price(said, notes), indent=2))
+    else:
+        _show(said, notes)
+
+
+def remarks(price: "SessionPrice", *, pairwise: bool, sigma: float | None) -> list[str]:
+    """Return what remains, in words."""
+    notes = []
+    if sigma is None:
+        seen = "the exact tally of every query" if pairwise else "every party's vote on every query"
+        notes.append(
+            f"Nobody but the guardian adds noise: with the asker it learns {seen}, and no epsilon bounds "
+            "that. Agree on noise_sigma in [hardening] to leave noise that neither knows."
+        )
+    elif not pairwise:
+        notes.append(
+            "Masks do not cancel: each vote is below its own party's noise alone. Set pairwise = true."
+        )
+    notes.append(
+        "What remains: parties that deviate from the program; whoever colludes with more answering parties "
+        "than n_colluding; labels themselves, of which an asker may train a copy."
+    )
+    if price.n_affordable == 0:
+        notes.insert(0, "The budget does not pay for a single query: agree on more noise or a larger budget.")
+    return notes
+
+
+def _told_price(price: "SessionPrice", notes: list[str]) -> dict[str, Any]:
+    told = asdict(price)
+    for one in told["collusions"]:
+        for name in ("batch", "whole"):
+            # JSON has no infinity: null stands for no bound, and the field beside says which it is.
+            one[f"{name}_is_bounded"] = one[name] is not None and math.isfinite(one[name])
+            one[name] = one[name] if one[f"{name}_is_bounded"] else None
+    return told | {"notes": notes}
+
+
+def _show(price: "SessionPrice", notes: list[str]) -> None:
+    from . import show
+
+    console = show.console()
+    n, budget = price.n_queries, price.budget
+    batch = f"A batch of {n} {'query' if n == 1 else 'queries'} costs epsilon {show.figure(price.batch)}"
+    console.print(f"{batch} at delta {price.delta:g}.")
+    if budget is not None:
+        console.print(f"A budget of epsilon {budget.epsilon:g} pays for {price.n_affordable} queries in all.")
+    heads = ["guardian and asker collude", "they see", f"epsilon of {n}"]
+    rows = show.table(*heads, *(["of the whole budget"] if budget else []), numbers=(2, 3))
+    for one in price.collusions:
+        many = "ies" if one.n_colluding > 1 else "y"
+        who = f"with {one.n_colluding} answering part{many}" if one.n_colluding else "alone"
+        whole = [] if budget is None else ["-" if one.whole is None else show.figure(one.whole)]
+        rows.add_row(who, one.sees, show.figure(one.batch), *whole)
+    console.print(rows)
+    for words in notes:
+        console.print(show.note(words))
+
+
+# --- `tellers party`: certificates and settings of parties whose votes nobody sees. ---
+
 
 HELP = """Confidential queries between organisations: certificates, settings, and the parties themselves.
 
@@ -53,7 +163,7 @@ def certs(
 
     Example: tellers party certs certs --party asker:ann --party guardian:guard --party answerer:north
     """
-    from ..parties.certificates import make_certificate
+    from ..parties._certificates import make_certificate
 
     wanted = [_role_and_name(text) for text in party]
     taken = [name for _, name, _ in wanted if (folder / name).exists()]
@@ -97,9 +207,8 @@ def init(
 
     Example: tellers party init certs --features 64 --classes 10
     """
-    from ..config.mechanism import MechanismConfig
-    from ..config.party import SessionConfig
-    from ..config.party_files import settings_for, write_party
+    from ..runs.settings.mechanism import MechanismConfig
+    from ..runs.settings.party import SessionConfig, settings_for, write_party
     from .init import write_settings_file
 
     if (n_classes is None) == (n_labels is None):
@@ -142,8 +251,8 @@ def answer(config: Config = Path("party.toml"), as_json: options.Json = False) -
 
     Example: tellers party answer --config north/party.toml
     """
-    from ..config.party_files import read_party
-    from ..parties.answer import AnswerRole
+    from ..parties._answer import AnswerRole
+    from ..runs.settings.party import read_party
 
     settings = read_party(config)
     _serve(AnswerRole(settings, say=_say), f"{settings.party.name} answers", as_json=as_json)
@@ -157,8 +266,8 @@ def guard(config: Config = Path("party.toml"), as_json: options.Json = False) ->
 
     Example: tellers party guard --config guard/party.toml
     """
-    from ..config.party_files import read_party
-    from ..parties.guard import GuardRole
+    from ..parties._guard import GuardRole
+    from ..runs.settings.party import read_party
 
     settings = read_party(config)
     _serve(GuardRole(settings, say=_say), f"{settings.party.name} guards", as_json=as_json)
@@ -191,8 +300,8 @@ def ask(
 
     Example: tellers party ask --config ann/party.toml --rows rows.csv --out labels.csv
     """
-    from ..config.party_files import read_party
-    from .party_labels import ask_in_batches, read_rows, require_place
+    from ..runs.settings.party import read_party
+    from .party_ask import ask_in_batches, read_rows, require_place
 
     settings = read_party(config)
     given = read_rows(rows)
@@ -246,8 +355,8 @@ def _say(words: str) -> None:
 
 
 def _role_and_name(text: str) -> tuple[str, str, tuple[int, ...]]:
-    from ..parties.certificates import require_claim, require_name
-    from ..parties.messages import ROLES
+    from ..parties._certificates import require_claim, require_name
+    from ..parties._messages import ROLES
 
     role, found, rest = text.partition(":")
     name, _, labels = rest.partition(":")
@@ -263,7 +372,7 @@ def _role_and_name(text: str) -> tuple[str, str, tuple[int, ...]]:
 
 
 def _cards(folder: Path) -> "list[Card]":
-    from ..parties.certificates import CERTIFICATE, read_card
+    from ..parties._certificates import CERTIFICATE, read_card
 
     homes = sorted(path.parent for path in folder.glob(f"*/{CERTIFICATE}"))
     if not homes:

@@ -29,7 +29,7 @@ def command(
 
     Example: tellers report study
     """
-    from ..report import write_report
+    from ..runs.report.write import write_report
     from . import show
 
     path = write_report(folder, private=private)

@@ -3,11 +3,14 @@
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from . import options
+
+if TYPE_CHECKING:
+    from ..runs.settings.sections import RunConfig
 
 
 def command(
@@ -49,9 +52,8 @@ def command(
 
     Example: tellers init tellers.toml && tellers run tellers.toml --out study
     """
-    from ..audio.run_page import write_run_sound
-    from ..config import read_config
-    from ..pipeline import run
+    from ..runs.pipeline import run
+    from ..runs.settings.files import read_config
     from .outcome import say_record, say_warning, show_groups, steps_shown, tell, tell_sound, warn_of_groups
 
     settings = read_config(config)
@@ -62,10 +64,19 @@ def command(
     with steps_shown(wanted=not as_json) as show:
         shown = warn_of_groups if as_json else show_groups
         result = run(settings, folder, resume=resume, show=show, show_groups=shown, warn=say_warning)
-        page = write_run_sound(folder, settings)
+        page = _sound_page(folder, settings)
     if as_json:
-        print(json.dumps({**result, "folder": str(folder)}))
+        print(json.dumps({**result.as_dict(), "folder": str(folder)}))
     else:
         tell(result, folder)
         if page is not None:
             tell_sound(page)
+
+
+def _sound_page(folder: Path, settings: "RunConfig") -> Path | None:
+    """Write the page of sound beside the report, where rows are clips."""
+    if settings.data.name != "clips":
+        return None
+    from ..runs.sound.pages import write_run_sound
+
+    return write_run_sound(folder, settings)

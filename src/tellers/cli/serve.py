@@ -1,13 +1,103 @@
 """`tellers serve`: put teachers behind a service that hands out labels only against budget."""
 
+import ipaddress
 import json
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.text import Text
 
-from . import options
+from . import options, show
+
+if TYPE_CHECKING:
+    from ..service.app import Service
+
+
+# --- What `tellers serve` says to a person when it begins, and while it waits for a database. ---
+
+
+_EVERY_SECONDS = 5.0
+
+
+def facts(service: "Service", address: str) -> dict[str, str]:
+    """Return what is served, where, and on which budget; all of it public but for who may read a terminal."""
+    settings, served, left = service.settings, service.labels.served, service.labels.budget_status()
+    asked = [f"a pool of {served.n_pool:,} rows"] if served.n_pool else []
+    asked += [f"rows of {served.n_features:,} numbers"] if served.n_features else []
+    told = {
+        "API": f"{address}/v1/labels",
+        "OpenAPI": f"{address}/v1/openapi.json",
+        "dashboard": f"{address}/dashboard",
+        "teachers": f"{served.n_teachers:,} ({settings.data.source}: {settings.data.path}), "
+        f"{served.n_classes} classes, asked by {' or '.join(asked)}",
+        "mechanism": repr(served.mechanism),
+        "ledger": _ledger(service),
+        "budget": f"epsilon {show.figure(left.epsilon_spent)} of {left.epsilon:g} at delta {left.delta:g} is "
+        f"spent; {left.queries_left:,} more queries at this setting",
+        "vault": settings.vault.path or "none, exact costs are not kept",
+    }
+    if not service.authenticator.store.all():
+        told["keys"] = "none yet: tellers keys create --name alice"
+    return told
+
+
+def announce(service: "Service", address: str) -> None:
+    """Print where the service is and what it serves."""
+    screen = show.console(stderr=True)
+    if _is_anywhere(service.settings.server.host):
+        # Nobody can go there: every address of this machine leads to it.
+        scheme, _, port = address.rpartition(":")
+        address = f"{scheme.partition('//')[0]}//localhost:{port}"
+    screen.print()
+    screen.print(Text.assemble(("tellers", "bold"), " hands out labels, each charged before it is drawn."))
+    rows = show.table("", "")
+    rows.show_header = False
+    for name, words in facts(service, address).items():
+        rows.add_row(Text(name, style="dim"), Text(words, overflow="fold"))
+    screen.print(show.indented(rows))
+    screen.print("[dim]Ctrl-C ends it; requests in flight are finished. The log follows, in JSON.[/dim]\n")
+
+
+def waiting(screen: "Console | None" = None) -> Callable[[str, float], None]:
+    """Return what says, now and then, that a database is waited for."""
+    shown_at: dict[str, float] = {}
+
+    def say(place: str, left: float) -> None:
+        now = time.monotonic()
+        if now - shown_at.get(place, -_EVERY_SECONDS) >= _EVERY_SECONDS:
+            shown_at[place] = now
+            (screen or show.console(stderr=True)).print(
+                Text(
+                    f"Waiting for PostgreSQL: {place} does not answer. {left:.0f} more seconds; Ctrl-C stops."
+                )
+            )
+
+    return say
+
+
+def _is_anywhere(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_unspecified
+    except ValueError:
+        return False
+
+
+def _ledger(service: Any) -> str:
+    place: str = service.labels.served.ledger
+    if "://" not in place:
+        return place
+    from ..ledger.sql.connection import parse_url, shown
+
+    return f"{service.settings.ledger.name!r} in {shown(parse_url(place))}"  # without a password
+
+
+# --- `tellers serve`: put teachers behind a service that hands out labels only against budget. ---
+
 
 Config = Annotated[
     Path,
@@ -47,9 +137,10 @@ def command(
 ) -> None:
     """Hand out labels to those who hold a key, each charged to the ledger before it is drawn.
 
-    Who votes, with which noise and on which budget is in the settings; tellers keys makes keys, and tellers
-    ask, or tellers.client, asks. The log is JSON on stderr and holds no row, no vote and no key. Ctrl-C or
-    SIGTERM lets requests in flight finish. A database that does not answer yet is waited for.
+    Who votes, with which noise and on which budget is in the settings; tellers keys makes keys, and
+    tellers ask, or tellers.service.Client, asks. The log is JSON on stderr and holds no row, no vote and
+    no key. Ctrl-C or SIGTERM lets requests in flight finish. A database that does not answer yet is
+    waited for.
 
     Example:
 
@@ -57,7 +148,7 @@ def command(
     tellers serve --init service.toml
     tellers serve --config service.toml
     """
-    from ..service import ServiceSettings, read_settings, write_settings
+    from ..service.settings import ServiceSettings, read_settings, write_settings
 
     if init is not None:
         from .init import write_settings_file
@@ -67,22 +158,20 @@ def command(
         print(json.dumps({"file": str(init)}) if as_json else words)
         return
     settings = read_settings(config)
-    from . import welcome
 
     if check:
-        from .. import noise
-        from ..service.books import open_books, open_vault, wait_for_databases
-        from ..service.desk import Desk
-        from ..service.groups import open_groups
-        from ..service.teachers import open_served
+        from ..privacy import noise
+        from ..service._labels import LabelService
+        from ..service._ledger import open_groups, open_service_ledger, open_vault, wait_for_databases
+        from ..service._teachers import open_served
 
         served = open_served(settings)
         if wait:
-            wait_for_databases(settings, served.ledger, wait, say=None if as_json else welcome.waiting())
+            wait_for_databases(settings, served.ledger, wait, say=None if as_json else waiting())
         open_vault(settings)
-        with open_books(served.ledger, served.budget, name=settings.ledger.name) as ledger:
+        with open_service_ledger(served.ledger, served.budget, name=settings.ledger.name) as ledger:
             open_groups(settings, ledger, served.plan, delta=served.budget.delta)
-            left = Desk(served, ledger, noise.secure()).standing()
+            left = LabelService(served, ledger, noise.secure()).budget_status()
         told = {
             "address": settings.server.address, "source": settings.data.source, "n_pool": served.n_pool,
             "n_features": served.n_features, "n_classes": served.n_classes, "epsilon": left.epsilon,
@@ -92,10 +181,10 @@ def command(
         }  # fmt: skip
         print(json.dumps(told) if as_json else "\n".join(f"{name}: {value}" for name, value in told.items()))
         return
-    from ..service.serving import serve
+    from ..service._server import serve
 
     # A log that a machine reads holds JSON alone; people are told where they can see it.
     is_watched = sys.stderr.isatty() if banner is None else banner
-    say = welcome.waiting() if is_watched else None
-    told_ready = welcome.announce if is_watched else None
+    say = waiting() if is_watched else None
+    told_ready = announce if is_watched else None
     serve(settings, wait=wait, waiting=say, ready=told_ready, trust_ledger=trust_ledger)

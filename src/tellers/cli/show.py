@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from ..exact import Progress
+    from ..accounting.exact import Progress
 
 
 def console(*, stderr: bool = False) -> Console:

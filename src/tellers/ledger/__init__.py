@@ -1,22 +1,19 @@
-"""Durable memory of what was spent."""
+"""The durable record of what was spent: in memory, in SQLite, in PostgreSQL."""
 
-from .base import AccountState, Charge, Entry, Ledger, Ticket
-from .exchange import export_ledger, import_ledger
-from .memory import MemoryLedger
-from .opening import open_ledger
-from .sqlite import SqliteLedger
-from .vault import Vault
+from .. import _lazy
 
-__all__ = [
-    "AccountState",
-    "Charge",
-    "Entry",
-    "Ledger",
-    "MemoryLedger",
-    "SqliteLedger",
-    "Ticket",
-    "Vault",
-    "export_ledger",
-    "import_ledger",
-    "open_ledger",
-]
+_HOME = {
+    "AccountState": ".base",
+    "Charge": ".base",
+    "Entry": ".base",
+    "Ledger": ".base",
+    "MemoryLedger": ".memory",
+    "SqliteLedger": ".sqlite",
+    "Ticket": ".base",
+    "Vault": ".vault",
+    "export_ledger": ".opening",
+    "import_ledger": ".opening",
+    "open_group_accounts": ".base",
+    "open_ledger": ".opening",
+}
+__all__, __getattr__, __dir__ = _lazy(__name__, _HOME)

@@ -1,4 +1,4 @@
-"""Ledgers across a fork: everything is handed back before it, and both sides open it again.
+"""Fork safety: every ledger is closed before a fork, and both sides open it again.
 
 A child must not use, or even close, a file or a connection that its parent opened, and it waits for ever for
 a thread that was inside a library. So a ledger is only ever entered with its own lock held, and a fork takes

@@ -1,22 +1,26 @@
-"""What a ledger promises, and the rules that every backend keeps."""
+"""The Ledger protocol, its records, and the rules that every backend keeps."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, NoReturn, Protocol, Self
 
 import numpy as np
 
-from ..budget import Accountant, Budget
 from ..errors import InsecureNoise, LedgerConflict, Unsettled
-from ..rdp import RdpCurve
-from ..release import Release
+from ..privacy.budget import Accountant, Budget
+from ..privacy.rdp import RdpCurve
+from ..privacy.release import Release
 
 
 @dataclass(frozen=True)
 class Ticket:
-    """The receipt of a reservation: what was debited, for which question, before any noise was drawn."""
+    """The receipt of a reservation: what was debited, for which question, before any noise was drawn.
+
+    >>> Ticket("q0", RdpCurve.zcdp(0.1), {"noise": "secure"}).also
+    {}
+    """
 
     key: str
     price: RdpCurve
@@ -112,12 +116,7 @@ class Ledger(Protocol):
         ...
 
     def reserve(
-        self,
-        key: str,
-        price: RdpCurve,
-        *,
-        event: dict[str, Any],
-        also: Mapping[str, RdpCurve] | None = None,
+        self, key: str, price: RdpCurve, *, event: dict[str, Any], also: Mapping[str, RdpCurve] | None = None
     ) -> Ticket:
         """Debit a price, and named accounts theirs, before any noise is drawn; all of it or nothing."""
         ...
@@ -133,29 +132,17 @@ class Ledger(Protocol):
     def __enter__(self) -> Self: ...
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-        /,
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None: ...
 
 
 def canonical(value: Any) -> str:
-    """Return the one JSON text of plain values: keys sorted, no spaces, ASCII, no NaN or infinity.
-
-    >>> canonical({"b": 1.5, "a": [True, None]})
-    '{"a":[true,null],"b":1.5}'
-    """
+    """Return the one JSON text of plain values: keys sorted, no spaces, ASCII, no NaN or infinity."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-def require_bookable(key: object, event: dict[str, Any], *, allow_seeded: bool) -> dict[str, Any]:
-    """Return a copy of an event that can be stored for good, or refuse key, event or noise.
-
-    >>> require_bookable("q0", {"noise": "secure", "n_queries": 3}, allow_seeded=False)
-    {'n_queries': 3, 'noise': 'secure'}
-    """
+def require_storable_event(key: object, event: dict[str, Any], *, allow_seeded: bool) -> dict[str, Any]:
+    """Return a copy of an event that can be stored for good, or refuse key, event or noise."""
     if not isinstance(key, str) or not key:
         raise TypeError(f"Expected a key that is a non-empty string, got {key!r}.")
     if event.get("noise") != "secure" and not allow_seeded:
@@ -173,13 +160,7 @@ def require_bookable(key: object, event: dict[str, Any], *, allow_seeded: bool) 
 
 
 def refuse_known(key: str, *, is_settled: bool) -> NoReturn:
-    """Refuse to reserve a key that is on the books.
-
-    >>> refuse_known("q0", is_settled=True)
-    Traceback (most recent call last):
-        ...
-    tellers.errors.LedgerConflict: Key 'q0' was reserved before. Ask find(key) for its release; ...
-    """
+    """Refuse to reserve a key that is on the books."""
     if is_settled:
         raise LedgerConflict(
             f"Key {key!r} was reserved before. "
@@ -192,13 +173,7 @@ def refuse_known(key: str, *, is_settled: bool) -> NoReturn:
 
 
 def refuse_unknown(key: str, *, is_settled: bool) -> NoReturn:
-    """Refuse to settle a key that is settled, or that nobody reserved.
-
-    >>> refuse_unknown("q0", is_settled=False)
-    Traceback (most recent call last):
-        ...
-    tellers.errors.LedgerConflict: Key 'q0' was never reserved here. Reserve before you draw.
-    """
+    """Refuse to settle a key that is settled, or that nobody reserved."""
     if is_settled:
         raise LedgerConflict(f"Key {key!r} was settled before; its release is on record.")
     raise LedgerConflict(f"Key {key!r} was never reserved here. Reserve before you draw.")
@@ -208,10 +183,6 @@ def charge(key: str, reserved: RdpCurve, *, used: RdpCurve) -> tuple[RdpCurve, b
     """Return what a settled question is charged, and whether it kept to its price.
 
     More than was reserved was never afforded: the larger of the two is charged, at every order.
-
-    >>> charged, kept = charge("q0", RdpCurve.zcdp(0.1), used=RdpCurve.zcdp(0.05))
-    >>> bool(charged.values[0] == 1.25 * 0.05), kept
-    (True, True)
     """
     if not np.array_equal(used.orders, reserved.orders):
         raise LedgerConflict(
@@ -224,13 +195,182 @@ def charge(key: str, reserved: RdpCurve, *, used: RdpCurve) -> tuple[RdpCurve, b
 
 
 def refuse_overrun(key: str) -> NoReturn:
-    """Say that a question cost more than its price, after it was charged.
-
-    >>> refuse_overrun("q0")
-    Traceback (most recent call last):
-        ...
-    tellers.errors.LedgerConflict: Key 'q0' cost more than its price; all of it is charged. ...
-    """
+    """Say that a question cost more than its price, after it was charged."""
     raise LedgerConflict(
         f"Key {key!r} cost more than its price; all of it is charged. Reserve one price per query."
     )
+
+
+# --- Named accounts ---
+#
+# The main account stands for the data. A named one stands for whoever asks, or for a group of people in the
+# data, and holds a budget of its own at an order of its own. These rules are the same in every backend.
+
+
+def require_account(name: object, budget: object) -> None:
+    """Refuse an account without a name, or without a budget."""
+    if not isinstance(name, str) or not name:
+        raise TypeError(f"Expected the name of an account, a non-empty string, got {name!r}.")
+    if name.encode("utf-8", "ignore").decode("utf-8") != name:
+        # Half a character can be kept, and then not be shown: every page with the account on it would fail.
+        raise ValueError(f"Expected the name of an account in whole characters, got {name!r}.")
+    if not isinstance(budget, Budget):
+        raise TypeError(f"Expected a Budget for account {name!r}, got {type(budget).__name__}.")
+    try:
+        Accountant(budget, order=Accountant(budget).held_at)
+    except ValueError:
+        # Written down, it could not be read again, and neither could anything after it.
+        raise ValueError(
+            f"Expected a budget that can pay for something, got epsilon={budget.epsilon} for account "
+            f"{name!r}: at delta={budget.delta} that is nothing. Take a larger epsilon."
+        ) from None
+
+
+def require_same(name: str, held: Accountant, budget: Budget) -> None:
+    """Refuse to open an account a second time with another budget."""
+    if held.budget != budget:
+        raise LedgerConflict(
+            f"Account {name!r} was opened with epsilon={held.budget.epsilon} and delta={held.budget.delta}, "
+            f"got epsilon={budget.epsilon} and delta={budget.delta}. A budget is a promise and stays; open "
+            "an account of another name."
+        )
+
+
+def require_affordable(
+    key: str, also: Mapping[str, RdpCurve], *, accounts: Mapping[str, AccountState]
+) -> None:
+    """Refuse a question that one of its named accounts does not exist for, or cannot pay."""
+    for name in also:
+        if name not in accounts:
+            raise LedgerConflict(
+                f"Expected an account that was opened, got {name!r}. Nothing was charged; open it with "
+                "open_account(name, budget), or look for a slip in its name."
+            )
+    for name, price in also.items():
+        accounts[name].accountant.require(accounts[name].spent, price, key=key, account=name)
+
+
+def charge_all(
+    key: str,
+    price: RdpCurve,
+    also: Mapping[str, RdpCurve],
+    *,
+    worst: RdpCurve,
+    used: Mapping[str, RdpCurve] | None,
+) -> tuple[RdpCurve, dict[str, RdpCurve], bool]:
+    """Return what a settled question is charged: the main account, each named one, and if all kept to it.
+
+    A named account is charged what `used` says of it. Where `used` does not name it, it is charged what the
+    main account is if the same was reserved on both, and else all that was reserved.
+    """
+    used = dict(used or {})
+    for name in used:
+        if name not in also:
+            raise LedgerConflict(
+                f"Nothing was reserved on account {name!r} for key {key!r}; all of the reservation stays "
+                "charged. Name only accounts that `reserve` was given."
+            )
+    charged, all_kept = charge(key, price, used=worst)
+    named: dict[str, RdpCurve] = {}
+    for name, reserved in also.items():
+        if name in used:
+            named[name], kept = charge(key, reserved, used=used[name])
+            all_kept = all_kept and kept
+        else:
+            named[name] = charged if same(reserved, price) else reserved
+    return charged, named, all_kept
+
+
+def same(one: RdpCurve, other: RdpCurve) -> bool:
+    return np.array_equal(one.orders, other.orders) and np.array_equal(one.values, other.values)
+
+
+# --- Accounts of groups of people ---
+
+GROUPS = "group/"
+"""What the name of every such account begins with."""
+
+_ASKED_BEFORE = (
+    "Expected a ledger without answers to open accounts of groups on, got one on which something was asked "
+    "already, and no group paid for it. Begin a new ledger, for data that was never asked."
+)
+
+
+def group_account(name: str) -> str:
+    return f"{GROUPS}{name}"
+
+
+def groups_on(ledger: Ledger) -> list[str]:
+    """Return the groups that have an account on a ledger, sorted."""
+    return sorted(name.removeprefix(GROUPS) for name in ledger.accounts() if name.startswith(GROUPS))
+
+
+def open_group_accounts(ledger: Ledger, budgets: Mapping[str, Budget]) -> None:
+    """Open an account per group of people, each with the budget its people agreed to.
+
+    Groups share a ledger from its first question on, and stay the same: what was asked before their accounts
+    were there was paid by none of them, and who changed groups would have two budgets.
+
+    >>> from tellers import Accountant, Budget, MemoryLedger
+    >>> ledger = MemoryLedger(Accountant(Budget(epsilon=2.0, delta=1e-5)))
+    >>> open_group_accounts(ledger, {"low": Budget(1.0, 1e-5), "high": Budget(2.0, 1e-5)})
+    >>> sorted(ledger.accounts())
+    ['group/high', 'group/low']
+    >>> open_group_accounts(ledger, {"low": Budget(1.0, 1e-5)})
+    Traceback (most recent call last):
+        ...
+    tellers.errors.LedgerConflict: Expected the groups of the ledger, 'high', 'low', got 'low'. ...
+    """
+    there, wanted = groups_on(ledger), sorted(budgets)
+    if set(there) - set(wanted) or (there and there != wanted and ledger.entries()):
+        names = [", ".join(map(repr, some)) for some in (there, wanted)]
+        raise LedgerConflict(
+            f"Expected the groups of the ledger, {names[0]}, got {names[1]}. Whoever changed groups would "
+            "have two budgets: keep the groups, or delete the data and begin again."
+        )
+    if not there and ledger.entries():
+        raise LedgerConflict(_ASKED_BEFORE)
+    wanted_accounts, held = {group_account(name): budgets[name] for name in budgets}, ledger.accounts()
+    for name, budget in wanted_accounts.items():  # all of them, before the first is opened
+        require_account(name, budget)
+        if name in held:
+            require_same(name, held[name].accountant, budget)
+    for name, budget in wanted_accounts.items():
+        ledger.open_account(name, budget)
+    if any(_unpaid(entry.also, entry.event, wanted_accounts) for entry in ledger.entries()):
+        # Somebody may have been faster with a question than the accounts were with opening.
+        raise LedgerConflict(_ASKED_BEFORE)
+
+
+def require_no_groups(ledger: Ledger) -> None:
+    """Refuse a ledger with accounts of groups to whoever would ask without charging them."""
+    there = groups_on(ledger)
+    if there:
+        raise LedgerConflict(
+            f"Expected the budgets of the people, since the ledger has accounts of groups "
+            f"({', '.join(map(repr, there))}), got none. Ask by the plan that they were opened for."
+        )
+
+
+def require_groups_pay(
+    key: str, also: Mapping[str, RdpCurve], *, event: Mapping[str, Any], accounts: Iterable[str]
+) -> None:
+    """Refuse a question for which a group of people neither pays nor is said to take no part.
+
+    Whoever asks by another plan, or by none, would learn from the group's data at no cost to its budget.
+    """
+    missing = _unpaid(also, event, accounts)
+    if missing:
+        raise LedgerConflict(
+            f"Expected every group of people on the ledger to pay for {key!r}, or to take no part, got "
+            f"nothing for account {missing[0]!r}. Nothing was charged. Ask by the plan that the groups were "
+            "opened for."
+        )
+
+
+def _unpaid(also: Iterable[str], event: Mapping[str, Any], accounts: Iterable[str]) -> list[str]:
+    """Return the accounts of groups that neither paid for a question nor were said to take no part."""
+    taking_part = event.get("groups")
+    absent = taking_part.get("absent", ()) if isinstance(taking_part, Mapping) else ()
+    spared = {*also, *(group_account(str(name)) for name in absent)}
+    return [name for name in accounts if name.startswith(GROUPS) and name not in spared]

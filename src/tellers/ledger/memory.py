@@ -1,4 +1,4 @@
-"""A ledger that lives as long as the process: for notebooks and tests."""
+"""A ledger in memory, for notebooks and tests."""
 
 import copy
 import threading
@@ -6,37 +6,52 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
-from ..budget import Accountant, Budget
-from ..rdp import RdpCurve
-from ..release import Release
-from .accounts import charge_all, require_account, require_affordable, require_same
+from ..privacy.budget import Accountant, Budget
+from ..privacy.rdp import RdpCurve
+from ..privacy.release import Release
 from .base import (
     AccountState,
     Charge,
     Entry,
     Ticket,
+    charge_all,
     refuse_known,
     refuse_overrun,
     refuse_unknown,
-    require_bookable,
+    require_account,
+    require_affordable,
+    require_groups_pay,
+    require_same,
+    require_storable_event,
 )
-from .groups import require_groups_pay
 
 
 @dataclass(eq=False)
 class MemoryLedger:
-    """Keep the books in memory: nothing is overspent, nothing is answered twice for two prices.
+    """Keep the ledger in memory: nothing is overspent, nothing is answered twice for two prices.
 
     Guarantee: the sum of all debits never passes the budget; seeded noise is refused.
     Assumes:   the process does not outlive its budget: what it spent is forgotten when it ends.
     Reference: Feldman and Zrnic 2021: returning the unused part of a price keeps the guarantee.
 
-    >>> from tellers import Accountant, Budget, GNMax, Unit, describe, noise
+    >>> import numpy as np
+    >>> from tellers import Accountant, Budget, Cost, GNMax, Unit, describe, noise
     >>> ledger = MemoryLedger(Accountant(Budget(epsilon=0.5, delta=1e-5)))
     >>> mechanism, source = GNMax(sigma=40.0), noise.secure()
-    >>> ticket = ledger.reserve("q0", mechanism.price(Unit()), event=describe(mechanism, source))
-    >>> ledger.spent.epsilon(1e-5) > 0
+    >>> ledger.open_account("student/alice", Budget(epsilon=0.4, delta=1e-5))
+    >>> price, event = mechanism.price(Unit()), describe(mechanism, source)
+    >>> ticket = ledger.reserve("q0", price, event=event, also={"student/alice": price})
+    >>> ledger.asked("q0") == event, ledger.find("q0") is None, ledger.spent.epsilon(1e-5) > 0
+    (True, True, True)
+    >>> ledger.settle(ticket, Release(np.array([3]), Cost(0.5 * price)))
+    >>> [(entry.key, entry.is_settled, entry.release.labels.tolist()) for entry in ledger.entries()]
+    [('q0', True, [3])]
+    >>> bool((ledger.accounts()["student/alice"].spent.values == ledger.spent.values).all())
     True
+    >>> ledger.reserve("q1", RdpCurve.zcdp(9.0), event=event)
+    Traceback (most recent call last):
+        ...
+    tellers.errors.BudgetExhausted: Query 'q1' would take epsilon to ..., past the budget of 0.5. ...
     """
 
     accountant: Accountant
@@ -47,12 +62,7 @@ class MemoryLedger:
 
     @property
     def spent(self) -> RdpCurve:
-        """Return everything debited to the main account so far, reservations included.
-
-        >>> from tellers import Accountant, Budget
-        >>> MemoryLedger(Accountant(Budget(epsilon=1.0, delta=1e-5))).spent.epsilon(1e-5)
-        0.0
-        """
+        """Return everything debited to the main account so far, reservations included."""
         with self._lock:
             total = RdpCurve.zero()
             for entry in self._entries.values():
@@ -60,14 +70,7 @@ class MemoryLedger:
             return total
 
     def open_account(self, name: str, budget: Budget) -> None:
-        """Give a student, an analyst or a group a budget of its own, for good.
-
-        >>> from tellers import Accountant, Budget
-        >>> ledger = MemoryLedger(Accountant(Budget(epsilon=9.0, delta=1e-5)))
-        >>> ledger.open_account("student/alice", Budget(epsilon=1.0, delta=1e-5))
-        >>> ledger.accounts()["student/alice"].budget
-        Budget(epsilon=1.0, delta=1e-05)
-        """
+        """Give a student, an analyst or a group a budget of its own, for good."""
         require_account(name, budget)
         with self._lock:
             if name in self._accountants:
@@ -76,12 +79,7 @@ class MemoryLedger:
                 self._accountants[name] = Accountant(budget)
 
     def accounts(self) -> dict[str, AccountState]:
-        """Return every named account, with everything debited to it so far, reservations included.
-
-        >>> from tellers import Accountant, Budget
-        >>> MemoryLedger(Accountant(Budget(epsilon=1.0, delta=1e-5))).accounts()
-        {}
-        """
+        """Return every named account, with everything debited to it so far, reservations included."""
         with self._lock:
             spent = dict.fromkeys(self._accountants, RdpCurve.zero())
             for entry in self._entries.values():
@@ -90,47 +88,22 @@ class MemoryLedger:
             return {n: AccountState(a.budget, a.held_at, spent[n]) for n, a in self._accountants.items()}
 
     def find(self, key: str) -> Release | None:
-        """Return the recorded release of a key, or None.
-
-        >>> from tellers import Accountant, Budget
-        >>> MemoryLedger(Accountant(Budget(epsilon=1.0, delta=1e-5))).find("q0") is None
-        True
-        """
+        """Return the recorded release of a key, or None."""
         with self._lock:
             entry = self._entries.get(key)
             return None if entry is None else entry.release
 
     def asked(self, key: str) -> dict[str, Any] | None:
-        """Return the event that a key was reserved for, settled or not, or None.
-
-        >>> from tellers import Accountant, Budget
-        >>> ledger = MemoryLedger(Accountant(Budget(epsilon=9.0, delta=1e-5)))
-        >>> ticket = ledger.reserve("q0", RdpCurve.zcdp(0.1), event={"noise": "secure"})
-        >>> ledger.asked("q0"), ledger.asked("q1")
-        ({'noise': 'secure'}, None)
-        """
+        """Return the event that a key was reserved for, settled or not, or None."""
         with self._lock:
             entry = self._entries.get(key)
             return None if entry is None else copy.deepcopy(entry.event)
 
     def reserve(
-        self,
-        key: str,
-        price: RdpCurve,
-        *,
-        event: dict[str, Any],
-        also: Mapping[str, RdpCurve] | None = None,
+        self, key: str, price: RdpCurve, *, event: dict[str, Any], also: Mapping[str, RdpCurve] | None = None
     ) -> Ticket:
-        """Debit a price, and named accounts theirs, before any noise is drawn; all of it or nothing.
-
-        >>> from tellers import Accountant, Budget, Cost
-        >>> ledger = MemoryLedger(Accountant(Budget(epsilon=1.0, delta=1e-5)))
-        >>> ledger.reserve("q0", RdpCurve.zcdp(9.0), event={"noise": "secure"})
-        Traceback (most recent call last):
-            ...
-        tellers.errors.BudgetExhausted: Query 'q0' would take epsilon to ..., past the budget of 1.0. ...
-        """
-        stored = require_bookable(key, event, allow_seeded=self.allow_seeded)
+        """Debit a price, and named accounts theirs, before any noise is drawn; all of it or nothing."""
+        stored = require_storable_event(key, event, allow_seeded=self.allow_seeded)
         with self._lock:
             if key in self._entries:
                 refuse_known(key, is_settled=self._entries[key].is_settled)
@@ -148,14 +121,6 @@ class MemoryLedger:
 
         A named account is charged what `used` says of it; without that, what the main account is charged if
         the same was reserved on both, and else all that was reserved.
-
-        >>> import numpy as np
-        >>> from tellers import Accountant, Budget, Cost
-        >>> ledger = MemoryLedger(Accountant(Budget(epsilon=9.0, delta=1e-5)))
-        >>> ticket = ledger.reserve("q0", RdpCurve.zcdp(0.1), event={"noise": "secure"})
-        >>> ledger.settle(ticket, Release(np.array([3]), Cost(RdpCurve.zcdp(0.05))))
-        >>> float(ledger.spent.values[0]) == 1.25 * 0.05
-        True
         """
         with self._lock:
             # The books and not the ticket say what was reserved.
@@ -175,14 +140,7 @@ class MemoryLedger:
                 refuse_overrun(ticket.key)
 
     def entries(self) -> list[Entry]:
-        """Return everything on the books, oldest first.
-
-        >>> from tellers import Accountant, Budget
-        >>> ledger = MemoryLedger(Accountant(Budget(epsilon=9.0, delta=1e-5)))
-        >>> ticket = ledger.reserve("q0", RdpCurve.zcdp(0.1), event={"noise": "secure"})
-        >>> [(entry.key, entry.is_settled) for entry in ledger.entries()]
-        [('q0', False)]
-        """
+        """Return everything on the books, oldest first."""
         with self._lock:
             return [replace(entry, event=copy.deepcopy(entry.event)) for entry in self._entries.values()]
 

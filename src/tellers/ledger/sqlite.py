@@ -1,21 +1,209 @@
-"""A ledger in one file: durable before noise is drawn, append-only, safe among threads and processes."""
+"""A ledger in one SQLite file: durable before noise is drawn, append-only, safe among processes."""
 
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..budget import Accountant
 from ..errors import LedgerConflict, require_positive
-from . import _file, _forks
-from .chain import Book, Line, opening
-from .chained import ChainedLedger, Pages, T, require_terms
+from ..privacy.budget import Accountant
+from . import _forks
+from ._chain import READABLE, SCHEMA, ChainedLedger, LedgerState, Line, Pages, T, opening
 from .vault import Vault
+
+_APPLICATION = 0x54454C4C  # "TELL", in the header of the file
+
+# The chain would show a changed line; the triggers keep honest programs from changing one at all.
+TABLES = (
+    "CREATE TABLE lines (number INTEGER PRIMARY KEY, kind TEXT NOT NULL, key TEXT NOT NULL, "
+    "body TEXT NOT NULL, previous TEXT NOT NULL, hash TEXT NOT NULL, UNIQUE (kind, key))",
+    "CREATE TRIGGER never_changed BEFORE UPDATE ON lines "
+    "BEGIN SELECT RAISE(ABORT, 'a ledger is append-only'); END",
+    "CREATE TRIGGER never_removed BEFORE DELETE ON lines "
+    "BEGIN SELECT RAISE(ABORT, 'a ledger is append-only'); END",
+    # INSERT OR REPLACE would remove a line without asking the trigger above.
+    "CREATE TRIGGER only_added BEFORE INSERT ON lines "
+    "WHEN NEW.number IS NOT (SELECT coalesce(max(number) + 1, 0) FROM lines) "
+    "OR EXISTS (SELECT 1 FROM lines WHERE kind = NEW.kind AND key = NEW.key) "
+    "BEGIN SELECT RAISE(ABORT, 'a ledger is append-only'); END",
+)
+_COLUMNS = "number, kind, key, body, previous, hash"
+
+
+@dataclass(frozen=True)
+class FilePages:
+    """The lines of a file, within one transaction."""
+
+    connection: sqlite3.Connection
+    name: str
+
+    def after(self, number: int) -> Iterator[Line]:
+        return read(self.connection, "WHERE number > ? ORDER BY number", number)
+
+    def some(self, kind: str, key: str) -> Iterator[Line]:
+        return read(self.connection, "WHERE kind = ? AND key = ?", kind, key)
+
+    def require_rules(self) -> None:
+        """Refuse a damaged file, and one whose tables or triggers were changed."""
+        if self.connection.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",):
+            raise LedgerConflict(f"{self.name} is damaged. Restore it from a backup.")
+        kept = self.connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid")
+        if tuple(sql for (sql,) in kept) != TABLES:
+            raise LedgerConflict(
+                f"The tables of {self.name} are not those of a ledger: the rules that keep it "
+                "append-only were changed. Restore it from a backup."
+            )
+
+
+def connect(file: Path, first: Sequence[Line], timeout: float) -> sqlite3.Connection:
+    """Open a ledger's file, or make one that begins with these lines."""
+    # The lock of the ledger lets one thread in at a time, so any of them may use the connection.
+    connection = sqlite3.connect(file, timeout=timeout, isolation_level=None, check_same_thread=False)
+    # A damaged text must come as far as its hash, which then says so.
+    connection.text_factory = lambda text: text.decode("utf-8", "surrogateescape")
+    try:
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA fullfsync = ON")  # where a flush may stop in the drive's own memory
+        if not _is_ledger(connection, file):
+            _create(connection, first, file, timeout)
+        _use_log(connection, file, timeout)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def first_line(file: Path, timeout: float) -> Line:
+    """Return the line that a ledger's file begins with, which holds its terms; nothing is made."""
+    if not file.is_file():
+        raise FileNotFoundError(f"Expected a ledger in {file}, got no file. Nothing was written.")
+    with plain_words(file, timeout):
+        connection = sqlite3.connect(file, timeout=timeout, isolation_level=None)
+        try:
+            if not _is_ledger(connection, file):
+                raise LedgerConflict(f"Expected a ledger in {file.name}, got an empty file.")
+            for line in read(connection, "WHERE number = 0"):
+                return line
+        finally:
+            connection.close()
+    raise LedgerConflict(f"{file.name} lost its first line, which holds its budget. Restore it.")
+
+
+def _is_ledger(connection: sqlite3.Connection, file: Path) -> bool:
+    """Say whether the file is a ledger, or empty; refuse anything else and leave it as it is."""
+    # One moment for all three: another process may be making the same ledger just now.
+    alone = not connection.in_transaction
+    if alone:
+        connection.execute("BEGIN")
+    (n_tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if alone:
+        connection.execute("COMMIT")
+    if (application, version, n_tables) == (0, 0, 0):
+        return False
+    if application != _APPLICATION:
+        raise LedgerConflict(
+            f"Expected a ledger in {file.name}, got a database of something else. Nothing was written. "
+            "Name another file."
+        )
+    if version not in READABLE:
+        raise LedgerConflict(
+            f"Expected a ledger of version {SCHEMA} or older in {file.name}, got version {version}. "
+            "Update tellers."
+        )
+    return True
+
+
+def _create(connection: sqlite3.Connection, first: Sequence[Line], file: Path, timeout: float) -> None:
+    """Make the tables and write the first lines, all or nothing; somebody else may be doing the same."""
+    _use_log(connection, file, timeout)
+    connection.execute("BEGIN IMMEDIATE")
+    if not _is_ledger(connection, file):
+        for statement in TABLES:
+            connection.execute(statement)
+        for line in first:
+            append(connection, line)
+        connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+        connection.execute(f"PRAGMA user_version = {SCHEMA}")
+    connection.execute("COMMIT")
+    if os.name == "posix":  # the name of a new file is durable when its folder is
+        folder = os.open(file.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def _use_log(connection: sqlite3.Connection, file: Path, timeout: float) -> None:
+    """Switch to the write-ahead log: readers do not wait for writers, and a commit is one flush."""
+    deadline, mode = time.monotonic() + timeout, ""
+    while not mode:
+        try:
+            (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+        except sqlite3.OperationalError as error:
+            # SQLite does not wait here by itself while another process makes the same switch.
+            if not _name(error).startswith("SQLITE_BUSY") or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+    if mode != "wal":
+        raise OSError(f"Expected a local file system for {file}, got one that cannot share a log. Move it.")
+
+
+def file_identity(file: Path) -> tuple[int, int] | None:
+    """Return which file has this name now, or None."""
+    try:
+        now = file.stat()
+    except FileNotFoundError:
+        return None
+    return now.st_dev, now.st_ino
+
+
+def read(connection: sqlite3.Connection, where: str, *values: Any) -> Iterator[Line]:
+    # Columns and conditions are constants of this package; what callers give is bound as a value.
+    found = connection.execute(f"SELECT {_COLUMNS} FROM lines {where}", values)  # noqa: S608
+    return (Line(*row) for row in found)
+
+
+def append(connection: sqlite3.Connection, line: Line) -> None:
+    said = (line.number, line.kind, line.key, line.body, line.previous, line.hash)
+    connection.execute(f"INSERT INTO lines ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)", said)  # noqa: S608
+
+
+@contextmanager
+def plain_words(file: Path, timeout: float) -> Iterator[None]:
+    """Say what SQLite's errors mean for a ledger. None of them was followed by a commit."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        name = _name(error)
+        if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+            raise TimeoutError(
+                f"Expected {file.name} to be free within {timeout:g} s, another writer holds it. "
+                "Nothing was written; try again, or look for a process that hangs."
+            ) from error
+        if name.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT")):
+            raise LedgerConflict(
+                f"Expected a ledger in {file.name}, got a file that is none or is damaged ({error}). "
+                "Nothing was written. Name another file, or restore this one from a backup."
+            ) from error
+        if isinstance(error, sqlite3.IntegrityError):
+            raise LedgerConflict(f"{file.name} refused a line: {error}. Nothing was written.") from error
+        raise OSError(
+            f"Expected to read and write {file}: {error}. Nothing was written. Does its folder exist, may "
+            "you write to both, and is there space left?"
+        ) from error
+
+
+def _name(error: sqlite3.Error) -> str:
+    return getattr(error, "sqlite_errorname", None) or ""
+
 
 # What forgotten ledgers had open. The garbage collector may run anywhere; the next ledger in use closes them.
 _forgotten: list[sqlite3.Connection] = []
@@ -23,7 +211,7 @@ _forgotten: list[sqlite3.Connection] = []
 
 @dataclass(eq=False)
 class SqliteLedger(ChainedLedger):
-    """Keep the books in a file that outlives the process, for any number of threads and processes.
+    """Keep the ledger in a file that outlives the process, for any number of threads and processes.
 
     The budget is written down when the file is made, and the file is opened with no other. `close`, or the
     end of a `with` block, hands the file back; a ledger that is used again opens it again. `timeout` is how
@@ -43,6 +231,7 @@ class SqliteLedger(ChainedLedger):
     ...     ticket = ledger.reserve("q0", mechanism.price(Unit()), event=describe(mechanism, noise.secure()))
     >>> SqliteLedger(path, accountant).spent.epsilon(1e-5) > 0
     True
+    >>> ledger.close()  # as leaving the block did
     """
 
     path: str | os.PathLike[str]
@@ -51,7 +240,7 @@ class SqliteLedger(ChainedLedger):
     allow_seeded: bool = False
     timeout: float = 30.0
     vault: Vault | None = None
-    _book: Book = field(default_factory=Book, init=False, repr=False)
+    _state: LedgerState = field(default_factory=LedgerState, init=False, repr=False)
     _lock: threading.RLock = field(default_factory=threading.RLock, init=False, repr=False)
     _connection: sqlite3.Connection | None = field(default=None, init=False, repr=False)
     _path: Path = field(init=False, repr=False)
@@ -65,20 +254,14 @@ class SqliteLedger(ChainedLedger):
         # SQLite's locks do not survive a fork: a child must not use, or even close, what its parent opened.
         _forks.watch(self)
         try:
-            with self._books("BEGIN"):
+            with self._transaction("BEGIN"):
                 pass  # a file that is no ledger, or another one, is refused now and not at the first question
         except BaseException:
             self.close()
             raise
 
     def close(self) -> None:
-        """Hand the file back; what is on it stays.
-
-        >>> import tempfile
-        >>> from tellers import Accountant, Budget
-        >>> path, accountant = tempfile.mkdtemp() + "/spend.db", Accountant(Budget(epsilon=9.0, delta=1e-5))
-        >>> SqliteLedger(path, accountant).close()
-        """
+        """Hand the file back; what is on it stays."""
         with self._lock:
             connection, self._connection = self._connection, None
             if connection is not None:
@@ -98,31 +281,31 @@ class SqliteLedger(ChainedLedger):
         return self._path.name
 
     def _read(self, look: Callable[[Pages], T]) -> T:
-        with self._books("BEGIN") as connection:
-            return look(_file.FilePages(connection, self._path.name))
+        with self._transaction("BEGIN") as connection:
+            return look(FilePages(connection, self._path.name))
 
     def _write(self, next_line: Callable[[], Line | None]) -> None:
         # The lock is taken before the check, so two writers never both pass it.
-        with self._books("BEGIN IMMEDIATE") as connection:
+        with self._transaction("BEGIN IMMEDIATE") as connection:
             line = next_line()
             if line is not None:
-                _file.append(connection, line)
+                append(connection, line)
 
     @contextmanager
-    def _books(self, begin: str) -> Iterator[sqlite3.Connection]:
+    def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
         """Hold the file for one transaction, with everything that others wrote read in."""
-        with self._alone(), _file.plain_words(self._path, self.timeout):
+        with self._alone(), plain_words(self._path, self.timeout):
             _close_forgotten()
             if self._place is not None:
                 self._require_place(self._place)
             if self._connection is None:
                 first = [opening(self.accountant)]
-                self._connection = _file.connect(self._path, first, self.timeout)
-                self._place = self._place or _file.place(self._path)
+                self._connection = connect(self._path, first, self.timeout)
+                self._place = self._place or file_identity(self._path)
             connection = self._connection
             connection.execute(begin)
             try:
-                self._catch_up(connection)
+                self._catch_up(FilePages(connection, self._path.name))
                 yield connection
                 connection.execute("COMMIT")
             except BaseException:
@@ -134,26 +317,11 @@ class SqliteLedger(ChainedLedger):
 
     def _require_place(self, place: tuple[int, int]) -> None:
         # Writing to a file that was moved away, or making a new one, would begin the budget again.
-        if _file.place(self._path) != place:
+        if file_identity(self._path) != place:
             raise LedgerConflict(
                 f"{self._path.name} was moved, removed or replaced while it was in use. "
                 "Nothing was written. Put it back, and open it again."
             )
-
-    def _catch_up(self, connection: sqlite3.Connection) -> None:
-        """Read the lines that are new, each checked against the one before."""
-        head = self._book.head
-        first = 0 if head is None else head.number
-        lines = _file.read(connection, "WHERE number >= ? ORDER BY number", first)
-        if head is not None and next(lines, None) != head:
-            raise LedgerConflict(
-                f"{self._path.name} lost lines that it had, or they were changed, while it was in use. "
-                "Restore it from a backup and do not spend on it."
-            )
-        for line in lines:
-            self._book.add(line)
-        if head is None:
-            require_terms(self._book.terms, self.accountant, self._path.name)
 
 
 def _close_forgotten() -> None:

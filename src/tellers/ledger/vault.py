@@ -1,4 +1,4 @@
-"""A place apart for private costs: encrypted with the operator's key, and nothing of it in the ledger."""
+"""A file for private costs, encrypted with an operator's key; the ledger holds nothing of them."""
 
 import errno
 import json
@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import MissingExtra
-from ..rdp import RdpCurve
-from ..sealed import Sealed
+from ..privacy.rdp import RdpCurve
+from ..privacy.sealed import Sealed
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,7 @@ class Vault:
 
     >>> import tempfile
     >>> vault = Vault(tempfile.mkdtemp() + "/costs.sealed", Vault.new_key())
+    >>> vault.require_usable()
     >>> vault.put("q0", Sealed(RdpCurve.zcdp(0.01)))
     >>> vault.read()
     Sealed(<private>)
@@ -40,30 +41,17 @@ class Vault:
 
     @staticmethod
     def new_key() -> str:
-        """Return a fresh key, to be kept by the operator.
-
-        >>> len(Vault.new_key())
-        44
-        """
+        """Return a fresh key, to be kept by the operator."""
         return str(_library().Fernet.generate_key().decode("ascii"))
 
     def require_usable(self) -> None:
-        """Refuse a file that cannot be written, or that was begun with another key; made if it is not there.
-
-        >>> import tempfile
-        >>> Vault(tempfile.mkdtemp() + "/costs.sealed", Vault.new_key()).require_usable()
-        """
+        """Refuse a file that cannot be written, or that was begun with another key; make a missing one."""
         os.close(os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600))
         with open(self.path, "rb") as file:
             self._decrypt(file.readline().rstrip(b"\n"), number=1)
 
     def put(self, key: str, cost: Sealed[RdpCurve]) -> None:
-        """Add the private cost of a question.
-
-        >>> import tempfile
-        >>> vault = Vault(tempfile.mkdtemp() + "/costs.sealed", Vault.new_key())
-        >>> vault.put("q0", Sealed(RdpCurve.zcdp(0.01)))
-        """
+        """Add the private cost of a question."""
         curve = cost.reveal()
         said = {"key": key, "orders": curve.orders.tolist(), "values": curve.values.tolist()}
         token = _fernet(self.key).encrypt(json.dumps(said).encode("utf-8")) + b"\n"
@@ -80,12 +68,7 @@ class Vault:
             os.close(file)
 
     def read(self) -> Sealed[dict[str, RdpCurve]]:
-        """Return the private costs by the keys of their questions, sealed.
-
-        >>> import tempfile
-        >>> Vault(tempfile.mkdtemp() + "/costs.sealed", Vault.new_key()).read().reveal()
-        {}
-        """
+        """Return the private costs by the keys of their questions, sealed."""
         path, costs = Path(self.path), {}
         for number, token in enumerate(path.read_bytes().splitlines() if path.exists() else [], start=1):
             said = self._decrypt(token, number=number)
@@ -107,13 +90,7 @@ class Vault:
 
 
 def read_key(*, file: str | os.PathLike[str] | None = None, variable: str | None = None) -> str:
-    """Return the key of a vault from a file that its owner alone may read, or from an environment variable.
-
-    >>> read_key(variable="NO_SUCH_KEY")
-    Traceback (most recent call last):
-        ...
-    ValueError: Expected the key of a vault in the environment variable NO_SUCH_KEY, got none. ...
-    """
+    """Return the key of a vault from a file that only its owner reads, or from the environment."""
     if (file is None) == (variable is None):
         raise TypeError("Expected either file or variable, where the key of a vault is, got both or neither.")
     if variable is not None:
@@ -124,16 +101,21 @@ def read_key(*, file: str | os.PathLike[str] | None = None, variable: str | None
                 "with: tellers ledger vault-key"
             )
         return key
-    path = Path(os.fspath(file or ""))
+    # A file of another size is none of ours, and it may be anything.
+    return read_owned(
+        Path(os.fspath(file or "")), "the key of a vault", "tellers ledger vault-key FILE", most=256
+    )
+
+
+def read_owned(path: Path, what: str, make: str, *, most: int) -> str:
+    """Return the text of a secret file that its owner alone may read; `make` is a command to make one."""
     try:
         with path.open("rb") as opened:
             mode = os.fstat(opened.fileno()).st_mode
-            # A file of another size is none of ours, and it may be anything.
-            words = opened.read(256).decode("ascii", errors="replace").strip()
+            words = opened.read(most).decode("ascii", errors="replace").strip()
     except OSError as error:
         raise ValueError(
-            f"Expected the key of a vault in {path}, could not read it ({error.strerror}). Make one with: "
-            "tellers ledger vault-key FILE"
+            f"Expected {what} in {path}, could not read it ({error.strerror}). Make one with: {make}"
         ) from None
     if mode & 0o077:
         raise ValueError(
@@ -144,14 +126,7 @@ def read_key(*, file: str | os.PathLike[str] | None = None, variable: str | None
 
 
 def write_key(path: str | os.PathLike[str]) -> None:
-    """Write a fresh key to a new file that its owner alone may read.
-
-    >>> import tempfile
-    >>> path = tempfile.mkdtemp() + "/vault.key"
-    >>> write_key(path)
-    >>> len(read_key(file=path))
-    44
-    """
+    """Write a fresh key to a new file that its owner alone may read."""
     key = Vault.new_key()
     try:
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

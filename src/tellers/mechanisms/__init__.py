@@ -1,62 +1,42 @@
-"""The mechanisms: how votes become outcomes.
+"""The mechanisms: how votes become outcomes."""
 
-`MECHANISMS` maps the names used in files and on command lines to classes; code passes objects. The noisy
-histogram has no name there: the command line prices labels. `LABEL_MECHANISMS` has the names of those that
-answer with many labels. `EVENTS` maps the names that stored events hold.
-"""
+from .. import _lazy
 
-from .base import Mechanism
-from .confident import ConfidentGNMax
-from .gnmax import GNMax
-from .histogram import NoisyHistogram
-from .interactive import InteractiveGNMax
-from .labels import (
-    AdaptiveGNThreshold,
-    Binary,
-    ConfidentBinary,
-    ConfidentDependentBinary,
-    ConfidentGNThreshold,
-    ConfidentPowerset,
-    ConfidentTau,
-    DependentBinary,
-    GNThreshold,
-    PartialPowerset,
-    Powerset,
-    Tau,
-)
-from .lnmax import LNMax
-
-MECHANISMS: dict[str, type] = {
-    "confident": ConfidentGNMax,
-    "gnmax": GNMax,
-    "interactive": InteractiveGNMax,
-    "lnmax": LNMax,
+_HOME = {
+    "AdaptiveGNThreshold": ".labels.adaptive",
+    "Binary": ".labels.binary",
+    "ConfidentBinary": ".labels.binary",
+    "ConfidentDependentBinary": ".labels.dependent",
+    "ConfidentGNMax": ".confident",
+    "ConfidentGNThreshold": ".labels.gnthreshold",
+    "ConfidentPowerset": ".labels.powerset",
+    "ConfidentTau": ".labels.tau",
+    "DependentBinary": ".labels.dependent",
+    "EVENTS": ".registry",
+    "GNMax": ".gnmax",
+    "GNThreshold": ".labels.gnthreshold",
+    "Implications": ".labels.dependent",
+    "InteractiveGNMax": ".interactive",
+    "LABEL_MECHANISMS": ".registry",
+    "LNMax": ".lnmax",
+    "MECHANISMS": ".registry",
+    "Mechanism": ".base",
+    "mechanism_named": ".registry",
+    "names": ".registry",
+    "parameter": ".registry",
+    "register": ".registry",
+    "check_parameters": ".registry",
+    "NoisyHistogram": ".histogram",
+    "PartialPowerset": ".labels.powerset",
+    "Powerset": ".labels.powerset",
+    "Tau": ".labels.tau",
+    "argmax_supremum": ".suprema",
+    "check_supremum": ".suprema",
+    "divergences": ".divergence",
+    "gap_envelope": ".gap_bounds",
+    "gnmax_cost": ".sensitivity",
+    "gnmax_local_sensitivities": ".sensitivity",
+    "published_gnmax": ".published",
+    "smooth_sensitivity": ".sensitivity",
 }
-LABEL_MECHANISMS: dict[str, type] = {
-    "adaptive-gnthreshold": AdaptiveGNThreshold,
-    "binary": Binary,
-    "confident-binary": ConfidentBinary,
-    "confident-gnthreshold": ConfidentGNThreshold,
-    "confident-powerset": ConfidentPowerset,
-    "confident-tau": ConfidentTau,
-    "gnthreshold": GNThreshold,
-    "partial-powerset": PartialPowerset,
-    "powerset": Powerset,
-    "tau": Tau,
-}
-_UNNAMED = (NoisyHistogram, DependentBinary, ConfidentDependentBinary)
-EVENTS: dict[str, type] = {
-    kind.__name__: kind for kind in (*MECHANISMS.values(), *LABEL_MECHANISMS.values(), *_UNNAMED)
-}
-
-__all__ = [
-    "EVENTS",
-    "LABEL_MECHANISMS",
-    "MECHANISMS",
-    "ConfidentGNMax",
-    "GNMax",
-    "InteractiveGNMax",
-    "LNMax",
-    "Mechanism",
-    "NoisyHistogram",
-]
+__all__, __getattr__, __dir__ = _lazy(__name__, _HOME)

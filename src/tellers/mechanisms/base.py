@@ -1,11 +1,14 @@
-"""What every mechanism answers: three questions."""
+"""The mechanism protocol, and the same mechanism scaled to more or fewer votes."""
 
+import inspect
 from collections.abc import Callable
-from typing import Any, Protocol, runtime_checkable
+from dataclasses import fields, replace
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from ..rdp import RdpCurve
-from ..release import Release
-from ..votes import Unit
+from ..errors import require_positive
+from ..privacy.rdp import RdpCurve
+from ..privacy.release import Release
+from ..privacy.votes import Unit
 
 
 @runtime_checkable
@@ -41,3 +44,42 @@ class Mechanism(Protocol):
         `Outcomes`, or for many labels `LabelOutcomes` or `PowersetOutcomes`.
         """
         ...
+
+
+def listens(mechanism: Any) -> bool:
+    """Return whether a mechanism, or its class, asks for the student's probabilities."""
+    return "student" in inspect.signature(mechanism.release).parameters
+
+
+M = TypeVar("M")
+
+
+_USUAL = {"sigma": 1, "sigma_threshold": 1, "threshold": 1, "gamma": -1}
+
+
+def scaled(mechanism: M, factor: float) -> M:
+    """Return the mechanism for votes that are `factor` times as many: its noise and thresholds times that.
+
+    Multiplying every weight by a common denominator, or letting more or fewer teachers vote, changes the
+    number of votes; scaled with it, a mechanism answers as accurately as before. A factor of 1 changes
+    nothing. Fields say by `in_votes` that they are counted in votes (1), or in their reciprocal (-1).
+    """
+    require_positive(factor=factor)
+    if factor == 1:
+        return mechanism
+    known = fields(mechanism)  # type: ignore[arg-type]
+    powers = {f.name: f.metadata["in_votes"] for f in known if "in_votes" in f.metadata}
+    # Fields that say nothing are what their names usually mean.
+    powers = powers or {f.name: _USUAL[f.name] for f in known if f.name in _USUAL}
+    if not powers:
+        raise TypeError(f"Expected a mechanism with sigma or gamma, got {type(mechanism).__name__}.")
+    given = {name: getattr(mechanism, name) for name in powers}
+    changed: dict[str, Any] = {
+        n: _tidy(value * factor if powers[n] > 0 else value / factor) for n, value in given.items()
+    }
+    return replace(mechanism, **changed)  # type: ignore[type-var]
+
+
+def _tidy(value: float) -> float:
+    # What is drawn, priced and written down is this number: 57.5 reads better than 57.49999999999999.
+    return float(f"{value:.12g}")

@@ -1,26 +1,31 @@
 """Confident-GNMax: answer only where the teachers agree, and stay silent elsewhere."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..errors import as_floats, require_finite, require_positive
-from ..noise import Noise
-from ..rdp import RdpCurve
-from ..release import SILENT, Cost, Release
-from ..votes import Unit, Votes
-from .argmax import group_classes, win_probabilities
-from .check import check_outcomes, whole_thresholds
+from ..privacy.noise import Noise
+from ..privacy.rdp import RdpCurve
+from ..privacy.release import SILENT, Cost, Release
+from ..privacy.votes import Votes
+from ._argmax import group_classes, win_probabilities
+from ._check import check_outcomes, whole_thresholds
+from ._fields import check_sigma, check_threshold, noise_sigma
+from ._gaussian import CheckedArgmax, require_no_student
+from ._laws import DiscreteGaussian
+from ._outcomes import Outcomes, assemble
+from .gap_bounds import EnvelopeCost, confident_envelope, top_and_gap_cost
 from .gnmax import GNMax
-from .laws import DiscreteGaussian
-from .outcomes import Outcomes, assemble
-from .suprema import check_supremum
+from .published import check_margins
+from .registry import check_parameters, register
+from .sensitivity import CheckedMargins, threshold_limits
 
 
+@register("confident", "gnmax, silent where the teachers do not agree")
 @dataclass(frozen=True)
-class ConfidentGNMax:
+class ConfidentGNMax(CheckedArgmax):
     """Answer by GNMax(sigma) where the noisy top count reaches the threshold; else stay silent.
 
     Guarantee: one query costs at most `price`: the check and the answer together. A silent query
@@ -35,36 +40,20 @@ class ConfidentGNMax:
     array([ 0, -1])
     """
 
-    sigma: float
-    threshold: float
-    sigma_threshold: float
+    sigma: float = noise_sigma(example=40.0)
+    threshold: float = check_threshold(example=200.0)
+    sigma_threshold: float = check_sigma(example=150.0)
     symmetric: ClassVar[bool] = True
+    publishable: ClassVar[tuple[str, ...]] = ("envelope", "gnss")
+    why_not_confidential: ClassVar[str] = (
+        "Between parties its silence can be made to tell single votes: an asker that adds 2^63 to its sum of "
+        "one class turns that class's comparison round, all classes share the noise of one check, and no "
+        "price covers that. Take gnmax, or vote in one room."
+    )
 
     def __post_init__(self) -> None:
-        require_positive(sigma=self.sigma, sigma_threshold=self.sigma_threshold)
-        require_finite(threshold=self.threshold)
+        check_parameters(self)
         whole_thresholds(self.threshold)  # refuses what no count can be compared with
-        as_floats(self)
-
-    def price(self, unit: Unit) -> RdpCurve:
-        """Return the most one query can cost: its check and its answer.
-
-        >>> from tellers import Unit
-        >>> mechanism = ConfidentGNMax(sigma=40.0, threshold=200, sigma_threshold=150.0)
-        >>> mechanism.price(Unit()).epsilon(1e-5) > mechanism.check_price(Unit()).epsilon(1e-5)
-        True
-        """
-        return self.check_price(unit) + GNMax(self.sigma).price(unit)
-
-    def check_price(self, unit: Unit) -> RdpCurve:
-        """Return the most the check alone can cost, which is what silence costs.
-
-        >>> from tellers import Unit
-        >>> mechanism = ConfidentGNMax(sigma=40.0, threshold=200, sigma_threshold=150.0)
-        >>> bool(mechanism.check_price(Unit()).values[0] < 1.25 / (2 * 150**2))
-        True
-        """
-        return check_price(self.sigma_threshold, unit)
 
     def release(self, votes: Votes, noise: Noise) -> Release:
         """Check every query, answer those that pass, and charge both.
@@ -94,20 +83,59 @@ class ConfidentGNMax:
         wins = win_probabilities(groups, DiscreteGaussian(self.sigma))
         return assemble(groups, wins, check_outcomes(groups, self.sigma_threshold))
 
+    def checked_against(self, votes: Votes, student: ArrayLike | None = None) -> NDArray[np.int64]:
+        """Return the whole threshold of every count, (queries, classes).
 
-def check_price(sigma: float, unit: Unit, orders: ArrayLike | None = None) -> RdpCurve:
-    """Return the most a noisy check costs: the two-outcome supremum, or the Gaussian price for odd units.
+        >>> votes = Votes.from_counts([[20, 5]], n_teachers=25)
+        >>> mechanism = ConfidentGNMax(sigma=5.0, threshold=15, sigma_threshold=9.0)
+        >>> mechanism.checked_against(votes)
+        array([[15, 15]])
+        """
+        require_no_student(self, student)
+        return np.broadcast_to(whole_thresholds(self.threshold), votes.counts.shape)
 
-    A unit moves the checked margin by at most its l-infinity norm, whether by one ballot or by several.
+    def likely_answered(self, votes: Votes) -> NDArray[np.bool_]:
+        """Return which queries the check would most likely let through; private.
 
-    >>> from tellers import Unit
-    >>> twice = Unit(l1=4.0, l2=2.0, linf=1.0)
-    >>> bool(check_price(150.0, Unit()).values[0] <= check_price(150.0, twice).values[0])
-    True
-    """
-    if unit.linf < 1 or not float(unit.linf).is_integer():
-        return RdpCurve.zcdp(unit.linf**2 / (2 * sigma**2), orders).as_price()
-    return check_supremum(sigma, orders, weight=int(unit.linf))
+        >>> votes = Votes.from_counts([[20, 5]], n_teachers=25)
+        >>> mechanism = ConfidentGNMax(sigma=5.0, threshold=15, sigma_threshold=9.0)
+        >>> mechanism.likely_answered(votes)
+        array([ True])
+        """
+        return np.asarray(votes.top >= self.threshold)
+
+    def envelope(
+        self,
+        votes: Votes,
+        *,
+        order: float,
+        n_votes: int | None = None,
+        n_fewest: int | None = None,
+        weight: int = 1,
+        **moved: Any,
+    ) -> EnvelopeCost:
+        """Return the envelope of the exact cost over top counts and gaps, as `GNMax.envelope`; private.
+
+        >>> votes = Votes.from_counts([[20, 5]], n_teachers=25)
+        >>> mechanism = ConfidentGNMax(sigma=5.0, threshold=15, sigma_threshold=9.0)
+        >>> bool(mechanism.envelope(votes, order=8.0).total > GNMax(5.0).envelope(votes, order=8.0).total)
+        True
+        """
+        table = confident_envelope(
+            votes.n_teachers if n_votes is None else n_votes, votes.n_classes, sigma=self.sigma, order=order,
+            threshold=self.threshold, sigma_threshold=self.sigma_threshold, weight=weight, n_fewest=n_fewest,
+        )  # fmt: skip
+        return top_and_gap_cost(table, votes.top, votes.gap, **moved)
+
+    def margins(self, votes: Votes, student: ArrayLike | None, n_votes: int) -> CheckedMargins:
+        """Return the margins of the top counts, and the least and the largest there can be.
+
+        >>> votes = Votes.from_counts([[20, 5]], n_teachers=25)
+        >>> ConfidentGNMax(sigma=5.0, threshold=15, sigma_threshold=9.0).margins(votes, None, 25).highest
+        10
+        """
+        limits = threshold_limits(self.threshold, n_votes, votes.n_classes)
+        return CheckedMargins(self.sigma_threshold, check_margins(votes, self.threshold), *limits)
 
 
 def answer(
@@ -119,15 +147,7 @@ def answer(
     where: NDArray[np.bool_],
     labels: NDArray[np.int64],
 ) -> Release:
-    """Fill in the labels of the queries that passed their check, and charge checks and answers.
-
-    >>> import numpy as np
-    >>> from tellers import RdpCurve, Votes, noise
-    >>> votes = Votes.from_counts([[240, 10], [130, 120]], n_teachers=250)
-    >>> mask, labels = np.array([True, False]), np.array([-1, -1])
-    >>> answer(votes, noise.seeded(7), sigma=5.0, check=RdpCurve.zero(), where=mask, labels=labels).labels
-    array([ 0, -1])
-    """
+    """Fill in the labels of the queries that passed their check, and charge checks and answers."""
     cost = check * len(votes)
     if where.any():
         answers = GNMax(sigma).release(votes[np.flatnonzero(where)], noise)

@@ -1,23 +1,27 @@
 """GNMax: the class with the most votes after Gaussian noise."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from numpy.typing import ArrayLike
 
-from ..errors import as_floats, require_positive
-from ..noise import Noise
-from ..rdp import RdpCurve
-from ..release import Cost, Release
-from ..votes import Unit, Votes
-from .argmax import group_classes, win_probabilities
-from .laws import DiscreteGaussian
-from .outcomes import Outcomes, assemble
-from .suprema import argmax_supremum
+from ..privacy.noise import Noise
+from ..privacy.rdp import Floats, RdpCurve
+from ..privacy.release import Cost, Release
+from ..privacy.votes import Unit, Votes
+from ._argmax import group_classes, win_probabilities
+from ._fields import noise_sigma
+from ._gaussian import GaussianArgmax, answer_price
+from ._laws import DiscreteGaussian
+from ._outcomes import Outcomes, assemble
+from .gap_bounds import gap_cost, gap_log_moves
+from .registry import check_parameters, register
 
 
+@register("gnmax", "Gaussian noise, the winner")
 @dataclass(frozen=True)
-class GNMax:
+class GNMax(GaussianArgmax):
     """Report the class that leads after Gaussian noise of standard deviation sigma on every count.
 
     Guarantee: one query costs at most `price`, about 0.64 order / sigma^2 for orders well below
@@ -33,22 +37,23 @@ class GNMax:
     array([0, 1])
     """
 
-    sigma: float
+    sigma: float = noise_sigma(example=40.0)
     symmetric: ClassVar[bool] = True
     one_price: ClassVar[bool] = True
+    publishable: ClassVar[tuple[str, ...]] = ("envelope", "gnss")
+    confidential: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        require_positive(sigma=self.sigma)
-        as_floats(self)
+        check_parameters(self)
 
-    def price(self, unit: Unit) -> RdpCurve:
+    def price(self, unit: Unit, orders: ArrayLike | None = None) -> RdpCurve:
         """Return the most one query can cost, whatever the votes.
 
         >>> from tellers import Unit
         >>> round((461 * GNMax(sigma=40.0).price(Unit())).epsilon(1e-5), 2)
         2.69
         """
-        return answer_price(self.sigma, unit)
+        return answer_price(self.sigma, unit, orders)
 
     def histogram_price(self, unit: Unit) -> RdpCurve:
         """Return the price of showing the whole noisy histogram, which also bounds its arg max.
@@ -82,15 +87,13 @@ class GNMax:
         groups = group_classes(votes.counts, unit=votes.unit)
         return assemble(groups, win_probabilities(groups, DiscreteGaussian(self.sigma)))
 
+    def log_envelope(self, votes: Votes, *, order: float, offsets: Sequence[float]) -> tuple[float, Floats]:
+        """Return the envelope, and how fast log(1 + it / offset) moves, (offsets, distances); private.
 
-def answer_price(sigma: float, unit: Unit, orders: ArrayLike | None = None) -> RdpCurve:
-    """Return the most a noisy arg max costs: its supremum for one ballot, the histogram's price for others.
-
-    >>> from tellers import Unit
-    >>> one, both = (answer_price(40.0, unit) for unit in (Unit.of_weight(2), Unit.of_ballots(2)))
-    >>> bool((one.values <= both.values).all())
-    True
-    """
-    if unit.is_one_ballot:
-        return argmax_supremum(sigma, orders, weight=int(unit.linf))
-    return RdpCurve.zcdp(unit.l2**2 / (2 * sigma**2), orders).as_price()
+        >>> votes = Votes.from_counts([[20, 5]], n_teachers=25)
+        >>> total, moves = GNMax(sigma=5.0).log_envelope(votes, order=8.0, offsets=[1.0])
+        >>> moves.shape
+        (1, 14)
+        """
+        table = self.gaps(votes, order)
+        return gap_cost(table, votes.gap).total, gap_log_moves(table, votes.gap, offsets)

@@ -3,13 +3,17 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ..errors import as_floats, require_positive
-from ..noise import Noise
-from ..rdp import RdpCurve
-from ..release import Cost, Release
-from ..votes import Unit, Votes
+from numpy.typing import ArrayLike
+
+from ..privacy.noise import Noise
+from ..privacy.rdp import RdpCurve
+from ..privacy.release import Cost, Release
+from ..privacy.votes import Unit, Votes
+from ._fields import noise_sigma
+from .registry import check_parameters, register
 
 
+@register("histogram", "all noisy counts, for a distilled student")
 @dataclass(frozen=True)
 class NoisyHistogram:
     """Report every count after Gaussian noise of standard deviation sigma: more than a label, and dearer.
@@ -33,21 +37,23 @@ class NoisyHistogram:
     array([0, 1])
     """
 
-    sigma: float
+    sigma: float = noise_sigma(example=40.0)
     one_price: ClassVar[bool] = True
+    price_method: ClassVar[str] = "histogram-rdp"
+    noise_on_counts: ClassVar[str] = "gaussian"
+    releases_counts: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        require_positive(sigma=self.sigma)
-        as_floats(self)
+        check_parameters(self)
 
-    def price(self, unit: Unit) -> RdpCurve:
+    def price(self, unit: Unit, orders: ArrayLike | None = None) -> RdpCurve:
         """Return what one query costs, whatever the votes.
 
         >>> from tellers import Unit
         >>> round((461 * NoisyHistogram(sigma=40.0).price(Unit())).epsilon(1e-5), 2)
         3.46
         """
-        return RdpCurve.zcdp(unit.l2**2 / (2 * self.sigma**2)).as_price()
+        return RdpCurve.zcdp(unit.l2**2 / (2 * self.sigma**2), orders).as_price()
 
     def release(self, votes: Votes, noise: Noise) -> Release:
         """Draw the noise and return the noisy counts; their leaders come along as labels, free of charge.

@@ -1,25 +1,29 @@
 """Interactive-GNMax: answer only where the teachers contradict the student."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..errors import as_floats, require_finite, require_positive
-from ..noise import Noise
-from ..rdp import RdpCurve
-from ..release import SILENT, Release
-from ..votes import Unit, Votes
-from .argmax import group_classes, win_probabilities
-from .check import check_outcomes, whole_thresholds
-from .confident import answer, check_price
-from .gnmax import GNMax
-from .laws import DiscreteGaussian
-from .outcomes import Outcomes, assemble
+from ..privacy.noise import Noise
+from ..privacy.release import SILENT, Release
+from ..privacy.votes import Votes
+from ._argmax import group_classes, win_probabilities
+from ._check import check_outcomes, student_probabilities, whole_thresholds
+from ._fields import check_sigma, check_threshold, noise_sigma
+from ._gaussian import CheckedArgmax
+from ._laws import DiscreteGaussian
+from ._outcomes import Outcomes, assemble
+from .confident import ConfidentGNMax, answer
+from .gap_bounds import EnvelopeCost, margin_envelope, top_and_gap_cost
+from .registry import check_parameters, parameter, register
+from .sensitivity import CheckedMargins
 
 
+@register("interactive", "confident, and only where the student is wrong or unsure")
 @dataclass(frozen=True)
-class InteractiveGNMax:
+class InteractiveGNMax(CheckedArgmax):
     """Answer where the votes exceed the student's expectation; else confirm a sure student, or stay silent.
 
     The check compares max_j (n_j - K p_j) with the threshold, p being the student's probabilities.
@@ -38,38 +42,18 @@ class InteractiveGNMax:
     (array([0, 0]), array([ True, False]))
     """
 
-    sigma: float
-    threshold: float
-    sigma_threshold: float
-    student_confidence: float
+    sigma: float = noise_sigma(example=40.0)
+    threshold: float = check_threshold(
+        100.0, "votes the noisy top count must reach beyond the student's share"
+    )
+    sigma_threshold: float = check_sigma(example=150.0)
+    student_confidence: float = parameter(
+        "a student surer than this keeps its own label", least=0, most=1, example=0.8
+    )
 
     def __post_init__(self) -> None:
-        require_positive(sigma=self.sigma, sigma_threshold=self.sigma_threshold)
-        require_finite(threshold=self.threshold, student_confidence=self.student_confidence)
+        check_parameters(self)
         whole_thresholds(self.threshold)  # refuses what no count can be compared with
-        as_floats(self)
-        if not 0 <= self.student_confidence <= 1:
-            raise ValueError(f"Expected student_confidence in [0, 1], got {self.student_confidence}.")
-
-    def price(self, unit: Unit) -> RdpCurve:
-        """Return the most one query can cost: its check and its answer.
-
-        >>> from tellers import Unit
-        >>> mechanism = InteractiveGNMax(40.0, threshold=90, sigma_threshold=150.0, student_confidence=0.8)
-        >>> mechanism.price(Unit()).epsilon(1e-5) > 0
-        True
-        """
-        return self.check_price(unit) + GNMax(self.sigma).price(unit)
-
-    def check_price(self, unit: Unit) -> RdpCurve:
-        """Return the most the check alone can cost, which is what a query without an answer costs.
-
-        >>> from tellers import Unit
-        >>> mechanism = InteractiveGNMax(40.0, threshold=90, sigma_threshold=150.0, student_confidence=0.8)
-        >>> bool(mechanism.check_price(Unit()).values[0] < 1.25 / (2 * 150**2))
-        True
-        """
-        return check_price(self.sigma_threshold, unit)
 
     def release(self, votes: Votes, noise: Noise, *, student: ArrayLike) -> Release:
         """Check every query against the student, answer those that differ, and charge both.
@@ -106,34 +90,65 @@ class InteractiveGNMax:
         wins = win_probabilities(groups, DiscreteGaussian(self.sigma))
         return assemble(groups, wins, check_outcomes(groups, self.sigma_threshold))
 
+    def checked_against(self, votes: Votes, student: ArrayLike | None = None) -> NDArray[np.int64]:
+        """Return the whole threshold of every count, (queries, classes): it moves with the student.
+
+        >>> votes = Votes.from_counts([[20, 5]], n_teachers=25)
+        >>> mechanism = InteractiveGNMax(5.0, threshold=9, sigma_threshold=9.0, student_confidence=0.8)
+        >>> mechanism.checked_against(votes, student=[[0.5, 0.5]])
+        array([[22, 22]])
+        """
+        if student is None:
+            raise ValueError("Expected the student's probabilities (queries x classes), got none.")
+        return self._thresholds(votes, student_probabilities(student, votes))
+
+    def envelope(
+        self,
+        votes: Votes,
+        *,
+        student: ArrayLike | None = None,
+        order: float,
+        n_votes: int | None = None,
+        n_fewest: int | None = None,
+        weight: int = 1,
+        **moved: Any,
+    ) -> EnvelopeCost:
+        """Return the envelope of the exact cost over margins and gaps, as `GNMax.envelope`; private.
+
+        >>> votes = Votes.from_counts([[20, 5]], n_teachers=25)
+        >>> mechanism = InteractiveGNMax(5.0, threshold=9, sigma_threshold=9.0, student_confidence=0.8)
+        >>> mechanism.envelope(votes, order=8.0, student=[[0.5, 0.5]]).local.size
+        12
+        """
+        answers = self.gaps(votes, order, n_votes, weight)
+        found = self.margins(votes, student, votes.n_teachers)
+        table = margin_envelope(
+            answers, found.lowest, found.highest, order=order, sigma_threshold=found.sigma, weight=weight
+        )
+        return top_and_gap_cost(table, found.margins - found.lowest, votes.gap, **moved)
+
+    def warm_up(self, threshold: float) -> ConfidentGNMax:
+        """Return what answers while there is no student to hear: confident voting with the same noise.
+
+        >>> InteractiveGNMax(5.0, threshold=9, sigma_threshold=9.0, student_confidence=0.8).warm_up(20.0)
+        ConfidentGNMax(sigma=5.0, threshold=20.0, sigma_threshold=9.0)
+        """
+        return ConfidentGNMax(self.sigma, threshold, self.sigma_threshold)
+
     def _thresholds(self, votes: Votes, belief: NDArray[np.float64]) -> NDArray[np.int64]:
         return whole_thresholds(self.threshold, votes.n_votes[:, None] * belief)
 
+    def margins(self, votes: Votes, student: ArrayLike | None, n_votes: int) -> CheckedMargins:
+        """Return the margins beyond the student's share, and the least and the largest there can be: public.
 
-def student_probabilities(student: ArrayLike, votes: Votes) -> NDArray[np.float64]:
-    """Return the student's probabilities, checked: one row per query, rows in [0, 1] that sum to 1.
-
-    >>> from tellers import Votes
-    >>> student_probabilities([[0.5, 0.6]], Votes.from_counts([[2, 1]], n_teachers=3))
-    Traceback (most recent call last):
-        ...
-    ValueError: Expected student probabilities that sum to 1 in every row, which row 0 does not.
-    """
-    belief = np.asarray(student, dtype=np.float64)
-    if belief.shape != votes.counts.shape:
-        raise ValueError(
-            f"Expected student probabilities of shape (queries, classes) = {votes.counts.shape}, "
-            f"got {belief.shape}."
-        )
-    outside = ~((belief >= 0) & (belief <= 1)).all(axis=1)
-    if outside.any():
-        raise ValueError(
-            f"Expected student probabilities in [0, 1], which row {int(outside.argmax())} is not."
-        )
-    unequal = np.abs(belief.sum(axis=1) - 1) > 1e-6
-    if unequal.any():
-        raise ValueError(
-            "Expected student probabilities that sum to 1 in every row, "
-            f"which row {int(unequal.argmax())} does not."
-        )
-    return belief
+        >>> votes = Votes.from_counts([[20, 5]], n_teachers=25)
+        >>> mechanism = InteractiveGNMax(5.0, threshold=9, sigma_threshold=9.0, student_confidence=0.8)
+        >>> mechanism.margins(votes, [[0.5, 0.5]], 25).margins
+        array([-2])
+        """
+        thresholds = self.checked_against(votes, student)
+        highest = (votes.n_votes - thresholds.min(axis=1)).max()
+        # The largest of m differences is at least their mean.
+        lowest = (-((thresholds.sum(axis=1) - votes.n_votes) // votes.n_classes)).min()
+        margins = (votes.counts - thresholds).max(axis=1)
+        return CheckedMargins(self.sigma_threshold, margins, int(lowest), int(highest))

@@ -2,20 +2,23 @@
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from numpy.typing import ArrayLike
 
-from ..errors import as_floats, require_positive
-from ..noise import Noise
-from ..rdp import RdpCurve
-from ..release import Cost, Release
-from ..votes import Unit, Votes
-from .argmax import group_classes, win_probabilities
-from .laws import DiscreteLaplace
-from .outcomes import Outcomes, assemble
+from ..privacy.noise import Noise
+from ..privacy.rdp import Floats, RdpCurve
+from ..privacy.release import Cost, Release
+from ..privacy.votes import Unit, Votes
+from ._argmax import group_classes, win_probabilities
+from ._laws import DiscreteLaplace
+from ._outcomes import Outcomes, assemble
+from .published import published_lnmax
+from .registry import check_parameters, parameter, register
+from .sensitivity import lnmax_cost, lnmax_local_sensitivities
 
 
+@register("lnmax", "Laplace noise, the winner")
 @dataclass(frozen=True)
 class LNMax:
     """Report the class that leads after Laplace noise of scale 1/gamma on every count.
@@ -33,15 +36,19 @@ class LNMax:
     array([0, 1])
     """
 
-    gamma: float
+    gamma: float = parameter(
+        "the noise on every count has scale 1 / gamma", above=0, example=0.05, in_votes=-1
+    )
     symmetric: ClassVar[bool] = True
     one_price: ClassVar[bool] = True
+    price_method: ClassVar[str] = "pure-dp-rdp"
+    noise_on_counts: ClassVar[str] = "laplace"
+    publishable: ClassVar[tuple[str, ...]] = ("gnss",)
 
     def __post_init__(self) -> None:
-        require_positive(gamma=self.gamma)
-        as_floats(self)
+        check_parameters(self)
 
-    def price(self, unit: Unit) -> RdpCurve:
+    def price(self, unit: Unit, orders: ArrayLike | None = None) -> RdpCurve:
         """Return the most one query can cost, whatever the votes.
 
         >>> from tellers import Unit
@@ -49,8 +56,8 @@ class LNMax:
         True
         """
         if unit.is_one_ballot:
-            return laplace_price(self.gamma * unit.linf)
-        return RdpCurve.pure(self.gamma * unit.l1).as_price()
+            return laplace_price(self.gamma * unit.linf, orders)
+        return RdpCurve.pure(self.gamma * unit.l1, orders).as_price()
 
     def release(self, votes: Votes, noise: Noise) -> Release:
         """Draw the noise and return the winners.
@@ -74,6 +81,29 @@ class LNMax:
         groups = group_classes(votes.counts, unit=votes.unit)
         return assemble(groups, win_probabilities(groups, DiscreteLaplace(1 / self.gamma)))
 
+    def published(self, votes: Votes, *, orders: ArrayLike | None = None, answered: Any = None) -> Floats:
+        """Return the paper's data-dependent cost of all these votes, at each order; private.
+
+        >>> votes = Votes.from_counts([[20, 5]], n_teachers=25)
+        >>> bool(LNMax(gamma=0.2).published(votes, orders=[8.0]) < 8 * 0.2**2)
+        True
+        """
+        return published_lnmax(votes, self.gamma, orders=orders, total=True)
+
+    def published_sensitivities(
+        self, votes: Votes, *, order: float, answered: ArrayLike | None = None
+    ) -> tuple[float, Floats]:
+        """Return the paper's bound of the forward direction, and its local sensitivities; private.
+
+        >>> votes = Votes.from_counts([[20, 5]], n_teachers=25)
+        >>> total, local = LNMax(gamma=0.2).published_sensitivities(votes, order=8.0)
+        >>> local.size
+        26
+        """
+        counts, n = votes.counts, votes.n_teachers
+        cost = lnmax_cost(counts, n, gamma=self.gamma, order=order, drawn=True)
+        return cost, lnmax_local_sensitivities(counts, n, gamma=self.gamma, order=order, drawn=True)
+
 
 def laplace_price(gamma: float, orders: ArrayLike | None = None) -> RdpCurve:
     """Return what moving one vote costs under Laplace noise of scale 1/gamma on every count.
@@ -81,8 +111,5 @@ def laplace_price(gamma: float, orders: ArrayLike | None = None) -> RdpCurve:
     Guarantee: the divergence of the noisy histogram, both directions; it bounds that of its arg max.
     Assumes:   one vote leaves a class and enters another; discrete Laplace noise.
     Reference: see `LNMax`.
-
-    >>> bool(laplace_price(0.05, orders=[8.0]).values[0] <= 0.05**2 * 8.0)
-    True
     """
     return 2 * RdpCurve.pure(gamma, orders).as_price()

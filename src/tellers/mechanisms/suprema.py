@@ -18,8 +18,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..rdp import RdpCurve, check_orders
-from .laws import DiscreteGaussian, Floats
+from ..privacy.rdp import RdpCurve, check_orders
+from ._laws import DiscreteGaussian, Floats
 
 # The search steps by sigma/16 through a function of scale sigma and fits a parabola at the top, which
 # misses less than 1e-4 of the maximum. Prices are raised by more than that.
@@ -142,10 +142,6 @@ class ThreeWays:
 
     a leads b by `behind` votes, and `weight` votes move; thresholds are the start and the middle of every
     whole cell, from `behind` + 9 sigma below a's count to `reach` + 9 sigma above it.
-
-    >>> here, there = ThreeWays(DiscreteGaussian(2.0), deepest=8, reach=4)(3)
-    >>> bool(np.allclose(np.exp(here).sum(axis=0), 1) and np.allclose(np.exp(there).sum(axis=0), 1))
-    True
     """
 
     def __init__(self, law: DiscreteGaussian, *, deepest: int, reach: int, weight: int = 1) -> None:
@@ -158,11 +154,7 @@ class ThreeWays:
         self._below, self._middle, self._late = law.log_cdf(x - 1), law.log_cdf(x, 0.5), law.log_cdf(x, 0.75)
 
     def thresholds(self, behind: int) -> Floats:
-        """Return the thresholds relative to a's count, in the order of the columns.
-
-        >>> ThreeWays(DiscreteGaussian(1.0), deepest=1, reach=0).thresholds(1)[:3]
-        array([-12. , -11.5, -11. ])
-        """
+        """Return the thresholds relative to a's count, in the order of the columns."""
         return np.arange(-behind - self.spread, self.spread + self.reach + 1, 0.5)
 
     def __call__(self, behind: int) -> tuple[Floats, Floats]:
@@ -190,12 +182,7 @@ class ThreeWays:
 
 
 def both_directions(here: Floats, there: Floats, order: float) -> Floats:
-    """Return the divergence in both directions, (2, columns), of columns of log-probabilities.
-
-    >>> both_directions(np.log([[0.5], [0.5]]), np.log([[0.6], [0.4]]), 2.0).round(4)
-    array([[0.0408],
-           [0.0392]])
-    """
+    """Return the divergence in both directions, (2, columns), of columns of log-probabilities."""
     ratio = (order - 1) * (here - there)
     exponent = np.stack([here + ratio, there - ratio])
     top = exponent.max(axis=1)

@@ -1,4 +1,4 @@
-"""An asking party: rows in, noisy labels out, and nobody else sees either."""
+"""An asking party: rows in, noisy labels out; nobody else sees either."""
 
 import secrets
 import threading
@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..config.party import PartySettings
 from ..errors import LinkFailed, PeerRefused, RoundAborted, TellersError
-from ..rdp import RdpCurve
-from .books import query_price
-from .doors import knock
-from .engine import require_engine
-from .guard import require_role
-from .lanes import Lane
-from .messages import (
+from ..privacy.rdp import RdpCurve
+from ..runs.settings.party import PartySettings
+from ._engine import require_engine
+from ._guard import FREE, LENT
+from ._ledger import query_price
+from ._link import SharedLink
+from ._listener import dial_engine
+from ._messages import (
     Aborted,
     Accepted,
     Agreed,
@@ -32,12 +32,11 @@ from .messages import (
     Question,
     Refused,
 )
-from .pinned import Pinned
+from ._policy import PartyContext
+from ._process import require_role
+from ._ring import Integers, ring_sum
+from ._wire import Channel, Pinned, connect
 from .programs import ASKER
-from .queries import FREE, LENT
-from .ring import Integers, ring_sum
-from .standing import Standing
-from .wire import Channel, connect
 
 _SHARE = (
     0.8  # Of the patience of a phase: whoever is not done by then is left out, before the guardian ends it.
@@ -50,12 +49,8 @@ Note = Callable[[str, bool], Any]
 
 
 @dataclass(frozen=True, eq=False)
-class Batch:
-    """The labels of one batch: one class per row or yes and no per label, and who answered.
-
-    >>> Batch("0" * 32, np.array([1, 0]), ("north", "south"), seconds=1.5, n_bytes=1000)
-    Batch(qid='00000000000000000000000000000000', n=2, parties=('north', 'south'))
-    """
+class LabelledBatch:
+    """The labels of one batch: one class per row or yes and no per label, and who answered."""
 
     qid: str
     labels: Integers
@@ -64,7 +59,7 @@ class Batch:
     n_bytes: int
 
     def __repr__(self) -> str:
-        return f"Batch(qid={self.qid!r}, n={len(self.labels)}, parties={self.parties})"
+        return f"LabelledBatch(qid={self.qid!r}, n={len(self.labels)}, parties={self.parties})"
 
 
 @dataclass(eq=False)
@@ -72,7 +67,7 @@ class _Line:
     """A connection to a party and the link beside it; both end together."""
 
     channel: Channel
-    lane: Lane
+    lane: SharedLink
 
     @property
     def is_good(self) -> bool:
@@ -92,7 +87,7 @@ class AskRole:
     Assumes:   answering parties and a guardian as in "Who learns what".
     Reference: Choquette-Choo et al. 2021 (CaPC).
 
-    >>> from tellers.config.party_files import example_settings
+    >>> from tellers.runs.settings.party import example_settings
     >>> with AskRole(example_settings("asker")) as asker:
     ...     asker.price(100).epsilon(1e-5) > asker.price(1).epsilon(1e-5)
     True
@@ -101,15 +96,15 @@ class AskRole:
 
     def __init__(self, settings: PartySettings, *, say: Callable[[str], Any] | None = None) -> None:
         require_role(settings, "asker")
-        self._standing, self._say = Standing(settings), say or (lambda _: None)
+        self._context, self._say = PartyContext(settings), say or (lambda _: None)
         self._lines: dict[str, _Line] = {}
         self._lock = threading.Lock()
 
     def price(self, n_queries: int) -> RdpCurve:
         """Return what so many queries cost the answering parties' data, whatever the votes."""
-        return query_price(self._standing.mechanism, n_queries)
+        return query_price(self._context.mechanism, n_queries)
 
-    def ask(self, X: ArrayLike, *, n_retries: int = 2, note: Note | None = None) -> Batch:
+    def ask(self, X: ArrayLike, *, n_retries: int = 2, note: Note | None = None) -> LabelledBatch:
         """Return the labels of at most `max_queries` rows; what failed before it was charged is tried again.
 
         RoundAborted says that there are no labels, why, and whether the query was charged. `note` is called
@@ -121,10 +116,10 @@ class AskRole:
         """
         require_engine()
         rows = np.asarray(X, dtype=np.float64)
-        most = self._standing.settings.session.max_queries
+        most = self._context.settings.session.max_queries
         if rows.ndim != 2 or not 1 <= len(rows) <= most:
             raise ValueError(f"Expected from 1 to {most} rows of a batch, got shape {rows.shape}.")
-        encoded = self._standing.vote_program(len(rows)).encode(rows)
+        encoded = self._context.vote_program(len(rows)).encode(rows)
         for left in range(n_retries, -1, -1):
             attempt = _Attempt(self, encoded, note)
             try:
@@ -157,15 +152,15 @@ class AskRole:
             line.close()
             line = None
         if line is None:
-            standing = self._standing
-            peer = standing.peer(name)
-            left = standing.patience if until is None else max(0.1, until - time.monotonic())
+            context = self._context
+            peer = context.peer(name)
+            left = context.patience if until is None else max(0.1, until - time.monotonic())
             channel = connect(
-                standing.address(name), standing.identity, peer, limits=standing.limits,
+                context.address(name), context.identity, peer, limits=context.limits,
                 timeout=min(_GREETING, left),
             )  # fmt: skip
-            ends = Pinned(standing.identity, peer)
-            line = _Line(channel, Lane(ASKER, ends, timeout=standing.patience))
+            ends = Pinned(context.identity, peer)
+            line = _Line(channel, SharedLink(ASKER, ends, timeout=context.patience))
         with self._lock:
             self._lines[name] = line
         return line
@@ -182,14 +177,14 @@ class _Attempt:
 
     def __init__(self, asker: AskRole, encoded: Integers, note: Note | None) -> None:
         self._asker, self._encoded, self._note = asker, encoded, note
-        self._standing = asker._standing
-        self._guardian = self._standing.settings.guardian
+        self._context = asker._context
+        self._guardian = self._context.settings.guardian
         self.qid = secrets.token_hex(16)
         self.may_be_charged = self.was_refused = False
         self._n_bytes = 0
         self._unasked: set[str] = set()
 
-    def run(self) -> Batch:
+    def run(self) -> LabelledBatch:
         start = time.monotonic()
         try:
             line = self._asker._line(self._guardian)
@@ -210,7 +205,7 @@ class _Attempt:
             line.channel.send(Done(qid=self.qid))
         except (TellersError, OSError):
             self._asker._drop(self._guardian)  # the labels are here, whatever became of the guardian
-        return Batch(self.qid, labels, parties, time.monotonic() - start, self._n_bytes)
+        return LabelledBatch(self.qid, labels, parties, time.monotonic() - start, self._n_bytes)
 
     def _mark(self, may_be_charged: bool) -> None:
         if self._note is not None:
@@ -227,11 +222,11 @@ class _Attempt:
                 return message
 
     def _open(self, line: _Line) -> Opened:
-        n, standing = len(self._encoded), self._standing
-        terms = standing.settings.terms
-        line.channel.send(Open(qid=self.qid, n_queries=n, program=standing.program_hash(n), terms=terms))
+        n, context = len(self._encoded), self._context
+        terms = context.settings.terms
+        line.channel.send(Open(qid=self.qid, n_queries=n, program=context.program_hash(n), terms=terms))
         try:
-            message = self._hear(line, time.monotonic() + standing.patience)
+            message = self._hear(line, time.monotonic() + context.patience)
         except RoundAborted:
             self.was_refused = True  # by a rule of the guardian's: asking again at once would end the same
             raise
@@ -264,18 +259,18 @@ class _Attempt:
         return shares
 
     def _meet(self, line: _Line, roster: tuple[str, ...], until: float) -> None:
-        program = self._standing.decision_program(roster, len(self._encoded))
-        line.lane.need(program, self._knock(self._guardian), until=until)
+        program = self._context.decision_program(roster, len(self._encoded))
+        line.lane.need(program, self._dial_engine(self._guardian), until=until)
 
     def _ask_one(self, name: str, until: float) -> Integers:
-        standing, n = self._standing, len(self._encoded)
+        context, n = self._context, len(self._encoded)
         self._unasked.add(name)
         line = self._asker._line(name, until=until)
-        session = standing.settings.session
+        session = context.settings.session
         line.channel.send(
             Question(
                 qid=self.qid, n_queries=n, n_features=session.n_features, n_outputs=session.n_outputs,
-                program=standing.program_hash(n), terms=standing.settings.terms,
+                program=context.program_hash(n), terms=context.settings.terms,
             )
         )  # fmt: skip
         self._unasked.discard(name)
@@ -284,21 +279,21 @@ class _Attempt:
             raise PeerRefused(f"It refused: {answer.why}")
         if not isinstance(answer, Accepted):
             raise PeerRefused(f"Expected 'accepted', got {answer.kind!r}.")
-        program = standing.vote_program(n)
-        line.lane.need(program, self._knock(name), until=until)
+        program = context.vote_program(n)
+        line.lane.need(program, self._dial_engine(name), until=until)
         share = line.lane.run(program, {"x": self._encoded}, until=until)
         if share is None:
             raise LinkFailed("Expected a share from the engine, got none.")
         self._n_bytes += line.lane.n_bytes
         return share
 
-    def _knock(self, name: str) -> Callable[[], Any]:
-        return lambda: knock(self._standing.address(name), self.qid, timeout=self._standing.patience)
+    def _dial_engine(self, name: str) -> Callable[[], Any]:
+        return lambda: dial_engine(self._context.address(name), self.qid, timeout=self._context.patience)
 
     def _agree(self, line: _Line, shares: dict[str, Integers]) -> tuple[str, ...]:
         """Say whose shares there are until the guardian agrees; the query is charged by then."""
         mine = tuple(sorted(shares))
-        until = time.monotonic() + _AGREEING * self._standing.patience
+        until = time.monotonic() + _AGREEING * self._context.patience
         while True:
             self._mark(True)
             try:
@@ -322,8 +317,8 @@ class _Attempt:
             mine = tuple(name for name in mine if name in message.parties)
 
     def _last_step(self, line: _Line, shares: dict[str, Integers]) -> Integers:
-        program = self._standing.decision_program(tuple(shares), len(self._encoded))
-        line.lane.need(program, self._knock(self._guardian))
+        program = self._context.decision_program(tuple(shares), len(self._encoded))
+        line.lane.need(program, self._dial_engine(self._guardian))
         outcome = line.lane.run(program, program.asker_inputs(ring_sum(shares.values())))
         self._n_bytes += line.lane.n_bytes
         if outcome is None:

@@ -1,4 +1,4 @@
-"""What a program computes, in the clear: for tests, and for an answerer who wants to see its own votes.
+"""Programs computed in the clear: for tests, and for an answerer who wants to see its own votes.
 
 The same integers modulo 2^64 as on shares, without the engine, so that equal means equal in every bit.
 Nothing here is used when parties compute together.
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..mechanisms.labels.rules import few_labels
+from ..mechanisms.labels._rules import few_labels
 from .programs import DecisionProgram, VoteProgram
 
 Floats = NDArray[np.float64]
@@ -18,13 +18,7 @@ Mask = NDArray[np.bool_]
 
 
 def clear_scores(program: VoteProgram, model: Mapping[str, Integers], x: Integers) -> Integers:
-    """Return the scores behind an answerer's votes, in units: queries x outputs; private.
-
-    >>> program = VoteProgram(model="linear", task="multi", n_features=2, n_outputs=1, batch=1, input_bits=1)
-    >>> model = {"weights0": np.array([[3], [1]]), "offsets0": np.array([-4])}
-    >>> clear_scores(program, model, np.array([[1, 2]]))
-    array([[1]])
-    """
+    """Return the scores behind an answerer's votes, in units: queries x outputs; private."""
     with np.errstate(over="ignore"):
         if program.model == "forest":
             return _leaves(program, model, x) @ model["leaves"] + model["offsets"]
@@ -87,11 +81,6 @@ def near_ties(program: VoteProgram, model: Mapping[str, Integers], X: ArrayLike)
     Two scores, or a score and its threshold, are near if rounding the inputs (by as much as they were) and
     every weight (by half a unit) can move them past each other; an input is near the limit of a node on its
     way if it is within one unit of it.
-
-    >>> program = VoteProgram(model="linear", task="single", n_features=1, n_outputs=2, batch=1, input_bits=4)
-    >>> model = {"weights0": np.array([[2**20, -(2**20)]]), "offsets0": np.array([0, 0])}
-    >>> near_ties(program, model, [[0.9], [0.01]])
-    array([False,  True])
     """
     x = program.encode(X)
     scores = clear_scores(program, model, x)

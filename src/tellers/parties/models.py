@@ -1,18 +1,18 @@
-"""Models as whole numbers: what an answerer puts into a vote program, made from scikit-learn estimators.
+"""Models as whole numbers for vote programs, and parties that do not know every label."""
 
-Weights are multiplied by a scale that stays private and rounded once. The scale is the largest for which no
-input within the public bound can leave the ring, whatever the weights, so a vote is exact: it is the vote of
-the rounded model on the rounded input. A score may be multiplied by any positive number: neither an arg max
-nor a comparison with zero notices.
-"""
-
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .programs import Model, Task, VoteProgram
+
+# Weights are multiplied by a scale that stays private and rounded once. The scale is the largest for which
+# no input within the public bound can leave the ring, whatever the weights, so a vote is exact: it is the
+# vote of the rounded model on the rounded input. A score may be multiplied by any positive number: neither
+# an arg max nor a comparison with zero notices.
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -23,6 +23,9 @@ NEVER: Final = -(2**61)
 _LEAST_BITS: Final = 6
 _UNREACHED: Final = 2**50  # No encoded input is as large, so nobody turns right at this limit.
 SHARE: Final = 2**24  # Units of a leaf's class shares.
+_LINEAR: Final = (
+    "LogisticRegression", "LogisticRegressionCV", "SGDClassifier", "LinearSVC", "RidgeClassifier"
+)  # fmt: skip
 
 
 def program_for(
@@ -86,15 +89,6 @@ def program_for(
     )  # fmt: skip
 
 
-_LINEAR: Final = (
-    "LogisticRegression",
-    "LogisticRegressionCV",
-    "SGDClassifier",
-    "LinearSVC",
-    "RidgeClassifier",
-)
-
-
 def encode_model(
     program: VoteProgram,
     estimator: Any,
@@ -148,11 +142,7 @@ def encode_model(
 
 
 def last_estimator(estimator: Any) -> Any:
-    """Return what votes: the last step of a pipeline, or the estimator itself.
-
-    >>> last_estimator("a tree")
-    'a tree'
-    """
+    """Return what votes: the last step of a pipeline, or the estimator itself."""
     return estimator.steps[-1][1] if hasattr(estimator, "steps") else estimator
 
 
@@ -348,3 +338,91 @@ def _trees(
                 table = np.eye(program.n_outputs)[table.argmax(axis=1)] * sure[:, None] / SHARE
             found.append((tree, np.rint(table * SHARE).astype(np.int64)))
     return found, n_about
+
+
+# --- Label sets ---
+#
+# Which labels a party knows is public and part of what all agree on; an empty set stands for all. A label is
+# decided by a majority, or a share, of those of the answering parties that know it.
+
+Labels = tuple[int, ...]
+
+
+def require_labels(labels: Sequence[int], n_outputs: int) -> None:
+    """Refuse a set of labels that is not among the agreed ones, each once and in order."""
+    if list(labels) != sorted(set(labels)) or any(not 0 <= label < n_outputs for label in labels):
+        raise ValueError(
+            f"Expected labels from 0 to {n_outputs - 1}, each once and in increasing order, got "
+            f"{list(labels)}."
+        )
+
+
+def count_voters(parties: Iterable[str], label_sets: Mapping[str, Labels], n_outputs: int) -> Labels:
+    """Return how many of some parties know each label, or nothing where all know all."""
+    counts = np.zeros(n_outputs, dtype=np.int64)
+    n = 0
+    for party in parties:
+        n += 1
+        known = label_sets.get(party, ())
+        counts[list(known) if known else slice(None)] += 1
+    return () if (counts == n).all() else tuple(counts.tolist())
+
+
+def n_model_outputs(estimator: Any) -> int:
+    """Return on how many labels a fitted estimator votes."""
+    inner = last_estimator(estimator)
+    if type(inner).__name__ in ("OneVsRestClassifier", "MultiOutputClassifier"):
+        return len(inner.estimators_)
+    if hasattr(inner, "n_outputs_"):
+        return int(inner.n_outputs_)
+    return int(np.atleast_2d(inner.coef_).shape[0])
+
+
+def encode_known(
+    program: VoteProgram,
+    estimator: Any,
+    labels: Sequence[int] = (),
+    *,
+    thresholds: ArrayLike | None = None,
+    abstain_below: float | None = None,
+) -> dict[str, Integers]:
+    """Return the model of a party that knows some labels, as `encode_model` does; it says no to all others.
+
+    The estimator votes on the party's own labels, in their order, or on all of them: then what it says of
+    labels that the party does not claim is left out. Empty `labels` stand for all.
+
+    Guarantee: whatever the input, the vote on a label that the party does not claim is 0: its weights are 0
+               and its offset is out of reach.
+    Assumes:   as `encode_model`.
+    """
+    if program.task == "single":
+        if labels:
+            raise ValueError("Expected no set of labels where a vote is for one class, got one.")
+        return encode_model(program, estimator, abstain_below=abstain_below)
+    if abstain_below is not None:
+        raise ValueError("Expected no abstain_below with many labels: say which labels this party knows.")
+    n_own, own = n_model_outputs(estimator), list(labels) or list(range(program.n_outputs))
+    require_labels(own, program.n_outputs)
+    if n_own not in (len(own), program.n_outputs):
+        words = f"the {len(own)} labels that this party claims, or for all {program.n_outputs}"
+        if not labels:
+            words = f"all {program.n_outputs} labels"
+        raise ValueError(
+            f"Expected a model for {words}, got one for {n_own}. Say which labels it knows by `labels` in "
+            "[party] and on its card, or train on those."
+        )
+    if len(own) == program.n_outputs:
+        return encode_model(program, estimator, thresholds=thresholds)
+    taken = own if n_own == program.n_outputs else list(range(len(own)))
+    encoded = encode_model(
+        replace(program, n_outputs=n_own, max_labels=None), estimator, thresholds=thresholds
+    )
+    last = len(program.widths) - 2
+    table, offset, never = ("leaves", "offsets", -SHARE) if program.model == "forest" else (
+        f"weights{last}", f"offsets{last}", NEVER
+    )  # fmt: skip
+    wide = np.zeros((encoded[table].shape[0], program.n_outputs), dtype=np.int64)
+    wide[:, own] = encoded[table][:, taken]
+    offsets = np.full(program.n_outputs, never, dtype=np.int64)
+    offsets[own] = encoded[offset][taken]
+    return {**encoded, table: wide, offset: offsets}

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import require_count, require_positive
-from ..release import SILENT
-from ._fields import require_one_of
-from .ring import whole_table
+from ..privacy.release import SILENT
+from ._messages import require_one_of
+from ._ring import whole_table
 
 Integers = NDArray[np.int64]
 Model = Literal["linear", "network", "forest"]
@@ -34,11 +34,7 @@ _LARGEST = {"batch": 4096, "n_features": 65536, "n_outputs": 1024, "n_trees": 64
 
 @dataclass(frozen=True)
 class Slot:
-    """One private input of a program: its name, its shape and the rank that supplies it.
-
-    >>> Slot("x", (100, 64), ASKER).shape
-    (100, 64)
-    """
+    """One private input of a program: its name, its shape and the rank that supplies it."""
 
     name: str
     shape: tuple[int, ...]
@@ -54,10 +50,6 @@ class VoteProgram:
     classes (`single`) or says yes or no to every label (`multi`), at most `max_labels` times yes: of more,
     the first in the order of the labels stay, as for `few_labels` ballots. With `abstaining` a vote for one
     class is all zeros where no score reaches a limit that the answerer keeps to itself.
-
-    >>> program = VoteProgram(model="linear", task="single", n_features=64, n_outputs=10, batch=100)
-    >>> program.output_shape, [slot.name for slot in program.slots]
-    ((100, 10), ['x', 'mask', 'weights0', 'offsets0'])
     """
 
     model: Model
@@ -121,7 +113,6 @@ class VoteProgram:
 
     @property
     def n_leaves(self) -> int:
-        """Return the number of leaves of all trees."""
         return self.n_trees * (1 << self.depth)
 
     @property
@@ -136,7 +127,6 @@ class VoteProgram:
 
     @property
     def output_shape(self) -> tuple[int, ...]:
-        """Return the shape of the outcome: queries x outputs."""
         return (self.batch, self.n_outputs)
 
     @property
@@ -163,12 +153,7 @@ class VoteProgram:
         return asked + self.model_slots
 
     def encode(self, X: ArrayLike) -> Integers:
-        """Return inputs in units of 2^-input_bits, clipped to the public bound; private to the asker.
-
-        >>> one = VoteProgram(model="linear", task="single", n_features=2, n_outputs=2, batch=1, input_bits=4)
-        >>> one.encode([[0.5, -7.0]])
-        array([[  8, -16]])
-        """
+        """Return inputs in units of 2^-input_bits, clipped to the public bound; private to the asker."""
         rows = np.asarray(X, dtype=np.float64)
         if rows.ndim != 2 or rows.shape[1] != self.n_features:
             raise ValueError(f"Expected rows of {self.n_features} features, got shape {rows.shape}.")
@@ -335,23 +320,14 @@ _KINDS: dict[str, Callable[..., Program]] = {"vote": VoteProgram, "decision": De
 
 
 def describe_program(program: Program) -> dict[str, Any]:
-    """Return a program as plain values, the form in which parties send and store it.
-
-    >>> describe_program(DecisionProgram(rule="argmax", n_outputs=2, batch=1, n_answerers=5))["kind"]
-    'decision'
-    """
+    """Return a program as plain values, the form in which parties send and store it."""
     kind = "vote" if isinstance(program, VoteProgram) else "decision"
     plain = {name: list(v) if isinstance(v, tuple) else v for name, v in asdict(program).items()}
     return {"kind": kind, "format": FORMAT, **plain}
 
 
 def read_program(description: Mapping[str, Any]) -> Program:
-    """Return the program of a description, which may come from another party: everything is checked.
-
-    >>> program = DecisionProgram(rule="argmax", n_outputs=2, batch=1, n_answerers=5)
-    >>> read_program(describe_program(program)) == program
-    True
-    """
+    """Return the program of a description, which may come from another party: everything is checked."""
     given = dict(description)
     kind, version = given.pop("kind", None), given.pop("format", None)
     if not isinstance(kind, str) or kind not in _KINDS:

@@ -1,46 +1,20 @@
 """The labelling service: labels for those who hold a key, each charged before it is drawn."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from .. import _lazy
 
-from .reading import parse_settings, read_settings, write_settings
-from .settings import (
-    KeysConfig,
-    LedgerConfig,
-    LimitsConfig,
-    PlanConfig,
-    ServedConfig,
-    ServerConfig,
-    ServiceSettings,
-    VaultConfig,
-)
-
-if TYPE_CHECKING:
-    from .app import create_app
-
-__all__ = [
-    "KeysConfig",
-    "LedgerConfig",
-    "LimitsConfig",
-    "PlanConfig",
-    "ServedConfig",
-    "ServerConfig",
-    "ServiceSettings",
-    "VaultConfig",
-    "create_app",
-    "parse_settings",
-    "read_settings",
-    "write_settings",
-]
-
-
-def __getattr__(name: str) -> Any:
-    # Settings and keys are read where no web framework is installed.
-    if name == "create_app":
-        from ..errors import MissingExtra
-
-        try:
-            return import_module(".app", __name__).create_app
-        except ModuleNotFoundError as error:
-            raise MissingExtra(f"The service needs {error.name}: pip install 'tellers[service]'") from error
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+_HOME = {
+    "Client": ".client",
+    "KeysConfig": ".settings",
+    "LedgerConfig": ".settings",
+    "LimitsConfig": ".settings",
+    "PlanConfig": ".settings",
+    "ServedConfig": ".settings",
+    "ServerConfig": ".settings",
+    "ServiceSettings": ".settings",
+    "VaultConfig": ".settings",
+    "create_app": ".app",
+    "parse_settings": ".settings",
+    "read_settings": ".settings",
+    "write_settings": ".settings",
+}
+__all__, __getattr__, __dir__ = _lazy(__name__, _HOME)

@@ -1,4 +1,4 @@
-"""The application: what is served, behind a door, with everything in its place."""
+"""The FastAPI application: routes, middleware, ledger and keys of one service."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -11,22 +11,26 @@ from fastapi.openapi.utils import get_openapi
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
-from .. import __version__, noise
+from .. import __version__
 from ..errors import LedgerConflict
-from .access import Door
-from .books import open_books, open_vault, require_seen, wait_for_databases
-from .dashboard import add_dashboard, is_page
-from .desk import Desk
-from .groups import open_groups
-from .heads import mark
-from .keys import KeyStore
-from .logs import describe_error, make_log
-from .metrics import Metrics
-from .middleware import Admit, Limit, Record
-from .problems import Problem, as_problem
-from .routes import make_router
+from ..privacy import noise
+from ._keys import KeyStore
+from ._labels import LabelService
+from ._ledger import (
+    ledger_id,
+    open_groups,
+    open_service_ledger,
+    open_vault,
+    require_no_rollback,
+    wait_for_databases,
+)
+from ._logs import Metrics, describe_error, make_log
+from ._middleware import Authenticator, BodyLimitMiddleware, KeyMiddleware, LogMiddleware
+from ._problems import HttpProblem, as_problem
+from ._routes import make_router
+from ._teachers import open_served
+from .dashboard._pages import add_dashboard, is_page
 from .settings import ServiceSettings
-from .teachers import open_served
 
 _WORDS = """\
 Labels for those who hold a key. Teachers vote in secret, only a noisy outcome leaves the room, and what it
@@ -41,15 +45,11 @@ _LONGEST_PLACE = 100
 
 @dataclass(frozen=True, eq=False)
 class Service:
-    """What an application holds: `app.state.service`, for pages that are added to it.
-
-    >>> list(Service.__dataclass_fields__)
-    ['settings', 'desk', 'door', 'metrics', 'log']
-    """
+    """What an application holds: `app.state.service`, for pages that are added to it."""
 
     settings: ServiceSettings
-    desk: Desk
-    door: Door
+    labels: LabelService
+    authenticator: Authenticator
     metrics: Metrics
     log: Any
 
@@ -72,10 +72,10 @@ def create_app(
     Reference: Feldman and Zrnic 2021 (Rényi filters), by way of the ledger.
 
     >>> import tempfile
-    >>> from tellers.calibrate import Consensus
-    >>> from tellers.config import MechanismConfig
+    >>> from tellers.accounting import Consensus
+    >>> from tellers.runs import MechanismConfig
     >>> from tellers.service import LedgerConfig, ServedConfig
-    >>> from tellers.teachers.store import save_votes
+    >>> from tellers.teachers import save_votes
     >>> folder = tempfile.mkdtemp()
     >>> save_votes(f"{folder}/votes.npz", Consensus().votes(60, 10, n_queries=5, seed=7)[0])
     >>> app = create_app(ServiceSettings(
@@ -83,7 +83,7 @@ def create_app(
     ...     ledger=LedgerConfig(url="ledger.db", epsilon=1.0, delta=1e-5),
     ...     mechanism=MechanismConfig(name="gnmax", sigma=20.0),
     ... ))
-    >>> app.state.service.desk.standing().epsilon
+    >>> app.state.service.labels.budget_status().epsilon
     1.0
     """
     log = make_log(settings.server.log_level, stream=log_stream)
@@ -92,37 +92,37 @@ def create_app(
         wait_for_databases(settings, served.ledger, wait, say=waiting or _waiting(log))
     store = KeyStore(settings.place(settings.keys.store))
     terms = settings.ledger
-    ledger = open_books(
+    ledger = open_service_ledger(
         served.ledger, served.budget, name=terms.name, timeout=float(terms.timeout_seconds),
         vault=open_vault(settings),
     )  # fmt: skip
-    which = mark(served.ledger, terms.name)
+    which = ledger_id(served.ledger, terms.name)
     try:
-        require_seen(store, ledger, which, is_trusted=trust_ledger)
+        require_no_rollback(store, ledger, which, is_trusted=trust_ledger)
         open_groups(settings, ledger, served.plan, delta=served.budget.delta)
     except BaseException:
         store.close()
         ledger.__exit__(None, None, None)
         raise
     # Of an error its kind and place: its words may quote a cost.
-    desk = Desk(
+    labels = LabelService(
         served, ledger, noise.secure(), lambda error: log.error("not in the vault", **describe_error(error))
     )
-    service = Service(settings, desk, Door(store, settings.limits), Metrics(), log)
+    service = Service(settings, labels, Authenticator(store, settings.limits), Metrics(), log)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        left = desk.standing()
+        left = labels.budget_status()
         log.info(
             "serving", source=settings.data.source, n_pool=served.n_pool, n_features=served.n_features,
             epsilon=left.epsilon, epsilon_spent=left.epsilon_spent, queries_left=left.queries_left,
-            n_groups=len(desk.groups()),
+            n_groups=len(labels.groups()),
         )  # fmt: skip
         yield
         with suppress(OSError, LedgerConflict):  # whatever is away now is looked at when the next one starts
-            require_seen(store, ledger, which)
+            require_no_rollback(store, ledger, which)
         store.close()
-        desk.close()
+        labels.close()
         log.info("stopped")
 
     app = FastAPI(
@@ -130,15 +130,15 @@ def create_app(
         redoc_url=None, openapi_url=None, redirect_slashes=False,
     )  # fmt: skip
     app.state.service = service
-    app.include_router(make_router(desk, service.metrics, max_batch=settings.limits.max_batch))
+    app.include_router(make_router(labels, service.metrics, max_batch=settings.limits.max_batch))
     app.add_api_route("/v1/openapi.json", _describe, include_in_schema=False)
-    add_dashboard(app, desk, service.door, settings=settings, log=log)
+    add_dashboard(app, labels, service.authenticator, settings=settings, log=log)
     app.add_exception_handler(HTTPException, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
     # The last one added is the outermost.
-    app.add_middleware(Limit, limits=settings.limits, is_form=is_page)
-    app.add_middleware(Admit, door=service.door, is_open=_is_open)
-    app.add_middleware(Record, log=log, metrics=service.metrics, is_tls=settings.server.is_tls)
+    app.add_middleware(BodyLimitMiddleware, limits=settings.limits, is_form=is_page)
+    app.add_middleware(KeyMiddleware, authenticator=service.authenticator, is_open=_is_open)
+    app.add_middleware(LogMiddleware, log=log, metrics=service.metrics, is_tls=settings.server.is_tls)
     return app
 
 
@@ -164,11 +164,7 @@ async def _describe(request: Request) -> JSONResponse:
 
 
 def describe_api(app: FastAPI) -> dict[str, Any]:
-    """Return the description of the API, in the words of OpenAPI.
-
-    >>> describe_api(FastAPI(title="empty"))["info"]["title"]
-    'empty'
-    """
+    """Return the description of the API, in the words of OpenAPI."""
     if not app.openapi_schema:
         schema = get_openapi(
             title=app.title, version=app.version, description=app.description, routes=app.routes
@@ -196,7 +192,9 @@ async def _invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     mistakes = error.errors()
     if any(mistake["type"] == "json_invalid" for mistake in mistakes):
-        return Problem("bad-request", "Expected JSON, got something else.").response(request.state.request_id)
+        return HttpProblem("bad-request", "Expected JSON, got something else.").response(
+            request.state.request_id
+        )
     # Where and what, never what came: it may be large, or somebody's data.
     told = [
         {"where": ".".join(map(str, mistake["loc"][1:]))[:_LONGEST_PLACE] or "body", "what": mistake["msg"]}
@@ -205,4 +203,4 @@ async def _invalid(request: Request, error: Exception) -> Response:
     detail = f"{len(mistakes)} things are wrong with it, the first: {told[0]['where']}: {told[0]['what']}."
     if len(mistakes) == 1:
         detail = f"{told[0]['where']}: {told[0]['what']}."
-    return Problem("invalid", detail, mistakes=told).response(request.state.request_id)
+    return HttpProblem("invalid", detail, mistakes=told).response(request.state.request_id)

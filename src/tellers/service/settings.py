@@ -1,17 +1,21 @@
-"""The settings of a service: one frozen record per section of its file, each option with words and limits."""
+"""The settings of a service: sections, reading and writing."""
 
+import dataclasses
 import ipaddress
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from os import PathLike
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Literal
 
-from ..config import MechanismConfig
-from ..config.checks import freeze
-from ..config.fields import option
-from ..config.problems import Problem, complain
-from ..config.rules import mechanism_rules
+from ..runs.settings._checks import check_options, freeze, unknown_section
+from ..runs.settings._document import key_lines, parse_document, read_text
+from ..runs.settings._fields import Problem, complain, option
+from ..runs.settings._rules import mechanism_rules
+from ..runs.settings.files import write_sections
+from ..runs.settings.mechanism import MechanismConfig
 
 _VARIABLE = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 LEVELS = ("debug", "info", "warning", "error")
@@ -178,9 +182,9 @@ class ServiceSettings:
     `mechanism` is None where the run's own is meant. `folder` is where relative paths start; `source` is the
     file they were read from and `lines` the line of each key in it.
 
-    >>> settings = ServiceSettings(server=ServerConfig(port=9000))
-    >>> settings.server.port, settings.path("keys.db").name
-    (9000, 'keys.db')
+    >>> settings = ServiceSettings(server=ServerConfig(port=9000), folder="/srv")
+    >>> settings.server.port, settings.path("keys.db").name, settings.place("ledger.db")
+    (9000, 'keys.db', '/srv/ledger.db')
     >>> ServiceSettings(data=ServedConfig(source="votes", path="votes.npz"))
     Traceback (most recent call last):
         ...
@@ -207,20 +211,12 @@ class ServiceSettings:
         return Path(self.folder) / text
 
     def place(self, url: str) -> str:
-        """Return a database's address as it is, or the path of a file in full.
-
-        >>> ServiceSettings(folder="/srv").place("ledger.db")
-        '/srv/ledger.db'
-        """
+        """Return a database's address as it is, or the path of a file in full."""
         return url if "://" in url else str(self.path(url))
 
 
 def service_rules(settings: Any) -> Iterator[Problem]:
-    """Return what does not go together in settings whose options are right one by one.
-
-    >>> list(service_rules(ServiceSettings()))
-    []
-    """
+    """Check settings across sections."""
     yield from _data_rules(settings)
     yield from _ledger_rules(settings)
     yield from _vault_rules(settings.vault)
@@ -241,11 +237,7 @@ def service_rules(settings: Any) -> Iterator[Problem]:
 
 
 def is_local(host: str) -> bool:
-    """Return whether an address is that of this machine alone.
-
-    >>> is_local("127.0.0.1"), is_local("localhost"), is_local("0.0.0.0")
-    (True, True, False)
-    """
+    """Return whether an address is that of this machine alone."""
     if host == "localhost":
         return True
     try:
@@ -336,3 +328,81 @@ SECTIONS: dict[str, type] = {
     "limits": LimitsConfig,
     "server": ServerConfig,
 }
+
+
+# --- Reading and writing ---
+
+_HEADING = """\
+# Settings of a service of tellers: labels for those who hold a key, each charged before it is drawn.
+#     tellers serve --config {name}
+# Every option is here with its default; lines that begin with # are comments."""
+_RUNS_OWN = """\
+# How votes become outcomes; without this section, the way of the run.
+# [mechanism]
+# name = "confident"
+# sigma = 40.0
+# threshold = 200.0
+# sigma_threshold = 150.0"""
+
+
+def read_settings(path: str | PathLike[str]) -> ServiceSettings:
+    """Read the settings of a service from a TOML file; paths in it are relative to its folder.
+
+    >>> read_settings("nowhere.toml")
+    Traceback (most recent call last):
+        ...
+    tellers.errors.ConfigError: Expected a settings file, found nothing at nowhere.toml. Write one with: ...
+    """
+    place = Path(path)
+    text = read_text(place, advice=f"Write one with: tellers serve --init {place.name}")
+    return parse_settings(text, source=str(place), folder=str(place.resolve().parent))
+
+
+def parse_settings(text: str, *, source: str = "settings", folder: str = "") -> ServiceSettings:
+    r"""Return the settings that a TOML text holds; `source` names it in errors, paths start at `folder`.
+
+    >>> parse_settings("[server]\nport = 9000\n").server.port
+    9000
+    >>> parse_settings("[server]\nprot = 9000\n")
+    Traceback (most recent call last):
+        ...
+    tellers.errors.ConfigError: settings:2: server.prot: Unknown option. ... Did you mean port?
+    """
+    document, lines = parse_document(text, source), key_lines(text)
+    right: dict[str, dict[str, Any]] = {}
+    problems: list[Problem] = []
+    for name, value in document.items():
+        if name not in SECTIONS:
+            found = [unknown_section(name, value, sections=SECTIONS, beside=())]
+        elif not isinstance(value, dict):
+            found = [Problem((name,), f"Expected one section [{name}], got a value. Write [{name}] once.")]
+        else:
+            right[name], found = check_options(SECTIONS[name], value, (name,))
+        problems += found
+    bad = {problem.key[:2] for problem in problems}
+    sections = {name: SECTIONS[name](**values) for name, values in right.items()}
+    # With a default in place of what is wrong: rules that look at one of those would speak of the default.
+    usual = {
+        field.name: getattr(ServiceSettings(), field.name) for field in dataclasses.fields(ServiceSettings)
+    }
+    for problem in service_rules(SimpleNamespace(**{**usual, **sections})):
+        looked_at = {part for key in (problem.key, *problem.related) for part in (key[:1], key[:2])}
+        if bad.isdisjoint(looked_at):
+            problems.append(problem)
+    complain(problems, source, lines)
+    return ServiceSettings(**sections, folder=folder, source=source, lines=lines)
+
+
+def write_settings(settings: ServiceSettings, *, name: str = "service.toml") -> str:
+    """Return settings as a commented TOML file that `parse_settings` reads back to the same settings.
+
+    >>> parse_settings(write_settings(ServiceSettings())) == ServiceSettings()
+    True
+    """
+    parts = [_HEADING.format(name=name)]
+    if settings.mechanism is None:
+        parts.append(_RUNS_OWN)
+    sections = {title: getattr(settings, title) for title in SECTIONS}
+    return write_sections(
+        parts, {title: section for title, section in sections.items() if section is not None}
+    )

@@ -1,20 +1,15 @@
 """The students: what learns from public inputs and released answers, and has never heard of a vote."""
 
-from .active import least_confident
-from .distil import fit_distilled, soft_targets
-from .labels import fit_labels
-from .self_taught import fit_self_taught
-from .semi_supervised import fit_semi_supervised
-from .supervised import fit_supervised
-from .typical import typical_first
+from .. import _lazy
 
-__all__ = [
-    "fit_distilled",
-    "fit_labels",
-    "fit_self_taught",
-    "fit_semi_supervised",
-    "fit_supervised",
-    "least_confident",
-    "soft_targets",
-    "typical_first",
-]
+_HOME = {
+    "fit_distilled": ".fitting",
+    "fit_labels": ".fitting",
+    "fit_self_taught": ".fitting",
+    "fit_semi_supervised": ".fitting",
+    "fit_supervised": ".fitting",
+    "least_confident": ".order",
+    "soft_targets": ".fitting",
+    "typical_first": ".order",
+}
+__all__, __getattr__, __dir__ = _lazy(__name__, _HOME)

@@ -9,6 +9,7 @@ trained from. The folder is as private as the data: some models keep rows, and f
 import hashlib
 import json
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,8 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..file_sizes import TooLarge, require_archive
-from .store import write_whole
+from ..privacy._files import TooLarge, require_archive, write_whole
 
 # Types of scikit-learn that skops does not trust by itself and that hold nothing but numbers.
 TRUSTED = (
@@ -29,13 +29,28 @@ TRUSTED = (
     "sklearn.neural_network._stochastic_optimizers.SGDOptimizer",
     "sklearn.tree._tree.Tree",
     "sklearn.utils._bunch.Bunch",
+    "tellers.nn.tagger.AudioClassifier",
+    "tellers.nn.tagger.AudioTagger",
+    "tellers.data.label_models.OneEach",
+    "tellers.teachers.ballots.FallbackTeacher",
+    "tellers.teachers.models.ConstantLabels",
+    "tellers.teachers.models.ConstantTeacher",
+    # As stored before version 0.2.
     "tellers.audio.classifier.AudioClassifier",
     "tellers.audio.tagger.AudioTagger",
     "tellers.label_models.OneEach",
     "tellers.teachers.fallback.FallbackTeacher",
-    "tellers.teachers.models.ConstantLabels",
-    "tellers.teachers.models.ConstantTeacher",
 )
+# Types that moved are described by the names they had when teachers were first stored.
+_FIRST_NAMES = {
+    "tellers.data.label_models.OneEach": "tellers.label_models.OneEach",
+    "tellers.nn.classifier.TorchClassifier": "tellers.teachers.torch.classifier.TorchClassifier",
+    "tellers.nn.classifier.TorchLabelClassifier": (
+        "tellers.teachers.torch.label_classifier.TorchLabelClassifier"
+    ),
+    "tellers.nn.tagger.AudioClassifier": "tellers.audio.classifier.AudioClassifier",
+    "tellers.nn.tagger.AudioTagger": "tellers.audio.tagger.AudioTagger",
+}
 _FORMAT = 1
 
 
@@ -44,9 +59,6 @@ class ConstantTeacher:
     """A teacher whose part holds one class only: it votes for that class, whatever is asked.
 
     Most estimators refuse to be fitted on one class; what they could have learned is this.
-
-    >>> ConstantTeacher(label=3).predict([[0.5], [0.7]])
-    array([3, 3])
     """
 
     label: int
@@ -58,12 +70,7 @@ class ConstantTeacher:
 
 @dataclass(frozen=True)
 class ConstantLabels:
-    """A teacher whose rows all have the same labels: it says those, whatever is asked.
-
-    >>> ConstantLabels((0, 1)).predict([[0.5], [0.7]])
-    array([[0, 1],
-           [0, 1]])
-    """
+    """A teacher whose rows all have the same labels: it says those, whatever is asked."""
 
     labels: tuple[int, ...]
 
@@ -72,13 +79,27 @@ class ConstantLabels:
         return np.tile(np.array(self.labels, dtype=np.int64), (len(X), 1))
 
 
-def dump_model(model: Any, *, trusted: Sequence[str] = ()) -> bytes:
-    """Return a model as the bytes of a skops file, or refuse one that could not be read again.
+def skops_io() -> Any:
+    """Return `skops.io`, without the array libraries that importing it would load besides.
 
-    >>> load_model(dump_model(ConstantTeacher(label=3)))
-    ConstantTeacher(label=3)
+    To list the estimators of scikit-learn it imports every package in it, and with these torch and dask:
+    seconds, for nothing.
     """
-    from skops import io
+    hidden = [f"sklearn.externals.array_api_compat.{name}" for name in ("cupy", "dask", "torch")]
+    hidden = [name for name in hidden if name not in sys.modules]
+    sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]
+    try:
+        from skops import io
+
+        return io
+    finally:
+        for name in hidden:
+            del sys.modules[name]
+
+
+def dump_model(model: Any, *, trusted: Sequence[str] = ()) -> bytes:
+    """Return a model as the bytes of a skops file, or refuse one that could not be read again."""
+    io = skops_io()
 
     content: bytes = io.dumps(model)
     strange = sorted(set(io.get_untrusted_types(data=content)) - {*TRUSTED, *trusted})
@@ -91,14 +112,8 @@ def dump_model(model: Any, *, trusted: Sequence[str] = ()) -> bytes:
 
 
 def load_model(content: bytes, *, trusted: Sequence[str] = ()) -> Any:
-    """Return the model of a skops file made of our types, skops' own and those named in `trusted`.
-
-    >>> load_model(b"something else")
-    Traceback (most recent call last):
-        ...
-    ValueError: Expected a model saved with skops, of trusted types alone, got something else. ...
-    """
-    from skops import io
+    """Return the model of a skops file made of our types, skops' own and those named in `trusted`."""
+    io = skops_io()
 
     try:
         require_archive(content, name="the model")
@@ -125,11 +140,6 @@ def fingerprint(
 
     The estimator is its class and its parameters, without random states, which come from the seed. `versions`
     are those of NumPy, scikit-learn and the estimator's own package, unless they are given.
-
-    >>> X, y = np.zeros((2, 1)), np.array([0, 1])
-    >>> one, other = (fingerprint(ConstantTeacher(label), X, y, n_classes=2, seed=7) for label in (0, 1))
-    >>> [name for name in one if one[name] != other[name]]
-    ['estimator']
     """
     return {
         "estimator": hashlib.sha256(describe_estimator(estimator).encode()).hexdigest(),
@@ -156,9 +166,6 @@ def describe_estimator(estimator: Any) -> str:
     """Return the class and the parameters of an estimator as text that is the same in every process.
 
     Parameters that it names in `not_made_of`, a device say, are left out.
-
-    >>> describe_estimator(ConstantTeacher(label=3))
-    'tellers.teachers.models.ConstantTeacher(label=3)'
     """
     if hasattr(estimator, "get_params"):
         parameters = estimator.get_params(deep=True)
@@ -170,70 +177,41 @@ def describe_estimator(estimator: Any) -> str:
         for name, value in sorted(parameters.items())
         if not name.endswith("random_state") and name not in others
     ]
-    return f"{type_name(type(estimator))}({', '.join(shown)})"
+    name = type_name(type(estimator))
+    return f"{_FIRST_NAMES.get(name, name)}({', '.join(shown)})"
 
 
 def type_name(kind: type) -> str:
-    """Return the name by which a type is trusted.
-
-    >>> type_name(ConstantTeacher)
-    'tellers.teachers.models.ConstantTeacher'
-    """
+    """Return the name by which a type is trusted."""
     return f"{kind.__module__}.{kind.__name__}"
 
 
 def save_teacher(
     folder: Path, number: int, *, model: Any, made_of: Mapping[str, Any], trusted: Sequence[str] = ()
 ) -> None:
-    """Write a finished teacher and then its manifest; killed at any moment, it is finished or it is not.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     save_teacher(Path(folder), 0, model=ConstantTeacher(label=3), made_of={"seed": 7})
-    ...     content, made_of = find_teacher(Path(folder), 0)
-    ...     find_teacher(Path(folder), 1)
-    >>> made_of, load_model(content)
-    ({'seed': 7}, ConstantTeacher(label=3))
-    """
+    """Write a finished teacher and then its manifest; killed at any moment, it is finished or it is not."""
     write_model(folder, teacher_file(number), content=dump_model(model, trusted=trusted), made_of=made_of)
 
 
 def find_teacher(folder: Path, number: int) -> tuple[bytes, dict[str, Any]] | None:
-    """Return the bytes of a finished teacher and what it is made of, or None where there is none.
-
-    >>> find_teacher(Path("nowhere"), 0)
-    """
+    """Return the bytes of a finished teacher and what it is made of, or None where there is none."""
     return find_model(folder, teacher_file(number))
 
 
 def write_model(folder: Path, name: str, *, content: bytes, made_of: Mapping[str, Any]) -> None:
-    """Write the file of a model, and then the manifest that makes it count.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_model(Path(folder), "some.safetensors", content=b"weights", made_of={"seed": 7})
-    ...     find_model(Path(folder), "some.safetensors")
-    (b'weights', {'seed': 7})
-    """
+    """Write the file of a model, and then the manifest that makes it count."""
     write_whole(folder / name, content)
     write_whole((folder / name).with_suffix(".json"), make_manifest(content, made_of))
 
 
 def make_manifest(content: bytes, made_of: Mapping[str, Any]) -> bytes:
-    """Return the manifest of a model: its checksum, and what it is made of.
-
-    >>> read_manifest(make_manifest(b"weights", {"seed": 7}), b"weights")
-    {'seed': 7}
-    """
+    """Return the manifest of a model: its checksum, and what it is made of."""
     record = {"sha256": hashlib.sha256(content).hexdigest(), "made_of": dict(made_of)}
     return json.dumps(record, indent=1, sort_keys=True).encode()
 
 
 def read_manifest(manifest: bytes, content: bytes) -> dict[str, Any] | None:
-    """Return what a model is made of, or None where the manifest is damaged or speaks of another model.
-
-    >>> read_manifest(make_manifest(b"weights", {"seed": 7}), b"others")
-    """
+    """Return what a model is made of, or None where the manifest is damaged or speaks of another model."""
     try:
         record = json.loads(manifest)
         whole = hashlib.sha256(content).hexdigest() == record["sha256"]
@@ -248,8 +226,6 @@ def find_model(folder: Path, name: str) -> tuple[bytes, dict[str, Any]] | None:
 
     Without a manifest, with a damaged one, or with a model that is not the one it speaks of, a model was
     not finished. See `write_model`.
-
-    >>> find_model(Path("nowhere"), "some.safetensors")
     """
     try:
         manifest = (folder / name).with_suffix(".json").read_bytes()
@@ -261,11 +237,7 @@ def find_model(folder: Path, name: str) -> tuple[bytes, dict[str, Any]] | None:
 
 
 def teacher_file(number: int) -> str:
-    """Return the name of the file that keeps a teacher.
-
-    >>> teacher_file(3)
-    'teacher-00003.skops'
-    """
+    """Return the name of the file that keeps a teacher."""
     return f"teacher-{number:05d}.skops"
 
 

@@ -6,8 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..errors import require_count
-from ..label_votes import LabelVotes
-from ..votes import Votes
+from ..privacy.votes import LabelVotes, Votes
 
 
 @dataclass(frozen=True, eq=False, repr=False)

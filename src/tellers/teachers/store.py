@@ -1,33 +1,46 @@
-"""Votes on disk: one NumPy file with the ballots, or the counts, of a batch of queries.
-
-A vote file is an `.npy` with ballots (teachers x queries), or an `.npz` with either `ballots` or `counts`
-(queries x classes) and, where they apply,
-
-    student     the student's probabilities, queries x classes, public
-    answered    which queries the teachers answered, one True or False per query, public
-    truth       the true labels, one per query, for those who measure accuracy
-
-Python objects are never unpickled: opening a stranger's file runs no code of theirs. What a file declares is
-checked before it is read (`tellers.file_sizes`). Files are written whole or not at all.
-"""
+"""Vote files: ballots or counts of a batch of queries, whole or in parts, on classes or on labels."""
 
 import io
+import json
 import math
 import os
-import secrets
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import FolderInUse, require_count
-from ..file_sizes import DAMAGE, TooLarge, load_npy, load_npz
-from ..votes import Votes
+from ..privacy._files import (
+    DAMAGE,
+    MOST_TEXT,
+    TooLarge,
+    cap,
+    load_npy,
+    load_npz,
+    read_bounded,
+    require_size,
+    write_whole,
+)
+from ..privacy.votes import LabelVotes, Votes
+
+# --- Votes on disk: one NumPy file with the ballots, or the counts, of a batch of queries. ---
+#
+# A vote file is an `.npy` with ballots (teachers x queries), or an `.npz` with either `ballots` or `counts`
+# (queries x classes) and, where they apply,
+#
+# student     the student's probabilities, queries x classes, public
+# answered    which queries the teachers answered, one True or False per query, public
+# truth       the true labels, one per query, for those who measure accuracy
+#
+# Python objects are never unpickled: opening a stranger's file runs no code of theirs. What a file declares
+# is checked before it is read (`tellers.privacy._files`). Files are written whole or not at all.
+
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -132,58 +145,9 @@ def save_votes(
     write_whole(path, written.getvalue())
 
 
-def write_whole(path: str | PathLike[str], content: bytes, *, shared: bool = False) -> None:
-    """Write a file so that its name leads to all of the content, or to what was there before.
-
-    The content goes to a temporary file in the same folder, is flushed to the disk, and then takes the name.
-    Only the owner may read it; with `shared`, whoever may read the owner's other new files.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_whole(Path(folder) / "note", b"all of it")
-    ...     [(file.name, file.read_bytes()) for file in Path(folder).iterdir()]
-    [('note', b'all of it')]
-    """
-    place = Path(path)
-    name = place.parent / f".{place.name}.{secrets.token_hex(8)}.tmp"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-    handle = os.open(name, flags, 0o666 if shared else 0o600)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, place)
-    except BaseException:
-        name.unlink(missing_ok=True)
-        raise
-    sync_folder(place.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make new names in a folder durable; Windows cannot open a folder, there the renaming has to do.
-
-    >>> sync_folder(Path("."))
-    """
-    if os.name != "posix":
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 @contextmanager
 def hold(lock: str | PathLike[str], *, place: Path, who: str) -> Iterator[None]:
-    """Keep others out of a place by a lock file; the hold ends with the process, however it ends.
-
-    >>> import tempfile
-    >>> place = Path(tempfile.mkdtemp())
-    >>> with hold(place / ".lock", place=place, who="another run"):
-    ...     [file.name for file in place.iterdir()]
-    ['.lock']
-    """
+    """Keep others out of a place by a lock file; the hold ends with the process, however it ends."""
     handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         _lock(handle, place, who)
@@ -206,14 +170,7 @@ def _lock(handle: int, place: Path, who: str) -> None:
 
 
 def load_arrays(place: Path, keys: Collection[str]) -> tuple[Arrays, list[str]]:
-    """Return those arrays of a vote file that are asked for, and the names of all there are.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     np.savez(Path(folder) / "votes.npz", ballots=[[0, 1]], other=[3])
-    ...     load_arrays(Path(folder) / "votes.npz", ("ballots",))
-    ({'ballots': array([[0, 1]])}, ['ballots', 'other'])
-    """
+    """Return those arrays of a vote file that are asked for, and the names of all there are."""
     if place.is_dir():
         raise ValueError(f"Expected a vote file, got the directory {place}.")
     try:
@@ -244,7 +201,6 @@ def load_arrays(place: Path, keys: Collection[str]) -> tuple[Arrays, list[str]]:
 
 
 def _from_parts(folder: Path, n_classes: int | None) -> VoteFile:
-    from .parts import stored_votes  # which is made of the files of this module
 
     stored = stored_votes(folder)
     if n_classes not in (None, stored.n_classes):
@@ -333,3 +289,477 @@ def _truth(truth: NDArray[Any] | None, votes: Votes) -> NDArray[np.int64] | None
             f"got shape {truth.shape} of {truth.dtype}."
         )
     return truth.astype(np.int64)
+
+
+# --- Votes on disk, too many to hold in memory: a folder of vote files, one for each part of the queries.
+#
+# votes.json              how many teachers and classes; once all parts are there, how many queries each has
+# counts-00000000.npz     the tallies of the first part, an ordinary vote file
+# ballots-00000000.npz    its ballots, where they are kept
+#
+# A part is written whole or not at all, ballots first: it is there once its counts are. The votes as a
+# whole are there once `votes.json` lists the parts; until then they can be continued, and not read.
+# Everything in the folder is as private as the votes, and only its owner may enter it.
+
+
+FILE = "votes.json"
+_FORMAT = 1
+# Queries asked at once: parts of ten megabytes for ten thousand teachers.
+_PART = 1024
+
+
+class Voter(Protocol):
+    """Whoever votes on rows: an ensemble."""
+
+    def vote(self, X: Any) -> Votes:
+        """Return every teacher's ballot on every row."""
+        ...
+
+
+class VoteWriter:
+    """Write votes part by part, as they come, without ever holding all of them.
+
+    Guarantee: an appended part is on the disk when `append` returns, and survives a crash. Votes can be read
+               once the writer was left without an error; what a crash left behind is never read as a whole.
+    Assumes:   a continued folder gets the votes of the same teachers on the queries that follow.
+
+    `ballots=False` keeps tallies alone: a few bytes per query, and the exact cost then adds up each query's
+    worst ballot. `resume=True` continues after the parts that are there.
+
+    >>> import tempfile
+    >>> votes = Votes.from_ballots([[0, 1, 1], [0, 1, 0], [2, 1, 1]], n_classes=3)
+    >>> folder = Path(tempfile.mkdtemp()) / "votes"
+    >>> with VoteWriter(folder) as writer:
+    ...     writer.append(votes[:2])
+    ...     writer.append(votes[2:])
+    >>> stored_votes(folder)
+    StoredVotes(<private>, n_queries=3, n_teachers=3, n_classes=3, n_parts=2, ballots)
+    """
+
+    def __init__(self, folder: str | PathLike[str], *, ballots: bool = True, resume: bool = False) -> None:
+        self._folder, self._keep, self._resume = Path(folder), bool(ballots), bool(resume)
+        self._sizes: list[int] = []
+        self._shape: tuple[int, int] | None = None
+        self._held = ExitStack()
+
+    @property
+    def n_queries(self) -> int:
+        """Return how many queries are on the disk."""
+        return sum(self._sizes)
+
+    def __enter__(self) -> "VoteWriter":
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._held.enter_context(
+            hold(self._folder / ".lock", place=self._folder, who="another writer of votes")
+        )
+        try:
+            self._begin()
+        except BaseException:
+            self._held.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._held:
+            if kind is None:
+                self._finish()
+
+    def append(self, votes: Votes) -> None:
+        """Write one more part: at best a thousand queries or so, which fit in memory and keep files few."""
+        if votes.weights is not None or (self._keep and votes.ballots is None):
+            came = "weighted ones" if votes.weights is not None else "counts alone: use ballots=False"
+            raise ValueError(f"Expected votes with ballots that count one vote each, got {came}.")
+        shape = (votes.n_teachers, votes.n_classes)
+        if len(votes) == 0:
+            return
+        if self._shape is None:
+            self._shape = shape
+            self._write_head(None)
+        if shape != self._shape:
+            raise ValueError(
+                f"Expected votes of {self._shape[0]} teachers on {self._shape[1]} classes as in the first "
+                f"part, got {shape[0]} and {shape[1]}."
+            )
+        number = len(self._sizes)
+        if self._keep:
+            save_votes(_place(self._folder, "ballots", number), votes)
+        # The counts come last: with them the part is there.
+        save_votes(_place(self._folder, "counts", number), Votes(votes.counts, votes.n_teachers))
+        self._sizes.append(len(votes))
+
+    def _begin(self) -> None:
+        # What a killed writer was at; nobody else is in here.
+        for rest in self._folder.glob(".*.tmp"):
+            rest.unlink()
+        if not (self._folder / FILE).exists():
+            return
+        head = _head(self._folder)
+        if head["sizes"] is not None:
+            raise ValueError(f"Expected a folder for new votes, {self._folder} holds finished ones.")
+        if not self._resume:
+            raise ValueError(
+                f"Expected a folder for new votes, {self._folder} holds unfinished ones. Continue them with "
+                "resume=True, or take another folder."
+            )
+        if head["ballots"] != self._keep:
+            kept = "with ballots" if head["ballots"] else "as counts alone"
+            raise ValueError(f"Expected to continue the votes as they were begun, {kept}.")
+        self._shape = (head["n_teachers"], head["n_classes"])
+        while _place(self._folder, "counts", len(self._sizes)).exists():
+            part = _read(self._folder, "counts", len(self._sizes), self._shape)
+            self._sizes.append(len(part))
+
+    def _finish(self) -> None:
+        if not self._sizes:
+            raise ValueError("Expected at least one part of votes, got none.")
+        self._write_head(self._sizes)
+
+    def _write_head(self, sizes: list[int] | None) -> None:
+        assert self._shape is not None  # there is a first part
+        head = {
+            "format": _FORMAT, "n_teachers": self._shape[0], "n_classes": self._shape[1],
+            "ballots": self._keep, "sizes": sizes,
+        }  # fmt: skip
+        write_whole(self._folder / FILE, json.dumps(head).encode())
+
+
+@dataclass(frozen=True, repr=False)
+class StoredVotes:
+    """Finished votes in a folder: `parts` reads them one part at a time.
+
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp()) / "votes"
+    >>> with VoteWriter(folder) as writer:
+    ...     writer.append(Votes.from_ballots([[0, 1, 1], [0, 1, 0]], n_classes=2))
+    >>> [part.n_queries for part in stored_votes(folder).parts()]
+    [3]
+    >>> stored_votes(folder).tallies()
+    Votes(<private>, n_queries=3, n_teachers=2, n_classes=2)
+    """
+
+    folder: Path
+    n_teachers: int
+    n_classes: int
+    sizes: tuple[int, ...]
+    has_ballots: bool
+
+    def parts(
+        self, first: int = 0, last: int | None = None, *, ballots: bool | None = None
+    ) -> Iterator[Votes]:
+        """Yield the votes of each part, or of those from `first` to before `last`, checked as they are read.
+
+        `ballots=False` reads the tallies alone, a few bytes per query; else ballots come where they are.
+        """
+        wanted = self.has_ballots if ballots is None else ballots
+        if wanted and not self.has_ballots:
+            raise ValueError(f"Expected votes with ballots in {self.folder}, counts alone were kept.")
+        for number in range(*slice(first, last).indices(len(self.sizes))):
+            yield self._part(number, wanted)
+
+    def tallies(self) -> Votes:
+        """Return the tallies of all queries at once: eight bytes for every query and class."""
+        require_size(8 * len(self) * self.n_classes, str(self.folder), most=cap())
+        counts = np.empty((len(self), self.n_classes), dtype=np.int64)
+        start = 0
+        for part in self.parts(ballots=False):
+            counts[start : start + len(part)] = part.counts
+            start += len(part)
+        return Votes.from_counts(counts, n_teachers=self.n_teachers)
+
+    def __len__(self) -> int:
+        return sum(self.sizes)
+
+    def __repr__(self) -> str:
+        kept = "ballots" if self.has_ballots else "counts"
+        return (
+            f"StoredVotes(<private>, n_queries={len(self)}, n_teachers={self.n_teachers}, "
+            f"n_classes={self.n_classes}, n_parts={len(self.sizes)}, {kept})"
+        )
+
+    def _part(self, number: int, ballots: bool) -> Votes:
+        shape = (self.n_teachers, self.n_classes)
+        part = counts = _read(self.folder, "counts", number, shape)
+        if ballots:
+            part = _read(self.folder, "ballots", number, shape)
+        if len(counts) != self.sizes[number] or not np.array_equal(part.counts, counts.counts):
+            raise ValueError(
+                f"Expected the votes that were written, part {number} in {self.folder} is another. "
+                "Restore the folder, or write the votes again."
+            )
+        return part
+
+
+def stored_votes(folder: str | PathLike[str]) -> StoredVotes:
+    """Return finished votes in a folder; unfinished ones are refused.
+
+    >>> import tempfile
+    >>> stored_votes(tempfile.mkdtemp())
+    Traceback (most recent call last):
+        ...
+    ValueError: Expected a folder of votes, found no votes.json in ...
+    """
+    place = Path(folder)
+    head = _head(place)
+    if head["sizes"] is None:
+        raise ValueError(
+            f"Expected finished votes in {place}, whoever wrote them was interrupted. Continue with "
+            "VoteWriter(folder, resume=True)."
+        )
+    return StoredVotes(place, head["n_teachers"], head["n_classes"], tuple(head["sizes"]), head["ballots"])
+
+
+def vote_in_parts(
+    ensemble: Voter,
+    X: NDArray[Any],
+    folder: str | PathLike[str],
+    *,
+    n_queries: int = _PART,
+    ballots: bool = True,
+    resume: bool = False,
+    progress: Callable[[int], None] | None = None,
+) -> StoredVotes:
+    """Let an ensemble vote on many rows, some at a time, and keep the votes in a folder.
+
+    The rows may be a memory map. With `resume`, the rows that were voted on are left out: give the same ones,
+    and the same teachers. `progress` is called with the number of queries of each part.
+
+    >>> import tempfile
+    >>> from tellers.teachers import Ensemble
+    >>> from tellers.teachers.models import ConstantTeacher
+    >>> ensemble = Ensemble((ConstantTeacher(0), ConstantTeacher(2)), n_classes=3)
+    >>> vote_in_parts(ensemble, np.zeros((5, 1)), Path(tempfile.mkdtemp()) / "votes", n_queries=2)
+    StoredVotes(<private>, n_queries=5, n_teachers=2, n_classes=3, n_parts=3, ballots)
+    """
+    require_count(n_queries=n_queries)
+    with VoteWriter(folder, ballots=ballots, resume=resume) as writer:
+        if writer.n_queries > len(X):
+            raise ValueError(
+                f"Expected the rows that were begun with, got {len(X)}: fewer than were voted on."
+            )
+        for start in range(writer.n_queries, len(X), n_queries):
+            rows = X[start : start + n_queries]
+            writer.append(ensemble.vote(rows))
+            if progress is not None:
+                progress(len(rows))
+    return stored_votes(folder)
+
+
+def _place(folder: Path, kind: str, number: int) -> Path:
+    return folder / f"{kind}-{number:08d}.npz"
+
+
+def _read(folder: Path, kind: str, number: int, shape: tuple[int, int]) -> Votes:
+    votes = read_votes(_place(folder, kind, number), n_classes=shape[1]).votes
+    if votes.n_teachers != shape[0] or (votes.ballots is None) != (kind == "counts"):
+        raise ValueError(f"Expected {kind} of {shape[0]} teachers in part {number} of {folder}.")
+    return votes
+
+
+def _head(folder: Path) -> dict[str, Any]:
+    try:
+        text = read_bounded(folder / FILE, most=cap(MOST_TEXT))
+    except OSError:
+        raise ValueError(
+            f"Expected a folder of votes, found no {FILE} in {folder}. Check the path."
+        ) from None
+    head: dict[str, Any] = {}
+    try:
+        head = json.loads(text)
+        fits = head["format"] == _FORMAT and isinstance(head["ballots"], bool)
+        sizes = [] if head["sizes"] is None else head["sizes"]
+        numbers = [head["n_teachers"], head["n_classes"], *sizes]
+    except (ValueError, KeyError, TypeError):
+        fits, numbers = False, []
+    if not fits or not all(type(n) is int and n > 0 for n in numbers):
+        raise ValueError(f"Expected the head of a folder of votes in {folder / FILE}, got something else.")
+    return head
+
+
+# --- Votes on many labels on disk: one NumPy archive with the ballots, or their sums, of a batch of queries.
+#
+# A file of label votes is an `.npz` with one of
+#
+# label_ballots                       teachers x queries x labels, 0 and 1 or probabilities
+# label_data, label_indices,          the same as a sparse matrix in compressed rows, one row per teacher
+# label_indptr, label_shape           and query, teacher by teacher; the shape has all three axes
+# label_sums, label_teachers          queries x labels, and how many teachers there are
+#
+# and, where they apply, `label_resolution` (into how many parts a vote was divided: entries are then whole),
+# and `answered` and `truth`, one True or False per query and label. Python objects are never unpickled, and
+# files are written whole or not at all.
+
+
+_SPARSE = ("label_data", "label_indices", "label_indptr", "label_shape")
+_SUMS = ("label_sums", "label_teachers")
+_LABEL_KEYS = ("label_ballots", *_SPARSE, *_SUMS, "label_resolution", "answered", "truth")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LabelVoteFile:
+    """What a file of label votes holds, checked; `answered` and `truth` are (queries, labels)."""
+
+    votes: LabelVotes
+    answered: NDArray[np.bool_] | None = None
+    truth: NDArray[np.bool_] | None = None
+
+    def __repr__(self) -> str:
+        there = [name for name in ("answered", "truth") if getattr(self, name) is not None]
+        return f"LabelVoteFile({', '.join([repr(self.votes), *there])})"
+
+
+def read_label_votes(
+    path: str | PathLike[str], *, resolution: int | None = None, thresholds: ArrayLike | None = None
+) -> LabelVoteFile:
+    """Read a file of label votes and check that its parts fit together.
+
+    Probabilities are counted in parts of a vote with a `resolution`, or become a yes where they reach
+    `thresholds`, one for all labels or one each. Without either, ballots are 0 and 1.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "votes.npz"
+    ...     np.savez(path, label_ballots=[[[0.9, 0.2]], [[0.8, 0.6]]])
+    ...     read_label_votes(path, thresholds=0.5), read_label_votes(path, resolution=10).votes.sums
+    (LabelVoteFile(LabelVotes(<private>, n_queries=1, n_teachers=2, n_labels=2)), array([[17,  8]]))
+    """
+    place = Path(path)
+    if resolution is not None:
+        require_count(resolution=resolution)
+    if resolution is not None and thresholds is not None:
+        raise ValueError("Expected a resolution or thresholds for probabilities, got both. Choose one.")
+    arrays, names = load_arrays(place, _LABEL_KEYS)
+    forms = [keys for keys in (("label_ballots",), _SPARSE, _SUMS) if set(keys) <= arrays.keys()]
+    if len(forms) != 1:
+        if {"ballots", "counts"} & set(names):
+            raise ValueError(
+                f"Expected votes on many labels in {place.name}, got votes for one class per query. Name a "
+                "mechanism for those, such as gnmax, or save label ballots as 'label_ballots'."
+            )
+        found = "several of them" if forms else f"none of them (its arrays: {', '.join(names) or 'none'})"
+        raise ValueError(
+            f"Expected 'label_ballots', a sparse form of it, or 'label_sums' with 'label_teachers' in "
+            f"{place.name}, got {found}. Keep one."
+        )
+    try:
+        votes = _votes(arrays, forms[0], resolution, thresholds)
+        return LabelVoteFile(
+            votes,
+            answered=_mask("answered", arrays.get("answered"), votes),
+            truth=_mask("truth", arrays.get("truth"), votes),
+        )
+    except (TypeError, ValueError) as error:
+        # A file is input whatever is wrong with it: one kind of error, and it names the file.
+        raise ValueError(f"{place.name}: {error}") from error
+
+
+def save_label_votes(
+    path: str | PathLike[str],
+    votes: LabelVotes,
+    *,
+    answered: ArrayLike | None = None,
+    truth: ArrayLike | None = None,
+) -> None:
+    """Write a file that `read_label_votes` reads: the ballots, sparse if they are, or the sums.
+
+    The file is private, as the votes are: only its owner may read it.
+
+    >>> import tempfile
+    >>> votes = LabelVotes.from_ballots([[[1, 0]], [[1, 1]]], n_labels=2)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_label_votes(Path(folder) / "votes.npz", votes, truth=[[True, False]])
+    ...     read_label_votes(Path(folder) / "votes.npz")
+    LabelVoteFile(LabelVotes(<private>, n_queries=1, n_teachers=2, n_labels=2), truth)
+    """
+    votes.require_all_labels("a vote file")
+    # By the declared resolution, not by the largest ballot: the size of the file says nothing private.
+    small = np.min_scalar_type(votes.resolution)
+    arrays: Arrays = {"label_resolution": np.array(votes.resolution)}
+    if votes.ballots is None:
+        arrays |= {"label_sums": votes.sums, "label_teachers": np.array(votes.n_teachers)}
+    elif votes.is_sparse:
+        matrix: Any = votes.ballots
+        shape = np.array([votes.n_teachers, votes.n_queries, votes.n_labels])
+        stored = (matrix.data.astype(small), matrix.indices, matrix.indptr, shape)
+        arrays |= dict(zip(_SPARSE, stored, strict=True))
+    else:
+        arrays["label_ballots"] = votes.block().astype(small)
+    for name, given in (("answered", answered), ("truth", truth)):
+        mask = _mask(name, None if given is None else np.asarray(given), votes)
+        if mask is not None:
+            arrays[name] = mask
+    written = io.BytesIO()
+    np.savez(written, **arrays)
+    write_whole(path, written.getvalue())
+
+
+def _votes(
+    arrays: Arrays, form: tuple[str, ...], resolution: int | None, thresholds: ArrayLike | None
+) -> LabelVotes:
+    parts = 1
+    if "label_resolution" in arrays:
+        parts = _whole("label_resolution", arrays["label_resolution"])
+        if resolution not in (None, parts):
+            raise ValueError(
+                f"Expected the resolution the votes were counted with, {parts}, got {resolution}."
+            )
+    if form == _SUMS:
+        teachers = _whole("label_teachers", arrays["label_teachers"])
+        parts = parts if resolution is None else resolution
+        return LabelVotes.from_sums(arrays["label_sums"], n_teachers=teachers, resolution=parts)
+    ballots: Any = _matrices(arrays) if form == _SPARSE else arrays["label_ballots"]
+    n_labels = _n_labels(ballots)
+    if parts > 1:
+        # Whole units on disk, a probability in memory: read as it was counted.
+        scaled = [one / parts for one in ballots] if form == _SPARSE else ballots / parts
+        return LabelVotes.from_ballots(scaled, n_labels=n_labels, resolution=parts)
+    if thresholds is not None:
+        dense = np.stack([one.toarray() for one in ballots]) if form == _SPARSE else ballots
+        return LabelVotes.from_probabilities(dense, n_labels=n_labels, thresholds=thresholds)
+    return LabelVotes.from_ballots(ballots, n_labels=n_labels, resolution=resolution or 1)
+
+
+def _n_labels(ballots: Any) -> int:
+    if not isinstance(ballots, list) and ballots.ndim != 3:
+        raise ValueError(
+            f"Expected label_ballots of shape (teachers, queries, labels), got shape {ballots.shape}."
+        )
+    return max(1, int((ballots[0] if isinstance(ballots, list) else ballots).shape[-1]))
+
+
+def _matrices(arrays: Arrays) -> list[Any]:
+    """Return one sparse matrix per teacher, refusing indices that lead nowhere."""
+    data, indices, pointers, shape = (arrays[key] for key in _SPARSE)
+    if shape.shape != (3,) or shape.dtype.kind not in "iu" or shape.min() < 1:
+        raise ValueError("Expected label_shape as teachers, queries and labels, three whole numbers.")
+    teachers, queries, labels = (int(n) for n in shape)
+    whole = indices.dtype.kind in "iu" and pointers.dtype.kind in "iu"
+    if not whole or pointers.shape != (teachers * queries + 1,) or data.shape != indices.shape:
+        raise ValueError(
+            "Expected a sparse matrix with one row per teacher and query, got parts that do not fit."
+        )
+    inside = indices.size == 0 or (indices.min() >= 0 and indices.max() < labels)
+    if not inside or pointers[0] != 0 or pointers[-1] != data.size or (np.diff(pointers) < 0).any():
+        raise ValueError("Expected label_indices below the number of labels and label_indptr that ascends.")
+    from scipy.sparse import csr_array
+
+    matrix = csr_array((data, indices, pointers), shape=(teachers * queries, labels))
+    return [matrix[i * queries : (i + 1) * queries] for i in range(teachers)]
+
+
+def _whole(name: str, value: NDArray[Any]) -> int:
+    if value.shape != () or value.dtype.kind not in "iu" or int(value) < 1:
+        raise ValueError(f"Expected {name} as one whole number, got shape {value.shape} of {value.dtype}.")
+    return int(value)
+
+
+def _mask(name: str, mask: NDArray[Any] | None, votes: LabelVotes) -> NDArray[np.bool_] | None:
+    if mask is None:
+        return None
+    if mask.shape != votes.sums.shape or mask.dtype != np.bool_:
+        raise ValueError(
+            f"Expected {name} with one True or False per query and label, shape {votes.sums.shape}, got "
+            f"shape {mask.shape} of {mask.dtype}. Convert it with {name}.astype(bool)."
+        )
+    return np.asarray(mask)

@@ -1,18 +1,16 @@
-"""Checks for whoever extends tellers: do a mechanism, a ledger, a way from rows to votes keep their word?"""
+"""Checks for whoever extends tellers with a mechanism, a ledger, or a way from rows to votes."""
 
-from .label_mechanism import check_label_mechanism, random_label_votes
-from .ledger import check_ledger
-from .mechanism import FALSE_ALARM, check_mechanism, random_votes
-from .neighbours import Neighbours, TableVotes, check_neighbours
+from .. import _lazy
 
-__all__ = [
-    "FALSE_ALARM",
-    "Neighbours",
-    "TableVotes",
-    "check_label_mechanism",
-    "check_ledger",
-    "check_mechanism",
-    "check_neighbours",
-    "random_label_votes",
-    "random_votes",
-]
+_HOME = {
+    "FALSE_ALARM": ".mechanism",
+    "Neighbours": ".neighbours",
+    "TableVotes": ".neighbours",
+    "check_label_mechanism": ".mechanism",
+    "check_ledger": ".ledger",
+    "check_mechanism": ".mechanism",
+    "check_neighbours": ".neighbours",
+    "random_label_votes": ".mechanism",
+    "random_votes": ".mechanism",
+}
+__all__, __getattr__, __dir__ = _lazy(__name__, _HOME)

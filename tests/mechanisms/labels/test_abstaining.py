@@ -22,11 +22,11 @@ from tellers import (
     Unit,
     noise,
 )
-from tellers.divergence import pair_divergences
-from tellers.label_bounds import published_label_cost
-from tellers.label_costs import label_blocks
-from tellers.label_envelope import label_cost_and_sensitivities
-from tellers.teachers.label_store import save_label_votes
+from tellers.accounting._label_exact import label_blocks
+from tellers.mechanisms.divergence import pair_divergences
+from tellers.mechanisms.labels._gap_bounds import label_cost_and_sensitivities
+from tellers.mechanisms.labels._published import published_label_cost
+from tellers.teachers import save_label_votes
 
 ORDERS = np.array([1.5, 2.0, 8.0, 64.0])
 KNOWS = np.array([[1, 1, 0, 0], [1, 0, 0, 1], [1, 1, 0, 1], [1, 0, 0, 0], [1, 1, 0, 0]], dtype=bool)

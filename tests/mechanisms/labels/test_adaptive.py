@@ -9,9 +9,9 @@ import pytest
 from scipy.stats import binomtest
 
 from tellers import AdaptiveGNThreshold, GNThreshold, LabelVotes, Unit, describe, exact_cost, noise
-from tellers.divergence import pair_divergences
-from tellers.label_bounds import plain_rates, published_label_cost
-from tellers.label_costs import label_blocks
+from tellers.accounting._label_exact import label_blocks
+from tellers.mechanisms.divergence import pair_divergences
+from tellers.mechanisms.labels._published import published_label_cost
 from tellers.mechanisms.labels.adaptive import as_published_share
 
 ORDERS = np.array([1.5, 2.0, 8.0, 20.0])
@@ -126,7 +126,7 @@ def test_a_query_is_charged_its_choice_and_its_labels():
     assert np.allclose(release.cost.worst.values, 4 * price)
     labels = GNThreshold(6.0, 3).price(Unit())
     assert np.allclose(price, labels.values + labels.orders / (2 * 8.0**2))
-    assert (price <= labels.orders * sum(plain_rates(mechanism)) * (1 + 1e-9)).all()
+    assert (price <= labels.orders * sum(mechanism.plain_rates()) * (1 + 1e-9)).all()
     assert (exact_cost(mechanism, votes).cost.reveal().values <= 4 * price * (1 + 1e-9)).all()
     assert release.answered.all()
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tellers import ConfidentBinary, ConfidentGNThreshold, ConfidentTau, LabelVotes, Unit, exact_cost
-from tellers.divergence import pair_divergences
-from tellers.exact import teacher_costs
+from tellers.accounting import teacher_costs
+from tellers.mechanisms.divergence import pair_divergences
 
 ORDERS = np.array([1.25, 2.0, 5.0, 16.0, 64.0])
 

@@ -23,9 +23,9 @@ from tellers import (
     exact_cost,
     noise,
 )
-from tellers.labelling import label_pool
-from tellers.mechanisms.labels.implications import find_cycle
-from tellers.teachers.pool import VotedPool
+from tellers.mechanisms.labels.dependent import find_cycle
+from tellers.runs import label_pool
+from tellers.teachers import VotedPool
 
 BAR = {"threshold": 6.0, "sigma_threshold": 2.0}
 

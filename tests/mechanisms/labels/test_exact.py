@@ -24,9 +24,10 @@ from tellers import (
     Votes,
     exact_cost,
 )
-from tellers.divergence import pair_divergences
-from tellers.exact import exact_epsilons, teacher_costs
-from tellers.label_costs import label_blocks
+from tellers.accounting import teacher_costs
+from tellers.accounting._label_exact import label_blocks
+from tellers.accounting.exact import exact_epsilons
+from tellers.mechanisms.divergence import pair_divergences
 
 ORDERS = np.array([1.5, 2.0, 8.0, 20.0, 64.0])
 

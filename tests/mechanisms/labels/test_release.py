@@ -84,7 +84,7 @@ def test_sets_win_as_often_as_a_plain_draw_over_all_of_them(sigma, max_labels):
 
 
 def test_the_largest_of_many_draws_has_its_law():
-    from tellers.mechanisms.labels.bins import ManyBins, _largest_of
+    from tellers.mechanisms.labels.powerset import ManyBins, _largest_of
 
     for sigma, bins in ((0.7, 5.0), (3.0, 1e6), (3.0, 2.0**200)):
         largest, tie = _largest_of(sigma, np.full(DRAWS, bins), noise.seeded(3))

@@ -5,6 +5,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from tellers.nn.checkpoints import FILE  # noqa: E402
 from tellers.students.torch import (  # noqa: E402
     GanStudent,
     MeanTeacherStudent,
@@ -12,7 +13,6 @@ from tellers.students.torch import (  # noqa: E402
     PublicRows,
     VatStudent,
 )
-from tellers.students.torch.checkpoints import FILE  # noqa: E402
 
 RNG = np.random.default_rng(0)
 X, POOL = RNG.normal(size=(20, 5)), RNG.normal(size=(60, 5))

@@ -8,7 +8,7 @@ from sklearn.neighbors import KNeighborsClassifier
 
 torch = pytest.importorskip("torch")
 
-from tellers.datasets import digits  # noqa: E402
+from tellers.data import digits  # noqa: E402
 from tellers.students.torch import MeanTeacherStudent, PublicFeatures  # noqa: E402
 
 SETTINGS = {"width": 8, "image_shape": (8, 8), "batch_size": 256, "random_state": 7, "device": "cpu"}

@@ -8,9 +8,12 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 
 from tellers import SILENT  # noqa: E402
+from tellers.nn.losses import (  # noqa: E402
+    ClassLoss,
+    LabelLoss,
+    confusion_of,
+)
 from tellers.students.torch import MeanTeacherStudent  # noqa: E402
-from tellers.students.torch.label_loss import ClassLoss, confusion_of  # noqa: E402
-from tellers.students.torch.many_labels import LabelLoss  # noqa: E402
 
 
 def loss_for(noise, handling, smoothing=0.0, n_classes=3):

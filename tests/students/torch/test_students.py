@@ -11,20 +11,19 @@ from sklearn.base import clone, is_classifier
 torch = pytest.importorskip("torch")
 
 from tellers import SILENT  # noqa: E402
-from tellers.card import ModelCard, export_student, load_student  # noqa: E402
-from tellers.catalogue import SEMI_SUPERVISED, make_model  # noqa: E402
+from tellers.nn.views import ImageViews, RowViews  # noqa: E402
+from tellers.runs import ModelCard, export_student, load_student  # noqa: E402
+from tellers.runs._catalogue import SEMI_SUPERVISED, make_model  # noqa: E402
 from tellers.students import fit_semi_supervised  # noqa: E402
 from tellers.students.torch import (  # noqa: E402
     GanStudent,
-    ImageViews,
     MeanTeacherStudent,
     MixMatchStudent,
     MultilabelMixMatchStudent,
     PublicRows,
-    RowViews,
     VatStudent,
 )
-from tellers.students.torch.lesson import hold_out  # noqa: E402
+from tellers.students.torch.training import hold_out  # noqa: E402
 
 SOURCES = Path(__file__).resolve().parents[3] / "src"
 KINDS = [GanStudent, MeanTeacherStudent, MixMatchStudent, VatStudent]

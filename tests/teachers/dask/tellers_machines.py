@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from tellers.testing.ports import free_port
+from tellers.testing._ports import free_port
 
 HERE = Path(__file__).parent
 SOURCE = HERE.parents[2] / "src"

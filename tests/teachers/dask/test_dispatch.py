@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from tellers.errors import TeacherFailed
 from tellers.teachers.dask import Patience, Shard, dispatch
+from tellers.teachers.dask._working import Answer, make_batches
 from tellers.teachers.dask.dispatch import Dispatch
-from tellers.teachers.dask.tasks import Answer, make_batches
 
 FATES = (
     "answers",

@@ -10,12 +10,11 @@ import pytest
 from sklearn.tree import DecisionTreeClassifier
 from tellers_slow_models import DiesInFit, SlowTree
 
-from tellers.datasets import digits
+from tellers.data import digits
 from tellers.errors import ClusterFailed
-from tellers.teachers import train_ensemble
+from tellers.teachers import partition, train_ensemble
+from tellers.teachers.ballots import FallbackTeacher
 from tellers.teachers.dask import Cluster, Patience, Shard, connect, train_dask_ensemble, write_shards
-from tellers.teachers.fallback import FallbackTeacher
-from tellers.teachers.partition import partition
 
 DATA = digits()
 X, Y, PUBLIC = DATA.X[:600], DATA.y[:600], DATA.X[600:700]

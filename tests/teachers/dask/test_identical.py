@@ -14,9 +14,9 @@ from sklearn.tree import DecisionTreeClassifier
 from tellers_machines import wait_until
 from tellers_slow_models import StoredTree
 
-from tellers.datasets import digits
+from tellers.data import digits
 from tellers.errors import ClusterFailed, MissingExtra, TeacherFailed
-from tellers.teachers import load_ensemble, train_ensemble, train_label_ensemble
+from tellers.teachers import Partition, load_ensemble, partition, train_ensemble, train_label_ensemble
 from tellers.teachers.dask import (
     Cluster,
     Patience,
@@ -28,11 +28,9 @@ from tellers.teachers.dask import (
     write_shard,
     write_shards,
 )
+from tellers.teachers.dask._working import Job, make_batches, work
 from tellers.teachers.dask.dispatch import Dispatch
 from tellers.teachers.dask.ensemble import pickled
-from tellers.teachers.dask.tasks import Job, make_batches
-from tellers.teachers.dask.working import work
-from tellers.teachers.partition import Partition, partition
 
 DATA = digits()
 X, Y_CLASS, PUBLIC = DATA.X[:900], DATA.y[:900], DATA.X[900:1100]
@@ -99,7 +97,9 @@ def test_many_labels_are_voted_on_as_they_are_on_one_machine(link, tmp_path, res
 
 @pytest.mark.parametrize("engine", ["loop", "batched"])
 def test_networks_are_trained_together_as_on_one_machine(link, tmp_path, engine):
-    from tellers.teachers.torch import Batched, TorchClassifier, train_torch_ensemble
+    from tellers.nn.batched import Batched
+    from tellers.nn.classifier import TorchClassifier
+    from tellers.teachers.torch import train_torch_ensemble
 
     model = TorchClassifier("mlp", epochs=2, device="cpu")
     chosen = Batched(chunk=4) if engine == "batched" else engine
@@ -168,7 +168,9 @@ UNABLE = "ValueError"
 
 def kind_of_network(engine):
     pytest.importorskip("torch")
-    from tellers.teachers.torch import Batched, TorchClassifier, train_torch_ensemble
+    from tellers.nn.batched import Batched
+    from tellers.nn.classifier import TorchClassifier
+    from tellers.teachers.torch import train_torch_ensemble
 
     model = TorchClassifier("mlp", epochs=2, batch_size=20, device="cpu")
     how = Batched(chunk=4) if engine == "batched" else "loop"
@@ -310,7 +312,7 @@ def test_a_worker_that_joins_late_with_other_versions_says_so(link, tmp_path):
 
 def test_a_worker_without_torch_says_which_extra_brings_it(machines, link, tmp_path):
     """The worker's torch is hidden by what it loads first: real processes, nothing is patched here."""
-    from tellers.teachers.torch import TorchClassifier
+    from tellers.nn.classifier import TorchClassifier
 
     hidden = tmp_path / "hidden.py"
     hidden.write_text(

@@ -12,11 +12,10 @@ import numpy as np
 import pytest
 from sklearn.tree import DecisionTreeClassifier
 
-from tellers.datasets import digits
+from tellers.data import digits
 from tellers.errors import ClusterFailed
-from tellers.teachers import train_ensemble
+from tellers.teachers import partition, train_ensemble
 from tellers.teachers.dask import Cluster, Shard, connect, train_dask_ensemble, write_shard
-from tellers.teachers.partition import partition
 
 DATA = digits()
 X, Y, PUBLIC = DATA.X[:600], DATA.y[:600], DATA.X[600:700]

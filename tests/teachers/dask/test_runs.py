@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from tellers_machines import HERE, SOURCE, wait_until
 
-from tellers.config import (
+from tellers.errors import ClusterFailed, ConfigError, MissingExtra
+from tellers.runs import (
     ClusterConfig,
     DataConfig,
     PartitionConfig,
@@ -20,10 +21,9 @@ from tellers.config import (
     TeachersConfig,
     default_config,
     parse_config,
+    run,
 )
-from tellers.errors import ClusterFailed, ConfigError, MissingExtra
-from tellers.pipeline import run
-from tellers.pipeline.teaching import _require_shared
+from tellers.runs._voting import _require_shared
 from tellers.teachers.dask import Cluster, connect
 
 SMALL = RunConfig(

@@ -5,12 +5,19 @@ import pytest
 import torch
 from torch import nn
 
-from tellers.teachers.torch.batched import Stack, fold_layers
-from tellers.teachers.torch.batches import BLOCK, Batches, Recipe, stack_blocks, turn_and_shift
-from tellers.teachers.torch.choice import why_not_batched
-from tellers.teachers.torch.descent import Lesson, train_alone, train_together
-from tellers.teachers.torch.engines import Batched
-from tellers.teachers.torch.networks import KeyedDropout, build_network, keep_mask
+from tellers.nn.batched import Batched, Stack, fold_layers
+from tellers.nn.networks import KeyedDropout, build_network, keep_mask
+from tellers.nn.teacher_training import (
+    BLOCK,
+    Batches,
+    Recipe,
+    TrainingSet,
+    stack_blocks,
+    train_alone,
+    train_together,
+)
+from tellers.nn.views import turn_and_shift
+from tellers.teachers.torch._units import why_not_batched
 
 CPU = torch.device("cpu")
 SHAPE = (1, 8, 8)
@@ -80,13 +87,13 @@ def lesson(sizes, *, seed=3, first=100, **recipe):
         **{"epochs": 3, "batch_size": 6, "rotation": 10.0, "shift": 0.1, "weight_decay": 1e-3, **recipe}
     )
     X, y = rng.normal(size=(n, *SHAPE)), rng.integers(3, size=n)
-    return Lesson(X, y, sizes, [first + k for k in range(len(sizes))], how)
+    return TrainingSet(X, y, sizes, [first + k for k in range(len(sizes))], how)
 
 
 def one_of(whole, number):
     start = int(whole.offsets[number])
     own = slice(start, start + whole.sizes[number])
-    return Lesson(whole.X[own], whole.y[own], [whole.sizes[number]], [whole.seeds[number]], whole.recipe)
+    return TrainingSet(whole.X[own], whole.y[own], [whole.sizes[number]], [whole.seeds[number]], whole.recipe)
 
 
 @pytest.fixture(autouse=True)
@@ -134,7 +141,7 @@ def test_what_one_teacher_learns_from_moves_no_other(name, convolution, change):
         X[own] = np.inf
     else:
         X, y, sizes[1] = np.delete(X, np.arange(22, 33), axis=0), np.delete(y, np.arange(22, 33)), 2
-    other = Lesson(X, y, sizes, whole.seeds, whole.recipe)
+    other = TrainingSet(X, y, sizes, whole.seeds, whole.recipe)
     options = Batched(convolution=convolution)
     before, after = (
         train_together(networks(NETWORKS[name], whole.seeds), it, shape=SHAPE, device=CPU, options=options)

@@ -13,11 +13,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import nn
 
-from tellers.datasets import digits
+from tellers.data import digits
 from tellers.errors import TeacherFailed
-from tellers.teachers import train_ensemble
-from tellers.teachers.partition import partition
-from tellers.teachers.torch import TorchClassifier
+from tellers.nn.classifier import TorchClassifier
+from tellers.teachers import partition, train_ensemble
+from tellers.teachers.models import describe_estimator
 
 SOURCES = Path(__file__).resolve().parents[3] / "src"
 DATA = digits()
@@ -137,6 +137,12 @@ def test_bad_parameters_are_refused(options, words):
         mlp().set_params(**options).fit(X, Y)
 
 
+def test_folders_know_it_by_the_name_it_had_first():
+    """A manifest holds a digest of this text: another name would refuse every folder that was kept."""
+    said = describe_estimator(TorchClassifier("mlp"))
+    assert said.startswith("tellers.teachers.torch.classifier.TorchClassifier(batch_size=40, ")
+
+
 def test_bad_rows_are_refused():
     with pytest.raises(ValueError, match="Call fit"):
         mlp().predict(X)
@@ -186,7 +192,7 @@ def test_importing_teachers_does_not_import_torch_and_torch_teachers_import_litt
 import sys
 import torch
 before = set(sys.modules)
-from tellers.teachers.torch import TorchClassifier
+from tellers.nn.classifier import TorchClassifier
 new = {name.partition(".")[0] for name in set(sys.modules) - before}
 print(sorted(new & {"sklearn", "joblib", "skops", "scipy", "pandas", "threadpoolctl", "safetensors"}))
 """

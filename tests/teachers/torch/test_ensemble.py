@@ -15,20 +15,15 @@ import pytest
 import torch
 from torch import nn
 
-from tellers.datasets import digits
-from tellers.sealed import Sealed
-from tellers.teachers import train_ensemble
-from tellers.teachers.fallback import FallbackTeacher
-from tellers.teachers.partition import Partition, partition
-from tellers.teachers.torch import (
-    Batched,
-    TorchClassifier,
-    choice,
-    ensemble,
-    load_torch_ensemble,
-    train_torch_ensemble,
-    units,
-)
+from tellers.data import digits
+from tellers.nn.batched import Batched
+from tellers.nn.classifier import TorchClassifier
+from tellers.privacy import Sealed
+from tellers.teachers import Partition, partition, train_ensemble
+from tellers.teachers.ballots import FallbackTeacher
+from tellers.teachers.torch import _units as choice
+from tellers.teachers.torch import _units as units
+from tellers.teachers.torch import ensemble, load_torch_ensemble, train_torch_ensemble
 
 ROOT = Path(__file__).resolve().parents[3]
 DATA = digits()
@@ -136,7 +131,7 @@ def test_parts_of_all_sizes_and_few_classes():
 def test_votes_come_in_chunks(engine, monkeypatch):
     made = train(engine=engine)
     wanted = ballots(made)
-    monkeypatch.setattr("tellers.teachers.torch.voting._NUMBERS", {"cpu": 1000})
+    monkeypatch.setattr("tellers.nn.batched._NUMBERS", {"cpu": 1000})
     np.testing.assert_array_equal(ballots(made), wanted)
     np.testing.assert_array_equal(np.stack([made.teacher(n).predict(PUBLIC) for n in range(6)]), wanted)
 
@@ -391,9 +386,11 @@ def test_an_interrupt_keeps_what_is_finished(tmp_path):
 
 SCRIPT = """
 import sys
-from tellers.datasets import digits
-from tellers.teachers.partition import partition
-from tellers.teachers.torch import Batched, TorchClassifier, train_torch_ensemble
+from tellers.data import digits
+from tellers.teachers import partition
+from tellers.nn.batched import Batched
+from tellers.nn.classifier import TorchClassifier
+from tellers.teachers.torch import train_torch_ensemble
 
 data = digits()
 train_torch_ensemble(

@@ -5,11 +5,12 @@ import pytest
 import torch
 
 from tellers import Binary, Budget, PateMultilabelClassifier
-from tellers.card import ModelCard, export_student, load_student
-from tellers.release import SILENT
+from tellers.nn.classifier import TorchClassifier, TorchLabelClassifier
+from tellers.nn.losses import row_losses, told_loss
+from tellers.nn.teacher_training import Recipe, TrainingSet, train_alone
+from tellers.privacy import SILENT
+from tellers.runs import ModelCard, export_student, load_student
 from tellers.students import fit_labels
-from tellers.teachers.torch import TorchClassifier, TorchLabelClassifier
-from tellers.teachers.torch.descent import Lesson, Recipe, row_losses, told_loss, train_alone
 
 RNG = np.random.default_rng(7)
 X = RNG.normal(size=(400, 4)).astype(np.float32)
@@ -52,7 +53,7 @@ def test_silence_teaches_nothing():
     torch.manual_seed(7)
     network = torch.nn.Linear(4, 3)
     before = network.weight.detach().clone()
-    lesson = Lesson(X, table, [len(X)], [7], Recipe(epochs=2, batch_size=20))
+    lesson = TrainingSet(X, table, [len(X)], [7], Recipe(epochs=2, batch_size=20))
     after = train_alone(network, lesson, device=torch.device("cpu")).states["weight"][0]
     assert torch.equal(before[1], after[1])
     assert not torch.equal(before[0], after[0])

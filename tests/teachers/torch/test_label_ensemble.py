@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from tellers.metrics import measure
-from tellers.teachers import load_ensemble, load_label_ensemble, train_label_teachers
-from tellers.teachers.partition import Partition, partition
-from tellers.teachers.torch import Batched, TorchClassifier, train_torch_ensemble, train_torch_label_ensemble
-from tellers.teachers.torch.descent import row_losses
+from tellers.data import measure
+from tellers.nn.batched import Batched
+from tellers.nn.classifier import TorchClassifier
+from tellers.nn.losses import row_losses
+from tellers.teachers import Partition, load_ensemble, load_label_ensemble, partition, train_label_teachers
+from tellers.teachers.torch import train_torch_ensemble, train_torch_label_ensemble
 
 RNG = np.random.default_rng(7)
 X = RNG.normal(size=(500, 6)).astype(np.float32)

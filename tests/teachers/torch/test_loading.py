@@ -10,12 +10,13 @@ pytest.importorskip("torch")
 
 from torch import nn
 
-from tellers.datasets import digits
-from tellers.teachers import load_ensemble, load_torch_ensemble
+from tellers.data import digits
+from tellers.nn.batched import Batched
+from tellers.nn.classifier import TorchClassifier
+from tellers.nn.weights import dump_states, load_states, read_about
+from tellers.teachers import load_ensemble, partition
 from tellers.teachers.models import ConstantTeacher, find_model, save_teacher, write_model
-from tellers.teachers.partition import partition
-from tellers.teachers.torch import Batched, TorchClassifier, train_torch_ensemble
-from tellers.teachers.torch.units import dump_states, load_states, read_about
+from tellers.teachers.torch import load_torch_ensemble, train_torch_ensemble
 
 DATA = digits()
 X, Y, PUBLIC = DATA.X[:600], DATA.y[:600], DATA.X[600:800]

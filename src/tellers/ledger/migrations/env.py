@@ -2,7 +2,7 @@
 
 from alembic import context
 
-from tellers.ledger.sql.tables import METADATA, VERSION_TABLE
+from tellers.ledger.sql.connection import METADATA, VERSION_TABLE
 
 context.configure(
     connection=context.config.attributes["connection"],

@@ -1,5 +1,6 @@
 """A ledger in PostgreSQL: the same chain and the same rules, for many machines at once."""
 
+import hashlib
 import json
 import threading
 import time
@@ -12,24 +13,113 @@ from typing import Any, NoReturn
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
-from ...budget import Accountant
 from ...errors import LedgerConflict, require_positive
+from ...privacy.budget import Accountant
 from .. import _forks
+from .._chain import ChainedLedger, LedgerState, Line, Pages, T, opening
 from ..base import canonical
-from ..chain import Book, Line, opening
-from ..chained import ChainedLedger, Pages, T, require_terms
 from ..vault import Vault
-from .migrating import table_version
-from .pages import TablePages, read, write
-from .plain import Lost, not_there, plain_words, shown
-from .tables import LEDGERS, LINES, REVISION, make_engine, parse_url
+from .connection import (
+    LEDGERS,
+    LINES,
+    REVISION,
+    Lost,
+    make_engine,
+    not_there,
+    parse_url,
+    plain_words,
+    shown,
+    table_version,
+    transaction,
+)
+
+PAGE = 2000
+"""How many lines are read at once."""
+
+_COLUMNS = (LINES.c.number, LINES.c.kind, LINES.c.key, LINES.c.body, LINES.c.previous, LINES.c.hash)
+
+# Trigger, table, kind (see pg_trigger.tgtype) and what its function does, as the migrations make them.
+_NEVER, _NEXT = (
+    "31a987c76351ad167df829f7994d4958fc10861053e700e26d0fc67415097e18",
+    "6622a552383ef9ca3952c95d035ba16a0a616d450a8640be2778db7b49586baf",
+)
+RULES = {
+    ("tellers_never_changed", "tellers_lines", 27, _NEVER),
+    ("tellers_never_emptied", "tellers_lines", 34, _NEVER),
+    ("tellers_never_renamed", "tellers_ledgers", 27, _NEVER),
+    ("tellers_only_added", "tellers_lines", 7, _NEXT),
+}
+
+
+def read(connection: sa.Connection, ledger: int, *where: sa.ColumnElement[bool]) -> Iterator[Line]:
+    """Return some lines of a ledger in order, as they are."""
+    last = -1
+    while True:
+        # Some at a time: what a server has to answer within is one page, however long the books are.
+        page = connection.execute(
+            sa.select(*_COLUMNS)
+            .where(LINES.c.ledger == ledger, LINES.c.number > last, *where)
+            .order_by(LINES.c.number)
+            .limit(PAGE)
+        ).all()
+        for row in page:
+            yield Line(row[0], row[1], _key(row[2]), *row[3:])
+        if len(page) < PAGE:
+            return
+        last = page[-1][0]
+
+
+def write(connection: sa.Connection, ledger: int, line: Line) -> None:
+    said: dict[str, Any] = {**vars(line), "key": canonical(line.key), "ledger": ledger}
+    connection.execute(sa.insert(LINES).values(**said))
+
+
+def _key(text: str) -> str:
+    try:
+        key = json.loads(text)
+    except ValueError:
+        key = None
+    # Whatever was not written here does not fit the hash of its line, and must not come to fit it.
+    return key if isinstance(key, str) and canonical(key) == text else f"not as it was written: {text}"
+
+
+@dataclass(frozen=True)
+class TablePages:
+    """The lines of one ledger in a database."""
+
+    connection: sa.Connection
+    ledger: int
+    title: str
+
+    def after(self, number: int) -> Iterator[Line]:
+        return read(self.connection, self.ledger, LINES.c.number > number)
+
+    def some(self, kind: str, key: str) -> Iterator[Line]:
+        return read(self.connection, self.ledger, LINES.c.kind == kind, LINES.c.key == canonical(key))
+
+    def require_rules(self) -> None:
+        """Refuse tables whose triggers were dropped, disabled or exchanged."""
+        found = self.connection.execute(
+            sa.text(
+                "SELECT t.tgname, c.relname, t.tgtype, p.prosrc FROM pg_trigger t "
+                "JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_proc p ON p.oid = t.tgfoid "
+                "WHERE NOT t.tgisinternal AND t.tgenabled IN ('O', 'A') "
+                "AND c.oid IN (to_regclass('tellers_lines'), to_regclass('tellers_ledgers'))"
+            )
+        )
+        if {(*row[:3], hashlib.sha256(row[3].encode()).hexdigest()) for row in found} != RULES:
+            raise LedgerConflict(
+                f"{self.title} is not in the tables it was made in: the rules that keep them append-only "
+                "were changed. Restore them from a backup."
+            )
+
 
 _LONGEST_KEY = 2000
 
 
 @dataclass(eq=False)
 class PostgresLedger(ChainedLedger):
-    """Keep the books in a PostgreSQL database, for any number of machines, under a name of their own.
+    """Keep the ledger in a PostgreSQL database, for any number of machines, under a name of its own.
 
     `tellers ledger init URL` makes the tables; a ledger is made when its name is first opened, with the
     budget it is opened with, and is opened with no other. The password may be in the URL, in PGPASSWORD or
@@ -49,6 +139,7 @@ class PostgresLedger(ChainedLedger):
     >>> ledger = PostgresLedger("postgresql://team@localhost/privacy", accountant)  # doctest: +SKIP
     >>> ledger.spent.epsilon(1e-5)  # doctest: +SKIP
     0.0
+    >>> ledger.close()  # doctest: +SKIP
     """
 
     url: str = field(repr=False)
@@ -58,7 +149,7 @@ class PostgresLedger(ChainedLedger):
     allow_seeded: bool = False
     timeout: float = 30.0
     vault: Vault | None = None
-    _book: Book = field(default_factory=Book, init=False, repr=False)
+    _state: LedgerState = field(default_factory=LedgerState, init=False, repr=False)
     _lock: threading.RLock = field(default_factory=threading.RLock, init=False, repr=False)
     _connection: sa.Connection | None = field(default=None, init=False, repr=False)
     _ledger: int | None = field(default=None, init=False, repr=False)
@@ -78,12 +169,7 @@ class PostgresLedger(ChainedLedger):
             raise
 
     def close(self) -> None:
-        """Hand the connection back; a ledger that is used again opens another.
-
-        >>> from tellers import Accountant, Budget
-        >>> accountant = Accountant(Budget(epsilon=0.5, delta=1e-5))
-        >>> PostgresLedger("postgresql://team@localhost/privacy", accountant).close()  # doctest: +SKIP
-        """
+        """Hand the connection back; a ledger that is used again opens another."""
         with self._lock:
             connection, self._connection = self._connection, None
             if connection is not None:
@@ -92,13 +178,8 @@ class PostgresLedger(ChainedLedger):
 
     def __reduce__(self) -> tuple[Callable[..., "PostgresLedger"], tuple[Any, ...]]:
         # Another process opens a connection for itself; connections and locks do not travel.
-        again = partial(
-            PostgresLedger,
-            name=self.name,
-            allow_seeded=self.allow_seeded,
-            timeout=self.timeout,
-            vault=self.vault,
-        )
+        options: dict[str, Any] = {"name": self.name, "allow_seeded": self.allow_seeded}
+        again = partial(PostgresLedger, timeout=self.timeout, vault=self.vault, **options)
         return again, (self.url, self.accountant)
 
     def _title(self) -> str:
@@ -110,8 +191,9 @@ class PostgresLedger(ChainedLedger):
 
     def _try_to_read(self, look: Callable[[Pages], T]) -> T:
         with self._transaction() as connection:
-            self._catch_up(connection)
-            return look(TablePages(connection, self._id, self._title()))
+            pages = TablePages(connection, self._id, self._title())
+            self._catch_up(pages)
+            return look(pages)
 
     def _write(self, next_line: Callable[[], Line | None]) -> None:
         with self._alone():
@@ -124,7 +206,7 @@ class PostgresLedger(ChainedLedger):
             # From here until the commit no other transaction is inside: also not one of our own whose
             # connection broke. What is in the chain now is all there will ever be of it.
             connection.execute(sa.select(LEDGERS.c.id).where(LEDGERS.c.id == self._id).with_for_update())
-            self._catch_up(connection)
+            self._catch_up(TablePages(connection, self._id, self._title()))
             if sent and self._holds(connection, sent[0]):
                 return
             sent.clear()
@@ -235,21 +317,6 @@ class PostgresLedger(ChainedLedger):
         found = read(connection, self._id, LINES.c.number == line.number)
         return next(found, None) == line
 
-    def _catch_up(self, connection: sa.Connection) -> None:
-        """Read the lines that are new, each checked against the one before."""
-        head = self._book.head
-        first = 0 if head is None else head.number
-        lines = read(connection, self._id, LINES.c.number >= first)
-        if head is not None and next(lines, None) != head:
-            raise LedgerConflict(
-                f"{self._title()} lost lines that it had, or they were changed, while it was in use. "
-                "Restore it from a backup and do not spend on it."
-            )
-        for line in lines:
-            self._book.add(line)
-        if head is None:
-            require_terms(self._book.terms, self.accountant, self._title())
-
 
 def _require_storable(key: str) -> None:
     if len(canonical(key)) > _LONGEST_KEY:
@@ -265,23 +332,20 @@ def fill(url: str, lines: Sequence[Line], *, name: str = "main", timeout: float 
     >>> fill("postgresql://team@localhost/privacy", [])  # doctest: +SKIP
     """
     parsed = parse_url(url)
-    try:
-        with plain_words(parsed, timeout), make_engine(parsed, timeout=timeout).begin() as connection:
-            if table_version(connection) != REVISION:
-                raise LedgerConflict(
-                    f"Expected the tables of ledgers in {shown(parsed)}. Nothing was written. Make them: "
-                    "tellers ledger init URL"
-                )
-            made = insert(LEDGERS).values(name=canonical(name)).on_conflict_do_nothing()
-            ledger = connection.execute(made.returning(LEDGERS.c.id)).scalar()
-            if ledger is None:
-                raise LedgerConflict(
-                    f"Expected a name that is free in {shown(parsed)}, got {name!r}. Nothing was written."
-                )
-            for line in lines:
-                write(connection, ledger, line)
-    except Lost as lost:
-        raise not_there(parsed, lost) from lost
+    with transaction(parsed, timeout) as connection:
+        if table_version(connection) != REVISION:
+            raise LedgerConflict(
+                f"Expected the tables of ledgers in {shown(parsed)}. Nothing was written. Make them: "
+                "tellers ledger init URL"
+            )
+        made = insert(LEDGERS).values(name=canonical(name)).on_conflict_do_nothing()
+        ledger = connection.execute(made.returning(LEDGERS.c.id)).scalar()
+        if ledger is None:
+            raise LedgerConflict(
+                f"Expected a name that is free in {shown(parsed)}, got {name!r}. Nothing was written."
+            )
+        for line in lines:
+            write(connection, ledger, line)
 
 
 def first_line(url: str, *, name: str = "main", timeout: float = 30.0) -> Line:
@@ -291,15 +355,12 @@ def first_line(url: str, *, name: str = "main", timeout: float = 30.0) -> Line:
     'opened'
     """
     parsed = parse_url(url)
-    try:
-        with plain_words(parsed, timeout), make_engine(parsed, timeout=timeout).connect() as connection:
-            if table_version(connection) is not None:
-                named = sa.select(LEDGERS.c.id).where(LEDGERS.c.name == canonical(name))
-                ledger = connection.execute(named).scalar()
-                for line in read(connection, ledger or 0, LINES.c.number == 0):
-                    return line
-    except Lost as lost:
-        raise not_there(parsed, lost) from lost
+    with transaction(parsed, timeout) as connection:
+        if table_version(connection) is not None:
+            named = sa.select(LEDGERS.c.id).where(LEDGERS.c.name == canonical(name))
+            ledger = connection.execute(named).scalar()
+            for line in read(connection, ledger or 0, LINES.c.number == 0):
+                return line
     raise FileNotFoundError(
         f"Expected a ledger named {name!r} in {shown(parsed)}, got none of that name. Nothing was written."
     )
@@ -311,12 +372,8 @@ def ledger_names(url: str, *, timeout: float = 30.0) -> list[str]:
     >>> ledger_names("postgresql://team@localhost/privacy")  # doctest: +SKIP
     ['main']
     """
-    parsed = parse_url(url)
-    try:
-        with plain_words(parsed, timeout), make_engine(parsed, timeout=timeout).connect() as connection:
-            if table_version(connection) is None:
-                return []
-            found = connection.execute(sa.select(LEDGERS.c.name).order_by(LEDGERS.c.id)).scalars()
-            return [json.loads(name) for name in found]
-    except Lost as lost:
-        raise not_there(parsed, lost) from lost
+    with transaction(parse_url(url), timeout) as connection:
+        if table_version(connection) is None:
+            return []
+        found = connection.execute(sa.select(LEDGERS.c.name).order_by(LEDGERS.c.id)).scalars()
+        return [json.loads(name) for name in found]

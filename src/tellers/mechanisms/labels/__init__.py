@@ -2,9 +2,8 @@
 
 from .adaptive import AdaptiveGNThreshold
 from .binary import Binary, ConfidentBinary
-from .dependent import ConfidentDependentBinary, DependentBinary
+from .dependent import ConfidentDependentBinary, DependentBinary, Implications
 from .gnthreshold import ConfidentGNThreshold, GNThreshold
-from .implications import Implications
 from .powerset import ConfidentPowerset, PartialPowerset, Powerset
 from .tau import ConfidentTau, Tau
 

@@ -1,7 +1,7 @@
 """GNThreshold with a share chosen query by query: far from every sum, and chosen with noise."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import ClassVar
@@ -9,18 +9,19 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ...errors import require_positive
-from ...label_votes import LabelVotes
-from ...noise import Noise
-from ...rdp import RdpCurve
-from ...release import Cost, Release
-from ...votes import Unit
-from .fields import listed, store
-from .fields import shares as checked_shares
-from .gnthreshold import GNThreshold
-from .law import LabelLaw
-from .outcomes import LabelOutcomes
-from .perlabel import require_label_votes, require_one_ballot
+from ...privacy._scipy import softmax
+from ...privacy.noise import Noise
+from ...privacy.rdp import Floats, RdpCurve
+from ...privacy.release import Cost, Release
+from ...privacy.votes import LabelVotes, Unit
+from .._fields import label_cap, label_count, noise_sigma, vote_parts
+from ..registry import check_parameters, parameter, register
+from ._outcomes import LabelLaw, LabelOutcomes
+from ._perlabel import listed
+from ._perlabel import shares as checked_shares
+from ._published import Mask
+from ._require import require_label_votes, require_one_ballot
+from .gnthreshold import NOTE, GNThreshold
 
 Integers = NDArray[np.int64]
 _GRID = tuple(round(0.1 * tenth, 1) for tenth in range(1, 10))
@@ -31,11 +32,6 @@ class ChosenOutcomes:
     """The label outcomes at every share that may be chosen, and how likely each is; private, like votes.
 
     `log_choice` is (queries, shares).
-
-    >>> from tellers import AdaptiveGNThreshold
-    >>> votes = LabelVotes.from_ballots([[[1, 0]]] * 9, n_labels=2)
-    >>> AdaptiveGNThreshold(sigma=2.0, n_labels=2, scale=3.0).outcomes(votes).at(4).law.threshold
-    array([5, 5])
     """
 
     base: LabelOutcomes
@@ -54,6 +50,7 @@ class ChosenOutcomes:
         return f"ChosenOutcomes(<private>, n_queries={len(self)})"
 
 
+@register("adaptive-gnthreshold", "gnthreshold at a share that is chosen query by query")
 @dataclass(frozen=True)
 class AdaptiveGNThreshold:
     """Choose for every query, with noise, a share that no sum is near; then decide by GNThreshold at it.
@@ -73,25 +70,35 @@ class AdaptiveGNThreshold:
     array([[0, 0, 1, 1, 0]])
     """
 
-    sigma: float
-    n_labels: int
-    scale: float
-    shares: tuple[float, ...] = _GRID
-    max_labels: int = 0
-    resolution: int = 1
+    sigma: float = noise_sigma(example=7.0)
+    n_labels: int = label_count()
+    scale: float = parameter(
+        "the noise of the choice of a share, in votes", above=0, example=10.0, in_votes=1
+    )
+    shares: tuple[float, ...] = parameter(
+        "the shares to choose from; 0.1 to 0.9 where they are left out",
+        default=_GRID,
+        form="numbers",
+        above=0,
+        below=1,
+        example=(0.3, 0.5, 0.7),
+    )
+    max_labels: int = label_cap()
+    resolution: int = vote_parts()
     one_price: ClassVar[bool] = True
     multilabel: ClassVar[bool] = True
+    price_method: ClassVar[str] = "labels-rdp"
+    choice_is_gaussian: ClassVar[bool] = False
+    note: ClassVar[str] = NOTE
     exact_is_bound: ClassVar[str] = "the choice of a share and the labels are bounded apart"
 
     def __post_init__(self) -> None:
-        require_positive(scale=self.scale)
+        check_parameters(self)
         given = listed(self.shares)
         if not given:
             raise ValueError(f"Expected a list of shares to choose from, got {self.shares!r}.")
         object.__setattr__(self, "shares", checked_shares(given, len(given), "shares"))
-        self.at(0)  # which refuses the other fields that are out of range
-        store(self, float, "sigma", "scale")
-        store(self, int, "n_labels", "max_labels", "resolution")
+        self.at(0)  # which refuses a cap that is out of range
 
     @property
     def needs_ballots(self) -> bool:
@@ -142,6 +149,28 @@ class AdaptiveGNThreshold:
         """
         return self.at(0).answer_price(unit, n_labels, orders)
 
+    def plain_rates(self, n_labels: int | None = None) -> tuple[float, float]:
+        """Return what the choice, and the answers if all their noisy sums were told, cost per order.
+
+        >>> one = AdaptiveGNThreshold(sigma=2.0, n_labels=2, scale=2.0, shares=(0.2, 0.5))
+        >>> one.plain_rates()
+        (0.125, 0.25)
+        """
+        return 1 / (2 * self.scale**2), self.at(0).plain_rates(n_labels)[1]
+
+    def published_rows(self, votes: LabelVotes, grid: Floats, told: Mask | None, drawn: bool) -> Floats:
+        """Return the thesis's data-dependent cost of every query at its dearest share; private.
+
+        >>> votes = LabelVotes.from_sums([[4, 46]], n_teachers=50)
+        >>> one = AdaptiveGNThreshold(sigma=2.0, n_labels=2, scale=2.0, shares=(0.2, 0.5))
+        >>> one.published_rows(votes, np.array([8.0]), None, False).round(3)
+        array([[3.]])
+        """
+        # The choice is a price; whichever share is chosen, the labels cost no more than at their dearest.
+        places = range(len(self.shares))
+        rows = np.maximum.reduce([self.at(i).published_rows(votes, grid, told, drawn) for i in places])
+        return np.asarray(rows + grid * self.plain_rates()[0])
+
     def scores(self, votes: LabelVotes) -> Integers:
         """Return by how many units the nearest sum misses each share, (queries, shares); private.
 
@@ -156,6 +185,18 @@ class AdaptiveGNThreshold:
             # A sum of `limit` is just above and one of limit - 1 just below: both score 0.
             found.append(np.where(sums >= limits, sums - limits, limits - 1 - sums).min(axis=1))
         return np.stack(found, axis=1)
+
+    def choices(self, votes: LabelVotes) -> Iterator[tuple[Floats, GNThreshold]]:
+        """Yield how likely each share is chosen, for every query, and GNThreshold at it; private.
+
+        >>> votes = LabelVotes.from_sums([[4, 46]], n_teachers=50)
+        >>> one = AdaptiveGNThreshold(sigma=2.0, n_labels=2, scale=2.0, shares=(0.2, 0.5))
+        >>> [(chance.round(3).tolist(), at.share) for chance, at in one.choices(votes)]
+        [([0.001], 0.2), ([0.999], 0.5)]
+        """
+        chances = softmax(self.scores(votes) / (self.scale * self.resolution), axis=1)
+        for place, chosen in enumerate(chances.T):
+            yield chosen, self.at(place)
 
     def release(self, votes: LabelVotes, noise: Noise) -> Release:
         """Choose a share for every query, decide every label at it, and charge both.
@@ -193,9 +234,6 @@ def as_published_share(means: Sequence[float]) -> float:
                at the price of the labels alone.
     Assumes:   one mean vote per label; of equal gaps the upper one counts.
     Reference: the thesis on private audio tagging, Definition 11 and the example before it.
-
-    >>> as_published_share([0.0, 0.1, 0.8, 1.0, 0.0])
-    0.45
     """
     ordered = sorted((float(mean) for mean in means), reverse=True)
     if len(ordered) < 2 or not all(math.isfinite(mean) for mean in ordered):

@@ -1,17 +1,16 @@
 """Binary voting: every label is an election of its own, yes or no."""
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ...errors import require_count, require_finite, require_positive
-from .fields import store
-from .perlabel import PerLabel
-from .rules import Rule, free_ballots
+from .._fields import check_sigma, label_count, noise_sigma, side_threshold, vote_parts
+from ..registry import check_parameters, register
+from ._perlabel import FreeMajority
 
 
+@register("binary", "every label by its majority")
 @dataclass(frozen=True)
-class Binary(PerLabel):
+class Binary(FreeMajority):
     """Give each label that a majority says yes to, after Gaussian noise `sigma` on the yes and the no count.
 
     Guarantee: one query costs at most `price`, about 0.637 n_labels order / sigma^2, and never more than
@@ -26,39 +25,20 @@ class Binary(PerLabel):
     array([[1, 0, 1]])
     """
 
-    sigma: float
-    n_labels: int
-    resolution: int = 1
+    sigma: float = noise_sigma(example=10.0)
+    n_labels: int = label_count()
+    resolution: int = vote_parts()
     one_price: ClassVar[bool] = True
     lets_abstain: ClassVar[bool] = True
+    confidential: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        require_positive(sigma=self.sigma)
-        require_count(n_labels=self.n_labels, resolution=self.resolution)
-        store(self, float, "sigma")
-        store(self, int, "n_labels", "resolution")
-
-    @property
-    def rule(self) -> Rule:
-        """Return that every ballot counts.
-
-        >>> Binary(sigma=2.0, n_labels=3).rule.is_free
-        True
-        """
-        return free_ballots(self.n_labels, self.resolution)
-
-    @property
-    def sum_sigma(self) -> float:
-        """Return the noise on the yes count alone: a margin of yes minus no moves twice as far.
-
-        >>> round(Binary(sigma=2.0, n_labels=3).sum_sigma, 4)
-        1.4142
-        """
-        return self.sigma / math.sqrt(2)
+        check_parameters(self)
 
 
+@register("confident-binary", "binary, silent on labels that the teachers do not agree on")
 @dataclass(frozen=True)
-class ConfidentBinary(PerLabel):
+class ConfidentBinary(FreeMajority):
     """Tell a label only where the noisy count of the larger side reaches `threshold` votes; else be silent.
 
     Guarantee: one query costs at most `price`: a check and an answer per label. A silent label pays for its
@@ -73,35 +53,14 @@ class ConfidentBinary(PerLabel):
     array([[ 1,  0, -1]])
     """
 
-    sigma: float
-    n_labels: int
-    threshold: float
-    sigma_threshold: float
-    resolution: int = 1
+    sigma: float = noise_sigma(example=10.0)
+    n_labels: int = label_count()
+    threshold: float = side_threshold()
+    sigma_threshold: float = check_sigma(example=15.0)
+    resolution: int = vote_parts()
     has_bar: ClassVar[bool] = True
     lets_abstain: ClassVar[bool] = True
+    confidential: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        require_positive(sigma=self.sigma, sigma_threshold=self.sigma_threshold)
-        require_finite(threshold=self.threshold)
-        require_count(n_labels=self.n_labels, resolution=self.resolution)
-        store(self, float, "sigma", "threshold", "sigma_threshold")
-        store(self, int, "n_labels", "resolution")
-
-    @property
-    def rule(self) -> Rule:
-        """Return that every ballot counts.
-
-        >>> ConfidentBinary(sigma=2.0, n_labels=3, threshold=40, sigma_threshold=3.0).rule.is_free
-        True
-        """
-        return free_ballots(self.n_labels, self.resolution)
-
-    @property
-    def sum_sigma(self) -> float:
-        """Return the noise on the yes count alone.
-
-        >>> round(ConfidentBinary(sigma=2.0, n_labels=3, threshold=40, sigma_threshold=3.0).sum_sigma, 4)
-        1.4142
-        """
-        return self.sigma / math.sqrt(2)
+        check_parameters(self)

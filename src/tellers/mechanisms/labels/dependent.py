@@ -1,39 +1,161 @@
-"""Binary voting that asks causes first and does not ask what follows from them."""
+"""Binary voting with implications: causes are asked first, and what follows from them is not asked."""
 
-import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ...errors import require_count, require_finite, require_positive
-from ...label_votes import LabelVotes
-from ...noise import Noise
-from ...rdp import RdpCurve
-from ...release import SILENT, Cost, Release
-from ...votes import Unit
-from .fields import store
-from .implications import Implications, Pairs
-from .perlabel import PerLabel, dearest_pair, require_label_votes, require_one_ballot
-from .rules import Rule, free_ballots
+from ...errors import require_count
+from ...privacy.noise import Noise
+from ...privacy.rdp import RdpCurve
+from ...privacy.release import SILENT, Cost, Release
+from ...privacy.votes import LabelVotes, Unit
+from .._fields import check_sigma, label_count, noise_sigma, side_threshold, vote_parts
+from ..registry import check_parameters, register
+from ._perlabel import FreeMajority, dearest_pair
+from ._require import require_label_votes, require_one_ballot
+from .binary import Binary, ConfidentBinary
+
+# --- Implications between labels. ---
+#
+# Two kinds, both public. Positive: where `cause` is present, so is `effect`. Negative: where `cause` is
+# absent, so is `effect` ("no A, hence no B"). Causes are asked before their effects; what follows is not
+# asked.
+
 
 Integers = NDArray[np.int64]
+Pairs = tuple[tuple[int, int], ...]
 
 
-class CausesFirst(PerLabel):
+@dataclass(frozen=True)
+class Implications:
+    """Which label follows from which: pairs (cause, effect), of presence and of absence.
+
+    A label may have several causes and several effects, and effects may be causes in turn, but no label may
+    follow from itself: then nobody could say which to ask first. `names` are for messages and tables.
+
+    >>> names = ("opacity", "consolidation", "pneumonia")
+    >>> Implications(3, positive=((2, 1), (1, 0)), names=names).levels
+    ((2,), (1,), (0,))
+    >>> Implications(2, positive=((0, 1),), negative=((1, 0),), names=("opacity", "pneumonia"))
+    Traceback (most recent call last):
+        ...
+    ValueError: Expected implications without a cycle, got: opacity -> pneumonia -> opacity. Leave out one ...
+    """
+
+    n_labels: int
+    positive: Pairs = ()
+    negative: Pairs = ()
+    names: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        require_count(n_labels=self.n_labels)
+        if self.names and len(self.names) != self.n_labels:
+            raise ValueError(f"Expected {self.n_labels} names of labels, got {len(self.names)}.")
+        object.__setattr__(self, "names", tuple(str(name) for name in self.names))
+        for kind in ("positive", "negative"):
+            object.__setattr__(self, kind, self._pairs(getattr(self, kind), kind))
+        cycle = find_cycle(self.n_labels, (*self.positive, *self.negative))
+        if cycle:
+            shown = " -> ".join(self.name(label) for label in cycle)
+            raise ValueError(
+                f"Expected implications without a cycle, got: {shown}. Leave out one of these: causes are "
+                "asked before their effects."
+            )
+
+    def _pairs(self, pairs: Any, kind: str) -> Pairs:
+        found = []
+        if not isinstance(pairs, Iterable):
+            raise ValueError(
+                f"Expected {kind} implications as a list of pairs (cause, effect), got {pairs!r}."
+            )
+        for pair in pairs:
+            two = tuple(pair) if isinstance(pair, Iterable) else ()
+            if len(two) != 2 or not all(self._is_label(label) for label in two) or two[0] == two[1]:
+                raise ValueError(
+                    f"Expected {kind} implications as pairs (cause, effect) of two labels in "
+                    f"0..{self.n_labels - 1}, got {pair!r}."
+                )
+            found.append((int(two[0]), int(two[1])))
+        return tuple(dict.fromkeys(found))
+
+    def _is_label(self, label: Any) -> bool:
+        whole = isinstance(label, (int, np.integer)) and not isinstance(label, bool)
+        return whole and 0 <= label < self.n_labels
+
+    def name(self, label: int) -> str:
+        """Return what a label is called.
+
+        >>> Implications(2, names=("cat", "dog")).name(1), Implications(2).name(1)
+        ('dog', 'label 1')
+        """
+        return self.names[label] if self.names else f"label {label}"
+
+    @property
+    def levels(self) -> tuple[tuple[int, ...], ...]:
+        """Return the labels in the order of asking: first those that follow from none, then the next."""
+        depth = [0] * self.n_labels
+        for _ in range(self.n_labels):
+            for cause, effect in (*self.positive, *self.negative):
+                depth[effect] = max(depth[effect], depth[cause] + 1)
+        return tuple(
+            tuple(label for label in range(self.n_labels) if depth[label] == level)
+            for level in range(max(depth) + 1)
+        )
+
+    def infer(self, labels: Integers, effects: Sequence[int]) -> Integers:
+        """Return what follows for some labels from the others, (queries, effects); SILENT where nothing does.
+
+        Where causes contradict each other the first declared one counts, positive ones before negative ones.
+
+        >>> Implications(2, negative=((0, 1),)).infer(np.array([[0, -1], [1, -1]]), [1])
+        array([[ 0],
+               [-1]])
+        """
+        found = np.full((len(labels), len(effects)), SILENT, dtype=np.int64)
+        for pairs, value in ((self.positive, 1), (self.negative, 0)):
+            for cause, effect in pairs:
+                if effect in effects:
+                    column = found[:, list(effects).index(effect)]
+                    column[(labels[:, cause] == value) & (column == SILENT)] = value
+        return found
+
+
+def find_cycle(n_labels: int, pairs: Sequence[tuple[int, int]]) -> tuple[int, ...]:
+    """Return the labels of one cycle, its first one again at the end, or nothing where there is none."""
+    follows: dict[int, list[int]] = {label: [] for label in range(n_labels)}
+    for cause, effect in pairs:
+        follows[cause].append(effect)
+    done: set[int] = set()
+    for start in range(n_labels):
+        path: list[int] = []
+        ahead = [(start, iter(follows[start]))] if start not in done else []
+        path += [start] if ahead else []
+        while ahead:
+            label, effects = ahead[-1]
+            following = next(effects, None)
+            if following is None:
+                done.add(label)
+                ahead.pop()
+                path.pop()
+            elif following in path:
+                return (*path[path.index(following) :], following)
+            elif following not in done:
+                ahead.append((following, iter(follows[following])))
+                path.append(following)
+    return ()
+
+
+class CausesFirst(FreeMajority):
     """Ask label after label in the order of their implications, and charge those that were asked.
 
     Before a query the price of all labels is reserved. What is charged is the price of the labels asked: each
     is a release of its own whose price does not depend on the votes, and whether it happens depends on
     earlier outcomes alone, which is what a Rényi filter allows.
-
-    >>> from tellers.mechanisms.labels import DependentBinary
-    >>> isinstance(DependentBinary(sigma=5.0, n_labels=3, negative=((0, 1),)), CausesFirst)
-    True
     """
 
-    sigma: float
     positive: Pairs
     negative: Pairs
     exact_is_bound: ClassVar[str] = (
@@ -45,29 +167,8 @@ class CausesFirst(PerLabel):
         """Return what follows from what."""
         return Implications(self.n_labels, self.positive, self.negative)
 
-    @property
-    def rule(self) -> Rule:
-        """Return that every ballot counts."""
-        return free_ballots(self.n_labels, self.resolution)
-
-    @property
-    def sum_sigma(self) -> float:
-        """Return the noise on the yes count alone: a margin of yes minus no moves twice as far."""
-        return self.sigma / math.sqrt(2)
-
     def release(self, votes: LabelVotes, noise: Noise) -> Release:
-        """Ask, infer, and charge what was asked; `answered` are the labels that teachers told.
-
-        >>> from tellers import noise
-        >>> from tellers.mechanisms.labels import DependentBinary
-        >>> votes = LabelVotes.from_sums([[2, 30], [48, 45]], n_teachers=50)
-        >>> one = DependentBinary(sigma=2.0, n_labels=2, negative=((0, 1),))
-        >>> release = one.release(votes, noise.secure())
-        >>> release.labels, release.answered
-        (array([[0, 0],
-               [1, 1]]), array([[ True, False],
-               [ True,  True]]))
-        """
+        """Ask, infer, and charge what was asked; `answered` are the labels that teachers told."""
         require_label_votes(self, votes)
         law, sums, implications = self.law(votes.n_teachers), self.fitted_sums(votes), self.implications
         labels = np.full(sums.shape, SILENT, dtype=np.int64)
@@ -90,18 +191,14 @@ class CausesFirst(PerLabel):
         return Release(labels, Cost(self.asked_price(votes.unit, int(asked.sum())) + answers), told)
 
     def asked_price(self, unit: Unit, n_asked: int, orders: ArrayLike | None = None) -> RdpCurve:
-        """Return the most that the checks of so many labels cost; those that follow are not asked.
-
-        >>> from tellers.mechanisms.labels import DependentBinary
-        >>> DependentBinary(sigma=5.0, n_labels=3).asked_price(Unit(), 2).epsilon(1e-5)
-        0.0
-        """
+        """Return the most that the checks of so many labels cost; those that follow are not asked."""
         require_one_ballot(unit)
         if not self.has_bar:
             return RdpCurve.zero(orders)
         return dearest_pair(self.rule, self.bar_sigma * self.resolution, 1, orders) * n_asked
 
 
+@register()
 @dataclass(frozen=True)
 class DependentBinary(CausesFirst):
     """Binary voting with implications: labels that follow from others are inferred, and not charged.
@@ -122,17 +219,19 @@ class DependentBinary(CausesFirst):
     array([[0, 1, 1]])
     """
 
-    sigma: float
-    n_labels: int
+    sigma: float = noise_sigma(example=10.0)
+    n_labels: int = label_count()
     positive: Pairs = ()
     negative: Pairs = ()
-    resolution: int = 1
+    resolution: int = vote_parts()
+
+    adds_implications_to: ClassVar[type] = Binary
 
     def __post_init__(self) -> None:
-        require_positive(sigma=self.sigma)
         _check_fields(self)
 
 
+@register()
 @dataclass(frozen=True)
 class ConfidentDependentBinary(CausesFirst):
     """Binary voting with implications that tells a label only where enough teachers agree.
@@ -154,26 +253,22 @@ class ConfidentDependentBinary(CausesFirst):
            [-1,  1]])
     """
 
-    sigma: float
-    n_labels: int
-    threshold: float
-    sigma_threshold: float
+    sigma: float = noise_sigma(example=10.0)
+    n_labels: int = label_count()
+    threshold: float = side_threshold()
+    sigma_threshold: float = check_sigma(example=15.0)
     positive: Pairs = ()
     negative: Pairs = ()
-    resolution: int = 1
+    resolution: int = vote_parts()
     has_bar: ClassVar[bool] = True
+    adds_implications_to: ClassVar[type] = ConfidentBinary
 
     def __post_init__(self) -> None:
-        require_positive(sigma=self.sigma, sigma_threshold=self.sigma_threshold)
-        require_finite(threshold=self.threshold)
         _check_fields(self)
-        store(self, float, "threshold", "sigma_threshold")
 
 
 def _check_fields(mechanism: CausesFirst) -> None:
-    require_count(n_labels=mechanism.n_labels, resolution=mechanism.resolution)
-    store(mechanism, float, "sigma")
-    store(mechanism, int, "n_labels", "resolution")
+    check_parameters(mechanism)
     found = mechanism.implications  # refuses cycles, and pairs that are none
     object.__setattr__(mechanism, "positive", found.positive)
     object.__setattr__(mechanism, "negative", found.negative)

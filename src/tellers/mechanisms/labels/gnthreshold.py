@@ -3,36 +3,39 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ...errors import require_count, require_finite, require_positive
-from ...label_votes import LabelVotes
-from ...noise import Noise
-from ...rdp import RdpCurve
-from ...release import SILENT, Cost, Release
-from ...votes import Unit
-from .fields import is_number, shares, store
-from .law import curve
-from .outcomes import Gate, LabelOutcomes
-from .perlabel import PerLabel, require_label_votes, require_one_ballot
-from .rules import Rule, few_labels, free_ballots
+from ...privacy.noise import Noise
+from ...privacy.rdp import Floats, RdpCurve
+from ...privacy.release import SILENT, Cost, Release
+from ...privacy.votes import LabelVotes, Unit
+from .._fields import label_cap, label_count, label_share, noise_sigma, vote_parts
+from ..registry import check_parameters, parameter, register
+from ._outcomes import Gate, LabelOutcomes, curve
+from ._perlabel import PerLabel, is_number, require_cap, shares
+from ._published import Mask, published_gate, published_share
+from ._require import require_label_votes, require_one_ballot
+from ._rules import Rule, few_labels, free_ballots
 
 Integers = NDArray[np.int64]
 
 
-class SumOverShare(PerLabel):
-    """A sum that exceeds a share of all teachers gives the label; ballots may be capped at `max_labels`.
+NOTE = (
+    "The thesis behind this mechanism charges only the labels that a training sample has. A changed sample "
+    "can move every label, or as many as max_labels lets a ballot have: these are charged."
+)
 
-    >>> GNThreshold(sigma=2.0, n_labels=5, max_labels=2).rule.most
-    2
-    """
+
+class SumOverShare(PerLabel):
+    """A sum that exceeds a share of all teachers gives the label; ballots may be capped at `max_labels`."""
 
     sigma: float
     share: float | tuple[float, ...]
     max_labels: int
+    note: ClassVar[str] = NOTE
 
     @property
     def rule(self) -> Rule:
@@ -47,17 +50,40 @@ class SumOverShare(PerLabel):
         return self.sigma
 
     def limits(self, n_voters: ArrayLike) -> Integers:
-        """Return the smallest sum above the share of each label.
-
-        >>> GNThreshold(sigma=2.0, n_labels=2, share=(0.3, 0.5)).limits(50)
-        array([16, 26])
-        """
+        """Return the smallest sum above the share of each label."""
         total = np.asarray(n_voters, dtype=np.int64) * self.resolution
         wanted = np.array(shares(self.share, self.n_labels, "share")) * total
         # A sum must exceed the share; a share that is whole up to rounding counts as whole.
         return np.asarray(np.floor(wanted * (1 + 1e-12)) + 1, dtype=np.int64)
 
+    def on_labels(self, known: NDArray[np.bool_]) -> "SumOverShare":
+        """Return the mechanism on some of the labels."""
+        n_labels = int(known.sum())
+        changes: dict[str, Any] = {"n_labels": n_labels, "max_labels": min(self.max_labels, n_labels)}
+        if isinstance(self.share, tuple):
+            changes["share"] = tuple(np.asarray(self.share)[known].tolist())
+        record: Any = self
+        changed: SumOverShare = replace(record, **changes)
+        return changed
 
+    def published_rows(self, votes: LabelVotes, grid: Floats, told: Mask | None, drawn: bool) -> Floats:
+        """Return the thesis's data-dependent cost of every query, one q for all labels; private."""
+        if self.gate_moves:
+            return published_gate(self, votes, grid, told, drawn=drawn)
+        return published_share(self, votes, grid, drawn=drawn)
+
+    @property
+    def gate_moves(self) -> int:
+        """Return how many of the largest sums behind a gate a ballot can move, 0 without a gate."""
+        return 0
+
+    def plain_rates(self, n_labels: int | None = None) -> tuple[float, float]:
+        """Return what gate and answers cost per order if all their noisy sums were told."""
+        gate, answers = self.gate_moves, super().plain_rates(n_labels)[1]
+        return gate / (2 * getattr(self, "sigma_gate", 1.0) ** 2), answers
+
+
+@register("gnthreshold", "every label whose sum exceeds a share of the teachers")
 @dataclass(frozen=True)
 class GNThreshold(SumOverShare):
     """Give each label whose noisy sum of votes or probabilities exceeds `share` of the teachers.
@@ -75,18 +101,20 @@ class GNThreshold(SumOverShare):
     array([[1, 0, 1]])
     """
 
-    sigma: float
-    n_labels: int
-    share: float | tuple[float, ...] = 0.5
-    max_labels: int = 0
-    resolution: int = 1
+    sigma: float = noise_sigma(example=7.0)
+    n_labels: int = label_count()
+    share: float | tuple[float, ...] = label_share()
+    max_labels: int = label_cap()
+    resolution: int = vote_parts()
     one_price: ClassVar[bool] = True
     lets_abstain: ClassVar[bool] = True
+    confidential: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_fields(self)
 
 
+@register("confident-gnthreshold", "gnthreshold, silent where few sums are large")
 @dataclass(frozen=True)
 class ConfidentGNThreshold(SumOverShare):
     """Answer a query only where its `n_top` largest noisy sums all reach `confident_share` of the teachers.
@@ -105,25 +133,22 @@ class ConfidentGNThreshold(SumOverShare):
            [-1, -1, -1]])
     """
 
-    sigma: float
-    n_labels: int
-    n_top: int
-    confident_share: float
-    sigma_gate: float
-    share: float | tuple[float, ...] = 0.5
-    max_labels: int = 0
-    resolution: int = 1
+    sigma: float = noise_sigma(example=7.0)
+    n_labels: int = label_count()
+    n_top: int = parameter("so many of the largest sums must reach confident_share", least=1, example=2)
+    confident_share: float = parameter("the share of the teachers that they must reach", example=0.6)
+    sigma_gate: float = parameter("the noise of that check, in votes", above=0, example=12.0, in_votes=1)
+    share: float | tuple[float, ...] = label_share()
+    max_labels: int = label_cap()
+    resolution: int = vote_parts()
     exact_is_bound: ClassVar[str] = "the gate and the labels are bounded apart"
+    answers_whole_queries: ClassVar[bool] = True
+    publishable: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
         check_fields(self)
-        require_positive(sigma_gate=self.sigma_gate)
-        require_finite(confident_share=self.confident_share)
-        require_count(n_top=self.n_top)
         if self.n_top > self.n_labels:
             raise ValueError(f"Expected n_top <= n_labels={self.n_labels}, got n_top={self.n_top}.")
-        store(self, float, "sigma_gate", "confident_share")
-        store(self, int, "n_top")
 
     def gate(self, n_teachers: int) -> Gate:
         """Return the check of a whole query.
@@ -180,24 +205,16 @@ class ConfidentGNThreshold(SumOverShare):
             raise ValueError("Expected votes with ballots, got sums alone: a gate needs to know them.")
         return replace(super().outcomes(votes), gate=self.gate(votes.n_teachers))
 
+    @property
+    def gate_moves(self) -> int:
+        """Return how many of the largest sums a ballot can move: sorting is a contraction."""
+        return min(self.n_top, self.n_labels, 2 * self.rule.most)
+
 
 def check_fields(mechanism: SumOverShare) -> None:
-    """Refuse fields that are out of range, and store them as plain numbers.
-
-    >>> GNThreshold(sigma=2.0, n_labels=3, share=1.5)
-    Traceback (most recent call last):
-        ...
-    ValueError: Expected share strictly between 0 and 1, one for all labels or one for each of 3, got 1.5.
-    """
-    require_positive(sigma=mechanism.sigma)
-    require_count(n_labels=mechanism.n_labels, resolution=mechanism.resolution)
-    require_count(0, max_labels=mechanism.max_labels)
-    if mechanism.max_labels > mechanism.n_labels:
-        raise ValueError(
-            f"Expected max_labels <= n_labels={mechanism.n_labels} (0: no cap), got {mechanism.max_labels}."
-        )
-    store(mechanism, float, "sigma")
-    store(mechanism, int, "n_labels", "max_labels", "resolution")
+    """Refuse fields that are out of range, and store them as plain numbers."""
+    check_parameters(mechanism)
+    require_cap(mechanism)
     each = shares(mechanism.share, mechanism.n_labels, "share")
     one = is_number(mechanism.share)
     object.__setattr__(mechanism, "share", each[0] if one else each)
@@ -210,9 +227,5 @@ def published_labels(n_labels: int, *, variance: float, n_queries: int, orders: 
     Assumes:   the noise has this *variance*, in votes squared, as the thesis's tables have it.
     Reference: the thesis on private audio tagging, table 5.4: 418.4 for 2,000 queries with 3 labels of
                variance 15, at order 2 and delta 1e-8.
-
-    >>> curve = published_labels(3, variance=15.0, n_queries=2000, orders=[2.0])
-    >>> round(curve.epsilon(1e-8, conversion="classic"), 1)
-    418.4
     """
     return RdpCurve.zcdp(n_labels / (2 * variance), orders) * n_queries

@@ -1,53 +1,284 @@
-"""Powerset voting: a ballot is one vote for one set of labels, and the most popular set wins.
-
-There are 2^k sets and at most as many ballots as teachers: all sets without a vote are alike. They enter as
-one group of bins, so that time depends on the number of distinct ballots only. Their largest noise is drawn
-at once, by its distribution function, in floating point: an exact draw would need the maximum of 2^k whole
-numbers and its ties. The noise of sets that somebody voted for is whole and exact.
-"""
+"""Powerset voting: a ballot is one vote for one set of labels, and the most popular set wins."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ...errors import require_count, require_finite, require_positive
-from ...label_votes import LabelVotes
-from ...noise import Noise
-from ...rdp import RdpCurve
-from ...release import SILENT, Cost, Release
-from ...votes import Unit
-from ..argmax import Groups, win_probabilities
-from ..check import check_outcomes
-from ..outcomes import Outcomes, assemble
+from ...privacy._scipy import roots_legendre
+from ...privacy.noise import Noise
+from ...privacy.rdp import Floats, RdpCurve
+from ...privacy.release import SILENT, Cost, Release
+from ...privacy.votes import LabelVotes, Unit
+from .._argmax import Groups, group_classes, win_probabilities
+from .._check import check_outcomes
+from .._fields import check_sigma, check_threshold, label_cap, label_count, noise_sigma
+from .._laws import DiscreteGaussian, Grid
+from .._outcomes import Outcomes, assemble, chunks
+from ..registry import check_parameters, parameter, register
 from ..suprema import argmax_supremum, check_supremum
-from .bins import Bins, ManyBins, PowersetOutcomes, n_sets
-from .fields import is_number, listed, store
-from .outcomes import distinct_ballots
-from .perlabel import require_label_votes, require_one_ballot
-from .rules import few_labels
+from ._outcomes import distinct_ballots
+from ._perlabel import is_number, listed, require_cap
+from ._published import Mask, published_check, published_sets
+from ._require import require_label_votes, require_one_ballot
+from ._rules import few_labels
 
 Integers = NDArray[np.int64]
+
+
+def n_sets(n_labels: int, max_labels: int = 0) -> int:
+    """Return how many sets of labels there are."""
+    if not max_labels or max_labels >= n_labels:
+        return 1 << n_labels
+    return sum(math.comb(n_labels, size) for size in range(max_labels + 1))
+
+
+@dataclass(frozen=True)
+class ManyBins(DiscreteGaussian):
+    """The noise of an arg max over e^`log_bins` bins, nearly all of them alike.
+
+    The largest of so many draws sits sqrt(2 log bins) deviations out and varies by sigma over that: the grid
+    reaches there, steps accordingly, and keeps 1 - F accurate where F is 1 to sixteen digits.
+    """
+
+    log_bins: float = 0.0
+
+    def grid(self, low: float, high: float, *, n_classes: int) -> Grid:
+        """Return every whole number that matters, at a stride the width of the maximum allows."""
+        out = math.sqrt(2 * max(self.log_bins, 1.0))
+        stride = max(1, math.floor(0.12 * self.sigma / out))
+        first = math.floor(low - 9.0 * self.sigma)
+        last = math.ceil(high + (9.0 + out) * self.sigma)
+        x = np.arange(first, last + stride, stride, dtype=np.float64)
+        node, weight = _tie_rule(self.sigma / out)
+        return Grid(
+            np.tile(x, node.size),
+            np.repeat(node, x.size),
+            math.log(stride) + np.repeat(np.log(weight), x.size),
+        )
+
+    def log_cdf(self, x: Floats, u: Floats | float = 1.0) -> Floats:
+        """Return log(P[X < x] + u P[X = x]), by way of its complement above 0.
+
+        A tie-break so near to 1 that its distance counts is given by that distance, as -(1 - u).
+        """
+        given = np.broadcast_to(np.asarray(u, dtype=np.float64), np.broadcast(x, u).shape)
+        x = np.broadcast_to(x, given.shape)
+        share, rest = np.where(given < 0, 1 + given, given), np.where(given < 0, -given, 1 - given)
+        with np.errstate(divide="ignore"):
+            plain = super().log_cdf(x, share)
+        tail = super().log_cdf(-np.maximum(x, 1.0), rest)
+        # P[X > x] + (1 - u) P[X = x] = P[X < -x] + (1 - u) P[X = -x] by symmetry.
+        return np.asarray(np.where(x > 0, np.log1p(-np.exp(tail)), plain))
+
+
+def _tie_rule(spread: float) -> tuple[Floats, Floats]:
+    if spread > 0.3:
+        # The integrand is about exp(u / spread) in the tie-break u; so many nodes integrate it to 1e-12.
+        nodes, weights = roots_legendre(3 if spread > 8 else 6 if spread > 1 else 40)
+        return (nodes + 1) / 2, weights / 2
+    # From one whole number to the next so many bins fall by a factor of exp(1 / spread): the integrand is
+    # exp(-c (1 - u)) with any c up to that, and some. Pieces that grow with the distance from 1 see each c.
+    edges = np.exp(np.arange(-math.ceil(1 / spread) - 8, 1, 1.0))
+    starts, ends = np.append(0.0, edges[:-1]), edges
+    nodes, weights = roots_legendre(8)
+    away = starts[:, None] + (ends - starts)[:, None] * (nodes + 1) / 2
+    return -away.ravel(), ((ends - starts)[:, None] * weights / 2).ravel()
+
+
+class Election(Protocol):
+    """What a mechanism says about one election over bins."""
+
+    def bin_outcomes(self, groups: Groups, log_bins: float) -> Outcomes:
+        """Return who wins how often."""
+        ...
+
+    def thresholds(self, counts: Integers) -> Integers | None:
+        """Return what the counts are checked against, if anything."""
+        ...
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Part:
+    """Outcomes of some distinct tallies, and where a ballot's cost is found: row `query`, class `column`."""
+
+    outcomes: Outcomes
+    ballot: Integers
+    query: Integers
+    column: Integers
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PowersetOutcomes:
+    """Elections over sets, in parts that add up, and which distinct ballot each teacher cast; private."""
+
+    parts: list[Part]
+    n_ballots: int
+    of_teacher: Integers
+
+    def __repr__(self) -> str:
+        return f"PowersetOutcomes(<private>, n_queries={self.of_teacher.shape[1]})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Bins:
+    """The sets that were voted for, query by query, and how many others there are.
+
+    `sets` (distinct, labels) in the order of their `query`; `counts` (queries, columns) with zeros behind the
+    last one; `of_teacher` (teachers, queries) says which set a teacher voted for.
+    """
+
+    sets: Integers
+    query: Integers
+    counts: Integers
+    of_teacher: Integers
+    n_sets: int
+
+    @classmethod
+    def of(cls, ballots: Integers, n_sets: int) -> "Bins":
+        """Return the bins of ballots (teachers, queries, labels)."""
+        n_queries = ballots.shape[1]
+        sets, query, of_teacher = distinct_ballots(ballots)
+        voted = np.bincount(query, minlength=n_queries)
+        # One column more than needed: there is always room for a bin without votes.
+        counts = np.zeros((n_queries, int(voted.max()) + 1), dtype=np.int64)
+        counts[query, cls._columns(query, voted)] = np.bincount(of_teacher.ravel(), minlength=query.size)
+        return cls(sets, query, counts, of_teacher, n_sets)
+
+    @staticmethod
+    def _columns(query: Integers, voted: Integers) -> Integers:
+        first = np.concatenate([[0], np.cumsum(voted)[:-1]])
+        return np.asarray(np.arange(query.size) - first[query])
+
+    @property
+    def voted(self) -> Integers:
+        """Return how many sets of each query have votes."""
+        return np.bincount(self.query, minlength=len(self.counts))
+
+    @property
+    def log_bins(self) -> float:
+        """Return the logarithm of the number of all sets."""
+        return math.log(self.n_sets)
+
+    def parts(self, election: Election, own: Integers, query: Integers) -> list[Part]:
+        """Return the outcomes of every query, for ballots that voted for the sets `own` in `query`.
+
+        Tallies that are alike up to the names of the sets are evaluated once.
+        """
+        rank = np.argsort(np.argsort(-self.counts, axis=1, kind="stable"), axis=1)
+        tallies, which = np.unique(-np.sort(-self.counts, axis=1), axis=0, return_inverse=True)
+        which = which.reshape(-1)
+        column = rank[query, self._columns(self.query, self.voted)[own]]
+        n_distinct = 1 + (np.diff(tallies, axis=1) != 0).sum(axis=1)
+        ours, found = which[query], []
+        for rows in chunks(n_distinct):
+            place = np.full(len(tallies), -1)
+            place[rows] = np.arange(rows.size)
+            ballot = np.flatnonzero(place[ours] >= 0)
+            groups = self._groups(tallies[rows], election.thresholds(tallies[rows]))
+            outcomes = election.bin_outcomes(groups, self.log_bins)
+            found.append(Part(outcomes, ballot, place[ours[ballot]], column[ballot]))
+        return found
+
+    def _groups(self, tallies: Integers, thresholds: Integers | None) -> Groups:
+        groups = group_classes(tallies, thresholds)
+        size = groups.size.astype(np.float64)
+        rows, empty = np.arange(len(tallies)), groups.of_class[:, -1]
+        size[rows, empty] = float(self.n_sets) - (tallies > 0).sum(axis=1)
+        return Groups(groups.value, groups.offset, size, groups.of_class)  # type: ignore[arg-type]
+
+    def winners(self, sigma: float, noise: Noise, max_labels: int) -> Integers:
+        """Return the winning set of every query, as 0 and 1 per label."""
+        counted = np.bincount(self.of_teacher.ravel(), minlength=self.query.size)
+        noisy = counted + noise.discrete_gaussian(sigma, counted.shape)
+        tie = noise.uniform(counted.shape)
+        order = np.lexsort((tie, noisy, self.query))
+        last = np.append(np.flatnonzero(np.diff(self.query[order])), order.size - 1)
+        best = order[last]
+        rest = float(self.n_sets) - self.voted
+        empty, empty_tie = _largest_of(sigma, rest, noise)
+        ahead = (empty > noisy[best]) | ((empty == noisy[best]) & (empty_tie > tie[best]))
+        chosen: Integers = self.sets[best].copy()
+        for row in np.flatnonzero(ahead):
+            chosen[row] = self._unvoted(int(row), noise, max_labels)
+        return chosen
+
+    def _unvoted(self, row: int, noise: Noise, max_labels: int) -> Integers:
+        """Return a set nobody voted for, all of them equally likely."""
+        taken = {one.tobytes() for one in self.sets[self.query == row]}
+        n_labels = self.sets.shape[1]
+        while True:
+            drawn = _random_set(n_labels, max_labels, noise)
+            if drawn.tobytes() not in taken:
+                return drawn
+
+
+def _random_set(n_labels: int, max_labels: int, noise: Noise) -> Integers:
+    if not max_labels or max_labels >= n_labels:
+        return np.asarray(noise.integers_below(np.full(n_labels, 2, dtype=np.int64)))
+    sizes = [math.comb(n_labels, size) for size in range(max_labels + 1)]
+    at, size = _below(sum(sizes), noise), 0
+    while at >= sizes[size]:
+        at, size = at - sizes[size], size + 1
+    chosen = np.zeros(n_labels, dtype=np.int64)
+    left = list(range(n_labels))
+    for _ in range(size):
+        place = int(noise.integers_below(np.array([len(left)], dtype=np.int64))[0])
+        chosen[left.pop(place)] = 1
+    return np.asarray(chosen)
+
+
+def _below(bound: int, noise: Noise) -> int:
+    """Return a whole number below `bound`, however large, exactly uniform."""
+    n_words = -(-bound.bit_length() // 32)
+    while True:
+        words = noise.integers_below(np.full(n_words, 2**32, dtype=np.int64))
+        drawn = sum(int(word) << (32 * i) for i, word in enumerate(words)) >> (
+            32 * n_words - bound.bit_length()
+        )
+        if drawn < bound:
+            return drawn
+
+
+def _largest_of(sigma: float, n_draws: Floats, noise: Noise) -> tuple[Floats, Floats]:
+    """Return the largest of so many draws, and its tie-break: by the distribution function, in floats."""
+    value = noise.uniform(n_draws.shape)
+    with np.errstate(divide="ignore"):
+        tail = -np.expm1(np.log(value) / np.maximum(n_draws, 1.0))
+    reach = math.ceil(sigma * (math.sqrt(2 * math.log(max(float(n_draws.max()), 2.0))) + 12))
+    x = np.arange(-reach, reach + 1, dtype=np.float64)
+    law = DiscreteGaussian(sigma)
+    log_above = law.log_cdf(-x - 1)  # log P[X > x], falling
+    at = np.searchsorted(-log_above, -np.log(tail), side="left")
+    at = np.minimum(at, x.size - 1)
+    share = (np.exp(law.log_cdf(-x[at])) - tail) / np.exp(law.log_density(x[at]))
+    nobody = n_draws < 1
+    return np.where(nobody, -np.inf, x[at]), np.clip(share, 0.0, 1.0)
+
+
+# There are 2^k sets and at most as many ballots as teachers: all sets without a vote are alike. They enter as
+# one group of bins, so that time depends on the number of distinct ballots only. Their largest noise is drawn
+# at once, by its distribution function, in floating point: an exact draw would need the maximum of 2^k whole
+# numbers and its ties. The noise of sets that somebody voted for is whole and exact.
+
 
 # 2^k must fit a float: more labels need a cap on how many of them a set may hold.
 _MOST_LABELS = 1000
 
 
 class SetVoting:
-    """Vote on sets of labels: inside each of `label_groups` the most popular set wins, after noise.
-
-    >>> isinstance(Powerset(sigma=2.0, n_labels=3), SetVoting)
-    True
-    """
+    """Vote on sets of labels: inside each of `label_groups` the most popular set wins, after noise."""
 
     sigma: float
     n_labels: int
     max_labels: int = 0
     resolution: ClassVar[int] = 1
     multilabel: ClassVar[bool] = True
+    price_method: ClassVar[str] = "labels-rdp"
+    answers_whole_queries: ClassVar[bool] = True
 
     @property
     def needs_ballots(self) -> bool:
@@ -60,46 +291,23 @@ class SetVoting:
         return (tuple(range(self.n_labels)),)
 
     def price(self, unit: Unit, orders: ArrayLike | None = None) -> RdpCurve:
-        """Return the most one query can cost: an arg max per group, whatever the number of sets.
-
-        >>> from tellers import GNMax, Unit
-        >>> small, large = Powerset(sigma=9.0, n_labels=3), Powerset(sigma=9.0, n_labels=200)
-        >>> one = GNMax(sigma=9.0).price(Unit()).values
-        >>> bool((small.price(Unit()).values == one).all() and (large.price(Unit()).values == one).all())
-        True
-        """
-        return self.check_price(unit, orders) + self.answer_price(unit, orders)
+        """Return the most one query can cost: an arg max per group, whatever the number of sets."""
+        return self.check_price(unit, orders) + self.answer_price(unit, orders=orders)
 
     def check_price(self, unit: Unit, orders: ArrayLike | None = None) -> RdpCurve:
-        """Return the most that the check costs, where there is one.
-
-        >>> from tellers import Unit
-        >>> float(Powerset(sigma=9.0, n_labels=3).check_price(Unit()).values.max())
-        0.0
-        """
+        """Return the most that the check costs, where there is one."""
         require_one_ballot(unit)
         return RdpCurve.zero(orders)
 
-    def answer_price(self, unit: Unit, orders: ArrayLike | None = None) -> RdpCurve:
-        """Return the most that the winning sets cost.
-
-        >>> from tellers import Unit
-        >>> one = Powerset(sigma=9.0, n_labels=4).answer_price(Unit()).values
-        >>> two = PartialPowerset(sigma=9.0, n_labels=4, groups=((0, 1), (2, 3))).answer_price(Unit()).values
-        >>> bool(np.allclose(two, 2 * one))
-        True
-        """
+    def answer_price(
+        self, unit: Unit, orders: ArrayLike | None = None, *, n_labels: int | None = None
+    ) -> RdpCurve:
+        """Return the most that the winning sets cost, however many labels are told."""
         require_one_ballot(unit)
         return argmax_supremum(self.sigma, orders) * len(self.label_groups)
 
     def release(self, votes: LabelVotes, noise: Noise) -> Release:
-        """Draw the noise and return the labels of the winning sets.
-
-        >>> from tellers import noise
-        >>> votes = LabelVotes.from_ballots([[[1, 0]]] * 50, n_labels=2)
-        >>> Powerset(sigma=2.0, n_labels=2).release(votes, noise.secure()).labels.shape
-        (1, 2)
-        """
+        """Draw the noise and return the labels of the winning sets."""
         require_label_votes(self, votes)
         labels = np.empty(votes.sums.shape, dtype=np.int64)
         for group, bins in self.bins(votes):
@@ -107,12 +315,7 @@ class SetVoting:
         return Release(labels, Cost(self.price(votes.unit) * len(votes)))
 
     def outcomes(self, votes: LabelVotes) -> PowersetOutcomes:
-        """Return who wins how often, at these votes and at every neighbour, per distinct ballot.
-
-        >>> votes = LabelVotes.from_ballots([[[1, 0]]] * 50, n_labels=2)
-        >>> Powerset(sigma=2.0, n_labels=2).outcomes(votes).n_ballots
-        1
-        """
+        """Return who wins how often, at these votes and at every neighbour, per distinct ballot."""
         ballots = self._fitted(votes)
         _, query, of_teacher = distinct_ballots(ballots)
         parts = []
@@ -124,21 +327,28 @@ class SetVoting:
         return PowersetOutcomes(parts, query.size, of_teacher)
 
     def bin_outcomes(self, groups: Groups, log_bins: float) -> Outcomes:
-        """Return the outcomes of one group's election.
-
-        >>> from ..argmax import group_classes
-        >>> len(Powerset(sigma=2.0, n_labels=2).bin_outcomes(group_classes(np.array([[6, 4, 0]])), 1.1))
-        1
-        """
+        """Return the outcomes of one group's election."""
         return assemble(groups, win_probabilities(groups, ManyBins(self.sigma, log_bins)))
 
     def thresholds(self, counts: Integers) -> Integers | None:
-        """Return what the counts are checked against, where there is a check.
-
-        >>> Powerset(sigma=2.0, n_labels=2).thresholds(np.array([[6, 4, 0]])) is None
-        True
-        """
+        """Return what the counts are checked against, where there is a check."""
         return None
+
+    def plain_rates(self, n_labels: int | None = None) -> tuple[float, float]:
+        """Return what check and answers cost per order if all noisy counts were told."""
+        check = getattr(self, "sigma_threshold", None)
+        return 0.0 if check is None else 1 / (2 * check**2), len(self.label_groups) / self.sigma**2
+
+    def published_rows(self, votes: LabelVotes, grid: Floats, told: Mask | None, drawn: bool) -> Floats:
+        """Return the paper's cost of every query: an arg max over sets, and its check; private."""
+        every = [bins for _, bins in self.bins(votes)]
+        rows = published_sets(every, self.sigma, grid, drawn=drawn)
+        if not hasattr(self, "threshold") or not hasattr(self, "sigma_threshold"):
+            return rows
+        top = every[0].counts.max(axis=1)
+        checks, accept = published_check(top, self.threshold, self.sigma_threshold, grid, drawn=drawn)
+        weights = np.exp(accept) if told is None else told.any(axis=1).astype(np.float64)
+        return np.asarray(checks + rows * weights[:, None])
 
     def _fitted(self, votes: LabelVotes) -> Integers:
         require_label_votes(self, votes)
@@ -148,12 +358,7 @@ class SetVoting:
         return few_labels(self.n_labels, self.max_labels).fit(ballots) if self.max_labels else ballots
 
     def bins(self, votes: LabelVotes) -> list[tuple[list[int], Bins]]:
-        """Return the labels of every group, and the sets of them that were voted for; private.
-
-        >>> votes = LabelVotes.from_ballots([[[1, 0]]] * 50, n_labels=2)
-        >>> [(group, found.counts.tolist()) for group, found in Powerset(2.0, 2).bins(votes)]
-        [([0, 1], [[50, 0]])]
-        """
+        """Return the labels of every group, and the sets of them that were voted for; private."""
         ballots = self._fitted(votes)
         return [
             (list(group), Bins.of(ballots[:, :, list(group)], n_sets(len(group), self.max_labels)))
@@ -161,6 +366,7 @@ class SetVoting:
         ]
 
 
+@register("powerset", "the most popular set of labels")
 @dataclass(frozen=True)
 class Powerset(SetVoting):
     """Report the set of labels with the most ballots after Gaussian noise on the count of every set.
@@ -177,15 +383,16 @@ class Powerset(SetVoting):
     array([[1, 0, 1]])
     """
 
-    sigma: float
-    n_labels: int
-    max_labels: int = 0
+    sigma: float = noise_sigma(example=7.0)
+    n_labels: int = label_count()
+    max_labels: int = label_cap()
     one_price: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_set_fields(self)
 
 
+@register("confident-powerset", "powerset, silent where the teachers do not agree")
 @dataclass(frozen=True)
 class ConfidentPowerset(SetVoting):
     """Powerset voting that answers only where the noisy count of the top set reaches `threshold` ballots.
@@ -201,17 +408,14 @@ class ConfidentPowerset(SetVoting):
     array([[-1, -1]])
     """
 
-    sigma: float
-    n_labels: int
-    threshold: float
-    sigma_threshold: float
-    max_labels: int = 0
+    sigma: float = noise_sigma(example=7.0)
+    n_labels: int = label_count()
+    threshold: float = check_threshold(example=25.0)
+    sigma_threshold: float = check_sigma(example=12.0)
+    max_labels: int = label_cap()
 
     def __post_init__(self) -> None:
         check_set_fields(self)
-        require_positive(sigma_threshold=self.sigma_threshold)
-        require_finite(threshold=self.threshold)
-        store(self, float, "threshold", "sigma_threshold")
 
     def check_price(self, unit: Unit, orders: ArrayLike | None = None) -> RdpCurve:
         """Return the most that the check costs, which is what silence costs.
@@ -257,7 +461,7 @@ class ConfidentPowerset(SetVoting):
     def bin_outcomes(self, groups: Groups, log_bins: float) -> Outcomes:
         """Return the outcomes of the election, silence among them.
 
-        >>> from ..argmax import group_classes
+        >>> from tellers.mechanisms._argmax import group_classes
         >>> groups = group_classes(np.array([[6, 4, 0]]), np.array([[5, 5, 5]]))
         >>> one = ConfidentPowerset(sigma=2.0, n_labels=2, threshold=5, sigma_threshold=3.0)
         >>> bool(np.isfinite(one.bin_outcomes(groups, math.log(3)).log_labels[0, 0]))
@@ -267,6 +471,7 @@ class ConfidentPowerset(SetVoting):
         return assemble(groups, wins, check_outcomes(groups, self.sigma_threshold))
 
 
+@register("partial-powerset", "the most popular set of each group of labels")
 @dataclass(frozen=True)
 class PartialPowerset(SetVoting):
     """Powerset voting inside declared groups of labels, one election per group; costs add over groups.
@@ -284,9 +489,11 @@ class PartialPowerset(SetVoting):
     array([[1, 0, 1]])
     """
 
-    sigma: float
-    n_labels: int
-    groups: tuple[tuple[int, ...], ...]
+    sigma: float = noise_sigma(example=7.0)
+    n_labels: int = label_count()
+    groups: tuple[tuple[int, ...], ...] = parameter(
+        "labels that are voted on together", form="groups", example=((0, 1), (2, 3))
+    )
     one_price: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -316,24 +523,11 @@ class PartialPowerset(SetVoting):
 
 
 def check_set_fields(mechanism: Any) -> None:
-    """Refuse fields that are out of range, and store them as plain numbers.
-
-    >>> Powerset(sigma=2.0, n_labels=1500)
-    Traceback (most recent call last):
-        ...
-    ValueError: Expected at most 1000 labels, or a cap max_labels on the size of a set, got 1500 labels.
-    """
-    require_positive(sigma=mechanism.sigma)
-    require_count(n_labels=mechanism.n_labels)
-    require_count(0, max_labels=mechanism.max_labels)
-    if mechanism.max_labels > mechanism.n_labels:
-        raise ValueError(
-            f"Expected max_labels <= n_labels={mechanism.n_labels} (0: no cap), got {mechanism.max_labels}."
-        )
+    """Refuse fields that are out of range, and store them as plain numbers."""
+    check_parameters(mechanism)
+    require_cap(mechanism)
     if n_sets(mechanism.n_labels, mechanism.max_labels) > 2**_MOST_LABELS:
         raise ValueError(
             f"Expected at most {_MOST_LABELS} labels, or a cap max_labels on the size of a set, got "
             f"{mechanism.n_labels} labels."
         )
-    store(mechanism, float, "sigma")
-    store(mechanism, int, "n_labels", *(["max_labels"] if "max_labels" in vars(mechanism) else []))

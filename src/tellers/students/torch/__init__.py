@@ -7,14 +7,13 @@ from ...errors import MissingExtra
 if find_spec("torch") is None:
     raise MissingExtra("Expected torch for torch students, found none: pip install 'tellers[torch]'")
 
+from ...nn.views import ImageViews, RowViews
 from .features import PublicFeatures
 from .gan import GanStudent
-from .lesson import PublicRows
 from .mean_teacher import MeanTeacherStudent
-from .mixmatch import MixMatchStudent
-from .multilabel import MultilabelMixMatchStudent
+from .mixmatch import MixMatchStudent, MultilabelMixMatchStudent
+from .training import PublicRows
 from .vat import VatStudent
-from .views import ImageViews, RowViews
 
 __all__ = [
     "GanStudent",

@@ -6,7 +6,7 @@ used.
 """
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -16,15 +16,23 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ...devices import find_device
 from ...errors import require_count, require_positive
-from ...rows import numeric_rows
-from ..base import drawn_seed
-from .inputs import Inputs, row_shape, shaped
-from .lesson import Batch, Lesson
-from .loop import Pace, Precision, Progress, Turn, train
-from .networks import Factory, Shape, TwoPart, build_network
-from .views import STRONG, Views, views_for
+from ...nn.devices import find_device, seeded
+from ...nn.loop import Progress, Turn
+from ...nn.networks import Factory, Shape, TwoPart, build_student_network
+from ...nn.views import STRONG, Inputs, Views, views_for
+from ...nn.weights import load_arrays
+from ...privacy._rows import numeric_rows
+from .._base import drawn_seed
+from .training import (
+    Precision,
+    Schedule,
+    StudentBatch,
+    StudentRows,
+    student_shape,
+    student_table,
+    train_student,
+)
 
 _ROWS_AT_ONCE = 2048
 _HIDDEN, _COMPARED = 512, 128  # what is compared is thrown away afterwards
@@ -44,7 +52,7 @@ class PublicFeatures:
     Assumes:   the rows given to `fit` are public, and none of them is a private row.
     Reference: Chen et al. 2020 (contrastive learning, SimCLR).
 
-    >>> from tellers.datasets import digits
+    >>> from tellers.data import digits
     >>> pool = digits().X[:300]
     >>> features = PublicFeatures(steps=20, width=4, image_shape=(8, 8), random_state=7).fit(pool)
     >>> features.transform(pool[:5]).shape
@@ -81,24 +89,27 @@ class PublicFeatures:
         if len(rows) < 2:
             raise ValueError(f"Expected two public rows or more to tell apart, got {len(rows)}.")
         seed, device = drawn_seed(self.random_state), find_device(self.device)
-        shape = row_shape(rows.shape, image_shape=self.image_shape, squares=self.kind == "cnn")
-        table = shaped(rows, shape, image_shape=self.image_shape)
+        shape = student_shape(rows.shape, image_shape=self.image_shape, squares=self.kind == "cnn")
+        table = student_table(rows, shape, image_shape=self.image_shape)
         inputs = Inputs.measured([table])
-        own = build_network(self.kind, shape, n_outputs=2, width=int(self.width), seed=seed)
+        own = build_student_network(self.kind, shape, n_outputs=2, width=int(self.width), seed=seed)
         learner = _Learner(own, seed=seed)
         everything = inputs.tensor(table, device)
         views = views_for(self.views, shape)
-        lesson = Lesson(everything, torch.zeros(len(table), 1, device=device), everything[:0], n_labelled=2)
-        result = train(
-            lambda average: _Contrast(learner, everything, views, self.temperature, int(self.batch_size)),
-            learner, lesson, views=views, losses=lambda answers, targets: answers.sum(1),
-            pace=Pace(
+        known = StudentRows(
+            everything, torch.zeros(len(table), 1, device=device), everything[:0], n_labelled=2
+        )
+        contrast = _Contrast(learner, everything, views, self.temperature, int(self.batch_size))
+        course = train_student(
+            lambda _: [Turn(learner, contrast)],
+            learner, known, views=views, losses=lambda answers, targets: answers.sum(1),
+            schedule=Schedule(
                 steps=int(self.steps), learning_rate=self.learning_rate, weight_decay=self.weight_decay,
                 precision=self.precision,
             ),
             seed=seed, progress=progress,
         )  # fmt: skip
-        learner.load_state_dict({name: torch.tensor(values) for name, values in result.state.items()})
+        load_arrays(learner, course.best)
         self.shape_, self.inputs_ = shape, inputs
         self.features_ = learner.features.cpu().eval()
         self.n_features_ = int(self._seen(everything[:1].cpu()).shape[1])
@@ -114,11 +125,10 @@ class PublicFeatures:
         """
         self._check_fitted()
         device = find_device(self.device)
-        rows = shaped(numeric_rows(X), self.shape_, image_shape=self.image_shape)
+        rows = student_table(numeric_rows(X), self.shape_, image_shape=self.image_shape)
         views, parts = views_for(self.views, self.shape_), []
         network = copy.deepcopy(self.features_).to(device)
-        with torch.random.fork_rng([device] if device.type == "cuda" else []), torch.no_grad():
-            torch.manual_seed(seed)
+        with seeded(seed, device), torch.no_grad():
             for start in range(0, len(rows), _ROWS_AT_ONCE):
                 some = self.inputs_.tensor(rows[start : start + _ROWS_AT_ONCE], device)
                 parts.append(network(views.see(some, strength) if strength else some).float().cpu().numpy())
@@ -195,10 +205,8 @@ class _Contrast:
         self.n = min(batch_size, len(pool))
         self.partner = torch.arange(2 * self.n, device=pool.device).roll(self.n)
         self.itself = torch.eye(2 * self.n, dtype=torch.bool, device=pool.device)
-        self.turns: Sequence[Turn] = (Turn(learner, self.loss),)
-        self.memory: dict[str, Tensor] = {}
 
-    def loss(self, batch: Batch) -> Tensor:
+    def __call__(self, batch: StudentBatch) -> Tensor:
         # No row twice in a batch: it would have to differ from itself.
         some = self.pool[torch.randperm(len(self.pool), device=self.pool.device)[: self.n]]
         seen = torch.cat([self.views.see(some, STRONG), self.views.see(some, STRONG)])

@@ -13,12 +13,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ...errors import require_count, require_positive
-from .estimator import TorchStudent
-from .lesson import Batch
-from .loop import Method, Turn
-from .networks import Shape
-from .setting import Setting, ramp_up
-from .views import MEDIUM, WEAK
+from ...nn.loop import Turn
+from ...nn.networks import Shape
+from ...nn.views import MEDIUM, WEAK
+from ._estimator import TorchStudent
+from .training import StudentBatch, StudentRun, ramp_up
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -31,7 +30,7 @@ class GanStudent(TorchStudent):
 
     Reference: Salimans et al. 2016, sections 3.1 and 5; PATE-G of Papernot et al. 2017, section 3.
 
-    >>> from tellers.datasets import digits
+    >>> from tellers.data import digits
     >>> data = digits()
     >>> student = GanStudent(steps=60, width=4, image_shape=(8, 8), random_state=7)
     >>> student.fit(data.X[:100], data.y[:100], data.X[100:1000]).predict(data.X[:2]).shape
@@ -42,68 +41,58 @@ class GanStudent(TorchStudent):
     n_latent: int = 64
     generator_rate: float = 1.0
 
-    def _method(self, network: nn.Module, average: nn.Module, setting: Setting) -> Method:
+    def _turns(self, run: StudentRun) -> Sequence[Turn]:
         require_count(n_latent=self.n_latent)
         require_positive(generator_rate=self.generator_rate)
-        if not isinstance(getattr(network, "features", None), nn.Module) or not hasattr(network, "head"):
+        features = getattr(run.network, "features", None)
+        if not isinstance(features, nn.Module) or not hasattr(run.network, "head"):
             raise TypeError(
-                f"Expected a network with parts called features and head, got {type(network).__name__}. The "
-                "generator matches features: take network='cnn' or 'mlp', or name the parts."
+                f"Expected a network with parts called features and head, got {type(run.network).__name__}. "
+                "The generator matches features: take network='cnn' or 'mlp', or name the parts."
             )
-        return _Gan(self, network, setting)
+        pool = run.known.pool
+        if not len(pool):
+            return [Turn(run.network, lambda batch: self._lost(run, batch, None))]
+        # Another seed than the classifier's, from the same one.
+        made = generator(
+            run.shape, int(self.n_latent), width=int(self.width), positive=float(pool.min()) >= 0,
+            seed=run.seed + 1,
+        )  # fmt: skip
+        return [
+            Turn(run.network, lambda batch: self._lost(run, batch, made)),
+            Turn(
+                made, lambda batch: self._unlike(run, batch, made, features), rate=self.generator_rate,
+                first_beta=0.5,
+            ),
+        ]  # fmt: skip
 
-
-class _Gan:
-    def __init__(self, student: GanStudent, network: nn.Module, setting: Setting) -> None:
-        self.student, self.network, self.setting = student, network, setting
-        self.turns: Sequence[Turn] = (Turn(network, self.loss),)
-        self.memory: dict[str, Tensor] = {}
-        if len(setting.lesson.pool):
-            lowest = float(setting.lesson.pool.min())
-            # Another seed than the classifier's, from the same one.
-            self.generator = generator(
-                setting.shape, int(student.n_latent), width=int(student.width), positive=lowest >= 0,
-                seed=setting.seed + 1,
-            )  # fmt: skip
-            turn = Turn(self.generator, self.unlike, rate=student.generator_rate, first_beta=0.5)
-            self.turns = (*self.turns, turn)
-
-    def loss(self, batch: Batch) -> Tensor:
-        see, student, n = self.setting.views.see, self.student, len(batch.rows)
+    def _lost(self, run: StudentRun, batch: StudentBatch, made: nn.Module | None) -> Tensor:
+        see, n = run.views.see, len(batch.rows)
         labelled = see(batch.rows, MEDIUM)
-        if not len(batch.pool):
-            return self.setting.loss(self.network(labelled).float(), batch.targets, share=batch.share)
+        if made is None:
+            return run.told(run.network(labelled), batch)
         real = see(batch.pool, WEAK)
-        answers = self.network(torch.cat([labelled, real, self._made(len(real)).detach()])).float()
-        told = self.setting.loss(answers[:n], batch.targets, share=batch.share)
+        answers = run.network(torch.cat([labelled, real, self._made(made, real).detach()])).float()
+        told = run.told(answers[:n], batch)
         # log Z of the K answers, against 0 for "made": real has probability Z / (Z + 1).
         of_real, of_made = answers[n:].logsumexp(1).split(len(real))
         seen_through = functional.softplus(-of_real).mean() + functional.softplus(of_made).mean()
-        return told + student.weight * ramp_up(batch.share, student.ramp) * 0.5 * seen_through
+        return told + self.weight * ramp_up(batch.share, self.ramp) * 0.5 * seen_through
 
-    def unlike(self, batch: Batch) -> Tensor:
+    def _unlike(self, run: StudentRun, batch: StudentBatch, made: nn.Module, features: nn.Module) -> Tensor:
         """Return how far the mean features of made rows are from those of real ones."""
-        features = self.network.features
-        assert isinstance(features, nn.Module)
-        real, made = self.setting.views.see(batch.pool, WEAK), self._made(len(batch.pool))
-        of_real, of_made = features(torch.cat([real, made])).float().split(len(real))
+        real = run.views.see(batch.pool, WEAK)
+        of_real, of_made = features(torch.cat([real, self._made(made, real)])).float().split(len(real))
         distance: Tensor = (of_real.mean(0).detach() - of_made.mean(0)).square().mean()
         return distance
 
-    def _made(self, n: int) -> Tensor:
-        device = self.setting.lesson.rows.device
-        made: Tensor = self.generator(torch.randn(n, int(self.student.n_latent), device=device))
-        return made.float()
+    def _made(self, made: nn.Module, like: Tensor) -> Tensor:
+        rows: Tensor = made(torch.randn(len(like), int(self.n_latent), device=like.device))
+        return rows.float()
 
 
 def generator(shape: Shape, n_latent: int, *, width: int, positive: bool, seed: int) -> nn.Module:
-    """Return a network that makes rows of a shape from random numbers.
-
-    >>> generator((1, 28, 28), 64, width=4, positive=True, seed=7)(torch.zeros(2, 64)).shape
-    torch.Size([2, 1, 28, 28])
-    >>> generator((14,), 64, width=4, positive=False, seed=7)(torch.zeros(2, 64)).shape
-    torch.Size([2, 14])
-    """
+    """Return a network that makes rows of a shape from random numbers."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         if len(shape) == 3:

@@ -12,15 +12,14 @@ from typing import Literal
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from ...errors import require_count, require_positive
-from .estimator import TorchStudent
-from .lesson import Batch
-from .loop import Method, Turn
-from .networks import without_dropout
-from .setting import Setting, ramp_up
-from .views import MEDIUM, STRONG, WEAK
+from ...nn.loop import Turn
+from ...nn.networks import without_dropout
+from ...nn.views import MEDIUM, STRONG, WEAK
+from ._estimator import TorchStudent
+from .training import StudentBatch, StudentRun, ramp_up
 
 _MEMORY = 0.99  # of how often each class was guessed
 
@@ -38,7 +37,7 @@ class MeanTeacherStudent(TorchStudent):
     Reference: Tarvainen and Valpola 2017 (the averaged teacher); Berthelot et al. 2020 (alignment, strong
                views); Sohn et al. 2020 (the threshold).
 
-    >>> from tellers.datasets import digits
+    >>> from tellers.data import digits
     >>> data = digits()
     >>> student = MeanTeacherStudent(steps=60, width=4, image_shape=(8, 8), random_state=7)
     >>> student.fit(data.X[:100], data.y[:100], data.X[100:1000]).predict(data.X[:2]).shape
@@ -54,53 +53,44 @@ class MeanTeacherStudent(TorchStudent):
     class_shares: Literal["labels", "equal"] | ArrayLike | None = "labels"
     fade: float = 0.6
 
-    def _method(self, network: nn.Module, average: nn.Module, setting: Setting) -> Method:
+    def _turns(self, run: StudentRun) -> Sequence[Turn]:
         require_positive(temperature=self.temperature)
         require_count(guesses=self.guesses)
         for name in ("threshold", "fade"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"Expected 0 <= {name} < 1, got {name}={getattr(self, name)!r}.")
-        return _MeanTeacher(self, network, average, setting)
-
-
-class _MeanTeacher:
-    def __init__(
-        self, student: MeanTeacherStudent, network: nn.Module, average: nn.Module, setting: Setting
-    ) -> None:
-        self.student, self.network, self.average, self.setting = student, network, average, setting
-        targets = setting.lesson.targets
-        shares = _shares(student.class_shares, targets.argmax(1).cpu().numpy(), targets.shape[1])
-        self.shares = None if shares is None else torch.tensor(shares).to(targets)
+        targets = run.known.targets
+        found = _shares(self.class_shares, targets.argmax(1).cpu().numpy(), targets.shape[1])
+        shares = None if found is None else torch.tensor(found).to(targets)
         # How often each class was guessed so far; at first as often as it should.
-        self.guessed = torch.full_like(targets[0], 1 / targets.shape[1])
-        self.turns: Sequence[Turn] = (Turn(network, self.loss),)
-        self.memory = {"guessed": self.guessed}
+        run.memory["guessed"] = torch.full_like(targets[0], 1 / targets.shape[1])
+        return [Turn(run.network, lambda batch: self._lost(run, batch, shares))]
 
-    def loss(self, batch: Batch) -> Tensor:
-        see, student = self.setting.views.see, self.student
+    def _lost(self, run: StudentRun, batch: StudentBatch, shares: Tensor | None) -> Tensor:
+        see = run.views.see
         labelled = see(batch.rows, MEDIUM)
         if not len(batch.pool):
-            return self.setting.loss(self.network(labelled).float(), batch.targets, share=batch.share)
-        targets = self._targets(batch.pool)
-        answers = self.network(torch.cat([labelled, see(batch.pool, STRONG)])).float()
-        ramp, n = ramp_up(batch.share, student.ramp), len(labelled)
-        told = self.setting.loss(answers[:n], batch.targets, share=batch.share)
-        sure = targets.max(1).values >= student.threshold
+            return run.told(run.network(labelled), batch)
+        targets = self._guesses(run, batch.pool, shares)
+        answers = run.network(torch.cat([labelled, see(batch.pool, STRONG)])).float()
+        ramp, n = ramp_up(batch.share, self.ramp), len(labelled)
+        told = run.told(answers[:n], batch)
+        sure = targets.max(1).values >= self.threshold
         guessed = (-(targets * answers[n:].log_softmax(1)).sum(1) * sure).mean()
-        loss: Tensor = told * (1 - student.fade * ramp) + student.weight * ramp * guessed
+        loss: Tensor = told * (1 - self.fade * ramp) + self.weight * ramp * guessed
         return loss
 
     @torch.no_grad()
-    def _targets(self, rows: Tensor) -> Tensor:
-        average = without_dropout(self.average)
-        n = self.student.guesses
-        seen = torch.cat([self.setting.views.see(rows, WEAK) for _ in range(n)])
-        targets: Tensor = average(seen).float().softmax(1).view(n, len(rows), -1).mean(0)
-        if self.shares is not None:
-            self.guessed.lerp_(targets.mean(0), 1 - _MEMORY)
-            targets = targets * (self.shares / self.guessed.clamp_min(1e-6))
+    def _guesses(self, run: StudentRun, rows: Tensor, shares: Tensor | None) -> Tensor:
+        average = without_dropout(run.average)
+        seen = torch.cat([run.views.see(rows, WEAK) for _ in range(self.guesses)])
+        targets: Tensor = average(seen).float().softmax(1).view(self.guesses, len(rows), -1).mean(0)
+        if shares is not None:
+            often = run.memory["guessed"]
+            often.lerp_(targets.mean(0), 1 - _MEMORY)
+            targets = targets * (shares / often.clamp_min(1e-6))
         targets = targets / targets.sum(1, keepdim=True)
-        targets = targets ** (1 / self.student.temperature)
+        targets = targets ** (1 / self.temperature)
         return targets / targets.sum(1, keepdim=True)
 
 
@@ -126,9 +116,6 @@ def shrunk_shares(counts: ArrayLike) -> NDArray[np.float64]:
     """Return the shares of classes, drawn to equal ones as far as chance alone explains that they differ.
 
     With K classes, chance gives a chi-squared statistic of K - 1 on average: what is there beyond it is kept.
-
-    >>> shrunk_shares([52, 48]), shrunk_shares([240, 60]).round(2)
-    (array([0.5, 0.5]), array([0.8, 0.2]))
     """
     seen = np.asarray(counts, dtype=np.float64) + 0.5  # a class that never came up may still be there
     n, n_classes = seen.sum(), len(seen)

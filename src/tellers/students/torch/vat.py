@@ -11,12 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from ...errors import require_count, require_positive
-from .estimator import TorchStudent
-from .lesson import Batch
-from .loop import Method, Turn
-from .networks import without_dropout
-from .setting import Setting, ramp_up
-from .views import MEDIUM
+from ...nn.loop import Turn
+from ...nn.networks import without_dropout
+from ...nn.views import MEDIUM
+from ._estimator import TorchStudent
+from .training import StudentBatch, StudentRun, ramp_up
 
 _PROBE = 0.05  # of the radius: far enough for float32, near enough for the curvature at the row itself
 
@@ -31,7 +30,7 @@ class VatStudent(TorchStudent):
 
     Reference: Miyato et al. 2018, equations 5 to 12; the student of Papernot et al. 2018, appendix.
 
-    >>> from tellers.datasets import digits
+    >>> from tellers.data import digits
     >>> data = digits()
     >>> student = VatStudent(steps=60, width=4, image_shape=(8, 8), random_state=7)
     >>> student.fit(data.X[:100], data.y[:100], data.X[100:1000]).predict(data.X[:2]).shape
@@ -42,50 +41,40 @@ class VatStudent(TorchStudent):
     entropy: float = 0.3
     n_probes: int = 1
 
-    def _method(self, network: nn.Module, average: nn.Module, setting: Setting) -> Method:
+    def _turns(self, run: StudentRun) -> Sequence[Turn]:
         require_positive(radius=self.radius)
         require_count(n_probes=self.n_probes)
         if not self.entropy >= 0:
             raise ValueError(f"Expected entropy >= 0, got entropy={self.entropy!r}.")
-        return _Vat(self, network, setting)
+        rows = run.known.inputs
+        radius = float(self.radius * rows.std() * rows[0].numel() ** 0.5)
+        return [Turn(run.network, lambda batch: self._lost(run, batch, radius))]
 
-
-class _Vat:
-    def __init__(self, student: VatStudent, network: nn.Module, setting: Setting) -> None:
-        self.student, self.network, self.setting = student, network, setting
-        rows = setting.lesson.inputs
-        self.radius = float(student.radius * rows.std() * rows[0].numel() ** 0.5)
-        self.turns: Sequence[Turn] = (Turn(network, self.loss),)
-        self.memory: dict[str, Tensor] = {}
-
-    def loss(self, batch: Batch) -> Tensor:
-        see, student = self.setting.views.see, self.student
-        answers = self.network.train()(see(batch.rows, MEDIUM)).float()
-        told = self.setting.loss(answers, batch.targets, share=batch.share)
+    def _lost(self, run: StudentRun, batch: StudentBatch, radius: float) -> Tensor:
+        told = run.told(run.network.train()(run.views.see(batch.rows, MEDIUM)), batch)
         if not len(batch.pool):
             return told
         # The same units in every pass, or the difference would be the dropout's.
-        network = without_dropout(self.network)
-        rows = see(batch.pool, MEDIUM)
+        network = without_dropout(run.network)
+        rows = run.views.see(batch.pool, MEDIUM)
         answers = network(rows).float()
-        away = self._worst(network, rows, answers.detach())
+        away = self._worst(network, rows, answers.detach(), radius)
         unlike = _divergence(answers.detach(), network(rows + away).float())
         unsure = -(answers.softmax(1) * answers.log_softmax(1)).sum(1).mean()
-        loss: Tensor = told + student.weight * ramp_up(batch.share, student.ramp) * (
-            unlike + student.entropy * unsure
-        )
+        loss: Tensor = told + self.weight * ramp_up(batch.share, self.ramp) * (unlike + self.entropy * unsure)
         return loss
 
-    def _worst(self, network: nn.Module, rows: Tensor, answers: Tensor) -> Tensor:
+    def _worst(self, network: nn.Module, rows: Tensor, answers: Tensor, radius: float) -> Tensor:
+        """Return the direction in which answers change most, as long as the radius."""
         away = _unit(torch.randn_like(rows))
-        for _ in range(self.student.n_probes):
-            probe = (_PROBE * self.radius * away).requires_grad_()
+        for _ in range(self.n_probes):
+            probe = (_PROBE * radius * away).requires_grad_()
             # In full precision: what is differentiated here is small.
             with torch.autocast(rows.device.type, enabled=False):
                 unlike = _divergence(answers, network(rows + probe).float())
             (slope,) = torch.autograd.grad(unlike, probe)
             away = _unit(slope)
-        return self.radius * away
+        return radius * away
 
 
 def _divergence(before: Tensor, after: Tensor) -> Tensor:

@@ -1,16 +1,61 @@
-"""A cluster: where its scheduler is, who may speak to it, and the line to it, which may be lost and found."""
+"""A Dask cluster: its scheduler, its security, the connection to it, and versions that must agree."""
 
 import asyncio
 import os
+import platform
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from ... import __version__
 from ...errors import ClusterFailed, MissingExtra, require_count, require_positive
-from .versions import differences, say_different, versions_here
+
+# --- Versions that must agree: teachers are the same wherever they are trained, or the run does not begin.
+
+
+Versions = dict[str, str]
+
+# Where each is missing, by the extra that brings it.
+EXTRAS = {"torch": "torch", "distributed": "distributed"}
+
+
+def versions_here(packages: Sequence[str] = ()) -> Versions:
+    """Return what this process runs: Python, NumPy, this package and those that are named; "" is missing."""
+    python = ".".join(platform.python_version_tuple()[:2])
+    named = ("numpy", "scikit-learn", "distributed", *packages)
+    return {name: _version(name) for name in named} | {"python": python, "tellers": __version__}
+
+
+def differences(wanted: Mapping[str, str], found: Mapping[str, str]) -> list[str]:
+    """Return one line for each version that differs; builds of one version for other devices do not."""
+    lines = []
+    for name, here in wanted.items():
+        there = found.get(name, "")
+        if there.partition("+")[0] != here.partition("+")[0]:
+            lines.append(f"{name} {there or 'missing'} instead of {here or 'none'}")
+    return lines
+
+
+def say_different(where: str, lines: Sequence[str]) -> str:
+    """Say what differs there and what to do about it."""
+    lacking = [EXTRAS[line.split()[0]] for line in lines if " missing " in line and line.split()[0] in EXTRAS]
+    what = f"pip install 'tellers[{','.join(lacking)}]'" if lacking else "the same versions everywhere"
+    return f"Expected the versions of this program on {where}, got {'; '.join(lines)}. Install there: {what}."
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return ""
+
+
+# --- A cluster: where its scheduler is, who may speak to it, and the line to it, which may be lost and found.
+
 
 LOCAL = "local"
 _ADDRESS = re.compile(r"(tcp|tls)://(\[[^\]]+\]|[^:/\[\]]+):[0-9]+/?")
@@ -108,11 +153,7 @@ def _client_class(timeout: float) -> Any:
 
 
 def load_distributed() -> Any:
-    """Return the module distributed, or say which extra brings it.
-
-    >>> load_distributed().__name__
-    'distributed'
-    """
+    """Return the module distributed, or say which extra brings it."""
     try:
         import distributed
     except ImportError as error:

@@ -17,9 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import ClusterFailed, MissingExtra, TeacherFailed, require_count, require_positive
+from ._working import Answer, Batch, hold, work
 from .cluster import Link
-from .tasks import Answer, Batch
-from .working import hold, work
 
 _LOOK_SECONDS = 0.02
 _COUNT_SECONDS = 0.5
@@ -67,10 +66,6 @@ class Dispatch:
     `near` says for teachers which worker had them last: it may have kept them where others cannot look.
     Tasks that are `whole` are never split: their teachers are trained together. A teacher that cannot learn
     from its rows is tried again as often, then `given_up`, and votes by the rule; `troubles` says why.
-
-    >>> from tellers.teachers.dask.cluster import Cluster
-    >>> list(Dispatch(Link(Cluster()), b"", [], Patience()).answers())
-    []
     """
 
     link: Link

@@ -12,22 +12,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ...errors import ClusterFailed, MissingExtra, TeacherFailed, require_count
-from ...label_votes import LabelVotes
-from ...rows import numeric_rows
-from ...sealed import Sealed
-from ...votes import Votes
-from ..backends import is_network
-from ..label_ensemble import check_thresholds, label_model
+from ...privacy._rows import numeric_rows
+from ...privacy.sealed import Sealed
+from ...privacy.votes import LabelVotes, Votes
+from .._assignment import Seed
+from .._running import Progress, check_estimator, check_options, say_failed, seed_number
+from .._training import MANY
+from ..ensemble import check_thresholds, is_network, label_model
 from ..models import type_name
-from ..partition import Seed
-from ..running import Progress, check_estimator, check_options, say_failed, seed_number
-from ..trial import MANY
-from .cluster import Link
+from ._working import Answer, Batch, Job, make_batches, pick_engine, try_out
+from .cluster import Link, versions_here
 from .dispatch import Dispatch, Patience
 from .shards import Shard, check_shards
-from .tasks import Answer, Batch, Job, make_batches
-from .versions import versions_here
-from .working import pick_engine, try_out
 
 _TASKS_PER_THREAD = 8
 _LARGEST_BATCH = 16
@@ -49,7 +45,7 @@ class DaskEnsemble:
     >>> import tempfile
     >>> from sklearn.tree import DecisionTreeClassifier
     >>> from tellers.teachers.dask import Cluster, connect, write_shards
-    >>> from tellers.teachers.partition import partition
+    >>> from tellers.teachers import partition
     >>> X, y, parts = np.eye(8), np.arange(8) % 2, partition(8, 2, seed=7)
     >>> with connect(Cluster(n_workers=1)) as link, tempfile.TemporaryDirectory() as folder:
     ...     how = {"seed": 7, "link": link, "store": folder}
@@ -261,12 +257,7 @@ def _all_answers(
 
 
 def pickled(job: Job) -> bytes:
-    """Return a job as bytes; a class of a script, which workers cannot import, goes along by value.
-
-    >>> job = Job(None, n_outputs=3, many=False, seed=7, store="", n_teachers=2, versions={})
-    >>> type(pickled(job)).__name__
-    'bytes'
-    """
+    """Return a job as bytes; a class of a script, which workers cannot import, goes along by value."""
     from distributed.protocol.pickle import dumps
 
     content: bytes = dumps(job)

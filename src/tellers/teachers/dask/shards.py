@@ -1,20 +1,128 @@
-"""Shards: the rows of one teacher each, in a file that its worker reads and nobody else has to."""
+"""Shards: the rows of one teacher each, in files on a path or an object store."""
 
 import io
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from os import PathLike, fspath
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ...errors import MissingExtra
-from ...file_sizes import TooLarge, load_npz
-from ...rows import numeric_rows
-from ..partition import Partition
-from ..running import check_partition
-from .places import inside, read_bytes, write_bytes
+from ...privacy._files import TooLarge, load_npz, write_whole
+from ...privacy._rows import numeric_rows
+from .._running import check_partition
+from ..models import find_model, make_manifest, read_manifest, write_model
+from ..partitions import Partition
+
+# --- Places that hold files: a path, or the URL of an object store, read and written in one way. ---
+#
+# An address is looked at where it is used. The path `/data/part.npz` on a worker is that worker's file.
+
+
+# A URL of a file is a path: it is written as carefully, whole and for its owner alone.
+_FILES = ("file", "local")
+
+
+def is_url(address: str) -> bool:
+    """Say whether an address is the URL of an object store, rather than a path or the URL of a file."""
+    scheme, found, _ = address.partition("://")
+    return bool(found) and scheme not in _FILES
+
+
+def path_of(address: str) -> Path:
+    """Return the path of an address that is no URL of an object store."""
+    scheme, _, path = address.partition("://")
+    return Path(path if scheme in _FILES else address)
+
+
+def inside(folder: str, name: str) -> str:
+    """Return the address of a file in a folder."""
+    return f"{folder.rstrip('/')}/{name}" if "://" in folder else str(Path(folder) / name)
+
+
+def read_bytes(address: str) -> bytes:
+    """Return what a path or a URL holds, or raise FileNotFoundError."""
+    if not is_url(address):
+        return path_of(address).read_bytes()
+    with _open(address, "rb") as file:
+        content: bytes = file.read()
+    return content
+
+
+def write_bytes(address: str, content: bytes) -> None:
+    """Write a file whole: under its path by renaming, under its URL as object stores do it.
+
+    A folder that is not there is made, for its owner alone. See `read_bytes`.
+    """
+    if is_url(address):
+        with _open(address, "wb") as file:
+            file.write(content)
+        return
+    make_folder(str(path_of(address).parent))
+    write_whole(path_of(address), content)
+
+
+def make_folder(folder: str) -> None:
+    """Make a folder for its owner alone, if it is not there; object stores have none."""
+    if not is_url(folder):
+        path_of(folder).mkdir(parents=True, exist_ok=True, mode=0o700)
+
+
+def remove(address: str) -> None:
+    """Remove a file, if it is there."""
+    if not is_url(address):
+        path_of(address).unlink(missing_ok=True)
+        return
+    with suppress(FileNotFoundError):
+        file = _open(address, "rb")
+        file.fs.rm(file.path)
+
+
+def find_kept(folder: str, name: str) -> tuple[bytes, dict[str, Any]] | None:
+    """Return a model that was finished and what it is made of, or None where there is none."""
+    if not is_url(folder):
+        return find_model(path_of(folder), name)
+    try:
+        manifest = read_bytes(inside(folder, _manifest(name)))
+        content = read_bytes(inside(folder, name))
+    except FileNotFoundError:
+        return None
+    made_of = read_manifest(manifest, content)
+    return None if made_of is None else (content, made_of)
+
+
+def keep(folder: str, name: str, *, content: bytes, made_of: dict[str, Any]) -> None:
+    """Write a finished model, and then the manifest that makes it count."""
+    if not is_url(folder):
+        make_folder(folder)
+        write_model(path_of(folder), name, content=content, made_of=made_of)
+        return
+    write_bytes(inside(folder, name), content)
+    write_bytes(inside(folder, _manifest(name)), make_manifest(content, made_of))
+
+
+def _manifest(name: str) -> str:
+    return f"{name.rpartition('.')[0]}.json"
+
+
+def _open(address: str, mode: str) -> Any:
+    kind = address.partition("://")[0]
+    try:
+        import fsspec
+
+        return fsspec.open(address, mode)
+    except (ImportError, ValueError):  # the latter for a kind that it never heard of
+        raise MissingExtra(
+            f"Expected a library that opens {kind} addresses, found none: fsspec comes with pip install "
+            f"'tellers[distributed]', and what it needs for {kind} is named in its documentation."
+        ) from None
+
+
+# --- Shards: the rows of one teacher each, in a file that its worker reads and nobody else has to. ---
 
 
 @dataclass(frozen=True)
@@ -59,7 +167,7 @@ def write_shards(
     """Write each part of a partition to a file of its own, and return where they are, teacher by teacher.
 
     >>> import tempfile
-    >>> from tellers.teachers.partition import partition
+    >>> from tellers.teachers import partition
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     shards = write_shards(folder, np.eye(4), [0, 1, 0, 1], partition(4, 2, seed=7))
     >>> len(shards)
@@ -76,13 +184,7 @@ def write_shards(
 
 
 def read_shard(address: str) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return the rows of a shard and their answers; Python objects in it are refused.
-
-    >>> read_shard("nowhere/part.npz")
-    Traceback (most recent call last):
-        ...
-    ValueError: Expected a shard at nowhere/part.npz, found nothing a worker can read there.
-    """
+    """Return the rows of a shard and their answers; Python objects in it are refused."""
     arrays = _arrays(address, ("X", "y"))
     return arrays["X"], arrays["y"]
 
@@ -102,24 +204,12 @@ def write_queries(address: str, X: ArrayLike) -> None:
 
 
 def read_queries(address: str) -> NDArray[Any]:
-    """Return the public queries in a file; see `write_queries`.
-
-    >>> read_queries("nowhere/queries.npz")
-    Traceback (most recent call last):
-        ...
-    ValueError: Expected queries at nowhere/queries.npz, found nothing a worker can read there.
-    """
+    """Return the public queries in a file; see `write_queries`."""
     return _arrays(address, ("X",))["X"]
 
 
 def check_shards(shards: Sequence[Shard]) -> tuple[Shard, ...]:
-    """Return shards that are different files, one per teacher; two teachers of the same rows are refused.
-
-    >>> check_shards([Shard("part.npz"), Shard("part.npz")])
-    Traceback (most recent call last):
-        ...
-    ValueError: Expected a shard of its own for every teacher, got part.npz for teachers 0 and 1. ...
-    """
+    """Return shards that are different files, one per teacher; two teachers of the same rows are refused."""
     if not shards or not all(isinstance(shard, Shard) for shard in shards):
         raise TypeError("Expected at least one Shard(address), got none or something else.")
     owner: dict[Shard, int] = {}

@@ -7,12 +7,16 @@ from ...errors import MissingExtra
 if find_spec("torch") is None:
     raise MissingExtra("Expected torch for torch teachers, found none: pip install 'tellers[torch]'")
 
-from .classifier import TorchClassifier
-from .engines import Batched
-from .ensemble import TorchEnsemble, train_torch_ensemble
-from .label_classifier import TorchLabelClassifier
-from .label_ensemble import TorchLabelEnsemble, load_torch_label_ensemble, train_torch_label_ensemble
-from .loading import load_torch_ensemble
+from ...nn.batched import Batched
+from ...nn.classifier import TorchClassifier, TorchLabelClassifier
+from .ensemble import (
+    TorchEnsemble,
+    TorchLabelEnsemble,
+    load_torch_ensemble,
+    load_torch_label_ensemble,
+    train_torch_ensemble,
+    train_torch_label_ensemble,
+)
 
 __all__ = [
     "Batched",

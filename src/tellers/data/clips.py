@@ -1,0 +1,401 @@
+"""Tables of clips with their labels and sources, and folders of prepared clips."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .dataset import Dataset, MultilabelDataset, TableLines, alike_recordings, frozen, row_index
+
+READ_OFF = "label names were read off the table"
+"""A note: nobody declared the labels, so that the list itself tells something of the clips."""
+_SHOWN = 12  # labels, in an error
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Clips:
+    """A table of recordings: where each one lies, its labels (0 or 1), its fold and its source.
+
+    `sources` names what a clip was cut from: a longer recording, a video, an uploader. Clips of one source
+    are alike, so a deal that keeps sources together protects the source and not only the clip. `folds` are
+    those of the publisher: numbers, or names such as "train" and "eval". `left_out` marks clips that are none
+    of the task, because of their labels: clips are dealt by their place in the table, so they keep theirs,
+    and nobody gets them. `notes` says how many.
+
+    >>> names = ["bell", "siren"]
+    >>> clips = Clips(name="tiny", paths=["a.wav", "b.wav"], Y=[[1, 1], [0, 1]], label_names=names)
+    >>> clips, clips.labels_of(1)
+    (Clips('tiny', n_clips=2, n_labels=2), ('siren',))
+    >>> clips.take([1]).paths[0].name
+    'b.wav'
+    >>> some = clips.with_labels(["bell", "horn"])
+    >>> some, some.Y.tolist(), some.wanted.tolist()
+    (Clips('tiny', n_clips=2, n_labels=2), [[1, 0], [0, 0]], [True, False])
+    >>> clips.at_most(1).wanted.tolist(), clips.leave_out([False, True]).wanted.tolist()
+    ([False, True], [True, False])
+    """
+
+    name: str
+    paths: tuple[Path, ...]
+    Y: NDArray[np.int8]
+    label_names: tuple[str, ...]
+    sources: NDArray[Any] | None = None
+    folds: NDArray[Any] | None = None
+    notes: tuple[str, ...] = ()
+    left_out: NDArray[np.bool_] | None = None
+
+    def __post_init__(self) -> None:
+        paths = tuple(Path(path) for path in self.paths)
+        names = tuple(str(name) for name in self.label_names)
+        Y = np.asarray(self.Y)
+        if Y.ndim != 2 or Y.shape != (len(paths), len(names)) or Y.size == 0:
+            raise ValueError(
+                f"Expected Y of shape ({len(paths)}, {len(names)}), a row per clip and a column per "
+                f"label, got shape {Y.shape}."
+            )
+        if Y.dtype.kind not in "biuf" or not np.isin(Y, (0, 1)).all():
+            raise ValueError("Expected 0 or 1 in Y, got another value.")
+        if len(set(names)) != len(names):
+            raise ValueError("Expected different label names, got one twice.")
+        kept: dict[str, Any] = {"paths": paths, "label_names": names, "Y": Y.astype(np.int8)}
+        for column in ("sources", "folds", "left_out"):
+            if getattr(self, column) is not None:
+                values = np.asarray(getattr(self, column), dtype=bool if column == "left_out" else None)
+                if values.shape != (len(paths),):
+                    raise ValueError(
+                        f"Expected {column} with one entry for each of {len(paths)} clips, "
+                        f"got shape {values.shape}."
+                    )
+                kept[column] = values
+        for field, value in kept.items():
+            object.__setattr__(self, field, frozen(value))
+
+    @property
+    def n_labels(self) -> int:
+        """Return how many labels there are."""
+        return len(self.label_names)
+
+    @property
+    def classes(self) -> NDArray[np.int64]:
+        """Return the class of each clip, where all carry exactly one label; -1 for those left out."""
+        if not (self.Y[self.wanted].sum(axis=1) == 1).all():
+            raise ValueError(f"Expected one label for each clip, in {self.name!r} some carry more or none.")
+        return np.where(self.wanted, self.Y.argmax(axis=1), -1).astype(np.int64)
+
+    @property
+    def wanted(self) -> NDArray[np.bool_]:
+        """Return which clips are of the task: all that were not left out for their labels."""
+        return np.ones(len(self), dtype=bool) if self.left_out is None else ~self.left_out
+
+    def labels_of(self, clip: int) -> tuple[str, ...]:
+        """Return the names of a clip's labels."""
+        return tuple(self.label_names[j] for j in np.flatnonzero(self.Y[clip]))
+
+    def take(self, rows: ArrayLike) -> "Clips":
+        """Return the table of some clips, by their numbers or by a mask."""
+        index = row_index(rows, "clip")
+        numbers = np.flatnonzero(index) if index.dtype.kind == "b" else index
+        if index.dtype.kind == "b" and len(index) != len(self):
+            raise ValueError(f"Expected a mask of {len(self)} entries, got {len(index)}.")
+        if not numbers.size:
+            raise ValueError(f"Expected some clips of {self.name!r}, got none. Choose other ones.")
+        return replace(
+            self,
+            paths=tuple(self.paths[i] for i in numbers),
+            Y=self.Y[numbers],
+            sources=None if self.sources is None else self.sources[numbers],
+            folds=None if self.folds is None else self.folds[numbers],
+            left_out=None if self.left_out is None else self.left_out[numbers],
+        )
+
+    def with_labels(self, names: Iterable[str]) -> "Clips":
+        """Return the table with these labels alone; clips that carry none of them are left out.
+
+        The names are declared: one that no clip carries is a label of the task all the same, so that the list
+        says nothing of the clips.
+        """
+        declared = tuple(names)
+        if not declared or not all(name.strip() for name in declared):
+            raise ValueError("Expected names of labels, got none, or one without a letter.")
+        Y = np.zeros((len(self), len(declared)), dtype=np.int8)
+        for column, name in enumerate(declared):
+            if name in self.label_names:
+                Y[:, column] = self.Y[:, self.label_names.index(name)]
+        if not Y.any():
+            known = ", ".join(self.label_names[:_SHOWN]) + (", ..." if self.n_labels > _SHOWN else "")
+            raise ValueError(
+                f"Expected labels of {self.name!r}, no clip carries any of {', '.join(declared[:_SHOWN])}. "
+                f"Take some of {known}."
+            )
+        notes = tuple(note for note in self.notes if note != READ_OFF)
+        table = replace(self, Y=Y, label_names=declared, notes=notes)
+        return table.leave_out(~Y.any(axis=1), why="none of the labels")
+
+    def at_most(self, n_labels: int) -> "Clips":
+        """Return the table in which clips that carry more than so many labels are left out."""
+        many = self.Y.sum(axis=1) > n_labels
+        if many.all():
+            raise ValueError(
+                f"Expected clips with at most {n_labels} labels in {self.name!r}, all have more. Allow more."
+            )
+        return self.leave_out(many, why=f"more than {n_labels} labels")
+
+    def leave_out(self, rows: ArrayLike, *, why: str = "") -> "Clips":
+        """Return the table in which some clips, by a mask, are none of the task; they keep their place."""
+        others = np.asarray(rows, dtype=bool)
+        n = int((others & self.wanted).sum())
+        told = (f"{n} clip{'s' if n > 1 else ''} left out: {why}",) if n and why else ()
+        return replace(self, left_out=others | ~self.wanted, notes=(*self.notes, *told))
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __repr__(self) -> str:
+        return f"Clips({self.name!r}, n_clips={len(self)}, n_labels={self.n_labels})"
+
+
+def label_matrix(label_sets: Sequence[Iterable[str]], names: Sequence[str]) -> NDArray[np.int8]:
+    """Return one row of zeros and ones for each set of labels; labels that are not named are left out."""
+    column = {name: j for j, name in enumerate(names)}
+    Y = np.zeros((len(label_sets), len(names)), dtype=np.int8)
+    for i, labels in enumerate(label_sets):
+        for label in labels:
+            if label in column:
+                Y[i, column[label]] = 1
+    return Y
+
+
+# --- Folders of prepared clips ---
+#
+# `tellers audio prepare` writes such a folder. Teachers and students learn from the pictures, so whoever
+# trains needs neither the recordings nor a library that decodes them.
+
+FILE = "clips.json"
+FORMAT = 1
+RECORDING_FORMAT = 1
+_LEFT_OUT = "Clips whose recording is missing or cannot be used teach nobody; how many is not told."
+BY_CLIP = (
+    "Clips were dealt one by one, though it is known which were cut from one recording, or come from one "
+    "person: one clip is protected, and not what it was cut from, of which other teachers, the public pool "
+    "and the test may have clips too."
+)
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class ClipTable:
+    """What `clips.json` says: for every clip its recording, labels, fold, source and picture, if it has one.
+
+    `features` are the settings that the pictures were made with, `findings` what could not be used: path,
+    kind and detail. `left_out` marks clips that are none of the task, by their labels; they have no picture.
+    """
+
+    folder: Path
+    name: str
+    label_names: tuple[str, ...]
+    paths: tuple[str, ...]
+    Y: NDArray[np.int8]
+    pictures: tuple[str | None, ...]
+    shape: tuple[int, int]
+    folds: tuple[Any, ...] | None = None
+    sources: tuple[Any, ...] | None = None
+    features: Mapping[str, Any] | None = None
+    findings: tuple[Mapping[str, str], ...] = ()
+    notes: tuple[str, ...] = ()
+    left_out: NDArray[np.bool_] | None = None
+
+    @property
+    def usable(self) -> NDArray[np.bool_]:
+        """Return which clips have a picture."""
+        return np.array([picture is not None for picture in self.pictures], dtype=np.bool_)
+
+    def units(self, *, by_clip: bool = False) -> NDArray[Any]:
+        """Return the unit of every clip, usable or not: its source where that is known, or its line."""
+        if by_clip or self.sources is None:
+            return np.arange(len(self.paths))
+        return np.array([str(one) for one in self.sources])
+
+    def alike(self, units: NDArray[Any]) -> tuple[tuple[int, int], ...]:
+        """Return pairs of clips of two units that have the same recording, under two names; private."""
+        silent = {str(Path(one["path"]).absolute()) for one in self.findings if one["kind"] == "silent"}
+        return alike_recordings(self.pictures, units, quiet=[path in silent for path in self.paths])
+
+    def __repr__(self) -> str:
+        n = int(self.usable.sum())
+        return f"ClipTable({self.name!r}, n_clips={len(self.paths)}, n_pictures={n})"
+
+
+def read_clip_table(folder: str | PathLike[str]) -> ClipTable:
+    place = Path(folder)
+    place = place.parent if place.name == FILE else place
+    try:
+        said = json.loads((place / FILE).read_bytes())
+    except (FileNotFoundError, NotADirectoryError):
+        raise ValueError(
+            f"Expected a folder of prepared clips, found no {FILE} in {place}. Make it: tellers audio prepare"
+        ) from None
+    except ValueError:
+        raise ValueError(f"Expected JSON in {place / FILE}, got something else. Prepare again.") from None
+    try:
+        if said["format"] != FORMAT:
+            raise ValueError(
+                f"Expected format {FORMAT} in {place / FILE}, got {said['format']}. "
+                "Read it with the version of tellers that wrote it."
+            )
+        names = tuple(said["label_names"])
+        column = {name: j for j, name in enumerate(names)}
+        clips = said["clips"]
+        Y = np.zeros((len(clips), len(names)), dtype=np.int8)
+        for i, clip in enumerate(clips):
+            Y[i, [column[label] for label in clip["labels"]]] = 1
+        frames, bins = (int(n) for n in said["shape"])
+        return ClipTable(
+            folder=place, name=str(said["name"]), label_names=names,
+            paths=tuple(clip["path"] for clip in clips), Y=Y,
+            pictures=tuple(clip["picture"] for clip in clips), shape=(frames, bins),
+            folds=_column(clips, "fold"), sources=_column(clips, "source"), features=said["features"],
+            findings=tuple(said["findings"]), notes=tuple(said["notes"]),
+            left_out=np.array([bool(clip.get("left_out")) for clip in clips], dtype=np.bool_),
+        )  # fmt: skip
+    except (KeyError, TypeError, IndexError) as error:
+        raise ValueError(f"Expected a whole table in {place / FILE}, got another. Prepare again.") from error
+
+
+def load_pictures(table: ClipTable, pictures: Sequence[str | None]) -> NDArray[np.float32]:
+    """Return pictures by their names in a table, (clips, frames, bins); one that is not whole is refused."""
+    stack = np.empty((len(pictures), *table.shape), dtype=np.float32)
+    for i, name in enumerate(pictures):
+        try:
+            one = np.load(table.folder / str(name), allow_pickle=False)
+        except (OSError, ValueError, EOFError):
+            one = None
+        if name is None or one is None or one.shape != table.shape:
+            raise ValueError(
+                f"Expected a whole picture of {table.shape} for clip {i} in {table.folder}, got none, or a "
+                "damaged one. Prepare again."
+            )
+        stack[i] = one
+    return stack
+
+
+def require_same_features(folder: str | PathLike[str], *others: str | PathLike[str] | None) -> None:
+    """Refuse folders of prepared clips whose pictures were made with other settings than those of the first.
+
+    A picture of the same size at another rate shows other sounds in the same places.
+    """
+    told = [other for other in others if other is not None]
+    wanted = _drawn(read_clip_table(folder).features) if told else {}
+    for other in told:
+        given = _drawn(read_clip_table(other).features)
+        changed = sorted(name for name in {*wanted, *given} if wanted.get(name) != given.get(name))
+        if changed:
+            words = ", ".join(f"{name} {given.get(name)} and not {wanted.get(name)}" for name in changed[:4])
+            raise ValueError(
+                f"Expected clips in {other} prepared as those in {folder}, got {words}. Prepare both with "
+                "the same settings."
+            )
+
+
+def _drawn(features: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return what a picture looks like by, flat: neither what is refused, nor how numbers are stored."""
+    said: dict[str, Any] = dict(features or {})
+    both = {**said.get("decoding", {}), **said.get("logmel", {})}
+    return {name: value for name, value in both.items() if name not in ("shortest", "silent", "rates")}
+
+
+def settings_beside_student(folder: str | PathLike[str], names: Sequence[str]) -> dict[str, bytes]:
+    """Return the file that lies beside a student of prepared clips: how recordings become its pictures."""
+    return {"hearing.json": recording_settings(names, read_clip_table(folder).features or {})}
+
+
+def recording_settings(names: Sequence[str], features: Mapping[str, Any]) -> bytes:
+    """Return the content of `hearing.json`: the labels, and the settings of pictures."""
+    said = {"format": RECORDING_FORMAT, "label_names": list(names), "features": dict(features)}
+    return (json.dumps(said) + "\n").encode()
+
+
+def clip_notes(table: ClipTable) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return what may be told of a table of clips to anyone, and what counts private clips.
+
+    That clips may be left out is told whether or not some were: one broken recording changes no public word.
+    """
+    counted = tuple(note for note in table.notes if note[:1].isdigit())
+    n_lost = int((~table.usable).sum())
+    lost = (f"{n_lost} of {len(table.paths)} recordings could not be used",) if n_lost else ()
+    public = (*(note for note in table.notes if note not in counted), _LEFT_OUT)
+    return public, counted + lost + _alike_note(table)
+
+
+def _alike_note(table: ClipTable) -> tuple[str, ...]:
+    """Return words on recordings that are in the table under two names, for its owner alone."""
+    twice, apart = table.alike(table.units(by_clip=True)), table.alike(table.units())
+    if not twice:
+        return ()
+    named = ", ".join(f"{one} and {other}" for one, other in twice[:5]) + (", ..." * (len(twice) > 5))
+    return (
+        f"{len(twice)} clips have the recording of another under another name, {len(apart)} of them in "
+        f"another unit where sources are known: clips {named} (from 0, in the order of clips.json). What one "
+        "of them protects is then also in the other. Take one of the two out of your table, or give both the "
+        "same source, and prepare again.",
+    )
+
+
+def clips_folder(
+    path: str | PathLike[str], label_names: Sequence[str], *, need_labels: bool = True, by_clip: bool = False
+) -> MultilabelDataset:
+    """Read a folder of prepared clips as rows, a flat log-Mel picture each; sources are persons.
+
+    Clips that could not be used are no rows (how many is private, and `clip_notes` says it); they are in
+    `places`, so that they are dealt with the others. Units are sources where these are known, or clips
+    (`by_clip`, and a note says it), whatever is in the recordings: one under two names is in `clip_notes`. A
+    pool needs no labels.
+    """
+    table = read_clip_table(path)
+    usable = np.flatnonzero(table.usable)
+    if not usable.size:
+        raise ValueError(f"Expected clips with a picture in {table.folder}, found none. Prepare others.")
+    if not isinstance(by_clip, bool):  # from a file of settings
+        raise TypeError(f"Expected by_clip to be true or false, got {by_clip!r}.")
+    units = table.units(by_clip=by_clip)
+    X = load_pictures(table, [table.pictures[i] for i in usable])
+    sources = None if table.sources is None else np.array([str(table.sources[i]) for i in usable])
+    known = sources is not None
+    rows = MultilabelDataset(
+        name=table.name, X=X.reshape(len(X), -1), Y=table.Y[usable], label_names=table.label_names,
+        image_shape=table.shape, persons=sources, notes=clip_notes(table)[0],
+    ).choose(label_names)  # fmt: skip
+    columns = [table.label_names.index(name) for name in label_names]
+    places = TableLines(
+        at=usable, units=units, unit="one source" if known and not by_clip else "one clip",
+        classes=table.Y[:, columns].argmax(axis=1), notes=(BY_CLIP,) if known and by_clip else (),
+    )  # fmt: skip
+    return replace(rows, places=places)
+
+
+def class_clips(path: str | PathLike[str], class_names: Sequence[str], *, by_clip: bool = False) -> Dataset:
+    """Read a folder of prepared clips that have one label each: the label is the class."""
+    return one_class_each(clips_folder(path, class_names, by_clip=by_clip))
+
+
+def one_class_each(table: MultilabelDataset) -> Dataset:
+    """Return rows of one label each as rows of classes, which are the labels in their order."""
+    other = table.y.sum(axis=1) != 1
+    if other.any():
+        raise ValueError(
+            f"Expected exactly one label for every row of {table.name!r}, row {int(np.argmax(other))} has "
+            "none or several. Take them as many labels, or leave such rows out."
+        )
+    return Dataset(
+        name=table.name, X=table.X, y=table.y.argmax(axis=1), n_classes=table.n_labels,
+        class_names=table.label_names, persons=table.persons, sites=table.sites,
+        image_shape=table.image_shape, notes=table.notes, places=table.places,
+    )  # fmt: skip
+
+
+def _column(clips: Sequence[Mapping[str, Any]], name: str) -> tuple[Any, ...] | None:
+    values = tuple(clip.get(name) for clip in clips)
+    return None if any(value is None for value in values) else values

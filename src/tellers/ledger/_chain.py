@@ -1,0 +1,520 @@
+"""The hash chain of durable ledgers, and the rules of reserving and settling over it."""
+
+import hashlib
+import json
+import secrets
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, Self, TypeVar
+
+import numpy as np
+
+from ..errors import LedgerConflict
+from ..privacy.budget import Accountant, Budget
+from ..privacy.rdp import DEFAULT_ORDERS, Floats, RdpCurve
+from ..privacy.release import Cost, Release
+from .base import (
+    AccountState,
+    Charge,
+    Entry,
+    Ticket,
+    canonical,
+    charge_all,
+    refuse_known,
+    refuse_overrun,
+    refuse_unknown,
+    require_account,
+    require_affordable,
+    require_groups_pay,
+    require_same,
+    require_storable_event,
+    same,
+)
+from .vault import Vault
+
+# Line 0 holds the terms: schema, budget, its order and the grid. After it a named account has one line,
+# when it is opened, and a question has at most two, one when it is reserved and one when it is settled.
+# Lines are only ever added. Curves are stored by their values, as floats that read back bit for bit; under
+# `also`, null stands for the curve of the main account. Sealed costs are not stored here at all.
+
+SCHEMA = 2
+"""The version of what lines say. Old versions are read for ever; a new one takes the next number."""
+
+READABLE = (1, 2)
+"""The versions that are read and written on: 1 had no named accounts, and may be given some."""
+
+START = "0" * 64
+"""What the first line follows."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of the chain."""
+
+    number: int
+    kind: str
+    key: str
+    body: str
+    previous: str
+    hash: str
+
+    @classmethod
+    def after(cls, head: "Line | None", kind: str, *, key: str, body: dict[str, Any]) -> "Line":
+        number, previous = (0, START) if head is None else (head.number + 1, head.hash)
+        text = canonical(body)
+        return cls(number, kind, key, text, previous, _digest(number, kind, key, text, previous))
+
+    def require_follows(self, head: "Line | None") -> None:
+        """Refuse a line that was changed, or that does not follow `head`."""
+        number, previous = (0, START) if head is None else (head.number + 1, head.hash)
+        if (self.number, self.previous) != (number, previous) or not self.is_intact:
+            raise LedgerConflict(
+                f"Line {self.number} of the ledger is not the one that was written: its hash does not fit. "
+                "Somebody or something changed the file; restore it from a backup and do not spend on it."
+            )
+
+    @property
+    def is_intact(self) -> bool:
+        said = (self.number, self.kind, self.key, self.body, self.previous)
+        plain = not any(isinstance(part, bytes) for part in said)
+        return plain and self.hash == _digest(*said)
+
+
+def _digest(*said: Any) -> str:
+    return hashlib.sha256(canonical(said).encode("ascii")).hexdigest()
+
+
+def write_curve(curve: RdpCurve) -> list[float | str]:
+    """Return the values of a curve as JSON can hold them."""
+    return [value if value < float("inf") else "inf" for value in curve.values.tolist()]
+
+
+def write_release(release: Release) -> dict[str, Any]:
+    """Return what a release showed, as JSON can hold it; the sealed cost stays behind."""
+    labels = np.asarray(release.labels)
+    if labels.dtype.kind not in "iu":
+        raise TypeError(
+            f"Expected whole labels to record, got {labels.dtype}. The reservation stays charged; "
+            "mechanisms release class numbers or SILENT."
+        )
+    said = {"labels": labels.tolist(), "by_teachers": np.asarray(release.answered, dtype=bool).tolist()}
+    if release.values is not None:
+        said["values"] = np.asarray(release.values).tolist()
+    return said
+
+
+def read_release(body: dict[str, Any], charged: RdpCurve) -> Release | None:
+    """Return the release that a settled line records, or None where none was kept."""
+    said = body["release"]
+    if said is None:
+        return None
+    labels = np.array(said["labels"], dtype=np.int64)
+    values = np.array(said["values"], dtype=np.int64) if "values" in said else None
+    by_teachers = np.array(said["by_teachers"], dtype=np.bool_)
+    return Release(labels, Cost(charged), by_teachers, values=values).record()
+
+
+def write_also(also: Mapping[str, RdpCurve], main: RdpCurve) -> dict[str, Any]:
+    """Return the part of a body that holds what named accounts pay, empty where there are none."""
+    said = {name: None if same(curve, main) else write_curve(curve) for name, curve in also.items()}
+    return {"also": said} if said else {}
+
+
+def opening(accountant: Accountant) -> Line:
+    """Return the first line of a new ledger: its terms."""
+    budget = accountant.budget
+    body = {
+        "schema": SCHEMA,
+        "epsilon": float(budget.epsilon),
+        "delta": float(budget.delta),
+        "held_at": accountant.held_at,
+        "orders": DEFAULT_ORDERS.tolist(),
+    }
+    return Line.after(None, "opened", key="", body=body)
+
+
+@dataclass(frozen=True)
+class Reserved:
+    """What is debited for a question that is not settled: the main account, and named ones."""
+
+    price: RdpCurve
+    also: dict[str, RdpCurve]
+
+
+@dataclass(eq=False)
+class LedgerState:
+    """What the lines read so far add up to."""
+
+    head: Line | None = None
+    terms: dict[str, Any] = field(default_factory=dict)
+    pending: dict[str, Reserved] = field(default_factory=dict)
+    settled: set[str] = field(default_factory=set)
+    accountants: dict[str, Accountant] = field(default_factory=dict)
+    _orders: Floats | None = None
+    # Settled charges by account; the main one has no name.
+    _charged: dict[str | None, RdpCurve] = field(default_factory=dict)
+
+    def add(self, line: Line) -> None:
+        """Read the next line, after checking that it is the next one and that it was not changed."""
+        line.require_follows(self.head)
+        try:
+            self._read(line.kind, line.key, json.loads(line.body))
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError):
+            raise LedgerConflict(
+                f"Line {line.number} of the ledger, {line.kind!r}, does not make sense there. "
+                "A newer version of tellers may have written it: update, or restore the file."
+            ) from None
+        self.head = line
+
+    @property
+    def spent(self) -> RdpCurve:
+        """Return everything debited to the main account so far, reservations included."""
+        return self._spent_by(None)
+
+    def accounts(self) -> dict[str, AccountState]:
+        """Return every named account, with everything debited to it so far, reservations included."""
+        return {name: self.account(name) for name in self.accountants}
+
+    def account(self, name: str) -> AccountState:
+        accountant = self.accountants[name]
+        return AccountState(accountant.budget, accountant.held_at, self._spent_by(name))
+
+    def curve(self, values: list[float | str]) -> RdpCurve:
+        """Return a stored curve, on the grid of this ledger."""
+        if self._orders is None:
+            raise ValueError("Expected the terms before any curve.")
+        return RdpCurve(self._orders, np.array([float(value) for value in values]))
+
+    def also(self, body: dict[str, Any], main: RdpCurve) -> dict[str, RdpCurve]:
+        """Return what named accounts pay according to a body; null means what the main one pays."""
+        said = body.get("also", {})
+        return {name: main if values is None else self.curve(values) for name, values in said.items()}
+
+    def _spent_by(self, account: str | None) -> RdpCurve:
+        total = self._charged.get(account) or RdpCurve.zero(self._orders)
+        for reserved in self.pending.values():
+            price = reserved.price if account is None else reserved.also.get(account)
+            if price is not None:
+                total = total + price
+        return total
+
+    def _read(self, kind: str, key: str, body: dict[str, Any]) -> None:
+        if (kind == "opened") != (self.head is None):
+            raise ValueError(kind)
+        if kind == "opened":
+            if body.get("schema", SCHEMA) not in READABLE:
+                raise ValueError(kind)
+            self._orders, self.terms = RdpCurve.zero(body["orders"]).orders, body
+        elif kind == "account" and key and key not in self.accountants:
+            budget = Budget(body["epsilon"], body["delta"])
+            if self._orders is None or body["held_at"] not in self._orders:
+                raise ValueError(kind)
+            self.accountants[key] = Accountant(budget, order=body["held_at"])
+        elif kind == "reserved" and key not in self.pending and key not in self.settled:
+            price = self.curve(body["price"])
+            also = self.also(body, price)
+            if not also.keys() <= self.accountants.keys() or not isinstance(body.get("event", {}), dict):
+                raise ValueError(kind)
+            self.pending[key] = Reserved(price, also)
+        elif kind == "settled":
+            # Reservations are added up afresh each time, settled ones once: no price is ever subtracted.
+            charged = self.curve(body["charged"])
+            also = self.also(body, charged)
+            if self.pending[key].also.keys() != also.keys():
+                raise ValueError(kind)
+            read_release(body, charged)  # an outcome that cannot be read back is found now
+            del self.pending[key]
+            self.settled.add(key)
+            self._charge(None, charged)
+            for name, cost in also.items():
+                self._charge(name, cost)
+        else:
+            raise ValueError(kind)
+
+    def _charge(self, account: str | None, cost: RdpCurve) -> None:
+        before = self._charged.get(account)
+        self._charged[account] = cost if before is None else before + cost
+
+
+T = TypeVar("T")
+
+
+class Pages(Protocol):
+    """The lines of one ledger at one moment, as they are stored."""
+
+    def after(self, number: int) -> Iterator[Line]:
+        """Return the lines after one, in order; all of them after -1."""
+        ...
+
+    def some(self, kind: str, key: str) -> Iterator[Line]:
+        """Return the lines of one kind about one key."""
+        ...
+
+    def require_rules(self) -> None:
+        """Refuse storage whose own rules, which keep it append-only, were changed."""
+        ...
+
+
+class ChainedLedger(ABC):
+    """A ledger that is a chain of lines, only ever added to.
+
+    A backend brings a way to read lines, and a way to append one while nobody else can. Everything that
+    decides about money is here, once.
+    """
+
+    accountant: Accountant
+    allow_seeded: bool
+    timeout: float
+    vault: Vault | None
+    _state: LedgerState
+    _lock: threading.RLock
+    # Questions as of a line, so that they are not read again; replaced as a whole, never changed.
+    _known: tuple[Line | None, dict[str, Entry]] = (None, {})
+
+    @abstractmethod
+    def _title(self) -> str:
+        """Return what to call this ledger in a message."""
+
+    @abstractmethod
+    def _read(self, look: Callable[[Pages], T]) -> T:
+        """Return what `look` makes of the ledger as it is now, with all that others wrote read in."""
+
+    @abstractmethod
+    def _write(self, next_line: Callable[[], Line | None]) -> None:
+        """Append what `next_line` returns; nobody else writes from before the call until it is durable."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Hand back what is open; what is written stays."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    @property
+    def spent(self) -> RdpCurve:
+        """Return everything debited to the main account so far, by anyone, reservations included."""
+        return self._read(lambda _: self._state.spent)
+
+    def open_account(self, name: str, budget: Budget) -> None:
+        """Give a student, an analyst or a group a budget of its own, for good."""
+        require_account(name, budget)
+
+        def next_line() -> Line | None:
+            held = self._state.accountants.get(name)
+            if held is not None:
+                require_same(name, held, budget)
+                return None
+            terms = {"epsilon": float(budget.epsilon), "delta": float(budget.delta)}
+            body = {**terms, "held_at": Accountant(budget).held_at}
+            return Line.after(self._state.head, "account", key=name, body=body)
+
+        self._write(next_line)
+
+    def accounts(self) -> dict[str, AccountState]:
+        """Return every named account, with everything debited to it so far, reservations included."""
+        return self._read(lambda _: self._state.accounts())
+
+    def find(self, key: str) -> Release | None:
+        """Return the recorded release of a key, or None."""
+
+        def look(pages: Pages) -> Release | None:
+            if key not in self._state.settled:
+                return None
+            body = self._body(pages, "settled", key)
+            return read_release(body, self._state.curve(body["charged"]))
+
+        return self._read(look)
+
+    def asked(self, key: str) -> dict[str, Any] | None:
+        """Return the event that a key was reserved for, settled or not, or None."""
+
+        def look(pages: Pages) -> dict[str, Any] | None:
+            if key not in self._state.settled and key not in self._state.pending:
+                return None
+            event: dict[str, Any] = self._body(pages, "reserved", key).get("event", {})
+            return event
+
+        return self._read(look)
+
+    def reserve(
+        self, key: str, price: RdpCurve, *, event: dict[str, Any], also: Mapping[str, RdpCurve] | None = None
+    ) -> Ticket:
+        """Debit a price, and named accounts theirs, before any noise is drawn; durable when this returns."""
+        stored = require_storable_event(key, event, allow_seeded=self.allow_seeded)
+        named = dict(also or {})
+
+        def next_line() -> Line:
+            state = self._state
+            if key in state.pending or key in state.settled:
+                refuse_known(key, is_settled=key in state.settled)
+            self.accountant.require(state.spent, price, key=key)
+            require_groups_pay(key, named, event=stored, accounts=state.accountants)
+            states = {name: state.account(name) for name in named if name in state.accountants}
+            require_affordable(key, named, accounts=states)
+            # Two who ask the same at once would write the same line, and one whose commit was lost would take
+            # the other's for its own: no two reservations have the same mark.
+            mark = secrets.token_hex(8)
+            body = {"event": stored, "price": write_curve(price), "mark": mark, **write_also(named, price)}
+            return Line.after(state.head, "reserved", key=key, body=body)
+
+        self._write(next_line)
+        return Ticket(key, price, json.loads(json.dumps(stored)), named)
+
+    def settle(self, ticket: Ticket, release: Release, *, used: Mapping[str, RdpCurve] | None = None) -> None:
+        """Record the outcome and give back what was not used, to every account.
+
+        A named account is charged what `used` says of it; without that, what the main account is charged if
+        the same was reserved on both, and else all that was reserved.
+        """
+        key, all_kept = ticket.key, True
+
+        def next_line() -> Line:
+            nonlocal all_kept
+            # The books and not the ticket say what was reserved.
+            reserved = self._state.pending.get(key)
+            if reserved is None:
+                refuse_unknown(key, is_settled=key in self._state.settled)
+            charged, named, all_kept = charge_all(
+                key, reserved.price, reserved.also, worst=release.cost.worst, used=used
+            )
+            shown = write_release(release) if all_kept else None
+            body = {"charged": write_curve(charged), "release": shown, **write_also(named, charged)}
+            return Line.after(self._state.head, "settled", key=key, body=body)
+
+        self._write(next_line)
+        if self.vault is not None and release.cost.tight is not None:
+            self.vault.put(key, release.cost.tight)
+        if not all_kept:
+            refuse_overrun(key)
+
+    def entries(self) -> list[Entry]:
+        """Return everything on the books, oldest first.
+
+        What was read and checked before is not read again; `verify` reads everything.
+        """
+
+        def look(pages: Pages) -> dict[str, Entry]:
+            head, known = self._known
+            found = dict(known)
+            for line in pages.after(-1 if head is None else head.number):
+                line.require_follows(head)
+                head = line
+                body = json.loads(line.body)
+                if line.kind == "reserved":
+                    price = self._state.curve(body["price"])
+                    paid = {name: Charge(c, c) for name, c in self._state.also(body, price).items()}
+                    found[line.key] = Entry(line.key, body.get("event", {}), price, charged=price, also=paid)
+                elif line.kind == "settled":
+                    asked, charged = found[line.key], self._state.curve(body["charged"])
+                    named = self._state.also(body, charged)
+                    paid = {name: Charge(c.reserved, named[name]) for name, c in asked.also.items()}
+                    release = read_release(body, charged)
+                    found[line.key] = Entry(
+                        line.key, asked.event, asked.reserved, charged, True, release, also=paid
+                    )
+            self._known = (head, found)
+            return found
+
+        return [replace(entry, event=_copied(entry.event)) for entry in self._read(look).values()]
+
+    def lines(self) -> list[Line]:
+        """Return the chain as it is written, every line checked against the one before."""
+        return self._read(lambda pages: _checked(pages.after(-1)))
+
+    def verify(self, head: str | None = None) -> str:
+        """Read all of the books again, check every hash, and return the last one.
+
+        A chain cut short still holds together. `head` is what an earlier call returned: it must still be
+        in the chain.
+        """
+
+        def look(pages: Pages) -> list[str]:
+            pages.require_rules()
+            return [line.hash for line in _checked(pages.after(-1))]
+
+        hashes = self._read(look)
+        if head is not None and head not in hashes:
+            raise LedgerConflict(
+                f"{self._title()} does not hold the line with hash {head[:16]}..., which it held before. "
+                "It was replaced or cut short; restore it from a backup."
+            )
+        return hashes[-1]
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Let one thread in at a time; others wait for it as long as for another program, not for ever."""
+        lock = self._lock
+        if not lock.acquire(timeout=self.timeout):
+            raise TimeoutError(
+                f"Expected {self._title()} to be free within {self.timeout:g} s, another thread holds it. "
+                "Nothing was written; try again."
+            )
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def _catch_up(self, pages: Pages) -> None:
+        """Read the lines that are new, each checked against the one before."""
+        head = self._state.head
+        lines = pages.after(-1 if head is None else head.number - 1)
+        if head is not None and next(lines, None) != head:
+            raise LedgerConflict(
+                f"{self._title()} lost lines that it had, or they were changed, while it was in use. "
+                "Restore it from a backup and do not spend on it."
+            )
+        for line in lines:
+            self._state.add(line)
+        if head is None:
+            require_terms(self._state.terms, self.accountant, self._title())
+
+    def _body(self, pages: Pages, kind: str, key: str) -> dict[str, Any]:
+        for line in pages.some(kind, key):
+            if line.is_intact:
+                body: dict[str, Any] = json.loads(line.body)
+                return body
+        raise LedgerConflict(f"The {kind!r} line of key {key!r} in {self._title()} was changed or removed.")
+
+
+def _copied(plain: Any) -> Any:
+    if isinstance(plain, dict):
+        return {name: _copied(value) for name, value in plain.items()}
+    return [_copied(value) for value in plain] if isinstance(plain, list) else plain
+
+
+def _checked(lines: Iterable[Line]) -> list[Line]:
+    state, found = LedgerState(), []
+    for line in lines:
+        state.add(line)
+        found.append(line)
+    return found
+
+
+def require_terms(terms: dict[str, Any], accountant: Accountant, title: str) -> None:
+    """Refuse books that were begun with another budget, or count at other orders."""
+    if not terms:
+        raise LedgerConflict(f"{title} lost its first line, which holds its budget. Restore it.")
+    budget = accountant.budget
+    if (terms["epsilon"], terms["delta"]) != (budget.epsilon, budget.delta):
+        raise LedgerConflict(
+            f"Expected the budget that {title} was begun with, epsilon={terms['epsilon']} and "
+            f"delta={terms['delta']}, got epsilon={budget.epsilon} and delta={budget.delta}. A budget is a "
+            "promise about the data and stays; open the ledger with its own."
+        )
+    if terms["held_at"] != accountant.held_at:
+        raise LedgerConflict(
+            f"Expected the Rényi order at which {title} was begun, {terms['held_at']:g}, got "
+            f"{accountant.held_at:g}. A budget is held at one order, fixed before the first release; open "
+            "the ledger with its own."
+        )
+    if not np.array_equal(terms["orders"], DEFAULT_ORDERS):
+        raise LedgerConflict(
+            f"Expected the grid of orders that {title} was begun with, which is not the one of this "
+            "version of tellers. Open it with the version that made it."
+        )

@@ -1,0 +1,115 @@
+"""Which votes a mechanism admits, and which question is asked: told before anything is charged."""
+
+import hashlib
+import json
+from typing import Any
+
+import numpy as np
+
+from ..privacy.votes import LabelVotes, Unit, Votes
+from .base import Mechanism
+from .registry import answers_of
+
+
+def is_multilabel(mechanism: Mechanism) -> bool:
+    """Return whether a mechanism decides on many labels per query."""
+    return answers_of(mechanism) == "labels"
+
+
+def require_fit(mechanism: Mechanism, ensemble: Any) -> None:
+    """Refuse teachers that vote on something else, where they say what they vote on."""
+    name, nothing = type(mechanism).__name__, "Nothing was charged."
+    classes, labels = (getattr(ensemble, about, None) for about in ("n_classes", "n_labels"))
+    if not is_multilabel(mechanism):
+        if labels is not None and classes is None:
+            raise TypeError(
+                f"Expected teachers that vote for one class each for {name}, got votes on {labels} labels. "
+                f"{nothing} Take a mechanism for labels, such as Binary."
+            )
+        return
+    wanted = _n_labels(mechanism)
+    if labels is None and classes is not None:
+        raise TypeError(
+            f"Expected teachers that vote on {wanted} labels for {name}, got votes for one of {classes} "
+            f"classes. {nothing} Take a mechanism for classes, such as GNMax."
+        )
+    if labels not in (None, wanted):
+        raise ValueError(
+            f"Expected votes on the {wanted} labels of {name}, got teachers that vote on {labels}. {nothing}"
+        )
+    units, said = _resolution(mechanism), getattr(ensemble, "resolution", None)
+    if said not in (None, units):
+        raise ValueError(
+            f"Expected votes in units of 1/{units} for {name}, got teachers that vote in units of 1/{said}. "
+            f"{nothing} State the same resolution in both."
+        )
+    if _needs_ballots(mechanism) and not getattr(ensemble, "has_ballots", True):
+        raise ValueError(
+            f"Expected votes with ballots for {name}, got sums alone. {nothing} Keep the ballots."
+        )
+
+
+def require_votes(
+    votes: Any, mechanism: Mechanism, *, n_queries: int, key: str, n_teachers: int | None = None
+) -> None:
+    """Refuse what teachers returned if it is not votes on these queries, of the kind that is decided.
+
+    `n_teachers` is how many there are by a plan of groups, where there is one.
+    """
+    charged = f"No noise was drawn, but the price of {key!r} stays charged."
+    wanted = LabelVotes if is_multilabel(mechanism) else Votes
+    if not isinstance(votes, wanted):
+        raise TypeError(
+            f"Expected the ensemble to return {wanted.__name__}, got {type(votes).__name__}. {charged}"
+        )
+    if len(votes) != n_queries:
+        raise ValueError(f"Expected votes on {n_queries} queries, got {len(votes)}. {charged}")
+    if n_teachers not in (None, votes.n_teachers):
+        raise ValueError(
+            f"Expected the votes of {n_teachers} teachers, as the plan of the groups says, got those of "
+            f"{votes.n_teachers}. {charged}"
+        )
+    if votes.unit != Unit():
+        raise ValueError(f"Expected votes of which one unit changes one ballot, got another unit. {charged}")
+    if isinstance(votes, LabelVotes):
+        expected = _n_labels(mechanism), _resolution(mechanism)
+        if (votes.n_labels, votes.resolution) != expected:
+            raise ValueError(
+                f"Expected votes on {expected[0]} labels in units of 1/{expected[1]}, got {votes.n_labels} "
+                f"labels in units of 1/{votes.resolution}. {charged}"
+            )
+        if _needs_ballots(mechanism) and votes.ballots is None:
+            raise ValueError(
+                f"Expected votes with ballots for {type(mechanism).__name__}, got sums alone. {charged}"
+            )
+
+
+def _needs_ballots(mechanism: Any) -> bool:
+    return bool(getattr(mechanism, "needs_ballots", False))
+
+
+def _n_labels(mechanism: Any) -> int:
+    return int(mechanism.n_labels)
+
+
+def _resolution(mechanism: Any) -> int:
+    return int(getattr(mechanism, "votes_resolution", getattr(mechanism, "resolution", 1)))
+
+
+def fingerprint(X: Any) -> str:
+    """Return a fingerprint of public rows: the same numbers give the same one, whatever holds them."""
+    digest = hashlib.sha256()
+    if hasattr(X, "tocsr"):
+        compressed = X.tocsr(copy=True)
+        compressed.sum_duplicates()
+        parts = [compressed.data, compressed.indices, compressed.indptr]
+    else:
+        parts = [np.asarray(X)]
+    for part in parts:
+        digest.update(f"{part.shape};".encode())
+        if part.dtype.kind in "biuf":
+            # A batch read back from a file may come in another precision or order; the numbers are the same.
+            digest.update(np.ascontiguousarray(part, dtype=np.float64).tobytes())
+        else:
+            digest.update(json.dumps(part.tolist(), default=str).encode())
+    return digest.hexdigest()

@@ -1,0 +1,68 @@
+"""The noisy check that decides whether a query is answered at all.
+
+A query passes iff max_j (n_j - t_j) + Z >= 0 with Z a discrete Gaussian and whole thresholds t_j. A
+real threshold T becomes ceil(T), since whole counts reach T exactly when they reach ceil(T); for an
+interactive check the student's expected votes are added before rounding, class by class. The margin
+is then a whole number that one changed ballot moves by at most 1.
+"""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..privacy.votes import Votes
+from ._argmax import Groups
+from ._laws import DiscreteGaussian, Floats
+from ._outcomes import Check
+
+
+def log_pass_and_fail(margin: Floats, sigma: float) -> tuple[Floats, Floats]:
+    """Return log P[margin + Z >= 0] and the log of its complement, both accurate in their tails."""
+    law = DiscreteGaussian(sigma)
+    # P[Z >= -m] = P[Z <= m] by symmetry, and P[Z < -m] = P[Z <= -m - 1].
+    return law.log_cdf(margin), law.log_cdf(-margin - 1)
+
+
+def check_outcomes(groups: Groups, sigma: float) -> Check:
+    """Return how likely the check passes, at the votes and after every move of one vote.
+
+    `groups.offset` holds the thresholds t_j.
+    """
+    score = groups.value - groups.offset
+    margin = np.where(groups.size > 0, score, -np.inf).max(axis=1)
+    left = np.where(groups.remaining > 0, score[:, None, None, :], -np.inf).max(axis=3)
+    less, more = score - groups.step, score + groups.step
+    moved = np.maximum(left, np.maximum(less[:, :, None], more[:, None, :]))
+    log_pass, log_fail = log_pass_and_fail(margin, sigma)
+    log_pass_moved, log_fail_moved = log_pass_and_fail(moved, sigma)
+    return Check(log_pass, log_fail, log_pass_moved, log_fail_moved)
+
+
+def whole_thresholds(threshold: float, student_votes: NDArray[np.float64] | None = None) -> NDArray[np.int64]:
+    """Return the whole thresholds t_j = ceil(T + the student's expected votes for j)."""
+    if not abs(threshold) < 2**53:
+        raise ValueError(f"Expected a threshold in votes, below 2**53 in size, got {threshold}.")
+    expected = np.zeros((1, 1)) if student_votes is None else student_votes
+    whole: NDArray[np.int64] = np.ceil(threshold + expected).astype(np.int64)
+    return whole
+
+
+def student_probabilities(student: ArrayLike, votes: Votes) -> NDArray[np.float64]:
+    """Return the student's probabilities, checked: one row per query, rows in [0, 1] that sum to 1."""
+    belief = np.asarray(student, dtype=np.float64)
+    if belief.shape != votes.counts.shape:
+        raise ValueError(
+            f"Expected student probabilities of shape (queries, classes) = {votes.counts.shape}, "
+            f"got {belief.shape}."
+        )
+    outside = ~((belief >= 0) & (belief <= 1)).all(axis=1)
+    if outside.any():
+        raise ValueError(
+            f"Expected student probabilities in [0, 1], which row {int(outside.argmax())} is not."
+        )
+    unequal = np.abs(belief.sum(axis=1) - 1) > 1e-6
+    if unequal.any():
+        raise ValueError(
+            "Expected student probabilities that sum to 1 in every row, "
+            f"which row {int(unequal.argmax())} does not."
+        )
+    return belief

@@ -1,0 +1,150 @@
+"""An arg max with Gaussian noise, alone or behind a noisy check: prices, the papers' bounds, envelopes."""
+
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..privacy.rdp import Floats, RdpCurve
+from ..privacy.votes import Unit, Votes
+from .gap_bounds import EnvelopeCost, gap_cost, gap_envelope
+from .published import published_confident, published_gnmax
+from .sensitivity import CheckedMargins, gaussian_sensitivities
+from .suprema import argmax_supremum, check_supremum
+
+Integers = NDArray[np.int64]
+
+
+class GaussianArgmax:
+    """Report the class that leads after Gaussian noise `sigma` on every count.
+
+    What looks at votes is private.
+    """
+
+    sigma: float
+    price_method: ClassVar[str] = "argmax-rdp"
+    noise_on_counts: ClassVar[str] = "gaussian"
+
+    @property
+    def check_sigma(self) -> float | None:
+        """Return the standard deviation of the check's noise, or None without a check."""
+        return None
+
+    def checked_against(self, votes: Votes, student: ArrayLike | None = None) -> Integers | None:
+        """Return the whole thresholds of the counts, (queries, classes), or None without a check."""
+        require_no_student(self, student)
+        return None
+
+    def published(
+        self, votes: Votes, *, orders: ArrayLike | None = None, answered: ArrayLike | None = None
+    ) -> Floats:
+        """Return the paper's data-dependent cost of all these votes, at each order."""
+        return published_gnmax(votes, self.sigma, orders=orders, total=True)
+
+    def envelope(
+        self,
+        votes: Votes,
+        *,
+        order: float,
+        n_votes: int | None = None,
+        n_fewest: int | None = None,
+        weight: int = 1,
+        **moved: Any,
+    ) -> EnvelopeCost:
+        """Return what bounds the exact cost and may be published with noise, and its local sensitivities.
+
+        `n_votes` is how many there are at most, and `n_fewest` at least, all teachers' if not said; `weight`
+        and what is `moved` are those of `gap_cost`.
+        """
+        return gap_cost(self.gaps(votes, order, n_votes, weight), votes.gap, **moved)
+
+    def gaps(self, votes: Votes, order: float, n_votes: int | None = None, weight: int = 1) -> Floats:
+        """Return the envelope of an answer's cost by the gap between the top two counts."""
+        most = votes.n_teachers if n_votes is None else n_votes
+        return gap_envelope(most, votes.n_classes, sigma=self.sigma, order=order, weight=weight)
+
+    def published_sensitivities(
+        self,
+        votes: Votes,
+        *,
+        order: float,
+        answered: ArrayLike | None = None,
+        student: ArrayLike | None = None,
+        **how: Any,
+    ) -> tuple[float, Floats]:
+        """Return the paper's bound of the forward direction, and its local sensitivities."""
+        check = self.margins(votes, student, how.get("n_votes", votes.n_teachers))
+        return gaussian_sensitivities(votes, self.sigma, order=order, answered=answered, check=check, **how)
+
+    def margins(self, votes: Votes, student: ArrayLike | None, n_votes: int) -> CheckedMargins | None:
+        """Return by how much the top counts are above their thresholds, or None without a check."""
+        return None
+
+
+class CheckedArgmax(GaussianArgmax):
+    """Answer only where a noisy check passes; else stay silent, and charge the check alone."""
+
+    threshold: float
+    sigma_threshold: float
+
+    @property
+    def check_sigma(self) -> float:
+        """Return the standard deviation of the check's noise."""
+        return self.sigma_threshold
+
+    def price(self, unit: Unit, orders: ArrayLike | None = None) -> RdpCurve:
+        """Return the most one query can cost: its check and its answer."""
+        return self.check_price(unit, orders) + self.answer_price(unit, orders)
+
+    def check_price(self, unit: Unit, orders: ArrayLike | None = None) -> RdpCurve:
+        """Return the most the check alone can cost, which is what a query without an answer costs."""
+        return check_price(self.sigma_threshold, unit, orders)
+
+    def answer_price(self, unit: Unit, orders: ArrayLike | None = None) -> RdpCurve:
+        """Return the most the answer alone can cost, which is paid where the check passes."""
+        return answer_price(self.sigma, unit, orders)
+
+    def published(
+        self,
+        votes: Votes,
+        *,
+        orders: ArrayLike | None = None,
+        answered: ArrayLike | None = None,
+        student: ArrayLike | None = None,
+    ) -> Floats:
+        """Return the paper's data-dependent cost of all these votes, at each order.
+
+        With `answered` along the path that was taken; without it answers count by their probability.
+        """
+        return published_confident(
+            votes, self.sigma, threshold=self.threshold, sigma_threshold=self.sigma_threshold,
+            student=student, answered=answered, orders=orders, total=True,
+        )  # fmt: skip
+
+
+def require_no_student(mechanism: object, student: object) -> None:
+    """Refuse a student's probabilities that nobody looks at."""
+    if student is not None:
+        raise ValueError(
+            f"Expected no student: {type(mechanism).__name__} does not look at one. Leave it out."
+        )
+
+
+def answer_price(sigma: float, unit: Unit, orders: ArrayLike | None = None) -> RdpCurve:
+    """Return the most a noisy arg max costs.
+
+    Its supremum for one ballot, the histogram's price for others.
+    """
+    if unit.is_one_ballot:
+        return argmax_supremum(sigma, orders, weight=int(unit.linf))
+    return RdpCurve.zcdp(unit.l2**2 / (2 * sigma**2), orders).as_price()
+
+
+def check_price(sigma: float, unit: Unit, orders: ArrayLike | None = None) -> RdpCurve:
+    """Return the most a noisy check costs: the two-outcome supremum, or the Gaussian price for odd units.
+
+    A unit moves the checked margin by at most its l-infinity norm, whether by one ballot or by several.
+    """
+    if unit.linf < 1 or not float(unit.linf).is_integer():
+        return RdpCurve.zcdp(unit.linf**2 / (2 * sigma**2), orders).as_price()
+    return check_supremum(sigma, orders, weight=int(unit.linf))

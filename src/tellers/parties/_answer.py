@@ -1,0 +1,411 @@
+"""An answering party: its part of the protocol, and its process."""
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from ..errors import PeerRefused, TellersError
+from ..privacy import noise as noises
+from ..privacy.noise import Noise
+from ..runs.settings.party import PartySettings
+from ._hardening import fresh_nonce, lend, zero_sum_mask
+from ._ledger import affords, charge_query, query_price, remembered
+from ._link import Outbox, SharedLink
+from ._messages import Accepted, Closed, Expect, Hello, Mask, Message, Out, Question, Ready, Refused, Roll
+from ._policy import AnswererPolicy, why_not
+from ._process import PartyProcess
+from ._ring import Integers, fresh_mask
+from ._wire import PROTOCOL, Channel, Pinned, connect
+from .programs import HELPER
+
+# --- Protocol ---
+#
+# A query goes through these phases here:
+#
+# expected   the guardian said that it will come; if it does not, the guardian is told
+# asked      the asker came, and everything it may ask was checked; the two-party computation is under way
+# ready      the asker has its share; the mask waits for the answering set
+# lent       the mask was sent, once and for one set; nothing of it is kept
+#
+# A mask is drawn for one query and hides one vote. It is lent for one answering set, at most once, and
+# never to a set smaller than `least_set` or without this party's own fresh number in it. No id is answered
+# twice.
+
+Phase = Literal["expected", "asked", "ready", "lent"]
+_KEPT = 600.0  # A mask that nobody asked for this long after its time is forgotten.
+
+
+@dataclass(frozen=True, eq=False)
+class Answering:
+    """One query at an answering party; its mask is secret."""
+
+    qid: str
+    asker: str
+    n_queries: int
+    until: float
+    phase: Phase = "expected"
+    is_expected: bool = True
+    nonce: str = ""
+    mask: Integers | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, eq=False)
+class AnswererState:
+    """All that an answering party remembers: queries on their way, ids, and how much each asker had."""
+
+    queries: Mapping[str, Answering] = field(default_factory=dict)
+    used: frozenset[str] = frozenset()
+    answered: Mapping[str, int] = field(default_factory=dict)
+
+
+def begin(*, used: Iterable[str] = (), answered: Mapping[str, int] | None = None) -> AnswererState:
+    """Return the state of a new session, with what this party's own books say of earlier ones."""
+    return AnswererState(used=frozenset(used), answered=dict(answered or {}))
+
+
+def expect(
+    policy: AnswererPolicy, state: AnswererState, message: Expect, *, now: float
+) -> tuple[AnswererState, list[Out]]:
+    """Take note that an asker will come; what this party would refuse, it refuses at once."""
+    qid = message.qid
+    held = state.queries.get(qid)
+    if held is not None:
+        if held.is_expected or held.asker != message.asker or held.n_queries != message.n_queries:
+            raise PeerRefused("Expected each query to be announced once, as it is asked, got another word.")
+        return _put(state, replace(held, is_expected=True)), []
+    if qid in state.used:
+        return state, [Out(qid=qid, why="refused")]
+    if _why_not_now(policy, state, message.asker, message):
+        return replace(state, used=state.used | {qid}), [Out(qid=qid, why="refused")]
+    query = Answering(qid, message.asker, message.n_queries, until=now + message.seconds)
+    return _put(replace(state, used=state.used | {qid}), query), []
+
+
+def question(
+    policy: AnswererPolicy,
+    state: AnswererState,
+    asker: str,
+    message: Question,
+    *,
+    now: float,
+    patience: float = 30.0,
+) -> tuple[AnswererState, Accepted | Refused]:
+    """Take a question or refuse it; an accepted one has a fresh mask in `state.queries[qid].mask`.
+
+    Run the two-party computation with that mask, then call `delivered` or `failed`.
+    """
+    qid = message.qid
+    held = state.queries.get(qid)
+    announced = held is not None and held.phase == "expected"
+    if announced and held is not None and (held.asker, held.n_queries) != (asker, message.n_queries):
+        return state, Refused(qid=qid, why="The guardian announced another query under this id.")
+    why = _why_not_now(policy, state, asker, message, own=qid)
+    if not announced and qid in state.used:
+        # What was refused when the guardian announced it is refused for the same reason.
+        return state, Refused(qid=qid, why=why or "This id was used before. Ask under a new one.")
+    if not why and (message.n_features, message.n_outputs) != (policy.n_features, policy.n_outputs):
+        why = f"Rows have {policy.n_features} numbers here, and votes {policy.n_outputs}."
+    if why:
+        return replace(state, used=state.used | {qid}), Refused(qid=qid, why=why)
+    query = Answering(
+        qid, asker, message.n_queries, until=now + patience, phase="asked", is_expected=announced,
+        nonce=fresh_nonce(), mask=fresh_mask((message.n_queries, policy.n_outputs)),
+    )  # fmt: skip
+    return _put(replace(state, used=state.used | {qid}), query), Accepted(qid=qid)
+
+
+def unannounced(state: AnswererState, qid: str) -> tuple[AnswererState, Refused]:
+    """Refuse a question that the guardian has not announced in time: nobody could lend a mask to it."""
+    why = "The guardian has announced no such query to this party. Open it there first."
+    return replace(state, used=state.used | {qid}), Refused(qid=qid, why=why)
+
+
+def alone(state: AnswererState) -> AnswererState:
+    """Forget queries on their way: the guardian is gone, and goes on without this party."""
+    return replace(state, queries={})
+
+
+def delivered(state: AnswererState, qid: str) -> tuple[AnswererState, list[Ready]]:
+    """Tell the guardian that the asker has its share; nothing if the query is over by now."""
+    query = state.queries.get(qid)
+    if query is None or query.phase != "asked":
+        return state, []
+    return _put(state, replace(query, phase="ready")), [Ready(qid=qid, nonce=query.nonce)]
+
+
+def failed(state: AnswererState, qid: str) -> tuple[AnswererState, list[Out]]:
+    """Tell the guardian that the computation with the asker failed, and forget the mask."""
+    query = state.queries.get(qid)
+    if query is None or query.phase == "lent":
+        return state, []
+    return _without(state, qid), [Out(qid=qid, why="failed")]
+
+
+def roll(
+    policy: AnswererPolicy, state: AnswererState, message: Roll, *, noise: Noise
+) -> tuple[AnswererState, list[Mask | Out]]:
+    """Lend the mask to the answering set, once; write the query in this party's ledger before sending it."""
+    qid, query = message.qid, state.queries.get(message.qid)
+    if query is None or query.mask is None or query.phase != "ready":
+        if qid in state.used:
+            return state, []  # over by now, or lent before: a mask is lent to one set only
+        raise PeerRefused("Expected a query that this party answered, got another.")
+    if message.nonces.get(policy.name) != query.nonce:
+        raise PeerRefused("Expected an answering set with this party's own fresh number, got another.")
+    members = set(message.nonces)
+    if len(members) < policy.least_set or (policy.roster and not members <= set(policy.roster)):
+        return _without(state, qid), [Out(qid=qid, why="refused")]
+    cancelling = None
+    if policy.pair_keys is not None:
+        if not members - {policy.name} <= set(policy.pair_keys):
+            return _without(state, qid), [Out(qid=qid, why="refused")]
+        shape = (query.n_queries, policy.n_outputs)
+        cancelling = zero_sum_mask(policy.name, policy.pair_keys, qid=qid, nonces=message.nonces, shape=shape)
+    lent = lend(query.mask, cancelling=cancelling, sigma=policy.noise_sigma, noise=noise)
+    answered = {**state.answered, query.asker: state.answered.get(query.asker, 0) + query.n_queries}
+    state = _put(replace(state, answered=answered), replace(query, phase="lent", mask=None))
+    return state, [Mask(qid=qid, mask=lent)]
+
+
+def closed(state: AnswererState, message: Closed) -> AnswererState:
+    return _without(state, message.qid)
+
+
+def tick(state: AnswererState, *, now: float) -> tuple[AnswererState, list[Message]]:
+    """Tell the guardian of queries that were announced and never asked; forget what took too long."""
+    told: list[Message] = []
+    for qid, query in list(state.queries.items()):
+        if now < query.until:
+            continue
+        if query.phase == "expected":
+            state = _without(state, qid)
+            told.append(Out(qid=qid, why="not asked"))
+        elif now >= query.until + _KEPT:
+            state = _without(state, qid)
+    return state, told
+
+
+def _why_not_now(
+    policy: AnswererPolicy, state: AnswererState, asker: str, message: Expect | Question, *, own: str = ""
+) -> str:
+    why = why_not(policy, asker, message, host="this party")
+    if why:
+        return why
+    mine = [
+        query for qid, query in state.queries.items()
+        if query.asker == asker and qid != own and query.phase != "lent"
+    ]  # fmt: skip
+    if len(mine) >= policy.max_open:
+        return f"At most {policy.max_open} queries of one asker are on their way at a time."
+    waiting = sum(query.n_queries for query in mine)
+    quota = policy.quotas[asker]
+    if state.answered.get(asker, 0) + waiting + message.n_queries > quota:
+        return f"The quota of {quota} queries of this asker is used."
+    # Who finds out only when the answering set is fixed ends the query for everybody.
+    under_way = sum(q.n_queries for qid, q in state.queries.items() if qid != own and q.phase != "lent")
+    if policy.affords is not None and not policy.affords(under_way + message.n_queries):
+        return "This party's own books cannot pay for it."
+    return ""
+
+
+def _put(state: AnswererState, query: Answering) -> AnswererState:
+    return replace(state, queries={**state.queries, query.qid: query})
+
+
+def _without(state: AnswererState, qid: str) -> AnswererState:
+    return replace(state, queries={other: q for other, q in state.queries.items() if other != qid})
+
+
+# --- Process ---
+
+_LONG = 7 * 24 * 3600.0
+_TICK = 0.25
+_GLANCE = 0.01
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 5.0
+
+
+class AnswerRole(PartyProcess):
+    """An answering party that serves until it is stopped.
+
+    It keeps a connection to the guardian, and makes it again when it is lost. Its own books hold every query
+    before its mask is sent, by the same price as the guardian's; what they cannot pay for is refused.
+
+    Guarantee: no mask leaves before this party's own ledger has the query, and none leaves twice.
+    Assumes:   the guardian and askers as in "Who learns what".
+    Reference: Choquette-Choo et al. 2021 (CaPC).
+    """
+
+    role = "answerer"
+
+    def __init__(self, settings: PartySettings, **options: Any) -> None:
+        super().__init__(settings, **options)
+        known = remembered(self._ledger)
+        self._state = begin(used=known["used"], answered=known["answered"])
+        self._noise = noises.secure()
+        self._outbox: Outbox | None = None
+        self._channels: set[Channel] = set()
+
+    def _prepare(self) -> None:
+        self._price = query_price(self._context.mechanism, 1)
+        self._policy = replace(self._context.answerer_policy(), affords=self._affords)
+        self._model: dict[str, Integers] = self._context.model()
+
+    def start(self) -> None:
+        askers = [peer for peer in self._context.peers if peer.role == "asker"]
+        self._serve(askers, self._stay_with_guardian, self._watch_the_clock)
+
+    def _close_connections(self) -> None:
+        for channel in list(self._channels):
+            channel.close()
+
+    # --- With the guardian. ---
+
+    def _stay_with_guardian(self) -> None:
+        pause, guardian = _FIRST_PAUSE, self._context.settings.guardian
+        while not self._stopping.is_set():
+            try:
+                channel = connect(
+                    self._context.address(guardian), self._context.identity, self._context.peer(guardian),
+                    limits=self._context.limits,
+                )  # fmt: skip
+            except (PeerRefused, OSError, ValueError) as refusal:
+                if pause == _FIRST_PAUSE:
+                    self._say(f"{refusal} Trying again.")
+                self._stopping.wait(pause)
+                pause = min(_LONGEST_PAUSE, 2 * pause)
+                continue
+            pause = _FIRST_PAUSE
+            self._say(f"Connected to {guardian}.")
+            self._listen_to_guardian(channel)
+
+    def _listen_to_guardian(self, channel: Channel) -> None:
+        outbox = Outbox(channel)
+        with self._lock:
+            self._outbox = outbox
+            self._channels.add(channel)
+        try:
+            while not self._stopping.is_set():
+                message = channel.receive(timeout=_LONG)
+                with self._lock:
+                    self._tell(self._obey(message))
+        except (PeerRefused, TimeoutError) as refusal:
+            self._say(str(refusal))
+        finally:
+            with self._lock:
+                self._outbox = None
+                self._channels.discard(channel)
+                self._state = alone(self._state)
+            outbox.close()
+            channel.close()
+
+    def _obey(self, message: Message) -> list[Any]:
+        if isinstance(message, Expect):
+            self._state, said = expect(self._policy, self._state, message, now=time.monotonic())
+            return list(said)
+        if isinstance(message, Roll):
+            return self._lend(message)
+        if isinstance(message, Closed):
+            self._state = closed(self._state, message)
+        if isinstance(message, Hello):  # the guardian asks for a sign of life
+            return [Hello(name=self._policy.name, protocol=PROTOCOL)]
+        return []
+
+    def _affords(self, n_queries: int) -> bool:
+        return affords(self._ledger, self._price * n_queries)
+
+    def _lend(self, message: Roll) -> list[Any]:
+        query = self._state.queries.get(message.qid)
+        state, said = roll(self._policy, self._state, message, noise=self._noise)
+        if query is not None and any(word.kind == "mask" for word in said):
+            try:
+                charge_query(
+                    self._ledger, message.qid, mechanism=self._context.mechanism, noise=self._noise,
+                    n_queries=query.n_queries, asker=query.asker, parties=tuple(sorted(message.nonces)),
+                )  # fmt: skip
+            except (TellersError, OSError) as error:
+                self._say(f"A query was refused by this party's own books. {error}")
+                self._state = closed(self._state, Closed(qid=message.qid))
+                return [Out(qid=message.qid, why="refused")]
+        self._state = state
+        return list(said)
+
+    def _tell(self, said: list[Any]) -> None:
+        """Say something to the guardian; if it is not there, it knows that this party is gone."""
+        for word in said:
+            if self._outbox is not None:
+                self._outbox.put(word)
+
+    def _watch_the_clock(self) -> None:
+        while not self._stopping.is_set():
+            with self._lock:
+                self._state, said = tick(self._state, now=time.monotonic())
+                self._tell(said)
+            time.sleep(_TICK)
+
+    # --- With askers. ---
+
+    def _host(self, channel: Channel) -> None:
+        ends = Pinned(self._context.identity, channel.peer)
+        lane = SharedLink(HELPER, ends, model=self._model, timeout=self._context.patience)
+        with self._lock:
+            self._channels.add(channel)
+        try:
+            while not self._stopping.is_set():
+                message = channel.receive(timeout=_LONG)
+                if isinstance(message, Question) and not self._vote(channel, lane, message):
+                    break
+        except (PeerRefused, TimeoutError):
+            pass  # an asker may go whenever it likes
+        finally:
+            lane.close()
+            channel.close()
+            with self._lock:
+                self._channels.discard(channel)
+
+    def _consider(self, asker: str, message: Question) -> tuple[Accepted | Refused, Integers | None]:
+        """Return whether to vote, and the mask; the guardian's word of a query may come after the asker's."""
+        qid, patience = message.qid, self._context.patience
+        until = time.monotonic() + patience / 2
+        while True:
+            is_late = time.monotonic() >= until or self._stopping.is_set()
+            with self._lock:
+                is_announced = qid in self._state.used
+                state, answer = question(
+                    self._policy, self._state, asker, message, now=time.monotonic(), patience=patience
+                )
+                if isinstance(answer, Accepted) and not is_announced and is_late:
+                    state, answer = unannounced(self._state, qid)
+                if is_announced or isinstance(answer, Refused):
+                    self._state, query = state, state.queries.get(qid)
+                    return answer, None if query is None else query.mask
+            while qid not in self._state.used and time.monotonic() < until and not self._stopping.is_set():
+                time.sleep(_GLANCE)
+
+    def _vote(self, channel: Channel, lane: SharedLink, message: Question) -> bool:
+        """Answer a question; return whether the connection is still of use."""
+        qid, asker, patience = message.qid, channel.peer.name, self._context.patience
+        answer, mask = self._consider(asker, message)
+        if isinstance(answer, Refused) or mask is None:
+            channel.send(answer)
+            return True
+        assert isinstance(answer, Accepted)
+        self._mux.expect(qid)  # before the asker can know of it
+        try:
+            channel.send(answer)
+            program = self._context.vote_program(message.n_queries)
+            lane.need(program, lambda: self._mux.take(qid, timeout=patience))
+            lane.run(program, {"mask": mask})
+        except (TellersError, ValueError, OSError) as error:
+            words = error if isinstance(error, TellersError) else type(error).__name__
+            self._say(f"The computation with {asker} failed. {words}")
+            with self._lock:
+                self._state, out = failed(self._state, qid)
+                self._tell(list(out))
+            return False
+        finally:
+            self._mux.forget(qid)
+        with self._lock:
+            self._state, ready = delivered(self._state, qid)
+            self._tell(list(ready))
+        return True

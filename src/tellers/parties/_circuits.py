@@ -1,0 +1,273 @@
+"""The circuits of public programs, and how their matrix products are tiled."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+from ..errors import LinkFailed, require_count
+from .programs import DecisionProgram, Program, VoteProgram
+
+# --- Tiling of matrix products ---
+#
+# The engine cuts a product of rows x inner by inner x columns into tiles that fit one polynomial, and packs
+# the answers. Several answers of one product share the randomness that hides what made them; a single
+# answer does not. So every product is cut here, before the engine sees it, into blocks that are answered by
+# one ciphertext, and the engine's own account of what it sent is read back to see that it was so.
+
+DEGREE: Final = 8192  # Coefficients per polynomial, for a ring of 64 bits.
+_PRODUCT: Final = re.compile(
+    r"(\d+)@(\d+)x(\d+)x(\d+) => (\d+)x(\d+)x(\d+) Recv [\d.]+ MiB, Response ([\d.]+) MiB .*\((\w+)\)"
+)
+_FULL_ANSWER: Final = 0.2435  # MiB of one packed ciphertext, the largest that was seen, rounded up.
+
+
+def _ceil(a: int, b: int) -> int:
+    return -(-a // b)
+
+
+@lru_cache(maxsize=4096)
+def _tile(rows: int, inner: int, columns: int, packed: bool) -> tuple[int, int]:
+    """Return how many tiles make up the product, and how many numbers lie between two results of one.
+
+    The engine weighs ciphertexts in and out (1000), rotations (1) and products (0.1), and of equal choices
+    keeps the last.
+    """
+    best, chosen = float("inf"), (0, 1)
+    for height in range(1, min(DEGREE, rows) + 1):
+        depth = 1
+        while depth <= inner and height * depth <= DEGREE:
+            width = min(columns, DEGREE // height // depth)
+            blocks = _ceil(rows, height), _ceil(inner, depth), _ceil(columns, width)
+            out = blocks[0] * blocks[2]
+            sent = min(blocks[0], blocks[2]) * blocks[1]
+            back = _ceil(out, depth) if packed else out
+            turns = _ceil(rows * columns, DEGREE) * depth if packed else 0
+            cost = 1000.0 * (sent + back) + turns + out * blocks[1] / 10.0
+            if cost <= best:
+                best, chosen = cost, (out, depth)
+            depth = depth * 2 if packed else depth + 1
+    return chosen
+
+
+def count_answers(rows: int, inner: int, columns: int) -> int:
+    """Return how many ciphertexts the engine answers a secret product of this shape with.
+
+    It plans to pack its answers. Where the plan has a single tile there is nothing to pack, and it plans
+    again without, which may give more tiles than one.
+    """
+    require_count(rows=rows, inner=inner, columns=columns)
+    tiles, depth = _tile(rows, inner, columns, True)
+    return _ceil(tiles, depth) if tiles > 1 else _tile(rows, inner, columns, False)[0]
+
+
+@dataclass(frozen=True)
+class Block:
+    """Rows and columns of a product that are computed by themselves."""
+
+    rows: slice
+    columns: slice
+
+
+@lru_cache(maxsize=1024)
+def single_answer_blocks(rows: int, inner: int, columns: int) -> tuple[Block, ...]:
+    """Return blocks, halving the longer side until each is answered by one ciphertext."""
+    n_rows, n_columns = rows, columns
+    while True:
+        blocks = tuple(
+            Block(slice(top, min(top + n_rows, rows)), slice(left, min(left + n_columns, columns)))
+            for top in range(0, rows, n_rows)
+            for left in range(0, columns, n_columns)
+        )
+        # The last row and column of blocks may be smaller than the others, and are planned by themselves.
+        shapes = {(b.rows.stop - b.rows.start, b.columns.stop - b.columns.start) for b in blocks}
+        if all(count_answers(height, inner, width) == 1 for height, width in shapes):
+            return blocks
+        if n_rows == n_columns == 1:
+            raise ValueError(f"Expected rows that fit one ciphertext, got {inner} numbers per row.")
+        n_rows, n_columns = _next(n_rows, n_columns)
+
+
+def _next(n_rows: int, n_columns: int) -> tuple[int, int]:
+    if n_rows >= n_columns:
+        return _ceil(n_rows, 2), n_columns
+    return n_rows, _ceil(n_columns, 2)
+
+
+def answers_in_log(text: str) -> list[int]:
+    """Return, for each secret product in the engine's log, how many ciphertexts it was answered with."""
+    found = []
+    for line in _PRODUCT.finditer(text):
+        batch, rows, _, columns, height, depth, width = (int(n) for n in line.groups()[:7])
+        size, packing = float(line[8]), line[9]
+        tiles = batch * _ceil(rows, height) * _ceil(columns, width)
+        if packing == "none":
+            n_answers = tiles
+        elif packing == "interleave":
+            n_answers = _ceil(tiles, depth)
+        else:
+            n_answers = _ceil(batch * rows * columns, DEGREE)
+        # Two views of the same thing: the plan, and the bytes that went out.
+        found.append(max(n_answers, _ceil(round(size * 1e4), round(_FULL_ANSWER * 1e4))))
+    return found
+
+
+def require_single_answers(both: Sequence[Sequence[int]], *, has_products: bool) -> None:
+    """Refuse if a product was answered by several ciphertexts, or if neither side's log tells of any product.
+
+    `both` holds what `answers_in_log` found at either side: the side that multiplies is the one that logs.
+    """
+    found = [n for side in both for n in side]
+    if any(n != 1 for n in found):
+        raise LinkFailed("Expected one ciphertext for every product, got more. Use spu 0.9.")
+    if has_products and not found:
+        raise LinkFailed("Expected the engine to log its products, it logged none. Use spu 0.9.")
+
+
+# --- Circuits ---
+#
+# What costs is comparisons (oblivious transfer) and products (homomorphic encryption); sums and products
+# with public numbers are free. So an arg max is a tournament that carries one bit per candidate and no
+# index, leaves of trees are reached by one AND per node, and no value is ever rounded.
+
+Circuit = Callable[..., Any]
+
+
+def build_circuit(program: Program) -> Circuit:
+    """Return a program's circuit: a function of its slots, in their order.
+
+    Run in the clear, a circuit gives what it gives on shares; `clear` computes the same without the engine.
+    """
+
+    if isinstance(program, VoteProgram):
+
+        def vote(x: Any, mask: Any, *model: Any) -> Any:
+            return _vote(program, x, mask, model)
+
+        return vote
+
+    def decide(shares: Any, answer: Any, *checks: Any) -> Any:
+        return _decide(program, shares, answer, checks)
+
+    return decide
+
+
+def _numeric() -> Any:
+    import jax.numpy as jnp  # Comes with the engine, which was asked for before.
+
+    return jnp
+
+
+def _product(x: Any, w: Any) -> Any:
+    """Multiply block by block, each answered by one ciphertext; see `tiling`."""
+    jnp = _numeric()
+    blocks = single_answer_blocks(x.shape[0], x.shape[1], w.shape[1])
+    strips: dict[int, list[Any]] = {}
+    for block in blocks:
+        strips.setdefault(block.rows.start, []).append(x[block.rows] @ w[:, block.columns])
+    rows = [parts[0] if len(parts) == 1 else jnp.concatenate(parts, axis=1) for parts in strips.values()]
+    return rows[0] if len(rows) == 1 else jnp.concatenate(rows, axis=0)
+
+
+def _vote(program: VoteProgram, x: Any, mask: Any, model: tuple[Any, ...]) -> Any:
+    jnp = _numeric()
+    least = model[-1] if program.has_least else None
+    model = model if least is None else model[:-1]
+    if program.model == "forest":
+        scores = _forest(program, x, model)
+    else:
+        scores = x
+        for layer in range(0, len(model), 2):
+            scores = _product(scores, model[layer]) + model[layer + 1]
+            if layer + 2 < len(model):
+                scores = jnp.maximum(scores, 0)
+    if program.task == "multi":
+        ballot = (scores > 0).astype(jnp.int64)
+        if program.max_labels is not None and program.max_labels < program.n_outputs:
+            ballot = _first_labels(ballot, program.max_labels)
+        return ballot - mask
+    if program.model == "forest" and program.n_trees == 1:
+        return scores - mask  # A leaf holds its vote already.
+    if least is not None:
+        # One more class, the last of equal ones, that nobody counts.
+        scores = jnp.concatenate([scores, jnp.broadcast_to(least, (scores.shape[0], 1))], axis=1)
+    return _lead(scores)[:, : program.n_outputs].astype(jnp.int64) - mask
+
+
+def _first_labels(ballot: Any, most: int) -> Any:
+    """Keep the first `most` ones of each row: the running count says which those are."""
+    jnp = _numeric()
+    counts, columns = ballot[:, :1], [ballot[:, :1]]
+    for k in range(1, ballot.shape[1]):
+        counts = counts + ballot[:, k : k + 1]
+        columns.append(counts)
+    # The first `most` labels cannot be one too many.
+    late = jnp.concatenate(columns[most:], axis=1)
+    kept = jnp.where(late > most, jnp.zeros_like(late), ballot[:, most:])
+    return jnp.concatenate([ballot[:, :most], kept], axis=1)
+
+
+def _lead(scores: Any) -> Any:
+    """Return for each row one bit per column: whether it leads, the first of equal ones.
+
+    A tournament: of two neighbours the larger goes on, and everybody behind the smaller is out. Each column
+    keeps one bit, which every later round only ANDs.
+    """
+    jnp = _numeric()
+    n_rows, n = scores.shape
+    alive, groups, values = None, [[i] for i in range(n)], scores
+    while len(groups) > 1:
+        n_pairs = len(groups) // 2
+        left, right = values[:, 0 : 2 * n_pairs : 2], values[:, 1 : 2 * n_pairs : 2]
+        right_wins = left < right
+        merged = [groups[2 * g] + groups[2 * g + 1] for g in range(n_pairs)]
+        # Which pair's bit, and which way round, concerns each column that played.
+        pair = [g for g in range(n_pairs) for _ in merged[g]]
+        flipped = [i not in groups[2 * g + 1] for g in range(n_pairs) for i in merged[g]]
+        # Nobody looks at the value of the last one context.
+        going_on = jnp.where(right_wins, right, left) if len(groups) > 2 else right
+        bits = jnp.concatenate([right_wins[:, g : g + 1] for g in pair], axis=1)
+        bits = jnp.logical_xor(bits, jnp.array([flipped] * n_rows))
+        # Columns lie in the order of their groups throughout, so what played is a prefix.
+        played = bits.shape[1]
+        first = bits if alive is None else jnp.logical_and(bits, alive[:, :played])
+        if played < n:
+            rest = jnp.ones((n_rows, n - played), dtype=bool) if alive is None else alive[:, played:]
+            alive = jnp.concatenate([first, rest], axis=1)
+        else:
+            alive = first
+        if len(groups) % 2:
+            going_on = jnp.concatenate([going_on, values[:, -1:]], axis=1)
+            merged.append(groups[-1])
+        groups, values = merged, going_on
+    return alive
+
+
+def _forest(program: VoteProgram, x: Any, model: tuple[Any, ...]) -> Any:
+    """Walk all trees at once: every node is compared, and one bit per node says whether it was reached."""
+    jnp = _numeric()
+    features, limits, leaves, offsets = model
+    n_trees, n_nodes = program.n_trees, 2**program.depth - 1
+    to_the_right = (_product(x, features) > limits).reshape(x.shape[0], n_trees, n_nodes)
+    right = to_the_right[:, :, :1]
+    reached = jnp.stack([jnp.logical_not(right), right], axis=3)
+    for level in range(1, program.depth):
+        here = reached.reshape(x.shape[0], n_trees, 2**level)
+        right = jnp.logical_and(here, to_the_right[:, :, 2**level - 1 : 2 ** (level + 1) - 1])
+        reached = jnp.stack([jnp.logical_xor(here, right), right], axis=3)
+    at = reached.reshape(x.shape[0], program.n_leaves).astype(jnp.int64)
+    return _product(at, leaves) + offsets
+
+
+def _decide(program: DecisionProgram, shares: Any, answer: Any, checks: tuple[Any, ...]) -> Any:
+    jnp = _numeric()
+    if program.is_multilabel:
+        given = shares + answer >= jnp.array(program.limits, dtype=jnp.int64)
+    else:
+        given = _lead(shares * program.tie_scale + answer)
+    if not program.is_confident:
+        return given.astype(jnp.int64)
+    bar = jnp.array(program.bar, dtype=jnp.int64)
+    told = jnp.logical_or(shares + checks[0] >= bar, checks[1] - shares >= bar)
+    return told.astype(jnp.int64) + jnp.logical_and(told, given).astype(jnp.int64)

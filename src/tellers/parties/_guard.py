@@ -1,0 +1,777 @@
+"""The guardian: its part of the protocol, its ledger, noise and clock, and its process."""
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Final, Literal
+
+from ..errors import PeerRefused, TellersError
+from ..ledger.base import Ledger
+from ..privacy import noise as noises
+from ..privacy.noise import Noise
+from ..runs.settings.party import PartySettings
+from ._last_step import LastStep, draw, require_confidential
+from ._ledger import affords, charge_query, query_price, remembered
+from ._link import Outbox, SharedLink, WorkQueue
+from ._messages import (
+    Aborted,
+    Agreed,
+    Answered,
+    Closed,
+    Done,
+    Expect,
+    Held,
+    Hello,
+    Mask,
+    Message,
+    Open,
+    Opened,
+    Out,
+    Ready,
+    Roll,
+)
+from ._policy import GuardianPolicy, why_not
+from ._process import PartyProcess
+from ._ring import Integers, ring_sum
+from ._wire import PROTOCOL, Channel, Pinned
+from .programs import HELPER
+
+# --- State and actions ---
+
+FREE: Final = "Nothing was charged."
+"""What an asker is told of every query that ended before anybody charged it, and of no other."""
+LENT: Final = "The guardian charged nothing; parties that had lent a mask keep it on their own books."
+"""What an asker is told of a query that ended after the answering set was fixed, and was not charged."""
+Phase = Literal["asking", "agreeing", "masking", "charging", "concluding"]
+
+
+@dataclass(frozen=True)
+class Send:
+    """Tell a party something."""
+
+    to: str
+    message: Message
+
+
+@dataclass(frozen=True)
+class ChargeQuery:
+    """Write the query on the ledger, durably; then call `charged`, or `refused` if it cannot be paid."""
+
+    qid: str
+    asker: str
+    parties: tuple[str, ...]
+    n_queries: int
+    left_out: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Conclude:
+    """Draw the noise and go to the last step; `masks` is the sum over the answering set, and secret."""
+
+    qid: str
+    asker: str
+    parties: tuple[str, ...]
+    masks: Integers = field(repr=False)
+
+
+Action = Send | ChargeQuery | Conclude
+
+
+@dataclass(frozen=True, eq=False)
+class Query:
+    """One query on its way: who was told of it, who is ready, who is out and why, and the masks that came."""
+
+    qid: str
+    asker: str
+    n_queries: int
+    opened: float
+    until: float
+    phase: Phase = "asking"
+    told: tuple[str, ...] = ()
+    ready: Mapping[str, str] = field(default_factory=dict)
+    out: Mapping[str, str] = field(default_factory=dict)
+    claimed: tuple[str, ...] | None = None
+    parties: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    masks: Mapping[str, Integers] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, eq=False)
+class GuardianState:
+    """All that a guardian remembers of a session: who is there, queries on their way, what was answered."""
+
+    present: frozenset[str] = frozenset()
+    queries: Mapping[str, Query] = field(default_factory=dict)
+    used: frozenset[str] = frozenset()
+    answered: Mapping[str, int] = field(default_factory=dict)
+    last_set: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    changes: Mapping[str, int] = field(default_factory=dict)
+    strikes: Mapping[str, int] = field(default_factory=dict)
+
+
+Step = tuple[GuardianState, list[Action]]
+
+
+def begin(
+    *,
+    used: Iterable[str] = (),
+    answered: Mapping[str, int] | None = None,
+    last_set: Mapping[str, tuple[str, ...]] | None = None,
+    changes: Mapping[str, int] | None = None,
+) -> GuardianState:
+    """Return the state of a new session, with what the ledger says of earlier ones."""
+    return GuardianState(
+        used=frozenset(used), answered=dict(answered or {}), last_set=dict(last_set or {}),
+        changes=dict(changes or {}),
+    )  # fmt: skip
+
+
+def join(state: GuardianState, name: str) -> GuardianState:
+    return replace(state, present=state.present | {name})
+
+
+def close(state: GuardianState, query: Query, why: str | None) -> Step:
+    """Return the state without a query: masks are forgotten here, and by whoever still waits for it."""
+    queries = {qid: other for qid, other in state.queries.items() if qid != query.qid}
+    told: list[Action] = []
+    if why is not None:
+        told.append(Send(query.asker, Aborted(qid=query.qid, why=why)))
+    if query.phase != "concluding":
+        told += [Send(name, Closed(qid=query.qid)) for name in query.told if name not in query.out]
+    return replace(state, queries=queries), told
+
+
+def put(state: GuardianState, query: Query) -> GuardianState:
+    return replace(state, queries={**state.queries, query.qid: query})
+
+
+# --- Protocol ---
+#
+# No socket, no clock, no ledger and no noise in here: messages and the time come as arguments, and what
+# must be done comes back as `Send`, `ChargeQuery` and `Conclude`. A query goes through these phases:
+#
+# asking      answering parties compute with the asker; each says Ready, or Out with its reason
+# agreeing    the asker said whose shares it holds; the guardian waits for whoever has not spoken
+# masking     the answering set is fixed, and each member sends its mask for it
+# charging    all masks are there; nothing is revealed before the ledger has it
+# concluding  charged for good; the last step is under way
+#
+# **Who answers is not for the asker to choose.** The roster is the guardian's. A party is left out only by
+# the guardian's own knowledge: it is not connected, it said itself that it failed or refused, or it stayed
+# silent until its time was over. An asker that leaves out a party that is ready, or that it never asked,
+# gets no answer and a strike; after `max_strikes` it gets none at all. How often the answering set of an
+# asker may change is limited too, and every set that was answered for is on the ledger.
+#
+# Nothing is charged before `charging`, and nothing is given back after it. A query that failed is asked again
+# under a new id, with new masks, and charged again if it was charged.
+
+
+def leave(policy: GuardianPolicy, state: GuardianState, name: str, *, now: float) -> Step:
+    """Return what follows when a party's connection is gone: its part of every query is over."""
+    state, actions = replace(state, present=state.present - {name}), []
+    for qid in list(state.queries):
+        query = state.queries.get(qid)
+        if query is None:
+            continue
+        if query.asker == name:
+            # Charged or not, nobody is there any more to go on with it.
+            state, more = close(_walked_out(state, query), query, None)
+        else:
+            state, more = _drop(policy, state, query, name, "gone", now)
+        actions += more
+    return state, actions
+
+
+def receive(
+    policy: GuardianPolicy, state: GuardianState, sender: str, message: Message, *, now: float
+) -> Step:
+    """Return what follows from a message; what the sender may not say now is refused and changes nothing."""
+    if isinstance(message, Open):
+        return _open(policy, state, sender, message, now)
+    qid = getattr(message, "qid", "")
+    query = state.queries.get(qid)
+    if query is None:
+        if qid in state.used:
+            return state, []  # over by now: what was on its way when it ended does no harm
+        raise PeerRefused(f"Expected a query that was opened, got {message.kind!r} about another.")
+    handler = _HANDLERS.get(type(message))
+    if handler is None:
+        raise PeerRefused(f"Expected a message for a guardian, got {message.kind!r}.")
+    return handler(policy, state, query, sender, message, now)
+
+
+def tick(policy: GuardianPolicy, state: GuardianState, *, now: float) -> Step:
+    """Return what follows from the time: whoever had to speak and did not is left out, or the query ends."""
+    actions: list[Action] = []
+    for qid in list(state.queries):
+        query = state.queries[qid]
+        if now < query.until or query.phase == "charging":
+            continue
+        if query.phase == "asking":
+            state, more = close(state, query, f"The asker did not say in time who answered. {FREE}")
+        elif query.phase == "agreeing":
+            state, more = _agree(policy, state, _silenced(policy, query), now)
+        elif query.phase == "masking":
+            late = [name for name in query.parties if name not in query.masks]
+            state, more = _unmasked(policy, state, query, late, "silent", now)
+        else:
+            state, more = close(state, query, None)
+        actions += more
+    return state, actions
+
+
+def charged(policy: GuardianPolicy, state: GuardianState, qid: str, *, now: float) -> Step:
+    """Return what follows when the ledger has a query: the last step, and masks are forgotten."""
+    query = _charging(state, qid)
+    before = state.last_set.get(query.asker)
+    changed = (before is not None and before != query.parties) or bool(query.left_out)
+    total = ring_sum(query.masks[name] for name in query.parties)
+    # Long enough for any last step; only a slot is held, masks are gone.
+    rest = replace(query, phase="concluding", masks={}, until=now + 4 * policy.patience)
+    state = replace(
+        put(state, rest),
+        answered={**state.answered, query.asker: state.answered.get(query.asker, 0) + query.n_queries},
+        last_set={**state.last_set, query.asker: query.parties},
+        changes={**state.changes, query.asker: state.changes.get(query.asker, 0) + changed},
+    )
+    told: list[Action] = [Send(name, Closed(qid=qid)) for name in query.parties]
+    return state, [*told, Conclude(qid, query.asker, query.parties, total)]
+
+
+def refused(state: GuardianState, qid: str, why: str) -> Step:
+    """Return what follows when a query cannot be paid for: it ends, and masks are forgotten."""
+    return close(state, _charging(state, qid), why)
+
+
+def _open(policy: GuardianPolicy, state: GuardianState, asker: str, message: Open, now: float) -> Step:
+    qid, n = message.qid, message.n_queries
+    if qid in state.used:
+        raise PeerRefused("Expected a new id for a new query, got one that was used before.")
+    why = _why_not_now(policy, state, asker, message)
+    if why:
+        return state, [Send(asker, Aborted(qid=qid, why=f"{why} {FREE}"))]
+    absent = {name: "gone" for name in policy.roster if name not in state.present}
+    roster = tuple(name for name in sorted(policy.roster) if name not in absent)
+    query = Query(qid, asker, n, opened=now, until=now + policy.patience, told=roster, out=absent)
+    state = replace(put(state, query), used=state.used | {qid})
+    if len(roster) < policy.quorum:
+        return close(
+            state,
+            replace(query, told=()),
+            f"Fewer parties are connected than the quorum of {policy.quorum}. {FREE}",
+        )
+    expect = Expect(
+        qid=qid, asker=asker, n_queries=n, program=message.program, terms=message.terms,
+        seconds=policy.patience,
+    )  # fmt: skip
+    actions: list[Action] = [Send(asker, Opened(qid=qid, roster=roster, seconds=policy.patience))]
+    return state, [*actions, *(Send(name, expect) for name in roster)]
+
+
+def _why_not_now(policy: GuardianPolicy, state: GuardianState, asker: str, message: Open) -> str:
+    why = why_not(policy, asker, message, host="the guardian")
+    if why:
+        return why
+    if state.strikes.get(asker, 0) >= policy.max_strikes:
+        return (
+            "The asker left out parties that were ready, or left when masks were lent, too often; the "
+            "guardian's operator must look at it."
+        )
+    mine = [query for query in state.queries.values() if query.asker == asker]
+    if len(mine) >= policy.max_open:
+        return f"At most {policy.max_open} queries of one asker are on their way at a time."
+    waiting = sum(query.n_queries for query in mine if query.phase != "concluding")
+    quota = policy.quotas[asker]
+    if state.answered.get(asker, 0) + waiting + message.n_queries > quota:
+        return f"The quota of {quota} queries of this asker is used."
+    # Looked at before anybody lends a mask: what it cannot pay for must cost nobody anything.
+    under_way = sum(query.n_queries for query in state.queries.values() if query.phase != "concluding")
+    if policy.affords is not None and not policy.affords(under_way + message.n_queries):
+        return "The budget does not suffice for so many queries."
+    return ""
+
+
+def _ready(
+    policy: GuardianPolicy, state: GuardianState, query: Query, sender: str, message: Message, now: float
+) -> Step:
+    assert isinstance(message, Ready)
+    _require_member(policy, sender)
+    if query.phase not in ("asking", "agreeing"):
+        return state, []  # too late for this set
+    if query.out.get(sender) in ("gone", "silent"):
+        return state, []  # it was given up before, and the set may be agreed on
+    if sender in query.ready or sender in query.out:
+        raise PeerRefused("Expected each party to speak once about a query, got a second word.")
+    query = replace(query, ready={**query.ready, sender: message.nonce})
+    return _settle(policy, state, query, now)
+
+
+def _out(
+    policy: GuardianPolicy, state: GuardianState, query: Query, sender: str, message: Message, now: float
+) -> Step:
+    assert isinstance(message, Out)
+    _require_member(policy, sender)
+    if sender in query.out:
+        if query.out[sender] in ("gone", "silent"):
+            return state, []
+        raise PeerRefused("Expected each party to speak once about a query, got a second word.")
+    return _drop(policy, state, query, sender, message.why, now)
+
+
+def _answered(
+    policy: GuardianPolicy, state: GuardianState, query: Query, sender: str, message: Message, now: float
+) -> Step:
+    assert isinstance(message, Answered)
+    _require_asker(query, sender)
+    if query.phase != "asking":
+        raise PeerRefused("Expected one answering set at a time, got another while one is agreed on.")
+    if not set(message.parties) <= set(policy.roster):
+        raise PeerRefused("Expected answering parties of the roster, got others.")
+    # Who has not been asked says so when its time is over; a little later the guardian stops waiting.
+    until = max(query.opened + 1.5 * policy.patience, now)
+    query = replace(query, phase="agreeing", claimed=message.parties, until=until)
+    return _settle(policy, state, query, now)
+
+
+def _mask(
+    policy: GuardianPolicy, state: GuardianState, query: Query, sender: str, message: Message, now: float
+) -> Step:
+    assert isinstance(message, Mask)
+    _require_member(policy, sender)
+    if query.phase != "masking" or sender not in query.parties:
+        if sender in query.ready or sender in query.out:
+            return state, []  # the set has changed since it was asked for
+        raise PeerRefused("Expected a mask when it is asked for, got one before.")
+    if sender in query.masks:
+        raise PeerRefused("Expected one mask of each party for a query, got a second one.")
+    if message.mask.shape != (query.n_queries, policy.n_outputs):
+        raise PeerRefused(f"Expected a mask of {query.n_queries} x {policy.n_outputs}, got another shape.")
+    return _masking(state, replace(query, masks={**query.masks, sender: message.mask}))
+
+
+def _done(
+    policy: GuardianPolicy, state: GuardianState, query: Query, sender: str, message: Message, now: float
+) -> Step:
+    _require_asker(query, sender)
+    if query.phase != "concluding":
+        raise PeerRefused("Expected the end of a query after its last step, got it before.")
+    return close(state, query, None)
+
+
+_BY_LINK = ("failed", "silent")  # What an asker can bring about by breaking its own link to a party.
+_Handler = Callable[[GuardianPolicy, GuardianState, Query, str, Message, float], Step]
+_HANDLERS: dict[type[Message], _Handler] = {
+    Ready: _ready, Out: _out, Answered: _answered, Mask: _mask, Done: _done
+}  # fmt: skip
+
+
+def _settle(policy: GuardianPolicy, state: GuardianState, query: Query, now: float) -> Step:
+    """Go on if the asker has said its set and nobody is waited for."""
+    waited = [name for name in policy.roster if name not in query.ready and name not in query.out]
+    if query.phase != "agreeing" or waited:
+        return put(state, query), []
+    return _agree(policy, state, query, now)
+
+
+def _silenced(policy: GuardianPolicy, query: Query) -> Query:
+    silent = {n: "silent" for n in policy.roster if n not in query.ready and n not in query.out}
+    return replace(query, out={**query.out, **silent})
+
+
+def _agree(policy: GuardianPolicy, state: GuardianState, query: Query, now: float) -> Step:
+    claimed = query.claimed or ()
+    left_out = [name for name in query.ready if name not in claimed]
+    unasked = [name for name, why in query.out.items() if why == "not asked"]
+    if left_out or unasked:
+        strikes = {**state.strikes, query.asker: state.strikes.get(query.asker, 0) + 1}
+        why = f"The asker left out parties that could answer; who answers is not for it to choose. {FREE}"
+        return close(replace(state, strikes=strikes), query, why)
+    common = tuple(name for name in sorted(claimed) if name in query.ready)
+    if len(common) < policy.quorum:
+        why = f"{len(common)} parties answered, fewer than the quorum of {policy.quorum}. {FREE}"
+        return close(state, query, why)
+    if common != tuple(claimed):
+        again = replace(query, phase="asking", claimed=None, until=now + policy.patience)
+        return put(state, again), [Send(query.asker, Held(qid=query.qid, parties=common))]
+    before = state.last_set.get(query.asker, common)
+    # A link that fails may have been broken on purpose: it counts as a change, each time.
+    broken = tuple(
+        name for name, why in sorted(query.out.items()) if why in _BY_LINK and name in state.present
+    )
+    if (before != common or broken) and state.changes.get(query.asker, 0) >= policy.max_changes:
+        why = (
+            f"The answering set changed, or left out a connected party, more than {policy.max_changes} times "
+            f"for this asker. {FREE}"
+        )
+        return close(state, query, why)
+    query = replace(query, phase="masking", parties=common, left_out=broken, until=now + policy.patience)
+    nonces = {name: query.ready[name] for name in common}
+    wanted = [name for name in common if name not in query.masks]
+    state, actions = _masking(state, query)
+    return state, [*(Send(name, Roll(qid=query.qid, nonces=nonces)) for name in wanted), *actions]
+
+
+def _masking(state: GuardianState, query: Query) -> Step:
+    """ChargeQuery the query as soon as all masks are there."""
+    if any(name not in query.masks for name in query.parties):
+        return put(state, query), []
+    ready = put(state, replace(query, phase="charging"))
+    return ready, [ChargeQuery(query.qid, query.asker, query.parties, query.n_queries, query.left_out)]
+
+
+def _drop(
+    policy: GuardianPolicy, state: GuardianState, query: Query, name: str, why: str, now: float
+) -> Step:
+    """Go on without a party, if it still matters."""
+    if query.phase in ("charging", "concluding") or name not in policy.roster:
+        return state, []
+    if query.phase == "masking":
+        if name not in query.parties or name in query.masks:
+            return state, []  # its mask is there: it has done all that it must
+        return _unmasked(policy, state, query, [name], why, now)
+    if name in query.out:
+        return state, []
+    ready = {other: nonce for other, nonce in query.ready.items() if other != name}
+    return _settle(policy, state, replace(query, ready=ready, out={**query.out, name: why}), now)
+
+
+def _unmasked(
+    policy: GuardianPolicy, state: GuardianState, query: Query, names: list[str], why: str, now: float
+) -> Step:
+    """Go on without parties that were in the set and sent no mask."""
+    if policy.pairwise:
+        words = f"A party dropped out after the answering set was fixed. {LENT} Ask again under a new id."
+        return close(state, query, words)
+    left = tuple(name for name in query.parties if name not in names)
+    ready = {name: query.ready[name] for name in left}
+    out = {**query.out, **dict.fromkeys(names, why)}
+    if len(left) < policy.quorum:
+        return close(state, query, f"{len(left)} parties answered, fewer than the quorum. {LENT}")
+    again = replace(
+        query, phase="asking", claimed=None, ready=ready, out=out, parties=(), until=now + policy.patience
+    )
+    return put(state, again), [Send(query.asker, Held(qid=query.qid, parties=left))]
+
+
+def _walked_out(state: GuardianState, query: Query) -> GuardianState:
+    """Count a query that its asker left after masks were asked for: they are on the parties' own books."""
+    if query.phase != "masking":
+        return state
+    asker = query.asker
+    return replace(
+        state,
+        answered={**state.answered, asker: state.answered.get(asker, 0) + query.n_queries},
+        strikes={**state.strikes, asker: state.strikes.get(asker, 0) + 1},
+    )
+
+
+def _charging(state: GuardianState, qid: str) -> Query:
+    query = state.queries.get(qid)
+    if query is None or query.phase != "charging":
+        raise ValueError("Expected a query whose masks are all there, got another.")
+    return query
+
+
+def _require_member(policy: GuardianPolicy, sender: str) -> None:
+    if sender not in policy.roster:
+        raise PeerRefused("Expected a party of the roster, got another.")
+
+
+def _require_asker(query: Query, sender: str) -> None:
+    if sender != query.asker:
+        raise PeerRefused("Expected whoever opened the query, got another party.")
+
+
+# --- Guardian: protocol, ledger, noise and clock ---
+
+
+@dataclass(frozen=True, eq=False)
+class Finish:
+    """The last step of a query, which is charged: run it with the asker, and show its step to nobody."""
+
+    qid: str
+    asker: str
+    step: LastStep = field(repr=False)
+
+
+Task = Send | Finish
+
+
+@dataclass(eq=False)
+class Guardian:
+    """Keep the state of a session, charge before anything is revealed, and draw the noise.
+
+    Every method returns what to do next, in order: messages to send, and last steps to run. A message that
+    does not belong raises PeerRefused and changes nothing: close that connection and say so by `left`.
+    `account` says from which account of the ledger an asker pays besides the main one, or None.
+
+    Guarantee: no noise is drawn and no mask is added up before the price of the query is durable on the
+               ledger; nothing is given back. A restart on the same ledger forgets nothing that was charged.
+    Assumes:   a guardian that follows this program, and answering parties whose masks are fresh.
+    Reference: Choquette-Choo et al. 2021 (CaPC); Feldman and Zrnic 2021, by way of the ledger.
+    """
+
+    policy: GuardianPolicy
+    mechanism: Any
+    ledger: Ledger
+    noise: Noise
+    account: Callable[[str], str | None] | None = None
+    clock: Callable[[], float] = time.monotonic
+    state: GuardianState = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        require_confidential(self.mechanism)
+        self.state = begin(**remembered(self.ledger))
+        price = query_price(self.mechanism, 1)
+        self.policy = replace(self.policy, affords=lambda n: affords(self.ledger, price * n))
+        self._lock = threading.RLock()
+
+    def handle(self, sender: str, message: Message) -> list[Task]:
+        with self._lock:
+            step = receive(self.policy, self.state, sender, message, now=self.clock())
+            return self._follow(step)
+
+    def joined(self, name: str) -> list[Task]:
+        with self._lock:
+            self.state = join(self.state, name)
+            return []
+
+    def left(self, name: str) -> list[Task]:
+        with self._lock:
+            return self._follow(leave(self.policy, self.state, name, now=self.clock()))
+
+    def tick(self) -> list[Task]:
+        """Look at the clock; call it about once a second."""
+        with self._lock:
+            return self._follow(tick(self.policy, self.state, now=self.clock()))
+
+    def _follow(self, step: Step) -> list[Task]:
+        """Do what must be done here, and return the rest."""
+        self.state, actions = step
+        tasks: list[Task] = []
+        for action in actions:
+            if isinstance(action, Send):
+                tasks.append(action)
+            elif isinstance(action, ChargeQuery):
+                tasks += self._follow(self._charge(action))
+            else:
+                tasks += self._conclude(action)
+        return tasks
+
+    def _charge(self, asked: ChargeQuery) -> Step:
+        account = None if self.account is None else self.account(asked.asker)
+        try:
+            charge_query(
+                self.ledger, asked.qid, mechanism=self.mechanism, noise=self.noise, n_queries=asked.n_queries,
+                asker=asked.asker, parties=asked.parties, left_out=asked.left_out, account=account,
+            )  # fmt: skip
+        except TellersError as error:
+            # What a ledger says of a budget is public: prices do not depend on votes.
+            return refused(self.state, asked.qid, f"{_short(str(error))} {LENT}")
+        except (OSError, TimeoutError):
+            why = "The ledger cannot be written. If it was written after all, the query stays charged."
+            return refused(self.state, asked.qid, why)
+        return charged(self.policy, self.state, asked.qid, now=self.clock())
+
+    def _conclude(self, asked: Conclude) -> list[Task]:
+        n = len(asked.parties)
+        voters = self.policy.voters(asked.parties)
+        step = draw(self.mechanism, asked.masks, n_answering=n, noise=self.noise, voters=voters)
+        return [
+            Send(asked.asker, Agreed(qid=asked.qid, parties=asked.parties)),
+            Finish(asked.qid, asked.asker, step),
+        ]
+
+
+def _short(words: str) -> str:
+    plain = " ".join(words.split())
+    return plain if len(plain) <= 370 else f"{plain[:369]}…"
+
+
+# --- Process ---
+
+_LONG = 7 * 24 * 3600.0
+_TICK = 0.25
+_GRACE = 5.0  # What an asker said last may still be on its way when its link is gone.
+
+
+class PartyConnection:
+    """A party's connection to the guardian: what is sent to it, and for an asker the link for last steps."""
+
+    def __init__(self, channel: Channel, lane: SharedLink | None) -> None:
+        self.channel, self.lane = channel, lane
+        self.outbox = Outbox(channel)
+        self.work = WorkQueue()  # What is done on a link is done in the order of the messages.
+        self.done: set[str] = set()
+        self.has_left = False
+        self._silence, self._since_called = 0.0, 0.0
+
+    def heard(self, message: Message) -> None:
+        """Take note of a sign of life, and of queries that the asker is done with."""
+        self._silence = 0.0
+        if isinstance(message, Done):
+            self.done.add(message.qid)
+
+    def call(self, seconds: float, *, patience: float, name: str) -> bool:
+        """Ask an answering party now and then for a sign of life; return whether it is there.
+
+        A party that is frozen has a connection that looks good. `seconds` is the time since the last call, of
+        this process awake: whoever was asleep itself may not say that others were silent.
+        """
+        self._silence += seconds
+        self._since_called += seconds
+        if self._since_called >= patience / 8:
+            self._since_called = 0.0
+            self.outbox.put(Hello(name=name, protocol=PROTOCOL))
+        return self._silence < patience / 2
+
+    def is_over(self, qid: str) -> bool:
+        """Return whether the asker is done with a query or went; its last word is waited for a little."""
+        until = time.monotonic() + _GRACE
+        while qid not in self.done and not self.has_left and time.monotonic() < until:
+            time.sleep(0.05)
+        return qid in self.done or self.has_left
+
+    def close(self) -> None:
+        self.outbox.close()
+        self.channel.close()
+        if self.lane is not None:
+            self.lane.close()
+        self.work.close()
+
+
+class GuardRole(PartyProcess):
+    """A guardian that serves until it is stopped.
+
+    `say` is told in words what happens: who came and went, and what failed. Nothing private is in them.
+
+    Guarantee: every query is durable on the ledger before its noise is drawn; see `Guardian`.
+    Assumes:   askers and answering parties as in "Who learns what".
+    Reference: Choquette-Choo et al. 2021 (CaPC).
+    """
+
+    role = "guardian"
+
+    def __init__(self, settings: PartySettings, **options: Any) -> None:
+        super().__init__(settings, **options)
+        self._guardian = Guardian(
+            self._context.guardian_policy(), self._context.mechanism, self._ledger, noises.secure()
+        )
+        self._connections: dict[str, PartyConnection] = {}
+
+    def start(self) -> None:
+        self._serve(self._context.peers, self._watch_the_clock)
+
+    def _close_connections(self) -> None:
+        for connection in list(self._connections.values()):
+            connection.close()
+
+    def _host(self, channel: Channel) -> None:
+        name, role, lane = channel.peer.name, channel.peer.role, None
+        if role == "asker":
+            ends = Pinned(self._context.identity, channel.peer)
+            lane = SharedLink(HELPER, ends, timeout=self._context.patience)
+        connection = PartyConnection(channel, lane)
+        with self._lock:
+            before = self._connections.get(name)
+            if before is not None:
+                before.close()
+                self._follow(self._guardian.left(name))
+            self._connections[name] = connection
+            self._follow(self._guardian.joined(name))
+        self._say(f"{name} is connected.")
+        try:
+            while not self._stopping.is_set():
+                message = channel.receive(timeout=_LONG)
+                with self._lock:
+                    if self._connections.get(name) is not connection:
+                        break
+                    if role == "asker" or not isinstance(message, Hello):
+                        self._follow(self._guardian.handle(name, message))
+                    connection.heard(message)
+        except (PeerRefused, TimeoutError) as refusal:
+            self._say(str(refusal))
+        finally:
+            connection.has_left = True
+            connection.close()
+            with self._lock:
+                if self._connections.get(name) is connection:
+                    del self._connections[name]
+                    self._follow(self._guardian.left(name))
+
+    def _watch_the_clock(self) -> None:
+        while not self._stopping.is_set():
+            with self._lock:
+                self._follow(self._guardian.tick())
+                for name, connection in list(self._connections.items()):
+                    if connection.channel.peer.role == "answerer" and not connection.has_left:
+                        self._call(name, connection)
+            time.sleep(_TICK)
+
+    def _call(self, name: str, connection: PartyConnection) -> None:
+        """Let go of an answering party that gives no sign of life; it comes back when it can."""
+        context = self._context
+        if not connection.call(_TICK, patience=context.patience, name=context.identity.name):
+            self._say(f"{name} gave no sign of life for {context.patience / 2:g} s.")
+            connection.has_left = True
+            connection.close()
+
+    def _follow(self, tasks: list[Task]) -> None:
+        for task in tasks:
+            connection = self._connections.get(task.asker if isinstance(task, Finish) else task.to)
+            if connection is None:
+                continue  # gone by now; the protocol hears of it by itself
+            if isinstance(task, Finish):
+                connection.work.submit(partial(self._finish, connection, task))
+            else:
+                self._send(connection, task)
+
+    def _send(self, connection: PartyConnection, task: Send) -> None:
+        if isinstance(task.message, Opened):
+            qid, roster = task.message.qid, task.message.roster
+            query = self._guardian.state.queries.get(qid)
+            if query is not None:
+                self._mux.expect(qid)  # before the asker can know of it
+                connection.work.submit(partial(self._meet, connection, qid, roster, query.n_queries))
+        connection.outbox.put(task.message)
+
+    def _meet(self, connection: PartyConnection, qid: str, roster: tuple[str, ...], n_queries: int) -> None:
+        """Open the link for the last step and prepare it while parties answer, before anything is charged."""
+        try:
+            assert connection.lane is not None
+            program = self._context.decision_program(roster, n_queries)
+            connection.lane.need(program, lambda: self._mux.take(qid, timeout=self._context.patience))
+        except (TellersError, ValueError, OSError) as error:
+            if not connection.is_over(qid):
+                self._say(
+                    f"The link to {connection.channel.peer.name} failed before anything was charged. {error}"
+                )
+            connection.channel.close()
+        finally:
+            self._mux.forget(qid)
+
+    def _finish(self, connection: PartyConnection, task: Finish) -> None:
+        step = task.step
+        try:
+            assert connection.lane is not None
+            n_queries, n_outputs = step.masks.shape
+            program = step.decision.program(n_outputs=n_outputs, n_queries=n_queries)
+            connection.lane.need(program, lambda: self._mux.take(task.qid, timeout=self._context.patience))
+            inputs = program.guardian_inputs(
+                step.masks, answer_noise=step.answer_noise, ranks=step.ranks, check_noise=step.check_noise
+            )
+            connection.lane.run(program, inputs)
+        except (TellersError, ValueError, OSError) as error:
+            self._tell_of_failure(connection, task.qid, error)
+
+    def _tell_of_failure(self, connection: PartyConnection, qid: str, error: Exception) -> None:
+        """Say what went wrong with a last step, if anything did: an asker with its labels may hang up."""
+        name = connection.channel.peer.name
+        if not connection.is_over(qid):
+            words = error if isinstance(error, TellersError) else type(error).__name__
+            self._say(f"The last step with {name} failed after it was charged. {words}")
+        elif qid not in connection.done:
+            self._say(f"{name} went before it said that it has its labels; the query stays charged.")
+        connection.channel.close()

@@ -1,0 +1,358 @@
+"""A party's handle on links to engines: worker processes, pipes, and work in order."""
+
+import json
+import math
+import os
+import queue
+import select
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import LinkFailed, MissingExtra, PeerRefused, require_positive
+from ._engine import require_engine
+from ._messages import Message
+from ._tunnel import CertificateFiles
+from ._wire import Channel, Pinned
+from .programs import ASKER, HELPER, Program, describe_program
+
+# --- Pipes to workers ---
+
+Integers = NDArray[np.int64]
+_LENGTHS: Final = struct.Struct(">IQ")
+_LONGEST_HEAD: Final = 1 << 20
+_LONGEST_BODY: Final = 1 << 31
+
+
+def write_message(fd: int, head: Mapping[str, Any], tables: Mapping[str, Integers] | None = None) -> None:
+    given = {name: np.ascontiguousarray(table, dtype="<i8") for name, table in (tables or {}).items()}
+    shapes = {name: list(table.shape) for name, table in given.items()}
+    text = json.dumps({"head": dict(head), "tables": shapes}).encode()
+    body = b"".join(table.tobytes() for table in given.values())
+    rest = memoryview(_LENGTHS.pack(len(text), len(body)) + text + body)
+    while rest:
+        rest = rest[os.write(fd, rest) :]
+
+
+def read_message(fd: int, *, timeout: float | None) -> tuple[dict[str, Any], dict[str, Integers]]:
+    """Read one message from a pipe, or fail when it is not whole in time."""
+    deadline = None if timeout is None else time.monotonic() + timeout
+    n_text, n_body = _LENGTHS.unpack(_read(fd, _LENGTHS.size, deadline, timeout))
+    if n_text > _LONGEST_HEAD or n_body > _LONGEST_BODY:
+        raise LinkFailed("Expected a message of sensible length, got a longer one.")
+    said = json.loads(_read(fd, n_text, deadline, timeout))
+    body = memoryview(_read(fd, n_body, deadline, timeout))
+    tables, start = {}, 0
+    for name, shape in said["tables"].items():
+        end = start + 8 * math.prod(shape)
+        tables[name] = np.frombuffer(body[start:end], dtype="<i8").astype(np.int64).reshape(shape)
+        start = end
+    return said["head"], tables
+
+
+def _read(fd: int, n: int, deadline: float | None, timeout: float | None) -> bytes:
+    parts, missing = [], n
+    while missing:
+        left = None if deadline is None else max(0.0, deadline - time.monotonic())
+        ready, _, _ = select.select([fd], [], [], left)
+        if not ready:
+            raise LinkFailed(f"Expected an answer within {timeout:g} s, got none.")
+        piece = os.read(fd, min(missing, 1 << 20))
+        if not piece:
+            raise EOFError
+        parts.append(piece)
+        missing -= len(piece)
+    return b"".join(parts)
+
+
+# --- Engine link ---
+
+_WORKER: tuple[str, ...] = ("tellers.parties._worker",)
+_ENDED = {3: "the peer closed the connection", 4: "its party was gone", 255: "the engine gave up on the peer"}
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What one command took: seconds in the worker, and bytes sent and received inside TLS."""
+
+    seconds: float
+    n_sent: int
+    n_received: int
+
+    @property
+    def n_bytes(self) -> int:
+        return self.n_sent + self.n_received
+
+
+class EngineLink:
+    """One end of a secret computation with one peer, in a worker process of its own.
+
+    `connect` returns a connected TCP socket: the asker dials, the others accept. Every `open` calls it again.
+    A link that failed is closed: its worker is dead, whatever the peer still does; `open` starts anew.
+    Commands block, each up to `timeout` seconds, so a party with several links runs each in a thread.
+    """
+
+    def __init__(
+        self,
+        rank: int,
+        connect: Callable[[], socket.socket],
+        identity: CertificateFiles | Pinned,
+        *,
+        timeout: float = 120.0,
+    ) -> None:
+        if rank not in (ASKER, HELPER):
+            raise ValueError(f"Expected rank {ASKER} (asks) or {HELPER} (answers or guards), got {rank!r}.")
+        require_positive(timeout=timeout)
+        self._rank, self._connect, self._identity, self._timeout = rank, connect, identity, timeout
+        self._process: subprocess.Popen[bytes] | None = None
+        self._counted = (0, 0)
+        self._one_at_a_time = threading.RLock()
+        self.traffic = Traffic(0.0, 0, 0)
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether the worker lives; it ends by itself soon after the peer is gone."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int | None:
+        """Return the worker's process id, or None without a worker."""
+        return self._process.pid if self._process is not None else None
+
+    def open(self, *, timeout: float | None = None) -> Path:
+        """Start a worker, secure the connection, join the peer's engine; return the peer's certificate file.
+
+        Of a peer that is known by its pin, the name is returned in place of a file.
+        """
+        require_engine()
+        self.close()
+        with self._connect() as plain:
+            number = plain.fileno()
+            os.set_inheritable(number, True)
+            self._process = subprocess.Popen(  # noqa: S603
+                [sys.executable, "-m", *_WORKER, str(number)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                pass_fds=[number],
+                env=_environment(),
+                start_new_session=True,  # An interrupt at the keyboard is the party's to handle.
+            )
+        self._counted = (0, 0)
+        head, _ = self._do(
+            {
+                "do": "open",
+                "rank": self._rank,
+                "timeout": self._timeout,
+                **self._identity.as_dict(),
+            },
+            timeout=timeout,
+        )
+        return Path(head["peer"])
+
+    def prepare(self, program: Program, *, timeout: float | None = None) -> None:
+        """Agree on a program with the peer, compile it, and run it once on zeros; both sides call it."""
+        self._do({"do": "prepare", "program": describe_program(program)}, timeout=timeout)
+
+    def keep_model(self, model: Mapping[str, Integers]) -> None:
+        """Hand the answerer's model to its worker, where it stays until the link ends."""
+        self._do({"do": "model"}, model)
+
+    def run(
+        self, program: Program, inputs: Mapping[str, Integers], *, timeout: float | None = None
+    ) -> Integers | None:
+        """Run a prepared program on this side's inputs: the outcome for the asker, None for the other side.
+
+        `traffic` says afterwards what it took. Both sides call it, in the same order.
+        """
+        _, tables = self._do({"do": "run", "program": describe_program(program)}, inputs, timeout=timeout)
+        return tables.get("outcome")
+
+    def _do(
+        self,
+        head: dict[str, Any],
+        tables: Mapping[str, Integers] | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> tuple[dict[str, Any], dict[str, Integers]]:
+        process, limit = self._process, self._timeout if timeout is None else timeout
+        with self._one_at_a_time:
+            if process is None or process.stdin is None or process.stdout is None:
+                raise LinkFailed("Expected an open link, got a closed one. Open it first.")
+            try:
+                write_message(process.stdin.fileno(), head, tables)
+                reply, found = read_message(process.stdout.fileno(), timeout=limit)
+            except (EOFError, OSError):
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(timeout=10)
+                reason = _ENDED.get(process.returncode or 0, f"exit code {process.returncode}")
+                self.kill()
+                raise LinkFailed(f"Expected a living worker, got a dead one: {reason}.") from None
+            except LinkFailed:
+                self.kill()
+                raise
+        if "failed" in reply:
+            self.kill()
+            error = MissingExtra if reply.get("kind") == "MissingExtra" else LinkFailed
+            raise error(reply["failed"])
+        sent, received = int(reply.get("n_sent", 0)), int(reply.get("n_received", 0))
+        self.traffic = Traffic(float(reply["seconds"]), sent - self._counted[0], received - self._counted[1])
+        if sent or received:
+            self._counted = (sent, received)
+        return reply, found
+
+    def close(self) -> None:
+        """End the link and its worker; the peer's worker ends too."""
+        process = self._process
+        if process is not None and process.poll() is None and process.stdin is not None:
+            with suppress(OSError, ValueError, subprocess.TimeoutExpired):
+                write_message(process.stdin.fileno(), {"do": "close"})
+                process.wait(timeout=2)
+        self.kill()
+
+    def kill(self) -> None:
+        """End the worker at once, whatever it does."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.kill()
+        process.wait()
+        # Whoever reads from it in another thread finds its end now. Closed before that, the number of the
+        # pipe could be another's, and its bytes be read as the worker's.
+        with self._one_at_a_time:
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    with suppress(OSError):
+                        pipe.close()
+
+    def __enter__(self) -> "EngineLink":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _environment() -> dict[str, str]:
+    """Return the environment of a worker: ours, with this package to be found and one thread per pool."""
+    source = str(Path(__file__).resolve().parents[2])
+    paths = [source, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    quiet = {"JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3", "OMP_NUM_THREADS": "1"}
+    return {**os.environ, **quiet, "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}
+
+
+# --- Shared link and queues ---
+
+
+class SharedLink:
+    """One link to one party, as long as the connection for messages lives; both ends do the same in order."""
+
+    def __init__(
+        self, rank: int, ends: Pinned, *, model: Mapping[str, Integers] | None = None, timeout: float = 60.0
+    ) -> None:
+        self._rank, self._ends, self._model, self._timeout = rank, ends, model, timeout
+        self._link: EngineLink | None = None
+        self._prepared: set[Program] = set()
+        self._is_closed = False
+
+    @property
+    def is_open(self) -> bool:
+        return self._link is not None and self._link.is_open
+
+    @property
+    def was_open(self) -> bool:
+        """Return whether there ever was one; a lane is not opened twice."""
+        return self._link is not None
+
+    def need(
+        self, program: Program, connect: Callable[[], socket.socket], *, until: float | None = None
+    ) -> None:
+        """Make sure that a program can be run; `connect` is called if there is no link yet.
+
+        `until` is when to give up, by `time.monotonic()`; without it each step has the lane's time.
+        """
+        if self._link is None:
+            link = EngineLink(self._rank, connect, self._ends, timeout=self._timeout)
+            self._link = link
+            link.open(timeout=self._left(until))
+            if self._is_closed:  # while it was being opened
+                link.kill()
+            if self._model is not None:
+                link.keep_model(self._model)
+        if program not in self._prepared:
+            self._link.prepare(program, timeout=self._left(until))
+            self._prepared.add(program)
+
+    def run(
+        self, program: Program, inputs: Mapping[str, Integers], *, until: float | None = None
+    ) -> Integers | None:
+        """Run a program that was prepared: the outcome for the asker, None for the other side."""
+        assert self._link is not None
+        return self._link.run(program, inputs, timeout=self._left(until))
+
+    def _left(self, until: float | None) -> float:
+        return self._timeout if until is None else max(0.01, until - time.monotonic())
+
+    @property
+    def n_bytes(self) -> int:
+        """Return the bytes of the last run, both ways."""
+        return 0 if self._link is None else self._link.traffic.n_bytes
+
+    def close(self) -> None:
+        """End the link; the other end notices."""
+        self._is_closed = True
+        if self._link is not None:
+            self._link.kill()
+
+
+class Outbox:
+    """Send messages in the order in which they were put, without making whoever puts them wait."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._waiting: queue.Queue[Message | None] = queue.Queue()
+        threading.Thread(target=self._carry, daemon=True).start()
+
+    def put(self, message: Message) -> None:
+        """Send a message soon; if it cannot be sent, the connection is closed."""
+        self._waiting.put(message)
+
+    def close(self) -> None:
+        """Close the connection after what waits was sent, or found unsendable."""
+        self._waiting.put(None)
+
+    def _carry(self) -> None:
+        with suppress(PeerRefused, TimeoutError):
+            while (message := self._waiting.get()) is not None:
+                self._channel.send(message)
+        self._channel.close()
+
+
+class WorkQueue:
+    """Do one thing after the other, in a thread that nobody has to wait for at the end."""
+
+    def __init__(self) -> None:
+        self._waiting: queue.Queue[Callable[[], object] | None] = queue.Queue()
+        self._is_closed = False
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def submit(self, task: Callable[[], object]) -> None:
+        self._waiting.put(task)
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._waiting.put(None)
+
+    def _run(self) -> None:
+        while (task := self._waiting.get()) is not None and not self._is_closed:
+            task()

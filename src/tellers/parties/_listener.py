@@ -1,0 +1,227 @@
+"""One port for messages and engines: the listener of a party, and the multiplexer for its engines.
+
+A connection for messages begins with TLS. One for an engine begins with a zero byte and a token of 16 bytes,
+and is secured afterwards, by the worker that takes it.
+"""
+
+import queue
+import selectors
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Final
+
+from ..errors import LinkFailed, PeerRefused, require_positive
+from ._messages import Limits
+from ._tunnel import dial
+from ._wire import Channel, Identity, Peer, greeted, split_address
+
+_ENGINE_MARK: Final = b"\0"
+_TOKEN: Final = 16
+
+
+class PortMux:
+    """The engine connections that this party waits for, by token."""
+
+    def __init__(self) -> None:
+        self._slots: dict[str, queue.Queue[socket.socket]] = {}
+        self._lock = threading.Lock()
+
+    def expect(self, token: str) -> None:
+        """Accept one connection with this token."""
+        with self._lock:
+            self._slots.setdefault(token, queue.Queue(maxsize=1))
+
+    def arrive(self, token: str, plain: socket.socket) -> None:
+        """Keep a connection that somebody waits for, and close any other."""
+        with self._lock:
+            slot = self._slots.get(token)
+            try:
+                if slot is None:
+                    raise queue.Full
+                slot.put_nowait(plain)
+            except queue.Full:
+                plain.close()
+
+    def take(self, token: str, *, timeout: float) -> socket.socket:
+        """Return the connection that engine_connected with a token that was expected."""
+        slot = self._slots.get(token)
+        try:
+            if slot is None:
+                raise queue.Empty
+            return slot.get(timeout=timeout)
+        except queue.Empty:
+            raise LinkFailed(
+                f"Expected the asker's engine to connect within {timeout:g} s, got nothing."
+            ) from None
+
+    def forget(self, token: str) -> None:
+        """Accept no connection with this token any more."""
+        with self._lock:
+            slot = self._slots.pop(token, None)
+        with suppress(queue.Empty):
+            while slot is not None:
+                slot.get_nowait().close()
+
+
+def dial_engine(address: str, token: str, *, timeout: float) -> socket.socket:
+    """Return a connection to a party's engine, with the token sent and nothing secured yet."""
+    plain = dial(split_address(address), timeout=timeout)
+    try:
+        plain.sendall(_ENGINE_MARK + bytes.fromhex(token))
+    except OSError:
+        plain.close()
+        raise LinkFailed(f"Expected a peer at {address}, got a connection that broke.") from None
+    return plain
+
+
+def read_engine_token(plain: socket.socket, *, timeout: float) -> str | None:
+    """Return the token of a connection for an engine; of any other, return None and leave it as it is."""
+    until = time.monotonic() + timeout
+    try:
+        if _next(plain, until, peek=True) != _ENGINE_MARK:
+            return None
+        told = b""
+        while len(told) <= _TOKEN:
+            told += _next(plain, until, peek=False, n=_TOKEN + 1 - len(told))
+        plain.setblocking(True)
+        return told[1:].hex()
+    except (PeerRefused, TimeoutError):
+        plain.close()
+        raise
+    except (OSError, ValueError):
+        plain.close()
+        raise PeerRefused("The connection to a party was lost before it was greeted.") from None
+
+
+def _next(plain: socket.socket, until: float, *, peek: bool, n: int = 1) -> bytes:
+    plain.setblocking(False)
+    with selectors.DefaultSelector() as selector:
+        selector.register(plain, selectors.EVENT_READ)
+        if not selector.select(max(0.0, until - time.monotonic())):
+            raise TimeoutError("Waited in vain for a party to shake hands.")
+    data = plain.recv(n, socket.MSG_PEEK if peek else 0)
+    if not data:
+        raise PeerRefused("A party closed the connection before it was greeted.")
+    return data
+
+
+class Listener:
+    """Accept the parties that are known by their pins, each connection in a thread of its own.
+
+    No bad connection stops it. At most `max_greetings` connections may be unknown at a time; `refused` is
+    told of the others.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        identity: Identity,
+        peers: Iterable[Peer],
+        *,
+        limits: Limits | None = None,
+        timeout: float = 30.0,
+        max_greetings: int = 32,
+        refused: Callable[[str], object] | None = None,
+    ) -> None:
+        require_positive(timeout=timeout)
+        self._identity, self._peers, self._limits, self._timeout = identity, list(peers), limits, timeout
+        self._context = identity.context(as_server=True)
+        self._refused = refused
+        self._engine_connected: Callable[[str, socket.socket], object] | None = None
+        self._free = threading.BoundedSemaphore(max_greetings)
+        self._threads: list[threading.Thread] = []
+        self._closing = threading.Event()
+        host, port = split_address(address)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        try:
+            self._socket = socket.create_server((host, port), family=family)
+        except OSError as error:
+            raise ValueError(
+                f"Expected a free address to listen on, got {address}: {error.strerror or error}."
+            ) from None
+
+    @property
+    def address(self) -> str:
+        """Return where it listens, with the port that was free if none was named."""
+        host, port = self._socket.getsockname()[:2]
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+    def serve(
+        self,
+        handle: Callable[[Channel], object],
+        *,
+        engine_connected: Callable[[str, socket.socket], object] | None = None,
+    ) -> None:
+        """Begin to accept connections, and hand each that is good to `handle`, which may keep it.
+
+        A connection that is refused is told to `refused`, and nothing else happens. One for the engine is
+        handed to `engine_connected` with its token as it is, not yet secured.
+        """
+        self._engine_connected = engine_connected
+        thread = threading.Thread(target=self._accept, args=(handle,), daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def join(self, timeout: float = 5.0) -> None:
+        """Wait until connections that are being greeted or handled are done, at most so many seconds."""
+        until = time.monotonic() + timeout
+        time.sleep(0.01)
+        for thread in list(self._threads[1:]):
+            thread.join(max(0.0, until - time.monotonic()))
+
+    def close(self) -> None:
+        """Accept nothing more; connections that were handed over stay open."""
+        self._closing.set()
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        with suppress(OSError):
+            self._socket.close()
+
+    def __enter__(self) -> "Listener":
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    def _accept(self, handle: Callable[[Channel], object]) -> None:
+        while not self._closing.is_set():
+            try:
+                plain, _ = self._socket.accept()
+            except OSError:
+                if self._closing.is_set() or self._socket.fileno() < 0:
+                    return
+                time.sleep(0.05)  # out of files, for a moment
+                continue
+            if not self._free.acquire(blocking=False):
+                plain.close()
+                self._tell("Expected fewer connections at once that have not greeted yet; one was closed.")
+                continue
+            self._threads = [self._threads[0], *(t for t in self._threads[1:] if t.is_alive())]
+            thread = threading.Thread(target=self._greet, args=(plain, handle), daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def _greet(self, plain: socket.socket, handle: Callable[[Channel], object]) -> None:
+        try:
+            token = (
+                None if self._engine_connected is None else read_engine_token(plain, timeout=self._timeout)
+            )
+            if token is not None and self._engine_connected is not None:
+                self._engine_connected(token, plain)
+                return
+            channel = greeted(
+                plain, self._context, self._peers, self._identity, self._limits, self._timeout, server=True
+            )
+        except (PeerRefused, TimeoutError) as refusal:
+            self._tell(str(refusal))
+            return
+        finally:
+            self._free.release()
+        handle(channel)
+
+    def _tell(self, words: str) -> None:
+        if self._refused is not None:
+            self._refused(words)

@@ -1,0 +1,396 @@
+"""Messages between parties: one record per kind, checked field by field."""
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from itertools import product
+from typing import Any, ClassVar, Final, Literal
+
+import numpy as np
+
+from ..errors import PeerRefused
+from ._ring import Integers
+
+# --- Fields ---
+
+Role = Literal["asker", "answerer", "guardian"]
+ROLES: Final[tuple[Role, ...]] = ("asker", "answerer", "guardian")
+REASONS: Final = ("failed", "refused", "not asked")
+"""Why an answering party has no part in a query, by its own word."""
+
+ID: Final = re.compile(r"[0-9a-f]{32}")
+DIGEST: Final = re.compile(r"[0-9a-f]{64}")
+NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
+NAME_WORDS: Final = "a name of at most 63 small letters, digits and hyphens"
+_MOST_TEXT: Final = 400
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The most that a message may hold; a larger one ends the connection before it is read."""
+
+    max_queries: int = 4096
+    max_outputs: int = 1024
+    max_parties: int = 256
+    max_header: int = 65_536
+
+    @property
+    def max_body(self) -> int:
+        """Return the most bytes of a body: one number per query and output."""
+        return 8 * self.max_queries * self.max_outputs
+
+
+WIDEST: Final = Limits(max_queries=1 << 20, max_outputs=1 << 16, max_parties=4096)
+Rule = Callable[[Any, Limits], Any]
+
+
+def matching(pattern: re.Pattern[str], words: str) -> Any:
+    return _simple(lambda value: isinstance(value, str) and bool(pattern.fullmatch(value)), words)
+
+
+def identifier() -> Any:
+    """Return a field for the id of a query, or a nonce."""
+    return matching(ID, "32 hexadecimal digits")
+
+
+def digest() -> Any:
+    """Return a field for a SHA-256 hash."""
+    return matching(DIGEST, "64 hexadecimal digits")
+
+
+def name() -> Any:
+    return matching(NAME, NAME_WORDS)
+
+
+def word(words: Sequence[str]) -> Any:
+    return _simple(lambda value: isinstance(value, str) and value in words, f"one of {', '.join(words)}")
+
+
+def text() -> Any:
+    return _simple(
+        lambda value: isinstance(value, str) and len(value) <= _MOST_TEXT and value.isprintable(),
+        f"at most {_MOST_TEXT} printable letters",
+    )
+
+
+def count(most: int | str) -> Any:
+    """Return a field for a whole number from 1 to a limit, given or by its name in `Limits`."""
+
+    def check(value: Any, limits: Limits) -> Any:
+        top = getattr(limits, most) if isinstance(most, str) else most
+        if type(value) is not int or not 1 <= value <= top:
+            raise ValueError(f"a whole number from 1 to {top}")
+        return value
+
+    return _field(check)
+
+
+def seconds() -> Any:
+    def check(value: Any, _limits: Limits) -> Any:
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= 86_400:
+            raise ValueError("seconds, above 0 and at most a day")
+        return float(value)
+
+    return _field(check)
+
+
+def names() -> Any:
+    """Return a field for the names of parties, each once and in order."""
+
+    def check(value: Any, limits: Limits) -> Any:
+        if not isinstance(value, (list, tuple)):
+            raise ValueError("a list of names")
+        _require_names(value, limits)
+        return tuple(value)
+
+    return _field(check)
+
+
+def nonces() -> Any:
+    """Return a field for a nonce of each of some parties."""
+
+    def check(value: Any, limits: Limits) -> Any:
+        if not isinstance(value, Mapping):
+            raise ValueError("a nonce for each name")
+        _require_names(list(value), limits)
+        if not all(isinstance(nonce, str) and ID.fullmatch(nonce) for nonce in value.values()):
+            raise ValueError("nonces of 32 hexadecimal digits")
+        return dict(value)
+
+    return _field(check)
+
+
+def table() -> Any:
+    """Return a field for whole numbers, queries x outputs."""
+
+    def check(value: Any, limits: Limits) -> Any:
+        right = isinstance(value, np.ndarray) and value.dtype == np.int64 and value.ndim == 2 and value.size
+        if not right or value.shape[0] > limits.max_queries or value.shape[1] > limits.max_outputs:
+            raise ValueError(f"whole numbers, at most {limits.max_queries} x {limits.max_outputs}")
+        return value
+
+    return _field(check, repr=False)
+
+
+def _simple(is_right: Callable[[Any], bool], words: str) -> Any:
+    def check(value: Any, _limits: Limits) -> Any:
+        if not is_right(value):
+            raise ValueError(words)
+        return value
+
+    return _field(check)
+
+
+def _field(rule: Rule, **options: Any) -> Any:
+    return field(metadata={"rule": rule}, **options)
+
+
+def _require_names(value: Sequence[Any], limits: Limits) -> None:
+    right = len(value) <= limits.max_parties and all(isinstance(n, str) and NAME.fullmatch(n) for n in value)
+    if not right or list(value) != sorted(set(value)):
+        raise ValueError(f"different names in order, at most {limits.max_parties}")
+
+
+def require_one_of(**values: tuple[str, tuple[str, ...]]) -> None:
+    """Refuse words that are not among the allowed ones, given as name=(word, allowed)."""
+    for name, (value, allowed) in values.items():
+        if value not in allowed:
+            raise ValueError(f"Expected {name} to be one of {', '.join(allowed)}, got {value!r}.")
+
+
+# --- Messages ---
+#
+# asker -> guardian     Open, Answered, Done
+# guardian -> asker     Opened, Held, Agreed, Aborted
+# guardian -> answerer  Expect, Roll, Closed
+# answerer -> guardian  Ready, Out, Mask
+# asker -> answerer     Question
+# answerer -> asker     Accepted, Refused
+#
+# A message is a header, which is JSON, and for a mask a body of whole numbers. Nothing in it is ever
+# executed. A name or a field that is not known, a wrong type or a number past its limit is refused; what
+# was sent is not quoted in the refusal.
+
+KINDS: Final[dict[str, type["Message"]]] = {}
+
+
+class Message:
+    """One thing that a party says to another; `routes` says who may say it to whom."""
+
+    kind: ClassVar[str]
+    routes: ClassVar[tuple[tuple[Role, Role], ...]]
+
+    def __init_subclass__(
+        cls, *, kind: str = "", sender: Role | None = None, receiver: Role | None = None
+    ) -> None:
+        if kind:
+            cls.kind, KINDS[kind] = kind, cls
+            cls.routes = tuple(product([sender] if sender else ROLES, [receiver] if receiver else ROLES))
+
+    def __post_init__(self) -> None:
+        for option in fields(self):  # type: ignore[arg-type]
+            try:
+                value = option.metadata["rule"](getattr(self, option.name), WIDEST)
+            except ValueError as error:
+                raise ValueError(f"Expected {option.name} of {self.kind!r} to be {error}.") from None
+            object.__setattr__(self, option.name, value)
+
+
+@dataclass(frozen=True)
+class Hello(Message, kind="hello"):
+    """The first message each way: who speaks, and by which version. Later on it asks for a sign of life."""
+
+    name: str = name()
+    protocol: int = count(1_000_000)
+
+
+@dataclass(frozen=True, eq=False)
+class QueryMessage(Message):
+    """A message about one query."""
+
+    qid: str = identifier()
+
+
+@dataclass(frozen=True)
+class Open(QueryMessage, kind="open", sender="asker", receiver="guardian"):
+    """An asker wants a batch answered. `terms` is the hash of what all parties agreed on beforehand."""
+
+    n_queries: int = count("max_queries")
+    program: str = digest()
+    terms: str = digest()
+
+
+@dataclass(frozen=True)
+class Opened(QueryMessage, kind="opened", sender="guardian", receiver="asker"):
+    """The guardian's yes: ask all of these, within so many seconds."""
+
+    roster: tuple[str, ...] = names()
+    seconds: float = seconds()
+
+
+@dataclass(frozen=True)
+class Expect(QueryMessage, kind="expect", sender="guardian", receiver="answerer"):
+    """The guardian tells an answering party that it will be asked: if it is not, it says so."""
+
+    asker: str = name()
+    n_queries: int = count("max_queries")
+    program: str = digest()
+    terms: str = digest()
+    seconds: float = seconds()
+
+
+@dataclass(frozen=True)
+class Question(QueryMessage, kind="question", sender="asker", receiver="answerer"):
+    """An asker begins the two-party computation with one answering party."""
+
+    n_queries: int = count("max_queries")
+    n_features: int = count(10_000_000)
+    n_outputs: int = count("max_outputs")
+    program: str = digest()
+    terms: str = digest()
+
+
+@dataclass(frozen=True)
+class Accepted(QueryMessage, kind="accepted", sender="answerer", receiver="asker"):
+    """The answering party takes part."""
+
+
+@dataclass(frozen=True)
+class Refused(QueryMessage, kind="refused", sender="answerer", receiver="asker"):
+    """The answering party takes no part, and says why."""
+
+    why: str = text()
+
+
+@dataclass(frozen=True)
+class Ready(QueryMessage, kind="ready", sender="answerer", receiver="guardian"):
+    """The asker has its share of this party's vote; the mask waits for the answering set."""
+
+    nonce: str = identifier()
+
+
+@dataclass(frozen=True)
+class Out(QueryMessage, kind="out", sender="answerer", receiver="guardian"):
+    """This party has no part in the query, by its own word."""
+
+    why: str = word(REASONS)
+
+
+@dataclass(frozen=True)
+class Answered(QueryMessage, kind="answered", sender="asker", receiver="guardian"):
+    """The asker says whose shares it holds."""
+
+    parties: tuple[str, ...] = names()
+
+
+@dataclass(frozen=True)
+class Held(QueryMessage, kind="held", sender="guardian", receiver="asker"):
+    """The guardian knows of fewer: drop the shares of the others and say so by `Answered`."""
+
+    parties: tuple[str, ...] = names()
+
+
+@dataclass(frozen=True)
+class Roll(QueryMessage, kind="roll", sender="guardian", receiver="answerer"):
+    """The answering set is fixed: send the mask for it, once."""
+
+    nonces: dict[str, str] = nonces()  # noqa: RUF009
+
+
+@dataclass(frozen=True, eq=False)
+class Mask(QueryMessage, kind="mask", sender="answerer", receiver="guardian"):
+    """What hides this party's vote at the asker, with what it adds for others to see nothing."""
+
+    mask: Integers = table()  # noqa: RUF009
+
+
+@dataclass(frozen=True)
+class Agreed(QueryMessage, kind="agreed", sender="guardian", receiver="asker"):
+    """It is charged, for good: go to the last step with the shares of these parties."""
+
+    parties: tuple[str, ...] = names()
+
+
+@dataclass(frozen=True)
+class Aborted(QueryMessage, kind="aborted", sender="guardian", receiver="asker"):
+    """The query is over without an answer."""
+
+    why: str = text()
+
+
+@dataclass(frozen=True)
+class Closed(QueryMessage, kind="closed", sender="guardian", receiver="answerer"):
+    """The query is over, for an answering party: forget its mask."""
+
+
+@dataclass(frozen=True)
+class Done(QueryMessage, kind="done", sender="asker", receiver="guardian"):
+    """The asker has its labels."""
+
+
+def encode(message: Message) -> tuple[bytes, bytes]:
+    header: dict[str, Any] = {"kind": message.kind}
+    body = b""
+    for option in fields(message):  # type: ignore[arg-type]
+        value = getattr(message, option.name)
+        if isinstance(value, np.ndarray):
+            header[option.name], body = list(value.shape), value.astype("<i8").tobytes()
+        else:
+            header[option.name] = value
+    return json.dumps(header, separators=(",", ":"), allow_nan=False).encode(), body
+
+
+def decode(header: bytes, body: bytes, *, limits: Limits | None = None) -> Message:
+    """Return the message that a header and a body hold, or refuse them."""
+    most = Limits() if limits is None else limits
+    said = _parse(header, most)
+    kind = said.pop("kind", None)
+    record = KINDS.get(kind) if isinstance(kind, str) else None
+    if record is None:
+        raise PeerRefused("Expected a kind of message that is known, got another.")
+    names = [option.name for option in fields(record)]  # type: ignore[arg-type]
+    if set(said) != set(names):
+        got = "others too" if set(said) - set(names) else "fewer"
+        raise PeerRefused(f"Expected the fields {', '.join(names)} of {record.kind!r}, got {got}.")
+    if record is Mask:
+        said["mask"] = _array(said["mask"], body, most)
+    elif body:
+        raise PeerRefused(f"Expected no body with {record.kind!r}, got one.")
+    for option in fields(record):  # type: ignore[arg-type]
+        try:
+            option.metadata["rule"](said[option.name], most)
+        except ValueError as error:
+            raise PeerRefused(f"Expected {option.name} of {record.kind!r} to be {error}.") from None
+    return record(**said)
+
+
+def _parse(header: bytes, limits: Limits) -> dict[str, Any]:
+    if len(header) > limits.max_header:
+        raise PeerRefused(f"Expected a header of at most {limits.max_header} bytes, got a longer one.")
+    try:
+        said = json.loads(header.decode("utf-8"), object_pairs_hook=_once, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        raise PeerRefused("Expected a header that is JSON, each name once, got something else.") from None
+    if not isinstance(said, dict):
+        raise PeerRefused("Expected a header with names, got something else.")
+    return said
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len({name for name, _ in pairs}) != len(pairs):
+        raise ValueError("a name stands twice")
+    return dict(pairs)
+
+
+def _no_constant(word: str) -> Any:
+    raise ValueError(word)
+
+
+def _array(shape: Any, body: bytes, limits: Limits) -> Integers:
+    right = isinstance(shape, list) and len(shape) == 2 and all(type(side) is int for side in shape)
+    if not right or not 1 <= shape[0] <= limits.max_queries or not 1 <= shape[1] <= limits.max_outputs:
+        raise PeerRefused(f"Expected a shape of at most {limits.max_queries} x {limits.max_outputs}.")
+    if len(body) != 8 * shape[0] * shape[1]:
+        raise PeerRefused("Expected a body of 8 bytes for each number of its shape, got another length.")
+    return np.frombuffer(body, dtype="<i8").astype(np.int64).reshape(shape)

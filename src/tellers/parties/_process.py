@@ -1,0 +1,89 @@
+"""A party as a process: what guardians and answering parties have in common when they serve."""
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+from ..ledger._chain import ChainedLedger
+from ..ledger.base import Ledger
+from ..ledger.opening import open_ledger
+from ..privacy.budget import Accountant, Budget
+from ..runs.settings.party import PartySettings
+from ._engine import require_engine
+from ._listener import Listener, PortMux
+from ._policy import PartyContext
+from ._wire import Channel, Peer
+
+
+class PartyProcess(ABC):
+    """A party that listens until it is stopped, with a ledger of its own unless it is given one."""
+
+    role: str
+
+    def __init__(
+        self,
+        settings: PartySettings,
+        *,
+        ledger: Ledger | None = None,
+        say: Callable[[str], Any] | None = None,
+    ) -> None:
+        require_role(settings, self.role)
+        self._context, self._say = PartyContext(settings), say or (lambda _: None)
+        self._lock, self._stopping = threading.RLock(), threading.Event()
+        self._mux = PortMux()
+        self._listener: Listener | None = None
+        self._prepare()
+        self._own_ledger = open_party_ledger(settings) if ledger is None else None
+        self._ledger: Ledger = ledger if self._own_ledger is None else self._own_ledger  # type: ignore[assignment]
+
+    def _prepare(self) -> None:  # noqa: B027
+        """Read what may be refused before a ledger is made."""
+
+    @abstractmethod
+    def _host(self, channel: Channel) -> None:
+        """Serve one connection until it ends."""
+
+    @abstractmethod
+    def _close_connections(self) -> None: ...
+
+    @property
+    def address(self) -> str:
+        return self._context.settings.party.listen if self._listener is None else self._listener.address
+
+    def _serve(self, peers: list[Peer], *background: Callable[[], None]) -> None:
+        """Listen for some parties, and do other things beside it."""
+        require_engine()
+        context = self._context
+        self._listener = Listener(
+            context.settings.party.listen, context.identity, peers, limits=context.limits, refused=self._say
+        )
+        self._listener.serve(self._host, engine_connected=self._mux.arrive)
+        for work in background:
+            threading.Thread(target=work, daemon=True).start()
+
+    def stop(self) -> None:
+        """Close all connections: queries on their way end, those that were charged stay so."""
+        self._stopping.set()
+        if self._listener is not None:
+            self._listener.close()
+        with self._lock:
+            self._close_connections()
+        if self._own_ledger is not None:
+            self._own_ledger.close()
+
+
+def require_role(settings: PartySettings, role: str) -> None:
+    party = settings.party
+    if party.role != role:
+        articles = {"asker": "an asker", "answerer": "an answerer", "guardian": "a guardian"}
+        raise ValueError(
+            f"Expected the settings of {articles[role]}, got those of {party.name}, {articles[party.role]}."
+        )
+
+
+def open_party_ledger(settings: PartySettings) -> ChainedLedger:
+    """Return the ledger that the settings of a party name; it is made if it is not there."""
+    chosen = settings.ledger
+    accountant = Accountant(Budget(epsilon=chosen.epsilon, delta=chosen.delta))
+    return open_ledger(settings.place(chosen.url), accountant)

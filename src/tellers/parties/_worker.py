@@ -1,0 +1,164 @@
+"""The worker process that hosts one end of an engine link: commands in, outcomes out.
+
+`python -m tellers.parties._worker SOCKET` takes over a connected TCP socket, secures it, and does what it is
+told over its standard input and output until either end of the link is gone.
+"""
+
+import os
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from ..errors import LinkFailed, TellersError
+from ._engine import Engine
+from ._link import Integers, read_message, write_message
+from ._ports import held_port
+from ._tunnel import CertificateFiles, Tunnel, shake_hands
+from ._wire import read_pinned
+from .programs import Program, read_program
+
+Answer = tuple[dict[str, Any], dict[str, Integers]]
+PEER_GONE: Final = 3
+ORPHANED: Final = 4
+LOG_BYTES: Final = 1 << 22
+"""A log of the engine as long as this, of one command, was perhaps not read whole."""
+
+
+class Worker:
+    """What one worker process holds: a tunnel, an engine, and a model if it answers."""
+
+    def __init__(self, plain: socket.socket, read_log: Callable[[], str]) -> None:
+        self._plain, self._read_log = plain, read_log
+        self._tunnel: Tunnel | None = None
+        self._engine: Engine | None = None
+        self._model: dict[str, Integers] = {}
+        self._ending = False
+
+    def obey(self, head: dict[str, Any], tables: dict[str, Integers]) -> Answer:
+        """Do one command and return its answer; errors are the caller's to tell."""
+        commands = {"open": self._open, "prepare": self._prepare, "model": self._keep, "run": self._run}
+        command = commands.get(head.get("do", ""))
+        if command is None:
+            raise LinkFailed("Expected a command, got something else.")
+        return command(head, tables)
+
+    def _open(self, head: dict[str, Any], _: dict[str, Integers]) -> Answer:
+        asks = head["rank"] == 0
+        if "home" in head:
+            pinned = read_pinned(head)
+            secure, peer = pinned.shake_hands(self._plain, listens=not asks, timeout=head["timeout"])
+        else:
+            files = CertificateFiles(
+                Path(head["certificate"]), Path(head["key"]), tuple(Path(p) for p in head["peers"])
+            )
+            secure, place = shake_hands(self._plain, files, listens=not asks, timeout=head["timeout"])
+            peer = str(place)
+        with held_port() as own_port:  # the engine takes a while until it listens there
+            self._tunnel = Tunnel(secure, own_port, is_dialer=asks, on_end=self._peer_gone)
+            self._tunnel.start()
+            self._engine = Engine(
+                head["rank"], own_port=own_port, peer_port=self._tunnel.near_port, name="link",
+                timeout=head["timeout"], read_log=self._read_log,
+            )  # fmt: skip
+        return {"peer": peer}, {}
+
+    def _peer_gone(self) -> None:
+        # The engine would wait, retry, and then end the process in its own time.
+        if not self._ending:
+            os._exit(PEER_GONE)
+
+    def _ready(self, head: dict[str, Any]) -> tuple[Engine, Program]:
+        if self._engine is None:
+            raise LinkFailed("Expected an open link, got none.")
+        return self._engine, read_program(head["program"])
+
+    def _prepare(self, head: dict[str, Any], _: dict[str, Integers]) -> Answer:
+        engine, program = self._ready(head)
+        engine.prepare(program)
+        return self._counts(), {}
+
+    def _keep(self, _: dict[str, Any], tables: dict[str, Integers]) -> Answer:
+        self._model = tables
+        return {}, {}
+
+    def _run(self, head: dict[str, Any], tables: dict[str, Integers]) -> Answer:
+        engine, program = self._ready(head)
+        wanted = {slot.name for slot in getattr(program, "model_slots", ())}
+        model = {name: table for name, table in self._model.items() if name in wanted}
+        outcome = engine.run(program, model | tables)
+        return self._counts(), {} if outcome is None else {"outcome": outcome}
+
+    def _counts(self) -> dict[str, Any]:
+        assert self._tunnel is not None
+        return {"n_sent": self._tunnel.n_sent, "n_received": self._tunnel.n_received}
+
+    def close(self) -> None:
+        self._ending = True
+        if self._tunnel is not None:
+            self._tunnel.close()
+
+
+def _capture_output() -> Callable[[], str]:
+    """Send what the engine prints to a file without a name, and return how to read what is new in it."""
+    log = tempfile.TemporaryFile("w+b", buffering=0)  # noqa: SIM115
+    os.dup2(log.fileno(), 1)
+    os.dup2(log.fileno(), 2)
+
+    return lambda: read_new(log.fileno())
+
+
+def read_new(log: int) -> str:
+    """Return what an open file holds and empty it; a log too long to be read whole fails the link.
+
+    What was not read could tell of a product that was answered by several ciphertexts. A program is first
+    run on zeros, and that log is checked before anything private goes in. The log of a real run is checked
+    after its outcome was opened: then the outcome is withheld and the link ends, but what was sent was sent.
+    """
+    text = os.pread(log, LOG_BYTES, 0)
+    os.ftruncate(log, 0)
+    os.lseek(log, 0, os.SEEK_SET)
+    if len(text) >= LOG_BYTES:
+        raise LinkFailed(
+            f"Expected less than {LOG_BYTES >> 20} MiB of log from the engine, got more than is read. Ask in "
+            "smaller batches."
+        )
+    return text.decode(errors="replace")
+
+
+def _leave_with(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(ORPHANED)
+
+
+def main(number: int) -> None:
+    """Serve one link over standard input and output until told to stop, or until one end is gone."""
+    commands, answers = os.dup(0), os.dup(1)
+    read_log = _capture_output()
+    threading.Thread(target=_leave_with, args=(os.getppid(),), daemon=True).start()
+    worker = Worker(socket.socket(fileno=number), read_log)
+    while True:
+        try:
+            head, tables = read_message(commands, timeout=None)
+        except EOFError:
+            head, tables = {"do": "close"}, {}
+        if head.get("do") == "close":
+            worker.close()
+            os._exit(0)
+        start = time.monotonic()
+        try:
+            reply, found = worker.obey(head, tables)
+        except TellersError as error:
+            reply, found = {"failed": str(error), "kind": type(error).__name__}, {}
+        except Exception as error:  # An engine's own words may quote what it worked on.
+            reply, found = {"failed": f"Expected the engine to finish, got {type(error).__name__}."}, {}
+        write_message(answers, reply | {"seconds": time.monotonic() - start}, found)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

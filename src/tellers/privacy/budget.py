@@ -1,0 +1,232 @@
+"""Budgets and the arithmetic that says whether one more release fits."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..errors import BudgetExhausted, require_fraction, require_positive
+from .rdp import DEFAULT_ORDERS, Floats, RdpCurve
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The most that may ever be spent.
+
+    >>> Budget(epsilon=2.0, delta=1e-5)
+    Budget(epsilon=2.0, delta=1e-05)
+    """
+
+    epsilon: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        require_positive(epsilon=self.epsilon)
+        require_fraction(delta=self.delta)
+
+
+@dataclass(frozen=True)
+class Accountant:
+    """Pure arithmetic over public curves: what has been spent, and what still fits.
+
+    The budget is held at one Rényi order, fixed before the first release: the order at which it buys most
+    of a cost that grows in proportion to the order, as Gaussian noise does. Taking the best order at each
+    moment would be cheaper and is wrong: when later questions depend on earlier answers, every path may
+    stay inside the budget at an order of its own while the whole does not. For mechanisms of one kind
+    nothing is lost; `order` may be given for others, and must not depend on private data.
+
+    Guarantee: if every release was affordable when it was reserved, all of them together are
+               (budget.epsilon, budget.delta)-differentially private, also when later queries depend on
+               earlier outcomes and unused parts of a price were returned.
+    Assumes:   prices are data-independent and each is known before its noise is drawn.
+    Reference: Feldman and Zrnic 2021, Theorem 4.3 (a Rényi filter at a fixed order); see "Composition,
+               filters and conversion" for a run that breaks the filter over all orders at once.
+
+    >>> accountant = Accountant(Budget(epsilon=1.0, delta=1e-5))
+    >>> one = RdpCurve.zcdp(0.01)
+    >>> accountant.affords(RdpCurve.zero(), one), accountant.affords(10 * one, one)
+    (True, False)
+    """
+
+    budget: Budget
+    order: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.order is not None:
+            require_positive(order=self.order - 1)
+            if _most(np.array([float(self.order)]), self.budget)[0] < 1e-6 * self.budget.epsilon:
+                raise ValueError(
+                    f"Expected an order at which {self.budget} can pay for anything, got order={self.order}. "
+                    f"Larger orders can; leave it out and order {_best_order(self.budget):g} is taken."
+                )
+
+    @classmethod
+    def held(cls, budget: Budget, order: float) -> "Accountant":
+        """Return the accountant of a budget that was begun at this order, also one too small for anything.
+
+        >>> Accountant.held(Budget(epsilon=1.0, delta=1e-5), 32.0).held_at
+        32.0
+        """
+        return cls(budget) if order == _best_order(budget) else cls(budget, order=order)
+
+    @property
+    def held_at(self) -> float:
+        """Return the Rényi order at which the budget is held.
+
+        >>> Accountant(Budget(epsilon=1.0, delta=1e-5)).held_at
+        18.0
+        """
+        return _best_order(self.budget) if self.order is None else float(self.order)
+
+    def epsilon(self, spent: RdpCurve) -> float:
+        """Return the epsilon of what was spent, at the budget's delta: the smallest over all orders.
+
+        It is exact for a list of releases that was fixed beforehand, and for any number of releases of one
+        kind. While a run goes on, what is guaranteed is the budget.
+
+        >>> Accountant(Budget(epsilon=1.0, delta=1e-5)).epsilon(RdpCurve.zero())
+        0.0
+        """
+        return spent.epsilon(self.budget.delta)
+
+    def guarantee(self, spent: RdpCurve, *, most: RdpCurve, one_price: bool) -> float:
+        """Return the epsilon that a run states: the one public number of a ledger that holds nothing else.
+
+        `most` is the price of all queries that may be asked, fixed before the first; `one_price` says that
+        every query costs its price, whatever comes out. Then what was spent is known beforehand, and is the
+        statement; else what was spent is itself an outcome, and `most` or the budget stands.
+
+        Guarantee: all releases together are (epsilon, budget.delta)-differentially private.
+        Assumes:   every release was affordable when it was reserved; `most` is what it is said to be.
+        Reference: Feldman and Zrnic 2021: what a filter states is its budget; see "Composition, filters".
+
+        >>> accountant, one = Accountant(Budget(epsilon=1.0, delta=1e-5)), RdpCurve.zcdp(0.001)
+        >>> accountant.guarantee(3 * one, most=9 * one, one_price=True) == (3 * one).epsilon(1e-5)
+        True
+        >>> accountant.guarantee(3 * one, most=900 * one, one_price=False)
+        1.0
+        """
+        return self.epsilon(spent) if one_price else min(self.budget.epsilon, self.epsilon(most))
+
+    def affords(self, spent: RdpCurve, price: RdpCurve) -> bool:
+        """Return whether `price` fits on top of what was spent.
+
+        >>> Accountant(Budget(epsilon=1.0, delta=1e-5)).affords(RdpCurve.zero(), RdpCurve.zcdp(9.0))
+        False
+        """
+        return self._held(spent + price).epsilon(self.budget.delta) <= self.budget.epsilon
+
+    def n_affordable(
+        self, price: RdpCurve, most: int, *, spent_after: Callable[[int], RdpCurve] | None = None
+    ) -> int:
+        """Return how many queries of one price a ledger lets through, `most` at most.
+
+        Before each query its whole price must fit. `spent_after(n)` says what n queries were charged, which
+        grows with n: where it is not given, n times the price.
+
+        >>> accountant, one = Accountant(Budget(epsilon=1.0, delta=1e-5)), RdpCurve.zcdp(0.001)
+        >>> n = accountant.n_affordable(one, 1000)
+        >>> accountant.affords((n - 1) * one, one), accountant.affords(n * one, one)
+        (True, False)
+        >>> accountant.n_affordable(one, 1000, spent_after=lambda n: n * (0.5 * one)) > n
+        True
+        """
+        low, high = 0, most
+        while low < high:
+            middle = (low + high + 1) // 2
+            spent = (middle - 1) * price if spent_after is None else spent_after(middle - 1)
+            low, high = (middle, high) if self.affords(spent, price) else (low, middle - 1)
+        return low
+
+    def require(self, spent: RdpCurve, price: RdpCurve, *, key: str, account: str | None = None) -> None:
+        """Refuse a price that does not fit, before anything is drawn; `account` says whose budget it is.
+
+        >>> accountant = Accountant(Budget(epsilon=1.0, delta=1e-5))
+        >>> accountant.require(RdpCurve.zero(), RdpCurve.zcdp(9.0), key="q17")
+        Traceback (most recent call last):
+            ...
+        tellers.errors.BudgetExhausted: Query 'q17' would take epsilon to ..., past the budget of 1.0. ...
+        """
+        if not self.affords(spent, price):
+            after = self._held(spent + price).epsilon(self.budget.delta)
+            whose = f"epsilon to {after:.4g}, past the budget"
+            if account is not None:
+                whose = f"account {account!r} to epsilon {after:.4g}, past its budget"
+            refusal = BudgetExhausted(
+                f"Query {key!r} would take {whose} of {self.budget.epsilon}. Raise the budget or stop here."
+            )
+            refusal.account = account
+            raise refusal
+
+    def left(self, spent: RdpCurve) -> float:
+        """Return which share of the budget is left, from 1 to 0, at the order at which it is held.
+
+        >>> accountant = Accountant(Budget(epsilon=1.0, delta=1e-5))
+        >>> accountant.left(RdpCurve.zero()), round(accountant.left(RdpCurve.zcdp(0.01)), 2)
+        (1.0, 0.67)
+        """
+        return self.value_left(spent) / float(_most(np.array([self.held_at]), self.budget)[0])
+
+    def value_left(self, spent: RdpCurve) -> float:
+        """Return the largest Rényi value that still fits, at the order at which the budget is held.
+
+        >>> accountant = Accountant(Budget(epsilon=1.0, delta=1e-5))
+        >>> rho, nothing = accountant.value_left(RdpCurve.zero()) / accountant.held_at, RdpCurve.zero()
+        >>> [accountant.affords(nothing, RdpCurve.zcdp(share * rho)) for share in (0.999, 1.001)]
+        [True, False]
+        """
+        most = float(_most(np.array([self.held_at]), self.budget)[0])
+        return max(0.0, most - float(self._held(spent).values[0]))
+
+    def _held(self, curve: RdpCurve) -> RdpCurve:
+        at = np.flatnonzero(curve.orders == self.held_at)
+        if at.size == 0:
+            raise ValueError(
+                f"Expected curves that have the order {self.held_at:g} at which the budget is held. Build "
+                "them on the default grid, or name one of their orders: Accountant(budget, order=...)."
+            )
+        return RdpCurve(curve.orders[at], curve.values[at])
+
+
+def smallest_budget(cost: RdpCurve, delta: float) -> Budget:
+    """Return the budget from which on a ledger can pay this cost.
+
+    It is above `cost.epsilon(delta)` where the order at which a budget is held is not the cheapest for this
+    cost: by a hundredth or two for a few Gaussian queries, by more for a few of pure privacy.
+
+    Guarantee: an `Accountant` of this budget, and of every larger one, affords the cost; of one a hair
+               smaller it does not.
+    Assumes:   the cost is on the default grid of orders, finite there, and not free at this delta.
+    Reference: see `Accountant`: a budget is held at the order that buys most of a cost in proportion to it.
+    """
+    orders = cost.orders
+    paid = cost.values + np.log1p(-1 / orders) - (np.log(delta) + np.log(orders)) / (orders - 1)
+    # Order a buys more than b at epsilon E if (E - added_a) / a > (E - added_b) / b: from some E on where b
+    # is the larger order, and up to some E where it is the smaller.
+    shares = (paid - cost.values) / orders
+    with np.errstate(divide="ignore", invalid="ignore"):
+        meet = (shares[:, None] - shares[None, :]) / (1 / orders[:, None] - 1 / orders[None, :])
+    begins = np.where(orders[None, :] > orders[:, None], meet, 0.0).max(axis=1)
+    ends = np.where(orders[None, :] < orders[:, None], meet, np.inf).min(axis=1)
+    # While a budget is held at an order it fails until it reaches what is paid there.
+    fails = (begins < ends) & (begins < paid)
+    epsilon = float(np.minimum(paid, ends)[fails].max())
+    budget = Budget(epsilon, delta)
+    while not Accountant(budget).affords(RdpCurve.zero(orders), cost):
+        epsilon *= 1 + 1e-13  # rounding put it a hair below
+        budget = Budget(epsilon, delta)
+    return budget
+
+
+def _most(orders: Floats, budget: Budget) -> Floats:
+    """Return the largest Rényi value that converts to the budget, at each order."""
+    most: Floats = (
+        budget.epsilon - np.log1p(-1 / orders) + (math.log(budget.delta) + np.log(orders)) / (orders - 1)
+    )
+    # Below this value the conversion gives epsilon 0 whatever the order.
+    return np.maximum(most, -math.log1p(-(budget.delta**2)))
+
+
+def _best_order(budget: Budget) -> float:
+    return float(DEFAULT_ORDERS[np.argmax(_most(DEFAULT_ORDERS, budget) / DEFAULT_ORDERS)])

@@ -1,0 +1,111 @@
+"""Models by name, for files and command lines; code passes estimators."""
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+_SCALED = "scaled_"
+_NETWORKS = ("cnn", "torch_mlp")
+_SOUND = ("tellers.runs.sound:", "tellers.audio.")
+# Learn from unlabelled rows too, and are students alone.
+SEMI_SUPERVISED: dict[str, str] = {
+    "gan": "GanStudent",
+    "mean_teacher": "MeanTeacherStudent",
+    "mixmatch": "MixMatchStudent",
+    "multilabel_mixmatch": "MultilabelMixMatchStudent",
+    "vat": "VatStudent",
+}
+
+
+def _sklearn(module: str, name: str, **usual: Any) -> Callable[..., Any]:
+    def make(**parameters: Any) -> Any:
+        return getattr(import_module(f"sklearn.{module}"), name)(**{**usual, **parameters})
+
+    return make
+
+
+def _torch(network: str) -> Callable[..., Any]:
+    def make(**parameters: Any) -> Any:
+        from ..nn.classifier import TorchClassifier
+
+        return TorchClassifier(network, **parameters)
+
+    return make
+
+
+def _semi_supervised(name: str) -> Callable[..., Any]:
+    def make(**parameters: Any) -> Any:
+        from ..students import torch
+
+        return getattr(torch, SEMI_SUPERVISED[name])(**parameters)
+
+    return make
+
+
+MODELS: dict[str, Callable[..., Any]] = {
+    "boosting": _sklearn("ensemble", "HistGradientBoostingClassifier"),
+    "cnn": _torch("cnn"),
+    "extra_trees": _sklearn("ensemble", "ExtraTreesClassifier"),
+    "forest": _sklearn("ensemble", "RandomForestClassifier"),
+    "logistic": _sklearn("linear_model", "LogisticRegression", max_iter=1000),
+    "mlp": _sklearn("neural_network", "MLPClassifier", max_iter=500),
+    "naive_bayes": _sklearn("naive_bayes", "GaussianNB"),
+    "neighbours": _sklearn("neighbors", "KNeighborsClassifier"),
+    "svm": _sklearn("svm", "SVC"),
+    "torch_mlp": _torch("mlp"),
+    "tree": _sklearn("tree", "DecisionTreeClassifier"),
+    **{name: _semi_supervised(name) for name in SEMI_SUPERVISED},
+}
+
+
+def model_names() -> list[str]:
+    """Return every name that `make_model` knows."""
+    alone = (*_NETWORKS, *SEMI_SUPERVISED)
+    return [*MODELS, *(_SCALED + name for name in MODELS if name not in alone)]
+
+
+def uses_torch(name: str) -> bool:
+    """Say whether a model by its name is a torch network."""
+    return name in _NETWORKS or name in SEMI_SUPERVISED or name.startswith(_SOUND)
+
+
+def make_model(
+    name: str,
+    parameters: Mapping[str, Any] | None = None,
+    *,
+    n_classes: int | None = None,
+    image_shape: tuple[int, ...] | None = None,
+) -> Any:
+    """Return an unfitted model by its name, or by where it is: "package.module:Name".
+
+    `scaled_` before a name of scikit-learn's standardises the features first, by the rows it is fitted on.
+    What `package.module:Name` names is imported and called with the parameters: only take settings from
+    people whose code you would run. Networks are told the classes and the shape of images.
+    """
+    given = dict(parameters or {})
+    try:
+        if ":" in name:
+            module, _, attribute = name.partition(":")
+            return getattr(import_module(module), attribute)(**given)
+        if name == "multilabel_mixmatch":  # as many outputs as there are labels, which the labels say
+            return MODELS[name](image_shape=image_shape, **given)
+        if uses_torch(name):
+            return MODELS[name](n_classes=n_classes, image_shape=image_shape, **given)
+        if name in model_names():
+            model = MODELS[name.removeprefix(_SCALED)](**given)
+            return _scaled(model) if name.startswith(_SCALED) else model
+    except (ImportError, AttributeError) as error:
+        if ":" not in name:
+            raise
+        raise ValueError(f"Expected a model at {name!r}, found none: {error}.") from error
+    except TypeError as error:
+        raise ValueError(f"Expected parameters of the model {name!r}, got others: {error}.") from error
+    known = ", ".join(MODELS)
+    raise ValueError(f"Expected a model: {known} (or scaled_...), or package.module:Name, got {name!r}.")
+
+
+def _scaled(model: Any) -> Any:
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    return make_pipeline(StandardScaler(), model)

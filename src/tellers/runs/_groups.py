@@ -1,0 +1,357 @@
+"""What a run cost each group of people, by the ledger and exactly, and why asking ended."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..ledger.base import Entry, Ledger
+from ..mechanisms.base import Mechanism, listens
+from ..privacy.budget import Accountant, Budget
+from ..privacy.rdp import DEFAULT_ORDERS, RdpCurve
+from ..privacy.sealed import Sealed
+from ..privacy.votes import Votes
+from ._assignment import Electorate, group_rows
+from .labelling import Labels
+from .personal.accounting import Asked, teams_of, totals
+from .personal.plan import PersonalPlan
+from .personal.rounds import rounds_on, who_goes_on
+from .personal.variants import Upsampling, Vanishing
+from .result import GroupCosts, GroupPart, LeftPart, PersonalPart, RoundPart
+from .settings.sections import RunConfig
+
+# Why asking ended
+
+
+def ended_by(
+    ledger: Ledger, plan: PersonalPlan, ceiling: Budget, mechanisms: list[Mechanism], *, key: str
+) -> str:
+    """Return whose budget does not pay for the next query, among those who take part in it."""
+    states = ledger.accounts()
+    for mechanism in mechanisms:
+        prices = plan.using(mechanism).prices(1, key=key)
+        short = [
+            group.name
+            for group in plan.groups
+            if not states[group.account].accountant.affords(states[group.account].spent, prices[group.name])
+        ]
+        if short:
+            return f"the budget of {short[0]}" if len(short) == 1 else f"the budgets of {listed(short)}"
+        if not all(Accountant(ceiling).affords(ledger.spent, price) for price in prices.values()):
+            return "the ceiling for everybody"
+    return ""
+
+
+def why_over(
+    ledger: Ledger, plan: PersonalPlan, ceiling: Budget, mechanisms: list[Mechanism], absent: Iterable[str]
+) -> str:
+    """Return words where groups that could pay are held by the budget for everybody, or are too few."""
+    states, can_pay = ledger.accounts(), []
+    if isinstance(plan, Upsampling):
+        standing = who_goes_on(plan, mechanisms[0], states, absent=absent)
+        if standing.plan is None:
+            return standing.why
+        prices = standing.plan.prices(1, key="").values()
+        if all(Accountant(ceiling).affords(ledger.spent, price) for price in prices):
+            return ""
+        return _held(ceiling, [group.name for group in standing.plan.groups])
+    for group in plan.groups:
+        others = [other.name for other in plan.groups if other is not group]
+        alone = (plan.without(others) if others else plan).using(mechanisms[0])
+        price, state = alone.mechanism.price(alone.units[0]), states[group.account]
+        if state.accountant.affords(state.spent, price):
+            if Accountant(ceiling).affords(ledger.spent, price):
+                return ""
+            can_pay.append(group.name)
+    return _held(ceiling, can_pay)
+
+
+def _held(ceiling: Budget, can_pay: list[str]) -> str:
+    if not can_pay:
+        return ""
+    return (
+        f"[budget] epsilon = {ceiling.epsilon:g} ended it while {', '.join(can_pay)} could have gone on: the "
+        "main account is charged what the dearest group pays for each query. Raise it for leave = true."
+    )
+
+
+def listed(names: Sequence[str], most: int = 3) -> str:
+    """Return names for a sentence, the first few of them by name."""
+    if len(names) > most:
+        n_others = len(names) - most
+        return f"{', '.join(names[:most])} and {n_others} other{'s' if n_others > 1 else ''}"
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+
+
+def lost_student(error: ValueError, charged: float) -> ValueError:
+    """Return what is wrong with a student that learned nothing, and what is there all the same."""
+    return ValueError(f"{error} What came out is kept in labels.npz, and epsilon {charged:.4g} is spent.")
+
+
+# What each group paid
+
+
+Cast = Callable[[tuple[str, ...]], tuple[Electorate, Votes]]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One batch that was asked: its key, how many queries, the groups that took no part, and the labels."""
+
+    key: str
+    n_queries: int
+    absent: tuple[str, ...] = ()
+    is_settled: bool = True
+    n_labels: int = 0
+
+
+@dataclass(frozen=True)
+class PersonalSpending:
+    """The batches of a run with budgets per group, and what its result says of the groups.
+
+    `ended_by` says whose budget does not pay for one more query, in words; "" where all of them do.
+    """
+
+    part: PersonalPart
+    batches: tuple[Batch, ...] = field(repr=False)
+    notes: tuple[str, ...] = ()
+    ended_by: str = ""
+
+    @property
+    def epsilon(self) -> float:
+        """Return the epsilon that may be stated for everybody: the largest of any group."""
+        return max(group.stated for group in self.part.groups)
+
+
+def batches_under(ledger: Ledger, key: str) -> list[Batch]:
+    """Return the batches that were asked under a key, in that order."""
+    return [_batch(entry) for entry in ledger.entries() if entry.key.startswith(f"{key}/")]
+
+
+def publications_of(key: str) -> str:
+    """Return what the keys begin with under which publications of a run are charged."""
+    return f"{key}:publication/"
+
+
+def _batch(entry: Entry) -> Batch:
+    n, absent = int(entry.event["n_queries"]), tuple(entry.event["groups"]["absent"])
+    n_labels = 0 if entry.release is None else int(entry.release.answered.sum())
+    return Batch(entry.key, n, absent, entry.is_settled, n_labels)
+
+
+def spent_by_groups(
+    ledger: Ledger,
+    electorate: Electorate,
+    *,
+    key: str,
+    ceiling: Budget,
+    most: int,
+    mechanisms: Iterable[Mechanism],
+    note: str = "",
+    is_over: bool = True,
+) -> PersonalSpending:
+    """Return what each group was charged for the questions under a key.
+
+    Stated of a group is its budget, or what is known to be less: what was charged, where every query costs
+    the same whatever comes out; or the price of all queries that could be asked. `is_over` says that
+    budgets ended the asking: then it is noted where some of a budget could not be used.
+
+    Guarantee: all labels on the ledger together are (epsilon, delta)-differentially private for one person of
+               the group. What it cost to publish costs comes on top, and is told with them.
+    Assumes:   groups paid for every question on the ledger, by a plan that follows from public budgets.
+    Reference: as `guaranteed_epsilon`, for each account.
+    """
+    plan = electorate.plan
+    assert plan is not None  # there are groups
+    used, states = list(mechanisms), ledger.accounts()
+    spent: dict[str, RdpCurve] = {group.name: RdpCurve.zero() for group in plan.groups}
+    cost: list[GroupCosts] = []
+    took_part, labels = dict.fromkeys(spent, 0), dict.fromkeys(spent, 0)
+    batches, asked, alone = list[Batch](), 0, True
+    for entry in ledger.entries():
+        if entry.key.startswith(publications_of(key)):
+            continue
+        for group in plan.groups:
+            if group.account in entry.also:
+                spent[group.name] = spent[group.name] + entry.also[group.account].charged
+        if not entry.key.startswith(f"{key}/"):
+            alone = False
+            continue
+        batches.append(batch := _batch(entry))
+        asked += batch.n_queries
+        so_far = {name: curve.epsilon(ceiling.delta) for name, curve in spent.items()}
+        cost.append(GroupCosts(n_queries=asked, epsilon=so_far))
+        for name in spent:
+            if name not in batch.absent:
+                took_part[name] += batch.n_queries
+                labels[name] += batch.n_labels
+    prices = _most(electorate, plan, most, used) if alone else {}
+    groups = []
+    for row, group in zip(group_rows(electorate), plan.groups, strict=True):
+        name, charged = group.name, spent[group.name].epsilon(ceiling.delta)
+        stated = min(group.epsilon, ceiling.epsilon)
+        if alone and all(getattr(mechanism, "one_price", False) for mechanism in used):
+            stated = min(stated, charged)
+        if name in prices:
+            stated = min(stated, prices[name].epsilon(ceiling.delta))
+        state = states[group.account]
+        groups.append(
+            GroupPart(
+                **row,
+                stated=stated,
+                spent=charged,
+                budget_left=state.accountant.left(state.spent),
+                n_queries=took_part[name],
+                n_labels=labels[name],
+            )
+        )
+    rounds: dict[str, Any] = {}
+    absent: tuple[str, ...] = ()
+    if isinstance(plan, Upsampling) and electorate.trains_anew:
+        found = rounds_on(ledger, plan, key=key)
+        absent = found[-1].absent if found else ()
+        rounds = {"rounds": tuple(RoundPart(**asdict(one)) for one in found)} if found else {}
+    notes = [note]
+    if is_over and electorate.leave:
+        notes.append(why_over(ledger, plan, ceiling, used, absent))
+    gone = batches[-1].absent if batches else ()
+    ended = ended_by(ledger, plan.without(gone) if gone else plan, ceiling, used, key=f"{key}/{asked}")
+    left = ((name, _first_without(name, batches)) for name in spent)
+    part = PersonalPart(
+        variant=plan.variant,
+        leave=electorate.leave,
+        plan=tuple(plan.summary),
+        groups=tuple(groups),
+        cost=tuple(cost),
+        left=tuple(LeftPart(name=name, after=after) for name, after in left if after is not None),
+        **rounds,
+    )
+    return PersonalSpending(part, tuple(batches), tuple(filter(None, notes)), ended)
+
+
+def _most(
+    electorate: Electorate, plan: PersonalPlan, most: int, mechanisms: list[Mechanism]
+) -> dict[str, RdpCurve]:
+    """Return the price of all queries that could be asked, where it does not hang on batches or leavers."""
+    if electorate.leave or (isinstance(plan, Vanishing) and min(plan.frequency_of) < 1):
+        return {}
+    prices = [plan.using(mechanism).prices(most, key="") for mechanism in mechanisms]
+    return {
+        name: RdpCurve(curve.orders, np.max([each[name].values for each in prices], axis=0))
+        for name, curve in prices[0].items()
+    }
+
+
+def _first_without(name: str, batches: list[Batch]) -> int | None:
+    asked = 0
+    for batch in batches:
+        if name in batch.absent:
+            return asked
+        asked += batch.n_queries
+    return None
+
+
+def ceiling_notes(config: RunConfig, electorate: Electorate) -> tuple[str, ...]:
+    """Return a warning where the budget for everybody is below what a group agreed to; public."""
+    ceiling, groups = config.budget.epsilon, () if electorate.plan is None else electorate.plan.groups
+    above = [group.name for group in groups if group.epsilon > ceiling]
+    if not above:
+        return ()
+    most = max(group.epsilon for group in groups)
+    return (
+        f"[budget] epsilon = {ceiling:g} is the ceiling for everybody, and below what {listed(above)} agreed "
+        f"to: they can never use all of it. Raise it to {most:g} or more to use their budgets.",
+    )
+
+
+def _is_followed(mechanism: Mechanism) -> bool:
+    """Return whether exact costs per group are known, along a path that no student has a say in."""
+    return hasattr(mechanism, "checked_against") and not listens(mechanism)
+
+
+def exact_by_groups(
+    electorate: Electorate,
+    votes: Votes | None,
+    *,
+    labels: Labels,
+    batches: Iterable[Batch],
+    delta: float,
+    cast: Cast | None = None,
+) -> Sealed[tuple[GroupCosts, ...]] | None:
+    """Return each group's exact epsilon after every batch, sealed; None where it cannot be told.
+
+    `votes` are those on the pool. Where teachers were trained anew, `cast(absent)` has those of each round,
+    and what a person's teachers cost them in one is added to what others cost them in the next.
+
+    Guarantee: none to publish: the numbers look at the votes.
+    Assumes:   as `group_costs`, along a path that was fixed beforehand.
+    Reference: docs/maths/personalised.md.
+    """
+    plan = electorate.plan
+    if plan is None or votes is None or not _is_followed(plan.mechanism):
+        return None
+    anew = cast if electorate.trains_anew else None
+    held: dict[str, NDArray[np.float64]] = {}
+    start, asked_so_far, points = 0, 0, list[GroupCosts]()
+    now: tuple[str, ...] | None = None
+    seated, teams, persons = electorate, None if anew else _teams(electorate), dict[str, Any]()
+    for batch in batches:
+        asked_so_far += batch.n_queries
+        if not batch.is_settled:  # nothing came out of it
+            continue
+        rows = labels.rows[start : start + batch.n_queries]
+        answered = labels.by_teachers[start : start + batch.n_queries]
+        start += batch.n_queries
+        if anew is not None and batch.absent != now:
+            now = batch.absent
+            seated, votes = anew(now)
+            teams = _teams(seated)
+            persons = _by_person(seated, teams)
+        there = seated.plan
+        assert there is not None
+        if anew is None and batch.absent:
+            there = there.without(batch.absent)
+        weights = there.weights(batch.n_queries, key=batch.key)
+        part = votes[rows] if weights is None else votes[rows].weighted(weights)
+        asked = Asked(there, part, answered=answered, teams=teams)
+        for group, costs in zip(there.groups, totals(asked, "exact"), strict=True):
+            own = costs[:, persons[group.name]] if persons else costs
+            held[group.name] = held.get(group.name, 0.0) + own
+        points.append(GroupCosts(n_queries=asked_so_far, epsilon=_epsilons(held, plan, delta)))
+    return Sealed(tuple(points))
+
+
+def _by_person(seated: Electorate, teams: Iterable[NDArray[np.int64]] | None) -> dict[str, Any]:
+    """Return which of its group's distinct teams each person has, by group: as `Asked` tells them apart."""
+    assert seated.plan is not None
+    assert teams is not None
+    return {
+        group.name: np.unique(np.sort(team, axis=1), axis=0, return_inverse=True)[1].reshape(-1)
+        for group, team in zip(seated.plan.groups, teams, strict=True)
+    }
+
+
+def _epsilons(held: Mapping[str, NDArray[np.float64]], plan: PersonalPlan, delta: float) -> dict[str, float]:
+    return {
+        group.name: RdpCurve(DEFAULT_ORDERS, held[group.name].max(axis=(0, 1))).epsilon(delta)
+        if group.name in held
+        else 0.0
+        for group in plan.groups
+    }
+
+
+def _teams(electorate: Electorate) -> tuple[NDArray[np.int64], ...] | None:
+    plan, consent, source = electorate.plan, electorate.consent, electorate.source
+    if plan is None or consent is None or plan.members:
+        return None
+    if source is None and not electorate.trains_anew:
+        return None
+    owners = consent.persons if source is None else consent.persons[source]
+    # Numbered as in the plan, which may be without some of the groups.
+    number = {group.name: at for at, group in enumerate(plan.groups)}
+    places = np.array([number.get(group.name, -1) for group in consent.groups])
+    return teams_of(
+        electorate.partition, owners, group_of=places[consent.group_of], n_groups=len(plan.groups)
+    )

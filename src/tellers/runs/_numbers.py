@@ -1,0 +1,452 @@
+"""The numbers of a run, of classes and of many labels alike: those for everybody, and the operator's own."""
+
+import math
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import __version__
+from ..accounting.exact import exact_epsilons
+from ..accounting.plan import expected_labels
+from ..data.label_models import OneEach
+from ..data.metrics import measure, precision_recall
+from ..mechanisms.base import Mechanism
+from ..mechanisms.gnmax import GNMax
+from ..privacy.relation import Relation
+from ..privacy.release import SILENT
+from ..privacy.votes import LabelVotes, Votes
+from ..students._base import fresh
+from ..students.fitting import takes_unlabelled
+from ..teachers.ensemble import label_accuracies
+from ._asking import Spending
+from ._assignment import Electorate
+from ._begin import make_student
+from ._catalogue import uses_torch
+from ._groups import Cast, PersonalSpending, ceiling_notes, exact_by_groups
+from ._private import NoisePoint, PrivateGroups, PrivateNumbers
+from ._tables import LabelTables, Tables
+from .labelling import Labels
+from .personal.plan import PersonalPlan
+from .personal.variants import Upsampling
+from .result import (
+    FORMAT,
+    BudgetPart,
+    ClassPart,
+    CostPoint,
+    DataPart,
+    LabelPart,
+    MechanismPart,
+    PartitionPart,
+    QueriesPart,
+    RunResult,
+    SpentPart,
+    StudentPart,
+)
+from .settings.files import config_as_dict
+from .settings.sections import RunConfig
+
+_PUBLIC_STEPS = ("student",)
+_SHOWN = ("numpy", "scipy", "scikit-learn", "torch")
+_PRIVATE_STOP = (
+    "The run stopped at a private, data-dependent cost: how many queries were asked depends on the votes, "
+    "and no epsilon covers that."
+)
+_FIXED = "Fixed before the first release, it holds whatever the teachers voted and whatever came out."
+# Enough for a picture of how clear the votes were.
+_MOST_GAPS = 20_000
+
+
+# What may be shown to anyone
+
+
+def public_result(
+    config: RunConfig,
+    tables: Tables | LabelTables,
+    electorate: Electorate,
+    *,
+    mechanism: Mechanism,
+    labels: Labels,
+    spending: Spending,
+    student: Any,
+    seconds: dict[str, float],
+    started: str,
+) -> RunResult:
+    """Return the result of a run: settings, prices, released labels and public test rows, no vote."""
+    stops_privately, delta = config.budget.stop == "private", config.budget.delta
+    own: dict[str, Any] = {}
+    if spending.personal is not None:
+        own["personal"] = spending.personal.part
+    if isinstance(tables, LabelTables):
+        names = {"class_names": ("no", "yes"), "label_names": tables.private.label_names}
+        own["labels"], scores = _label_results(student, tables, labels)
+    else:
+        names, scores = {"class_names": tables.private.class_names}, _class_results(student, tables)
+    parts, plan = electorate.partition, _at_first(electorate, spending)
+    given = config.mechanism.given
+    if isinstance(plan, Upsampling):
+        # The one for as many teachers as there are.
+        given = {name: getattr(plan.mechanism, name) for name in given}
+    return RunResult(
+        format=FORMAT,
+        data=DataPart(
+            name=tables.private.name,
+            n_private=n_private(config, tables, parts.relation),
+            n_public=len(tables.pool),
+            n_test=0 if tables.test is None else len(tables.test),
+            n_features=tables.private.n_features,
+            notes=(*tables.notes, *electorate.notes),
+            **names,
+        ),
+        partition=PartitionPart(
+            n_teachers=len(parts) if plan is None else plan.n_teachers,
+            unit=parts.unit,
+            relation=parts.relation,
+            notes=parts.notes,
+        ),
+        mechanism=MechanismPart(name=type(mechanism).__name__, **given),
+        budget=BudgetPart(epsilon=config.budget.epsilon, delta=delta),
+        spent=SpentPart(
+            epsilon=spending.epsilon,
+            delta=delta,
+            charged=spending.charged,
+            shared=spending.shared,
+            is_guarantee=not stops_privately,
+            why=_PRIVATE_STOP if stops_privately else _FIXED,
+        ),
+        queries=queries_part(
+            labels, order=config.queries.order, stopped_by=_stopped_by(config, labels, spending)
+        ),
+        cost=tuple(CostPoint(n_queries=n, epsilon=epsilon) for n, epsilon in spending.curve),
+        student=StudentPart(
+            kind=config.student.kind,
+            model=config.student.model,
+            n_labels=int((labels.labels != SILENT).sum()),
+            labels_right=share_right(labels, tables.pool_y),
+            **scores,
+        ),
+        seed=config.seed,
+        versions={"tellers": __version__, "python": platform.python_version(), **_versions(config)},
+        started=started,
+        # How long teachers took says something of their rows, which no epsilon covers.
+        seconds={step: taken for step, taken in seconds.items() if step in _PUBLIC_STEPS},
+        settings=config_as_dict(config),
+        warnings=tuple(_warnings(config, labels, tables, electorate, spending)),
+        **own,
+    )
+
+
+def queries_part(labels: Labels, *, order: str, stopped_by: str) -> QueriesPart:
+    """Return what became of the questions."""
+    told = labels.labels != SILENT
+    # A row is met with silence if all of its labels are; what is inferred is nobody's answer.
+    many = told.ndim == 2
+    return QueriesPart(
+        n_asked=len(labels) + labels.n_lost,
+        n_answered=labels.n_answered,
+        n_silent=int((~told.any(axis=1)).sum() if many else (~told).sum()),
+        n_by_student=0 if many else int((told & ~labels.by_teachers).sum()),
+        n_lost=labels.n_lost,
+        order=order,
+        stopped_by=stopped_by,
+    )
+
+
+def label_counts(labels: Labels, at: int) -> dict[str, int]:
+    """Return how often one of many labels was told, and how often it followed from others."""
+    said = labels.labels[:, at]
+    inferred = (said != SILENT) & ~labels.by_teachers[:, at]
+    return {
+        "n_yes": int((said == 1).sum()),
+        "n_no": int((said == 0).sum()),
+        "n_silent": int((said == SILENT).sum()),
+        "n_inferred": int(inferred.sum()),
+    }
+
+
+def _label_results(
+    student: Any, tables: LabelTables, labels: Labels
+) -> tuple[tuple[LabelPart, ...], dict[str, Any]]:
+    """Return what was released of each label and how well it is known, and the averages over labels."""
+    measured: Any
+    by_label: dict[str, Any] = {}
+    averages: dict[str, Any] = {"accuracy": None, "per_class": ()}
+    if tables.test is not None:
+        X, truth = tables.test.X, tables.test.y
+        predicted = student.predict(X)
+        found = measure(truth, predicted, scores=student.predict_proba(X))
+        said = precision_recall(truth, predicted)
+        by_label = {**found.per_label, "precision": said.precision, "recall": said.recall}
+        averages["accuracy"] = known(found.accuracy)
+        averages["scores"] = {
+            **_known(found, "accuracy balanced_accuracy auc mean_average_precision micro_f1 macro_f1"),
+            **_known(said, "micro_precision micro_recall macro_precision macro_recall"),
+        }
+    parts = []
+    for at, name in enumerate(tables.private.label_names):
+        measured = {score: known(values[at]) for score, values in by_label.items()}
+        told, right = labels.labels[:, at] != SILENT, None
+        if tables.pool_y is not None and told.any():
+            right = float((labels.labels[told, at] == tables.pool_y[labels.rows[told], at]).mean())
+        parts.append(
+            LabelPart(
+                name=name,
+                labels_right=right,
+                n_test_yes=0 if tables.test is None else int(tables.test.y[:, at].sum()),
+                **label_counts(labels, at),
+                **measured,
+            )
+        )
+    return tuple(parts), averages
+
+
+def _class_results(student: Any, tables: Tables) -> dict[str, Any]:
+    """Return how good the student is on the test rows, on average and class by class."""
+    if tables.test is None:
+        return {"accuracy": None, "per_class": ()}
+    from sklearn.metrics import precision_recall_fscore_support
+
+    said, truth = np.asarray(student.predict(tables.test.X)), tables.test.y
+    classes = np.arange(tables.private.n_classes)
+    precision, recall, f1, n_test = precision_recall_fscore_support(
+        truth, said, labels=classes, zero_division=0.0
+    )
+    # A class for each row is one label for each: precision and recall of all rows together are the accuracy.
+    found = precision_recall(truth[:, None] == classes, said[:, None] == classes)
+    return {
+        "accuracy": float((said == truth).mean()),
+        "scores": _known(
+            found, "macro_precision macro_recall macro_f1 micro_precision micro_recall micro_f1"
+        ),
+        "per_class": tuple(
+            ClassPart(
+                name=tables.private.class_names[j],
+                # A class that was never predicted has no precision, one without test rows no recall.
+                precision=float(precision[j]) if (said == j).any() else None,
+                recall=float(recall[j]) if n_test[j] else None,
+                f1=float(f1[j]) if n_test[j] or (said == j).any() else None,
+                n_test=int(n_test[j]),
+            )
+            for j in classes
+        ),
+    }
+
+
+def _known(found: Any, names: str) -> dict[str, float | None]:
+    return {name: known(getattr(found, name)) for name in names.split()}
+
+
+def known(value: float) -> float | None:
+    """Return a number, or None where it is not defined: JSON has no NaN."""
+    return None if math.isnan(value) else float(value)
+
+
+def n_private(config: RunConfig, tables: Tables | LabelTables, relation: Relation) -> int | None:
+    """Return how many private rows there are said to be, or None where nobody said it and it is private.
+
+    Where rows keep their places their number is public: of all rows, or the places of those that may break.
+    Where units come and go it is not, and only what the settings declare is told.
+    """
+    if not relation.counts_are_public:
+        return config.data.rows or None
+    return len(tables.private) if tables.n_declared is None else tables.n_declared
+
+
+def share_right(labels: Labels, truth: NDArray[np.int64] | None) -> float | None:
+    """Return the share of released labels that are right, or None where nobody knows."""
+    given = labels.labels != SILENT
+    if truth is None or not given.any():
+        return None
+    return float((labels.labels[given] == truth[labels.rows][given]).mean())
+
+
+def _at_first(electorate: Electorate, spending: Spending) -> PersonalPlan | None:
+    """Return the plan of the first teachers: by upsampling, without those who could not pay for one query."""
+    plan, personal = electorate.plan, spending.personal
+    first = None if personal is None or not personal.part.rounds else personal.part.rounds[0]
+    return plan.without(first.absent) if plan is not None and first is not None and first.absent else plan
+
+
+def _stopped_by(config: RunConfig, labels: Labels, spending: Spending) -> str:
+    n_asked = len(labels) + labels.n_lost
+    if (
+        config.budget.stop == "private"
+        and labels.stopped_by == "the number of queries"
+        and (not config.queries.n_queries or n_asked < config.queries.n_queries)
+    ):
+        return "the private budget"
+    if labels.stopped_by == "the budget" and spending.personal is not None:
+        return spending.personal.ended_by or labels.stopped_by
+    return labels.stopped_by
+
+
+def _versions(config: RunConfig) -> dict[str, str]:
+    networks = [name for name in (config.teachers.model, config.student.model) if uses_torch(name)]
+    found = {}
+    for name in _SHOWN:
+        if name == "torch" and not networks:
+            continue
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:  # pragma: no cover - installed in another way
+            continue
+    return found
+
+
+def _warnings(
+    config: RunConfig,
+    labels: Labels,
+    tables: Tables | LabelTables,
+    electorate: Electorate,
+    spending: Spending,
+) -> list[str]:
+    said = []
+    if config.budget.stop == "private":
+        said.append(_PRIVATE_STOP)
+    if labels.n_lost:
+        said.append(
+            f"{labels.n_lost} queries were charged and lost when a run was interrupted between its price and "
+            "its outcome. They are not asked again."
+        )
+    if spending.personal is not None:
+        said += [*spending.personal.notes, *ceiling_notes(config, electorate)]
+    n_rows = n_private(config, tables, electorate.partition.relation)
+    if n_rows is not None and config.budget.delta * n_rows >= 1:
+        said.append(
+            f"delta = {config.budget.delta:g} is not below 1 / {n_rows}, the number of private records: "
+            "a mechanism that publishes one record at random could pass with it. Take a smaller one."
+        )
+    return said
+
+
+# What is for the operator alone
+
+
+def private_numbers(
+    config: RunConfig,
+    tables: Tables | LabelTables,
+    electorate: Electorate,
+    *,
+    mechanism: Mechanism,
+    votes: Votes | LabelVotes,
+    test_votes: Votes | LabelVotes | None,
+    labels: Labels,
+    spending: Spending,
+    seconds: dict[str, float],
+    cast: Cast,
+) -> PrivateNumbers:
+    """Return what looks at votes, teachers or private rows.
+
+    `votes` are those of the first teachers, `cast(absent)` those of teachers trained anew.
+    """
+    personal, parts = spending.personal, dict[str, Any]()
+    if tables.withheld:
+        parts["notes"] = tables.withheld
+    exact = None
+    if personal is None:
+        exact = exact_curve(config, mechanism, votes[labels.rows]) if len(labels) else None
+    elif isinstance(votes, Votes):
+        by_group = exact_by_groups(
+            electorate, votes, labels=labels, batches=personal.batches, delta=config.budget.delta, cast=cast
+        )
+        parts["personal"] = PrivateGroups(exact_cost=None if by_group is None else by_group.reveal())
+    if isinstance(votes, Votes) and tables.pool_y is not None:
+        parts["accuracy_against_noise"] = _against_noise(votes, tables.pool_y)
+    if test_votes is not None and tables.test is not None and _has_ballots(test_votes):
+        right = _noiseless(test_votes) == tables.test.y
+        parts["teacher_accuracies"] = tuple(_teacher_accuracies(test_votes, tables.test.y).tolist())
+        parts["plurality_accuracy"] = float(right.mean())
+        parts["open_model_accuracy"] = _open_model_accuracy(config, tables)
+    return PrivateNumbers(
+        n_teachers=votes.n_teachers,
+        delta=config.budget.delta,
+        gaps=tuple(_gaps(votes, labels, personal, cast)),
+        exact_cost=exact,
+        seconds=dict(seconds),
+        **parts,
+    )
+
+
+def _has_ballots(votes: Votes | LabelVotes) -> bool:
+    return isinstance(votes, LabelVotes) or votes.ballots is not None
+
+
+def exact_curve(
+    config: RunConfig, mechanism: Mechanism, asked: Votes | LabelVotes
+) -> tuple[CostPoint, ...] | None:
+    """Return the exact epsilon after more and more of the queries, or None where it bounds nothing.
+
+    Private, as it depends on the votes.
+    """
+    # With a student in the loop the sum along the path that was taken bounds nothing; we show none.
+    if not config.mechanism.has_exact_cost:
+        return None
+    if isinstance(asked, LabelVotes) and asked.ballots is None:
+        return None
+    epsilons = exact_epsilons(mechanism, asked, delta=config.budget.delta).reveal()
+    at = np.unique(np.linspace(1, len(asked), min(len(asked), 200)).round().astype(int))
+    return tuple(CostPoint(n_queries=int(n), epsilon=float(epsilons[n - 1])) for n in at)
+
+
+def _gaps(
+    votes: Votes | LabelVotes, labels: Labels, personal: PersonalSpending | None, cast: Cast
+) -> list[int]:
+    """Return how far the winner of each query was ahead, among the teachers that answered it.
+
+    Of many labels, the votes between yes and no of every label that was asked, or of some of them.
+    """
+    if not len(labels):
+        return []
+    asked = votes[labels.rows]
+    if isinstance(asked, LabelVotes):
+        apart = np.abs(2 * asked.sums - asked.n_teachers * asked.resolution) // asked.resolution
+        every = apart.reshape(-1)
+        return [int(gap) for gap in every[:: max(1, -(-every.size // _MOST_GAPS))]]
+    if personal is None or len(personal.part.rounds) < 2:
+        return [int(gap) for gap in asked.gap]
+    gaps: list[int] = []
+    start = 0
+    settled = [batch for batch in personal.batches if batch.is_settled]
+    for absent, batches in groupby(settled, key=lambda batch: batch.absent):
+        end = start + sum(batch.n_queries for batch in batches)
+        gaps += [int(gap) for gap in cast(absent)[1][labels.rows[start:end]].gap]
+        start = end
+    return gaps
+
+
+def _noiseless(votes: Votes | LabelVotes) -> NDArray[Any]:
+    """Return what the teachers say together without noise: the class that leads, or yes where half say it."""
+    if isinstance(votes, LabelVotes):
+        return np.asarray(2 * votes.sums >= votes.n_teachers * votes.resolution)
+    return np.asarray(votes.counts.argmax(axis=1))
+
+
+def _teacher_accuracies(votes: Votes | LabelVotes, truth: NDArray[np.int64]) -> NDArray[np.float64]:
+    if isinstance(votes, LabelVotes):
+        return label_accuracies(votes, truth).reveal()
+    assert votes.ballots is not None
+    return np.asarray((votes.ballots == truth).mean(axis=1))
+
+
+def _against_noise(votes: Votes, truth: NDArray[np.int64]) -> tuple[NoisePoint, ...]:
+    """Return how often the noisy winner is right, on average over the noise, for more and more of it."""
+    points = []
+    some = np.arange(len(votes))[:: max(1, len(votes) // 500)]
+    for sigma in votes.n_teachers * np.array([0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0]):
+        _, right = expected_labels(GNMax(sigma=float(sigma)), votes[some], truth[some])
+        points.append(NoisePoint(sigma=float(sigma), accuracy=float(right)))
+    return tuple(points)
+
+
+def _open_model_accuracy(config: RunConfig, tables: Tables | LabelTables) -> float:
+    """Return the accuracy of the student's model trained on the private rows themselves."""
+    assert tables.test is not None
+    model = fresh(make_student(config, tables), seed=config.seed)
+    if isinstance(tables, LabelTables) and not getattr(model, "multilabel", False):
+        model = OneEach(model)
+    pool = (tables.pool,) if takes_unlabelled(model) else ()
+    model = model.fit(tables.private.X, tables.private.y, *pool)
+    return float((np.asarray(model.predict(tables.test.X)) == tables.test.y).mean())

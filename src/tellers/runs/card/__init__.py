@@ -1,0 +1,1 @@
+"""The model card, and the safe export of a student with it."""

@@ -1,0 +1,365 @@
+"""The model card: what a student is, what protects the people behind it, and what does not.
+
+A card is made of public numbers only, so it may travel with the student wherever that goes.
+"""
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ...errors import require_count
+from ...privacy.relation import Relation
+from ..result import PublishedCosts, RunResult
+
+_EVERYONE = (
+    "What is true of people in general can be learned from the student; that is its purpose. Only what hangs "
+    "on {unit} is protected.",
+    "Several units together, a family say, are protected less: epsilon grows with their number.",
+    "What was declared is treated as public: the classes, the features, how many teachers there are, and "
+    "every setting.",
+    "Settings chosen by looking at the private data, or by running several times and keeping the best, are "
+    "not covered.",
+    "The rows of the public pool are public. Nothing protects them.",
+    "Only the released labels and what was made of them are covered: not the private folder, run times, "
+    "memory or logs of the machine, or votes that leave the room by another way.",
+)
+_MEASURED = (
+    "The accuracy was measured on test rows that are treated as public. Nothing protects them, and it says "
+    "nothing of rows that differ from them."
+)
+_UNIT = {
+    "one record": "A person in several rows is not covered as a whole, only each row by itself. Partition by "
+    "person where that matters.",
+    "one person": "A person who stands in the table under two names counts as two.",
+    "one site": "A person with rows at several sites is not covered as a whole.",
+    "one clip": "Whoever is heard in several clips is not covered as a whole, only each clip by itself. Deal "
+    "whole sources where that matters.",
+    "one source": "A source is all clips cut from one recording, or sent by one: what is heard in the clips "
+    "of two sources is not covered as a whole.",
+}
+_CONSENT = (
+    "Who agreed to which budget is treated as public, and so is who takes part when. Whoever agrees to more "
+    "is heard more: what the student is good at may lean towards the generous groups."
+)
+_PRIVATE_STOP = (
+    "The run stopped by a private rule: how many queries were asked depends on private votes, and that "
+    "number is not covered by epsilon."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelCard:
+    """What a student is, how it was taught, what that guarantees and what it does not.
+
+    Every field is public. `unit` is what is protected ("one record", "one person", "one site"; of sounds "one
+    clip" or "one source"); `epsilon` is infinite where nothing is promised, and `why` says why; `accuracy` is
+    None where it was not measured.
+    `groups` says, where people have budgets of their own, how they take part and what each group is promised,
+    and `together`, where other releases were charged to the same ledger, what all of them cost. `relation` is
+    what the guarantee compares; a card of an older version has none. `published` is what was released of the
+    cost of these very votes, if anything was: an upper value, no guarantee.
+
+    Guarantee: (epsilon, delta)-differential privacy of the student for one unit, if `is_guarantee`.
+    Assumes:   the numbers come from a ledger whose prices are worst-case; see `not_guaranteed`.
+    Reference: Papernot et al. 2018, section 2; Dwork and Roth 2014, Proposition 2.1 (post-processing).
+
+    >>> card = ModelCard(
+    ...     task="tell 2 classes apart (tumours)", classes=("benign", "malignant"), unit="one person",
+    ...     n_teachers=60, mechanism="GNMax", parameters={"sigma": 12.0}, epsilon=2.0, delta=1e-5,
+    ...     is_guarantee=True, n_queries=100, n_labels=100, student="logistic (supervised)", accuracy=0.94,
+    ...     not_guaranteed=("Rows of the public pool are public.",),
+    ... )
+    >>> card.guarantee
+    'If all data of one person had been different, whatever anybody may see of the student ...'
+    >>> print(card.markdown().splitlines()[0])
+    # Model card: tell 2 classes apart (tumours)
+    >>> card.as_dict()["epsilon"]
+    2.0
+    """
+
+    task: str
+    classes: tuple[str, ...]
+    unit: str
+    n_teachers: int
+    mechanism: str
+    parameters: Mapping[str, Any]
+    epsilon: float
+    delta: float
+    is_guarantee: bool
+    n_queries: int
+    n_labels: int
+    student: str
+    accuracy: float | None
+    not_guaranteed: tuple[str, ...]
+    why: str = ""
+    limits: tuple[str, ...] = ()
+    versions: Mapping[str, str] | None = None
+    created: str = ""
+    groups: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    scores: Mapping[str, float] | None = None
+    together: str = ""
+    relation: Relation | None = None
+    published: PublishedCosts | None = None
+
+    def __post_init__(self) -> None:
+        require_count(n_teachers=self.n_teachers)
+        require_count(0, n_queries=self.n_queries, n_labels=self.n_labels)
+        require_count(2, n_classes=len(self.classes))
+        if not self.epsilon >= 0:
+            raise ValueError(f"Expected epsilon >= 0, or infinite, got epsilon={self.epsilon}.")
+        if not 0 <= self.delta < 1:
+            raise ValueError(f"Expected 0 <= delta < 1, got delta={self.delta}.")
+        if self.is_guarantee and math.isinf(self.epsilon):
+            raise ValueError("Expected a finite epsilon for a guarantee, got an infinite one.")
+        if self.accuracy is not None and not 0 <= self.accuracy <= 1:
+            raise ValueError(f"Expected an accuracy from 0 to 1, or None, got {self.accuracy}.")
+        object.__setattr__(self, "classes", tuple(map(str, self.classes)))
+        object.__setattr__(self, "not_guaranteed", tuple(self.not_guaranteed))
+
+    @classmethod
+    def from_result(cls, result: RunResult | Mapping[str, Any]) -> "ModelCard":
+        """Make the card of a run from its result, or from the table that its `result.json` holds.
+
+        >>> ModelCard.from_result({"format": 2})
+        Traceback (most recent call last):
+            ...
+        ValueError: Expected a result of format 1, got format 2. Read it with the version of tellers that ...
+        """
+        run = result if isinstance(result, RunResult) else RunResult.from_dict(result)
+        data, parts, spent, student = run.data, run.partition, run.spent, run.student
+        task = f"tell {len(data.class_names)} classes apart ({data.name})"
+        if run.labels:
+            task = f"say yes or no to {len(run.labels)} labels ({data.name})"
+        return cls(
+            task=task,
+            classes=data.class_names,
+            unit=parts.unit,
+            n_teachers=parts.n_teachers,
+            mechanism=run.mechanism.name,
+            parameters=run.mechanism.parameters,
+            epsilon=spent.epsilon,
+            delta=spent.delta,
+            is_guarantee=spent.is_guarantee and math.isfinite(spent.epsilon),
+            why=spent.why,
+            limits=(*parts.notes, *(note for note in data.notes if note.startswith("Rows were left out"))),
+            n_queries=run.queries.n_asked,
+            n_labels=student.n_labels,
+            student=f"{student.model} ({student.kind})",
+            accuracy=student.accuracy,
+            not_guaranteed=tuple(_left_out(run)),
+            versions=run.versions,
+            created=run.started,
+            groups=tuple(_groups(run)),
+            labels=tuple(label.name for label in run.labels),
+            scores=student.known_scores or None,
+            together=_together(run),
+            relation=parts.relation,
+            published=run.published,
+        )
+
+    @property
+    def guarantee(self) -> str:
+        """Return what is guaranteed, in one sentence, or that nothing is."""
+        if not self.is_guarantee:
+            return "Nothing is guaranteed. " + (self.why or "The run gave no guarantee and did not say why.")
+        return (
+            f"If all data of {self.unit} had been different, whatever anybody may see of the student and of "
+            f"the released labels would have been at most {_factor(self.epsilon)} times as likely, or as "
+            f"unlikely, give or take delta: epsilon = {shown_epsilon(self.epsilon)}, delta = {self.delta:g}. "
+            "However often the student is asked, this stays so."
+            + "".join(f" But: {limit}" for limit in self.limits)
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the card as plain values for JSON; an infinite epsilon becomes None."""
+        return {
+            "task": self.task,
+            "classes": list(self.classes),
+            "unit": self.unit,
+            **({"relation": self.relation.as_dict()} if self.relation else {}),
+            "n_teachers": int(self.n_teachers),
+            "mechanism": {"name": self.mechanism, **{k: _kept(v) for k, v in self.parameters.items()}},
+            "epsilon": float(self.epsilon) if math.isfinite(self.epsilon) else None,
+            "delta": float(self.delta),
+            "is_guarantee": bool(self.is_guarantee),
+            "why": self.why,
+            "limits": list(self.limits),
+            "n_queries": int(self.n_queries),
+            "n_labels": int(self.n_labels),
+            "student": self.student,
+            "accuracy": None if self.accuracy is None else float(self.accuracy),
+            "guarantee": self.guarantee,
+            "not_guaranteed": list(self.not_guaranteed),
+            "versions": dict(self.versions or {}),
+            "created": self.created,
+            **({"groups": list(self.groups)} if self.groups else {}),
+            **({"labels": list(self.labels)} if self.labels else {}),
+            **({"scores": dict(self.scores)} if self.scores else {}),
+            **({"together": self.together} if self.together else {}),
+            **({"published": self.published.as_dict()} if self.published else {}),
+        }
+
+    def markdown(self) -> str:
+        """Return the card as a page of Markdown; whatever the names contain, it stays text."""
+        of = "the labels of the test rows" if self.labels else "the test rows"
+        accuracy = "not measured" if self.accuracy is None else f"{100 * self.accuracy:.1f} % of {of}"
+        settings = ", ".join(f"{name} = {shown_parameter(value)}" for name, value in self.parameters.items())
+        epsilon = f"{shown_epsilon(self.epsilon)} at delta = {self.delta:g}"
+        facts = {
+            "Student": self.student,
+            **_what(self),
+            "Accuracy": accuracy,
+            **{name: f"{value:.3f}" for name, value in _more(self).items()},
+            "What is protected": self.unit,
+            **({"Neighbouring tables": self.relation.sentence} if self.relation else {}),
+            "Teachers": str(self.n_teachers),
+            "Mechanism": f"{self.mechanism} ({settings})" if settings else self.mechanism,
+            "Questions asked": str(self.n_queries),
+            "Labels released": str(self.n_labels),
+            "Epsilon": epsilon + (" (a guarantee)" if self.is_guarantee else " (not a guarantee)"),
+            **({"Published epsilon": _upper(self.published)} if self.published else {}),
+            **({"All releases together": self.together} if self.together else {}),
+            "Made": self.created or "no date",
+            "With": ", ".join(f"{name} {number}" for name, number in (self.versions or {}).items())
+            or "unknown versions",
+        }
+        rows = "\n".join(f"| {_plain(name)} | {_plain(value)} |" for name, value in facts.items())
+        groups = "\n".join(f"- {_plain(line)}" for line in self.groups)
+        groups = f"## What each group is promised\n\n{groups}\n\n" if groups else ""
+        if self.published:
+            lines = [*_published(self.published), *self.published.meaning]
+            told = "\n".join(f"- {_plain(line)}" for line in lines)
+            groups += f"## What was published of the cost\n\n{told}\n\n"
+        left_out = "\n".join(f"- {_plain(line)}" for line in self.not_guaranteed)
+        return (
+            f"# Model card: {_plain(self.task)}\n\n| | |\n|---|---|\n{rows}\n\n"
+            f"## What is guaranteed\n\n{_plain(self.guarantee)}\n\n"
+            f"{groups}## What is not guaranteed\n\n{left_out}\n"
+        )
+
+
+def shown_parameter(value: Any) -> str:
+    """Return a parameter of a mechanism as text: a number, a name, or lists of those."""
+    if isinstance(value, (list, tuple)):
+        nested = any(isinstance(entry, (list, tuple)) for entry in value)
+        return ", ".join(f"({shown_parameter(e)})" if nested else shown_parameter(e) for e in value)
+    return value if isinstance(value, str) else f"{value:g}"
+
+
+def _kept(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_kept(entry) for entry in value]
+    return value if isinstance(value, str) else float(value)
+
+
+_WORDS = {
+    "balanced_accuracy": "Balanced accuracy", "auc": "AUC",
+    "mean_average_precision": "Mean average precision", "micro_f1": "F1, over all labels",
+    "macro_f1": "F1, mean of the labels", "micro_precision": "Precision, over all labels",
+    "micro_recall": "Recall, over all labels", "macro_precision": "Precision, mean of the labels",
+    "macro_recall": "Recall, mean of the labels",
+}  # fmt: skip
+
+
+def _what(card: ModelCard) -> dict[str, str]:
+    return {"Labels": ", ".join(card.labels)} if card.labels else {"Classes": ", ".join(card.classes)}
+
+
+def _more(card: ModelCard) -> dict[str, float]:
+    known = {name: value for name, value in (card.scores or {}).items() if name in _WORDS}
+    if card.labels:
+        return {_WORDS[name]: value for name, value in known.items()}
+    # Over all rows they are the accuracy, where each has one class.
+    macro = {name: value for name, value in known.items() if not name.startswith("micro")}
+    return {_WORDS[name].replace("labels", "classes"): value for name, value in macro.items()}
+
+
+def shown_epsilon(value: float) -> str:
+    """Return an epsilon with two decimals, or two figures where it is small, rounded up."""
+    if not math.isfinite(value) or value == 0:
+        return "0" if value == 0 else "infinite"
+    decimals: int = max(2, 1 - math.floor(math.log10(abs(value))))
+    # The guard keeps 0.3 from becoming 0.31 because its binary form is a hair larger.
+    return f"{math.ceil(value * 10.0**decimals * (1 - 1e-12)) / 10.0**decimals:.{decimals}f}"
+
+
+def _factor(epsilon: float) -> str:
+    """Return e^epsilon rounded up: one decimal where it is small, powers of ten where it is huge."""
+    if epsilon > 30:
+        return f"10^{math.ceil(epsilon / math.log(10))}"
+    factor = math.exp(epsilon)
+    return f"{math.ceil(10 * factor) / 10:.1f}" if factor < 100 else f"{math.ceil(factor):,}"
+
+
+def _together(run: RunResult) -> str:
+    if not run.spent.shared or run.spent.charged is None:
+        return ""
+    return (
+        f"epsilon {shown_epsilon(run.spent.charged)} of a budget of {run.budget.epsilon:g} is charged so "
+        "far, this student and the other releases on its ledger"
+    )
+
+
+def _upper(published: PublishedCosts) -> str:
+    return (
+        f"at most {shown_epsilon(published.epsilon_upper)} at delta = {published.delta:g}, with "
+        f"{published.confidence} confidence, for the votes at hand (not a guarantee)"
+    )
+
+
+def _published(published: PublishedCosts) -> Iterator[str]:
+    for line in published.groups:
+        whose = f"{line.name}: " if published.kind == "groups" else ""
+        yield (
+            f"{whose}epsilon at most {shown_epsilon(line.epsilon_upper)} was published, where the public "
+            f"epsilon is {shown_epsilon(line.public)}. On the ledger are {shown_epsilon(line.after)} of a "
+            f"budget of {line.budget:.4g} then."
+        )
+
+
+def _groups(run: RunResult) -> Iterator[str]:
+    personal = run.personal
+    if personal is None:
+        return
+    yield f"People have budgets of their own, by {personal.words}."
+    for group in personal.groups:
+        who = f"{group.n_persons} {'people' if run.partition.unit == 'one person' else 'records'}"
+        line = (
+            f"{group.name} ({who}): agreed to epsilon = {group.epsilon:.4g}, and is held to epsilon = "
+            f"{shown_epsilon(group.stated)} at delta = {run.spent.delta:g}: at most {_factor(group.stated)} "
+            "times as likely, or as unlikely."
+        )
+        if personal.left_after(group.name) is not None:
+            asked = f"{group.n_queries} of {run.queries.n_asked} queries"
+            line += f" It took part in {asked}; then its budget was used."
+        yield line
+    if personal.rounds_words:
+        yield personal.rounds_words
+
+
+def _left_out(run: RunResult) -> Iterator[str]:
+    unit = run.partition.unit
+    if run.student.accuracy is not None:
+        yield _MEASURED
+    if run.personal is not None:
+        yield _CONSENT
+    if unit in _UNIT:
+        yield _UNIT[unit]
+    yield from run.partition.notes
+    yield from run.data.notes
+    budget = run.settings.get("budget")
+    if isinstance(budget, Mapping) and budget.get("stop") == "private":
+        yield _PRIVATE_STOP
+    for line in _EVERYONE:
+        told = line.replace("the classes,", "the labels, their thresholds and what follows from what,")
+        yield (told if run.labels else line).format(unit=unit)
+
+
+def _plain(text: str) -> str:
+    """Return text that no Markdown reader takes for markup: names of classes and columns are anybody's."""
+    line = " ".join(str(text).split())
+    line = re.sub(r"([\\`*_{}\[\]#|~!$])", r"\\\1", line)
+    return line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

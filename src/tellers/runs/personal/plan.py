@@ -1,0 +1,196 @@
+"""What every personalised variant answers, and the arithmetic that they share.
+
+All of them come down to whole votes: ballots that count several votes or none, a mechanism scaled to the
+electorate, and one `Unit` per group that says how far its people can move a tally. With equal budgets that is
+plain PATE.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ...accounting._publishable import independent_cost
+from ...errors import require_count, require_fraction
+from ...mechanisms.base import Mechanism
+from ...privacy.rdp import RdpCurve
+from ...privacy.votes import Unit
+from ..room import GroupPlan
+from .consent import Group
+
+Integers = NDArray[np.int64]
+
+# Ratios of budgets are quotients of logarithms, say: a hair below a whole number is that number.
+_HAIR = 1e-9
+# Shares further apart than this are as good as that far: whole numbers, and noise in proportion, stay exact.
+_FAR = 2.0**40
+
+
+@runtime_checkable
+class PersonalPlan(GroupPlan, Protocol):
+    """A public description of who votes how loudly, and of what a batch costs each group.
+
+    It is what a room needs, and what there is to tell. Everything in it follows from budgets, numbers of
+    people and a seed; no vote was looked at.
+    """
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """Return the groups that take part, the strictest first."""
+        ...
+
+    @property
+    def n_teachers(self) -> int:
+        """Return how many teachers there are, present or not."""
+        ...
+
+    @property
+    def units(self) -> tuple[Unit, ...]:
+        """Return how far one person of each group can move a tally that they take part in."""
+        ...
+
+    @property
+    def members(self) -> tuple[Integers, ...]:
+        """Return the teachers of each group; () where every teacher learns from all groups."""
+        ...
+
+    @property
+    def summary(self) -> tuple[str, ...]:
+        """Return lines for the operator: the variant, the electorate, and every group."""
+        ...
+
+    def using(self, mechanism: Mechanism) -> "PersonalPlan":
+        """Return the same plan for another mechanism, described for teachers of one vote each."""
+        ...
+
+    def without(self, names: Iterable[str]) -> "PersonalPlan":
+        """Return the plan in which these groups take no part any more, scaled to who is left."""
+        ...
+
+
+def charge(mechanism: Mechanism, unit: Unit, *, n_queries: int, n_answered: int) -> RdpCurve:
+    """Return what queries cost once it is public how many were answered: silence costs its check alone.
+
+    This is, to the last bit, what the mechanism's own release charges.
+    """
+    require_count(0, n_queries=n_queries, n_answered=n_answered)
+    if n_answered > n_queries:
+        raise ValueError(f"Expected at most {n_queries} answered queries, got {n_answered}.")
+    return independent_cost(mechanism, n_queries, n_answers=n_answered, unit=unit)
+
+
+def prices_by_unit(plan: PersonalPlan, n_queries: int) -> dict[str, RdpCurve]:
+    """Return the most that a batch can cost each group where everybody takes part in every query."""
+    return {
+        group.name: plan.mechanism.price(unit) * n_queries
+        for group, unit in zip(plan.groups, plan.units, strict=True)
+    }
+
+
+def charges_by_unit(plan: PersonalPlan, answered: ArrayLike) -> dict[str, RdpCurve]:
+    """Return what a batch did cost each group where everybody takes part in every query."""
+    mask = checked_mask(answered)
+    return {
+        group.name: charge(plan.mechanism, unit, n_queries=mask.size, n_answered=int(mask.sum()))
+        for group, unit in zip(plan.groups, plan.units, strict=True)
+    }
+
+
+def whole_shares(
+    shares: ArrayLike,
+    *,
+    smallest: int | None = None,
+    precision: float = 0.02,
+    most: int | None = None,
+    nearest: bool = False,
+) -> tuple[int, ...]:
+    """Return whole numbers in the proportions of `shares`, as small as the precision allows.
+
+    The smallest share becomes `smallest`, s, and every other is rounded down to a whole number: it is below
+    its proportion by a relative error under 1/s, and never above. With `nearest` it is rounded to the nearest
+    and is off by at most 1/(2s) of itself, either way. Without `smallest` the first s is taken whose errors
+    are all within `precision`. None passes `most`: where no s keeps within both, the one with the least error
+    is taken.
+    """
+    require_fraction(precision=precision)
+    table = np.asarray(shares, dtype=np.float64)
+    if table.ndim != 1 or table.size == 0 or not np.all(np.isfinite(table) & (table > 0)):
+        raise ValueError("Expected shares > 0 and finite, at least one.")
+    with np.errstate(over="ignore"):
+        ratios = np.minimum(table / table.min(), _FAR)
+    if most is not None:
+        require_count(most=most)
+    if smallest is not None:
+        require_count(smallest=smallest)
+        return tuple(_rounded(ratios * smallest, most, nearest).tolist())
+    # With 1/s below the precision no error is above it, so the search ends.
+    candidates = range(1, int(np.ceil(1 / precision)) + 1)
+    best, least = _rounded(ratios, most, nearest), np.inf
+    for s in candidates:
+        whole = _rounded(ratios * s, most, nearest)
+        error = float(np.max(np.abs(1 - whole / (ratios * s))))
+        if error < least - _HAIR:
+            best, least = whole, error
+        if error <= precision:
+            break
+    return tuple(best.tolist())
+
+
+def _rounded(values: NDArray[np.float64], most: int | None, nearest: bool) -> Integers:
+    whole = np.rint(values) if nearest else np.floor(values * (1 + _HAIR))
+    if most is None and whole.max() > _FAR:
+        raise ValueError("Expected whole numbers below 2**40, got shares that are too far apart for that.")
+    return (whole if most is None else np.minimum(whole, most)).astype(np.int64)
+
+
+def ranges(per_group: Sequence[int]) -> tuple[Integers, ...]:
+    """Return the teachers of each group when the first group's come first."""
+    ends = np.cumsum(per_group)
+    return tuple(np.arange(end - n, end) for end, n in zip(ends, per_group, strict=True))
+
+
+def left(groups: Sequence[Group], names: Iterable[str]) -> list[int]:
+    """Return which groups are left when those of these names are gone."""
+    gone = {names} if isinstance(names, str) else set(names)
+    unknown = gone - {group.name for group in groups}
+    if unknown:
+        raise ValueError(
+            f"Expected names of groups that take part, got {sorted(unknown)[0]!r}. "
+            f"There are {', '.join(repr(group.name) for group in groups)}."
+        )
+    rest = [at for at, group in enumerate(groups) if group.name not in gone]
+    if not rest:
+        raise ValueError("Expected at least one group to be left, got all of them to leave.")
+    return rest
+
+
+def require_own_names(groups: Sequence[Group]) -> None:
+    """Refuse two groups of one name: they would pay from one account, by the budget of one of them."""
+    names = [group.name for group in groups]
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise ValueError(f"Expected every group to have a name of its own, got {twice[0]!r} twice.")
+
+
+def require_members(groups: Sequence[Group], members: Sequence[Integers], n_teachers: int) -> None:
+    """Refuse teachers that are shared by groups, that do not exist, or a group without any."""
+    require_own_names(groups)
+    if len(members) != len(groups) or not groups:
+        raise ValueError(f"Expected teachers for each of {len(groups)} groups, got {len(members)}.")
+    for group, own in zip(groups, members, strict=True):
+        if len(own) == 0:
+            raise ValueError(f"Expected a teacher for group {group.name!r}, got none.")
+    everybody = np.concatenate([np.asarray(own) for own in members])
+    if everybody.dtype.kind not in "iu" or everybody.min() < 0 or everybody.max() >= n_teachers:
+        raise ValueError(f"Expected teachers 0..{n_teachers - 1}, got one outside.")
+    if np.unique(everybody).size < everybody.size:
+        raise ValueError("Expected every teacher in one group, got one in two.")
+
+
+def checked_mask(answered: ArrayLike) -> NDArray[np.bool_]:
+    """Return the mask of answered queries, refusing anything but one truth value per query."""
+    mask = np.asarray(answered)
+    if mask.ndim != 1 or (mask.size and mask.dtype != np.bool_):
+        raise TypeError("Expected one truth value per query: whether it was answered.")
+    return mask.astype(np.bool_)

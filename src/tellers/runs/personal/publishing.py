@@ -1,0 +1,340 @@
+"""Publishing what a run cost each group, close to what it really cost, at a price to everybody.
+
+A group's cost looks at the votes of all groups, so releasing it must protect every person of every group, and
+everybody pays for every number. A person's ballots move a tally by their weight at most: distances between
+votes are counted in such votes, and whoever moves less pays less. Proofs: docs/maths/personalised.md.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ...accounting._publishable import Method, independent_cost
+from ...accounting.smooth import (
+    PublishedEpsilon,
+    PublishPlan,
+    published_epsilon,
+    release_value,
+    require_secure,
+)
+from ...errors import require_fraction
+from ...ledger.base import Ledger, groups_on
+from ...mechanisms.sensitivity import Moves
+from ...privacy.noise import Noise
+from ...privacy.rdp import Floats, RdpCurve, check_orders
+from ...privacy.release import Cost, Release
+from .accounting import Asked
+
+# A table in two numbers, margin and gap, has this many rows and columns at most: a minute of work.
+_MOST_VOTES = 2000
+# The heaviest ballot is at most about this many steps: finer steps are work, coarser ones a higher price.
+_STEPS = 8
+
+
+@dataclass(frozen=True)
+class Distances:
+    """How far apart votes are in which one person changed, for each group: in steps of so many votes.
+
+    Public: it follows from the weights alone. `shares` are the steps of a person of each group as a share of
+    `n_steps`, those of whoever moves most.
+    """
+
+    step: int
+    n_steps: int
+    moves: Moves
+    shares: Mapping[str, float]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GroupSum:
+    """What a run cost the worst member of a group, and how fast that moves with every step; private."""
+
+    total: float
+    local: Floats
+
+
+def distances_of(asked: Asked) -> Distances:
+    """Return how far one person of each group can move the votes, public."""
+    own = [int(unit.linf) for unit in asked.plan.units]
+    # Teachers of nobody's group have no weight; if they were given one, they move the tally all the same.
+    given = [] if asked.votes.weights is None else np.unique(asked.votes.weights).tolist()
+    weights = sorted({*own, *(int(weight) for weight in given if weight > 0)})
+    step = max(1, weights[-1] // _STEPS)
+    n_steps = -(-weights[-1] // step)
+    share = {weight: -(-weight // step) / n_steps for weight in weights}
+    names = [group.name for group in asked.plan.groups]
+    return Distances(
+        step,
+        n_steps,
+        tuple(share.items()),
+        {name: share[weight] for name, weight in zip(names, own, strict=True)},
+    )
+
+
+def group_sums(asked: Asked, *, order: float, method: Method) -> dict[str, GroupSum]:
+    """Return a bound on what the run cost each group, and its local sensitivities; private.
+
+    Guarantee: `total` bounds the cost of every member of the group at this order: "envelope" in both
+               directions, over all outcomes of every query; "gnss" in the forward one, along the path taken.
+               `local` bounds how much it moves with anybody's data, see `Distances`.
+    Assumes:   weights, schedules and copies are public, and were fixed before the votes, as the order was.
+    Reference: docs/maths/personalised.md, "Publishing a group's cost".
+    """
+    if method not in ("envelope", "gnss"):
+        raise ValueError(f"Expected envelope or gnss, got {method!r}: only these look at votes.")
+    if method == "envelope":
+        _require_envelope(asked)
+    distances = distances_of(asked)
+    sums = {}
+    for at, group in enumerate(asked.plan.groups):
+        weight, present = int(asked.plan.units[at].linf), _present(asked, at)
+        if method == "envelope":
+            sums[group.name] = _by_envelope(asked, order, weight, present, distances)
+        else:
+            sums[group.name] = _as_published(asked, order, weight, present, distances)
+    return sums
+
+
+def independent_group_costs(asked: Asked, *, orders: ArrayLike | None = None) -> dict[str, RdpCurve]:
+    """Return the public price of all answers to each group: to whoever of it takes part most often.
+
+    Guarantee: bounds both directions, whatever the votes.
+    Assumes:   as `publishable.independent_cost`.
+    Reference: docs/maths/personalised.md.
+    """
+    costs = {}
+    for at, (group, unit) in enumerate(zip(asked.plan.groups, asked.plan.units, strict=True)):
+        present = _present(asked, at)
+        n_queries = len(asked) if present is None else int(present.sum(axis=1).max())
+        costs[group.name] = independent_cost(asked.plan.mechanism, n_queries, orders=orders, unit=unit)
+    return costs
+
+
+def publication_prices(
+    distances: Distances, plan: PublishPlan, *, n_releases: int, orders: ArrayLike | None = None
+) -> dict[str, RdpCurve]:
+    """Return what so many releases under a plan cost each group, at every order; infinite where unbounded.
+
+    Guarantee: bounds what the released numbers tell about a person of the group, both directions, any votes.
+    Assumes:   all of them are released by `release_value` under this plan.
+    Reference: docs/maths/personalised.md, "Publishing a group's cost".
+    """
+    grid = check_orders(orders)
+    at_share = {
+        share: RdpCurve(grid, np.array([plan.price_to(share, order=order) for order in grid])) * n_releases
+        for share in set(distances.shares.values())
+    }
+    return {name: at_share[share] for name, share in distances.shares.items()}
+
+
+def publish_group_costs(
+    asked: Asked,
+    noise: Noise,
+    *,
+    plan: PublishPlan,
+    delta: float,
+    groups: Iterable[str] | None = None,
+    ledger: Ledger | None = None,
+    key: str | None = None,
+    charged_before: Mapping[str, float] | None = None,
+    allow_seeded: bool = False,
+) -> dict[str, PublishedEpsilon]:
+    """Release an epsilon for each group (or for those named): charge everybody, draw, return upper values.
+
+    With a `ledger` the price of all releases is debited under `key` from every group's account before
+    anything is drawn, and a group that cannot afford it refuses all of them. `charged_before` is what earlier
+    publications of the same votes cost each group, at the plan's order.
+
+    Guarantee: for each group, with probability at least plan.confidence over this noise, the joint release of
+               labels and of all these numbers has a Rényi divergence of at most the published cost at
+               plan.order between these votes and any in which one person of the group has other data.
+    Assumes:   as `publish`; one plan of the groups for all queries; the list of queries, and what a student
+               says of them, were fixed before.
+    Reference: docs/maths/personalised.md, "Publishing a group's cost".
+
+    >>> from tellers import GNMax, Votes, noise
+    >>> from tellers.runs.personal import Group, Weighting
+    >>> groups = (Group("low", 0.7, 50), Group("high", 1.4, 50))
+    >>> seats = (np.arange(50), np.arange(50, 100))
+    >>> weighting = Weighting(groups, GNMax(15.0), 100, seats, weight_of=(1, 2))
+    >>> ballots = np.zeros((100, 40), dtype=int)
+    >>> votes = Votes.from_ballots(ballots, n_classes=3).weighted(weighting.weights(40, key="q0"))
+    >>> plan = PublishPlan("envelope", 12.0, 0.02, 30.0, confidence=0.95, expected_epsilon=1.0)
+    >>> shown = publish_group_costs(Asked(weighting, votes), noise.secure(), plan=plan, delta=1e-5)
+    >>> shown["low"].charged < shown["high"].charged, shown["low"].covers
+    (True, 'both directions')
+    """
+    require_fraction(delta=delta)
+    require_secure(noise, allow_seeded=allow_seeded)
+    if (ledger is None) != (key is None):
+        raise ValueError("Expected a key with a ledger, and only then: the publication is booked under it.")
+    names = [group.name for group in asked.plan.groups]
+    wanted = names if groups is None else list(dict.fromkeys(groups))
+    if not set(wanted) <= set(names):
+        raise ValueError(f"Expected names of groups among {', '.join(map(repr, names))}, got others.")
+    before = {} if charged_before is None else charged_before
+    if plan.method == "independent":
+        public = {
+            name: curve.epsilon_and_order(delta) for name, curve in independent_group_costs(asked).items()
+        }
+        return {
+            name: PublishedEpsilon(
+                public[name][0], delta, 1.0, public[name][1], "independent", 0.0, "both directions"
+            )
+            for name in wanted
+        }
+    distances = distances_of(asked)
+    if plan.method == "envelope":
+        _require_envelope(asked)  # before anything is charged
+    prices = publication_prices(distances, plan, n_releases=len(wanted), orders=[plan.order])
+    if ledger is not None:
+        assert key is not None
+        bill = group_bill(asked, plan, noise_name=noise.name, n_releases=len(wanted), ledger=ledger)
+        ticket = ledger.reserve(key, bill.price, event=bill.event, also=bill.also)
+        # Nothing of it flows back.
+        ledger.settle(ticket, Release(np.empty(0, dtype=np.int64), Cost(bill.price)), used=bill.also)
+    values = release_group_costs(asked, noise, plan=plan, groups=wanted)
+    return {
+        name: published_epsilon(
+            values[name],
+            plan=plan,
+            delta=delta,
+            charged=float(prices[name].values[0]),
+            charged_before=before.get(name, 0.0),
+        )
+        for name in wanted
+    }
+
+
+def release_group_costs(
+    asked: Asked, noise: Noise, *, plan: PublishPlan, groups: Iterable[str]
+) -> dict[str, float]:
+    """Draw the noise and return an upper value of what the answers cost each group at the plan's order.
+
+    Guarantee: as `publish_group_costs`, at the prices of `publication_prices` for as many releases.
+    Assumes:   every account was charged those.
+    Reference: docs/maths/personalised.md, "Publishing a group's cost".
+    """
+    n_steps = distances_of(asked).n_steps
+    sums = group_sums(asked, order=plan.order, method=plan.method)
+    public_at = independent_group_costs(asked, orders=[plan.order])
+    return {
+        # Post-processing: the public price bounds the labels' part too, whatever the noise did.
+        name: min(
+            release_value(sums[name].total, sums[name].local, noise, plan=plan, n_steps=n_steps),
+            float(public_at[name].values[0]),
+        )
+        for name in groups
+    }
+
+
+@dataclass(frozen=True, eq=False)
+class GroupBill:
+    """What a publication costs: the main account, every group's, and the event to book it under; public."""
+
+    price: RdpCurve
+    also: Mapping[str, RdpCurve]
+    event: dict[str, Any]
+
+
+def group_bill(
+    asked: Asked, plan: PublishPlan, *, noise_name: str, n_releases: int, ledger: Ledger
+) -> GroupBill:
+    """Return what so many releases under a plan cost everybody, or refuse votes that have no such bound."""
+    if plan.method == "envelope":
+        _require_envelope(asked)
+    distances = distances_of(asked)
+    curves = publication_prices(distances, plan, n_releases=n_releases)
+    also = {group.account: curves[group.name] for group in asked.plan.groups}
+    grid = next(iter(curves.values())).orders
+    most = RdpCurve(grid, np.max([curve.values for curve in curves.values()], axis=0))
+    # Groups that had left before these queries have no part in their votes, nor in what is released of them.
+    gone = set(groups_on(ledger)) - {group.name for group in asked.plan.groups}
+    absent = sorted(gone) if asked.others_are_silent else []
+    event: dict[str, Any] = {
+        "mechanism": "GroupPublication",
+        "parameters": {**asdict(plan), "n_releases": n_releases, "shares": dict(distances.shares)},
+        "noise": noise_name,
+        "unit": "one person",
+        "n_queries": 0,
+        "groups": {"variant": asked.plan.variant, "absent": absent},
+    }
+    return GroupBill(most, also, event)
+
+
+def _present(asked: Asked, at: int) -> Floats | None:
+    """Return who of a group takes part in which query, equal members once; None where all always do."""
+    weights = asked.votes.weights
+    if weights is None or weights.ndim == 1 or not asked.plan.members:
+        return None
+    there = weights[asked.plan.members[at]] > 0
+    return None if there.all() else np.unique(there, axis=0).astype(np.float64)
+
+
+def _require_envelope(asked: Asked) -> None:
+    together = [unit for unit in asked.plan.units if not unit.is_one_ballot]
+    if together and asked.votes.n_classes > 2:
+        raise ValueError(
+            "Expected two classes, or one ballot per person, for the envelope: there is none for several "
+            "ballots that may go different ways. Publish by 'gnss' (forward direction) or 'independent'."
+        )
+    n_votes = int(asked.votes.n_votes.max())
+    if _mechanism(asked).check_sigma is not None and n_votes > _MOST_VOTES:
+        raise ValueError(
+            f"Expected at most {_MOST_VOTES} votes in a query for the envelope of a check, got {n_votes}. "
+            "Take weights with a smaller denominator, or publish by method 'gnss' or 'independent'."
+        )
+
+
+def _by_envelope(
+    asked: Asked, order: float, weight: int, present: Floats | None, distances: Distances
+) -> GroupSum:
+    votes = asked.votes
+    context = {} if asked.student is None else {"student": asked.student}
+    cost = _mechanism(asked).envelope(
+        votes, order=order, n_votes=int(votes.n_votes.max()), n_fewest=int(votes.n_votes.min()),
+        weight=weight, moves=distances.moves, step=distances.step, present=present, **context,
+    )  # fmt: skip
+    return GroupSum(cost.total, cost.local)
+
+
+def _as_published(
+    asked: Asked, order: float, weight: int, present: Floats | None, distances: Distances
+) -> GroupSum:
+    members = np.ones((1, len(asked))) if present is None else present
+    n_votes, parts = asked.votes.n_votes, []
+    for there in members > 0:
+        total, local = 0.0, np.zeros(1)
+        for size in np.unique(n_votes):
+            rows = np.flatnonzero(there & (n_votes == size))
+            if rows.size:
+                cost = _published_rows(asked, rows, order=order, weight=weight, distances=distances)
+                total += cost.total
+                # At its last entry a row has every vote in reach, and stays there.
+                width = max(local.size, cost.local.size)
+                local, more = (np.pad(one, (0, width - one.size), mode="edge") for one in (local, cost.local))
+                local = local + more
+        parts.append((total, local))
+    width = max(local.size for _, local in parts)
+    padded = [np.pad(local, (0, width - local.size), mode="edge") for _, local in parts]
+    return GroupSum(max(total for total, _ in parts), np.max(padded, axis=0))
+
+
+def _published_rows(
+    asked: Asked, rows: NDArray[np.int64], *, order: float, weight: int, distances: Distances
+) -> GroupSum:
+    """Return the papers' bound for queries of equally many votes."""
+    votes = asked.votes[rows]
+    context = {} if asked.student is None else {"student": np.asarray(asked.student)[rows]}
+    total, local = _mechanism(asked).published_sensitivities(
+        votes, order=order, answered=np.asarray(asked.answered)[rows], n_votes=int(votes.n_votes[0]),
+        weight=weight, moves=distances.moves, step=distances.step, **context,
+    )  # fmt: skip
+    return GroupSum(total, local)
+
+
+def _mechanism(asked: Asked) -> Any:
+    return asked.plan.mechanism  # an arg max with Gaussian noise, as `Asked` makes sure

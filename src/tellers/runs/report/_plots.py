@@ -1,0 +1,482 @@
+"""The plots of reports: inline SVG, the same bytes every time, in the colours of the page."""
+
+import io
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+if TYPE_CHECKING:
+    from ...data.metrics import LabelCurve
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drawing:
+    """A plot with the words below it; `mark` says "private", for the red frame, or "simulated"."""
+
+    svg: str
+    heading: str
+    caption: str
+    mark: str = ""
+
+
+# The canvas
+#
+# Colours are written as placeholders and become variables of the page's style, so one drawing serves a light
+# page, a dark one and paper. Text stays text.
+
+
+# What matplotlib is told, and what the page makes of it.
+_COLOURS = {
+    "#0a0b01": "var(--ink)",
+    "#0a0b02": "var(--line)",
+    "#0a0b03": "var(--accent)",
+    "#0a0b04": "var(--red)",
+    "#0a0b05": "var(--muted)",
+    "#0a0b06": "var(--silent)",
+    "#0a0b11": "var(--group-1)",
+    "#0a0b12": "var(--group-2)",
+    "#0a0b13": "var(--group-3)",
+    "#0a0b14": "var(--group-4)",
+    "#0a0b15": "var(--group-5)",
+    "#0a0b16": "var(--group-6)",
+}
+INK, LINE, ACCENT, RED, MUTED, SILENCE, *GROUPS = _COLOURS
+N_COLOURS = len(GROUPS)
+_STYLE: dict[str, Any] = {
+    "axes.edgecolor": LINE,
+    "axes.facecolor": "none",
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "axes.axisbelow": True,
+    "axes.labelcolor": MUTED,
+    "axes.labelsize": 9.5,
+    "axes.spines.left": False,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "figure.facecolor": "none",
+    "font.family": "DejaVu Sans",
+    "font.size": 9.5,
+    "grid.color": LINE,
+    "grid.linewidth": 0.6,
+    "legend.frameon": False,
+    "legend.labelcolor": INK,
+    "lines.linewidth": 2.0,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "tellers",
+    "text.color": INK,
+    "text.parse_math": False,
+    "xtick.color": LINE,
+    "xtick.labelcolor": MUTED,
+    "ytick.color": LINE,
+    "ytick.labelcolor": MUTED,
+    "ytick.left": False,
+}
+
+
+def draw_svg(
+    draw: Callable[[Any], None], *, name: str, title: str, size: tuple[float, float] = (5.0, 3.1)
+) -> str:
+    """Return what a function draws on axes as inline SVG, in the colours of the page around it.
+
+    Without matplotlib the page says in words what would be drawn: a run that was paid for has its report.
+    """
+    try:
+        import matplotlib
+        from matplotlib.backends.backend_svg import FigureCanvasSVG
+        from matplotlib.figure import Figure
+    except ImportError:
+        return f"<p>{escape(title)} Not drawn: for plots, pip install 'tellers[report]'.</p>"
+    written = io.StringIO()
+    # From the defaults up, so that a user's own matplotlibrc does not change the page.
+    style: Any = {key: value for key, value in matplotlib.rcParamsDefault.items() if "backend" not in key}
+    style |= _STYLE
+    with matplotlib.rc_context(style):
+        figure = Figure(figsize=size, layout="constrained")
+        FigureCanvasSVG(figure)
+        draw(figure.add_subplot())
+        figure.savefig(written, format="svg", metadata={"Date": None, "Creator": None})
+    return _inline(written.getvalue(), name=name, title=title)
+
+
+def _inline(drawing: str, *, name: str, title: str) -> str:
+    """Return a drawing as part of a page: no prolog, no metadata, ids of its own, colours of the page."""
+    svg = drawing[drawing.index("<svg") :].strip()
+    svg = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r"<!--.*?-->", "", svg, flags=re.DOTALL)
+    used = set(re.findall(r'(?:url\(#|href="#)([\w.-]+)', svg))
+    svg = re.sub(r' id="([\w.-]+)"', lambda m: f' id="{name}-{m[1]}"' if m[1] in used else "", svg)
+    svg = re.sub(r'(url\(#|href="#)', rf"\g<1>{name}-", svg)
+    box = re.search(r'viewBox="([^"]+)"', svg)
+    head = f'<svg role="img" aria-labelledby="{name}-title" viewBox="{box[1] if box else ""}">'
+    svg = head + f'<title id="{name}-title">{escape(title)}</title>' + svg[svg.index(">") + 1 :]
+    for placeholder, variable in _COLOURS.items():
+        svg = svg.replace(placeholder, variable)
+    # The page's own typeface, however this version of matplotlib spells the one it measured with.
+    svg = re.sub(r"font-family: [^;\"]*; ?", "", svg)
+    svg = re.sub(r"font: ([\d.]+px) [^;\"]*", r"font-size: \1", svg)
+    svg = re.sub(r"(\.\d\d)\d+", r"\1", svg)
+    return re.sub(r"\s*\n\s*", "\n", svg)
+
+
+_MOST_ROWS = 24
+
+
+def thinned(points: tuple[tuple[int, float], ...]) -> list[tuple[int, float]]:
+    """Return at most about two dozen points, evenly taken, the last one always."""
+    if len(points) <= _MOST_ROWS:
+        return list(points)
+    step = (len(points) - 1) / (_MOST_ROWS - 1)
+    return [points[round(i * step)] for i in range(_MOST_ROWS)]
+
+
+# Plots of a run
+
+#
+# No name of a class or a column enters a drawing.
+
+
+Points = Sequence[tuple[float, float]]
+
+
+def plot_cost(public: Points, *, budget: float, title: str, exact: Points = (), word: str = "exact") -> str:
+    """Draw epsilon over the number of queries, the budget as a line above it, the exact cost where given.
+
+    `word` says what that is called: an upper bound, where it is one.
+    """
+
+    def draw(axes: Any) -> None:
+        for points, colour, name in ((public, ACCENT, "public epsilon"), (exact, RED, f"{word}, private")):
+            if points:
+                axes.plot(*zip(*points), color=colour, label=name, marker="o" if len(points) == 1 else None)
+        if math.isfinite(budget):
+            axes.axhline(budget, color=INK, linewidth=1.2, linestyle=(0, (4, 3)), label="budget")
+        axes.set_xlabel("questions asked")
+        axes.set_ylabel("epsilon spent")
+        axes.set_xlim(left=0)
+        axes.set_ylim(bottom=0)
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.legend(loc="lower right")
+
+    return draw_svg(draw, name="cost", title=title)
+
+
+def plot_groups(
+    curves: Sequence[Points], *, budgets: Sequence[float], title: str, exact: Sequence[Points] = ()
+) -> str:
+    """Draw the epsilon of each group over the number of queries, its budget as a line in the same colour.
+
+    Groups are numbered from 1: their names are anybody's, and stay out of the drawing.
+    """
+
+    def draw(axes: Any) -> None:
+        from matplotlib.lines import Line2D
+
+        for at, (points, budget) in enumerate(zip(curves, budgets, strict=True)):
+            colour = GROUPS[at % N_COLOURS]
+            if math.isfinite(budget):
+                axes.axhline(budget, color=colour, linewidth=1.2, linestyle=(0, (5, 3)))
+                # Beside its budget, where no curve runs through it.
+                place = axes.get_yaxis_transform()
+                axes.text(1.012, budget, f"{at + 1}", transform=place, va="center", fontsize=8.5)
+            if points:
+                axes.plot(*zip(*points), color=colour, marker="o" if len(points) == 1 else None)
+            if len(exact) > at and exact[at]:
+                axes.plot(*zip(*exact[at]), color=colour, linestyle=(0, (1, 1.4)))
+        kinds: list[tuple[str, Any, float]] = [("charged", "-", 2.0), ("budget", (0, (5, 3)), 1.2)]
+        kinds += [("exact, private", (0, (1, 1.4)), 2.0)] if any(exact) else []
+        keys = [Line2D([], [], color=INK, linestyle=how, linewidth=w, label=word) for word, how, w in kinds]
+        axes.legend(handles=keys, loc="upper left", fontsize=8.5, ncols=3)
+        # Room for the legend above the highest line.
+        tops = [*(budget for budget in budgets if math.isfinite(budget)), *(p[-1][1] for p in curves if p)]
+        axes.set_ylim(0, 1.2 * max(tops, default=1.0))
+        axes.set_xlim(left=0)
+        axes.set_xlabel("questions asked")
+        axes.set_ylabel("epsilon spent")
+        axes.xaxis.get_major_locator().set_params(integer=True)
+
+    return draw_svg(draw, name="groups", title=title)
+
+
+def plot_told(counts: Sequence[tuple[int, int, int]], *, title: str) -> str:
+    """Draw what came out label by label: yes, no and silence, as shares of the questions.
+
+    Labels are numbered from 1: their names are anybody's, and stay out of the drawing.
+    """
+
+    def draw(axes: Any) -> None:
+        at, below = range(1, len(counts) + 1), [0.0] * len(counts)
+        for kind, (word, colour) in enumerate((("yes", ACCENT), ("no", MUTED), ("silence", SILENCE))):
+            heights = [100 * one[kind] / max(1, sum(one)) for one in counts]
+            if kind < 2 or any(heights):
+                axes.bar(at, heights, bottom=below, color=colour, label=word, width=0.72)
+            below = [b + h for b, h in zip(below, heights)]
+        axes.set_xlabel("label")
+        axes.set_ylabel("% of questions")
+        axes.set_xlim(0.4, len(counts) + 0.6)
+        axes.set_ylim(0, 122)
+        axes.set_yticks(range(0, 101, 20))
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.legend(loc="upper right", ncols=3)
+
+    return draw_svg(draw, name="told", title=title)
+
+
+def plot_gaps(
+    gaps: Sequence[int],
+    *,
+    n_teachers: int,
+    private: bool,
+    title: str,
+    between: str = "votes between the winner and the next class",
+    of: str = "% of questions",
+) -> str:
+    """Draw how far ahead the winning class was, as shares of the questions."""
+
+    def draw(axes: Any) -> None:
+        n_bins = min(20, n_teachers + 1)
+        edges = [-0.5 + (n_teachers + 1) * i / n_bins for i in range(n_bins + 1)]
+        weights = [100 / len(gaps)] * len(gaps)
+        axes.hist(gaps, bins=edges, weights=weights, color=RED if private else ACCENT, rwidth=0.88)
+        axes.set_xlabel(between)
+        axes.set_ylabel(of)
+        axes.set_xlim(edges[0], edges[-1])
+
+    return draw_svg(draw, name="gaps", title=title)
+
+
+def plot_noise(curve: Points, *, here: float | None, chance: float, private: bool, title: str) -> str:
+    """Draw how right released labels are as the noise grows; a mark where the run was."""
+
+    def draw(axes: Any) -> None:
+        noises, shares = zip(*curve)
+        axes.plot(noises, [100 * share for share in shares], color=RED if private else ACCENT)
+        axes.axhline(100 * chance, color=MUTED, linewidth=1, linestyle=":")
+        place = axes.get_yaxis_transform()
+        axes.text(0.015, 100 * chance + 1.5, "guessing", color=MUTED, transform=place, fontsize=8.5)
+        if here is not None:
+            axes.axvline(here, color=INK, linewidth=1.2, linestyle=(0, (4, 3)))
+            side = "left" if here < math.sqrt(noises[0] * noises[-1]) * 1.5 else "right"
+            place = axes.get_xaxis_transform()
+            pad = 1.06 if side == "left" else 1 / 1.06
+            axes.text(here * pad, 0.03, "this run", transform=place, ha=side, va="bottom", fontsize=8.5)
+        axes.set_xscale("log")
+        axes.set_xlim(noises[0], noises[-1])
+        axes.set_ylim(0, 103)
+        ticks = _log_ticks(noises[0], noises[-1])
+        axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        axes.minorticks_off()
+        axes.set_xlabel("noise on every count, in votes")
+        axes.set_ylabel("% of labels right")
+
+    return draw_svg(draw, name="noise", title=title)
+
+
+def plot_sweep(
+    series: Mapping[str, Points], *, score: str, title: str, reference: float | None = None
+) -> str:
+    """Draw a score over epsilon, on a logarithmic scale, a line for each of up to six series; private.
+
+    Points are (epsilon, score); those without a finite epsilon have no place. `reference` is a score without
+    noise, as a line.
+    """
+    if len(series) > N_COLOURS:
+        raise ValueError(f"Expected at most {N_COLOURS} series in one plot, got {len(series)}.")
+
+    def draw(axes: Any) -> None:
+        low, high = math.inf, 0.0
+        for (word, points), colour in zip(series.items(), GROUPS, strict=False):
+            placed = sorted(point for point in points if math.isfinite(point[0]) and point[0] > 0)
+            if placed:
+                costs, scores = zip(*placed)
+                shown = [100 * score for score in scores]
+                axes.plot(costs, shown, color=colour, label=word, marker="o", markersize=4)
+                low, high = min(low, placed[0][0]), max(high, placed[-1][0])
+        if reference is not None:
+            axes.axhline(
+                100 * reference, color=INK, linewidth=1.2, linestyle=(0, (4, 3)), label="without noise"
+            )
+        axes.set_xscale("log")
+        if high > 0:
+            axes.set_xlim(low / 1.15, high * 1.15)
+            ticks = _log_ticks(low / 1.15, high * 1.15)
+            axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        axes.minorticks_off()
+        axes.set_ylim(bottom=0)
+        axes.set_xlabel("epsilon")
+        axes.set_ylabel(f"{score}, %")
+        if axes.get_legend_handles_labels()[0]:
+            axes.legend(loc="best", fontsize=8.5)
+
+    return draw_svg(draw, name="sweep", title=title)
+
+
+def plot_flips(buckets: Sequence[tuple[float, float, int, float]], *, title: str) -> str:
+    """Draw how many queries have which chance q to come out otherwise, and what they cost; private.
+
+    A bucket is (lowest q, highest q, queries, mean epsilon of 1000 such queries).
+    """
+
+    def draw(axes: Any) -> None:
+        for low, high, n_queries, _ in buckets:
+            axes.bar(low, n_queries, width=0.92 * (high - low), align="edge", color=MUTED, alpha=0.6)
+        axes.set_xscale("log")
+        lowest, highest = min(low for low, *_ in buckets), max(high for _, high, *_ in buckets)
+        axes.set_xlim(highest, lowest)  # the surer, the further right
+        # Fractions of our own: powers are not typeset here, and decimals are cut after the second place.
+        powers = range(round(-math.log10(highest)), round(-math.log10(lowest)) + 1)
+        axes.set_xticks([10.0**-power for power in powers], [f"1/{10**power}" for power in powers])
+        axes.minorticks_off()
+        axes.set_xlabel("q, the chance that the likeliest labels do not come out")
+        axes.set_ylabel("queries")
+        costs = axes.twinx()
+        marked = [(math.sqrt(low * high), cost) for low, high, n, cost in buckets if n]
+        if marked:
+            costs.plot(*zip(*marked), color=RED, marker="o", markersize=4, linestyle="none")
+        costs.set_ylabel("epsilon of 1000 such queries")
+        costs.set_ylim(bottom=0)
+        costs.grid(visible=False)
+
+    return draw_svg(draw, name="flips", title=title)
+
+
+def plot_teachers(accuracies: Sequence[float], *, title: str) -> str:
+    """Draw how many teachers are how accurate, and their mean."""
+
+    def draw(axes: Any) -> None:
+        shares = [100 * accuracy for accuracy in accuracies]
+        low, high = math.floor(min(shares)) - 0.5, math.ceil(max(shares)) + 0.5
+        n_bins = min(20, max(1, round(high - low)))
+        edges = [low + (high - low) * i / n_bins for i in range(n_bins + 1)]
+        axes.hist(shares, bins=edges, color=RED, rwidth=0.88)
+        mean = sum(shares) / len(shares)
+        axes.axvline(mean, color=INK, linewidth=1.2, linestyle=(0, (4, 3)))
+        place = axes.get_xaxis_transform()
+        axes.text(mean, 1.02, f"mean {mean:.1f} %", transform=place, ha="center", fontsize=8.5)
+        axes.set_xlabel("accuracy on the test rows, %")
+        axes.set_ylabel("teachers")
+        axes.yaxis.get_major_locator().set_params(integer=True)
+
+    return draw_svg(draw, name="teachers", title=title)
+
+
+def plot_before_after(
+    before: Sequence[float], after: Sequence[tuple[str, Sequence[float]]], *, what: str, title: str
+) -> str:
+    """Draw for each asker how good it was before, and how good after, once for each way of asking.
+
+    Askers are numbered from 1: their names are anybody's, and stay out of the drawing.
+    """
+
+    def draw(axes: Any) -> None:
+        places = list(range(len(before)))
+        width = 0.8 / (1 + len(after))
+        bars = [("before", before, SILENCE)]
+        bars += [(word, scores, GROUPS[at % N_COLOURS]) for at, (word, scores) in enumerate(after)]
+        for at, (word, scores, colour) in enumerate(bars):
+            shifted = [place - 0.4 + width * (at + 0.5) for place in places]
+            axes.bar(shifted, [100 * one for one in scores], width=0.92 * width, color=colour, label=word)
+        axes.set_xticks(places, [f"asker {place + 1}" for place in places])
+        axes.set_ylabel(f"{what} on the test rows, %")
+        axes.set_ylim(0, 118)
+        axes.set_yticks(range(0, 101, 20))
+        axes.legend(loc="upper left", fontsize=8, ncols=2)
+
+    return draw_svg(draw, name="before-after", title=title)
+
+
+def _log_ticks(low: float, high: float) -> list[float]:
+    """Return round numbers between two, at most about eight: 1, 2 and 5 times powers of ten."""
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    ticks = [digit * 10.0**power for power in powers for digit in (1, 2, 5)]
+    return [tick for tick in ticks if low <= tick <= high]
+
+
+# Plots about sound
+
+_MOST_FRAMES = 600
+_OCTAVES = (250, 500, 1000, 2000, 4000, 8000, 16000)  # Hz
+
+
+def plot_log_mel(
+    picture: ArrayLike, *, seconds: float, name: str, title: str, pitches: ArrayLike | None = None
+) -> str:
+    """Draw a log-Mel picture, (frames, filters) in decibels: time to the right, pitch upwards.
+
+    `pitches` are the middles of the filters in Hz; without them filters are numbered. `name` keeps several
+    pictures apart on one page. A long picture is thinned to what a page can show.
+    """
+    shown = np.asarray(picture, dtype=np.float64)
+    step = -(-len(shown) // _MOST_FRAMES)
+    # The loudest of the frames that fall together, so that a click does not vanish.
+    rows = np.stack([shown[at : at + step].max(axis=0) for at in range(0, len(shown), step)])
+
+    def draw(axes: Any) -> None:
+        axes.imshow(
+            rows.T, origin="lower", aspect="auto", extent=(0, seconds, 0, rows.shape[1]), cmap="magma",
+            interpolation="nearest",
+        )  # fmt: skip
+        axes.grid(visible=False)
+        axes.set_xlabel("seconds")
+        if pitches is None:
+            axes.set_ylabel("Mel filter")
+        else:
+            places, words = _pitch_ticks(np.asarray(pitches, dtype=np.float64))
+            axes.set_yticks(places, words)
+            axes.set_ylabel("pitch, Hz")
+
+    return draw_svg(draw, name=name, title=title, size=(5.0, 2.3))
+
+
+def _pitch_ticks(pitches: NDArray[np.float64]) -> tuple[list[float], list[str]]:
+    """Return where octaves lie among filters, and their names; filters that hear nothing have no place."""
+    known = np.flatnonzero(np.isfinite(pitches))
+    if not known.size:
+        return [], []
+    shown = [hertz for hertz in _OCTAVES if pitches[known[0]] <= hertz <= pitches[known[-1]]]
+    places = np.interp(shown, pitches[known], known + 0.5)
+    words = [f"{hertz / 1000:g}k" if hertz >= 1000 else f"{hertz}" for hertz in shown]
+    return places.tolist(), words
+
+
+def plot_label_curves(
+    curves: "Sequence[LabelCurve]", *, kind: Literal["precision", "hits"], name: str, title: str
+) -> str:
+    """Draw curves of labels: precision over recall, or hits over false alarms.
+
+    Up to six labels have a colour each and are numbered from 1 in the order given; of more, all are grey.
+    """
+    few = len(curves) <= N_COLOURS
+
+    def draw(axes: Any) -> None:
+        for at, curve in enumerate(curves):
+            if kind == "precision":
+                # A threshold above all scores says no to everything: nothing is found, and nothing is wrong.
+                x, y = np.append(0.0, curve.recall), np.append(curve.precision[:1], curve.precision)
+            else:
+                x, y = np.append(0.0, curve.false_alarms), np.append(0.0, curve.recall)
+            axes.step(
+                100 * x, 100 * y, where="post", color=GROUPS[at] if few else MUTED,
+                alpha=1.0 if few else 0.5, linewidth=1.6, label=f"{at + 1}" if few else None,
+            )  # fmt: skip
+        if kind == "precision":
+            axes.set_xlabel("recall, %")
+            axes.set_ylabel("precision, %")
+        else:
+            axes.plot([0, 100], [0, 100], color=MUTED, linewidth=1, linestyle=":")
+            axes.set_xlabel("false alarms, %")
+            axes.set_ylabel("hits, %")
+        axes.set_xlim(-1, 101)
+        axes.set_ylim(0, 103)
+        if few and len(curves) > 1:
+            # Above the plot: wherever else it stood, somebody's curves would run through it.
+            axes.legend(
+                loc="lower left", bbox_to_anchor=(0, 1), ncols=len(curves), fontsize=8.5, borderaxespad=0
+            )
+
+    return draw_svg(draw, name=name, title=title)

@@ -1,0 +1,380 @@
+"""The door of the room: the single way from a question to a label."""
+
+import inspect
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..accounting.exact import exact_cost
+from ..errors import BudgetExhausted, KeyReused, LedgerConflict
+from ..ledger.base import Ledger, Ticket, canonical, group_account
+from ..ledger.vault import Vault
+from ..mechanisms._admission import fingerprint, is_multilabel, require_fit, require_votes
+from ..mechanisms.base import Mechanism
+from ..privacy.noise import Noise
+from ..privacy.rdp import RdpCurve
+from ..privacy.release import Cost, Release, describe
+from ..privacy.votes import LabelVotes, Unit, Votes
+
+_SETTLE_TRIES = 3
+
+
+class Ensemble(Protocol):
+    """Teachers that vote, for a class each or on many labels at once.
+
+    What it says of itself is checked before anything is charged: `n_labels` and `resolution` where the votes
+    are on many labels (and `has_ballots`, where that is not so), `n_classes` where they are not.
+    """
+
+    def vote(self, X: Any, /) -> Votes | LabelVotes:
+        """Return the votes on every row of X."""
+        ...
+
+
+class GroupPlan(Protocol):
+    """How groups of people take part in a vote, each with a budget of its own (`tellers.runs.personal`).
+
+    Everything here is public: it depends on budgets, a seed and a key, never on votes.
+    """
+
+    @property
+    def variant(self) -> str:
+        """Which of the ways it is."""
+        ...
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """The mechanism, fitted to the votes of this plan."""
+        ...
+
+    @property
+    def n_teachers(self) -> int:
+        """How many teachers there are, present or not."""
+        ...
+
+    @property
+    def members(self) -> Sequence[NDArray[np.int64]]:
+        """The teachers of each group; empty where every teacher learns from all groups."""
+        ...
+
+    @property
+    def units(self) -> Sequence[Unit]:
+        """How far one person of each group can move a tally."""
+        ...
+
+    def weights(self, n_queries: int, *, key: str) -> NDArray[np.int64] | None:
+        """How much each teacher's ballot counts, in each query of the batch; None for one vote each."""
+        ...
+
+    def prices(self, n_queries: int, *, key: str) -> dict[str, RdpCurve]:
+        """The most a batch can cost one person of each group."""
+        ...
+
+    def charges(self, answered: NDArray[np.bool_], *, key: str) -> dict[str, RdpCurve]:
+        """What it did cost, given which of its queries were answered."""
+        ...
+
+    def without(self, names: Iterable[str]) -> "GroupPlan":
+        """The plan in which these groups take no part."""
+        ...
+
+    def using(self, mechanism: Mechanism) -> "GroupPlan":
+        """The plan with another mechanism, described for one vote per teacher."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Room:
+    """Teachers, a mechanism and a ledger behind one verb.
+
+    With a `plan` groups of people take part in their own ways and pay from accounts of their own: the
+    mechanism is the one for one vote per teacher, which the plan fits to its votes. The first group that
+    cannot pay ends it, or, with `exhausted_leave`, leaves while the others go on. `absent` are groups of the
+    plan that left before: they neither vote nor pay here, and by upsampling no teacher may have learned from
+    them (`personal.rounds` sees to that).
+
+    How long an exact cost takes depends on the votes. `later` is handed that work, for a ledger with a vault,
+    when the answer is on the books; by default it is done at once, before `ask` returns.
+
+    Guarantee: whatever is asked, in whatever order and by whomever, all releases together stay within the
+               budget of the ledger. The price is on the books before the teachers are asked; a key is
+               answered and charged once.
+    Assumes:   one unit changes one ballot per query; X and `student` depend on public data and released
+               labels only.
+    Reference: Feldman and Zrnic 2021 (Rényi filters), by way of the ledger.
+
+    >>> import numpy as np
+    >>> from tellers import Accountant, Budget, GNMax, MemoryLedger, Votes, noise
+    >>> class Agreed:
+    ...     def vote(self, X):
+    ...         return Votes.from_ballots(np.tile(X, (250, 1)), n_classes=10)
+    >>> ledger = MemoryLedger(Accountant(Budget(epsilon=1.0, delta=1e-5)))
+    >>> room = Room(Agreed(), GNMax(sigma=20.0), ledger, noise.secure())
+    >>> room.ask([3, 1, 4], key="batch 0").labels
+    array([3, 1, 4])
+    """
+
+    ensemble: Ensemble
+    mechanism: Mechanism
+    ledger: Ledger
+    noise: Noise
+    later: Callable[[Callable[[], None]], object] | None = None
+    plan: GroupPlan | None = None
+    exhausted_leave: bool = False
+    absent: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.plan is not None and is_multilabel(self.mechanism):
+            raise TypeError(
+                f"Expected one vote per teacher for {type(self.mechanism).__name__}, got a plan by "
+                f"{self.plan.variant}: budgets per person are for mechanisms that give one class. Leave out "
+                "the plan."
+            )
+        if self.exhausted_leave and self.plan is not None and not self.plan.members:
+            raise ValueError(
+                f"Expected teachers of one group each for exhausted_leave=True, got a plan by "
+                f"{self.plan.variant}, in which every teacher learned from all groups: whoever is silent, "
+                "their data still speak. Train teachers anew without the exhausted groups, as "
+                "personal.rounds.Rounds does."
+            )
+
+    def price(self, n_queries: int) -> RdpCurve:
+        """Return the most that a batch can cost, which is what `ask` reserves.
+
+        >>> from tellers import Accountant, Budget, GNMax, MemoryLedger, noise
+        >>> ledger = MemoryLedger(Accountant(Budget(epsilon=1.0, delta=1e-5)))
+        >>> room = Room(None, GNMax(sigma=20.0), ledger, noise.secure())
+        >>> room.price(20).epsilon(1e-5) > room.price(10).epsilon(1e-5) > 0
+        True
+        """
+        if self.plan is not None:
+            return _largest(self._present(self.absent).prices(n_queries, key="").values())
+        return self.mechanism.price(Unit()) * n_queries
+
+    def ask(
+        self, X: Any, *, key: str, student: ArrayLike | None = None, account: str | None = None
+    ) -> Release:
+        """Return the labels of a batch: price, reserve, vote, draw, settle.
+
+        A key that was asked before returns what was recorded, without a vote and without a charge; with other
+        rows, another mechanism or other probabilities of the student it is another question, and refused. If
+        the teachers fail after the price was reserved, it stays charged: that they failed may be private too.
+        A ledger with a vault is told the exact cost too, sealed. `student` are the student's probabilities,
+        for a mechanism that listens to them. `account` names an account of the ledger that pays the same
+        price from a budget of its own; either both pay or neither.
+
+        >>> import numpy as np
+        >>> from tellers import Accountant, Budget, GNMax, MemoryLedger, Votes, noise
+        >>> class Agreed:
+        ...     def vote(self, X):
+        ...         return Votes.from_ballots(np.tile(X, (250, 1)), n_classes=10)
+        >>> ledger = MemoryLedger(Accountant(Budget(epsilon=1.0, delta=1e-5)))
+        >>> room = Room(Agreed(), GNMax(sigma=20.0), ledger, noise.secure())
+        >>> first = room.ask([7], key="q0")
+        >>> spent = ledger.spent.epsilon(1e-5)
+        >>> again = room.ask([7], key="q0")
+        >>> bool(again.labels == first.labels), ledger.spent.epsilon(1e-5) == spent
+        (True, True)
+        """
+        n = _n_queries(X)
+        context = self._context(student, n)
+        require_fit(self.mechanism, self.ensemble)
+        question = {"n_queries": n, "queries": fingerprint(X)}
+        if student is not None:
+            question["student"] = fingerprint(student)
+        held = self._find_or_reserve(key, question, account)
+        if isinstance(held, Release):
+            return held
+        ticket, plan = held
+        votes = self.ensemble.vote(X)
+        mechanism = self.mechanism
+        n_teachers = None if plan is None else plan.n_teachers
+        require_votes(votes, mechanism, n_queries=n, key=key, n_teachers=n_teachers)
+        if plan is not None and isinstance(votes, Votes):
+            mechanism, votes = plan.mechanism, _seated(votes, plan, key=key)
+        release = mechanism.release(votes, self.noise, **context)
+        used = None
+        if plan is not None:
+            charges = plan.charges(release.answered, key=key)
+            worst = _largest(charges.values())
+            release = replace(release, cost=Cost(worst))
+            used = {group_account(name): curve for name, curve in charges.items()}
+            if account is not None:
+                used[account] = worst
+        self._settle(ticket, release, used)
+        vault = getattr(self.ledger, "vault", None)
+        if vault is not None and _is_evaluated(mechanism, votes):
+            # For the operator's vault alone; what is recorded and returned has no tight cost.
+            seal = partial(_seal, vault, key, mechanism, votes, context)
+            seal() if self.later is None else self.later(seal)
+        return release.record()
+
+    def _settle(self, ticket: Ticket, release: Release, used: Mapping[str, RdpCurve] | None) -> None:
+        groups = {} if used is None else {"used": used}
+        # What was drawn is paid for: a ledger that is busy or away for a while must not lose it.
+        for attempt in range(_SETTLE_TRIES):
+            try:
+                self.ledger.settle(ticket, release, **groups)
+                return
+            except (TimeoutError, ConnectionError):
+                if attempt + 1 == _SETTLE_TRIES:
+                    raise
+            except LedgerConflict:
+                # The try before may have gone through after all.
+                if not attempt or self.ledger.find(ticket.key) is None:
+                    raise
+                return
+
+    def _find_or_reserve(
+        self, key: str, question: dict[str, Any], account: str | None
+    ) -> Release | tuple[Ticket, GroupPlan | None]:
+        recorded = self.ledger.find(key)
+        if recorded is None:
+            try:
+                return self._reserve(key, question, account)
+            except LedgerConflict:
+                # Somebody with the same key may have been faster, and be done by now.
+                recorded = self.ledger.find(key)
+                if recorded is None:
+                    self._require_same(key, question, self.ledger.asked(key) or {})
+                    raise
+        asked = self.ledger.asked(key) or {}
+        self._require_same(key, question, {"n_queries": len(recorded), **asked})
+        if asked.get("account") != account:
+            # Who may read whose answers is not for a key to decide.
+            raise KeyReused(
+                f"Key {key!r} was asked before, on another account. Nothing was charged. "
+                "Use a key of your own."
+            )
+        return recorded
+
+    def _require_same(self, key: str, question: dict[str, Any], asked: dict[str, Any]) -> None:
+        """Refuse a key whose event tells of another question; what an old event does not tell is not held."""
+        before, now = asked.get("n_queries"), question["n_queries"]
+        if before not in (None, now):
+            other = f"{before} queries, and now with {now}"
+        elif asked.get("queries", question["queries"]) != question["queries"]:
+            other = "other queries"
+        elif not self._is_same_mechanism(asked):
+            other = f"another mechanism than {type(self.mechanism).__name__} as it is now"
+        elif "student" in question and asked.get("student", question["student"]) != question["student"]:
+            other = "other probabilities of the student"
+        else:
+            return
+        raise KeyReused(
+            f"Key {key!r} was asked before, with {other}. Nothing was charged. "
+            "Use a new key for a new question."
+        )
+
+    def _is_same_mechanism(self, asked: Mapping[str, Any]) -> bool:
+        mechanism, groups = self.mechanism, asked.get("groups")
+        if self.plan is not None and groups is not None:
+            if groups["variant"] != self.plan.variant:
+                return False
+            try:
+                # Those who were absent then, whoever is absent now.
+                mechanism = self._present(groups["absent"]).mechanism
+            except (KeyError, ValueError):
+                return False
+        now = describe(mechanism, self.noise)
+        return all(
+            name not in asked or canonical(asked[name]) == canonical(now[name])
+            for name in ("mechanism", "parameters")
+        )
+
+    def _reserve(
+        self, key: str, question: dict[str, Any], account: str | None
+    ) -> tuple[Ticket, GroupPlan | None]:
+        n, asked = int(question["n_queries"]), dict(question)
+        if account is not None:
+            asked["account"] = account
+        if self.plan is None:
+            event = {**describe(self.mechanism, self.noise), **asked}
+            price = self.price(n)
+            also = None if account is None else {account: price}
+            return self.ledger.reserve(key, price, event=event, also=also), None
+        absent = set(self.absent)
+        while True:
+            plan = self._present(absent)
+            prices = plan.prices(n, key=key)
+            event = {**describe(plan.mechanism, self.noise), **asked, "unit": "one person"}
+            event["groups"] = {"variant": plan.variant, "absent": sorted(absent)}
+            price = _largest(prices.values())
+            also = {group_account(name): curve for name, curve in prices.items()}
+            if account is not None:
+                also[account] = price
+            try:
+                return self.ledger.reserve(key, price, event=event, also=also), plan
+            except BudgetExhausted as refusal:
+                # What a group was charged is public, and so is that it takes no further part. Whoever asks
+                # may have an account of the same name as a group: that one is no group's.
+                paid_by = {group_account(name): name for name in prices}
+                name = paid_by.get(refusal.account or "", "")
+                if not self.exhausted_leave or not name or len(prices) == 1:
+                    raise
+                absent.add(name)
+
+    def _present(self, absent: Collection[str]) -> GroupPlan:
+        assert self.plan is not None
+        return (self.plan.without(absent) if absent else self.plan).using(self.mechanism)
+
+    def _context(self, student: ArrayLike | None, n: int) -> dict[str, Any]:
+        # Asked for before anything is charged: a forgotten argument must not cost a batch.
+        listens = "student" in inspect.signature(self.mechanism.release).parameters
+        name = type(self.mechanism).__name__
+        if listens and student is None:
+            raise TypeError(f"Expected student probabilities for {name}, got none. Nothing was charged.")
+        if student is None:
+            return {}
+        if not listens:
+            raise TypeError(f"Expected no student probabilities: {name} does not use any. Leave them out.")
+        if _n_queries(student) != n:
+            raise ValueError(
+                f"Expected one row of student probabilities per query, {n} of them, got "
+                f"{_n_queries(student)}. Nothing was charged."
+            )
+        return {"student": student}
+
+
+def _largest(curves: Iterable[RdpCurve]) -> RdpCurve:
+    """Return the largest value at every order: what nobody was charged more than."""
+    every = list(curves)
+    return RdpCurve(every[0].orders, np.max([curve.values for curve in every], axis=0))
+
+
+def _seated(votes: Votes, plan: GroupPlan, *, key: str) -> Votes:
+    """Return the votes as the plan counts them."""
+    weights = plan.weights(len(votes), key=key)
+    if weights is not None:
+        return votes.weighted(weights)
+    return replace(votes, unit=max(plan.units, key=lambda unit: unit.linf))
+
+
+def _seal(
+    vault: Vault, key: str, mechanism: Mechanism, votes: Votes | LabelVotes, context: dict[str, Any]
+) -> None:
+    vault.put(key, exact_cost(mechanism, votes, **context).cost)
+
+
+def _is_evaluated(mechanism: Mechanism, votes: Votes | LabelVotes) -> bool:
+    """Return whether the votes alone give an exact cost, without knowing whose data taught whom."""
+    if not hasattr(mechanism, "outcomes") or not votes.unit.is_one_ballot:
+        return False
+    if isinstance(votes, Votes) or votes.ballots is not None:
+        return True
+    # Sums alone say what label by label decisions cost, not what clipped ballots, sets or a gate do.
+    rule = getattr(mechanism, "rule", None)
+    return rule is not None and rule.is_free and not hasattr(mechanism, "gate")
+
+
+def _n_queries(X: Any) -> int:
+    # Sparse matrices have a shape and no length.
+    shape = getattr(X, "shape", None)
+    n = int(shape[0]) if shape else len(X)
+    if n == 0:
+        raise ValueError("Expected at least one query, got none.")
+    return n

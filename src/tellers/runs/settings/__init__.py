@@ -1,0 +1,1 @@
+"""The settings of a run: typed records, and the commented TOML file they are read from."""

@@ -1,0 +1,37 @@
+"""Sound: teachers of clips, students that tag recordings, sweeps over stored votes, and their pages."""
+
+from ... import _lazy
+
+_HOME = {
+    "AudioClassifier": "...nn.tagger",
+    "AudioTagger": "...nn.tagger",
+    "audio_classifier": "...nn.tagger",
+    "Deal": ".splitting",
+    "Hearing": ".tagging",
+    "Mixtures": ".splitting",
+    "SweepRow": ".sweeps",
+    "SweepSetting": ".sweeps",
+    "Tagged": ".tagging",
+    "Taught": ".teaching",
+    "Teaching": ".teaching",
+    "deal_clips": ".splitting",
+    "deal_experiments": ".splitting",
+    "deal_statistics": ".splitting",
+    "deal_table": ".splitting",
+    "draw_flips": ".pages",
+    "draw_sweep": ".pages",
+    "flip_buckets": ".pages",
+    "load_hearing": ".tagging",
+    "load_pretrained": "...nn.weights",
+    "mix_within": ".splitting",
+    "network_factory": "...nn.networks",
+    "noiseless_table": ".pages",
+    "read_taught": ".teaching",
+    "student_config": ".student",
+    "sweep": ".sweeps",
+    "sweep_settings": ".sweeps",
+    "sweep_table": ".pages",
+    "teach": ".teaching",
+    "teach_student": ".student",
+}
+__all__, __getattr__, __dir__ = _lazy(__name__, _HOME)

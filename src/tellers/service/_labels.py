@@ -1,0 +1,163 @@
+"""The label service: a student's question becomes a question to the room, under the student's own key."""
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ..errors import Unsettled
+from ..ledger.base import AccountState, Entry, Ledger
+from ..privacy.budget import Accountant
+from ..privacy.noise import Noise
+from ..privacy.release import Release
+from ..runs.room import Room
+from ._ledger import BudgetStatus, account_name, budget_status, group_statuses
+from ._teachers import Served
+
+_PATIENCE_SECONDS = 30.0
+_MOST_WAITING = 8
+
+
+@dataclass(frozen=True, eq=False)
+class AnsweredQuestion:
+    """What came of a question: the release, whether it was on record, and how the accounts stand now."""
+
+    release: Release
+    is_replay: bool
+    epsilon: float
+    left: BudgetStatus
+    own: BudgetStatus | None
+
+
+@dataclass(eq=False)
+class LabelService:
+    """Ask for students; each has keys of its own, and an account of its own where one was opened."""
+
+    served: Served
+    ledger: Ledger
+    noise: Noise
+    unsealed: Callable[[BaseException], object] | None = None  # told why a cost did not reach the vault
+    _guard: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _busy: dict[str, list[Any]] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        # One thread: how long an exact cost takes depends on the votes, and no answer waits for it.
+        self._sealing = ThreadPoolExecutor(1, thread_name_prefix="vault")
+        self.room = Room(
+            self.served.ensemble, self.served.mechanism, self.ledger, self.noise, later=self._seal,
+            plan=self.served.plan, exhausted_leave=self.served.leave,
+        )  # fmt: skip
+        self.accountant = Accountant(self.served.budget)
+        self.price = self.room.price(1)
+        plan = self.served.plan
+        self.mechanism = self.served.mechanism if plan is None else plan.mechanism
+
+    def ask(
+        self,
+        student: str,
+        key: str,
+        *,
+        rows: list[list[float]] | None = None,
+        pool: list[int] | None = None,
+        belief: list[list[float]] | None = None,
+    ) -> AnsweredQuestion:
+        """Answer a student's question, or return what was answered under the same key before."""
+        question = self.served.question(rows, pool)
+        heard = self.served.belief(belief, len(question))
+        name = ledger_key(student, key)
+        # Two at once with one key: the second waits, and finds the answer of the first.
+        with self._alone(name):
+            asked = self.ledger.asked(name)
+            if asked is None:
+                is_replay, account = False, account_name(student)
+                pays = account if account in self.ledger.accounts() else None
+            else:
+                # Who paid is on the books; an account opened since does not make it another question.
+                is_replay, pays = self.ledger.find(name) is not None, asked.get("account")
+            release = self.room.ask(question, key=name, student=heard, account=pays)
+        epsilon = release.cost.worst.epsilon(self.served.budget.delta)
+        return AnsweredQuestion(release, is_replay, epsilon, self.budget_status(), self.own(student))
+
+    def budget_status(self) -> BudgetStatus:
+        """Return the status of the data's budget; what is left of it is what all groups can pay for."""
+        status = budget_status(self.accountant, self.ledger.spent, price=self.price)
+        lasts = [one.queries_left for one in self.groups().values()]
+        if self.served.leave:
+            lasts = [n for n in lasts if n] or lasts[:1]
+        return replace(status, queries_left=min([status.queries_left, *lasts]))
+
+    def groups(self) -> dict[str, BudgetStatus]:
+        """Return the status of every group's account, by its name in the ledger."""
+        plan = self.served.plan
+        if plan is None:
+            return {}
+        found = group_statuses(plan, self.ledger.accounts(), leave=self.served.leave)
+        return {group.account: found[group.name] for group in plan.groups}
+
+    def own(self, student: str) -> BudgetStatus | None:
+        """Return the status of a student's own account, or None where there is none."""
+        state = self.ledger.accounts().get(account_name(student))
+        return None if state is None else self.account_status(state)
+
+    def account_status(self, state: AccountState) -> BudgetStatus:
+        return budget_status(state.accountant, state.spent, price=self.price)
+
+    def releases(self, student: str | None = None) -> list[tuple[int, str, str, Entry]]:
+        """Return number, student, key and entry of all questions, or of one student's, oldest first.
+
+        A student's are numbered by themselves: a place in the ledger would tell how much others asked.
+        """
+        owned = [(*owner(entry.key), entry) for entry in self.ledger.entries()]
+        wanted = [one for one in owned if student is None or one[0] == student]
+        return [(number, *one) for number, one in enumerate(wanted)]
+
+    def close(self) -> None:
+        """Put what is left to put into the vault, and hand the ledger back."""
+        self._sealing.shutdown(wait=True)
+        self.ledger.__exit__(None, None, None)
+
+    def _seal(self, work: Callable[[], None]) -> None:
+        def told() -> None:
+            try:
+                work()
+            except Exception as error:  # the answer is out and on the books: it does not fail with this
+                if self.unsealed is not None:
+                    self.unsealed(error)
+
+        self._sealing.submit(told)
+
+    @contextmanager
+    def _alone(self, name: str) -> Iterator[None]:
+        with self._guard:
+            busy = self._busy.setdefault(name, [threading.Lock(), 0])
+            if busy[1] > _MOST_WAITING:
+                # Each of them holds a thread that others could use.
+                raise Unsettled("The same question is being answered for others already. Try again.")
+            busy[1] += 1
+        try:
+            if not busy[0].acquire(timeout=_PATIENCE_SECONDS):
+                raise Unsettled("The same question is still being answered. Try the same key again.")
+            try:
+                yield
+            finally:
+                busy[0].release()
+        finally:
+            with self._guard:
+                busy[1] -= 1
+                if not busy[1]:
+                    self._busy.pop(name, None)
+
+
+def ledger_key(student: str, key: str) -> str:
+    """Return the key in the ledger of a student's idempotency key; no two students share one."""
+    return f"student/{student}/{key}"
+
+
+def owner(key: str) -> tuple[str, str]:
+    """Return the student and the idempotency key of a key in the ledger; others have no student."""
+    key = key.encode("utf-8", "backslashreplace").decode("utf-8")  # what cannot be sent is spelled out
+    kind, _, rest = key.partition("/")
+    student, slash, own = rest.partition("/")
+    return (student, own) if kind == "student" and slash else ("", key)

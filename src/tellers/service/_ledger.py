@@ -1,0 +1,266 @@
+"""The ledger of a service: accounts of students and groups, their status, and the check for rollback."""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import sqlalchemy as sql
+
+from ..errors import LedgerConflict
+from ..ledger.base import AccountState, Ledger, open_group_accounts, require_no_groups
+from ..ledger.opening import is_url, open_ledger
+from ..ledger.vault import Vault, read_key
+from ..mechanisms.base import Mechanism
+from ..privacy.budget import Accountant, Budget
+from ..privacy.rdp import RdpCurve
+from ..runs.personal.plan import PersonalPlan
+from ..runs.personal.seating import plan_from_dict
+from ..runs.personal.variants import Vanishing
+from ..runs.settings._fields import Problem, complain
+from ._keys import KeyStore
+from .settings import ServiceSettings
+
+MOST_QUERIES = 1_000_000_000
+
+
+@dataclass(frozen=True)
+class BudgetStatus:
+    """The status of an account: its budget, what was spent, and how many more queries it pays for.
+
+    All of it is public: prices hold whatever the votes were.
+    """
+
+    epsilon: float
+    delta: float
+    epsilon_spent: float
+    epsilon_left: float
+    queries_left: int
+
+
+def budget_status(accountant: Accountant, spent: RdpCurve, *, price: RdpCurve) -> BudgetStatus:
+    """Return the status of an account for queries of one price."""
+    budget, used = accountant.budget, accountant.epsilon(spent)
+    return BudgetStatus(
+        budget.epsilon, budget.delta, used, max(0.0, budget.epsilon - used),
+        queries_left(accountant, spent, price),
+    )  # fmt: skip
+
+
+def queries_left(accountant: Accountant, spent: RdpCurve, price: RdpCurve) -> int:
+    """Return how many more queries of one price an account pays for, up to a billion."""
+    if not accountant.affords(spent, price):
+        return 0
+    # At the order at which a budget is held, epsilon is what was spent and a constant.
+    held = spent.orders == accountant.held_at
+    used, one = float(spent.values[held][0]), float(price.values[held][0])
+    if accountant.affords(spent, price * MOST_QUERIES):
+        return MOST_QUERIES
+    far = used + 1000.0
+    constant = RdpCurve(spent.orders[held], np.array([far])).epsilon(accountant.budget.delta) - far
+    n = max(1, int((accountant.budget.epsilon - constant - used) / one))
+    while not accountant.affords(spent, price * n):
+        n -= 1
+    while accountant.affords(spent, price * (n + 1)):
+        n += 1
+    return n
+
+
+def account_name(student: str) -> str:
+    return f"student/{student}"
+
+
+def wait_for_databases(
+    settings: ServiceSettings,
+    ledger: str,
+    seconds: float,
+    *,
+    say: Callable[[str, float], object] | None = None,
+) -> None:
+    """Return when the databases of the ledger and of the keys answer, or raise when one did not in time."""
+    places = dict.fromkeys((ledger, settings.place(settings.keys.store)))
+    for place in filter(is_url, places):
+        from ..ledger.sql.connection import wait_until_there
+
+        wait_until_there(place, seconds, say=say)
+
+
+def require_no_rollback(store: KeyStore, ledger: Ledger, which: str, *, is_trusted: bool = False) -> None:
+    """Refuse a ledger without the last line that a service saw of it, and note its last line.
+
+    `which` is what `ledger_id` returns.
+    """
+    chain: Any = ledger
+    try:
+        head = chain.verify(head=None if is_trusted else store.known_head(which))
+    except LedgerConflict as error:
+        raise LedgerConflict(
+            f"{error} Served as it is, budget that was spent could be spent again. If a new ledger is meant, "
+            "or what was lost has been accounted for, start once with --trust-ledger."
+        ) from error
+    store.remember_head(which, head)
+
+
+def ledger_id(place: str, name: str) -> str:
+    """Return the id of a ledger in the store of keys: a hash of its place, without a password, and name."""
+    if "://" in place:
+        url = sql.make_url(place)
+        place = f"{url.host}:{url.port}/{url.database}"
+    return hashlib.sha256(f"{place}\n{name}".encode()).hexdigest()
+
+
+def open_vault(settings: ServiceSettings) -> Vault | None:
+    """Return the vault of the settings, seen to be usable, or None where private costs are not kept."""
+    chosen = settings.vault
+    if not chosen.path:
+        return None
+    place = settings.path(chosen.path)
+    try:
+        if chosen.key_file:
+            vault = Vault(place, read_key(file=settings.path(chosen.key_file)))
+        else:
+            vault = Vault(place, read_key(variable=chosen.key_env))
+        vault.require_usable()
+    except (OSError, ValueError) as error:
+        words = f"Expected a vault at {place}: {error}" if isinstance(error, OSError) else str(error)
+        complain([Problem(("vault", "path"), words)], settings.source, settings.lines)
+        raise
+    return vault
+
+
+def open_service_ledger(
+    place: str, budget: Budget, *, name: str = "main", timeout: float = 30.0, vault: Vault | None = None
+) -> Ledger:
+    """Open the ledger at a path or a database's address, or begin it with this budget."""
+    which = {"name": name} if is_url(place) else {}
+    return open_ledger(place, Accountant(budget), timeout=timeout, vault=vault, **which)
+
+
+_AGAIN = "Take the plan.json of the run whose teachers vote here, or restore it from a backup."
+
+
+def read_plan(
+    settings: ServiceSettings, mechanism: Mechanism, *, n_teachers: int, has_ballots: bool = True
+) -> PersonalPlan | None:
+    """Return the plan of the settings, or of the run that is served, for this mechanism; None without one.
+
+    Without ballots, where only counts are known, nobody can be weighted or absent.
+    """
+    place = _place(settings)
+    if place is None:
+        if settings.personal.leave:
+            _refuse(settings, "leave", "Expected false without a plan: there are no groups that could leave.")
+        return None
+    try:
+        plan = plan_from_dict(json.loads(place.read_bytes()))
+    except OSError as error:
+        _refuse(
+            settings, "plan", f"Expected a plan at {place}, it cannot be read ({error.strerror}). {_AGAIN}"
+        )
+        raise
+    except (ValueError, RecursionError) as error:
+        words = (
+            str(error) if not isinstance(error, (json.JSONDecodeError, UnicodeError)) else "It is not JSON."
+        )
+        _refuse(settings, "plan", f"Expected a plan at {place}, got something else. {words} {_AGAIN}")
+        raise
+    if plan.n_teachers != n_teachers:
+        _refuse(
+            settings, "plan",
+            f"Expected a plan for the {n_teachers} teachers that vote here, got one for {plan.n_teachers} at "
+            f"{place}. {_AGAIN}",
+        )  # fmt: skip
+    if plan.members and not has_ballots:
+        _refuse(
+            settings, "plan",
+            f"Expected the ballot of every teacher for {plan.variant}, got a vote file with counts alone. "
+            "Save the ballots, or take upsampling.",
+        )  # fmt: skip
+    if settings.personal.leave and not plan.members:
+        _refuse(
+            settings, "leave",
+            f"Expected false with {plan.variant}, whose teachers learned from all groups: whoever is silent, "
+            "their data still speak. A service cannot train teachers. `tellers run` with leave = true in "
+            "[personal] trains them anew whenever a budget is used; here, the first that is ends it.",
+        )  # fmt: skip
+    try:
+        return plan.using(mechanism)
+    except (TypeError, ValueError) as error:
+        _refuse(settings, "plan", f"Expected a mechanism that the plan can use. {error}")
+        raise
+
+
+def open_groups(
+    settings: ServiceSettings, ledger: Ledger, plan: PersonalPlan | None, *, delta: float
+) -> None:
+    """Open the accounts of a plan's groups, or see that without a plan there are none to charge."""
+    try:
+        if plan is None:
+            require_no_groups(ledger)
+        else:
+            open_group_accounts(ledger, {group.name: Budget(group.epsilon, delta) for group in plan.groups})
+    except LedgerConflict as error:
+        _refuse(settings, "plan", str(error))
+        raise
+
+
+def group_statuses(
+    plan: PersonalPlan, accounts: Mapping[str, AccountState], *, leave: bool
+) -> dict[str, BudgetStatus]:
+    """Return the status of each group's account, by the group's name.
+
+    What is left are queries that are certainly paid for; by vanishing if asked in batches of the plan's
+    period. Where groups may leave, those who cannot pay for one have left, and the others pay by the plan for
+    those who stay.
+    """
+    states = {group.name: accounts[group.account] for group in plan.groups}
+    present, gone = plan, set[str]()
+    while True:
+        batch, prices = batch_prices(present)
+        found = {
+            name: batch * queries_left(states[name].accountant, states[name].spent, price)
+            for name, price in prices.items()
+        }
+        over = {name for name, n in found.items() if not n}
+        if not leave or not over or len(over) == len(found):
+            break
+        gone |= over
+        present = plan.without(gone)
+    prices = batch_prices(plan)[1]
+    return {
+        name: replace(
+            budget_status(state.accountant, state.spent, price=prices[name]),
+            queries_left=min(MOST_QUERIES, found.get(name, 0)),
+        )
+        for name, state in states.items()
+    }
+
+
+def batch_prices(plan: PersonalPlan) -> tuple[int, dict[str, RdpCurve]]:
+    """Return a number of queries that loses little, and the most that so many cost each group."""
+    if isinstance(plan, Vanishing):
+        batch, one = _period(plan), plan.mechanism.price(plan.units[0])
+        times = plan.busiest(batch)
+        return batch, {group.name: one * n for group, n in zip(plan.groups, times, strict=True)}
+    prices = [plan.mechanism.price(unit) for unit in plan.units]
+    return 1, {group.name: price for group, price in zip(plan.groups, prices, strict=True)}
+
+
+@lru_cache(maxsize=32)
+def _period(plan: Vanishing) -> int:
+    return plan.period
+
+
+def _place(settings: ServiceSettings) -> Path | None:
+    if settings.personal.plan:
+        return settings.path(settings.personal.plan)
+    beside = settings.path(settings.data.path) / "plan.json"
+    return beside if settings.data.source == "run" and beside.exists() else None
+
+
+def _refuse(settings: ServiceSettings, option: str, words: str) -> None:
+    complain([Problem(("personal", option), words)], settings.source, settings.lines)

@@ -1,0 +1,321 @@
+"""Middleware: request ids, security headers, logging, authentication, and limits on the body."""
+
+import asyncio
+import hashlib
+import hmac
+import json
+import re
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from limits import RateLimitItemPerMinute
+from limits.storage import MemoryStorage
+from limits.strategies import MovingWindowRateLimiter
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ._keys import TOKEN, Key, KeyStore
+from ._logs import Metrics, describe_error
+from ._problems import HttpProblem, as_problem
+from .settings import LimitsConfig
+
+# In that order from the outside in: strangers are refused before a byte of what they send is read.
+
+HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+_TEXT = re.compile(rb'("(?:[^"\\]++|\\.)*+")(\s*+:)?', re.DOTALL)
+_BRACKET = re.compile(rb"[\[\]{}]")
+_BODY_SECONDS = 30.0
+# A question has a few names and one text; a form, which strangers may send too, a key and a token.
+_MOST_TEXTS = 64
+_MOST_FORM_BYTES = 16_384
+
+
+class LogMiddleware:
+    """Gives every request an id and every response its headers; logs one line; lets no exception out."""
+
+    def __init__(self, app: ASGIApp, *, log: Any, metrics: Metrics, is_tls: bool) -> None:
+        self.app, self.log, self.metrics = app, log, metrics
+        self.headers = dict(HEADERS)
+        if is_tls:
+            self.headers["Strict-Transport-Security"] = "max-age=31536000"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        start, request_id = time.perf_counter(), secrets.token_hex(8)
+        state = scope.setdefault("state", {})
+        state["request_id"] = request_id
+        status = 0
+
+        async def answer(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = MutableHeaders(scope=message)
+                headers["X-Request-ID"] = request_id
+                for name, value in self.headers.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        error: dict[str, Any] = {}
+        try:
+            await self.app(scope, receive, answer)
+        except Exception as raised:
+            error = describe_error(raised)
+            if not status:
+                await _failed(raised).response(request_id)(scope, receive, answer)
+        finally:
+            seconds = time.perf_counter() - start
+            method = scope["method"] if scope["method"] in _METHODS else "other"
+            route = getattr(scope.get("route"), "path", "unknown")
+            self.metrics.count_request(method, route, status, seconds=seconds)
+            say = self.log.error if error or status >= 500 else self.log.info
+            say(
+                "request", method=method, path=route, status=status, key=state.get("key_id"),
+                request_id=request_id, milliseconds=round(1000 * seconds, 2), **error,
+            )  # fmt: skip
+
+
+class KeyMiddleware:
+    """Lets nobody in without a key, except to the few paths that are open to everyone."""
+
+    def __init__(
+        self, app: ASGIApp, *, authenticator: "Authenticator", is_open: Callable[[str], bool]
+    ) -> None:
+        self.app, self.authenticator, self.is_open = app, authenticator, is_open
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and not self.is_open(scope["path"]):
+            request = Request(scope)
+            try:
+                # The store is a database, and a first check of a key is slow on purpose.
+                request.state.key = await run_in_threadpool(self.authenticator.admit, request)
+            except HttpProblem as problem:
+                await problem.response(scope["state"]["request_id"])(scope, receive, send)
+                return
+        await self.app(scope, receive, send)
+
+
+class BodyLimitMiddleware:
+    """Reads a body only as far as it may be read, and looks at its shape before anything parses it."""
+
+    def __init__(self, app: ASGIApp, *, limits: LimitsConfig, is_form: Callable[[str], bool]) -> None:
+        self.app, self.limits, self.is_form = app, limits, is_form
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] in ("GET", "HEAD", "OPTIONS"):
+            await self.app(scope, receive, send)
+            return
+        try:
+            async with asyncio.timeout(_BODY_SECONDS):
+                body = await self._read(scope, receive)
+            if not self.is_form(scope["path"]):
+                kind = Headers(scope=scope).get("content-type", "").partition(";")[0].strip().lower()
+                if body and kind != "application/json":
+                    raise HttpProblem("not-json", "Expected application/json, got another content type.")
+                require_shallow(body, depth=self.limits.max_depth, n_lists=2 * self.limits.max_batch + 16)
+        except TimeoutError:
+            await self._refuse(
+                HttpProblem("too-slow", "The body was not there in time."), scope, receive, send
+            )
+            return
+        except HttpProblem as problem:
+            await self._refuse(problem, scope, receive, send)
+            return
+        given = False
+
+        async def again() -> Message:
+            nonlocal given
+            if given:
+                return await receive()
+            given = True
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        await self.app(scope, again, send)
+
+    async def _refuse(self, problem: HttpProblem, scope: Scope, receive: Receive, send: Send) -> None:
+        response = problem.response(scope["state"]["request_id"])
+        response.headers["Connection"] = "close"  # what was not read is not read any more
+        await response(scope, receive, send)
+
+    async def _read(self, scope: Scope, receive: Receive) -> bytes:
+        most = self.limits.max_body_bytes
+        if self.is_form(scope["path"]):
+            most = min(most, _MOST_FORM_BYTES)
+        declared = Headers(scope=scope).get("content-length", "")
+        if declared.isdecimal() and int(declared[:20]) > most:
+            raise HttpProblem("too-large", f"Expected at most {most} bytes.")
+        parts, size = [], 0
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise HttpProblem("bad-request", "The connection was closed before all of the request came.")
+            part = message.get("body", b"")
+            size += len(part)
+            if size > most:
+                raise HttpProblem("too-large", f"Expected at most {most} bytes.")
+            parts.append(part)
+            if not message.get("more_body", False):
+                return b"".join(parts)
+
+
+def require_shallow(body: bytes, *, depth: int, n_lists: int) -> None:
+    """Refuse JSON with brackets nested deeper than anything here needs, or far more of them."""
+    if b"\0" in body:
+        raise HttpProblem("bad-request", "Expected JSON in UTF-8, got another encoding.")
+    require_distinct(body)
+    deep = seen = 0
+    for mark in _BRACKET.finditer(_TEXT.sub(b"", body)):
+        if mark[0] in b"[{":
+            deep, seen = deep + 1, seen + 1
+            if deep > depth:
+                raise HttpProblem("bad-request", f"Expected brackets nested at most {depth} deep.")
+            if seen > n_lists:
+                raise HttpProblem("bad-request", f"Expected at most {n_lists} lists.")
+        else:
+            deep -= 1
+
+
+def require_distinct(body: bytes) -> None:
+    """Refuse JSON that says one name twice, where readers differ on which counts, or far too many of them."""
+    names: list[str] = []
+    for seen, text in enumerate(_TEXT.finditer(body), start=1):
+        if seen > _MOST_TEXTS:
+            raise HttpProblem("bad-request", f"Expected at most {_MOST_TEXTS} texts.")
+        if text[2] is not None:
+            try:
+                names.append(json.loads(text[1]))
+            except ValueError:
+                raise HttpProblem("bad-request", "Expected JSON, got something else.") from None
+    if len(set(names)) < len(names):
+        raise HttpProblem("bad-request", "Expected every name once, got one twice.")
+
+
+def _failed(raised: Exception) -> HttpProblem:
+    if isinstance(raised, HTTPException):
+        return as_problem(raised)
+    if isinstance(raised, OSError):
+        # A database that is away, frozen or busy, a disk that is full: it may be there again in a moment.
+        words = "The books or the keys cannot be reached just now. What was charged stays charged."
+        return HttpProblem("unavailable", words, headers={"Retry-After": "5"})
+    return HttpProblem("internal", "The server could not answer. What was charged stays charged.")
+
+
+# --- Authentication ---
+
+_REMEMBERED_SECONDS = 60.0
+_MOST_REMEMBERED = 10_000
+
+
+@dataclass(eq=False)
+class Authenticator:
+    """Checks keys and roles, and counts requests, those of a key together with all who share its store.
+
+    A token that was verified is remembered for a minute under a keyed hash, so that argon2 is not paid for by
+    every request. Whether its key was revoked is looked up each time.
+    """
+
+    store: KeyStore
+    limits: LimitsConfig
+    clock: Callable[[], float] = time.monotonic
+    _secret: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
+    _seen: dict[bytes, tuple[str, float]] = field(default_factory=dict, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    # In this process: a stranger makes nobody write to a database, and no address is kept.
+    _failed: MovingWindowRateLimiter = field(
+        default_factory=lambda: MovingWindowRateLimiter(MemoryStorage()), repr=False
+    )
+
+    def verify(self, token: str) -> Key | None:
+        """Return the key of a token that opens something, or None."""
+        if not TOKEN.fullmatch(token):
+            return None
+        mark = self._mark(token)
+        with self._lock:
+            number, until = self._seen.get(mark, ("", 0.0))
+        key = self.store.find(number) if self.clock() < until else self.store.verify(token)
+        if key is None or key.is_revoked:
+            with self._lock:
+                self._seen.pop(mark, None)
+            return None
+        if self.clock() >= until:
+            self._remember(mark, key.id)
+        return key
+
+    def admit(self, request: Request) -> Key:
+        """Return the key of a request, or refuse it: without a key that opens something, or too often."""
+        words = request.headers.get("authorization", "").split(" ")
+        token = words[1] if len(words) == 2 and words[0].lower() == "bearer" else ""
+        key = self.check(token, request.client.host if request.client else "nobody")
+        request.state.key_id = key.id
+        self.count(key)
+        return key
+
+    def check(self, token: str, address: str) -> Key:
+        """Return the key of a token that opens something, or refuse whoever sent it from an address."""
+        failures = self.limits.failures_per_minute
+        is_stranger = bool(token and failures) and not self._is_remembered(token)
+        place = self._counted(token, address) if is_stranger else ()
+        if is_stranger and not self._failed.test(RateLimitItemPerMinute(failures), *place):
+            self._refuse_stranger(failures, *place)
+        key = self.verify(token) if token else None
+        if key is None:
+            if token and failures:
+                self._failed.hit(RateLimitItemPerMinute(failures), *(place or self._counted(token, address)))
+            detail = "The key is not known, or was revoked." if token else "No key came with the request."
+            raise HttpProblem("no-key", detail, headers={"WWW-Authenticate": 'Bearer realm="tellers"'})
+        return key
+
+    def count(self, key: Key) -> None:
+        """Count one more request of a key, or refuse it where there were too many in a minute."""
+        most = self.limits.requests_per_minute
+        wait = self.store.hit(key.id, most=most) if most else 0
+        if wait:
+            detail = f"A key may send {most} requests in a minute."
+            raise HttpProblem("too-many", detail, headers={"Retry-After": str(wait)})
+
+    def _counted(self, token: str, address: str) -> tuple[str, ...]:
+        """Return where a wrong key counts: who guesses must not shut out others behind the same proxy.
+
+        Ids are 60 random bits: who knows one is counted by it, and everybody else by the address.
+        """
+        parts = TOKEN.fullmatch(token)
+        known = parts is not None and self.store.find(parts[1]) is not None
+        return (address, parts[1]) if parts is not None and known else (address,)
+
+    def _mark(self, token: str) -> bytes:
+        return hmac.digest(self._secret, token.encode(), hashlib.sha256)
+
+    def _is_remembered(self, token: str) -> bool:
+        with self._lock:
+            return self._seen.get(self._mark(token), ("", 0.0))[1] > self.clock()
+
+    def _refuse_stranger(self, most: int, *place: str) -> None:
+        reset = self._failed.get_window_stats(RateLimitItemPerMinute(most), *place).reset_time
+        wait = max(1, round(reset - time.time() + 0.5))
+        detail = f"{most} wrong keys in a minute."
+        raise HttpProblem("too-many", detail, headers={"Retry-After": str(min(wait, 60))})
+
+    def _remember(self, mark: bytes, number: str) -> None:
+        now = self.clock()
+        with self._lock:
+            if len(self._seen) >= _MOST_REMEMBERED:
+                self._seen = {mark: kept for mark, kept in self._seen.items() if kept[1] > now}
+            if len(self._seen) < _MOST_REMEMBERED:
+                self._seen[mark] = (number, now + _REMEMBERED_SECONDS)

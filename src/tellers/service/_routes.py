@@ -1,0 +1,464 @@
+"""The HTTP API, version 1: strict pydantic models of requests and answers, and the routes."""
+
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import numpy as np
+from fastapi import APIRouter, Body, Depends, Query, Request, Response, Security
+from fastapi.security import HTTPBearer
+from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
+
+from ..errors import BudgetExhausted, KeyReused, LedgerConflict, Unsettled
+from ..ledger.base import Entry
+from ..privacy.release import describe
+from ._keys import Key, Role
+from ._labels import AnsweredQuestion, LabelService
+from ._ledger import BudgetStatus, account_name
+from ._logs import Metrics
+from ._problems import KINDS, MEDIA_TYPE, HttpProblem
+from ._teachers import NotAnswerable, Served
+
+# --- Models ---
+
+KEY_PATTERN = r"^[!-~]+$"
+_STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, hide_input_in_errors=True)
+
+
+class LabelRequest(BaseModel):
+    """A question. Which others of its fields there are depends on what is served."""
+
+    model_config = _STRICT
+
+    idempotency_key: Annotated[
+        str,
+        Field(
+            min_length=1, max_length=200, pattern=KEY_PATTERN,
+            description="Names this question. Asked again under the same key it is answered as before and "
+            "costs nothing; keys of other students are other keys.",
+            examples=["2026-03-01/batch-17"],
+        ),
+    ]  # fmt: skip
+
+    def given(self, name: str) -> Any:
+        """Return a field, or None where it was not given or does not exist here."""
+        return getattr(self, name, None)
+
+
+class _OneOf(LabelRequest):
+    @model_validator(mode="after")
+    def _one_of_both(self) -> "_OneOf":
+        if (self.given("rows") is None) == (self.given("pool") is None):
+            raise ValueError("Expected either rows or pool.")
+        return self
+
+
+def question_model(served: Served, *, max_batch: int) -> type[LabelRequest]:
+    """Return the model of questions that can be asked here: its limits are in the API's description."""
+    both = bool(served.n_pool and served.n_features)
+    fields: dict[str, Any] = {}
+    if served.n_features:
+        limits = Field(min_length=served.n_features, max_length=served.n_features, fail_fast=True)
+        row = Annotated[list[float], limits]
+        known = " Rows of the pool only: teachers vote on no others." if served.ids is not None else ""
+        fields["rows"] = _many(row, f"Rows of {served.n_features} numbers.{known}", max_batch, optional=both)
+    if served.n_pool:
+        number = Annotated[int, Field(ge=0, le=served.n_pool - 1)]
+        words = f"Ids of rows of the pool, 0 to {served.n_pool - 1}."
+        fields["pool"] = _many(number, words, max_batch, optional=both)
+    if served.listens:
+        chance = Annotated[float, Field(ge=0, le=1)]
+        limits = Field(min_length=served.n_classes, max_length=served.n_classes, fail_fast=True)
+        words = "What the student thinks: probabilities of the classes, one row per query, that sum to 1."
+        fields["student"] = _many(Annotated[list[chance], limits], words, max_batch, optional=False)
+    base = _OneOf if both else LabelRequest
+    made: type[LabelRequest] = create_model("LabelsRequest", __base__=base, __doc__="A question.", **fields)
+    if both:
+        made.model_config["json_schema_extra"] = {"oneOf": [{"required": ["rows"]}, {"required": ["pool"]}]}
+        made.model_rebuild(force=True)
+    return made
+
+
+def _many(kind: Any, words: str, most: int, *, optional: bool) -> Any:
+    # A default that is no list of these: null itself is refused.
+    hidden = {"json_schema_extra": lambda schema: schema.pop("default", None)} if optional else {}
+    # The first mistake is enough: a million of them would take seconds, and a gigabyte, to be told.
+    limits = Field(  # type: ignore[call-overload]
+        min_length=1, max_length=most, fail_fast=True, description=words, **hidden
+    )
+    return (Annotated[list[kind], limits], None if optional else ...)
+
+
+class AccountAnswer(BaseModel):
+    """How an account stands. Everything in it is public: prices hold whatever the votes were."""
+
+    epsilon: float = Field(description="The budget.", examples=[2.0])
+    delta: float = Field(description="The failure probability that epsilon is stated at.", examples=[1e-5])
+    epsilon_spent: float = Field(description="What has been spent, reservations included.", examples=[0.5])
+    epsilon_left: float = Field(description="What is left of epsilon.", examples=[1.5])
+    queries_left: int = Field(
+        description="How many more queries are certainly paid for at the present setting.", examples=[420]
+    )
+
+    @classmethod
+    def of(cls, status: BudgetStatus) -> "AccountAnswer":
+        return cls.model_validate(status, from_attributes=True)
+
+
+class ChargeAnswer(BaseModel):
+    """What a question cost, by itself, at the data's delta."""
+
+    epsilon: float = Field(description="Of the price that was charged; it holds whatever the votes were.")
+    delta: float
+    n_queries: int
+
+
+class LabelsAnswer(BaseModel):
+    """Labels, and what they cost."""
+
+    idempotency_key: str
+    labels: list[int] = Field(
+        description="A class for each query, -1 where it was not answered.", examples=[[3, -1]]
+    )
+    silent: list[bool] = Field(description="Which queries were not answered. Silence is charged too.")
+    by_teachers: list[bool] = Field(description="Which labels the teachers gave, and not the student.")
+    values: list[list[int]] | None = Field(
+        default=None, description="Noisy counts, where those are released."
+    )
+    replayed: bool = Field(description="Whether this was on record, and cost nothing this time.")
+    charge: ChargeAnswer
+    left: AccountAnswer = Field(description="What is left of the data's budget.")
+    own: AccountAnswer | None = Field(
+        default=None, description="What is left of your own budget, where you have one."
+    )
+
+
+class GroupAnswer(AccountAnswer):
+    """How the account of a group of people stands; budgets and numbers of people are public by design."""
+
+    n_persons: int = Field(description="How many people agreed to this budget.", examples=[120])
+
+
+class BudgetAnswer(BaseModel):
+    """How the budgets stand."""
+
+    data: AccountAnswer = Field(description="The budget of the data: all that may ever be learned from it.")
+    own: AccountAnswer | None = Field(default=None, description="Your own budget, where you have one.")
+    accounts: dict[str, AccountAnswer] | None = Field(
+        default=None, description="All named accounts, for operators."
+    )
+    groups: dict[str, GroupAnswer] | None = Field(
+        default=None,
+        description="Groups of people with budgets of their own, by name, for operators and auditors.",
+    )
+    mechanism: dict[str, Any] = Field(
+        description="The present setting.", examples=[{"name": "GNMax", "sigma": 40.0}]
+    )
+    price: float = Field(default=0.0, description="The epsilon of one query by itself, at the data's delta.")
+    relation: dict[str, Any] | None = Field(
+        default=None,
+        description="Whom the budget protects: what one unit is, how it may change, what is public too. "
+        "Null where votes or teachers are served without the run they come from: then it is one ballot.",
+        examples=[{"unit": "person", "change": "add or remove"}],
+    )
+
+
+class ReleaseRecord(BaseModel):
+    """One question on the books."""
+
+    number: int = Field(description="Its place among those this key may see, from 0.")
+    student: str | None = Field(
+        default=None, description="Who asked; none for what a run of the operator's asked."
+    )
+    idempotency_key: str
+    n_queries: int
+    n_answered: int
+    n_silent: int
+    settled: bool = Field(description="False: charged without an answer, in progress or interrupted.")
+    epsilon: float = Field(description="What it is charged by itself, at the data's delta.")
+    mechanism: dict[str, Any]
+    labels: list[int] | None = Field(default=None, description="Your own labels.")
+
+
+class ReleasesAnswer(BaseModel):
+    """Some of the questions on the books, oldest first."""
+
+    releases: list[ReleaseRecord]
+    total: int = Field(description="How many there are, of those this key may see.")
+    next: int | None = Field(description="What to send as `after` for those that follow; null at the end.")
+
+
+class VerifyAnswer(BaseModel):
+    """Whether the chain of hashes of the ledger holds together."""
+
+    intact: bool
+    head: str | None = Field(description="The last hash: note it elsewhere, and compare.")
+    n_entries: int
+    detail: str | None = Field(default=None, description="What is wrong, where something is.")
+
+
+class HealthAnswer(BaseModel):
+    """That the service is there."""
+
+    status: str = Field(examples=["ok"])
+
+
+class ProblemAnswer(BaseModel):
+    """What is wrong and what to do (RFC 9457)."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: str = Field(examples=["urn:tellers:problem:budget-exhausted"])
+    title: str
+    status: int
+    detail: str
+    advice: str = Field(description="What to do.")
+    request_id: str | None = None
+
+
+# --- Routes ---
+
+_BEARER = HTTPBearer(auto_error=False, description="A key made by `tellers keys create`: tlr_...")
+_MOST_RELEASES = 1000
+
+
+def make_router(service: LabelService, metrics: Metrics, *, max_batch: int) -> APIRouter:
+    router = APIRouter()
+    add_label_route(router, service, metrics, max_batch=max_batch)
+    add_ledger_routes(router, service)
+    add_monitoring_routes(router, service, metrics)
+    return router
+
+
+def role(*roles: Role) -> Callable[..., Key]:
+    """Return a dependency that gives the key of a request, if it has one of these roles."""
+
+    def allowed(request: Request, _scheme: Annotated[Any, Security(_BEARER)] = None) -> Key:
+        key: Key = request.state.key
+        if key.role not in roles:
+            wanted = " or ".join(roles)
+            raise HttpProblem("wrong-role", f"Expected a key of role {wanted}, got one of role {key.role}.")
+        return key
+
+    return allowed
+
+
+def problems(*kinds: str) -> dict[int | str, dict[str, Any]]:
+    """Return what the API's description says of the problems that a route may answer with."""
+    told: dict[int | str, dict[str, Any]] = {}
+    for kind in kinds:
+        status, title, _ = KINDS[kind]
+        words = f"{told[status]['description']}; {title}" if status in told else title
+        schema = {"$ref": "#/components/schemas/ProblemAnswer"}
+        told[status] = {"description": words, "content": {MEDIA_TYPE: {"schema": schema}}}
+    # One of them names the model, so that it is among the components.
+    if 401 in told:
+        told[401]["model"] = ProblemAnswer
+    return told
+
+
+_PLAIN = {"content": {"text/plain": {"schema": {"type": "string"}}}}
+_WHERE_BUDGET_IS_SPENT = (
+    "budget-exhausted", "too-slow", "key-reused", "unsettled", "too-large", "not-json", "invalid"
+)  # fmt: skip
+_EVERYWHERE = ("bad-request", "no-key", "wrong-role", "too-many", "internal", "unavailable")
+
+
+def add_label_route(router: APIRouter, service: LabelService, metrics: Metrics, *, max_batch: int) -> None:
+    model: Any = question_model(service.served, max_batch=max_batch)
+
+    @router.post(
+        "/v1/labels",
+        operation_id="ask",
+        summary="Ask for labels",
+        response_model=LabelsAnswer,
+        responses=problems(*_EVERYWHERE, *_WHERE_BUDGET_IS_SPENT),
+    )
+    def ask(
+        question: Annotated[model, Body(openapi_examples=_examples(service))],
+        key: Annotated[Key, Depends(role("student"))],
+    ) -> LabelsAnswer:
+        """Ask the teachers for labels of a batch.
+
+        The price is on the books before the teachers are asked. Asked again under the same idempotency key,
+        the same question is answered as before and costs nothing, so it is always safe to try again.
+        """
+        try:
+            answered = service.ask(
+                key.name, question.idempotency_key, rows=question.given("rows"), pool=question.given("pool"),
+                belief=question.given("student"),
+            )  # fmt: skip
+        except BudgetExhausted as error:
+            metrics.count_refused()
+            raise _exhausted(service, key.name, error) from None
+        except NotAnswerable as error:
+            raise HttpProblem("invalid", str(error)) from None
+        except Unsettled:
+            detail = f"Idempotency key {question.idempotency_key} was charged and has no answer."
+            raise HttpProblem("unsettled", detail, headers={"Retry-After": "2"}) from None
+        except KeyReused:  # any other conflict is with the books, and the operator's business
+            detail = f"Idempotency key {question.idempotency_key} was used for another question before."
+            raise HttpProblem("key-reused", detail) from None
+        except TimeoutError:
+            detail = "The ledger is busy. Nothing was charged for a question that was not on the books."
+            raise HttpProblem("unavailable", detail, headers={"Retry-After": "2"}) from None
+        return _labels(service, question, answered, metrics)
+
+
+def add_ledger_routes(router: APIRouter, service: LabelService) -> None:
+    anyone = role("student", "operator", "auditor")
+
+    @router.get("/v1/budget", operation_id="budget", summary="What is left", responses=problems(*_EVERYWHERE))
+    def budget(key: Annotated[Key, Depends(anyone)]) -> BudgetAnswer:
+        """Say how the budget of the data stands, and your own; operators and auditors see every account."""
+        is_student, states = key.role == "student", service.ledger.accounts()
+        accounts = groups = None
+        if not is_student:
+            paying = service.groups()
+            accounts = {
+                name: AccountAnswer.of(paying.get(name) or service.account_status(state))
+                for name, state in states.items()
+            }
+            plan = service.served.plan
+            if plan is not None:
+                groups = {
+                    group.name: GroupAnswer(**asdict(paying[group.account]), n_persons=group.n_persons)
+                    for group in plan.groups
+                }
+        own = service.own(key.name) if is_student else None
+        return BudgetAnswer(
+            data=AccountAnswer.of(service.budget_status()),
+            own=None if own is None else AccountAnswer.of(own),
+            accounts=accounts,
+            groups=groups,
+            mechanism=_mechanism(describe(service.mechanism, service.noise)),
+            price=service.price.epsilon(service.served.budget.delta),
+            relation=None if service.served.relation is None else service.served.relation.as_dict(),
+        )
+
+    @router.get(
+        "/v1/releases", operation_id="releases", summary="What was asked",
+        responses=problems(*_EVERYWHERE, "invalid"),
+    )  # fmt: skip
+    def releases(
+        key: Annotated[Key, Depends(anyone)],
+        limit: Annotated[int, Query(ge=1, le=_MOST_RELEASES, description="At most so many.")] = 100,
+        after: Annotated[int, Query(ge=0, le=2**53, description="Leave out so many at the beginning.")] = 0,
+    ) -> ReleasesAnswer:
+        """List questions, oldest first: your own, with labels; operators and auditors see all, without."""
+        mine = key.name if key.role == "student" else None
+        found = service.releases(mine)
+        end = after + limit
+        return ReleasesAnswer(
+            releases=[_record(service, *one, own=mine is not None) for one in found[after:end]],
+            total=len(found),
+            next=end if end < len(found) else None,
+        )
+
+    @router.get(
+        "/v1/ledger/verify", operation_id="verify", summary="Verify the ledger",
+        responses=problems(*_EVERYWHERE),
+    )  # fmt: skip
+    def verify(_key: Annotated[Key, Depends(role("operator", "auditor"))]) -> VerifyAnswer:
+        """Read the whole ledger again and check every hash."""
+        check = getattr(service.ledger, "verify", None)
+        try:
+            head = check() if check is not None else None
+            return VerifyAnswer(intact=True, head=head, n_entries=len(service.ledger.entries()))
+        except LedgerConflict:
+            words = "The chain of hashes is broken, or the file was changed. Restore it from a backup."
+            return VerifyAnswer(intact=False, head=None, n_entries=0, detail=words)
+
+
+def add_monitoring_routes(router: APIRouter, service: LabelService, metrics: Metrics) -> None:
+    @router.get("/v1/health", operation_id="health", summary="Is it there?")
+    async def health() -> HealthAnswer:
+        """Say that the service is there. It needs no key and says nothing else."""
+        return HealthAnswer(status="ok")
+
+    @router.get(
+        "/metrics",
+        operation_id="metrics",
+        summary="Numbers for Prometheus",
+        response_class=Response,
+        responses={200: _PLAIN, **problems(*_EVERYWHERE)},
+    )
+    def numbers(_key: Annotated[Key, Depends(role("operator"))]) -> Response:
+        """Return public numbers alone: requests, released outcomes, and how the budget stands."""
+        text = metrics.text(service.budget_status(), service.groups())
+        return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+def _labels(
+    service: LabelService, question: LabelRequest, answered: AnsweredQuestion, metrics: Metrics
+) -> LabelsAnswer:
+    release = answered.release
+    silent = release.labels < 0
+    if not answered.is_replay:
+        metrics.count_labels(n_answered=int((~silent).sum()), n_silent=int(silent.sum()))
+    return LabelsAnswer(
+        idempotency_key=question.idempotency_key,
+        labels=release.labels.tolist(),
+        silent=silent.tolist(),
+        by_teachers=np.asarray(release.answered).tolist(),
+        values=None if release.values is None else release.values.tolist(),
+        replayed=answered.is_replay,
+        charge=ChargeAnswer(
+            epsilon=answered.epsilon, delta=service.served.budget.delta, n_queries=len(release)
+        ),
+        left=AccountAnswer.of(answered.left),
+        own=None if answered.own is None else AccountAnswer.of(answered.own),
+    )
+
+
+def _record(
+    service: LabelService, number: int, student: str, key: str, entry: Entry, *, own: bool
+) -> ReleaseRecord:
+    n_queries = int(entry.event.get("n_queries", 0))
+    release = entry.release
+    n_silent = 0 if release is None else int((release.labels < 0).sum())
+    return ReleaseRecord(
+        number=number,
+        student=student or None,
+        idempotency_key=key,
+        n_queries=n_queries,
+        n_answered=0 if release is None else len(release) - n_silent,
+        n_silent=n_silent,
+        settled=entry.is_settled,
+        epsilon=entry.charged.epsilon(service.served.budget.delta),
+        mechanism=_mechanism(entry.event),
+        labels=release.labels.tolist() if own and release is not None else None,
+    )
+
+
+def _mechanism(event: dict[str, Any]) -> dict[str, Any]:
+    return {"name": event.get("mechanism"), **event.get("parameters", {})}
+
+
+def _exhausted(service: LabelService, student: str, error: BudgetExhausted) -> HttpProblem:
+    """Say whose budget it is and what it would still pay for."""
+    account = getattr(error, "account", None)
+    own = service.own(student) if account == account_name(student) else None
+    left = own if own is not None else service.budget_status()
+    whose = "The budget of the data" if own is None else "Your own budget"
+    # Which group it is, is for operators and auditors.
+    why = ": a group of people in it has no more to give" if account and own is None else ""
+    return HttpProblem(
+        "budget-exhausted",
+        f"{whose} pays for {left.queries_left} more queries at this setting, not for these{why}.",
+        account="data" if own is None else account,
+        queries_left=left.queries_left,
+        epsilon_left=left.epsilon_left,
+    )
+
+
+def _examples(service: LabelService) -> dict[str, Any]:
+    served, key = service.served, {"idempotency_key": "2026-03-01/batch-17"}
+    told: dict[str, Any] = {}
+    belief = {"student": [[1.0] + [0.0] * (served.n_classes - 1)]} if served.listens else {}
+    if served.n_pool:
+        told["pool"] = {"summary": "By id of the pool", "value": {**key, "pool": [0], **belief}}
+    if served.n_features and served.ids is None and served.n_features <= 32:
+        row = [0.5] * served.n_features
+        told["rows"] = {"summary": "By the numbers of a row", "value": {**key, "rows": [row], **belief}}
+    return told

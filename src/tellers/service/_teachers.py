@@ -1,0 +1,205 @@
+"""What a service serves: teachers, or their votes on a pool, loaded from the settings."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import ConfigError
+from ..mechanisms.base import Mechanism
+from ..privacy._files import load_npy
+from ..privacy.budget import Budget
+from ..privacy.relation import Relation
+from ..runs._folder import RunFolder
+from ..runs.personal.plan import PersonalPlan
+from ..runs.result import read_result
+from ..runs.room import Ensemble
+from ..runs.settings._fields import Problem, complain
+from ..runs.settings.files import read_config
+from ..teachers.ensemble import load_ensemble
+from ..teachers.pool import VotedPool
+from ..teachers.store import read_votes
+from ._ledger import read_plan
+from .settings import ServiceSettings
+
+Asked = NDArray[np.float64] | NDArray[np.int64]
+
+
+class NotAnswerable(ValueError):
+    """A question that these teachers cannot be asked; nothing was charged."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Served:
+    """What a service serves: teachers, a mechanism, the budget and the ledger of a run or of the settings.
+
+    `n_pool` is how many rows can be asked by their id, `n_features` the width of rows that can be asked as
+    they are; either may be 0.
+    """
+
+    ensemble: Ensemble
+    mechanism: Mechanism
+    budget: Budget
+    ledger: str
+    n_classes: int
+    n_teachers: int
+    n_pool: int = 0
+    n_features: int = 0
+    # The numbers of a row, as bytes, to its id; empty where no rows of a pool are known.
+    ids: dict[bytes, int] | None = None
+    pool: NDArray[np.float64] | None = None
+    # How groups of people with budgets of their own take part, and whether they leave when theirs is used.
+    plan: PersonalPlan | None = None
+    leave: bool = False
+    relation: Relation | None = None
+
+    @property
+    def listens(self) -> bool:
+        """Return whether the mechanism wants to hear the student's probabilities."""
+        return type(self.mechanism).__name__ == "InteractiveGNMax"
+
+    def question(self, rows: list[list[float]] | None, ids: list[int] | None) -> Asked:
+        """Return what the room is asked with, or refuse what these teachers cannot be asked."""
+        if ids is not None:
+            return self._by_id(np.asarray(ids, dtype=np.int64))
+        width = {len(row) for row in rows or []}
+        if not self.n_features:
+            raise NotAnswerable("This service knows rows by their id only. Send pool, not rows.")
+        if width != {self.n_features}:
+            raise NotAnswerable(f"Expected {self.n_features} numbers in every row, got more or fewer.")
+        asked = np.asarray(rows, dtype=np.float64)
+        if self.ids is None:
+            return asked
+        found = [self.ids.get(row.tobytes(), -1) for row in asked + 0.0]  # -0.0 is 0.0
+        if -1 in found:
+            raise NotAnswerable(
+                f"Row {found.index(-1)} is none of the pool's, and there are votes on no others."
+            )
+        return np.asarray(found, dtype=np.int64)
+
+    def belief(self, student: list[list[float]] | None, n_queries: int) -> NDArray[np.float64] | None:
+        """Return the student's probabilities, checked before anything is charged for them."""
+        if student is None and not self.listens:
+            return None
+        name = type(self.mechanism).__name__
+        if student is None or not self.listens:
+            wanted = "the student's probabilities (student)" if self.listens else "no student"
+            raise NotAnswerable(f"Expected {wanted} with {name}.")
+        if len(student) != n_queries or {len(row) for row in student} != {self.n_classes}:
+            raise NotAnswerable(f"Expected {self.n_classes} probabilities of the student for each query.")
+        belief = np.asarray(student, dtype=np.float64)
+        if (belief < 0).any() or (abs(belief.sum(axis=1) - 1) > 1e-6).any():
+            raise NotAnswerable("Expected probabilities of the student that are at least 0 and sum to 1.")
+        return belief
+
+    def _by_id(self, ids: NDArray[np.int64]) -> Asked:
+        if not self.n_pool:
+            raise NotAnswerable("This service has no pool to ask by id. Send rows, not pool.")
+        if ids.min() < 0 or ids.max() >= self.n_pool:
+            raise NotAnswerable(f"Expected ids of the pool, 0 to {self.n_pool - 1}, got another.")
+        return ids if self.pool is None else self.pool[ids]
+
+
+def open_served(settings: ServiceSettings) -> Served:
+    """Load what the settings name, or say which of them names nothing of the kind."""
+    data, place = settings.data, settings.path(settings.data.path)
+    try:
+        served = _LOADERS[data.source](settings, place)
+        votes = getattr(served.ensemble, "votes", None)
+        has_ballots = votes is None or votes.ballots is not None
+        plan = read_plan(settings, served.mechanism, n_teachers=served.n_teachers, has_ballots=has_ballots)
+        return replace(served, plan=plan, leave=settings.personal.leave)
+    except ConfigError:
+        raise
+    except (OSError, ValueError) as error:
+        complain([Problem(("data", "path"), str(error))], settings.source, settings.lines)
+        raise
+
+
+def _from_run(settings: ServiceSettings, place: Path) -> Served:
+    folder = RunFolder(place)
+    if not folder.votes.is_file() or not folder.config.is_file():
+        raise ValueError(f"Expected the folder of a finished run at {place}, got none.")
+    run = read_config(folder.config)
+    if run.labels.names:
+        raise ValueError(
+            f"Expected a run in which each row has one class, got one with {len(run.labels.names)} labels "
+            f"per row at {place}. One class per row is handed out here. Nothing was charged."
+        )
+    mechanism = (settings.mechanism or run.mechanism).build()
+    result = read_result(place)
+    votes = read_votes(folder.votes, n_classes=len(result.data.class_names)).votes
+    own = bool(settings.ledger.url)
+    return Served(
+        VotedPool(votes),
+        mechanism,
+        _budget(settings) if own else Budget(run.budget.epsilon, run.budget.delta),
+        settings.place(settings.ledger.url) if own else str(place / run.budget.ledger),
+        votes.n_classes, votes.n_teachers, n_pool=len(votes), relation=result.partition.relation,
+        **_known_rows(settings, len(votes)),
+    )  # fmt: skip
+
+
+def _from_votes(settings: ServiceSettings, place: Path) -> Served:
+    votes = read_votes(place, n_classes=settings.data.n_classes).votes
+    return Served(
+        VotedPool(votes), *_terms(settings), votes.n_classes, votes.n_teachers, n_pool=len(votes),
+        **_known_rows(settings, len(votes)),
+    )  # fmt: skip
+
+
+def _from_teachers(settings: ServiceSettings, place: Path) -> Served:
+    data = settings.data
+    ensemble = load_ensemble(place, n_classes=data.n_classes)
+    width = getattr(ensemble, "n_features", data.n_features)
+    if width != data.n_features:
+        raise ValueError(f"Expected n_features = {width}, which these networks take, got {data.n_features}.")
+    pool = None if not data.pool else _read_rows(settings)
+    if pool is not None and pool.shape[1] != data.n_features:
+        raise ValueError(
+            f"Expected {data.n_features} numbers in every row of {data.pool}, got {pool.shape[1]}."
+        )
+    return Served(
+        ensemble, *_terms(settings), data.n_classes, len(ensemble), n_pool=0 if pool is None else len(pool),
+        n_features=data.n_features, pool=pool,
+    )  # fmt: skip
+
+
+_LOADERS = {"run": _from_run, "votes": _from_votes, "teachers": _from_teachers}
+
+
+def _terms(settings: ServiceSettings) -> tuple[Mechanism, Budget, str]:
+    assert settings.mechanism is not None  # the rules of the settings see to it
+    return settings.mechanism.build(), _budget(settings), settings.place(settings.ledger.url)
+
+
+def _budget(settings: ServiceSettings) -> Budget:
+    return Budget(settings.ledger.epsilon, settings.ledger.delta)
+
+
+def _known_rows(settings: ServiceSettings, n_pool: int) -> dict[str, Any]:
+    if not settings.data.pool:
+        return {}
+    rows = _read_rows(settings)
+    if len(rows) != n_pool:
+        raise ValueError(f"Expected {n_pool} rows in {settings.data.pool}, one per query, got {len(rows)}.")
+    # The first of equal rows speaks for all of them: asked twice, a row is asked by one id.
+    ids: dict[bytes, int] = {}
+    for number, row in enumerate(rows):
+        ids.setdefault(row.tobytes(), number)
+    return {"ids": ids, "n_features": int(rows.shape[1])}
+
+
+def _read_rows(settings: ServiceSettings) -> NDArray[np.float64]:
+    place: Path = settings.path(settings.data.pool)
+    try:
+        rows = load_npy(place)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"Expected rows of numbers in {place} (numpy.save), got none: {error}") from error
+    if rows.ndim != 2 or rows.dtype.kind not in "biuf" or not len(rows):
+        raise ValueError(f"Expected a table of numbers in {place}, one row per query, got something else.")
+    if not np.isfinite(rows).all():
+        raise ValueError(f"Expected finite numbers in {place}, got others.")
+    return np.ascontiguousarray(rows, dtype=np.float64) + 0.0  # -0.0 is 0.0

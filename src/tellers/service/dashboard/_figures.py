@@ -1,0 +1,435 @@
+"""The numbers and drawings of the dashboard, each of them public."""
+
+import math
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from html import escape
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...accounting._publishable import independent_cost
+from ...accounting.plan import Consensus, expected_labels
+from ...errors import LedgerConflict
+from ...ledger.base import Entry, Ledger
+from ...mechanisms.base import Mechanism
+from ...privacy.budget import Accountant
+from ...privacy.rdp import RdpCurve
+from .._labels import LabelService, owner
+from .._ledger import BudgetStatus
+from .._teachers import Served
+
+# --- Drawings ---
+
+_WIDTH, _HEIGHT = 640, 250
+_LEFT, _RIGHT, _TOP, _BOTTOM = 46, 14, 12, 40
+
+
+def draw_burn(points: Sequence[tuple[int, float]], budget: float, *, title: str) -> str:
+    """Draw how much of a budget was left after how many queries."""
+    most = max(1, points[-1][0])
+    wide, tall = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
+
+    def place(n: float, left: float) -> tuple[float, float]:
+        return round(_LEFT + wide * n / most, 1), round(_TOP + tall * (1 - left / budget), 1)
+
+    parts = []
+    for tick in ticks(budget, 4):
+        _, y = place(0, tick)
+        parts.append(f'<line class="rule" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y}" y2="{y}"/>')
+        parts.append(f'<text x="{_LEFT - 8}" y="{y + 4}" text-anchor="end">{tick:g}</text>')
+    for tick in ticks(most, 5):
+        if tick == int(tick):
+            x, _ = place(tick, 0)
+            side = "end" if x > _WIDTH - 40 else "middle"
+            parts.append(f'<text x="{x}" y="{_HEIGHT - 20}" text-anchor="{side}">{int(tick):,}</text>')
+    line = step_path([place(*point) for point in points])
+    floor = place(0, 0)[1]
+    end = place(*points[-1])
+    parts.append(f'<path class="area" d="{line} V{floor} H{_LEFT} Z"/><path class="line" d="{line}"/>')
+    parts.append(f'<circle class="now" cx="{end[0]}" cy="{end[1]}" r="4"/>')
+    middle = _LEFT + wide / 2
+    parts.append(f'<text x="{middle}" y="{_HEIGHT - 3}" text-anchor="middle">queries asked</text>')
+    opening = f'<svg class="burn" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img">'
+    return f"{opening}<title>{escape(title)}</title>{''.join(parts)}</svg>"
+
+
+def draw_spark(points: Sequence[tuple[int, float]], budget: float) -> str:
+    """Draw the same, small enough for a row of a table; what it shows is beside it in words."""
+    most = max(1, points[-1][0])
+    places = [(round(118 * n / most + 1, 1), round(22 * (1 - left / budget) + 1, 1)) for n, left in points]
+    line = step_path([*places, (119.0, places[-1][1])])
+    return (
+        '<svg class="spark" viewBox="0 0 120 24" aria-hidden="true">'
+        f'<path class="area" d="{line} V23 H1 Z"/><path class="line" d="{line}"/></svg>'
+    )
+
+
+def draw_bar(parts: Sequence[tuple[str, float]]) -> str:
+    """Draw shares, in percent, side by side; each has the class of its colour."""
+    drawn, x = ['<rect class="rest" width="100%" height="100%"/>'], 0.0
+    for kind, share in parts:
+        place = f'x="{x:.3f}%" width="{max(0.0, share):.3f}%" height="100%"'
+        drawn.append(f'<rect class="{escape(kind)}" {place}/>')
+        x += share
+    return f'<svg class="bar" aria-hidden="true">{"".join(drawn)}</svg>'
+
+
+def step_path(places: Sequence[tuple[float, float]]) -> str:
+    (x, y), *rest = places
+    return " ".join([f"M{x} {y}", *(f"H{x} V{y}" for x, y in rest)])
+
+
+def ticks(most: float, n: int) -> list[float]:
+    """Return round numbers from 0 to a largest, about so many."""
+    raw = most / n
+    size = 10.0 ** math.floor(math.log10(raw))
+    step = next(size * part for part in (1, 2, 2.5, 5, 10) if size * part >= raw * 0.8)
+    return [round(step * i, 10) for i in range(int(most / step + 1e-9) + 1)]
+
+
+# --- Forecast ---
+
+AGREEMENTS = (0.75, 0.9, 0.97)
+_N_PROXIES = 200
+_MOST_LABELS = 1_000_000_000
+# Made-up votes: any seed will do, as long as a page shows the same numbers twice.
+_SEED = 7
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What a setting gives on made-up votes: the share of queries answered, and of labels that are right."""
+
+    agreement: float
+    share: float
+    accuracy: float
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """How many queries and labels a budget is likely to pay for, on an assumed profile."""
+
+    profile: Profile
+    n_queries: int
+    n_labels: int
+
+
+@dataclass(eq=False)
+class Forecast:
+    """Estimates for a service; made-up votes are counted once, beside whoever looks first."""
+
+    served: Served
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _thread: threading.Thread | None = field(default=None, repr=False)
+    _profiles: list[Profile] | None = field(default=None, repr=False)
+    _prices: tuple[RdpCurve, RdpCurve] | None = field(default=None, repr=False)
+
+    def start(self) -> threading.Thread:
+        """Begin to count, if nobody has, and return the thread that does."""
+        with self._lock:
+            if self._thread is None:
+                # Votes of many thousand teachers take seconds; a page does not wait for them.
+                self._thread = threading.Thread(target=self._count, name="forecast", daemon=True)
+                self._thread.start()
+            return self._thread
+
+    def estimates(self, accountant: Accountant, spent: RdpCurve) -> list[Estimate] | None:
+        """Return an estimate for each assumed profile, or None while they are being counted.
+
+        There are none where the mechanism hears the student, whose answers nobody can assume, or where groups
+        of people pay from budgets of their own.
+        """
+        self.start()
+        profiles, prices = self._profiles, self._prices
+        if profiles is None:
+            return None
+        found: list[Estimate] = []
+        if prices is None:
+            return found
+        for profile in profiles:
+            n = n_affordable(accountant, spent, prices=prices, share=profile.share)
+            found.append(Estimate(profile, n, int(n * profile.share)))
+        return found
+
+    def _count(self) -> None:
+        profiles: list[Profile] = []
+        # A mechanism of somebody else's may not say how likely its outcomes are: then there is no estimate.
+        with suppress(Exception):
+            self._prices = check_and_answer(self.served.mechanism)
+            if not self.served.listens and self.served.plan is None:
+                profiles = make_profiles(self.served)
+        self._profiles = profiles
+
+
+def make_profiles(served: Served) -> list[Profile]:
+    """Return what a setting gives on votes that are made up from assumptions."""
+    found = []
+    for agreement in AGREEMENTS:
+        made_up, truth = Consensus(agreement=agreement).votes(
+            served.n_teachers, served.n_classes, n_queries=_N_PROXIES, seed=_SEED
+        )
+        share, accuracy = expected_labels(served.mechanism, made_up, truth)
+        found.append(Profile(agreement, min(1.0, share), accuracy))
+    return found
+
+
+def check_and_answer(mechanism: Mechanism) -> tuple[RdpCurve, RdpCurve]:
+    """Return what every query costs, answered or not, and what an answer costs on top."""
+    check, both = independent_cost(mechanism, 1, n_answers=0), independent_cost(mechanism, 1, n_answers=1)
+    return check, RdpCurve(both.orders, np.maximum(0.0, both.values - check.values))
+
+
+def n_affordable(
+    accountant: Accountant, spent: RdpCurve, *, prices: tuple[RdpCurve, RdpCurve], share: float
+) -> int:
+    """Return how many queries a budget pays for when a share of them is answered and the rest is silent."""
+    check, answer = prices
+
+    def fits(n: int) -> bool:
+        return accountant.affords(spent, check * n + answer * min(n, int(share * n) + 1))
+
+    if not fits(1):
+        return 0
+    low, high = 1, 2
+    while high < _MOST_LABELS and fits(high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+# --- Verification ---
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a verification found, and when."""
+
+    when: datetime
+    is_intact: bool
+    head: str
+    n_entries: int
+
+
+@dataclass(eq=False)
+class LedgerCheck:
+    """Verifies a ledger, one at a time, and keeps the last verdict.
+
+    The head that the last one found must still be in the chain.
+    """
+
+    ledger: Ledger
+    last: Verdict | None = None
+    _head: str | None = field(default=None, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    @property
+    def is_possible(self) -> bool:
+        """Return whether this ledger has a chain; one in memory has none."""
+        return hasattr(self.ledger, "verify")
+
+    def verify(self) -> Verdict:
+        """Read all of the books again, check every hash, and that nothing is gone since the last time."""
+        check: Any = getattr(self.ledger, "verify", lambda head=None: "")
+        with self._lock:
+            try:
+                head = check(head=self._head)
+                verdict = Verdict(datetime.now(UTC), True, head, len(self.ledger.entries()))
+                self._head = head or None
+            except LedgerConflict:
+                verdict = Verdict(datetime.now(UTC), False, "", 0)
+            self.last = verdict
+        return verdict
+
+
+# --- Snapshots ---
+
+Points = list[tuple[int, float]]
+
+_MOST_POINTS = 80
+_AGE_SECONDS = 1.0
+# Reading the books takes turns with those who ask: watching them may take a twentieth of the time.
+_PATIENCE = 20.0
+
+
+@dataclass(frozen=True)
+class OutcomeCounts:
+    """What became of queries: a label of the teachers, the student's own back, silence, or no answer."""
+
+    n_answered: int = 0
+    n_student: int = 0
+    n_silent: int = 0
+    n_lost: int = 0
+
+    @property
+    def n_queries(self) -> int:
+        return self.n_answered + self.n_student + self.n_silent + self.n_lost
+
+    def share(self, n: int) -> float:
+        return 100.0 * n / self.n_queries if self.n_queries else 0.0
+
+
+@dataclass(frozen=True)
+class BudgetView:
+    """An account on the page: its status, what was asked on it, and its budget after each question."""
+
+    name: str
+    status: BudgetStatus
+    outcomes: OutcomeCounts
+    burn: Points
+
+    @property
+    def share_spent(self) -> float:
+        """Return how much of the epsilon is spent, in percent; all where not one more query is paid for."""
+        if self.is_over:
+            return 100.0
+        return min(100.0, 100.0 * self.status.epsilon_spent / self.status.epsilon)
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether the account pays for no more queries at this setting."""
+        return self.status.queries_left == 0
+
+
+@dataclass(frozen=True)
+class QuestionRow:
+    """A question on the page: who asked, what came of it in numbers, and its charge by itself."""
+
+    number: int
+    student: str
+    key: str
+    outcomes: OutcomeCounts
+    is_settled: bool
+    epsilon: float
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """The books as they were a moment ago."""
+
+    data: BudgetView
+    accounts: dict[str, BudgetView]
+    entries: list[Entry]
+    delta: float
+    spent: RdpCurve
+    people: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def groups(self) -> list[tuple[BudgetView, int]]:
+        """Return the accounts of groups of people, the strictest first, and how many people each has."""
+        return [(self.accounts[name], n) for name, n in self.people.items() if name in self.accounts]
+
+    @property
+    def others(self) -> list[BudgetView]:
+        """Return the accounts that are nobody's but students'."""
+        return [account for name, account in self.accounts.items() if name not in self.people]
+
+    def questions(self, first: int, n: int, *, account: str | None = None) -> list[QuestionRow]:
+        """Return some questions, the newest first, or those that one account paid for."""
+        numbers = [
+            number
+            for number in range(len(self.entries) - 1, -1, -1)
+            if account is None or account in self.entries[number].also
+        ]
+        return [self._question(number) for number in numbers[first : first + n]]
+
+    def n_questions(self, account: str | None = None) -> int:
+        return sum(account is None or account in entry.also for entry in self.entries)
+
+    def _question(self, number: int) -> QuestionRow:
+        entry = self.entries[number]
+        student, key = owner(entry.key)
+        epsilon = entry.charged.epsilon(self.delta)
+        return QuestionRow(number, student, key, outcomes_of(entry), entry.is_settled, epsilon)
+
+
+@dataclass(eq=False)
+class SnapshotCache:
+    """Reads the books for everyone who looks, no more often than they can bear."""
+
+    service: LabelService
+    clock: Callable[[], float] = time.monotonic
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _last: Snapshot | None = field(default=None, repr=False)
+    _until: float = field(default=0.0, repr=False)
+
+    def snapshot(self) -> Snapshot:
+        """Return the books as they are, or were a moment ago."""
+        with self._lock:
+            start = self.clock()
+            if self._last is None or start >= self._until:
+                self._last = take_snapshot(self.service)
+                now = self.clock()
+                self._until = now + max(_AGE_SECONDS, _PATIENCE * (now - start))
+            return self._last
+
+
+def take_snapshot(service: LabelService) -> Snapshot:
+    entries, states = service.ledger.entries(), service.ledger.accounts()
+    paid: dict[str, list[Entry]] = {name: [] for name in sorted(states)}
+    for entry in entries:
+        for name in entry.also:
+            paid.setdefault(name, []).append(entry)
+    accounts, paying, plan = {}, service.groups(), service.served.plan
+    for name, mine in paid.items():
+        # Accounts are never closed; one that is younger than this list of them is there the next time.
+        if name in states:
+            costs = [entry.also[name].charged for entry in mine]
+            n_asked = [n_queries(entry) for entry in mine]
+            burn = burn_down(states[name].accountant, costs, n_queries=n_asked)
+            accounts[name] = BudgetView(
+                name, paying.get(name) or service.account_status(states[name]), total(mine), burn
+            )
+    costs = [entry.charged for entry in entries]
+    burn = burn_down(service.accountant, costs, n_queries=[n_queries(entry) for entry in entries])
+    data = BudgetView("", service.budget_status(), total(entries), burn)
+    people = {} if plan is None else {group.account: group.n_persons for group in plan.groups}
+    return Snapshot(data, accounts, entries, service.served.budget.delta, service.ledger.spent, people)
+
+
+def burn_down(accountant: Accountant, costs: Sequence[RdpCurve], *, n_queries: Sequence[int]) -> Points:
+    """Return how much epsilon was left after how many queries, at no more points than a page can show."""
+    epsilon = accountant.budget.epsilon
+    points = [(0, epsilon)]
+    if not costs:
+        return points
+    shown = {round(place) for place in np.linspace(0, len(costs) - 1, min(len(costs), _MOST_POINTS))}
+    spent, asked = np.zeros_like(costs[0].values), 0
+    for number, cost in enumerate(costs):
+        spent, asked = spent + cost.values, asked + n_queries[number]
+        if number in shown:
+            left = epsilon - accountant.epsilon(RdpCurve(cost.orders, spent))
+            points.append((asked, max(0.0, left)))
+    return points
+
+
+def outcomes_of(entry: Entry) -> OutcomeCounts:
+    release = entry.release
+    if release is None:
+        return OutcomeCounts(n_lost=n_queries(entry))
+    silent: NDArray[np.bool_] = release.labels < 0
+    told: NDArray[np.bool_] = release.answered & ~silent
+    if silent.ndim > 1:  # a row of labels is answered where one of them was told
+        silent, told = silent.all(axis=1), told.any(axis=1)
+    n_silent, n_answered = int(silent.sum()), int(told.sum())
+    return OutcomeCounts(n_answered, len(release) - n_silent - n_answered, n_silent)
+
+
+def total(entries: Sequence[Entry]) -> OutcomeCounts:
+    counted = [outcomes_of(entry) for entry in entries]
+    return OutcomeCounts(
+        sum(one.n_answered for one in counted), sum(one.n_student for one in counted),
+        sum(one.n_silent for one in counted), sum(one.n_lost for one in counted),
+    )  # fmt: skip
+
+
+def n_queries(entry: Entry) -> int:
+    said = entry.event.get("n_queries")
+    return int(said) if said is not None else 1 if entry.release is None else len(entry.release)

@@ -1,0 +1,162 @@
+"""Parties for tests alone that record every byte they receive.
+
+    python -m tellers.testing._recording_party VIEW party.toml NOISE
+    python -m tellers.testing._recording_party VIEW party.toml rows.npy labels.npz BATCH
+
+serves like `tellers.testing._instrumented_party`, or asks for labels of rows, and fills the folder VIEW:
+
+    wire.ROLE.bin            what came over connections for messages, from parties of a role, after TLS
+    messages.jsonl           each message that was read from it: who sent it, and its header
+    masks.NAME.bin           the numbers in them, by party
+    engine.NAME.PID.N.bin    what the tunnel handed to the engine on one of its connections, after TLS
+    told.NAME.jsonl          what the engine handed on besides outcomes: shares, and what both sides agree on
+    outcomes.NAME.bin        what the engine opened to this party
+    own.NAME.PID.N.npz       what this party put in, which nobody else may see
+
+A file `most` in it, with a number, says how many bytes of each of the engine's connections are kept; without
+it, all.
+
+Whoever reads the views of all parties sees everything. Nothing in the product imports this module, and no
+setting leads to it: it changes the process it runs in, and is started by tests.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..parties import _link as link
+from ..parties import _worker as worker
+from ..parties._engine import Engine
+from ..parties._messages import Mask, encode
+from ..parties._tunnel import Tunnel
+from ..parties._wire import Channel, FrameReader
+from ..runs.settings.party import read_party
+from . import _instrumented_party as instrumented
+
+_SERVES = "--worker"
+
+
+def watch_party(view: Path) -> None:
+    """Change this process, a party's, so that it keeps what it receives, and its workers likewise."""
+    view.mkdir(parents=True, exist_ok=True)
+    link._WORKER = ("tellers.testing._recording_party", _SERVES, str(view))
+    real_feed, real_receive = FrameReader.feed, Channel.receive
+
+    def feed(reader: FrameReader, data: bytes) -> Any:
+        _keep(view / f"wire.{reader.sender}.bin", data)
+        return real_feed(reader, data)
+
+    def receive(channel: Channel, **options: Any) -> Any:
+        message = real_receive(channel, **options)
+        header, body = encode(message)
+        told = {"from": channel.peer.name, "role": channel.peer.role, "header": json.loads(header)}
+        _keep(view / "messages.jsonl", json.dumps(told).encode() + b"\n")
+        if isinstance(message, Mask):
+            _keep(view / f"masks.{channel.peer.name}.bin", body)
+        return message
+
+    setattr(FrameReader, "feed", feed)  # noqa: B010
+    setattr(Channel, "receive", receive)  # noqa: B010
+
+
+def watch_worker(view: Path) -> None:
+    """Change this process, a worker's, so that it keeps what its engine receives, tells and opens."""
+    now = {"name": "nobody", "phase": "open"}
+    real_obey, real_take, real_run = worker.Worker.obey, Tunnel._take, Engine.run
+    real_init = Engine.__init__
+    n_runs, kept = [0], dict[int, int]()
+    most = int((view / "most").read_text()) if (view / "most").exists() else None
+
+    def obey(self: Any, head: dict[str, Any], tables: Any) -> Any:
+        now["phase"] = str(head.get("do"))
+        now["name"] = str(head.get("peer_name", now["name"]))
+        return real_obey(self, head, tables)
+
+    def take(self: Tunnel, kind: int, number: int, piece: bytes) -> None:
+        kept[number] = kept.get(number, 0) + len(piece)
+        if most is None or kept[number] <= most:
+            _keep(view / f"engine.{now['name']}.{os.getpid()}.{number}.bin", piece)
+        real_take(self, kind, number, piece)
+
+    def run(self: Engine, program: Any, inputs: Mapping[str, Any]) -> Any:
+        np.savez(view / f"own.{now['name']}.{os.getpid()}.{n_runs[0]:04d}.npz", **inputs)
+        n_runs[0] += 1
+        outcome = real_run(self, program, inputs)
+        if outcome is not None:
+            _keep(view / f"outcomes.{now['name']}.bin", np.asarray(outcome, dtype="<i8").tobytes())
+        return outcome
+
+    def init(self: Engine, *given: Any, **named: Any) -> None:
+        real_init(self, *given, **named)
+        self._link = _RecordingLink(self._link, view, now)
+
+    setattr(worker.Worker, "obey", obey)  # noqa: B010
+    setattr(Tunnel, "_take", take)  # noqa: B010
+    setattr(Engine, "run", run)  # noqa: B010
+    setattr(Engine, "__init__", init)  # noqa: B010
+
+
+class _RecordingLink:
+    """The engine's link, with what is said over it in words kept."""
+
+    def __init__(self, real: Any, view: Path, now: Mapping[str, str]) -> None:
+        self._real, self._view, self._now = real, view, now
+
+    def _heard(self, how: str, words: list[Any]) -> None:
+        plain = [str(word, "utf-8") if isinstance(word, bytes) else word for word in words]
+        told = {"how": how, "phase": self._now["phase"], "words": plain}
+        _keep(self._view / f"told.{self._now['name']}.jsonl", json.dumps(told).encode() + b"\n")
+
+    def recv(self, rank: int) -> Any:
+        words = self._real.recv(rank)
+        self._heard("recv", [words])
+        return words
+
+    def all_gather(self, words: str) -> Any:
+        found = self._real.all_gather(words)
+        self._heard("all_gather", list(found))
+        return found
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+
+def ask(config: str, rows: str, out: str, batch: int) -> None:
+    """Ask for labels of all rows of a file, batch by batch, and write them with the ids of the batches."""
+    from ..parties.ask import AskRole
+
+    X, found = np.load(rows), []
+    with AskRole(read_party(config), say=instrumented._say) as asker:
+        for start in range(0, len(X), batch):
+            found.append(asker.ask(X[start : start + batch]))
+    parties = np.array([",".join(one.parties) for one in found])
+    labels = np.concatenate([one.labels for one in found])
+    np.savez(out, labels=labels, qids=np.array([one.qid for one in found]), parties=parties)
+
+
+def main(*words: str) -> None:
+    """Be a party, or a worker of one, that keeps what it receives."""
+    if words[0] == _SERVES:
+        watch_worker(Path(words[1]))
+        worker.main(int(words[2]))
+        return
+    watch_party(Path(words[0]))
+    if len(words) == 5:
+        ask(words[1], words[2], words[3], int(words[4]))
+    else:
+        instrumented.main(words[1], words[2])
+
+
+def _keep(place: Path, data: bytes) -> None:
+    if data:
+        with open(place, "ab") as file:
+            file.write(data)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

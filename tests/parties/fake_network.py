@@ -1,0 +1,175 @@
+"""A whole session without a socket: guardian, answering parties and askers exchange messages by hand."""
+
+import secrets
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tellers import Accountant, Budget, GNMax, MemoryLedger, noise
+from tellers.errors import PeerRefused
+from tellers.parties import _answer as answerer
+from tellers.parties._guard import Finish, Guardian, Send
+from tellers.parties._hardening import new_mask_key, pair_keys
+from tellers.parties._last_step import decide
+from tellers.parties._messages import Accepted, Answered, Done, Open, Question
+from tellers.parties._policy import AnswererPolicy, GuardianPolicy
+from tellers.parties._ring import ring_scaled, ring_sum
+
+PROGRAM, TERMS = "ab" * 32, "cd" * 32
+NAMES = ("east", "north", "south", "west")
+_KEYS = {name: new_mask_key() for name in NAMES}
+
+
+def program_for(n_queries: int) -> str:
+    return PROGRAM
+
+
+def pairs_of(name: str) -> dict[str, bytes]:
+    return pair_keys(name, _KEYS[name][0], {n: public for n, (_, public) in _KEYS.items() if n != name})
+
+
+@dataclass
+class FakeNetwork:
+    """Parties that talk until nobody has anything to say; `lost` holds those that hear and say nothing."""
+
+    pairwise: bool = True
+    mechanism: object = field(default_factory=lambda: GNMax(sigma=2.0))
+    epsilon: float = 1e6
+    ledger: object = None
+    noise_sigma: float | None = None
+    policy: dict = field(default_factory=dict)
+    answerers: dict = field(default_factory=dict)
+
+    def __post_init__(self):
+        self.now = 0.0
+        if self.ledger is None:
+            self.ledger = MemoryLedger(Accountant(Budget(epsilon=self.epsilon, delta=1e-5)))
+        rules = {
+            "roster": NAMES, "quotas": {"ann": 10_000, "bea": 10_000}, "quorum": 3, "n_outputs": 3,
+            "terms": TERMS, "program_for": program_for, "pairwise": self.pairwise, **self.policy,
+        }  # fmt: skip
+        self.rules = GuardianPolicy(**rules)
+        self.open_guardian()
+        given = {"quotas": {"ann": 10_000, "bea": 10_000}, "least_set": 2, **self.answerers}
+        self.policies = {
+            name: AnswererPolicy(
+                name, n_outputs=3, n_features=4, terms=TERMS, program_for=program_for, roster=NAMES,
+                pair_keys=pairs_of(name) if self.pairwise else None, noise_sigma=self.noise_sigma, **given,
+            )
+            for name in NAMES
+        }  # fmt: skip
+        self.states = {name: answerer.begin() for name in NAMES}
+        self.heard = {"ann": [], "bea": []}
+        self.steps, self.refusals = {}, []
+        self.lost, self.masks_sent = set(), []
+        self.shares, self.votes = {}, {}
+
+    def open_guardian(self):
+        self.guardian = Guardian(
+            self.rules, self.mechanism, self.ledger, noise.secure(), clock=lambda: self.now
+        )
+        for name in (*self.rules.roster, "ann", "bea"):
+            self.guardian.joined(name)
+
+    # --- What travels. ---
+
+    def say(self, sender, message):
+        """Hand a message to the guardian, as its connection would; a refusal closes that connection."""
+        try:
+            self.follow(self.guardian.handle(sender, message))
+        except PeerRefused as refusal:
+            self.refusals.append((sender, str(refusal)))
+            self.follow(self.guardian.left(sender))
+
+    def follow(self, tasks):
+        for task in tasks:
+            if isinstance(task, Finish):
+                self.steps[task.qid] = task.step
+            elif isinstance(task, Send):
+                self.hear(task.to, task.message)
+
+    def hear(self, name, message):
+        if name in self.heard:
+            self.heard[name].append(message)
+            return
+        if name in self.lost:
+            return
+        state, policy, said = self.states[name], self.policies[name], []
+        if message.kind == "expect":
+            state, said = answerer.expect(policy, state, message, now=self.now)
+        elif message.kind == "roll":
+            state, said = answerer.roll(policy, state, message, noise=noise.secure())
+            self.masks_sent += [(name, m.qid) for m in said if m.kind == "mask"]
+        elif message.kind == "closed":
+            state = answerer.closed(state, message)
+        self.states[name] = state
+        for word in said:
+            self.say(name, word)
+
+    def wait(self, seconds):
+        self.now += seconds
+        for name in NAMES:
+            if name not in self.lost:
+                self.states[name], said = answerer.tick(self.states[name], now=self.now)
+                for word in said:
+                    self.say(name, word)
+        self.follow(self.guardian.tick())
+
+    # --- What an asker does. ---
+
+    def open(self, asker="ann", n_queries=2, qid=None, **other):
+        qid = secrets.token_hex(16) if qid is None else qid
+        told = {"program": PROGRAM, "terms": TERMS, **other}
+        self.say(asker, Open(qid=qid, n_queries=n_queries, **told))
+        return qid
+
+    def ask(self, qid, name, asker="ann", n_queries=2, *, deliver=True):
+        """Ask one party, compute its share in the clear, and return whether the asker has it."""
+        asked = Question(
+            qid=qid, n_queries=n_queries, n_features=4, n_outputs=3, program=PROGRAM, terms=TERMS
+        )
+        state, answer = answerer.question(self.policies[name], self.states[name], asker, asked, now=self.now)
+        self.states[name] = state
+        if not isinstance(answer, Accepted) or not deliver:
+            return False
+        vote = np.eye(3, dtype=np.int64)[np.random.default_rng(len(self.votes)).integers(0, 3, n_queries)]
+        self.votes[qid, name] = vote
+        self.shares[qid, name] = ring_sum([vote, ring_scaled(state.queries[qid].mask, -1)])
+        self.states[name], said = answerer.delivered(self.states[name], qid)
+        for word in said:
+            if name not in self.lost:
+                self.say(name, word)
+        return True
+
+    def fail(self, qid, name):
+        self.states[name], said = answerer.failed(self.states[name], qid)
+        for word in said:
+            self.say(name, word)
+
+    def answered(self, qid, parties, asker="ann"):
+        self.say(asker, Answered(qid=qid, parties=tuple(sorted(parties))))
+
+    def query(self, asker="ann", n_queries=2, parties=NAMES, claim=None):
+        """Ask a whole query and return its id."""
+        qid = self.open(asker, n_queries)
+        held = [name for name in parties if self.ask(qid, name, asker, n_queries)]
+        self.answered(qid, held if claim is None else claim, asker)
+        return qid
+
+    def done(self, qid, asker="ann"):
+        self.say(asker, Done(qid=qid))
+
+    # --- What can be seen. ---
+
+    def last(self, asker="ann"):
+        return self.heard[asker][-1]
+
+    @property
+    def charged(self):
+        return [entry.key for entry in self.ledger.entries()]
+
+    def tally(self, qid, parties=NAMES):
+        return sum(self.votes[qid, name] for name in parties)
+
+    def labels(self, qid, parties=NAMES):
+        return decide(self.steps[qid], ring_sum(self.shares[qid, name] for name in parties))
