@@ -52,6 +52,9 @@ _FIRST_NAMES = {
     "tellers.nn.tagger.AudioTagger": "tellers.audio.tagger.AudioTagger",
 }
 _FORMAT = 1
+# The mark of our own estimators on stored teachers: the version since which they learn the same from the same
+# rows. Raised when their training changes, so that a new release alone does not disown trained teachers.
+_OWN_ESTIMATORS = "0.1.0"
 
 
 @dataclass(frozen=True)
@@ -156,7 +159,9 @@ def _versions(estimator: Any) -> dict[str, str]:
 
     package = type(estimator).__module__.partition(".")[0]
     versions = {"numpy": np.__version__, "scikit-learn": sklearn}
-    if package not in ("sklearn", "__main__"):
+    if package == "tellers":
+        versions[package] = _OWN_ESTIMATORS
+    elif package not in ("sklearn", "__main__"):
         with suppress(PackageNotFoundError):  # a module of the user's own has no version
             versions[package] = version(package)
     return versions
