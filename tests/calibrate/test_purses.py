@@ -31,7 +31,7 @@ def test_a_purse_can_pay_what_is_planned(most, order, group):
     plan = plan_group_publication(PROXY, **KNOWN, purses=[Purse(group, order, most)])
     if plan.method == "independent":
         return
-    prices = publication_prices(distances_of(PROXY), plan, n_releases=2, orders=[order])
+    prices = publication_prices(distances_of(PROXY).shares, plan, n_releases=2, orders=[order])
     dearest = max(float(price.values[0]) for price in prices.values())
     paid = dearest if group is None else float(prices[group].values[0])
     assert paid <= most * (1 + 1e-9)

@@ -247,7 +247,7 @@ def test_everybody_pays_for_every_number_and_the_louder_pay_more(asked):
     shown = publish_group_costs(
         asked, noise.seeded(1), plan=plan, delta=DELTA, ledger=ledger, key="shown", allow_seeded=True
     )
-    prices = publication_prices(distances_of(asked), plan, n_releases=3)
+    prices = publication_prices(distances_of(asked).shares, plan, n_releases=3)
     for group in GROUPS:
         assert np.array_equal(ledger.accounts()[group.account].spent.values, prices[group.name].values)
         at_order = prices[group.name].values[prices[group.name].orders == plan.order]

@@ -27,7 +27,7 @@ from tellers.runs import (
     propose_publication,
     run,
 )
-from tellers.runs._finished import account_for_pool, read_closed_pool
+from tellers.runs._finished import account_for_pool, read_finished
 from tellers.teachers import save_label_votes
 
 CONFIG = RunConfig(
@@ -91,7 +91,7 @@ def tellers(capsys, monkeypatch):
 
 
 def charged(folder):
-    closed = read_closed_pool(folder)
+    closed = read_finished(folder)
     with closed.books() as ledger:
         return ledger.spent, ledger.accountant
 
@@ -99,7 +99,7 @@ def charged(folder):
 @pytest.mark.parametrize("kind", ["once", "dependent", "confident"])
 def test_queries_and_labels_are_counted_apart(kind, request):
     folder = request.getfixturevalue(kind)
-    closed = read_closed_pool(folder)
+    closed = read_finished(folder)
     books = account_for_pool(closed, private=True)
     with np.load(folder / "labels.npz") as kept:
         labels, told = kept["labels"], kept["by_teachers"]
@@ -116,7 +116,7 @@ def test_queries_and_labels_are_counted_apart(kind, request):
 
 
 def test_the_exact_cost_is_that_of_the_votes_that_were_asked(once):
-    closed = read_closed_pool(once)
+    closed = read_finished(once)
     exact = account_for_pool(closed, private=True).exact
     expected = exact_epsilons(CONFIG.build_mechanism(), closed.votes(), delta=1e-4).reveal()[-1]
     assert exact.reveal() == expected
@@ -158,7 +158,7 @@ def test_what_is_published_is_charged_kept_and_shown_again(study, tellers):
     code, out, err = tellers("publish", study, *sure, "--yes", "--json")
     assert code == 0, err
     first = json.loads(out)
-    exact = account_for_pool(read_closed_pool(study), private=True).exact.reveal()
+    exact = account_for_pool(read_finished(study), private=True).exact.reveal()
     # An upper value: false alarms once in a million.
     assert first["epsilon_upper"] >= exact
     assert first["drawn"] is True
@@ -238,7 +238,7 @@ def test_the_ledger_lists_queries_and_labels(confident, tellers):
     assert code == 0, err
     rows = json.loads(out)
     rows = rows if isinstance(rows, list) else rows["entries"]
-    books = account_for_pool(read_closed_pool(confident))
+    books = account_for_pool(read_finished(confident))
     assert sum(row["n_queries"] for row in rows) == 30
     assert sum(row["n_answered"] for row in rows) == books.n_answered
     assert sum(row["n_told"] for row in rows) == books.n_told

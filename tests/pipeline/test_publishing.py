@@ -23,7 +23,7 @@ from tellers.runs import (
     publish_run,
     run,
 )
-from tellers.runs._finished import account_for_groups, read_closed
+from tellers.runs._finished import account_for_groups, read_finished
 from tellers.runs._folder import RunFolder
 from tellers.runs.personal import publishing
 from tellers.runs.personal.publishing import independent_group_costs
@@ -98,7 +98,7 @@ def test_every_group_pays_what_was_proposed_and_it_is_kept(tmp_path, finished, v
 @pytest.mark.parametrize("variant", ["weighting", "vanishing", "upsampling"])
 def test_votes_are_counted_as_they_were_paid_for(tmp_path, finished, variant):
     folder = finished(tmp_path, replace(CONFIG, personal=PersonalConfig(variant=variant, **TWO)))
-    closed = read_closed(folder)
+    closed = read_finished(folder)
     with closed.books() as ledger:
         asked, accounts = closed.asked(ledger), ledger.accounts()
     assert len(asked) == 20
@@ -171,7 +171,7 @@ def test_what_was_cut_off_is_drawn_later_and_charged_once(tmp_path, finished, mo
 
 def test_what_an_earlier_version_lost_stays_charged_and_counts(tmp_path, finished):
     folder = finished(tmp_path)
-    closed = read_closed(folder)
+    closed = read_finished(folder)
     plan = propose_publication(folder, method="envelope").plan
     with closed.books() as ledger:
         key = f"{closed.folder.key}:publication/0"
@@ -305,7 +305,7 @@ def test_a_proxy_must_be_alike(tmp_path, finished):
 
 
 def test_exact_costs_are_sealed_and_below_public_ones(tmp_path, finished):
-    closed = read_closed(finished(tmp_path))
+    closed = read_finished(finished(tmp_path))
     assert all(group.exact is None for group in account_for_groups(closed))
     for group in account_for_groups(closed, private=True):
         assert repr(group.exact) == "Sealed(<private>)"

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from ..accounting.costs import Account, PrivateCost
-    from ..runs._finished import ClosedPool, ClosedRun, GroupAccount, PoolAccount
+    from ..runs._finished import FinishedRun, GroupAccount, PoolAccount
     from ..runs.result import PublishedCosts
 
 
@@ -42,10 +42,10 @@ def run_around(path: Path) -> Path | None:
 
 def account_groups(folder: Path, *, show_private: bool, as_json: bool) -> None:
     """Show what a run cost each group, by its ledger; with `show_private` also exactly."""
-    from ..runs._finished import account_for_groups, read_closed
+    from ..runs._finished import account_for_groups, read_finished
     from ..runs.result import read_published
 
-    run = read_closed(folder)
+    run = read_finished(folder)
     books = account_for_groups(run, private=show_private)
     published = read_published(folder)
     notes = []
@@ -61,12 +61,13 @@ def account_groups(folder: Path, *, show_private: bool, as_json: bool) -> None:
 
 
 def groups_as_dict(
-    run: "ClosedRun",
+    run: "FinishedRun",
     books: "tuple[GroupAccount, ...]",
     published: "PublishedCosts | None",
     notes: list[str],
 ) -> dict[str, Any]:
     """Return what is printed as JSON; private numbers are in it only if they were asked for."""
+    assert run.plan is not None
     upper = {} if published is None else {group.name: group.epsilon_upper for group in published.groups}
     result: dict[str, Any] = {
         "queries": run.result.queries.n_asked,
@@ -91,11 +92,12 @@ def groups_as_dict(
 
 def _print_groups(
     screen: "Console",
-    run: "ClosedRun",
+    run: "FinishedRun",
     books: "tuple[GroupAccount, ...]",
     published: "PublishedCosts | None",
     notes: list[str],
 ) -> None:
+    assert run.plan is not None
     result, delta = run.result, run.config.budget.delta
     screen.print(
         f"\n{result.queries.n_asked:,} queries by {result.partition.n_teachers:,} teachers, "
@@ -146,10 +148,10 @@ def _print_exact_groups(screen: "Console", exact: list[tuple[str, float]]) -> No
 
 def account_pool(folder: Path, *, show_private: bool, as_json: bool) -> None:
     """Show what a run cost, by its ledger; with `show_private` also exactly."""
-    from ..runs._finished import account_for_pool, read_closed_pool
+    from ..runs._finished import account_for_pool, read_finished
     from ..runs.result import read_published
 
-    run = read_closed_pool(folder)
+    run = read_finished(folder)
     books = account_for_pool(run, private=show_private)
     published = read_published(folder)
     notes = []
@@ -165,7 +167,7 @@ def account_pool(folder: Path, *, show_private: bool, as_json: bool) -> None:
 
 
 def pool_as_dict(
-    run: "ClosedPool", books: "PoolAccount", published: "PublishedCosts | None", notes: list[str]
+    run: "FinishedRun", books: "PoolAccount", published: "PublishedCosts | None", notes: list[str]
 ) -> dict[str, Any]:
     """Return what is printed as JSON; private numbers are in it only if they were asked for."""
     result: dict[str, Any] = {
@@ -187,7 +189,7 @@ def pool_as_dict(
     return result
 
 
-def _why_bound(run: "ClosedPool") -> str:
+def _why_bound(run: "FinishedRun") -> str:
     from ..accounting._label_exact import bound_because
 
     return bound_because(run.config.build_mechanism())
@@ -195,7 +197,7 @@ def _why_bound(run: "ClosedPool") -> str:
 
 def _print_pool(
     screen: "Console",
-    run: "ClosedPool",
+    run: "FinishedRun",
     books: "PoolAccount",
     published: "PublishedCosts | None",
     notes: list[str],

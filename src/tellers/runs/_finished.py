@@ -5,17 +5,19 @@ charged is on the ledger. The private table is not opened.
 """
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from ..accounting._publishable import available_methods
 from ..accounting.exact import exact_epsilons
 from ..ledger._chain import ChainedLedger
+from ..ledger.base import Entry
 from ..ledger.opening import is_url
+from ..mechanisms.base import Mechanism
 from ..privacy.budget import Accountant, Budget
 from ..privacy.rdp import RdpCurve
 from ..privacy.release import SILENT
@@ -26,7 +28,7 @@ from ..teachers.store import read_label_votes, read_votes
 from ._assignment import Electorate
 from ._begin import open_books, takes_part
 from ._folder import RunFolder
-from ._groups import Batch, batches_under, exact_by_groups, publications_of
+from ._groups import batches_under, exact_by_groups, publications_of
 from ._private import read_private
 from .labelling import Labels
 from .personal.accounting import Asked
@@ -37,119 +39,170 @@ from .result import RunResult, read_result
 from .settings.files import read_config
 from .settings.sections import RunConfig
 
-
-def _stored_labels(folder: RunFolder) -> Labels:
-    with np.load(folder.labels, allow_pickle=False) as kept:
-        return Labels(kept["rows"], kept["labels"], kept["by_teachers"])
-
-
-def _open_again(config: RunConfig, folder: RunFolder) -> ChainedLedger:
-    """Open the ledger of a finished run, or refuse: an empty one in its place would know of nothing."""
-    place = folder.path / config.budget.ledger
-    if not is_url(config.budget.ledger) and not place.exists():
-        raise ValueError(
-            f"Expected the ledger of the run at {place}, found none. Restore it: what was spent is on it."
-        )
-    return open_books(config, folder)
-
-
-# With budgets per group
+# What ends a run at a place that was known beforehand, whatever comes out.
+FIXED_ENDS = ("the number of queries", "the end of the pool")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ClosedRun:
-    """What there is of a finished run with groups; `plan` has the mechanism as it was used."""
+class FinishedRun:
+    """What there is of a finished run; with budgets per group, `plan` has the mechanism as it was used."""
 
     folder: RunFolder
     config: RunConfig
     result: RunResult
-    plan: PersonalPlan
+    plan: PersonalPlan | None = None
+
+    @property
+    def kind(self) -> str:
+        """Return what was released: classes, labels where a row has many, or classes paid for by groups."""
+        return "groups" if self.plan is not None else "labels" if self.result.labels else "classes"
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """Return the mechanism as it was used."""
+        return self.config.build_mechanism() if self.plan is None else self.plan.mechanism
+
+    @property
+    def accountant(self) -> Accountant:
+        """Return the budget of the run: with groups, the ceiling for everybody."""
+        return Accountant(Budget(self.config.budget.epsilon, self.config.budget.delta))
 
     def books(self) -> ChainedLedger:
-        """Open the ledger of the run, to be closed by who asks for it."""
-        return _open_again(self.config, self.folder)
+        """Open the ledger of the run, to be closed by who asks for it.
 
-    def votes(self) -> Votes:
-        """Return the votes on the rows that were asked, in that order, before weights; private."""
-        every = read_votes(self.folder.votes, n_classes=len(self.result.data.class_names)).votes
-        return every[self.labels().rows]
+        An empty one in its place would know of nothing, and is refused.
+        """
+        place = self.folder.path / self.config.budget.ledger
+        if not is_url(self.config.budget.ledger) and not place.exists():
+            raise ValueError(
+                f"Expected the ledger of the run at {place}, found none. Restore it: what was spent is on it."
+            )
+        return open_books(self.config, self.folder)
+
+    def is_alone(self, entries: Iterable[Entry]) -> bool:
+        """Say whether all of these entries are the run's own: its questions and its publications."""
+        own = (f"{self.folder.key}/", publications_of(self.folder.key))
+        return all(entry.key.startswith(own) for entry in entries)
 
     def labels(self) -> Labels:
         """Return what came out."""
-        return _stored_labels(self.folder)
+        with np.load(self.folder.labels, allow_pickle=False) as kept:
+            return Labels(kept["rows"], kept["labels"], kept["by_teachers"])
+
+    def votes(self) -> Votes | LabelVotes:
+        """Return the votes on the rows that were asked, in that order, before weights; private."""
+        rows = self.labels().rows
+        if self.result.labels:
+            return read_label_votes(self.folder.votes).votes[rows]
+        return read_votes(self.folder.votes, n_classes=len(self.result.data.class_names)).votes[rows]
 
     def asked(self, ledger: ChainedLedger) -> Asked:
-        """Return all queries as they were counted, refusing a run whose cost cannot be summed up and told."""
-        batches = batches_under(ledger, self.folder.key)
-        self._require_summable(ledger, batches)
-        there = [batch for batch in batches if batch.is_settled]
-        votes, weights = self.votes(), [self.plan.weights(b.n_queries, key=b.key) for b in there]
-        if not there or len(votes) != sum(batch.n_queries for batch in there):
-            raise ValueError(
-                f"Expected labels of the batches on the ledger in {self.folder.labels.name}, got others. "
-                f"Was the folder or its ledger replaced? Nothing was charged."
-            )
-        if weights[0] is not None:
+        """Return all queries as groups were counted, refusing a run whose cost cannot be summed up."""
+        require_summable(self, ledger)
+        plan, votes = self.plan, self.votes()
+        assert plan is not None  # there are groups
+        assert isinstance(votes, Votes)  # of many labels there are none
+        there = [batch for batch in batches_under(ledger, self.folder.key) if batch.is_settled]
+        weights = [w for b in there if (w := plan.weights(b.n_queries, key=b.key)) is not None]
+        if weights:
             # Those of weighting are the same in every batch; who vanishes does so by a batch's own schedule.
-            votes = votes.weighted(
-                weights[0]
-                if weights[0].ndim == 1
-                else np.concatenate([w for w in weights if w is not None], 1)
-            )
-        one_price = getattr(self.plan.mechanism, "one_price", False)
-        answered = None if one_price else self.labels().by_teachers
-        return Asked(self.plan, votes, answered=answered)
-
-    def _require_summable(self, ledger: ChainedLedger, batches: list[Batch]) -> None:
-        mechanism, run = self.plan.mechanism, self.result
-        if "envelope" not in available_methods(mechanism) or self.config.queries.order == "active":
-            raise ValueError(
-                "Expected gnmax or confident and an order fixed beforehand to publish what a run cost, got a "
-                "run in which the student took part in the asking: what was asked then depends on what came "
-                "out, and a cost along the path that was taken bounds nothing. Public costs are in "
-                f"tellers account {self.folder.path}"
-            )
-        gone = sorted({name for batch in batches for name in batch.absent})
-        if gone:
-            raise ValueError(
-                "Expected a run in which every group took part to the end, got one that "
-                f"{' and '.join(map(repr, gone))} left: costs are published for one plan of the groups. Let "
-                "nobody leave ([personal] leave = false), or end it before ([queries] n_queries)."
-            )
-        may_be_silent = not getattr(mechanism, "one_price", False)
-        ended = run.queries.stopped_by not in FIXED_ENDS and may_be_silent
-        if not ended and isinstance(self.plan, Vanishing) and may_be_silent:
-            # With more answers the budgets would have cut batches short, and so changed who sits out when.
-            ended = not _always_affordable(ledger, self.plan, self.folder.key)
-        if ended:
-            raise ValueError(
-                "Expected a run that ends at a number of queries fixed beforehand, got one that a budget or "
-                "a number of labels may end: how many are asked then depends on what comes out, and a cost "
-                "summed up to there bounds nothing. Set [queries] n_queries so low that all budgets reach."
-            )
+            votes = votes.weighted(weights[0] if weights[0].ndim == 1 else np.concatenate(weights, axis=1))
+        one_price = getattr(plan.mechanism, "one_price", False)
+        return Asked(plan, votes, answered=None if one_price else self.labels().by_teachers)
 
 
-def read_closed(folder: str | PathLike[str]) -> ClosedRun:
+def read_finished(folder: str | PathLike[str]) -> FinishedRun:
     """Return the finished run in a folder, or say what is not as it should be."""
     place = RunFolder(Path(folder))
     result = read_result(place.path)
+    return finished_of(place, read_config(place.config), result)
+
+
+def finished_of(place: RunFolder, config: RunConfig, result: RunResult) -> FinishedRun:
+    """Return the run whose public numbers these are, with the plan in its folder where there are groups."""
     if result.personal is None:
-        raise ValueError(
-            f"Expected a run with budgets per group ([personal]), {place.path} holds one with one budget for "
-            "all."
-        )
-    return closed_of(place, read_config(place.config), result)
-
-
-def closed_of(place: RunFolder, config: RunConfig, result: RunResult) -> ClosedRun:
-    """Return the run with groups whose public numbers these are, with the plan in its folder."""
+        return FinishedRun(place, config, result)
     try:
         record = json.loads(place.plan.read_bytes())
     except (OSError, ValueError):
         raise ValueError(
             f"Expected the plan of the groups in {place.plan}, got none that can be read."
         ) from None
-    return ClosedRun(place, config, result, plan_from_dict(record).using(config.mechanism.build()))
+    return FinishedRun(place, config, result, plan_from_dict(record).using(config.mechanism.build()))
+
+
+def require_summable(run: FinishedRun, ledger: ChainedLedger) -> None:
+    """Refuse a run whose cost along the path that was taken bounds nothing, or whose books are not its own.
+
+    Guarantee: if it passes, the list of queries was fixed before the first vote was counted.
+    Assumes:   the settings in the folder are those the run was made with.
+    Reference: docs/maths/publishing.md, "What a run can publish".
+    """
+    told = f"Its public epsilon stays: {run.result.spent.epsilon:.4g}. Nothing was charged."
+    if run.config.budget.stop == "private":
+        raise ValueError(
+            'Expected a run that stops on a public budget, got one with [budget] stop = "private": how many '
+            f"queries were asked depends on the votes, and no published cost covers that. {told}"
+        )
+    if takes_part(run.config):
+        how = "in the active order" if run.config.queries.order == "active" else "by an interactive mechanism"
+        raise ValueError(
+            f"Expected an order fixed beforehand, got a run {how}, in which the student took part in the "
+            "asking: what was asked then depends on what came out, and a cost along the path that was taken "
+            f"bounds nothing. {told}"
+        )
+    if run.plan is not None:
+        _require_all_took_part(run.plan, ledger, run.folder.key)
+    entries, ended_by = ledger.entries(), run.result.queries.stopped_by
+    fixed, one_price = ended_by in FIXED_ENDS, getattr(run.mechanism, "one_price", False)
+    if not fixed and one_price:
+        # Every query costs the same and is answered: where it ends was known beforehand, unless others
+        # spend from the same budget.
+        fixed = run.plan is not None or ended_by != "the budget" or run.is_alone(entries)
+    if isinstance(run.plan, Vanishing) and fixed and not one_price:
+        # With more answers the budgets would have cut batches short, and so changed who sits out when.
+        fixed = _always_affordable(ledger, run.plan, run.folder.key)
+    if not fixed:
+        how = f"ended by {ended_by}" if run.plan is None else "a budget or a number of labels may end"
+        raise ValueError(
+            f"Expected a run that ends at a number of queries fixed beforehand, got one that {how}: how many "
+            "are asked then depends on what comes out, and a cost summed up to there bounds nothing. Set "
+            f"[queries] n_queries so low that every budget reaches. {told}"
+        )
+    own = (each for each in entries if each.key.startswith(f"{run.folder.key}/") and each.is_settled)
+    if sum(int(each.event["n_queries"]) for each in own) != len(run.labels()):
+        raise ValueError(
+            f"Expected the labels in {run.folder.labels.name} to be those on the ledger, got others. Was the "
+            "folder or its ledger replaced? Nothing was charged."
+        )
+
+
+def _require_all_took_part(plan: PersonalPlan, ledger: ChainedLedger, key: str) -> None:
+    if "envelope" not in available_methods(plan.mechanism):
+        raise ValueError(
+            "Expected gnmax or confident to publish what a run cost each group, got "
+            f"{type(plan.mechanism).__name__}. Nothing was charged."
+        )
+    gone = sorted({name for batch in batches_under(ledger, key) for name in batch.absent})
+    if gone:
+        raise ValueError(
+            "Expected a run in which every group took part to the end, got one that "
+            f"{' and '.join(map(repr, gone))} left: costs are published for one plan of the groups. Let "
+            "nobody leave ([personal] leave = false), or end it before ([queries] n_queries)."
+        )
+
+
+def _always_affordable(ledger: ChainedLedger, plan: PersonalPlan, key: str) -> bool:
+    """Say whether every budget would have paid for all batches, had every query been answered."""
+    states = ledger.accounts()
+    for group in plan.groups:
+        reserved = RdpCurve.zero()
+        for entry in ledger.entries():
+            if entry.key.startswith(f"{key}/") and group.account in entry.also:
+                reserved = reserved + entry.also[group.account].reserved
+        if not states[group.account].accountant.affords(RdpCurve.zero(), reserved):
+            return False
+    return True
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,21 +222,23 @@ class GroupAccount:
     exact: Sealed[float] | None = None
 
 
-def account_for_groups(run: ClosedRun, *, private: bool = False) -> tuple[GroupAccount, ...]:
+def account_for_groups(run: FinishedRun, *, private: bool = False) -> tuple[GroupAccount, ...]:
     """Return what a finished run cost each group, by its ledger and, if asked for, exactly and sealed.
 
     Exact costs of upsampling need to know whose data taught whom: they are there if the run kept its private
     numbers.
     """
+    plan = run.plan
+    assert plan is not None
     assert run.result.personal is not None
-    exact = _exact(run) if private else {}
+    exact = _exact(run, plan) if private else {}
     with run.books() as ledger:
         states = ledger.accounts()
         labels = {
             group.name: sum(
                 b.n_labels for b in batches_under(ledger, run.folder.key) if group.name not in b.absent
             )
-            for group in run.plan.groups
+            for group in plan.groups
         }
     return tuple(
         GroupAccount(
@@ -196,19 +251,20 @@ def account_for_groups(run: ClosedRun, *, private: bool = False) -> tuple[GroupA
             n_labels=labels[group.name],
             exact=exact.get(group.name),
         )
-        for group, told in zip(run.plan.groups, run.result.personal.groups, strict=True)
+        for group, told in zip(plan.groups, run.result.personal.groups, strict=True)
     )
 
 
-def _exact(run: ClosedRun) -> dict[str, Sealed[float]]:
-    if run.plan.members:
+def _exact(run: FinishedRun, plan: PersonalPlan) -> dict[str, Sealed[float]]:
+    if plan.members:
         with run.books() as ledger:
             batches = batches_under(ledger, run.folder.key)
-        asked = run.labels()
+        asked, votes = run.labels(), run.votes()
+        assert isinstance(votes, Votes)  # of many labels there are no groups
         costs = exact_by_groups(
             # Each teacher is of one group: who the rows belong to does not matter, and they are not read.
-            Electorate(Partition((np.arange(1),), unit="one record"), plan=run.plan),
-            run.votes(),
+            Electorate(Partition((np.arange(1),), unit="one record"), plan=plan),
+            votes,
             labels=replace(asked, rows=np.arange(len(asked))),  # the votes kept are those on what was asked
             batches=batches,
             delta=run.config.budget.delta,
@@ -219,70 +275,6 @@ def _exact(run: ClosedRun) -> dict[str, Sealed[float]]:
         curves = read_private(run.folder.path).exact_by_group if kept else {}
         last = {name: curve[-1][1] for name, curve in curves.items() if curve}
     return {name: Sealed(epsilon) for name, epsilon in last.items()}
-
-
-def _always_affordable(ledger: ChainedLedger, plan: PersonalPlan, key: str) -> bool:
-    """Say whether every budget would have paid for all batches, had every query been answered."""
-    states = ledger.accounts()
-    for group in plan.groups:
-        reserved = RdpCurve.zero()
-        for entry in ledger.entries():
-            if entry.key.startswith(f"{key}/") and group.account in entry.also:
-                reserved = reserved + entry.also[group.account].reserved
-        if not states[group.account].accountant.affords(RdpCurve.zero(), reserved):
-            return False
-    return True
-
-
-# With one budget for all
-
-# What ends a run at a place that was known beforehand, whatever comes out.
-FIXED_ENDS = ("the number of queries", "the end of the pool")
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class ClosedPool:
-    """What there is of a finished run with one budget for all."""
-
-    folder: RunFolder
-    config: RunConfig
-    result: RunResult
-
-    @property
-    def kind(self) -> str:
-        """Return what was released: classes, or labels where a row has many."""
-        return "labels" if self.result.labels else "classes"
-
-    def books(self) -> ChainedLedger:
-        """Open the ledger of the run, to be closed by who asks for it."""
-        return _open_again(self.config, self.folder)
-
-    def labels(self) -> Labels:
-        """Return what came out."""
-        return _stored_labels(self.folder)
-
-    def votes(self) -> Votes | LabelVotes:
-        """Return the votes on the rows that were asked, in that order; private."""
-        rows = self.labels().rows
-        if self.result.labels:
-            return read_label_votes(self.folder.votes).votes[rows]
-        return read_votes(self.folder.votes, n_classes=len(self.result.data.class_names)).votes[rows]
-
-    @property
-    def accountant(self) -> Accountant:
-        """Return the budget of the run."""
-        return Accountant(Budget(self.config.budget.epsilon, self.config.budget.delta))
-
-
-def read_closed_pool(folder: str | PathLike[str]) -> ClosedPool:
-    """Return the finished run in a folder, or say what is not as it should be."""
-    place = RunFolder(Path(folder))
-    result = read_result(place.path)
-    if result.personal is not None:
-        raise ValueError(
-            f"Expected a run with one budget for all, {place.path} holds one with budgets per group."
-        )
-    return ClosedPool(place, read_config(place.config), result)
 
 
 @dataclass(frozen=True, eq=False)
@@ -304,7 +296,7 @@ class PoolAccount:
     exact: Sealed[float] | None = None
 
 
-def account_for_pool(run: ClosedPool, *, private: bool = False) -> PoolAccount:
+def account_for_pool(run: FinishedRun, *, private: bool = False) -> PoolAccount:
     """Return what a finished run cost, by its ledger and, if asked for, exactly and sealed.
 
     There is no exact cost where a student took part in the asking, of mechanisms that have none, and of many
@@ -319,7 +311,7 @@ def account_for_pool(run: ClosedPool, *, private: bool = False) -> PoolAccount:
         left = run.accountant.left(ledger.spent)
     exact = None
     if private and len(labels) and not takes_part(run.config):
-        votes, mechanism = run.votes(), run.config.build_mechanism()
+        votes, mechanism = run.votes(), run.mechanism
         if hasattr(mechanism, "outcomes") and not (isinstance(votes, LabelVotes) and votes.ballots is None):
             exact = Sealed(float(exact_epsilons(mechanism, votes, delta=delta).reveal()[-1]))
     return PoolAccount(
@@ -327,48 +319,3 @@ def account_for_pool(run: ClosedPool, *, private: bool = False) -> PoolAccount:
         n_inferred=int(((labels.labels != SILENT) & ~labels.by_teachers).sum()), charged=spent.epsilon(delta),
         stated=run.result.spent.epsilon, left=left, exact=exact,
     )  # fmt: skip
-
-
-def require_summable_pool(run: ClosedPool, ledger: ChainedLedger) -> None:
-    """Refuse a run whose cost along the path that was taken bounds nothing, or whose books are not its own.
-
-    Guarantee: if it passes, the list of queries was fixed before the first vote was counted.
-    Assumes:   the settings in the folder are those the run was made with.
-    Reference: docs/maths/publishing.md, "What a run can publish".
-    """
-    mechanism: Any = run.config.build_mechanism()
-    told = f"Its public epsilon stays: {run.result.spent.epsilon:.4g}. Nothing was charged."
-    if run.config.budget.stop == "private":
-        raise ValueError(
-            'Expected a run that stops on a public budget, got one with [budget] stop = "private": how many '
-            f"queries were asked depends on the votes, and no published cost covers that. {told}"
-        )
-    if takes_part(run.config):
-        how = "in the active order" if run.config.queries.order == "active" else "by an interactive mechanism"
-        raise ValueError(
-            f"Expected an order fixed beforehand, got a run {how}, in which the student took part in the "
-            "asking: what was asked then depends on what came out, and a cost along the path that was taken "
-            f"bounds nothing. {told}"
-        )
-    own = (f"{run.folder.key}/", publications_of(run.folder.key))
-    entries = ledger.entries()
-    ended_by = run.result.queries.stopped_by
-    fixed = ended_by in FIXED_ENDS
-    if not fixed and getattr(mechanism, "one_price", False):
-        # Every query costs the same and is answered: where it ends was known beforehand, unless others
-        # spend from the same budget.
-        fixed = ended_by != "the budget" or all(each.key.startswith(own) for each in entries)
-    if not fixed:
-        raise ValueError(
-            "Expected a run that ends at a number of queries fixed beforehand, got one that ended by "
-            f"{ended_by}: how many are asked then depends on what comes out, and a cost summed "
-            f"up to there bounds nothing. Set [queries] n_queries so low that the budget reaches. {told}"
-        )
-    there = sum(
-        int(each.event["n_queries"]) for each in entries if each.key.startswith(own[0]) and each.is_settled
-    )
-    if there != len(run.labels()):
-        raise ValueError(
-            f"Expected the labels in {run.folder.labels.name} to be those on the ledger, got others. Was the "
-            "folder or its ledger replaced? Nothing was charged."
-        )

@@ -1,12 +1,11 @@
 """Publishing what a finished run cost: planned, charged to its ledger, drawn once, kept, shown again."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from os import PathLike
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -25,13 +24,13 @@ from ..errors import BudgetExhausted, LedgerConflict
 from ..ledger._chain import ChainedLedger
 from ..ledger.base import Entry, Ledger, Ticket
 from ..privacy import noise
-from ..privacy.budget import Accountant, Budget
+from ..privacy.budget import Accountant
 from ..privacy.noise import Noise
-from ..privacy.rdp import RdpCurve, check_orders
+from ..privacy.rdp import RdpCurve
 from ..privacy.release import Cost, Release
 from ..privacy.votes import LabelVotes, Votes
 from ..teachers.store import read_label_votes, read_votes
-from ._finished import ClosedPool, ClosedRun, closed_of, read_closed, read_closed_pool, require_summable_pool
+from ._finished import FinishedRun, finished_of, read_finished, require_summable
 from ._folder import RunFolder
 from ._groups import listed, publications_of
 from ._private import read_private
@@ -41,7 +40,8 @@ from .labelling import most_expected
 from .personal.accounting import Asked
 from .personal.publishing import (
     distances_of,
-    group_bill,
+    group_event,
+    highest,
     independent_group_costs,
     publication_prices,
     release_group_costs,
@@ -68,19 +68,6 @@ from .settings.sections import RunConfig
 #
 # A reservation that a dead process left is used by the next call: what was drawn for it and lost was never
 # shown, so that what anybody sees is one draw at one price.
-
-
-@dataclass(frozen=True, eq=False)
-class Bill:
-    """What is charged.
-
-    To the main account, to those of groups, and what each line of the publication pays.
-    """
-
-    price: RdpCurve
-    also: Mapping[str, RdpCurve]
-    event: dict[str, Any]
-    by_name: Mapping[str, RdpCurve]
 
 
 def has_value(entry: Entry) -> bool:
@@ -127,29 +114,75 @@ def plan_of(event: Mapping[str, Any]) -> PublishPlan:
     return PublishPlan(**{name: value for name, value in event["parameters"].items() if name in known})
 
 
-# Runs with one budget for all
+# What is published, and who pays
 
-_N_PROXY = {"classes": 1000, "labels": 400}
+_N_PROXY = {"classes": 1000, "groups": 1000, "labels": 400}
 # What fits an account to the last bit may not when it is added up in another order.
 _HAIR = 1 - 1e-9
 
+Planner = Callable[[Sequence[Purse]], PublishPlan]
+
+
+@dataclass(frozen=True, eq=False)
+class Bill:
+    """What is charged.
+
+    To the main account, to those of groups, and what each line of the publication pays.
+    """
+
+    price: RdpCurve
+    also: Mapping[str, RdpCurve]
+    event: dict[str, Any]
+    by_name: Mapping[str, RdpCurve]
+
+
+@dataclass(frozen=True, eq=False)
+class Payer:
+    """Who pays for a publication: a group from its own account, or everyone from the main one (None)."""
+
+    name: str
+    budget: float
+    accountant: Accountant
+    account: str | None = None
+
+    def charged(self, entries: Iterable[Entry]) -> RdpCurve:
+        """Return what these entries cost, all together."""
+        if self.account is None:
+            return sum((each.charged for each in entries), start=RdpCurve.zero())
+        paid = (each.also[self.account] for each in entries if self.account in each.also)
+        return sum((each.charged for each in paid), start=RdpCurve.zero())
+
 
 @dataclass(frozen=True, eq=False, repr=False)
-class PoolPublisher:
-    """Publishes one value for everyone; the ledger of the run pays."""
+class Publisher:
+    """Publishes one value for each group of a run, or one for everyone; every account pays for all."""
 
-    run: ClosedPool
+    run: FinishedRun
 
-    @property
-    def kind(self) -> str:
-        """Return what the run released."""
-        return self.run.kind
+    def costs(self, ledger: ChainedLedger) -> "EveryonesCost | GroupsCosts":
+        """Return what the run cost: everyone, or each group."""
+        return EveryonesCost(self.run) if self.run.plan is None else GroupsCosts(self.run.asked(ledger))
+
+    def payers(self, ledger: ChainedLedger) -> list[Payer]:
+        """Return who pays, in the order of the lines that are published."""
+        if self.run.plan is None:
+            return [Payer(EVERYONE, self.run.config.budget.epsilon, self.run.accountant)]
+        states = ledger.accounts()
+        return [
+            Payer(group.name, group.epsilon, states[group.account].accountant, group.account)
+            for group in self.run.plan.groups
+        ]
 
     def require(self, ledger: ChainedLedger) -> None:
         """Refuse a run of which no cost can be published, before anything is charged."""
-        require_summable_pool(self.run, ledger)
+        require_summable(self.run, ledger)
+        if self.run.plan is not None and any(side_plans(self.run.folder)):
+            raise ValueError(
+                "Expected votes of which nothing was released but what their ledger knows of, got a file of "
+                "earlier publications beside them, which no group paid for. Nothing was charged."
+            )
 
-    def n_queries(self, ledger: ChainedLedger) -> int:
+    def n_queries(self) -> int:
         """Return how many queries were answered or met with silence."""
         return len(self.run.labels())
 
@@ -161,100 +194,96 @@ class PoolPublisher:
         confidence: float,
         proxy: "Votes | LabelVotes | str | PathLike[str] | None",
     ) -> tuple[PublishPlan, tuple[str, ...]]:
-        """Return order, smoothness and noise that the budget can pay for, chosen on public votes."""
-        run, notes = self.run, list[str]()
-        mechanism = run.config.build_mechanism()
+        """Return order, smoothness and noise that every account can pay for, chosen on public votes."""
+        mechanism, costs, notes = self.run.mechanism, self.costs(ledger), list[str]()
         require_bound(mechanism, method)
-        public = self._proxy(proxy, notes)
-        given: dict[str, Any] = {
-            "n_queries": self.n_queries(ledger), "delta": run.config.budget.delta, "confidence": confidence,
-            "method": method,
-        }  # fmt: skip
-        first, *rest = self._purses(ledger)
-        plan = plan_publication(mechanism, public, **given, purse=first)[0]
-        if rest and (plan.method == "independent" or not np.isfinite(plan.expected_epsilon)):
-            plan = plan_publication(mechanism, public, **given, purse=rest[0])[0]
-        if plan.method == "independent" and method is None:
-            if plan_publication(mechanism, public, **given)[0].method != "independent":
-                self._refuse(ledger)
-            how = available_methods(mechanism)
-            if how == ("gnss", "independent"):
-                notes.append(
-                    f"Of {type(mechanism).__name__} the papers' bound alone can be published, which covers "
-                    "one direction of the divergence: --method gnss. This is the public price."
-                )
-            elif how == ("independent",):
-                notes.append(f"Of {type(mechanism).__name__} there is a public price alone.")
-            else:
-                notes.append("On the proxy no release is worth its price, so this is a public price.")
-        elif not np.isfinite(plan.expected_epsilon):
-            self._refuse(ledger)
-        return plan, tuple(notes)
+        best = costs.planner(
+            self._proxy(proxy, notes), n_queries=self.n_queries(), delta=self.run.config.budget.delta,
+            confidence=confidence, method=method,
+        )  # fmt: skip
+        for purses in self._purses(ledger):
+            plan = best(purses)
+            if _releases(plan) or method == "independent":
+                return plan, tuple(notes)
+        free = best([])
+        if _releases(free):
+            self._refuse(ledger, publication_prices(costs.shares, free, n_releases=len(costs.shares)))
+        how = available_methods(mechanism)
+        if how == ("gnss", "independent"):
+            notes.append(
+                f"Of {type(mechanism).__name__} the papers' bound alone can be published, which covers "
+                "one direction of the divergence: --method gnss. This is the public price."
+            )
+        elif how == ("independent",):
+            notes.append(f"Of {type(mechanism).__name__} there is a public price alone.")
+        else:
+            told = "this is a public price" if self.run.plan is None else "these are public prices"
+            notes.append(f"On the proxy no release is worth its price, so {told}.")
+        return free, tuple(notes)
 
     def bill(self, ledger: ChainedLedger, plan: PublishPlan, noise_name: str) -> Bill:
         """Return what a publication by this plan costs, with what earlier ones owe; refuses votes in time."""
-        require_one_ballot(self.run.votes())
-        side = list(side_plans(self.run.folder))
-        price = curve_of(plan)
-        event: dict[str, Any] = {
-            "mechanism": "Publication", "parameters": asdict(plan), "noise": noise_name,
-            "unit": self.run.result.partition.unit, "n_queries": 0,
+        payers, side = self.payers(ledger), list(side_plans(self.run.folder))
+        costs = self.costs(ledger)
+        event = costs.event(ledger, plan, noise_name)
+        prices = publication_prices(costs.shares, plan, n_releases=len(payers))
+        # Of a run without groups, what was released before the ledger knew of such things is paid for now.
+        owed = [publication_prices(costs.shares, each, n_releases=1) for each in side]
+        by_name = {name: sum((each[name] for each in owed), start=price) for name, price in prices.items()}
+        event |= {
             "made": datetime.now(UTC).isoformat(timespec="seconds"),
-            "fixed": plan.price_to(1.0, order=self.run.accountant.held_at) <= self._left(ledger)[0],
-            "released": [EVERYONE],
+            **self._fixed(ledger, plan),
+            "released": [payer.name for payer in payers],
             "before": {
-                EVERYONE: sum(before_on(ledger, self.run.folder.key, None, plan.order))
+                payer.name: sum(before_on(ledger, self.run.folder.key, payer.account, plan.order))
                 + sum(each.price_to(1.0, order=plan.order) for each in side)
+                for payer in payers
             },
-        }  # fmt: skip
-        if side:
-            # Released before the ledger knew of such things: paid for now.
-            event["adopted"] = [asdict(each) for each in side]
-        paid = sum((curve_of(each) for each in side), start=price)
-        return Bill(paid, {}, event, {EVERYONE: paid})
-
-    def release(self, ledger: ChainedLedger, plan: PublishPlan, noise: Noise) -> list[float]:
-        """Draw the noise and return what may be told of the cost at the plan's order."""
-        mechanism = self.run.config.build_mechanism()
-        return [release_cost(mechanism, self.run.votes(), noise, plan=plan)]
-
-    def independent(self, ledger: ChainedLedger) -> list[tuple[float, float]]:
-        """Return the public price, as an epsilon and the order it is best at."""
-        mechanism = self.run.config.build_mechanism()
-        cost = independent_cost(mechanism, self.n_queries(ledger))
-        return [cost.epsilon_and_order(self.run.config.budget.delta)]
+            **({"adopted": [asdict(each) for each in side]} if side else {}),
+        }
+        also = {payer.account: by_name[payer.name] for payer in payers if payer.account is not None}
+        return Bill(highest(by_name.values()), also, event, by_name)
 
     def lines(
         self, ledger: ChainedLedger, uppers: list[float], charged: list[float], entry: Entry | None
     ) -> tuple[PublishedCost, ...]:
-        """Return the line of everyone; the books are read as far as an entry."""
-        run, accountant = self.run, self.run.accountant
-        spent, alone = RdpCurve.zero(), True
-        own = (f"{run.folder.key}/", publications_of(run.folder.key))
-        for each in up_to(ledger, entry):
-            spent, alone = spent + each.charged, alone and each.key.startswith(own)
-        after = accountant.epsilon(spent)
-        together = accountant.budget.epsilon
-        if alone and entry is not None:
-            if getattr(run.config.build_mechanism(), "one_price", False):
-                together = min(together, after)
-            elif entry.event.get("fixed"):
-                together = min(together, accountant.epsilon(self._most() + entry.charged))
-        return (
-            PublishedCost(
-                name=EVERYONE, budget=accountant.budget.epsilon, public=self.public, charged=charged[0],
-                epsilon_upper=uppers[0], after=after, budget_left=accountant.left(spent),
-                together=None if entry is None else together,
-            ),
-        )  # fmt: skip
+        """Return a line for each group, or that of everyone; the books are read as far as an entry."""
+        entries = list(up_to(ledger, entry))
+        alone, ceiling = self.run.is_alone(entries), self.run.config.budget.epsilon
+        one_price = getattr(self.run.mechanism, "one_price", False)
+        lines = []
+        for at, payer in enumerate(self.payers(ledger)):
+            spent, accountant = payer.charged(entries), payer.accountant
+            after, together = accountant.epsilon(spent), min(payer.budget, ceiling)
+            if alone and entry is not None:
+                if one_price:
+                    together = min(together, after)
+                elif entry.event.get("fixed"):
+                    together = min(together, accountant.epsilon(self._most() + entry.charged))
+            lines.append(
+                PublishedCost(
+                    name=payer.name, budget=payer.budget, public=self._public(payer, entries),
+                    epsilon_upper=uppers[at], charged=charged[at], after=after,
+                    budget_left=accountant.left(spent), together=None if entry is None else together,
+                )
+            )  # fmt: skip
+        return tuple(lines)
 
-    @property
-    def public(self) -> float:
+    def _public(self, payer: Payer, entries: list[Entry]) -> float:
         """Return an epsilon of the labels alone that holds whatever the votes were."""
-        return min(self.run.result.spent.epsilon, self.run.accountant.epsilon(self._most()))
+        if payer.account is None:
+            return min(self.run.result.spent.epsilon, payer.accountant.epsilon(self._most()))
+        own = (each for each in entries if each.key.startswith(f"{self.run.folder.key}/"))
+        return payer.accountant.epsilon(payer.charged(own))
 
     def _most(self) -> RdpCurve:
-        return most_expected(self.run.result.queries.n_asked, self.run.config.build_mechanism())
+        return most_expected(self.run.result.queries.n_asked, self.run.mechanism)
+
+    def _fixed(self, ledger: ChainedLedger, plan: PublishPlan) -> dict[str, bool]:
+        """Return whether everyone could have paid for this plan whatever came out; not known of groups."""
+        if self.run.plan is not None:
+            return {}
+        return {"fixed": plan.price_to(1.0, order=self.run.accountant.held_at) <= self._left(ledger)[0]}
 
     def _left(self, ledger: ChainedLedger) -> tuple[float, float]:
         """Return what may be spent at the order of the budget: whatever came out, and really.
@@ -263,59 +292,143 @@ class PoolPublisher:
         """
         accountant, publications = self.run.accountant, publications_of(self.run.folder.key)
         entries, worst = ledger.entries(), 0.0
-        if all(entry.key.startswith((f"{self.run.folder.key}/", publications)) for entry in entries):
+        if self.run.is_alone(entries):
             paid = (entry.charged for entry in entries if entry.key.startswith(publications))
             worst = accountant.value_left(sum(paid, start=self._most()))
         owed = sum(each.price_to(1.0, order=accountant.held_at) for each in side_plans(self.run.folder))
         really = accountant.value_left(ledger.spent)
         return _HAIR * max(0.0, worst - owed), _HAIR * max(0.0, really - owed)
 
-    def _purses(self, ledger: ChainedLedger) -> list[Purse]:
-        worst, really = self._left(ledger)
-        tried = [worst] if worst > 0.999 * really else [worst, really] if worst else [really]
-        return [Purse(None, self.run.accountant.held_at, most) for most in tried]
+    def _purses(self, ledger: ChainedLedger) -> list[list[Purse]]:
+        """Return what can be paid, the more careful first: all accounts of groups, or that of everyone."""
+        whole = self.run.accountant
+        if self.run.plan is None:
+            worst, really = self._left(ledger)
+            tried = [worst] if worst > 0.999 * really else [worst, really] if worst else [really]
+            return [[Purse(None, whole.held_at, most)] for most in tried]
+        purses = [Purse(None, whole.held_at, _HAIR * whole.value_left(ledger.spent))]
+        states = ledger.accounts()
+        for group in self.run.plan.groups:
+            state = states[group.account]
+            purses.append(Purse(group.name, state.held_at, _HAIR * state.accountant.value_left(state.spent)))
+        return [purses]
 
-    def _refuse(self, ledger: ChainedLedger) -> None:
-        budget, left = self.run.config.budget, self.run.accountant.left(ledger.spent)
+    def _refuse(self, ledger: ChainedLedger, prices: Mapping[str, RdpCurve]) -> None:
+        """Say whose account has no room for a publication."""
+        short = [
+            f"{payer.name} ({100 * payer.accountant.left(spent):.0f} % of {payer.budget:g} left)"
+            for payer in self.payers(ledger)
+            if not payer.accountant.affords(spent := payer.charged(ledger.entries()), prices[payer.name])
+        ]
+        whose = f"of {listed(short)}" if short else "of the ceiling for everybody"
         raise BudgetExhausted(
-            "Expected room for a publication in the budget of the run, got too little: "
-            f"{100 * left:.0f} % of epsilon {budget.epsilon:g} is left on its ledger. Nothing was charged. "
-            "Ask fewer queries in the next run ([queries] n_queries), or show the public price: "
+            f"Expected room for a publication in every budget, got too little in that {whose}. Nothing was "
+            "charged. Ask fewer queries in the next run ([queries] n_queries), or show public prices: "
             "--method independent."
         )
 
     def _proxy(
         self, proxy: "Votes | LabelVotes | str | PathLike[str] | None", notes: list[str]
     ) -> Votes | LabelVotes:
-        result, kind = self.run.result, self.kind
-        n_teachers = result.partition.n_teachers
-        if proxy is None and kind == "labels":
-            made_up = LabelConsensus()
-            notes.append(f"Order and noise were chosen on made-up votes: {made_up}.")
-            return made_up.votes(
-                n_teachers, len(result.labels), n_queries=_N_PROXY[kind], seed=0,
-                resolution=self.run.config.labels.resolution,
-            )  # fmt: skip
+        """Return public votes of as many teachers on as much as the run asked for, or made-up ones."""
+        run, of_labels = self.run, self.run.kind == "labels"
+        names = run.result.labels if of_labels else run.result.data.class_names
+        wanted = (run.result.partition.n_teachers if run.plan is None else run.plan.n_teachers, len(names))
         if proxy is None:
-            consensus = Consensus()
-            notes.append(f"Order and noise were chosen on made-up votes: {consensus}.")
-            n_classes = len(result.data.class_names)
-            return consensus.votes(n_teachers, n_classes, n_queries=_N_PROXY[kind], seed=0)[0]
-        wanted = (n_teachers, len(result.labels if kind == "labels" else result.data.class_names))
+            made_up = LabelConsensus() if of_labels else Consensus()
+            notes.append(f"Order and noise were chosen on made-up votes: {made_up}.")
+            n_queries = _N_PROXY[run.kind]
+            if isinstance(made_up, LabelConsensus):
+                resolution = run.config.labels.resolution
+                return made_up.votes(*wanted, n_queries=n_queries, seed=0, resolution=resolution)
+            return made_up.votes(*wanted, n_queries=n_queries, seed=0)[0]
         read: Votes | LabelVotes
         if isinstance(proxy, (Votes, LabelVotes)):
             read = proxy
-        elif kind == "labels":
+        elif of_labels:
             read = read_label_votes(proxy).votes
         else:
             read = read_votes(proxy, n_classes=wanted[1]).votes
         found = (read.n_teachers, read.n_labels if isinstance(read, LabelVotes) else read.n_classes)
-        if isinstance(read, LabelVotes) != (kind == "labels") or found != wanted:
+        if isinstance(read, LabelVotes) != of_labels or found != wanted:
             raise ValueError(
-                f"Expected a proxy of {wanted[0]} teachers and {wanted[1]} {kind}, got {found[0]} and "
-                f"{found[1]}."
+                f"Expected a proxy of {wanted[0]} teachers and {wanted[1]} "
+                f"{'labels' if of_labels else 'classes'}, got {found[0]} and {found[1]}."
             )
         return read
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class EveryonesCost:
+    """What a run with one budget for all cost: everyone is one group, of which anybody moves one ballot."""
+
+    run: FinishedRun
+    shares: ClassVar[Mapping[str, float]] = {EVERYONE: 1.0}
+
+    def planner(self, public: Votes | LabelVotes, **given: Any) -> Planner:
+        """Return what finds the best plan that a purse can pay, on public votes."""
+
+        def best(purses: Sequence[Purse]) -> PublishPlan:
+            purse = purses[0] if purses else None
+            return plan_publication(self.run.mechanism, public, **given, purse=purse)[0]
+
+        return best
+
+    def event(self, ledger: ChainedLedger, plan: PublishPlan, noise_name: str) -> dict[str, Any]:
+        """Return the event under which a ledger is charged, or refuse votes of which no cost is published."""
+        require_one_ballot(self.run.votes())
+        return {
+            "mechanism": "Publication", "parameters": asdict(plan), "noise": noise_name,
+            "unit": self.run.result.partition.unit, "n_queries": 0,
+        }  # fmt: skip
+
+    def release(self, noise: Noise, plan: PublishPlan) -> dict[str, float]:
+        """Draw the noise and return what may be told of the cost at the plan's order."""
+        return {EVERYONE: release_cost(self.run.mechanism, self.run.votes(), noise, plan=plan)}
+
+    def independent(self) -> dict[str, RdpCurve]:
+        """Return the public price."""
+        return {EVERYONE: independent_cost(self.run.mechanism, len(self.run.labels()))}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GroupsCosts:
+    """What a run with budgets per group cost each of them."""
+
+    asked: Asked
+
+    @property
+    def shares(self) -> Mapping[str, float]:
+        """Return how far a person of each group moves a published value, as a share of the furthest."""
+        return distances_of(self.asked).shares
+
+    def planner(self, public: Votes | LabelVotes, **given: Any) -> Planner:
+        """Return what finds the best plan that all purses can pay, on public votes counted as the run's."""
+        assert isinstance(public, Votes)  # of many labels there are no groups
+        plan = self.asked.plan
+        weights = plan.weights(len(public), key="proxy")
+        counted = public if weights is None else public.weighted(weights)
+        likely = getattr(plan.mechanism, "likely_answered", None)
+        proxy = Asked(plan, counted, answered=None if likely is None else likely(counted))
+        return lambda purses: plan_group_publication(proxy, **given, purses=purses)
+
+    def event(self, ledger: ChainedLedger, plan: PublishPlan, noise_name: str) -> dict[str, Any]:
+        """Return the event under which a ledger is charged, or refuse votes of which no cost is published."""
+        return group_event(
+            self.asked, plan, noise_name=noise_name, n_releases=len(self.shares), ledger=ledger
+        )
+
+    def release(self, noise: Noise, plan: PublishPlan) -> dict[str, float]:
+        """Draw the noise and return what may be told of each group's cost at the plan's order."""
+        return release_group_costs(self.asked, noise, plan=plan, groups=self.shares)
+
+    def independent(self) -> dict[str, RdpCurve]:
+        """Return each group's public price."""
+        return independent_group_costs(self.asked)
+
+
+def _releases(plan: PublishPlan) -> bool:
+    return plan.method != "independent" and bool(np.isfinite(plan.expected_epsilon))
 
 
 def require_bound(mechanism: Any, method: Method | None) -> None:
@@ -330,172 +443,12 @@ def require_bound(mechanism: Any, method: Method | None) -> None:
         )
 
 
-def curve_of(plan: PublishPlan) -> RdpCurve:
-    """Return what a publication costs whoever moves one ballot, at every order of a ledger."""
-    grid = check_orders(None)
-    return RdpCurve(grid, np.array([plan.price_to(1.0, order=float(order)) for order in grid]))
-
-
 def side_plans(folder: RunFolder) -> Iterator[PublishPlan]:
     """Yield the plans of releases that were charged to a file beside the votes of a run, and to no ledger."""
     for path in sorted(folder.private.rglob("*.publications.jsonl")):
         for entry in PublicationRecord(path).entries():
             if entry["entry"] == "charged":
                 yield PublishPlan(**entry["plan"])
-
-
-# Runs with budgets per group
-
-_N_GROUP_PROXY = 1000
-# What fits an account to the last bit may not when it is added up in another order.
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class GroupPublisher:
-    """Publishes one value per group; every group's account pays for all of them."""
-
-    run: ClosedRun
-    kind: str = "groups"
-
-    def require(self, ledger: ChainedLedger) -> None:
-        """Refuse a run of which no cost can be published, before anything is charged."""
-        self.run.asked(ledger)
-        if any(side_plans(self.run.folder)):
-            raise ValueError(
-                "Expected votes of which nothing was released but what their ledger knows of, got a file of "
-                "earlier publications beside them, which no group paid for. Nothing was charged."
-            )
-
-    def n_queries(self, ledger: ChainedLedger) -> int:
-        """Return how many queries were answered or met with silence."""
-        return len(self.run.labels())
-
-    def plan(
-        self,
-        ledger: ChainedLedger,
-        *,
-        method: Method | None,
-        confidence: float,
-        proxy: "Votes | LabelVotes | str | PathLike[str] | None",
-    ) -> tuple[PublishPlan, tuple[str, ...]]:
-        """Return order, smoothness and noise that every account can pay for, chosen on public votes."""
-        require_bound(self.run.plan.mechanism, method)
-        asked, notes = self.run.asked(ledger), list[str]()
-        n_teachers, n_classes = self.run.plan.n_teachers, asked.votes.n_classes
-        if proxy is None:
-            consensus = Consensus()
-            notes.append(f"Order and noise were chosen on made-up votes: {consensus}.")
-            proxy, _ = consensus.votes(n_teachers, n_classes, n_queries=_N_GROUP_PROXY, seed=0)
-        elif not isinstance(proxy, (Votes, LabelVotes)):
-            proxy = read_votes(proxy, n_classes=n_classes).votes
-        if not isinstance(proxy, Votes):
-            raise TypeError("Expected a proxy of votes for one class per query, got votes on many labels.")
-        stand_in = _as_proxy(asked, proxy)
-        given: dict[str, Any] = {
-            "n_queries": len(asked), "delta": self.run.config.budget.delta, "confidence": confidence,
-            "method": method,
-        }  # fmt: skip
-        plan = plan_group_publication(stand_in, **given, purses=_purses(self.run, ledger))
-        if plan.method == "independent" and method != "independent":
-            free = plan_group_publication(stand_in, **given)
-            if free.method != "independent":
-                _refuse(self.run, ledger, stand_in, free)
-            notes.append("On the proxy no release is worth its price, so these are public prices.")
-        return plan, tuple(notes)
-
-    def bill(self, ledger: ChainedLedger, plan: PublishPlan, noise_name: str) -> Bill:
-        """Return what a publication by this plan costs every group; refuses votes in time."""
-        asked, groups = self.run.asked(ledger), self.run.plan.groups
-        bill = group_bill(asked, plan, noise_name=noise_name, n_releases=len(groups), ledger=ledger)
-        key = self.run.folder.key
-        event = {
-            **bill.event,
-            "made": datetime.now(UTC).isoformat(timespec="seconds"),
-            "released": [group.name for group in groups],
-            "before": {g.name: sum(before_on(ledger, key, g.account, plan.order)) for g in groups},
-        }
-        return Bill(bill.price, bill.also, event, {g.name: bill.also[g.account] for g in groups})
-
-    def release(self, ledger: ChainedLedger, plan: PublishPlan, noise: Noise) -> list[float]:
-        """Draw the noise and return what may be told of each group's cost at the plan's order."""
-        names = [group.name for group in self.run.plan.groups]
-        values = release_group_costs(self.run.asked(ledger), noise, plan=plan, groups=names)
-        return [values[name] for name in names]
-
-    def independent(self, ledger: ChainedLedger) -> list[tuple[float, float]]:
-        """Return each group's public price, as an epsilon and the order it is best at."""
-        delta = self.run.config.budget.delta
-        costs = independent_group_costs(self.run.asked(ledger))
-        return [costs[group.name].epsilon_and_order(delta) for group in self.run.plan.groups]
-
-    def lines(
-        self, ledger: ChainedLedger, uppers: list[float], charged: list[float], entry: Entry | None
-    ) -> tuple[PublishedCost, ...]:
-        """Return a line for each group; the books are read as far as an entry."""
-        states, key = ledger.accounts(), self.run.folder.key
-        own, ceiling = (f"{key}/", publications_of(key)), self.run.config.budget.epsilon
-        entries, lines = list(up_to(ledger, entry)), []
-        alone = all(each.key.startswith(own) for each in entries)
-        one_price = getattr(self.run.plan.mechanism, "one_price", False)
-        for at, group in enumerate(self.run.plan.groups):
-            paid = [each for each in entries if group.account in each.also]
-            spent = sum((e.also[group.account].charged for e in paid), start=RdpCurve.zero())
-            for_labels = sum(
-                (e.also[group.account].charged for e in paid if e.key.startswith(own[0])),
-                start=RdpCurve.zero(),
-            )
-            accountant = states[group.account].accountant
-            after, most = accountant.epsilon(spent), min(group.epsilon, ceiling)
-            lines.append(
-                PublishedCost(
-                    name=group.name, budget=group.epsilon, public=accountant.epsilon(for_labels),
-                    epsilon_upper=uppers[at], charged=charged[at], after=after,
-                    budget_left=accountant.left(spent),
-                    together=None if entry is None else min(most, after) if alone and one_price else most,
-                )
-            )  # fmt: skip
-        return tuple(lines)
-
-
-def _as_proxy(asked: Asked, public: Votes) -> Asked:
-    """Return public votes, counted as those of the run were."""
-    plan = asked.plan
-    if (public.n_teachers, public.n_classes) != (plan.n_teachers, asked.votes.n_classes):
-        raise ValueError(
-            f"Expected a proxy of {plan.n_teachers} teachers and {asked.votes.n_classes} classes, got "
-            f"{public.n_teachers} and {public.n_classes}."
-        )
-    weights = plan.weights(len(public), key="proxy")
-    counted = public if weights is None else public.weighted(weights)
-    likely = getattr(plan.mechanism, "likely_answered", None)
-    return Asked(plan, counted, answered=None if likely is None else likely(counted))
-
-
-def _purses(run: ClosedRun, ledger: ChainedLedger) -> list[Purse]:
-    whole = Accountant(Budget(run.config.budget.epsilon, run.config.budget.delta))
-    states = ledger.accounts()
-    purses = [Purse(None, whole.held_at, _HAIR * whole.value_left(ledger.spent))]
-    for group in run.plan.groups:
-        state = states[group.account]
-        purses.append(Purse(group.name, state.held_at, _HAIR * state.accountant.value_left(state.spent)))
-    return purses
-
-
-def _refuse(run: ClosedRun, ledger: ChainedLedger, proxy: Asked, plan: PublishPlan) -> None:
-    """Say whose account has no room for a publication."""
-    states = ledger.accounts()
-    prices = publication_prices(distances_of(proxy), plan, n_releases=len(run.plan.groups))
-    short = [
-        f"{group.name} ({100 * state.accountant.left(state.spent):.0f} % of {group.epsilon:g} left)"
-        for group in run.plan.groups
-        if not (state := states[group.account]).accountant.affords(state.spent, prices[group.name])
-    ]
-    whose = f"of {listed(short)}" if short else "of the ceiling for everybody"
-    raise BudgetExhausted(
-        f"Expected room for a publication in every budget, got too little in that {whose}. Nothing was "
-        "charged. Ask fewer queries in the next run ([queries] n_queries), or show public prices: "
-        "--method independent."
-    )
 
 
 # Planned, charged, drawn once, kept, shown
@@ -510,8 +463,6 @@ def _refuse(run: ClosedRun, ledger: ChainedLedger, proxy: Asked, plan: PublishPl
 
 # Where the number of a run with many labels was kept by earlier versions.
 _OLD_FILE = "published.json"
-
-Publisher = PoolPublisher | GroupPublisher
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -532,14 +483,14 @@ class Proposal:
     done: PublishedCosts | None = None
 
     @property
-    def run(self) -> ClosedRun | ClosedPool:
+    def run(self) -> FinishedRun:
         """Return the run."""
         return self.publisher.run
 
     @property
     def kind(self) -> str:
         """Return what the run released: classes, labels, or to groups."""
-        return self.publisher.kind
+        return self.run.kind
 
 
 def propose_publication(
@@ -562,15 +513,15 @@ def propose_publication(
         ...
     ValueError: Expected the folder of a run, found none at nowhere. Give the folder that `tellers run` wrote.
     """
-    publisher = _publisher(RunFolder(Path(folder)))
-    run = publisher.run
+    run = read_finished(folder)
+    publisher = Publisher(run)
     with run.books() as ledger:
         done = published_on(publisher, ledger)
         if done is not None:
             _require_as_before(done.plan, confidence=confidence, method=method)
             return Proposal(publisher, done.plan, {}, done.n_queries, done=done)
         _, entry = publication_on(ledger, run.folder.key)
-        n_queries = publisher.n_queries(ledger)
+        n_queries = publisher.n_queries()
         if entry is not None:
             plan = plan_of(entry.event)
             _require_as_before(plan, confidence=confidence, method=method)
@@ -664,9 +615,9 @@ def published_on(publisher: Publisher, ledger: ChainedLedger) -> PublishedCosts 
             )
         return kept
     return PublishedCosts(
-        plan=plan, delta=delta, covers=shown[0].covers, n_queries=publisher.n_queries(ledger),
+        plan=plan, delta=delta, covers=shown[0].covers, n_queries=publisher.n_queries(),
         groups=publisher.lines(ledger, uppers, prices, entry), unit=run.result.partition.unit,
-        made=str(entry.event.get("made", "")), kind=publisher.kind,
+        made=str(entry.event.get("made", "")), kind=publisher.run.kind,
         **_whole_ledger(publisher, ledger, entry),
     )  # fmt: skip
 
@@ -675,20 +626,10 @@ def with_published(result: RunResult, folder: RunFolder, config: RunConfig) -> R
     """Return the result of a run with what was published of it, if anything was."""
     if not folder.result.exists() and not folder.publication.exists():
         return result  # not finished before, so nothing was published of it
-    publisher: Publisher
-    if result.personal is None:
-        publisher = PoolPublisher(ClosedPool(folder, config, result))
-    else:
-        publisher = GroupPublisher(closed_of(folder, config, result))
+    publisher = Publisher(finished_of(folder, config, result))
     with publisher.run.books() as ledger:
         published = published_on(publisher, ledger)
     return result if published is None else _told(result, published)
-
-
-def _publisher(folder: RunFolder) -> Publisher:
-    if read_result(folder.path).personal is not None:
-        return GroupPublisher(read_closed(folder.path))
-    return PoolPublisher(read_closed_pool(folder.path))
 
 
 def _draw(publisher: Publisher, ledger: ChainedLedger, plan: PublishPlan) -> None:
@@ -702,8 +643,8 @@ def _draw(publisher: Publisher, ledger: ChainedLedger, plan: PublishPlan) -> Non
     else:
         also = {name: paid.reserved for name, paid in entry.also.items()}
         plan, ticket = plan_of(entry.event), Ticket(key, entry.reserved, entry.event, also)
-    values = publisher.release(ledger, plan, source)
-    grains = np.array([as_grains(value) for value in values], dtype=np.int64)
+    values = publisher.costs(ledger).release(source, plan)
+    grains = np.array([as_grains(value) for value in values.values()], dtype=np.int64)
     release = Release(grains, Cost(ticket.price), by_teachers=np.zeros(len(grains), dtype=np.bool_))
     try:
         ledger.settle(ticket, release, used=dict(ticket.also) or None)
@@ -715,14 +656,10 @@ def _draw(publisher: Publisher, ledger: ChainedLedger, plan: PublishPlan) -> Non
 
 def _whole_ledger(publisher: Publisher, ledger: ChainedLedger, entry: Entry) -> dict[str, Any]:
     """Return what all releases cost as far as an entry, and whether others than the run's are among them."""
-    key, delta = publisher.run.folder.key, publisher.run.config.budget.delta
+    delta = publisher.run.config.budget.delta
     entries = list(up_to(ledger, entry))
-    own = (f"{key}/", publications_of(key))
     spent = sum((each.charged for each in entries), start=RdpCurve.zero())
-    return {
-        "shared": not all(each.key.startswith(own) for each in entries),
-        "on_ledger": spent.epsilon(delta),
-    }
+    return {"shared": not publisher.run.is_alone(entries), "on_ledger": spent.epsilon(delta)}
 
 
 def _kept_before(publisher: Publisher, ledger: ChainedLedger) -> PublishedCosts | None:
@@ -737,7 +674,7 @@ def _kept_before(publisher: Publisher, ledger: ChainedLedger) -> PublishedCosts 
             raise ValueError(kept)
         return PublishedCosts(
             plan=plan_of(charged[-1].event), delta=float(kept["delta"]), covers=str(kept["covers"]),
-            n_queries=publisher.n_queries(ledger), kind=publisher.kind,
+            n_queries=publisher.n_queries(), kind=publisher.run.kind,
             unit=publisher.run.result.partition.unit,
             **_whole_ledger(publisher, ledger, charged[-1]),
             groups=publisher.lines(
@@ -752,10 +689,11 @@ def _kept_before(publisher: Publisher, ledger: ChainedLedger) -> PublishedCosts 
 
 
 def _public_prices(publisher: Publisher, ledger: ChainedLedger, plan: PublishPlan) -> PublishedCosts:
-    found = publisher.independent(ledger)
+    delta = publisher.run.config.budget.delta
+    found = [cost.epsilon_and_order(delta) for cost in publisher.costs(ledger).independent().values()]
     return PublishedCosts(
-        plan=replace(plan, order=found[-1][1]), delta=publisher.run.config.budget.delta,
-        covers="both directions", n_queries=publisher.n_queries(ledger), kind=publisher.kind,
+        plan=replace(plan, order=found[-1][1]), delta=delta,
+        covers="both directions", n_queries=publisher.n_queries(), kind=publisher.run.kind,
         groups=publisher.lines(ledger, [epsilon for epsilon, _ in found], [0.0] * len(found), None),
         unit=publisher.run.result.partition.unit,
     )  # fmt: skip

@@ -114,9 +114,11 @@ def independent_group_costs(asked: Asked, *, orders: ArrayLike | None = None) ->
 
 
 def publication_prices(
-    distances: Distances, plan: PublishPlan, *, n_releases: int, orders: ArrayLike | None = None
+    shares: Mapping[str, float], plan: PublishPlan, *, n_releases: int, orders: ArrayLike | None = None
 ) -> dict[str, RdpCurve]:
     """Return what so many releases under a plan cost each group, at every order; infinite where unbounded.
+
+    `shares` are those of `Distances`.
 
     Guarantee: bounds what the released numbers tell about a person of the group, both directions, any votes.
     Assumes:   all of them are released by `release_value` under this plan.
@@ -125,9 +127,9 @@ def publication_prices(
     grid = check_orders(orders)
     at_share = {
         share: RdpCurve(grid, np.array([plan.price_to(share, order=order) for order in grid])) * n_releases
-        for share in set(distances.shares.values())
+        for share in set(shares.values())
     }
-    return {name: at_share[share] for name, share in distances.shares.items()}
+    return {name: at_share[share] for name, share in shares.items()}
 
 
 def publish_group_costs(
@@ -186,16 +188,18 @@ def publish_group_costs(
             )
             for name in wanted
         }
-    distances = distances_of(asked)
     if plan.method == "envelope":
         _require_envelope(asked)  # before anything is charged
-    prices = publication_prices(distances, plan, n_releases=len(wanted), orders=[plan.order])
+    shares = distances_of(asked).shares
+    prices = publication_prices(shares, plan, n_releases=len(wanted), orders=[plan.order])
     if ledger is not None:
         assert key is not None
-        bill = group_bill(asked, plan, noise_name=noise.name, n_releases=len(wanted), ledger=ledger)
-        ticket = ledger.reserve(key, bill.price, event=bill.event, also=bill.also)
+        curves = publication_prices(shares, plan, n_releases=len(wanted))
+        price, also = highest(curves.values()), {g.account: curves[g.name] for g in asked.plan.groups}
+        event = group_event(asked, plan, noise_name=noise.name, n_releases=len(wanted), ledger=ledger)
+        ticket = ledger.reserve(key, price, event=event, also=also)
         # Nothing of it flows back.
-        ledger.settle(ticket, Release(np.empty(0, dtype=np.int64), Cost(bill.price)), used=bill.also)
+        ledger.settle(ticket, Release(np.empty(0, dtype=np.int64), Cost(price)), used=also)
     values = release_group_costs(asked, noise, plan=plan, groups=wanted)
     return {
         name: published_epsilon(
@@ -231,38 +235,32 @@ def release_group_costs(
     }
 
 
-@dataclass(frozen=True, eq=False)
-class GroupBill:
-    """What a publication costs: the main account, every group's, and the event to book it under; public."""
-
-    price: RdpCurve
-    also: Mapping[str, RdpCurve]
-    event: dict[str, Any]
+def highest(curves: Iterable[RdpCurve]) -> RdpCurve:
+    """Return the largest of these curves at every order of theirs."""
+    every = list(curves)
+    return RdpCurve(every[0].orders, np.max([curve.values for curve in every], axis=0))
 
 
-def group_bill(
+def group_event(
     asked: Asked, plan: PublishPlan, *, noise_name: str, n_releases: int, ledger: Ledger
-) -> GroupBill:
-    """Return what so many releases under a plan cost everybody, or refuse votes that have no such bound."""
+) -> dict[str, Any]:
+    """Return the event under which so many releases are charged, or refuse votes that have no such bound."""
     if plan.method == "envelope":
         _require_envelope(asked)
-    distances = distances_of(asked)
-    curves = publication_prices(distances, plan, n_releases=n_releases)
-    also = {group.account: curves[group.name] for group in asked.plan.groups}
-    grid = next(iter(curves.values())).orders
-    most = RdpCurve(grid, np.max([curve.values for curve in curves.values()], axis=0))
     # Groups that had left before these queries have no part in their votes, nor in what is released of them.
     gone = set(groups_on(ledger)) - {group.name for group in asked.plan.groups}
-    absent = sorted(gone) if asked.others_are_silent else []
-    event: dict[str, Any] = {
+    shares = dict(distances_of(asked).shares)
+    return {
         "mechanism": "GroupPublication",
-        "parameters": {**asdict(plan), "n_releases": n_releases, "shares": dict(distances.shares)},
+        "parameters": {**asdict(plan), "n_releases": n_releases, "shares": shares},
         "noise": noise_name,
         "unit": "one person",
         "n_queries": 0,
-        "groups": {"variant": asked.plan.variant, "absent": absent},
+        "groups": {
+            "variant": asked.plan.variant,
+            "absent": sorted(gone) if asked.others_are_silent else [],
+        },
     }
-    return GroupBill(most, also, event)
 
 
 def _present(asked: Asked, at: int) -> Floats | None:
