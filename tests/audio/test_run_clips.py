@@ -26,7 +26,7 @@ from tellers.runs import (
 )
 from tellers.runs._tables import LabelTables, Tables, read_label_tables, read_tables
 from tellers.runs.sound import Hearing, load_hearing
-from tellers.runs.sound.pages import write_run_sound
+from tellers.runs.sound._pages import write_run_sound
 
 pytestmark = pytest.mark.usefixtures("no_pages")
 NAMES = ("siren", "bell", "engine")  # not in the order of the table
@@ -144,7 +144,7 @@ def test_the_page_shows_the_test_clips_of_the_run_and_no_private_one(
     run(config, tmp_path / "study")
     ran, shown = tables[-1], {}
     monkeypatch.setattr(
-        "tellers.runs.sound.pages.write_sound",
+        "tellers.runs.sound._pages.write_sound",
         lambda path, hearing, pictures, *, truth: shown.update(pictures=pictures, truth=truth) or path,
     )
     assert write_run_sound(tmp_path / "study", config) == tmp_path / "study" / "sound.html"

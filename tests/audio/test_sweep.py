@@ -18,7 +18,7 @@ from tellers.runs.sound import (
     sweep_settings,
     sweep_table,
 )
-from tellers.runs.sound.sweeps import KINDS, flip_chances
+from tellers.runs.sweeps import KINDS, flip_chances
 
 DELTA = 1e-8
 

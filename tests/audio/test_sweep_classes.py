@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tellers import ConfidentGNMax, GNMax, LabelVotes, Votes, noise
 from tellers.accounting import account
 from tellers.privacy import SILENT
+from tellers.runs.report.sweep import noiseless_table
 from tellers.runs.sound import SweepSetting, draw_sweep, flip_buckets, sweep, sweep_settings, sweep_table
-from tellers.runs.sound.pages import noiseless_classes
-from tellers.runs.sound.sweeps import as_indicators
+from tellers.runs.sweeps import as_indicators
 
 DELTA = 1e-6
 
@@ -54,7 +54,7 @@ def test_costs_are_those_of_the_account(sigma, check, n_classes):
 def test_accuracy_is_that_of_the_released_classes(check):
     votes, truth = made_up(60)
     row = sweep(votes, truth, grid(sigmas=[0.2], checks=[check]), delta=DELTA, noise=noise.seeded(3))[0]
-    mechanism = row.setting.class_mechanism(20)
+    mechanism = row.setting.mechanism(n_teachers=20)
     said = mechanism.release(votes, noise.seeded(3)).labels
     told, numbers = said != SILENT, row.private.reveal()
     assert numbers.accuracy == (said == truth)[told].mean()
@@ -73,7 +73,7 @@ def test_with_next_to_no_noise_the_classes_are_those_without():
         votes, truth, grid(sigmas=[1e-4], checks=[None, (0.65, 1e-4)]), delta=DELTA, noise=noise.seeded(7),
         exact=False,
     )  # fmt: skip
-    table = noiseless_classes(votes, truth, confident_shares=[None, 0.65]).reveal()
+    table = noiseless_table(votes, truth, confident_shares=[None, 0.65]).reveal()
     assert table[1]["answered"] < 1
     for row, known in zip(rows, table, strict=True):
         numbers = row.private.reveal()
@@ -138,7 +138,7 @@ def test_nothing_told_has_no_accuracy():
     rows = sweep(votes, truth, grid(sigmas=[0.1], checks=[(9.0, 0.01)]), delta=DELTA, noise=noise.seeded(7))
     numbers = asdict(rows[0].private.reveal())
     assert (numbers["answered"], math.isnan(numbers["accuracy"])) == (0, True)
-    table = noiseless_classes(votes, truth, confident_shares=[9.0]).reveal()
+    table = noiseless_table(votes, truth, confident_shares=[9.0]).reveal()
     assert math.isnan(table[0]["accuracy"])
 
 
@@ -153,6 +153,6 @@ def test_votes_truth_and_kinds_belong_together():
     with pytest.raises(ValueError, match=r"class numbers of shape \(5,\)"):
         sweep(votes, as_indicators(truth, 3), grid(sigmas=[0.1]), **fixed)
     with pytest.raises(ValueError, match="which is for many labels"):
-        SweepSetting(sigma=0.1).class_mechanism(20)
+        SweepSetting(sigma=0.1).mechanism(n_teachers=20)
     with pytest.raises(ValueError, match="which is for one class each"):
         SweepSetting(kind="gnmax", sigma=0.1).mechanism(n_teachers=20, n_labels=3)

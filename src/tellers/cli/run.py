@@ -77,6 +77,6 @@ def _sound_page(folder: Path, settings: "RunConfig") -> Path | None:
     """Write the page of sound beside the report, where rows are clips."""
     if settings.data.name != "clips":
         return None
-    from ..runs.sound.pages import write_run_sound
+    from ..runs.sound._pages import write_run_sound
 
     return write_run_sound(folder, settings)

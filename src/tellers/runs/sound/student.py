@@ -15,6 +15,7 @@ from ...privacy.votes import Unit
 from .._begin import Show, require_one_question
 from .._folder import RunFolder, Warn
 from ..pipeline import check_voted, run_voted
+from ..report.sweep import write_votes
 from ..result import RunResult
 from ..settings.files import config_as_dict, read_config, with_absolute_paths
 from ..settings.labels import LabelsConfig
@@ -29,7 +30,7 @@ from ..settings.sections import (
     StudentConfig,
     TeachersConfig,
 )
-from .pages import SOUND_PAGE, write_private_sound, write_sound
+from ._pages import SOUND_PAGE, write_sound
 from .tagging import Hearing
 from .teaching import MAY_CHANGE, Taught, books_of, settle_books
 
@@ -168,7 +169,7 @@ def teach_student(
     if config.report.private:
         with np.load(place / "labels.npz", allow_pickle=False) as file:
             asked = file["rows"]
-        write_private_sound(
+        write_votes(
             place / "private" / "sound.private.html", voted.votes[asked], taught.truth[asked],
             mechanism=config.build_mechanism(), delta=config.budget.delta,
         )  # fmt: skip

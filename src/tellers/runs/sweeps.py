@@ -2,33 +2,35 @@
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import product
+from os import PathLike
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr
 
-from ...accounting.costs import published_cost
-from ...accounting.exact import exact_cost
-from ...accounting.public import public_cost
-from ...data.metrics import measure, precision_recall
-from ...errors import require_count, require_fraction, require_positive
-from ...mechanisms._flip_probability import log_q_gnmax
-from ...mechanisms.confident import ConfidentGNMax
-from ...mechanisms.gnmax import GNMax
-from ...mechanisms.labels._published import LabelMechanism, as_published_gnthreshold, as_published_tau
-from ...mechanisms.labels.adaptive import AdaptiveGNThreshold, as_published_share
-from ...mechanisms.labels.binary import Binary, ConfidentBinary
-from ...mechanisms.labels.gnthreshold import ConfidentGNThreshold, GNThreshold, published_labels
-from ...mechanisms.labels.powerset import ConfidentPowerset, Powerset
-from ...mechanisms.labels.tau import ConfidentTau, Tau
-from ...privacy.noise import Noise
-from ...privacy.rdp import RdpCurve, check_orders
-from ...privacy.release import SILENT
-from ...privacy.sealed import Sealed
-from ...privacy.votes import LabelVotes, Votes
+from ..accounting.costs import published_cost
+from ..accounting.exact import exact_cost
+from ..accounting.public import public_cost
+from ..data.metrics import measure, precision_recall
+from ..errors import require_count, require_fraction, require_positive
+from ..mechanisms._flip_probability import log_q_gnmax
+from ..mechanisms.labels._published import as_published_gnthreshold, as_published_tau
+from ..mechanisms.labels.adaptive import as_published_share
+from ..mechanisms.labels.gnthreshold import published_labels
+from ..mechanisms.registry import mechanism_named
+from ..privacy.noise import Noise
+from ..privacy.rdp import RdpCurve, check_orders
+from ..privacy.release import SILENT
+from ..privacy.sealed import Sealed
+from ..privacy.votes import LabelVotes, Votes
+from ._folder import RunFolder
+from ._tables import read_label_tables, read_tables
+from ._voting import stored_votes
+from .settings.files import read_config
 
 # --- One way to aggregate stored votes, and grids of such ways: what a sweep goes over. ---
 
@@ -38,6 +40,19 @@ KINDS: tuple[Kind, ...] = ("adaptive", "adaptive-as-published", "binary", "gnthr
 """Of votes on many labels."""
 CLASS_KINDS: tuple[Kind, ...] = ("gnmax",)
 """Of votes on one class each."""
+# The mechanism of each kind, and the one with a check before each answer; the thesis's adaptive threshold is
+# no mechanism, and has the labels' half of one.
+_MECHANISMS: dict[str, tuple[str, ...]] = {
+    "adaptive": ("adaptive-gnthreshold",),
+    "adaptive-as-published": ("gnthreshold", "confident-gnthreshold"),
+    "binary": ("binary", "confident-binary"),
+    "gnmax": ("gnmax", "confident"),
+    "gnthreshold": ("gnthreshold", "confident-gnthreshold"),
+    "powerset": ("powerset", "confident-powerset"),
+    "tau": ("tau", "confident-tau"),
+}
+# Kinds that count parts of votes; the others take ballots of 0 and 1.
+_THRESHOLDS = ("gnthreshold", "adaptive", "adaptive-as-published")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +70,7 @@ class SweepSetting:
     >>> setting = SweepSetting(kind="gnthreshold", share=0.2, sigma=0.3, noise="variance")
     >>> round(setting.votes(setting.sigma, 50) ** 2, 9), setting.mechanism(n_teachers=50, n_labels=4).share
     (15.0, 0.2)
-    >>> SweepSetting(kind="gnmax", sigma=0.2, confident_share=0.6, sigma_gate=0.3).class_mechanism(50)
+    >>> SweepSetting(kind="gnmax", sigma=0.2, confident_share=0.6, sigma_gate=0.3).mechanism(n_teachers=50)
     ConfidentGNMax(sigma=10.0, threshold=30.0, sigma_threshold=15.0)
     """
 
@@ -96,54 +111,43 @@ class SweepSetting:
         """Return a noise as a standard deviation in votes."""
         return sigma * n_teachers if self.noise == "deviation" else math.sqrt(sigma * n_teachers)
 
-    def mechanism(self, *, n_teachers: int, n_labels: int, resolution: int = 1) -> LabelMechanism:
+    def mechanism(self, *, n_teachers: int, n_labels: int | None = None, resolution: int = 1) -> Any:
         """Return the mechanism that this is; of the thesis's adaptive one, which is none, the labels' half.
 
-        `resolution` is that of the votes. Binary, tau and Powerset voting take ballots of 0 and 1.
+        `n_labels` and `resolution` are those of votes on many labels; votes on one class each have neither.
         """
-        if self.kind in CLASS_KINDS:
-            raise ValueError(
-                f"Expected a kind for many labels, got {self.kind!r}, which is for one class each."
+        of_classes = self.kind in CLASS_KINDS
+        if of_classes != (n_labels is None):
+            wanted, other = (
+                ("many labels", "one class each") if of_classes else ("one class each", "many labels")
             )
-        sigma, k = self.votes(self.sigma, n_teachers), n_labels
-        if self.kind == "adaptive":
-            return AdaptiveGNThreshold(
-                sigma, k, scale=sigma, max_labels=self.max_labels, resolution=resolution
-            )
-        gate, height = self.sigma_gate, self.confident_share
-        if gate is None or height is None:
-            plain: dict[str, Callable[[], LabelMechanism]] = {
-                "binary": lambda: Binary(sigma, k),
-                "tau": lambda: Tau(sigma, k, self.max_norm),
-                "powerset": lambda: Powerset(sigma, k, self.max_labels),
-            }
-            if self.kind in plain:
-                return plain[self.kind]()
-            return GNThreshold(sigma, k, self.share, self.max_labels, resolution)
-        check, needed = self.votes(gate, n_teachers), height * n_teachers
-        checked: dict[str, Callable[[], LabelMechanism]] = {
-            "binary": lambda: ConfidentBinary(sigma, k, needed, check),
-            "tau": lambda: ConfidentTau(sigma, k, self.max_norm, needed, check),
-            "powerset": lambda: ConfidentPowerset(sigma, k, needed, check, self.max_labels),
+            raise ValueError(f"Expected a kind for {wanted}, got {self.kind!r}, which is for {other}.")
+        sigma, share = self.votes(self.sigma, n_teachers), self.confident_share
+        known = {
+            "sigma": sigma,
+            "scale": sigma,
+            "share": self.share,
+            "max_labels": self.max_labels,
+            "max_norm": self.max_norm,
+            "n_labels": n_labels,
         }
-        if self.kind in checked:
-            return checked[self.kind]()
-        return ConfidentGNThreshold(
-            sigma, k, min(self.n_top, k), height, check, self.share, self.max_labels, resolution
-        )
+        if self.kind in _THRESHOLDS:
+            known["resolution"] = resolution
+        if share is not None and self.sigma_gate is not None:
+            gate = self.votes(self.sigma_gate, n_teachers)
+            known |= {"confident_share": share, "sigma_gate": gate, "n_top": min(self.n_top, n_labels or 1)}
+            known |= {"threshold": share * n_teachers, "sigma_threshold": gate}
+        made: Any = mechanism_named(_MECHANISMS[self.kind][share is not None])
+        return made(**{one.name: known[one.name] for one in fields(made) if one.name in known})
 
-    def class_mechanism(self, n_teachers: int) -> GNMax | ConfidentGNMax:
-        """Return the mechanism that this is for votes on one class each."""
-        if self.kind not in CLASS_KINDS:
-            raise ValueError(
-                f"Expected a kind for one class each, got {self.kind!r}, which is for many labels."
-            )
-        sigma = self.votes(self.sigma, n_teachers)
-        if self.sigma_gate is None or self.confident_share is None:
-            return GNMax(sigma)
-        return ConfidentGNMax(
-            sigma, self.confident_share * n_teachers, self.votes(self.sigma_gate, n_teachers)
-        )
+
+def mechanism_for(setting: SweepSetting, votes: LabelVotes | Votes) -> Any:
+    """Return the mechanism that a setting is for some votes."""
+    if isinstance(votes, Votes):
+        return setting.mechanism(n_teachers=votes.n_teachers)
+    return setting.mechanism(
+        n_teachers=votes.n_teachers, n_labels=votes.n_labels, resolution=votes.resolution
+    )
 
 
 def sweep_settings(
@@ -183,16 +187,19 @@ def sweep_settings(
 # asked.
 
 
-__all__ = [
-    "CLASS_KINDS", "KINDS", "Kind", "SweepNumbers", "SweepRow", "SweepSetting", "as_counted", "as_indicators",
-    "flip_chances", "sweep", "sweep_settings",
-]  # fmt: skip
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 # The thesis's tables are made at orders from 2 on, by the classic conversion.
 _PUBLISHED_ORDERS = tuple(float(order) for order in (*range(2, 33), 64, 128, 256, 512))
-_THRESHOLDS = ("gnthreshold", "adaptive", "adaptive-as-published")
+
+_SCORES = (
+    "accuracy",
+    "macro_f1",
+    "micro_f1",
+    "macro_precision",
+    "macro_recall",
+    "mean_average_precision",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,7 +210,7 @@ class SweepNumbers:
     share of labels, or classes, that are right. `published_epsilon` and `dependent_epsilon` are the thesis's
     own, without and with a look at the votes: no bounds, for its tables. Of "gnmax", `dependent_epsilon` is
     that of Papernot et al. 2018, along the path taken. `mean_q` is the mean chance that a query's likeliest
-    labels do not come out. NaN: not defined here.
+    labels do not come out. NaN: not defined here, or the truth is not known.
     """
 
     accuracy: float
@@ -242,7 +249,7 @@ class SweepRow:
 
 def sweep(
     ensembles: LabelVotes | Votes | Sequence[LabelVotes] | Sequence[Votes],
-    truth: ArrayLike,
+    truth: ArrayLike | None,
     settings: Iterable[SweepSetting],
     *,
     delta: float,
@@ -254,8 +261,9 @@ def sweep(
     """Return what every setting makes of stored votes, ensemble by ensemble; nothing is asked again.
 
     `ensembles` are the votes of one or more ensembles on the same queries, of which `truth` is known: labels
-    of 0 and 1, or for votes on one class each their numbers, and then settings are of kind "gnmax".
-    `n_changed` is how many labels a training clip has at most, which is all that the thesis charges.
+    of 0 and 1, or for votes on one class each their numbers, and then settings are of kind "gnmax". Without
+    it (None) there are costs and no scores. `n_changed` is how many labels a training clip has at most, which
+    is all that the thesis charges.
 
     Guarantee: `public_epsilon` holds for any votes. The rows as a whole are no release: see above.
     Assumes:   the votes are those that `release` would be given; `delta` is the same for every number.
@@ -277,10 +285,8 @@ def sweep(
     """
     require_fraction(delta=delta)
     require_count(n_changed=n_changed)
-    given: list[LabelVotes | Votes] = (
-        [ensembles] if isinstance(ensembles, (LabelVotes, Votes)) else list(ensembles)
-    )
-    known = np.asarray(truth)
+    given: list[Any] = [ensembles] if isinstance(ensembles, (LabelVotes, Votes)) else list(ensembles)
+    known = None if truth is None else np.asarray(truth)
     rows: list[SweepRow] = []
     chosen = list(settings)
     for whole in given:
@@ -289,11 +295,8 @@ def sweep(
             n = len(whole) if setting.n_samples is None else setting.n_samples
             if n > len(whole):
                 raise ValueError(f"Expected n_samples of at most {len(whole)}, the queries asked, got {n}.")
-            if isinstance(whole, Votes):
-                rows.append(_class_row(setting, whole[:n], known[:n], delta, noise, exact))
-            else:
-                votes = _fitting(whole[:n], setting)
-                rows.append(_row(setting, votes, known[:n], delta, noise, n_changed, exact))
+            votes, right = _fitting(whole[:n], setting), None if known is None else known[:n]
+            rows.append(_row(setting, votes, right, delta, noise, n_changed=n_changed, exact=exact))
             if progress is not None:
                 progress(len(rows))
     return rows
@@ -319,6 +322,11 @@ def as_counted(mechanism: Any, votes: LabelVotes) -> LabelVotes:
     return LabelVotes.from_sums(sums, n_teachers=votes.n_teachers, resolution=votes.resolution)
 
 
+def n_outputs(votes: LabelVotes | Votes) -> int:
+    """Return how many classes, or labels, votes are on."""
+    return votes.n_classes if isinstance(votes, Votes) else votes.n_labels
+
+
 def as_indicators(classes: ArrayLike, n_classes: int) -> Integers:
     """Return classes as rows of labels, 1 for the class and 0 for all others; silence stays silence."""
     chosen = np.asarray(classes, dtype=np.int64)
@@ -327,10 +335,12 @@ def as_indicators(classes: ArrayLike, n_classes: int) -> Integers:
     return rows
 
 
-def _require_fitting(votes: LabelVotes | Votes, truth: NDArray[Any], settings: list[SweepSetting]) -> None:
+def _require_fitting(
+    votes: LabelVotes | Votes, truth: NDArray[Any] | None, settings: list[SweepSetting]
+) -> None:
     of_classes = isinstance(votes, Votes)
     shape = (len(votes),) if isinstance(votes, Votes) else votes.sums.shape
-    if truth.shape != shape:
+    if truth is not None and truth.shape != shape:
         what = "class numbers" if of_classes else "0 and 1"
         each = "one for each query" if of_classes else "queries x labels"
         raise ValueError(f"Expected truth of {what} of shape {shape}, {each}, got {truth.shape}.")
@@ -343,80 +353,75 @@ def _require_fitting(votes: LabelVotes | Votes, truth: NDArray[Any], settings: l
         )
 
 
-def _fitting(votes: LabelVotes, setting: SweepSetting) -> LabelVotes:
+def _fitting(votes: LabelVotes | Votes, setting: SweepSetting) -> LabelVotes | Votes:
     """Return votes in the form a kind takes: parts of a vote become yes or no where sums are not of parts."""
-    if setting.kind in _THRESHOLDS or votes.resolution == 1:
+    if isinstance(votes, Votes) or setting.kind in _THRESHOLDS or votes.resolution == 1:
         return votes
     said = votes.block() * 2 >= votes.resolution
     return LabelVotes.from_ballots(said, n_labels=votes.n_labels)
 
 
 def _row(
-    setting: SweepSetting, votes: LabelVotes, truth: NDArray[Any], delta: float, noise: Noise,
-    n_changed: int, exact: bool,
-) -> SweepRow:  # fmt: skip
-    any_kind: Any = setting.mechanism(
-        n_teachers=votes.n_teachers, n_labels=votes.n_labels, resolution=votes.resolution
-    )
-    as_published = setting.kind == "adaptive-as-published"
-    fixed = setting.kind in ("gnthreshold", "adaptive-as-published")
-    heard = as_counted(any_kind, votes) if fixed else votes
-    shares = _gap_shares(heard) if as_published else None
-    labels = _gap_labels(any_kind, votes, shares, noise) if shares is not None else any_kind.release(
-        votes, noise
-    ).labels  # fmt: skip
-    said, by_label = measure(truth, labels), precision_recall(truth, labels)
-    told = (labels != SILENT).any(axis=1)
-    sigma = setting.votes(setting.sigma, votes.n_teachers)
-    q, dependent = math.nan, math.nan
-    if fixed:
-        at = setting.share if shares is None else shares
-        q = float(flip_chances(heard, at, sigma).mean())
-        dependent = _dependent(any_kind, setting, votes, told, shares, n_changed, delta)
-    private = SweepNumbers(
-        accuracy=_right(truth, labels, told),
-        macro_f1=by_label.macro_f1, micro_f1=by_label.micro_f1, macro_precision=by_label.macro_precision,
-        macro_recall=by_label.macro_recall, mean_average_precision=said.mean_average_precision,
-        answered=float(told.mean()),
-        exact_epsilon=(
-            math.inf if as_published
-            else exact_cost(any_kind, votes).cost.reveal().epsilon(delta) if exact else math.nan
-        ),
-        published_epsilon=_independent(setting, votes, told, n_changed, delta),
-        dependent_epsilon=dependent, mean_q=q,
-    )  # fmt: skip
-    public = math.inf if as_published else public_cost(any_kind, len(votes), delta=delta).epsilon
-    return SweepRow(
-        setting=setting, n_teachers=votes.n_teachers, n_samples=len(votes), public_epsilon=public,
-        private=Sealed(private),
-    )  # fmt: skip
-
-
-def _class_row(
-    setting: SweepSetting, votes: Votes, truth: NDArray[Any], delta: float, noise: Noise, exact: bool
+    setting: SweepSetting,
+    votes: LabelVotes | Votes,
+    truth: NDArray[Any] | None,
+    delta: float,
+    noise: Noise,
+    *,
+    n_changed: int,
+    exact: bool,
 ) -> SweepRow:
-    mechanism = setting.class_mechanism(votes.n_teachers)
-    classes = mechanism.release(votes, noise).labels
-    told = classes != SILENT
-    known, said = as_indicators(truth, votes.n_classes), as_indicators(classes, votes.n_classes)
-    scores, by_class = measure(known, said), precision_recall(known, said)
-    published = published_cost(mechanism, votes, answered=told if setting.sigma_gate is not None else None)
-    private = SweepNumbers(
-        accuracy=_right(truth, classes, told), macro_f1=by_class.macro_f1, micro_f1=by_class.micro_f1,
-        macro_precision=by_class.macro_precision, macro_recall=by_class.macro_recall,
-        mean_average_precision=scores.mean_average_precision, answered=float(told.mean()),
-        exact_epsilon=exact_cost(mechanism, votes).cost.reveal().epsilon(delta) if exact else math.nan,
-        published_epsilon=math.nan,
-        dependent_epsilon=RdpCurve(check_orders(None), published).epsilon(delta),
-        mean_q=float(np.exp(log_q_gnmax(votes.counts, mechanism.sigma)).mean()),
-    )  # fmt: skip
+    mechanism = mechanism_for(setting, votes)
+    as_published = setting.kind == "adaptive-as-published"
+    shares = None
+    if as_published and isinstance(votes, LabelVotes):
+        shares = _gap_shares(as_counted(mechanism, votes))
+        labels = _gap_labels(mechanism, votes, shares, noise)
+    else:
+        labels = mechanism.release(votes, noise).labels
+    if isinstance(votes, Votes):
+        told = labels != SILENT
+        answered = told if setting.sigma_gate is not None else None
+        published = RdpCurve(check_orders(None), published_cost(mechanism, votes, answered=answered))
+        costs = {
+            "published_epsilon": math.nan,
+            "dependent_epsilon": published.epsilon(delta),
+            "mean_q": float(np.exp(log_q_gnmax(votes.counts, mechanism.sigma)).mean()),
+        }
+    else:
+        told = (labels != SILENT).any(axis=1)
+        costs = _as_published(mechanism, setting, votes, told, shares, n_changed=n_changed, delta=delta)
+    spent = math.inf if as_published else math.nan
+    if exact and not as_published:
+        spent = exact_cost(mechanism, votes).cost.reveal().epsilon(delta)
+    scores = _scores(truth, labels, told, n_outputs=n_outputs(votes))
+    private = SweepNumbers(**scores, **costs, answered=float(told.mean()), exact_epsilon=spent)
+    public = math.inf if as_published else public_cost(mechanism, len(votes), delta=delta).epsilon
     return SweepRow(
-        setting=setting, n_teachers=votes.n_teachers, n_samples=len(votes), private=Sealed(private),
-        public_epsilon=public_cost(mechanism, len(votes), delta=delta).epsilon,
-    )  # fmt: skip
+        setting=setting,
+        n_teachers=votes.n_teachers,
+        n_samples=len(votes),
+        public_epsilon=public,
+        private=Sealed(private),
+    )
 
 
-def _right(truth: NDArray[Any], labels: Integers, told: NDArray[np.bool_]) -> float:
+def _scores(
+    truth: NDArray[Any] | None, labels: Integers, told: NDArray[np.bool_], *, n_outputs: int
+) -> dict[str, float]:
+    """Return how right the labels that were told are; NaN where the truth is not known."""
+    if truth is None:
+        return dict.fromkeys(_SCORES, math.nan)
+    right = accuracy_told(truth, labels, told)
+    if labels.ndim == 1:
+        truth, labels = as_indicators(truth, n_outputs), as_indicators(labels, n_outputs)
+    by_label = precision_recall(truth, labels)
+    ranked = measure(truth, labels).mean_average_precision
+    found = {name: getattr(by_label, name) for name in _SCORES if hasattr(by_label, name)}
+    return {**found, "accuracy": right, "mean_average_precision": ranked}
+
+
+def accuracy_told(truth: NDArray[Any], labels: Integers, told: NDArray[np.bool_]) -> float:
     """Return the share of what was told that is true; NaN where nothing was."""
     answered = labels[told] != SILENT
     return float((labels[told] == truth[told])[answered].mean()) if answered.any() else math.nan
@@ -466,10 +471,24 @@ def _silent(setting: SweepSetting, votes: LabelVotes, told: NDArray[np.bool_]) -
     )
 
 
-def _dependent(
-    mechanism: Any, setting: SweepSetting, votes: LabelVotes, told: NDArray[np.bool_], shares: Floats | None,
-    n_changed: int, delta: float,
-) -> float:  # fmt: skip
+def _as_published(
+    mechanism: Any,
+    setting: SweepSetting,
+    votes: LabelVotes,
+    told: NDArray[np.bool_],
+    shares: Floats | None,
+    *,
+    n_changed: int,
+    delta: float,
+) -> dict[str, float]:
+    """Return the thesis's numbers: its costs without and with a look at the votes, and its mean q."""
+    known = {
+        "published_epsilon": _independent(setting, votes, told, n_changed, delta),
+        "dependent_epsilon": math.nan,
+        "mean_q": math.nan,
+    }
+    if setting.kind not in ("gnthreshold", "adaptive-as-published"):
+        return known
     orders = np.array(_PUBLISHED_ORDERS)
     total = _silent(setting, votes, told).values.copy()
     answered = np.flatnonzero(told)
@@ -482,4 +501,98 @@ def _dependent(
         ]
     for one, rows in groups:
         total += as_published_gnthreshold(one, votes[rows], n_changed=n_changed, orders=orders).sum(axis=0)
-    return RdpCurve(orders, total).epsilon(delta, conversion="classic")
+    at, sigma = setting.share if shares is None else shares, setting.votes(setting.sigma, votes.n_teachers)
+    return known | {
+        "dependent_epsilon": RdpCurve(orders, total).epsilon(delta, conversion="classic"),
+        "mean_q": float(flip_chances(as_counted(mechanism, votes), at, sigma).mean()),
+    }
+
+
+# --- Votes that are kept: those of a run, or of teachers of sounds in a folder of their own. ---
+
+
+@dataclass(frozen=True, eq=False)
+class StoredVotes:
+    """Votes of teachers on a pool, sealed with what is known of it, and the private folder they lie in."""
+
+    folder: Path
+    of_classes: bool
+    private: Sealed[tuple[LabelVotes | Votes, NDArray[np.int64] | None]]
+
+    @classmethod
+    def of(cls, folder: Path, votes: LabelVotes | Votes, truth: NDArray[np.int64] | None) -> "StoredVotes":
+        """Seal votes, and the truth of their queries where it is known."""
+        return cls(folder, isinstance(votes, Votes), Sealed((votes, truth)))
+
+    def require_same_pool(self, other: "StoredVotes") -> None:
+        """Refuse votes of another kind, or on another pool."""
+        if other.of_classes != self.of_classes:
+            raise ValueError(
+                "Expected teachers of many labels, or teachers that name one class each, got both. Sweep "
+                "over them one after the other."
+            )
+        (mine, truth), (theirs, known) = self.private.reveal(), other.private.reveal()
+        same = truth is known if truth is None or known is None else np.array_equal(truth, known)
+        if len(mine) != len(theirs) or not same:
+            raise ValueError(
+                f"Expected teachers that voted on one pool, those in {other.folder} voted on another. Train "
+                "them with the same seed and shares."
+            )
+
+
+def read_stored_votes(folder: str | PathLike[str]) -> StoredVotes:
+    """Return the votes that are kept in the folder of a run, or in one of `tellers audio train`."""
+    place = RunFolder(Path(folder))
+    if not place.config.exists() and (place.path / "settings.json").exists():
+        from .sound.teaching import read_taught
+
+        taught = read_taught(folder)
+        return StoredVotes.of(taught.folder, taught.votes, taught.truth)
+    if not place.config.exists():
+        raise ValueError(
+            f"Expected the folder of a run, found none at {place.path}. Give the folder that `tellers run` "
+            "wrote."
+        )
+    config = read_config(place.config)
+    if config.personal.variant:
+        raise ValueError(
+            f"Expected a run with one budget for all, {place.path} holds one with budgets per group: what a "
+            "setting costs each of them is planned with tellers plan."
+        )
+    if not place.votes.exists():
+        raise ValueError(
+            f"Expected votes in {place.path}, found none. The run was cut short: go on with it, tellers run "
+            "--resume --until votes"
+        )
+    many = bool(config.labels.names)
+    tables: Any = (
+        read_label_tables(config) if many else read_tables(config.data, seed=config.seed, by=config.protects)
+    )
+    return StoredVotes.of(place.private, stored_votes(place.votes, tables), tables.pool_y)
+
+
+def sweep_stored(
+    stored: Sequence[StoredVotes],
+    settings: Iterable[SweepSetting],
+    *,
+    delta: float,
+    noise: Noise,
+    page: str | PathLike[str] | None = None,
+    n_changed: int = 3,
+    progress: Callable[[int], object] | None = None,
+) -> tuple[list[SweepRow], Path]:
+    """Sweep over votes that are kept, all on one pool, and write the private page of it; return both.
+
+    The page is `sweep.html` among the private files of the first ones, unless `page` names another place. The
+    guarantee is that of `sweep`.
+    """
+    from .report.sweep import write_sweep
+
+    first = stored[0]
+    for other in stored[1:]:
+        first.require_same_pool(other)
+    every: Any = [one.private.reveal()[0] for one in stored]
+    votes, truth = first.private.reveal()
+    rows = sweep(every, truth, settings, delta=delta, noise=noise, n_changed=n_changed, progress=progress)
+    place = first.folder / "sweep.html" if page is None else Path(page)
+    return rows, write_sweep(place, rows, votes=votes, truth=truth, delta=delta)

@@ -1,0 +1,167 @@
+"""Pages about sound: what a student hears in clips, with their pictures, and how good each label is."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ...data.metrics import LabelCurve, best_and_worst, label_curves
+from ...data.sound.logmel import LogMel, mel_filters
+from .._tables import read_label_tables, read_tables
+from ..report._plots import N_COLOURS, Drawing, plot_label_curves, plot_log_mel
+from ..report.write import SheetPart, SheetTable, write_sheet
+from ..settings.sections import CLIPS, RunConfig
+from .tagging import Hearing, Tagged, load_hearing
+
+SOUND_PAGE = "sound.html"
+
+
+def tag_parts(
+    tagged: Sequence[Tagged], *, seconds: float, n_labels: int = 5, logmel: LogMel | None = None
+) -> list[SheetPart]:
+    """Return a part for each clip: its log-Mel picture, and the labels heard in it with their scores.
+
+    With the settings of the pictures, `logmel`, pitch is told in Hz.
+    """
+    parts = []
+    for number, one in enumerate(tagged, start=1):
+        words = "" if one.finding is None else f"{one.finding.kind}: {one.finding.detail}."
+        drawings: tuple[Drawing, ...] = ()
+        tables: tuple[SheetTable, ...] = ()
+        if one.picture is not None:
+            svg = plot_log_mel(
+                one.picture, seconds=seconds, name=f"clip-{number}", title=f"Log-Mel picture {number}",
+                pitches=None if logmel is None else _pitches(logmel),
+            )  # fmt: skip
+            low, high = float(np.min(one.picture)), float(np.max(one.picture))
+            caption = f"From dark to bright: {low:.0f} to {high:.0f} dB."
+            drawings = (Drawing(svg=svg, heading="Log-Mel picture", caption=caption),)
+            rows = tuple((name, score) for name, score in one.top(n_labels))
+            tables = (SheetTable(caption="What the student hears.", head=("label", "score"), rows=rows),)
+        parts.append(SheetPart(heading=Path(one.path).name, words=words, drawings=drawings, tables=tables))
+    return parts
+
+
+def _pitches(settings: LogMel) -> NDArray[np.float64]:
+    """Return the middle of each filter in Hz; NaN where a filter lies between two frequencies."""
+    bank = mel_filters(settings)
+    frequencies, weight = np.fft.rfftfreq(settings.window, 1.0 / settings.rate), bank.sum(axis=0)
+    found: NDArray[np.float64] = np.where(weight > 0, frequencies @ bank / np.maximum(weight, 1e-300), np.nan)
+    return found
+
+
+def curve_parts(
+    truth: ArrayLike, scores: ArrayLike, label_names: Sequence[str], *, of: str = "the test clips"
+) -> list[SheetPart]:
+    """Return precision and recall, hits and false alarms label by label, and the best and worst labels."""
+    curves = label_curves(truth, scores)
+    if not curves:
+        return []
+    ranked = sorted(curves, key=lambda curve: -curve.area)
+    best, worst = best_and_worst([curve.area for curve in curves], n_labels=N_COLOURS // 2)
+    shown = ranked
+    words = f"How well the labels are told apart on {of}, at every threshold."
+    if len(ranked) > N_COLOURS:
+        shown = [curves[i] for i in (*best, *reversed(worst))]
+        words += f" Of {len(ranked)} labels the three best and the three worst are drawn."
+    number = {curve.label: at + 1 for at, curve in enumerate(shown)}
+    numbered = "Lines have the numbers and colours of the table."
+    drawings = (
+        Drawing(
+            svg=plot_label_curves(shown, kind="precision", name="precision", title="Precision over recall"),
+            heading="Precision over recall", caption=f"Towards the upper right is better. {numbered}",
+        ),
+        Drawing(
+            svg=plot_label_curves(shown, kind="hits", name="hits", title="Hits over false alarms"),
+            heading="Hits over false alarms", caption=f"The dotted line is guessing. {numbered}",
+        ),
+    )  # fmt: skip
+    table = np.asarray(truth)
+
+    def row(curve: LabelCurve) -> tuple[str | float, ...]:
+        at = number.get(curve.label)
+        name = f"{at}.\u00a0{label_names[curve.label]}" if at else label_names[curve.label]
+        return name, curve.area, curve.auc, f"{int(table[:, curve.label].sum())}"
+
+    rows = tuple(row(curve) for curve in ranked)
+    colours = tuple(number.get(curve.label, 0) for curve in ranked)
+    caption = f"From the best label to the worst, on {len(table)} clips."
+    head = ("label", "average precision", "AUC", "clips with it")
+    return [
+        SheetPart(
+            heading="Label by label", words=words, drawings=drawings,
+            tables=(SheetTable(caption=caption, head=head, rows=rows, colours=colours),),
+        )
+    ]  # fmt: skip
+
+
+def write_sound(
+    path: str | PathLike[str], hearing: Hearing, pictures: NDArray[Any], *, truth: ArrayLike, n_clips: int = 4
+) -> Path:
+    """Write the page of what a student hears in public test clips: some of them, and the curves of labels."""
+    known, scores = np.asarray(truth), hearing.scores(pictures)
+    parts = curve_parts(known, scores, hearing.label_names)
+    # One clip of each of the first labels, so that they are not all alike.
+    chosen = list(dict.fromkeys(int(np.argmax(known[:, j])) for j in range(known.shape[1])))[:n_clips]
+    for at in chosen:
+        said = ", ".join(hearing.label_names[j] for j in np.flatnonzero(known[at])) or "none"
+        one = Tagged(f"Test clip {at + 1} ({said})", hearing.label_names, scores[at], pictures[at])
+        seconds = hearing.features.decoding.seconds
+        parts += tag_parts([one], seconds=seconds, logmel=hearing.features.logmel)
+    named = [_named(part, number) for number, part in enumerate(parts)]
+    words = (
+        "Test clips, which are public and protected by nothing, and what the student makes of them. Its own "
+        "privacy is told by its card and by report.html beside this page."
+    )
+    return write_sheet(path, "What the student hears", parts=named, words=words)
+
+
+def write_tags(
+    path: str | PathLike[str], hearing: Hearing, tagged: Sequence[Tagged], *, n_labels: int = 5
+) -> Path:
+    """Write the page of recordings that were tagged: their pictures, and the likeliest labels."""
+    seconds, logmel = hearing.features.decoding.seconds, hearing.features.logmel
+    words = "Pictures are made of the recordings and as private as these are. To tag them costs no privacy."
+    parts = tag_parts(tagged, seconds=seconds, n_labels=n_labels, logmel=logmel)
+    return write_sheet(path, "What the student hears", parts=parts, words=words)
+
+
+def _named(part: SheetPart, number: int) -> SheetPart:
+    drawings = tuple(replace(one, svg=one.svg.replace("clip-1-", f"clip-{number}-")) for one in part.drawings)
+    return replace(part, drawings=drawings)
+
+
+# --- The page of sound beside the report of a run on prepared clips, as a student of `ears` has it too. ---
+
+
+def write_run_sound(folder: str | PathLike[str], config: RunConfig) -> Path | None:
+    """Write what the student of a finished run hears in its test clips, and return the page.
+
+    Test clips are public: the page needs no guarantee and costs nothing. None where the rows of a run are no
+    clips, or where none were set apart to test on.
+    """
+    if config.data.name != CLIPS:
+        return None
+    found = _test_clips(config)
+    if found is None:
+        return None
+    hearing = load_hearing(folder)
+    X, truth = found
+    pictures = X.reshape(len(X), *hearing.features.shape)
+    return write_sound(Path(folder) / SOUND_PAGE, hearing, pictures, truth=truth)
+
+
+def _test_clips(config: RunConfig) -> tuple[NDArray[Any], NDArray[np.int64]] | None:
+    """Return the pictures that a run set apart to test on, flat, and which labels each has."""
+    if config.labels.names:
+        labelled = read_label_tables(config).test
+        return None if labelled is None else (np.asarray(labelled.X), np.asarray(labelled.y))
+    # By the very settings of the run: with others these would be private clips.
+    tables = read_tables(config.data, seed=config.seed, by=config.protects, personal=config.personal)
+    if tables.test is None:
+        return None
+    return np.asarray(tables.test.X), np.eye(tables.test.n_classes, dtype=np.int64)[tables.test.y]
