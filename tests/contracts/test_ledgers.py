@@ -14,6 +14,8 @@ from tellers.ledger import _chain as chained
 from tellers.testing import check_ledger
 from tellers.testing.ledger import check_accounts_survive
 
+from .plain_ledger import PlainLedger
+
 # Newer Pythons warn that a process with threads forks, as a test runner's does.
 pytestmark = pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 
@@ -30,23 +32,27 @@ def test_the_ledger_in_memory():
     check_ledger(in_memory(MemoryLedger), durable=False)
 
 
+def test_a_plain_ledger():
+    check_ledger(in_memory(PlainLedger), durable=False)
+
+
 def test_the_ledger_in_a_file(tmp_path):
     check_ledger(in_files(tmp_path), n_kills=10)
 
 
-class Generous(MemoryLedger):
+class Generous(PlainLedger):
     def reserve(self, key, price, *, event, also=None):
         with contextlib.suppress(BudgetExhausted):
             return super().reserve(key, price, event=event, also=also)
         return super().reserve(key, 0 * price, event=event, also=also)
 
 
-class Careless(MemoryLedger):
+class Careless(PlainLedger):
     def reserve(self, key, price, *, event, also=None):
         return super().reserve(key, price, event={**event, "noise": "secure"})
 
 
-class ChargesRefusals(MemoryLedger):
+class ChargesRefusals(PlainLedger):
     def reserve(self, key, price, *, event, also=None):
         try:
             return super().reserve(key, price, event=event, also=also)
@@ -55,20 +61,20 @@ class ChargesRefusals(MemoryLedger):
             raise
 
 
-class ChargesLate(MemoryLedger):
+class ChargesLate(PlainLedger):
     def reserve(self, key, price, *, event, also=None):
         super().reserve(key, price, event=event, also=also)
         self._entries[key] = dataclasses.replace(self._entries[key], charged=0 * price)
         return Ticket(key, price, event)
 
 
-class KeepsChange(MemoryLedger):
+class KeepsChange(PlainLedger):
     def settle(self, ticket, release, *, used=None):
         whole = Cost(self._entries[ticket.key].reserved) if ticket.key in self._entries else release.cost
         super().settle(ticket, Release(release.labels, whole, release.by_teachers))
 
 
-class TrustsTickets(MemoryLedger):
+class TrustsTickets(PlainLedger):
     def settle(self, ticket, release, *, used=None):
         entry = self._entries.get(ticket.key)
         if entry is not None and ticket.price.values[0] > entry.reserved.values[0]:
@@ -76,21 +82,21 @@ class TrustsTickets(MemoryLedger):
         super().settle(ticket, release, used=used)
 
 
-class SettlesAgain(MemoryLedger):
+class SettlesAgain(PlainLedger):
     def settle(self, ticket, release, *, used=None):
         with contextlib.suppress(KeyError):
             self._entries[ticket.key] = dataclasses.replace(self._entries[ticket.key], is_settled=False)
         super().settle(ticket, release, used=used)
 
 
-class OneKeyManyQuestions(MemoryLedger):
+class OneKeyManyQuestions(PlainLedger):
     def reserve(self, key, price, *, event, also=None):
         if key in self._entries and self._entries[key].is_settled:
             return Ticket(key, price, event)
         return super().reserve(key, price, event=event, also=also)
 
 
-class SharesItsRecords(MemoryLedger):
+class SharesItsRecords(PlainLedger):
     def settle(self, ticket, release, *, used=None):
         super().settle(ticket, release, used=used)
         entry = self._entries[ticket.key]
@@ -98,7 +104,7 @@ class SharesItsRecords(MemoryLedger):
         self._entries[ticket.key] = dataclasses.replace(entry, release=shared)
 
 
-class KeepsSecrets(MemoryLedger):
+class KeepsSecrets(PlainLedger):
     def settle(self, ticket, release, *, used=None):
         super().settle(ticket, release, used=used)
         entry = self._entries[ticket.key]
@@ -106,19 +112,19 @@ class KeepsSecrets(MemoryLedger):
         self._entries[ticket.key] = dataclasses.replace(entry, release=kept)
 
 
-class SharesItsEvents(MemoryLedger):
+class SharesItsEvents(PlainLedger):
     def reserve(self, key, price, *, event, also=None):
         ticket = super().reserve(key, price, event=event, also=also)
         self._entries[key] = dataclasses.replace(self._entries[key], event=event)
         return ticket
 
 
-class Talkative(MemoryLedger):
+class Talkative(PlainLedger):
     def __repr__(self):
         return f"Talkative({list(self._entries)})"
 
 
-class FoldsCase(MemoryLedger):
+class FoldsCase(PlainLedger):
     def reserve(self, key, price, *, event, also=None):
         return super().reserve(key.lower().strip(), price, event=event)
 
@@ -131,7 +137,7 @@ class NoLock:
         return None
 
 
-class Unlocked(MemoryLedger):
+class Unlocked(PlainLedger):
     def __init__(self, accountant):
         super().__init__(accountant)
         self._lock = NoLock()
@@ -148,14 +154,14 @@ class Unlocked(MemoryLedger):
             self.accountant = accountant
 
 
-class Reopens(MemoryLedger):
+class Reopens(PlainLedger):
     """Takes the newest budget of an account for the one that counts."""
 
     def open_account(self, name, budget):
         self._accountants[name] = Accountant(budget)
 
 
-class OpensForAnyone(MemoryLedger):
+class OpensForAnyone(PlainLedger):
     def reserve(self, key, price, *, event, also=None):
         for name in also or {}:
             if name not in self._accountants:
@@ -163,7 +169,7 @@ class OpensForAnyone(MemoryLedger):
         return super().reserve(key, price, event=event, also=also)
 
 
-class PaysOneAfterTheOther(MemoryLedger):
+class PaysOneAfterTheOther(PlainLedger):
     """Debits each account as it comes to it, and stops at the one that cannot pay."""
 
     def reserve(self, key, price, *, event, also=None):
@@ -173,7 +179,7 @@ class PaysOneAfterTheOther(MemoryLedger):
         return super().reserve(key, price, event=event, also=also)
 
 
-class KeepsTheNameToItself(MemoryLedger):
+class KeepsTheNameToItself(PlainLedger):
     def reserve(self, key, price, *, event, also=None):
         try:
             return super().reserve(key, price, event=event, also=also)
@@ -181,7 +187,7 @@ class KeepsTheNameToItself(MemoryLedger):
             raise BudgetExhausted("No.") from None
 
 
-class ForgetsTheOthers(MemoryLedger):
+class ForgetsTheOthers(PlainLedger):
     """Charges the main account alone."""
 
     def reserve(self, key, price, *, event, also=None):
@@ -190,14 +196,14 @@ class ForgetsTheOthers(MemoryLedger):
         return ticket
 
 
-class RefundsTheMainAccountAlone(MemoryLedger):
+class RefundsTheMainAccountAlone(PlainLedger):
     def settle(self, ticket, release, *, used=None):
         before = self._entries[ticket.key].also if ticket.key in self._entries else {}
         super().settle(ticket, release, used=used)
         self._entries[ticket.key] = dataclasses.replace(self._entries[ticket.key], also=before)
 
 
-class RefundsEverybodyAlike(MemoryLedger):
+class RefundsEverybodyAlike(PlainLedger):
     """Takes what the main account used for what every account used, whatever was reserved on it."""
 
     def settle(self, ticket, release, *, used=None):
@@ -206,12 +212,12 @@ class RefundsEverybodyAlike(MemoryLedger):
         super().settle(ticket, release, used=used or alike)
 
 
-class IgnoresWhatWasUsed(MemoryLedger):
+class IgnoresWhatWasUsed(PlainLedger):
     def settle(self, ticket, release, *, used=None):
         super().settle(ticket, release)
 
 
-class ForgivesOverruns(MemoryLedger):
+class ForgivesOverruns(PlainLedger):
     def settle(self, ticket, release, *, used=None):
         entry = self._entries.get(ticket.key)
         known = {n: c for n, c in (used or {}).items() if entry and n in entry.also}
@@ -224,7 +230,7 @@ class ForgivesOverruns(MemoryLedger):
         super().settle(ticket, release, used={**(used or {}), **capped})
 
 
-class SparesGroups(MemoryLedger):
+class SparesGroups(PlainLedger):
     """Lets anybody ask, whether or not the groups of people in the data pay for it."""
 
     def reserve(self, key, price, *, event, also=None):
@@ -237,7 +243,7 @@ class SparesGroups(MemoryLedger):
             self._accountants = held
 
 
-class RacesOnAccounts(MemoryLedger):
+class RacesOnAccounts(PlainLedger):
     """Checks the accounts, and lets go of the lock before it debits them."""
 
     def reserve(self, key, price, *, event, also=None):

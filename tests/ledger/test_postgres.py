@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from tellers import Accountant, Budget, Cost, PostgresLedger, RdpCurve, Release, open_ledger
 from tellers.errors import BudgetExhausted, LedgerConflict, Unsettled
 from tellers.ledger.sql import ledger_names, migrate
-from tellers.ledger.sql.connection import METADATA, REVISION, make_engine, parse_url
+from tellers.ledger.sql.connection import LEDGERS, LINES, REVISION, make_engine, parse_url
 
 SECURE = {"noise": "secure"}
 ONE = RdpCurve.zcdp(0.001)
@@ -159,13 +159,14 @@ def test_another_budget_is_refused(database, ledger, name):
 
 
 def test_the_migrations_make_the_tables_that_the_code_knows(own_database):
-    from alembic.autogenerate import compare_metadata
     from alembic.migration import MigrationContext
 
     with make_engine(parse_url(own_database), timeout=5.0).connect() as connection:
         context = MigrationContext.configure(connection, opts={"version_table": "tellers_version"})
         assert context.get_current_revision() == REVISION
-        assert compare_metadata(context, METADATA) == []
+        for table in (LEDGERS, LINES):
+            there = [column["name"] for column in sa.inspect(connection).get_columns(table.name)]
+            assert there == [column.name for column in table.columns]
 
 
 def test_migrating_again_changes_nothing(database, ledger):

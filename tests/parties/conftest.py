@@ -2,53 +2,21 @@
 
 import importlib.util
 import os
+import socket
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from tellers.parties._link import EngineLink
-from tellers.parties._tunnel import CertificateFiles, dial, listen
+from tellers.parties._tunnel import dial
 from tellers.parties.programs import ASKER, HELPER
 
 ROLES = {
     "ann": "asker", "bea": "asker", "guard": "guardian", "north": "answerer", "south": "answerer",
 }  # fmt: skip
-
-
-def make_bare_certificate(folder: Path, name: str, *, signer: str | None = None) -> None:
-    """Write a certificate and its key: self-signed, or signed by another one of the folder."""
-    x509 = pytest.importorskip("cryptography.x509")
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = issuer = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
-    signing = key
-    if signer is not None:
-        issuer = x509.load_pem_x509_certificate((folder / f"{signer}.pem").read_bytes()).subject
-        signing = serialization.load_pem_private_key((folder / f"{signer}.key").read_bytes(), None)
-    now = datetime.now(UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(signing, hashes.SHA256())
-    )
-    (folder / f"{name}.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    (folder / f"{name}.key").write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
-    )
 
 
 @pytest.fixture(scope="session")
@@ -65,23 +33,6 @@ def certificates(tmp_path_factory):
         cards=cards,
         identities={name: Identity(name, role, home=folder / name) for name, role in ROLES.items()},
         peers={name: Peer(name, role, pin=cards[name].pin) for name, role in ROLES.items()},
-    )
-
-
-@pytest.fixture(scope="session")
-def bare_certificates(tmp_path_factory):
-    """A folder with certificates of two parties, a stranger, and one that the asker signed."""
-    folder = tmp_path_factory.mktemp("certificates")
-    for name in ("asker", "answerer", "stranger"):
-        make_bare_certificate(folder, name)
-    make_bare_certificate(folder, "forged", signer="asker")
-    return folder
-
-
-def identity(folder: Path, name: str, *peers: str) -> CertificateFiles:
-    """Return who a party is and whom it trusts."""
-    return CertificateFiles(
-        folder / f"{name}.pem", folder / f"{name}.key", tuple(folder / f"{p}.pem" for p in peers)
     )
 
 
@@ -130,31 +81,35 @@ class Pair:
         self.threads.shutdown()
 
 
-def make_pair(folder: Path, *, timeout: float = 60.0) -> Pair:
+def ends_of(certificates, own, other):
+    """Return who a party is, and who may be at the other end."""
+    from tellers.parties._wire import Pinned
+
+    return Pinned(certificates.identities[own], certificates.peers[other])
+
+
+def make_pair(certificates, *, timeout: float = 60.0) -> Pair:
     """Return two ends that are not open yet."""
-    door = listen(("127.0.0.1", 0))
+    door = socket.create_server(("127.0.0.1", 0))
     door.settimeout(timeout)
-    asker = EngineLink(
-        ASKER, lambda: dial(door.getsockname()), identity(folder, "asker", "answerer"), timeout=timeout
-    )
-    answerer = EngineLink(
-        HELPER, lambda: door.accept()[0], identity(folder, "answerer", "asker"), timeout=timeout
-    )
+    ann, north = ends_of(certificates, "ann", "north"), ends_of(certificates, "north", "ann")
+    asker = EngineLink(ASKER, lambda: dial(door.getsockname()), ann, timeout=timeout)
+    answerer = EngineLink(HELPER, lambda: door.accept()[0], north, timeout=timeout)
     return Pair(asker, answerer, ThreadPoolExecutor(4))
 
 
 @pytest.fixture(scope="module")
-def pair(engine, bare_certificates):
+def pair(engine, certificates):
     """Two linked workers, for the tests of one file."""
-    two = make_pair(bare_certificates)
+    two = make_pair(certificates)
     two.open()
     yield two
     two.close()
 
 
 @pytest.fixture
-def fresh_pair(engine, bare_certificates):
+def fresh_pair(engine, certificates):
     """Two ends of a link that a test may break."""
-    two = make_pair(bare_certificates, timeout=30.0)
+    two = make_pair(certificates, timeout=30.0)
     yield two
     two.close()

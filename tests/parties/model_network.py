@@ -13,11 +13,11 @@ from sklearn.multiclass import OneVsRestClassifier
 from sklearn.neural_network import MLPClassifier
 
 from tellers.parties._policy import PartyContext
-from tellers.parties.clear import near_ties
 from tellers.runs import write_party
 from tellers.runs.settings.party import HardeningConfig, PartyLimitsConfig
 from tellers.teachers.models import dump_model, load_model
 
+from .near_ties import near_ties
 from .process_network import ENVIRONMENT, ProcessNetwork
 
 HIDDEN, N_TREES, DEPTH = (8,), 3, 3
@@ -70,7 +70,7 @@ class ModelNetwork(ProcessNetwork):
             return super().start(*names, step=step)
         for name in names:
             config, noise = str(self.folder / name / "party.toml"), str(self.folder / "noise")
-            words = ["-m", "tellers.testing._recording_party", str(self.view(name)), config, noise]
+            words = ["-m", "recording_party", str(self.view(name)), config, noise]
             with open(self.folder / f"{name}.log", "ab") as log:
                 self.processes[name] = subprocess.Popen(
                     [sys.executable, *words], stdout=subprocess.PIPE, stderr=log, env=ENVIRONMENT
@@ -84,7 +84,7 @@ class ModelNetwork(ProcessNetwork):
         np.save(self.folder / "rows.npy", rows)
         out, config = self.folder / "labels.npz", self.folder / "ann" / "party.toml"
         words = [
-            "tellers.testing._recording_party",
+            "recording_party",
             self.view("ann"),
             config,
             self.folder / "rows.npy",

@@ -31,7 +31,8 @@ from tellers.teachers.models import dump_model
 NAMES = ("east", "north", "south", "upper", "west")
 N_FEATURES = 6
 SOURCE = Path(__file__).parents[2] / "src"
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"}
+PATHS = os.pathsep.join([str(SOURCE), str(Path(__file__).parent)])  # parties for tests are here
+ENVIRONMENT = {**os.environ, "PYTHONPATH": PATHS, "OMP_NUM_THREADS": "1"}
 
 
 class ProcessNetwork:
@@ -93,7 +94,7 @@ class ProcessNetwork:
         """Start parties, and wait until they listen; with a step they die at it."""
         for name in names:
             config = str(self.folder / name / "party.toml")
-            words = ["-m", "tellers.testing._instrumented_party", config, str(self.folder / "noise"), step]
+            words = ["-m", "instrumented_party", config, str(self.folder / "noise"), step]
             if name != "guard" and not step:
                 words = ["-m", "tellers", "party", "answer", "--config", config]
             with open(self.folder / f"{name}.log", "ab") as log:

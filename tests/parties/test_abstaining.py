@@ -14,12 +14,13 @@ from sklearn.tree import DecisionTreeClassifier
 from tellers.errors import ConfigError
 from tellers.parties import clear_votes, encode_model, program_digest, program_for
 from tellers.parties._policy import PartyContext
-from tellers.parties.clear import near_ties
 from tellers.parties.models import encode_known
 from tellers.parties.programs import VoteProgram, describe_program, read_program
 from tellers.runs import parse_party, write_party
 from tellers.runs.settings.party import HardeningConfig, ModelConfig, example_settings
 from tellers.teachers.models import dump_model
+
+from .near_ties import near_ties
 
 RNG = np.random.default_rng(4)
 X = np.round(RNG.normal(size=(300, 4)) * 64) / 64  # on the grid of inputs, where trees are exact

@@ -118,7 +118,7 @@ import sys
 import numpy as np
 from tellers.runs import read_party
 from tellers.parties import AskRole
-from tellers.testing._instrumented_party import die_at, freeze
+from instrumented_party import die_at, freeze
 die_at(sys.argv[2], die=freeze)
 with AskRole(read_party(sys.argv[1]), say=print) as asker:
     print(len(asker.ask(np.zeros((2, 6)), n_retries=4).labels), "labels")

@@ -474,7 +474,7 @@ def test_policies_that_make_no_sense():
         AnswererPolicy("north", {"ann": -1}, 3, 4, TERMS, program_for)
     ledger = MemoryLedger(Accountant(Budget(epsilon=1.0, delta=1e-5)))
     with pytest.raises(TypeError, match="LNMax"):
-        Guardian(GuardianPolicy.example(), LNMax(gamma=0.1), ledger, secure())
+        Guardian(FakeNetwork().rules, LNMax(gamma=0.1), ledger, secure())
 
 
 # --- Any order of events. ---

@@ -17,8 +17,9 @@ from tellers.errors import LinkFailed
 from tellers.parties import DecisionProgram, clear_decision, clear_votes, encode_model, program_for
 from tellers.parties._engine import engine_settings
 from tellers.parties._link import EngineLink
-from tellers.parties.clear import near_ties
 from tellers.parties.programs import VoteProgram
+
+from .near_ties import near_ties
 
 pytestmark = pytest.mark.campaign
 
@@ -201,7 +202,7 @@ def test_the_worker_has_no_pickle_on_its_pipes():
         assert "import pickle" not in Path(module.__file__).read_text(encoding="utf-8")
 
 
-def test_a_link_without_the_engine_says_where_it_exists(monkeypatch, bare_certificates):
+def test_a_link_without_the_engine_says_where_it_exists(monkeypatch):
     import builtins
 
     from tellers.errors import MissingExtra

@@ -21,7 +21,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from tellers.parties import clear_votes, encode_model, program_for
-from tellers.parties.clear import clear_scores, near_ties
+from tellers.parties.clear import clear_scores
+
+from .near_ties import near_ties
 
 DIGITS, DIGIT = load_digits(return_X_y=True)
 PIXELS = DIGITS / 16

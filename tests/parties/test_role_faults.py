@@ -132,7 +132,7 @@ import sys
 import numpy as np
 from tellers.runs import read_party
 from tellers.parties import AskRole
-from tellers.testing._instrumented_party import die_at
+from instrumented_party import die_at
 die_at(sys.argv[2])
 AskRole(read_party(sys.argv[1])).ask(np.zeros((2, 6)), n_retries=0)
 """

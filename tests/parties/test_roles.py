@@ -138,7 +138,7 @@ def test_the_command_writes_labels_and_says_what_they_cost(make_network, tmp_pat
 DYING = """
 import sys
 from tellers.cli import main
-from tellers.testing._instrumented_party import die_at
+from instrumented_party import die_at
 if sys.argv[1]:
     die_at(sys.argv[1])
 main(sys.argv[2:])

@@ -10,7 +10,7 @@ pytest.importorskip("cryptography")
 
 from tellers.parties._listener import Listener
 from tellers.parties._ports import DEAD_AFTER, EVERY, IDLE, TIMES, stay_alert
-from tellers.parties._tunnel import Tunnel, dial, listen
+from tellers.parties._tunnel import Tunnel, dial
 from tellers.parties._wire import Pinned, connect
 from tellers.testing._ports import free_port
 
@@ -46,12 +46,12 @@ def test_both_ends_of_an_engines_link(certificates):
     ann, guard = (certificates.identities[name] for name in ("ann", "guard"))
     ends = [Pinned(ann, certificates.peers["guard"]), Pinned(guard, certificates.peers["ann"])]
     found = []
-    with listen(("127.0.0.1", 0)) as door:
+    with socket.create_server(("127.0.0.1", 0)) as door:
         answering = threading.Thread(
-            target=lambda: found.append(ends[1].shake_hands(door.accept()[0], listens=True, timeout=10.0)[0])
+            target=lambda: found.append(ends[1].shake_hands(door.accept()[0], listens=True, timeout=10.0))
         )
         answering.start()
-        found.append(ends[0].shake_hands(dial(door.getsockname()), listens=False, timeout=10.0)[0])
+        found.append(ends[0].shake_hands(dial(door.getsockname()), listens=False, timeout=10.0))
         answering.join(timeout=10.0)
     tunnels = [Tunnel(secure, free_port(), is_dialer=secure is found[0]) for secure in found]
     for secure, tunnel in zip(found, tunnels):

@@ -8,22 +8,13 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import numpy as np
 
 from ..errors import RoundAborted
 from ..privacy._files import MOST_TEXT, cap, load_npy, read_bounded, write_whole
 from ..runs.settings.party import PartySettings
-
-if TYPE_CHECKING:
-    pass
-
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    pass
-
 
 Span = tuple[int, int]
 

@@ -1,33 +1,32 @@
 """A ledger in memory, for notebooks and tests."""
 
-import copy
 import threading
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from ..privacy.budget import Accountant, Budget
-from ..privacy.rdp import RdpCurve
-from ..privacy.release import Release
-from .base import (
-    AccountState,
-    Charge,
-    Entry,
-    Ticket,
-    charge_all,
-    refuse_known,
-    refuse_overrun,
-    refuse_unknown,
-    require_account,
-    require_affordable,
-    require_groups_pay,
-    require_same,
-    require_storable_event,
-)
+from ..privacy.budget import Accountant
+from ._chain import ChainedLedger, LedgerState, Line, Pages, T, opening
+
+
+@dataclass(frozen=True)
+class _ListedPages:
+    """The lines of a list, as a backend hands them out."""
+
+    lines: list[Line]
+
+    def after(self, number: int) -> Iterator[Line]:
+        return iter(self.lines[number + 1 :])
+
+    def some(self, kind: str, key: str) -> Iterator[Line]:
+        return (line for line in self.lines if (line.kind, line.key) == (kind, key))
+
+    def require_rules(self) -> None:
+        """Do nothing: no storage of its own could have been changed."""
 
 
 @dataclass(eq=False)
-class MemoryLedger:
+class MemoryLedger(ChainedLedger):
     """Keep the ledger in memory: nothing is overspent, nothing is answered twice for two prices.
 
     Guarantee: the sum of all debits never passes the budget; seeded noise is refused.
@@ -35,7 +34,7 @@ class MemoryLedger:
     Reference: Feldman and Zrnic 2021: returning the unused part of a price keeps the guarantee.
 
     >>> import numpy as np
-    >>> from tellers import Accountant, Budget, Cost, GNMax, Unit, describe, noise
+    >>> from tellers import Accountant, Budget, Cost, GNMax, RdpCurve, Release, Unit, describe, noise
     >>> ledger = MemoryLedger(Accountant(Budget(epsilon=0.5, delta=1e-5)))
     >>> mechanism, source = GNMax(sigma=40.0), noise.secure()
     >>> ledger.open_account("student/alice", Budget(epsilon=0.4, delta=1e-5))
@@ -56,93 +55,33 @@ class MemoryLedger:
 
     accountant: Accountant
     allow_seeded: bool = False
-    _entries: dict[str, Entry] = field(default_factory=dict, init=False, repr=False)
-    _accountants: dict[str, Accountant] = field(default_factory=dict, init=False, repr=False)
+    _lines: list[Line] = field(init=False, repr=False)
+    _state: LedgerState = field(default_factory=LedgerState, init=False, repr=False)
     _lock: threading.RLock = field(default_factory=threading.RLock, init=False, repr=False)
+    timeout = -1.0  # a thread waits for the others as long as they take
+    vault = None
 
-    @property
-    def spent(self) -> RdpCurve:
-        """Return everything debited to the main account so far, reservations included."""
-        with self._lock:
-            total = RdpCurve.zero()
-            for entry in self._entries.values():
-                total = total + entry.charged
-            return total
+    def __post_init__(self) -> None:
+        self._lines = [opening(self.accountant)]
 
-    def open_account(self, name: str, budget: Budget) -> None:
-        """Give a student, an analyst or a group a budget of its own, for good."""
-        require_account(name, budget)
-        with self._lock:
-            if name in self._accountants:
-                require_same(name, self._accountants[name], budget)
-            else:
-                self._accountants[name] = Accountant(budget)
+    def close(self) -> None:
+        """Do nothing: what is written stays as long as the ledger does."""
 
-    def accounts(self) -> dict[str, AccountState]:
-        """Return every named account, with everything debited to it so far, reservations included."""
-        with self._lock:
-            spent = dict.fromkeys(self._accountants, RdpCurve.zero())
-            for entry in self._entries.values():
-                for name, paid in entry.also.items():
-                    spent[name] = spent[name] + paid.charged
-            return {n: AccountState(a.budget, a.held_at, spent[n]) for n, a in self._accountants.items()}
+    def _title(self) -> str:
+        return "The ledger in memory"
 
-    def find(self, key: str) -> Release | None:
-        """Return the recorded release of a key, or None."""
-        with self._lock:
-            entry = self._entries.get(key)
-            return None if entry is None else entry.release
+    def _read(self, look: Callable[[Pages], T]) -> T:
+        with self._alone():
+            pages = _ListedPages(self._lines)
+            self._catch_up(pages)
+            return look(pages)
 
-    def asked(self, key: str) -> dict[str, Any] | None:
-        """Return the event that a key was reserved for, settled or not, or None."""
-        with self._lock:
-            entry = self._entries.get(key)
-            return None if entry is None else copy.deepcopy(entry.event)
-
-    def reserve(
-        self, key: str, price: RdpCurve, *, event: dict[str, Any], also: Mapping[str, RdpCurve] | None = None
-    ) -> Ticket:
-        """Debit a price, and named accounts theirs, before any noise is drawn; all of it or nothing."""
-        stored = require_storable_event(key, event, allow_seeded=self.allow_seeded)
-        with self._lock:
-            if key in self._entries:
-                refuse_known(key, is_settled=self._entries[key].is_settled)
-            self.accountant.require(self.spent, price, key=key)
-            named = dict(also or {})
-            require_groups_pay(key, named, event=stored, accounts=self._accountants)
-            if named:
-                require_affordable(key, named, accounts=self.accounts())
-            paid = {name: Charge(curve, curve) for name, curve in named.items()}
-            self._entries[key] = Entry(key, stored, price, charged=price, also=paid)
-            return Ticket(key, price, copy.deepcopy(stored), named)
-
-    def settle(self, ticket: Ticket, release: Release, *, used: Mapping[str, RdpCurve] | None = None) -> None:
-        """Record the outcome and give back what was not used, to every account.
-
-        A named account is charged what `used` says of it; without that, what the main account is charged if
-        the same was reserved on both, and else all that was reserved.
-        """
-        with self._lock:
-            # The books and not the ticket say what was reserved.
-            entry = self._entries.get(ticket.key)
-            if entry is None or entry.is_settled:
-                refuse_unknown(ticket.key, is_settled=entry is not None)
-            reserved = {name: paid.reserved for name, paid in entry.also.items()}
-            charged, named, kept = charge_all(
-                ticket.key, entry.reserved, reserved, worst=release.cost.worst, used=used
-            )
-            record = release.record() if kept else None
-            paid = {name: Charge(reserved[name], curve) for name, curve in named.items()}
-            self._entries[ticket.key] = replace(
-                entry, charged=charged, is_settled=True, release=record, also=paid
-            )
-            if not kept:
-                refuse_overrun(ticket.key)
-
-    def entries(self) -> list[Entry]:
-        """Return everything on the books, oldest first."""
-        with self._lock:
-            return [replace(entry, event=copy.deepcopy(entry.event)) for entry in self._entries.values()]
+    def _write(self, next_line: Callable[[], Line | None]) -> None:
+        with self._alone():
+            self._catch_up(_ListedPages(self._lines))
+            line = next_line()
+            if line is not None:
+                self._lines.append(line)
 
     def __deepcopy__(self, _memo: dict[int, Any]) -> "MemoryLedger":
         # A copy of the books would begin the budget again, for each estimator that scikit-learn clones.
@@ -153,9 +92,3 @@ class MemoryLedger:
             "Expected a ledger that other processes can read, got one in memory: a copy of it would begin "
             "the budget again. Use SqliteLedger(path, accountant)."
         )
-
-    def __enter__(self) -> "MemoryLedger":
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        return None

@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 from ..errors import LinkFailed, MissingExtra, PeerRefused, require_positive
 from ._engine import require_engine
 from ._messages import Message
-from ._tunnel import CertificateFiles
 from ._wire import Channel, Pinned
 from .programs import ASKER, HELPER, Program, describe_program
 
@@ -107,14 +106,14 @@ class EngineLink:
         self,
         rank: int,
         connect: Callable[[], socket.socket],
-        identity: CertificateFiles | Pinned,
+        ends: Pinned,
         *,
         timeout: float = 120.0,
     ) -> None:
         if rank not in (ASKER, HELPER):
             raise ValueError(f"Expected rank {ASKER} (asks) or {HELPER} (answers or guards), got {rank!r}.")
         require_positive(timeout=timeout)
-        self._rank, self._connect, self._identity, self._timeout = rank, connect, identity, timeout
+        self._rank, self._connect, self._ends, self._timeout = rank, connect, ends, timeout
         self._process: subprocess.Popen[bytes] | None = None
         self._counted = (0, 0)
         self._one_at_a_time = threading.RLock()
@@ -130,11 +129,8 @@ class EngineLink:
         """Return the worker's process id, or None without a worker."""
         return self._process.pid if self._process is not None else None
 
-    def open(self, *, timeout: float | None = None) -> Path:
-        """Start a worker, secure the connection, join the peer's engine; return the peer's certificate file.
-
-        Of a peer that is known by its pin, the name is returned in place of a file.
-        """
+    def open(self, *, timeout: float | None = None) -> None:
+        """Start a worker, secure the connection, and join the peer's engine."""
         require_engine()
         self.close()
         with self._connect() as plain:
@@ -150,16 +146,8 @@ class EngineLink:
                 start_new_session=True,  # An interrupt at the keyboard is the party's to handle.
             )
         self._counted = (0, 0)
-        head, _ = self._do(
-            {
-                "do": "open",
-                "rank": self._rank,
-                "timeout": self._timeout,
-                **self._identity.as_dict(),
-            },
-            timeout=timeout,
-        )
-        return Path(head["peer"])
+        ends = self._ends.as_dict()
+        self._do({"do": "open", "rank": self._rank, "timeout": self._timeout, **ends}, timeout=timeout)
 
     def prepare(self, program: Program, *, timeout: float | None = None) -> None:
         """Agree on a program with the peer, compile it, and run it once on zeros; both sides call it."""

@@ -75,11 +75,6 @@ class GuardianPolicy:
         """Return how many of some parties know each label, or nothing where all know all."""
         return count_voters(parties, self.labels, self.n_outputs)
 
-    @classmethod
-    def example(cls) -> "GuardianPolicy":
-        """Return the policy of a small session, for examples."""
-        return cls(("north", "south"), {"ann": 100}, 2, 3, terms="0" * 64, program_for=lambda _: "0" * 64)
-
 
 @dataclass(frozen=True)
 class AnswererPolicy:

@@ -2,11 +2,9 @@
 
 The engine speaks plainly, in connections of its own in both directions. Here it only ever speaks to this
 machine's loopback: a tunnel listens there, and carries what comes in frames inside TLS 1.3 to the other side,
-which opens a loopback connection to its own engine. Only one side has to be reachable, on one port. Each side
-trusts exactly the certificates it was given, not whatever an authority signed.
+which opens a loopback connection to its own engine. Only one side has to be reachable, on one port.
 """
 
-import hashlib
 import selectors
 import socket
 import ssl
@@ -15,8 +13,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from ..errors import LinkFailed
 from ._ports import stay_alert
@@ -26,64 +23,6 @@ _OPEN, _DATA, _CLOSE = 1, 2, 3
 _PIECE: Final = 1 << 17
 _FULL: Final = 1 << 24  # Bytes that may wait for a slow side before its source is no longer read.
 _STREAMS: Final = 64
-
-
-@dataclass(frozen=True)
-class CertificateFiles:
-    """The certificate and key of this side, and the certificates of the peers that it trusts."""
-
-    certificate: Path
-    key: Path
-    peers: tuple[Path, ...]
-
-    def as_dict(self) -> dict[str, Any]:
-        return {"certificate": str(self.certificate), "key": str(self.key), "peers": [*map(str, self.peers)]}
-
-
-def secure_context(identity: CertificateFiles, *, listens: bool) -> ssl.SSLContext:
-    """Return TLS 1.3 settings by which both sides show certificates, and only the peers' are taken."""
-    if not identity.peers:
-        raise ValueError("Expected at least one certificate of a peer, got none.")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if listens else ssl.PROTOCOL_TLS_CLIENT)
-    context.minimum_version = ssl.TLSVersion.TLSv1_3
-    context.check_hostname = False  # The very certificate is asked for, which says more than a name in it.
-    context.verify_mode = ssl.CERT_REQUIRED
-    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # A peer's own certificate is where trust ends.
-    if listens:
-        context.num_tickets = 0  # Nobody resumes: every connection shows its certificate.
-    try:
-        context.load_cert_chain(identity.certificate, identity.key)
-        for path in identity.peers:
-            context.load_verify_locations(cafile=str(path))
-    except (OSError, ssl.SSLError) as error:
-        raise ValueError(f"Expected readable certificates and a key that fits: {error}.") from None
-    return context
-
-
-def certificate_fingerprint(path: Path) -> str:
-    return hashlib.sha256(ssl.PEM_cert_to_DER_cert(Path(path).read_text(encoding="ascii"))).hexdigest()
-
-
-def shake_hands(
-    plain: socket.socket, identity: CertificateFiles, *, listens: bool, timeout: float = 20.0
-) -> tuple[ssl.SSLSocket, Path]:
-    """Turn a connected TCP socket into TLS and return it with the certificate file of the peer it showed."""
-    context = secure_context(identity, listens=listens)
-    plain.settimeout(timeout)
-    try:
-        secure = context.wrap_socket(plain, server_side=listens)
-        shown = secure.getpeercert(binary_form=True)
-    except (OSError, ssl.SSLError) as error:
-        plain.close()
-        reason = getattr(error, "reason", None) or type(error).__name__
-        raise LinkFailed(f"Expected a TLS handshake with a known peer, got {reason}.") from None
-    print_of = hashlib.sha256(shown or b"").hexdigest()
-    for path in identity.peers:
-        # A certificate that a trusted one signed would pass the chain; it is not the trusted one.
-        if certificate_fingerprint(path) == print_of:
-            return secure, path
-    secure.close()
-    raise LinkFailed("Expected the certificate of a known peer, got one that it signed.")
 
 
 @dataclass
@@ -306,8 +245,3 @@ def dial(address: tuple[str, int], *, timeout: float = 20.0) -> socket.socket:
         raise LinkFailed(
             f"Expected a peer at {address[0]}:{address[1]}, got {type(error).__name__}."
         ) from None
-
-
-def listen(address: tuple[str, int]) -> socket.socket:
-    """Return a listening TCP socket for peers; accept, then secure what it gives."""
-    return socket.create_server(address, reuse_port=False)

@@ -437,16 +437,13 @@ class Pinned:
             "peer_name": peer.name, "peer_role": peer.role, "pin": peer.pin,
         }  # fmt: skip
 
-    def shake_hands(
-        self, plain: socket.socket, *, listens: bool, timeout: float
-    ) -> tuple[ssl.SSLSocket, str]:
+    def shake_hands(self, plain: socket.socket, *, listens: bool, timeout: float) -> ssl.SSLSocket:
         """Turn a connected socket into TLS, if the party behind the pin is at its other end."""
         context = self.identity.context(as_server=listens)
         try:
-            secure, peer = shake_hands(plain, context, [self.peer], server=listens, timeout=timeout)
+            return shake_hands(plain, context, [self.peer], server=listens, timeout=timeout)[0]
         except (PeerRefused, TimeoutError) as refusal:
             raise LinkFailed(str(refusal)) from None
-        return secure, peer.name
 
 
 def read_pinned(told: Mapping[str, Any]) -> Pinned:

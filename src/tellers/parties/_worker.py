@@ -11,14 +11,13 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Final
 
 from ..errors import LinkFailed, TellersError
 from ._engine import Engine
 from ._link import Integers, read_message, write_message
 from ._ports import held_port
-from ._tunnel import CertificateFiles, Tunnel, shake_hands
+from ._tunnel import Tunnel
 from ._wire import read_pinned
 from .programs import Program, read_program
 
@@ -49,15 +48,7 @@ class Worker:
 
     def _open(self, head: dict[str, Any], _: dict[str, Integers]) -> Answer:
         asks = head["rank"] == 0
-        if "home" in head:
-            pinned = read_pinned(head)
-            secure, peer = pinned.shake_hands(self._plain, listens=not asks, timeout=head["timeout"])
-        else:
-            files = CertificateFiles(
-                Path(head["certificate"]), Path(head["key"]), tuple(Path(p) for p in head["peers"])
-            )
-            secure, place = shake_hands(self._plain, files, listens=not asks, timeout=head["timeout"])
-            peer = str(place)
+        secure = read_pinned(head).shake_hands(self._plain, listens=not asks, timeout=head["timeout"])
         with held_port() as own_port:  # the engine takes a while until it listens there
             self._tunnel = Tunnel(secure, own_port, is_dialer=asks, on_end=self._peer_gone)
             self._tunnel.start()
@@ -65,7 +56,7 @@ class Worker:
                 head["rank"], own_port=own_port, peer_port=self._tunnel.near_port, name="link",
                 timeout=head["timeout"], read_log=self._read_log,
             )  # fmt: skip
-        return {"peer": peer}, {}
+        return {}, {}
 
     def _peer_gone(self) -> None:
         # The engine would wait, retry, and then end the process in its own time.

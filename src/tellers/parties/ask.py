@@ -110,9 +110,6 @@ class AskRole:
         RoundAborted says that there are no labels, why, and whether the query was charged. `note` is called
         with the id of a query and True before it may be charged, and with False if it was not after all: who
         writes that down knows after a crash what may have been paid for.
-
-        >>> callable(AskRole.ask)
-        True
         """
         require_engine()
         rows = np.asarray(X, dtype=np.float64)

@@ -31,6 +31,7 @@ from ._ledger import query_price
 # most gap a / (a - 1), in each number that moves, and by nothing in those that do not.
 
 Floats = NDArray[np.float64]
+_MOST_QUERIES = 1_000_000_000
 _LEAST = math.sqrt(0.5)  # Below, discrete Gaussians are too coarse for their sum to be nearly one.
 
 
@@ -181,26 +182,13 @@ def session_price(
 
 
 def affordable_queries(mechanism: Any, budget: Budget) -> int:
-    """Return how many queries a budget pays for, from its first on.
+    """Return how many queries a budget pays for, from its first on, up to a billion.
 
     Guarantee: so many queries cost at most the budget, whatever the votes, and one more costs more.
     Assumes:   as `query_price`; nothing was spent before.
     Reference: Feldman and Zrnic 2021, as in `Accountant`; the price of the mechanism.
     """
-    accountant, nothing, one = Accountant(budget), RdpCurve.zero(), query_price(mechanism, 1)
-
-    def affords(n: int) -> bool:
-        return accountant.affords(nothing, one * n)
-
-    if not affords(1):
-        return 0
-    most = 1
-    while affords(2 * most):
-        most *= 2
-    step = most
-    while step := step // 2:
-        most += step if affords(most + step) else 0
-    return most
+    return Accountant(budget).n_affordable(query_price(mechanism, 1), _MOST_QUERIES)
 
 
 def _collusion(

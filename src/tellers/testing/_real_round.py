@@ -5,9 +5,11 @@ Ten answering parties, a guardian and an asker are a dozen processes, and twice 
 """
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,8 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..data.embedded import digits
+from ..parties._guard import Finish, GuardRole, PartyConnection
 from ..parties._last_step import LastStep, decide, decision_of
 from ..parties._policy import PartyContext
+from ..parties._process import PartyProcess
 from ..parties.clear import clear_votes
 from ..parties.collaboration.learning import answering, tally
 from ..parties.collaboration.members import Integers, Member, deal_members, voters_of
@@ -35,6 +39,39 @@ _MECHANISMS = {
     "single": MechanismConfig(name="gnmax", sigma=1.5),
     "multi": MechanismConfig(name="gnthreshold", sigma=1.5, max_labels=2),
 }
+
+
+class NoiseRecorder(GuardRole):
+    """A guardian that writes down its noise, ranks and the sum of masks; never run it in earnest."""
+
+    def __init__(self, settings: Any, folder: Path, **options: Any) -> None:
+        super().__init__(settings, **options)
+        self._folder = folder
+
+    def _finish(self, connection: PartyConnection, task: Finish) -> None:
+        step = task.step
+        kept = {"masks": step.masks, "answer_noise": step.answer_noise}
+        kept |= {} if step.ranks is None else {"ranks": step.ranks}
+        kept |= {} if step.check_noise is None else {"check_noise": step.check_noise}
+        np.savez(self._folder / f"{task.qid}.npz", **kept)
+        super()._finish(connection, task)
+
+
+def serve(role: PartyProcess) -> None:
+    """Serve until a signal to stop."""
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    role.start()
+    sys.stdout.write(f"serving at {role.address}\n")
+    sys.stdout.flush()
+    stop.wait()
+    role.stop()
+
+
+def say(words: str) -> None:
+    sys.stderr.write(words + "\n")
+    sys.stderr.flush()
 
 
 @dataclass(frozen=True)
@@ -175,7 +212,7 @@ def _start(folder: Path, names: Sequence[str], running: list[subprocess.Popen[by
         config = str(folder / name / "party.toml")
         words = ["-m", "tellers", "party", "answer", "--config", config]
         if name == _GUARD:
-            words = ["-m", "tellers.testing._instrumented_party", config, str(folder / "noise")]
+            words = ["-m", "tellers.testing._real_round", config, str(folder / "noise")]
         with open(folder / f"{name}.log", "ab") as log:
             started = subprocess.Popen(  # noqa: S603
                 [sys.executable, *words], stdout=log, stderr=log, env=environment
@@ -194,3 +231,7 @@ def _wait_for(folder: Path, names: Sequence[str], *, patience: float) -> None:
     raise TimeoutError(
         f"Expected {len(names)} parties at the guardian within {patience:g} seconds, got fewer."
     )
+
+
+if __name__ == "__main__":
+    serve(NoiseRecorder(read_party(sys.argv[1]), Path(sys.argv[2]), say=say))

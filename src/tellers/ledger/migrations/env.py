@@ -2,11 +2,10 @@
 
 from alembic import context
 
-from tellers.ledger.sql.connection import METADATA, VERSION_TABLE
+from tellers.ledger.sql.connection import VERSION_TABLE
 
 context.configure(
     connection=context.config.attributes["connection"],
-    target_metadata=METADATA,
     version_table=VERSION_TABLE,
     transactional_ddl=True,
 )

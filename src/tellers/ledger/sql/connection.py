@@ -149,26 +149,11 @@ VERSION_TABLE = "tellers_version"
 REVISION = "lines"
 """The newest migration: the tables that this version of tellers reads and writes."""
 
-METADATA = sa.MetaData()
-
-LEDGERS = sa.Table(
-    "tellers_ledgers",
-    METADATA,
-    sa.Column("id", sa.Integer, sa.Identity(always=True), primary_key=True),
-    sa.Column("name", sa.Text, nullable=False, unique=True),
-)
-
-LINES = sa.Table(
+# As queries name them; what they are made of is in the migrations.
+LEDGERS = sa.table("tellers_ledgers", sa.column("id"), sa.column("name"))
+LINES = sa.table(
     "tellers_lines",
-    METADATA,
-    sa.Column("ledger", sa.Integer, sa.ForeignKey("tellers_ledgers.id"), primary_key=True),
-    sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
-    sa.Column("kind", sa.Text, nullable=False),
-    sa.Column("key", sa.Text, nullable=False),
-    sa.Column("body", sa.Text, nullable=False),
-    sa.Column("previous", sa.Text, nullable=False),
-    sa.Column("hash", sa.Text, nullable=False),
-    sa.UniqueConstraint("ledger", "kind", "key"),
+    *(sa.column(name) for name in ("ledger", "number", "kind", "key", "body", "previous", "hash")),
 )
 
 

@@ -191,18 +191,10 @@ def n_affordable(
     """Return how many queries a budget pays for when a share of them is answered and the rest is silent."""
     check, answer = prices
 
-    def fits(n: int) -> bool:
-        return accountant.affords(spent, check * n + answer * min(n, int(share * n) + 1))
+    def spent_after(n: int) -> RdpCurve:
+        return spent + check * n + answer * min(n, int(share * n) + 1)
 
-    if not fits(1):
-        return 0
-    low, high = 1, 2
-    while high < _MOST_LABELS and fits(high):
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
+    return accountant.n_affordable(check + answer, _MOST_LABELS, spent_after=spent_after)
 
 
 # --- Verification ---

@@ -1,6 +1,6 @@
 """Parties for tests alone: a guardian that records its noise, and parties that die at a step.
 
-    python -m tellers.testing._instrumented_party party.toml FOLDER [STEP]
+    python -m instrumented_party party.toml FOLDER [STEP]
 
 serves like `tellers party guard` or `answer`; a guardian writes each last step into FOLDER as QID.npz, and
 whoever reads that can undo the privacy of the query. A STEP such as `before:ready`, `after:mask`, `on:roll`
@@ -13,36 +13,16 @@ at the step (SIGSTOP) and goes on when it is told to (SIGCONT).
 import os
 import signal
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from ..parties import _answer as answer
-from ..parties import _guard as guarding
-from ..parties._answer import AnswerRole
-from ..parties._guard import Finish, GuardRole, PartyConnection
-from ..parties._link import SharedLink
-from ..parties._wire import Channel
-from ..runs.settings.party import read_party
-
-
-class NoiseRecorder(GuardRole):
-    """A guardian that writes down its noise, ranks and the sum of masks; never run it in earnest."""
-
-    def __init__(self, settings: Any, folder: Path, **options: Any) -> None:
-        super().__init__(settings, **options)
-        self._folder = folder
-
-    def _finish(self, connection: PartyConnection, task: Finish) -> None:
-        step = task.step
-        kept = {"masks": step.masks, "answer_noise": step.answer_noise}
-        kept |= {} if step.ranks is None else {"ranks": step.ranks}
-        kept |= {} if step.check_noise is None else {"check_noise": step.check_noise}
-        np.savez(self._folder / f"{task.qid}.npz", **kept)
-        super()._finish(connection, task)
+from tellers.parties import _answer, _guard
+from tellers.parties._answer import AnswerRole
+from tellers.parties._link import SharedLink
+from tellers.parties._wire import Channel
+from tellers.runs import read_party
+from tellers.testing._real_round import NoiseRecorder, say, serve
 
 
 def die_at(step: str, *, die: Callable[[], Any] | None = None) -> None:
@@ -62,7 +42,7 @@ def die_at(step: str, *, die: Callable[[], Any] | None = None) -> None:
     if kind in ("run", "need"):
         _around(SharedLink, kind, when, reached)
     elif kind == "charge":
-        for module in (guarding, answer):
+        for module in (_guard, _answer):
             _around(module, "charge_query", when, reached)
     elif when == "on":
         real_receive = Channel.receive
@@ -98,20 +78,11 @@ def main(config: str, folder: str, step: str = "") -> None:
         die_at(step.removeprefix("freeze:"), die=freeze)
     elif step:
         die_at(step)
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
     settings = read_party(config)
-    role: GuardRole | AnswerRole
     if settings.party.role == "guardian":
-        role = NoiseRecorder(settings, Path(folder), say=_say)
+        serve(NoiseRecorder(settings, Path(folder), say=say))
     else:
-        role = AnswerRole(settings, say=_say)
-    role.start()
-    sys.stdout.write(f"serving at {role.address}\n")
-    sys.stdout.flush()
-    stop.wait()
-    role.stop()
+        serve(AnswerRole(settings, say=say))
 
 
 def _around(owner: Any, name: str, when: str, reached: Callable[[], None]) -> None:
@@ -130,11 +101,6 @@ def _around(owner: Any, name: str, when: str, reached: Callable[[], None]) -> No
 
 def _kill_this() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
-
-
-def _say(words: str) -> None:
-    sys.stderr.write(words + "\n")
-    sys.stderr.flush()
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """Parties for tests alone that record every byte they receive.
 
-    python -m tellers.testing._recording_party VIEW party.toml NOISE
-    python -m tellers.testing._recording_party VIEW party.toml rows.npy labels.npz BATCH
+    python -m recording_party VIEW party.toml NOISE
+    python -m recording_party VIEW party.toml rows.npy labels.npz BATCH
 
-serves like `tellers.testing._instrumented_party`, or asks for labels of rows, and fills the folder VIEW:
+serves like `instrumented_party`, or asks for labels of rows, and fills the folder VIEW:
 
     wire.ROLE.bin            what came over connections for messages, from parties of a role, after TLS
     messages.jsonl           each message that was read from it: who sent it, and its header
@@ -29,14 +29,14 @@ from typing import Any
 
 import numpy as np
 
-from ..parties import _link as link
-from ..parties import _worker as worker
-from ..parties._engine import Engine
-from ..parties._messages import Mask, encode
-from ..parties._tunnel import Tunnel
-from ..parties._wire import Channel, FrameReader
-from ..runs.settings.party import read_party
-from . import _instrumented_party as instrumented
+from tellers.parties import _link as link
+from tellers.parties import _worker as worker
+from tellers.parties._engine import Engine
+from tellers.parties._messages import Mask, encode
+from tellers.parties._tunnel import Tunnel
+from tellers.parties._wire import Channel, FrameReader
+from tellers.runs import read_party
+from tellers.testing._real_round import say
 
 _SERVES = "--worker"
 
@@ -44,7 +44,7 @@ _SERVES = "--worker"
 def watch_party(view: Path) -> None:
     """Change this process, a party's, so that it keeps what it receives, and its workers likewise."""
     view.mkdir(parents=True, exist_ok=True)
-    link._WORKER = ("tellers.testing._recording_party", _SERVES, str(view))
+    link._WORKER = ("recording_party", _SERVES, str(view))
     real_feed, real_receive = FrameReader.feed, Channel.receive
 
     def feed(reader: FrameReader, data: bytes) -> Any:
@@ -128,10 +128,10 @@ class _RecordingLink:
 
 def ask(config: str, rows: str, out: str, batch: int) -> None:
     """Ask for labels of all rows of a file, batch by batch, and write them with the ids of the batches."""
-    from ..parties.ask import AskRole
+    from tellers.parties.ask import AskRole
 
     X, found = np.load(rows), []
-    with AskRole(read_party(config), say=instrumented._say) as asker:
+    with AskRole(read_party(config), say=say) as asker:
         for start in range(0, len(X), batch):
             found.append(asker.ask(X[start : start + batch]))
     parties = np.array([",".join(one.parties) for one in found])
@@ -149,7 +149,9 @@ def main(*words: str) -> None:
     if len(words) == 5:
         ask(words[1], words[2], words[3], int(words[4]))
     else:
-        instrumented.main(words[1], words[2])
+        import instrumented_party  # beside this file, which is run as a module
+
+        instrumented_party.main(words[1], words[2])
 
 
 def _keep(place: Path, data: bytes) -> None:

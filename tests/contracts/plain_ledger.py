@@ -1,0 +1,125 @@
+"""A plain ledger, as a stranger might write one, to pass `check_ledger` and to plant faults in."""
+
+import copy
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tellers import Accountant, Budget, RdpCurve, Release
+from tellers.ledger.base import (
+    AccountState,
+    Charge,
+    Entry,
+    Ticket,
+    charge_all,
+    refuse_known,
+    refuse_overrun,
+    refuse_unknown,
+    require_account,
+    require_affordable,
+    require_groups_pay,
+    require_same,
+    require_storable_event,
+)
+
+
+@dataclass(eq=False)
+class PlainLedger:
+    """Keep entries in a dict: a ledger that has nothing in common with the chain but its rules."""
+
+    accountant: Accountant
+    allow_seeded: bool = False
+    _entries: dict[str, Entry] = field(default_factory=dict, init=False, repr=False)
+    _accountants: dict[str, Accountant] = field(default_factory=dict, init=False, repr=False)
+    _lock: threading.RLock = field(default_factory=threading.RLock, init=False, repr=False)
+
+    @property
+    def spent(self) -> RdpCurve:
+        """Return everything debited to the main account so far, reservations included."""
+        with self._lock:
+            total = RdpCurve.zero()
+            for entry in self._entries.values():
+                total = total + entry.charged
+            return total
+
+    def open_account(self, name: str, budget: Budget) -> None:
+        """Give a student, an analyst or a group a budget of its own, for good."""
+        require_account(name, budget)
+        with self._lock:
+            if name in self._accountants:
+                require_same(name, self._accountants[name], budget)
+            else:
+                self._accountants[name] = Accountant(budget)
+
+    def accounts(self) -> dict[str, AccountState]:
+        """Return every named account, with everything debited to it so far, reservations included."""
+        with self._lock:
+            spent = dict.fromkeys(self._accountants, RdpCurve.zero())
+            for entry in self._entries.values():
+                for name, paid in entry.also.items():
+                    spent[name] = spent[name] + paid.charged
+            return {n: AccountState(a.budget, a.held_at, spent[n]) for n, a in self._accountants.items()}
+
+    def find(self, key: str) -> Release | None:
+        """Return the recorded release of a key, or None."""
+        with self._lock:
+            entry = self._entries.get(key)
+            return None if entry is None else entry.release
+
+    def asked(self, key: str) -> dict[str, Any] | None:
+        """Return the event that a key was reserved for, settled or not, or None."""
+        with self._lock:
+            entry = self._entries.get(key)
+            return None if entry is None else copy.deepcopy(entry.event)
+
+    def reserve(
+        self, key: str, price: RdpCurve, *, event: dict[str, Any], also: Mapping[str, RdpCurve] | None = None
+    ) -> Ticket:
+        """Debit a price, and named accounts theirs, before any noise is drawn; all of it or nothing."""
+        stored = require_storable_event(key, event, allow_seeded=self.allow_seeded)
+        with self._lock:
+            if key in self._entries:
+                refuse_known(key, is_settled=self._entries[key].is_settled)
+            self.accountant.require(self.spent, price, key=key)
+            named = dict(also or {})
+            require_groups_pay(key, named, event=stored, accounts=self._accountants)
+            if named:
+                require_affordable(key, named, accounts=self.accounts())
+            paid = {name: Charge(curve, curve) for name, curve in named.items()}
+            self._entries[key] = Entry(key, stored, price, charged=price, also=paid)
+            return Ticket(key, price, copy.deepcopy(stored), named)
+
+    def settle(self, ticket: Ticket, release: Release, *, used: Mapping[str, RdpCurve] | None = None) -> None:
+        """Record the outcome and give back what was not used, to every account.
+
+        A named account is charged what `used` says of it; without that, what the main account is charged if
+        the same was reserved on both, and else all that was reserved.
+        """
+        with self._lock:
+            # The books and not the ticket say what was reserved.
+            entry = self._entries.get(ticket.key)
+            if entry is None or entry.is_settled:
+                refuse_unknown(ticket.key, is_settled=entry is not None)
+            reserved = {name: paid.reserved for name, paid in entry.also.items()}
+            charged, named, kept = charge_all(
+                ticket.key, entry.reserved, reserved, worst=release.cost.worst, used=used
+            )
+            record = release.record() if kept else None
+            paid = {name: Charge(reserved[name], curve) for name, curve in named.items()}
+            self._entries[ticket.key] = replace(
+                entry, charged=charged, is_settled=True, release=record, also=paid
+            )
+            if not kept:
+                refuse_overrun(ticket.key)
+
+    def entries(self) -> list[Entry]:
+        """Return everything on the books, oldest first."""
+        with self._lock:
+            return [replace(entry, event=copy.deepcopy(entry.event)) for entry in self._entries.values()]
+
+    def __enter__(self) -> "PlainLedger":
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        return None
