@@ -22,7 +22,7 @@ from tellers.parties._answer import AnswerRole
 from tellers.parties._link import SharedLink
 from tellers.parties._wire import Channel
 from tellers.runs import read_party
-from tellers.testing._real_round import NoiseRecorder, say, serve
+from tellers.testing._real_round import NoiseRecorder, say, say_address
 
 
 def die_at(step: str, *, die: Callable[[], Any] | None = None) -> None:
@@ -80,9 +80,9 @@ def main(config: str, folder: str, step: str = "") -> None:
         die_at(step)
     settings = read_party(config)
     if settings.party.role == "guardian":
-        serve(NoiseRecorder(settings, Path(folder), say=say))
+        NoiseRecorder(settings, Path(folder), say=say).run(say_address)
     else:
-        serve(AnswerRole(settings, say=say))
+        AnswerRole(settings, say=say).run(say_address)
 
 
 def _around(owner: Any, name: str, when: str, reached: Callable[[], None]) -> None:

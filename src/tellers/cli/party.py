@@ -12,9 +12,8 @@ from ..errors import RoundAborted
 from . import options
 
 if TYPE_CHECKING:
-    from ..parties._answer import AnswerRole
     from ..parties._certificates import Card
-    from ..parties._guard import GuardRole
+    from ..parties._process import PartyProcess
     from ..parties.prices import SessionPrice
 
 
@@ -327,19 +326,13 @@ def ask(
 COMMANDS = {"certs": certs, "init": init, "price": price, "guard": guard, "answer": answer, "ask": ask}
 
 
-def _serve(role: "GuardRole | AnswerRole", what: str, *, as_json: bool) -> None:
-    """Start a role and wait for a signal to stop."""
-    import signal
-    import threading
+def _serve(role: "PartyProcess", what: str, *, as_json: bool) -> None:
 
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
-    role.start()
-    told = {"serving": what, "address": role.address}
-    print(json.dumps(told) if as_json else f"{what} at {role.address}.", flush=True)
-    stop.wait()
-    role.stop()
+    def ready(address: str) -> None:
+        told = {"serving": what, "address": address}
+        print(json.dumps(told) if as_json else f"{what} at {address}.", flush=True)
+
+    role.run(ready)
 
 
 def _with_lost(told: dict[str, Any]) -> str:

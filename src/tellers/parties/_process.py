@@ -1,5 +1,6 @@
 """A party as a process: what guardians and answering parties have in common when they serve."""
 
+import signal
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -39,6 +40,20 @@ class PartyProcess(ABC):
 
     def _prepare(self) -> None:  # noqa: B027
         """Read what may be refused before a ledger is made."""
+
+    @abstractmethod
+    def start(self) -> None:
+        """Begin to serve."""
+
+    def run(self, ready: Callable[[str], Any]) -> None:
+        """Serve until SIGINT or SIGTERM; `ready` is told the address when it listens."""
+        stop = threading.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: stop.set())
+        self.start()
+        ready(self.address)
+        stop.wait()
+        self.stop()
 
     @abstractmethod
     def _host(self, channel: Channel) -> None:

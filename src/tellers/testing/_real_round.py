@@ -5,11 +5,9 @@ Ten answering parties, a guardian and an asker are a dozen processes, and twice 
 """
 
 import os
-import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -23,7 +21,6 @@ from ..data.embedded import digits
 from ..parties._guard import Finish, GuardRole, PartyConnection
 from ..parties._last_step import LastStep, decide, decision_of
 from ..parties._policy import PartyContext
-from ..parties._process import PartyProcess
 from ..parties.clear import clear_votes
 from ..parties.collaboration.learning import answering, tally
 from ..parties.collaboration.members import Integers, Member, deal_members, voters_of
@@ -57,21 +54,14 @@ class NoiseRecorder(GuardRole):
         super()._finish(connection, task)
 
 
-def serve(role: PartyProcess) -> None:
-    """Serve until a signal to stop."""
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
-    role.start()
-    sys.stdout.write(f"serving at {role.address}\n")
-    sys.stdout.flush()
-    stop.wait()
-    role.stop()
-
-
 def say(words: str) -> None:
     sys.stderr.write(words + "\n")
     sys.stderr.flush()
+
+
+def say_address(address: str) -> None:
+    sys.stdout.write(f"serving at {address}\n")
+    sys.stdout.flush()
 
 
 @dataclass(frozen=True)
@@ -234,4 +224,4 @@ def _wait_for(folder: Path, names: Sequence[str], *, patience: float) -> None:
 
 
 if __name__ == "__main__":
-    serve(NoiseRecorder(read_party(sys.argv[1]), Path(sys.argv[2]), say=say))
+    NoiseRecorder(read_party(sys.argv[1]), Path(sys.argv[2]), say=say).run(say_address)
