@@ -20,6 +20,30 @@ settings.register_profile(
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _unflushed():
+    """Files are written as ever and not flushed: that guards against a power cut, and no test cuts it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("os.fsync", lambda _handle: None)
+        yield
+
+
+# Whole runs whose pages nobody looks at: plots are half of their time, and tests/report draws them.
+_WITHOUT_PLOTS = {"golden", "journeys", "neighbours", "personal", "pipeline", "teachers"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _plots_in_words(request):
+    if _WITHOUT_PLOTS.isdisjoint(request.path.relative_to(Path(__file__).parent.parent).parts):
+        yield
+        return
+    from tellers.runs.report import _plots
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_plots, "draw_svg", lambda draw, *, title, **_: f"<p>{title}</p>")
+        yield
+
+
 def _postgres():
     spec = importlib.util.spec_from_file_location(
         "tellers_tests_postgres", Path(__file__).parent / "postgres.py"
