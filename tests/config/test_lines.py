@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tellers.runs.settings._document import key_lines
-from tellers.runs.settings._fields import toml_key, toml_value
+from tellers.runs.settings._document import key_lines, toml_key, toml_value
 
 TRICKY = '''\
 # seed = 1

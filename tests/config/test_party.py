@@ -69,7 +69,7 @@ WRONG = [
     ("asker", "quorum = 2", "quorum = 9", "session.quorum", "from 2 to 3"),
     ("asker", "quorum = 2", "quorum = 1", "session.quorum", "from 2 to 3"),
     ("asker", "n_outputs = 3", "n_outputs = 1", "session.n_outputs", "at least 2"),
-    ("asker", "sigma = 8.0", "sigma = 8.0\nthreshold = 3", "mechanism.name", "parameters"),
+    ("asker", "sigma = 8.0", "sigma = 8.0\nthreshold = 3", "mechanism.threshold", "threshold too"),
     ("guardian", 'url = "ledger.db"', 'url = ""', "ledger.url", "books of this guardian"),
     ("answerer", 'url = "ledger.db"', 'url = ""', "ledger.url", "books of this answerer"),
     ("guardian", "epsilon = 10.0", "epsilon = 0", "ledger.epsilon", "above 0"),

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from tellers.errors import ConfigError, TellersError
 from tellers.runs import BudgetConfig, RunConfig, default_config, parse_config, read_config, write_config
-from tellers.runs.settings._fields import options_of
-from tellers.runs.settings.sections import SECTIONS
+
+SECTIONS = RunConfig.sections()
 
 
 def problems(text):
@@ -247,7 +247,7 @@ def test_a_wrong_type_at_a_random_place_is_found_there(data, any_run):
     lines = write_config(data.draw(any_run)).splitlines()
     section = data.draw(st.sampled_from(sorted(title for title in SECTIONS if f"[{title}]" in lines)))
     header = lines.index(f"[{section}]")
-    names = {option.name for option in options_of(SECTIONS[section])}
+    names = set(SECTIONS[section].declared())
     end = next((n for n in range(header + 1, len(lines)) if lines[n].startswith("[")), len(lines))
     places = [n for n in range(header, end) if lines[n].partition(" = ")[0] in names]
     place = data.draw(st.sampled_from(places))

@@ -1,6 +1,7 @@
 """Options that do not go together."""
 
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 
@@ -10,9 +11,15 @@ from tellers.data._label_files import LABEL_LAYOUTS
 from tellers.data.embedded import LABEL_DATASETS
 from tellers.errors import ConfigError
 from tellers.mechanisms import LABEL_MECHANISMS, MECHANISMS
-from tellers.runs import QueriesConfig, RunConfig, StudentConfig, TeachersConfig, parse_config
-from tellers.runs.settings._fields import options_of
-from tellers.runs.settings.sections import FILES, HAS_TEST_PART, LAYOUTS, SECTIONS, SET_ASIDE
+from tellers.runs import (
+    MechanismConfig,
+    QueriesConfig,
+    RunConfig,
+    StudentConfig,
+    TeachersConfig,
+    parse_config,
+)
+from tellers.runs.settings.sections import FILES, HAS_TEST_PART, LAYOUTS, SET_ASIDE
 
 FILE = """
 [data]
@@ -191,9 +198,8 @@ def test_every_data_set_and_every_mechanism_can_be_named():
     assert set(LAYOUTS) == set(LABEL_LAYOUTS)
     parts = {name for name, loader in DATASETS.items() if "part" in inspect.signature(loader).parameters}
     assert set(HAS_TEST_PART) == parts
-    assert set(options_of(SECTIONS["mechanism"])[0].metadata["choices"]) == {
-        *MECHANISMS, *LABEL_MECHANISMS, "histogram",
-    }  # fmt: skip
+    named = get_args(MechanismConfig.declared()["name"].annotation)
+    assert set(named) == {*MECHANISMS, *LABEL_MECHANISMS, "histogram"}
 
 
 def test_settings_cannot_be_changed_and_do_not_follow_what_they_were_made_of():

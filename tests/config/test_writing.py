@@ -16,8 +16,7 @@ from tellers.runs import (
     with_absolute_paths,
     write_config,
 )
-from tellers.runs.settings._fields import options_of
-from tellers.runs.settings.sections import SECTIONS, SET_ASIDE
+from tellers.runs.settings.sections import SET_ASIDE
 
 
 @settings(max_examples=100)
@@ -41,23 +40,14 @@ def test_no_settings_for_a_data_set_nobody_knows():
 
 @pytest.mark.parametrize("data", ["digits", "made_multilabel"])
 def test_every_option_is_written_below_its_words(data):
-    lines = write_config(default_config(data)).splitlines()
-    with_labels = data == "made_multilabel"
-    wanted = [kind for title, kind in SECTIONS.items() if with_labels or title != "labels"]
-    told = [
-        option
-        for kind in [RunConfig, *wanted]
-        for option in options_of(kind)
-        if with_labels or not option.metadata.get("for_labels")
-    ]
-    for option in told:
-        places = [
-            n for n, line in enumerate(lines) if line.removeprefix("# ").startswith(f"{option.name} = ")
-        ]
-        assert any(lines[n - 1].startswith("# ") for n in places), option.name
+    config = default_config(data)
+    lines = write_config(config).splitlines()
     words = " ".join(line.removeprefix("# ") for line in lines if line.startswith("#"))
-    for option in told:
-        assert option.metadata["words"] in words
+    for section in (config, *config.said().values()):
+        for name, option in section.told().items():
+            places = [n for n, line in enumerate(lines) if line.removeprefix("# ").startswith(f"{name} = ")]
+            assert any(lines[n - 1].startswith("# ") for n in places), name
+            assert option.description in words
 
 
 def test_nothing_is_said_of_labels_where_there_are_none():
@@ -83,7 +73,7 @@ def test_plain_values_are_json(data, any_run):
     config = data.draw(any_run)
     plain = config_as_dict(config)
     assert json.loads(json.dumps(plain, allow_nan=False)) == plain
-    assert list(plain) == ["seed", *(t for t in SECTIONS if t != "labels" or config.labels.names)]
+    assert list(plain) == ["seed", *(t for t in RunConfig.sections() if t != "labels" or config.labels.names)]
     assert plain["budget"]["epsilon"] == config.budget.epsilon
     assert set(plain["mechanism"]) == {"name", *config.mechanism.given}
 

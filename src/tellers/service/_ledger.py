@@ -21,7 +21,6 @@ from ..privacy.rdp import RdpCurve
 from ..runs.personal.plan import PersonalPlan
 from ..runs.personal.seating import plan_from_dict
 from ..runs.personal.variants import Vanishing
-from ..runs.settings._fields import Problem, complain
 from ._keys import KeyStore
 from .settings import ServiceSettings
 
@@ -127,7 +126,7 @@ def open_vault(settings: ServiceSettings) -> Vault | None:
         vault.require_usable()
     except (OSError, ValueError) as error:
         words = f"Expected a vault at {place}: {error}" if isinstance(error, OSError) else str(error)
-        complain([Problem(("vault", "path"), words)], settings.source, settings.lines)
+        settings.refuse("vault.path", words)
         raise
     return vault
 
@@ -263,4 +262,4 @@ def _place(settings: ServiceSettings) -> Path | None:
 
 
 def _refuse(settings: ServiceSettings, option: str, words: str) -> None:
-    complain([Problem(("personal", option), words)], settings.source, settings.lines)
+    settings.refuse(f"personal.{option}", words)

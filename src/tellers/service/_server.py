@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TextIO
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from ..runs.settings._fields import Problem, complain
 from .settings import ServiceSettings
 
 if TYPE_CHECKING:
@@ -133,4 +132,4 @@ def require_tls(settings: ServiceSettings) -> None:
             "Expected a certificate chain (PEM) and its private key, without a passphrase, in "
             f"{server.tls_cert} and {server.tls_key}, got something else. Are both there and a pair?"
         )
-        complain([Problem(("server", "tls_cert"), words)], settings.source, settings.lines)
+        settings.refuse("server.tls_cert", words)

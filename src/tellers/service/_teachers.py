@@ -16,7 +16,6 @@ from ..runs._folder import RunFolder
 from ..runs.personal.plan import PersonalPlan
 from ..runs.result import read_result
 from ..runs.room import Ensemble
-from ..runs.settings._fields import Problem, complain
 from ..runs.settings.files import read_config
 from ..teachers.ensemble import load_ensemble
 from ..teachers.pool import VotedPool
@@ -114,7 +113,7 @@ def open_served(settings: ServiceSettings) -> Served:
     except ConfigError:
         raise
     except (OSError, ValueError) as error:
-        complain([Problem(("data", "path"), str(error))], settings.source, settings.lines)
+        settings.refuse("data.path", str(error))
         raise
 
 

@@ -1,8 +1,8 @@
 """Settings to begin with, for each data set and for files of one's own."""
 
-from ._checks import meant
 from .labels import LabelsConfig
 from .mechanism import MechanismConfig
+from .schema import meant
 from .sections import (
     FILES,
     SET_ASIDE,

@@ -2,270 +2,197 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from ...mechanisms.registry import EVENTS, MECHANISMS, counts_parts, mechanism_named, names
-from ._document import Key
-from ._fields import Problem, Section, option, options_of, toml_value
+from pydantic import Field
+
+from ...mechanisms.registry import EVENTS, counts_parts, mechanism_named, names
+from ._document import toml_value
+from .mechanism import MechanismConfig
+from .schema import ONE_OR_MORE, Names, Options, Problem, Table, meant, option, wrong
 
 if TYPE_CHECKING:
     from ...mechanisms.base import Mechanism
 
 
-_NAMES: Key = ("labels", "names")
+_NAMES = "labels.names"
+_CHOSEN = "mechanism.name"
+_EXAMPLE = 'For example, in [labels]: names = ["rain", "wind"]'
 
 
-@dataclass(frozen=True, kw_only=True)
-class LabelsConfig(Section):
+class LabelsConfig(Options, title="labels"):
     """Many labels per row: teachers say yes or no to each of them.
 
     >>> LabelsConfig(names=("rain", "wind"), thresholds=0.3).thresholds
     (0.3,)
     """
 
-    names: tuple[str, ...] = option(
+    names: Names = option(
         (),
         "All labels, which makes it a run of many labels per row. files: the columns of 0 and 1; of voc, "
         "chexpert and mulan those that are wanted. [mechanism] "
         f"is then one of {', '.join(names('labels')[:-1])} or {names('labels')[-1]}.",
     )
-    thresholds: tuple[float, ...] = option(
+    thresholds: Annotated[tuple[Annotated[float, Field(gt=0, le=1)], ...], ONE_OR_MORE] = option(
         (0.5,),
         "From which probability on a teacher says yes, one for all labels or one each; fixed beforehand, or "
         "on public rows.",
-        form="numbers",
-        above=0,
-        most=1,
+        min_length=1,
     )
     resolution: int = option(
         1,
         "binary, gnthreshold and their kin: teachers hand in probabilities, counted in so many parts of a "
         "vote; 1 = yes or no.",
-        least=1,
-        most=10_000,
+        ge=1,
+        le=10_000,
     )
-    implies: Mapping[str, Any] = option(
+    implies: Table = option(
         dict,
         'binary: where a label is present, so are those, e.g. {pneumonia = ["opacity"]}; not asked then.',
     )
-    implies_not: Mapping[str, Any] = option(
+    implies_not: Table = option(
         dict, 'binary: where a label is absent, so are those, e.g. {opacity = ["pneumonia"]}; not asked then.'
     )
 
+    def build(self, chosen: MechanismConfig) -> "Mechanism":
+        """Return the mechanism for these labels.
 
-def label_mechanism(run: Any) -> "Mechanism":
-    """Return the mechanism of a run with many labels."""
-    labels, chosen = run.labels, run.mechanism
-    given: dict[str, Any] = {**chosen.given, "n_labels": len(labels.names)}
-    if counts_parts(chosen.kind):
-        given["resolution"] = labels.resolution
-    if len(given.get("share", ())) == 1:
-        given["share"] = given["share"][0]
-    if "groups" in given:
-        given["groups"] = tuple(
-            tuple(labels.names.index(name) for name in group) for group in given["groups"]
-        )
-    kind: Any = chosen.kind
-    if labels.implies or labels.implies_not:
-        kind = _with_implications()[kind]
-        given |= {"positive": _pairs(run, "implies"), "negative": _pairs(run, "implies_not")}
-    made: Mechanism = kind(**given)
-    return made
+        >>> LabelsConfig(names=("rain", "wind")).build(MechanismConfig(name="binary", sigma=9.0))
+        Binary(sigma=9.0, n_labels=2, resolution=1)
+        """
+        more: dict[str, Any] = {"n_labels": len(self.names)}
+        if counts_parts(chosen.kind):
+            more["resolution"] = self.resolution
+        if chosen.groups:
+            more["groups"] = tuple(tuple(map(self.names.index, group)) for group in chosen.groups)
+        if not self.implies and not self.implies_not:
+            return chosen.build(**more)
+        more |= {"positive": self._pairs(self.implies), "negative": self._pairs(self.implies_not)}
+        return chosen.build(_with_implications()[chosen.kind], **more)
+
+    def _pairs(self, told: Mapping[str, Any]) -> tuple[tuple[int, int], ...]:
+        at = self.names.index
+        return tuple((at(cause), at(effect)) for cause, effects in told.items() for effect in effects)
+
+    def _rules(self, whole: Any) -> Iterator[Problem]:
+        from ...data._label_files import LABEL_LAYOUTS
+        from ...data.embedded import LABEL_DATASETS
+
+        data, chosen = whole.data, whole.mechanism
+        if not self.names:
+            yield from self._without_names(whole, {**LABEL_DATASETS, **LABEL_LAYOUTS})
+            return
+        if not chosen.is_for_labels:
+            yield wrong(
+                _CHOSEN,
+                f"Expected one of {', '.join(names('labels'))} where rows have many labels, got "
+                f'"{chosen.name}". For example: name = "binary" and sigma = 8.0 in [mechanism]',
+                _NAMES,
+            )
+        if data.name not in ("files", *LABEL_DATASETS, *LABEL_LAYOUTS):
+            yield wrong(
+                "data.name",
+                f'Expected "files", {", ".join(map(toml_value, LABEL_LAYOUTS))} or '
+                f"{' or '.join(map(toml_value, LABEL_DATASETS))} where rows have many labels, got "
+                f'"{data.name}", in which each has one class.',
+                _NAMES,
+            )
+        for name, those in (("target", ("files",)), ("classes", ("files", "clips"))):
+            if getattr(data, name) and data.name in those:
+                words = "Expected none where rows have many labels, got one."
+                yield wrong(f"data.{name}", f"{words} [labels] names says their columns.", _NAMES)
+        for role in ("person", "site"):
+            if getattr(data, role) in self.names:
+                words = f"Expected a column of its own, [data] {role} names one of them too."
+                yield wrong(_NAMES, words, f"data.{role}")
+        for key, wanted, why in (
+            ("partition.stratified", (False,), "which have no classes to deal evenly"),
+            ("personal.variant", ("",), "whose price per group is not known yet"),
+            ("queries.order", ("shuffled", "given", "typical"), "as a student is unsure per label"),
+            (
+                "student.kind",
+                ("supervised", "semi_supervised"),
+                "of which no shares are released and none is guessed",
+            ),
+        ):
+            yield from whole.expect(key, wanted, f"for many labels per row, {why}", _NAMES)
+        yield from self._one_for_each("labels.thresholds", self.thresholds)
+        if chosen.is_for_labels:
+            yield from self._mechanism_rules(whole)
+
+    def _without_names(self, whole: Any, data_sets: Mapping[str, Any]) -> Iterator[Problem]:
+        for name in self.changed():
+            words = f"Expected it only with names, got it without. {_EXAMPLE}"
+            yield wrong(f"labels.{name}", words, _NAMES)
+        if whole.mechanism.is_for_labels:
+            yield wrong(
+                _CHOSEN,
+                f"Expected one of {', '.join(names('class'))} where each row has one class, got "
+                f'"{whole.mechanism.name}", which is for rows of many labels. {_EXAMPLE}',
+                _NAMES,
+            )
+        named, is_clips = whole.data.name, whole.data.name == "clips"
+        if named in data_sets and not (is_clips and whole.data.classes):
+            more = ' Or, where every clip has one, in [data]: classes = ["dog", "rain"]' if is_clips else ""
+            yield wrong("data.name", f'Expected labels for "{named}", got none. {_EXAMPLE}{more}', _NAMES)
+
+    def _mechanism_rules(self, whole: Any) -> Iterator[Problem]:
+        """Return what of a mechanism does not fit these labels."""
+        chosen = whole.mechanism
+        if not counts_parts(chosen.kind):
+            when = f'with mechanism "{chosen.name}", which counts yes and no'
+            yield from whole.expect("labels.resolution", (1,), when, _CHOSEN)
+        if "thresholds" in self.changed():
+            when = "with thresholds, which turn probabilities into yes and no"
+            advice = "Keep one of the two."
+            yield from whole.expect("labels.resolution", (1,), when, "labels.thresholds", advice=advice)
+        in_groups = [name for group in chosen.groups or () for name in group]
+        yield from self._known("mechanism.groups", in_groups)
+        if len(set(in_groups)) < len(in_groups):
+            yield wrong("mechanism.groups", "Expected every label in one group at most, got one twice.")
+        yield from self._one_for_each("mechanism.share", chosen.share or (0.5,))
+        for key, told in (("labels.implies", self.implies), ("labels.implies_not", self.implies_not)):
+            if told and chosen.kind not in _with_implications():
+                able = [name for name in names("labels") if mechanism_named(name) in _with_implications()]
+                listed = " or ".join(map(toml_value, able))
+                yield wrong(key, f'Expected it only with mechanism {listed}, got "{chosen.name}".', _CHOSEN)
+            for cause, effects in told.items():
+                if isinstance(effects, (list, tuple)) and all(isinstance(e, str) for e in effects):
+                    yield from self._known(key, (cause, *effects))
+                    continue
+                table, name = key.split(".")
+                words = f"Expected a list of labels, got {toml_value(effects)}. For example: "
+                yield wrong((table, name, cause), f'{words}{name} = {{{cause} = ["wind"]}}')
+
+    def _known(self, key: str, said: "list[str] | tuple[str, ...]") -> Iterator[Problem]:
+        for name in said:
+            if name not in self.names:
+                words = f"Expected labels of [labels] names, got {toml_value(name)}, which is none."
+                yield wrong(key, words + meant(name, self.names), _NAMES)
+
+    def _one_for_each(self, key: str, numbers: tuple[float, ...]) -> Iterator[Problem]:
+        n_labels, n_given = len(self.names), len(numbers)
+        if n_given not in (1, n_labels):
+            words = f"Expected one number, or one for each of {n_labels} labels, got {n_given}."
+            yield wrong(key, words, _NAMES)
+
+    def _refusals(self, whole: Any) -> Iterator[Problem]:
+        """Return what the mechanism itself refuses, once its parameters are all there."""
+        if not self.names or any(self._mechanism_rules(whole)):
+            return
+        try:
+            self.build(whole.mechanism)
+        except ValueError as error:
+            words = str(error)
+            if "implications" not in words:
+                yield whole.mechanism._refusal(error)
+                return
+            # By name, where a mechanism that only knows numbers has none.
+            words = re.sub(r"\blabel (\d+)\b", lambda found: self.names[int(found[1])], words)
+            yield wrong(f"labels.{'implies_not' if self.implies_not else 'implies'}", words, _CHOSEN, _NAMES)
 
 
 def _with_implications() -> dict[type, type]:
     """Return which mechanisms may be told what labels follow from others, and those that they are then."""
     kinds = [kind for kind in EVENTS.values() if hasattr(kind, "adds_implications_to")]
     return {kind.adds_implications_to: kind for kind in kinds}
-
-
-def label_rules(run: Any) -> Iterator[Problem]:
-    """Return what does not go together in settings with many labels per row."""
-    from ...data._label_files import LABEL_LAYOUTS
-    from ...data.embedded import LABEL_DATASETS
-
-    labels, data, chosen = run.labels, run.data, run.mechanism
-    if not labels.names:
-        yield from _without_names(run, {**LABEL_DATASETS, **LABEL_LAYOUTS})
-        return
-    if not chosen.is_for_labels:
-        yield Problem(
-            ("mechanism", "name"),
-            f"Expected one of {', '.join(names('labels'))} where rows have many labels, got "
-            f'"{chosen.name}". For example: name = "binary" and sigma = 8.0 in [mechanism]',
-            (_NAMES,),
-        )
-    if data.name not in ("files", *LABEL_DATASETS, *LABEL_LAYOUTS):
-        yield Problem(
-            ("data", "name"),
-            f'Expected "files", {", ".join(map(toml_value, LABEL_LAYOUTS))} or '
-            f"{' or '.join(map(toml_value, LABEL_DATASETS))} where rows have many labels, got "
-            f'"{data.name}", in which each has one class.',
-            (_NAMES,),
-        )
-    for name in ("target", "classes"):
-        if getattr(data, name) and data.name in (("files",) if name == "target" else ("files", "clips")):
-            words = "Expected none where rows have many labels, got one. [labels] names says their columns."
-            yield Problem(("data", name), words, (_NAMES,))
-    for role in ("person", "site"):
-        if getattr(data, role) in labels.names:
-            words = f"Expected a column of its own, [data] {role} names one of them too."
-            yield Problem(_NAMES, words, (("data", role),))
-    yield from _refused(run)
-    if len(labels.thresholds) not in (1, len(labels.names)):
-        yield Problem(
-            ("labels", "thresholds"),
-            f"Expected one number, or one for each of {len(labels.names)} labels, got "
-            f"{len(labels.thresholds)}.",
-            (_NAMES,),
-        )
-    if chosen.is_for_labels:
-        yield from _resolution_rules(run)
-        yield from _name_rules(run)
-
-
-def label_mechanism_rules(run: Any) -> Iterator[Problem]:
-    """Return what the mechanism itself refuses, once its parameters are all there."""
-    if not hasattr(run, "labels"):
-        yield Problem(
-            ("mechanism", "name"),
-            f"Expected one of {', '.join(MECHANISMS)}, as one class per row is handed out here, "
-            f'got "{run.mechanism.name}".',
-        )
-        return
-    if not run.labels.names or any(_name_rules(run)) or any(_resolution_rules(run)):
-        return
-    try:
-        label_mechanism(run)
-    except ValueError as error:
-        words = str(error)
-        about = [name for name in run.mechanism.given if re.search(rf"\b{name}\b", words)]
-        key: Key = ("mechanism", about[-1] if about else "name")
-        if "implications" in words:
-            key = ("labels", "implies_not" if run.labels.implies_not else "implies")
-            # By name, where a mechanism that only knows numbers has none.
-            words = re.sub(r"\blabel (\d+)\b", lambda found: run.labels.names[int(found[1])], words)
-        yield Problem(key, words, (("mechanism", "name"), _NAMES))
-
-
-def _without_names(run: Any, data_sets: Mapping[str, Any]) -> Iterator[Problem]:
-    usual, example = LabelsConfig(), 'For example, in [labels]: names = ["rain", "wind"]'
-    for one in options_of(LabelsConfig):
-        if getattr(run.labels, one.name) != getattr(usual, one.name):
-            yield Problem(
-                ("labels", one.name), f"Expected it only with names, got it without. {example}", (_NAMES,)
-            )
-    if run.mechanism.is_for_labels:
-        yield Problem(
-            ("mechanism", "name"),
-            f"Expected one of {', '.join(names('class'))} where each row has one class, got "
-            f'"{run.mechanism.name}", which is for rows of many labels. {example}',
-            (_NAMES,),
-        )
-    if run.data.name in data_sets and not (run.data.name == "clips" and run.data.classes):
-        more = ' Or, where every clip has one, in [data]: classes = ["dog", "rain"]'
-        words = f'Expected labels for "{run.data.name}", got none. {example}'
-        yield Problem(("data", "name"), words + (more if run.data.name == "clips" else ""), (_NAMES,))
-
-
-def _refused(run: Any) -> Iterator[Problem]:
-    for key, value, wanted, why in (
-        (
-            ("partition", "stratified"),
-            run.partition.stratified,
-            False,
-            "which have no classes to deal evenly",
-        ),
-        (("personal", "variant"), run.personal.variant, "", "whose price per group is not known yet"),
-        (
-            ("queries", "order"),
-            run.queries.order,
-            ("shuffled", "given", "typical"),
-            "as a student is unsure per label",
-        ),
-        (
-            ("student", "kind"),
-            run.student.kind,
-            ("supervised", "semi_supervised"),
-            "of which no shares are released and none is guessed",
-        ),
-    ):
-        choices = wanted if isinstance(wanted, tuple) else (wanted,)
-        if value not in choices:
-            listed = " or ".join(map(toml_value, choices))
-            yield Problem(
-                key, f"Expected {listed} for many labels per row, {why}, got {toml_value(value)}.", (_NAMES,)
-            )
-
-
-def _resolution_rules(run: Any) -> Iterator[Problem]:
-    labels, key = run.labels, ("labels", "resolution")
-    if labels.resolution == 1:
-        return
-    if not counts_parts(run.mechanism.kind):
-        yield Problem(
-            key,
-            f'Expected 1 with mechanism "{run.mechanism.name}", which counts yes and no, got '
-            f"{labels.resolution}.",
-            (("mechanism", "name"),),
-        )
-    if labels.thresholds != LabelsConfig().thresholds:
-        yield Problem(
-            key,
-            f"Expected 1 with thresholds, which turn probabilities into yes and no, got {labels.resolution}. "
-            "Keep one of the two.",
-            (("labels", "thresholds"),),
-        )
-
-
-def _name_rules(run: Any) -> Iterator[Problem]:
-    """Return labels that are named and not there, in groups and in implications."""
-    labels, chosen = run.labels, run.mechanism
-    for group in chosen.groups or ():
-        for name in group:
-            if name not in labels.names:
-                yield _unknown(("mechanism", "groups"), name, labels.names)
-    if chosen.groups and len({n for g in chosen.groups for n in g}) < sum(map(len, chosen.groups)):
-        yield Problem(("mechanism", "groups"), "Expected every label in one group at most, got one twice.")
-    if chosen.share and len(chosen.share) not in (1, len(labels.names)):
-        yield Problem(
-            ("mechanism", "share"),
-            f"Expected one number, or one for each of {len(labels.names)} labels, got {len(chosen.share)}.",
-            (_NAMES,),
-        )
-    for kind in ("implies", "implies_not"):
-        told: Mapping[str, Any] = getattr(labels, kind)
-        if told and chosen.kind not in _with_implications():
-            able = [name for name in names("labels") if mechanism_named(name) in _with_implications()]
-            yield Problem(
-                ("labels", kind),
-                f'Expected it only with mechanism {" or ".join(map(toml_value, able))}, got "{chosen.name}".',
-                (("mechanism", "name"),),
-            )
-        for cause, effects in told.items():
-            if not isinstance(effects, (list, tuple)) or not all(isinstance(e, str) for e in effects):
-                yield Problem(
-                    ("labels", kind, cause),
-                    f"Expected a list of labels, got {toml_value(effects)}. For example: "
-                    f'{kind} = {{{cause} = ["wind"]}}',
-                )
-                continue
-            for name in (cause, *effects):
-                if name not in labels.names:
-                    yield _unknown(("labels", kind), name, labels.names)
-
-
-def _unknown(key: Key, name: str, known: tuple[str, ...]) -> Problem:
-    from ._checks import meant  # which knows the sections, this one too
-
-    guess = meant(name, known)
-    return Problem(
-        key, f"Expected labels of [labels] names, got {toml_value(name)}, which is none.{guess}", (_NAMES,)
-    )
-
-
-def _pairs(run: Any, kind: str) -> tuple[tuple[int, int], ...]:
-    told: Mapping[str, Any] = getattr(run.labels, kind)
-    at = run.labels.names.index
-    return tuple((at(cause), at(effect)) for cause, effects in told.items() for effect in effects)

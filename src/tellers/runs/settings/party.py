@@ -1,165 +1,173 @@
-"""The settings of one party of confidential queries: sections, checks, reading and writing."""
+"""The settings of one party of confidential queries: who it is, whom it knows, and what it holds them to."""
 
 import dataclasses
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from os import PathLike
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
 
 from ...mechanisms.registry import mechanism_named, names
-from ._checks import check_options, freeze, unknown_section
-from ._document import key_lines, parse_document, read_text
-from ._fields import Problem, complain, option, toml_value
-from .files import write_sections
+from ._document import Key, toml_value
 from .mechanism import MechanismConfig
+from .schema import AS_LIST, Names, Options, Problem, Settings, Text, budget_rules, option, wrong
 
 if TYPE_CHECKING:
     from ...mechanisms.base import Mechanism
 
 
-# --- The settings of one party of confidential queries: who it is, whom it knows, and what it holds them to.
-
-
-ROLES = ("asker", "answerer", "guardian")
-KINDS = ("linear", "network", "forest")
+Role = Literal["asker", "answerer", "guardian"]
+Labels = Annotated[tuple[Annotated[int, Field(ge=0)], ...], AS_LIST]
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _ADDRESS = re.compile(r"(?:\[[0-9a-fA-F:]+\]|[^\s:\[\]]+):(\d{1,5})")
 
 
-class _Section:
-    """Checks every option of a section when a record is made."""
-
-    def __post_init__(self) -> None:
-        freeze(self, sections=SECTIONS)
-
-
-@dataclass(frozen=True, kw_only=True)
-class PartyConfig(_Section):
+class PartyConfig(Options, title="party"):
     """This party. Paths are relative to this file."""
 
-    name: str = option("", "Its name, as its certificate says.", non_empty=True)
-    role: Literal["asker", "answerer", "guardian"] = option("answerer", "What it does.", choices=ROLES)
+    name: Text = option("", "Its name, as its certificate says.")
+    role: Role = option("answerer", "What it does.")
     listen: str = option("127.0.0.1:7400", "Where others reach it; an asker is reached by nobody.")
-    certificates: str = option(
-        ".", "The folder that `tellers party certs` made for it, with its keys.", non_empty=True
-    )
-    trusted: tuple[str, ...] = option(
-        (), "Certificates of other authorities (PEM), where parties made their own."
-    )
-    labels: tuple[int, ...] = option(
-        (),
-        "answerer, many labels: those that it knows, as its card says; empty for all.",
-        least=0,
-        form="whole",
+    certificates: Text = option(".", "The folder that `tellers party certs` made for it, with its keys.")
+    trusted: Names = option((), "Certificates of other authorities (PEM), where parties made their own.")
+    labels: Labels = option(
+        (), "answerer, many labels: those that it knows, as its card says; empty for all."
     )
 
+    def _rules(self, whole: Any) -> Iterator[Problem]:
+        yield from _name_rules(("party", "name"), self.name)
+        if self.role != "asker":
+            yield from _address_rules(("party", "listen"), self.listen)
+        yield from _label_rules(whole, ("party", "labels"), self)
+        roles = whole.roles
+        if roles.count("guardian") != 1:
+            words = f"Expected one guardian among all parties, got {roles.count('guardian')}."
+            yield wrong("party.role", words)
+        if "asker" not in roles:
+            yield wrong("party.role", "Expected at least one asker among all parties, got none.")
 
-@dataclass(frozen=True, kw_only=True)
-class PeerConfig(_Section):
+
+class PeerConfig(Options, title="peer"):
     """Another party, by what it printed with `tellers party certs`: compare it by a second way."""
 
-    name: str = option("", "Its name.", non_empty=True)
-    role: Literal["asker", "answerer", "guardian"] = option("answerer", "What it does.", choices=ROLES)
+    name: Text = option(..., "Its name.")
+    role: Role = option(..., "What it does.")
     address: str = option("", "Where it listens; empty where it only calls.")
-    pin: str = option("", "The fingerprint of its certificate.", non_empty=True)
+    pin: Text = option(..., "The fingerprint of its certificate.")
     mask_key: str = option("", "Its public key for masks that cancel; answering parties have one.")
-    labels: tuple[int, ...] = option(
-        (), "The labels that it knows, of many; empty for all.", least=0, form="whole"
-    )
+    labels: Labels = option((), "The labels that it knows, of many; empty for all.")
 
 
-@dataclass(frozen=True, kw_only=True)
-class SessionConfig(_Section):
+class SessionConfig(Options, title="session"):
     """What all parties have agreed on: it must be the same everywhere, and a hash of it is compared."""
 
-    n_features: int = option(1, "How many numbers a row has.", least=1)
-    n_outputs: int = option(2, "How many classes, or labels, a vote is on.", least=1)
-    input_bound: float = option(1.0, "No number of a row is larger than this, either way.", above=0)
-    input_bits: int = option(16, "Numbers of a row are rounded to multiples of 2^-bits.", least=1, most=24)
+    n_features: int = option(1, "How many numbers a row has.", ge=1)
+    n_outputs: int = option(2, "How many classes, or labels, a vote is on.", ge=1)
+    input_bound: float = option(1.0, "No number of a row is larger than this, either way.", gt=0)
+    input_bits: int = option(16, "Numbers of a row are rounded to multiples of 2^-bits.", ge=1, le=24)
     kind: Literal["linear", "network", "forest"] = option(
-        "linear", "What votes: linear models, networks, or trees and small forests.", choices=KINDS
+        "linear", "What votes: linear models, networks, or trees and small forests."
     )
-    hidden: tuple[int, ...] = option((), "network: the width of each hidden layer.", least=1, form="whole")
-    n_trees: int = option(0, "forest: how many trees; a tree is a forest of one.", least=0)
-    depth: int = option(0, "forest: how deep a tree may be.", least=0)
+    hidden: Annotated[tuple[Annotated[int, Field(ge=1)], ...], AS_LIST] = option(
+        (), "network: the width of each hidden layer."
+    )
+    n_trees: int = option(0, "forest: how many trees; a tree is a forest of one.", ge=0)
+    depth: int = option(0, "forest: how deep a tree may be.", ge=0)
     abstaining: bool = option(
         False, "One class per row: a party may give no vote at all where its model is not sure."
     )
-    quorum: int = option(2, "The smallest number of parties that may answer.", least=1)
-    max_queries: int = option(100, "Queries in one batch.", least=1, most=4096)
+    quorum: int = option(2, "The smallest number of parties that may answer.", ge=1)
+    max_queries: int = option(100, "Queries in one batch.", ge=1, le=4096)
     patience_seconds: float = option(
-        60.0, "How long each phase of a query may take before whoever is missing is left out.", above=0
+        60.0, "How long each phase of a query may take before whoever is missing is left out.", gt=0
     )
 
+    def _rules(self, whole: Any) -> Iterator[Problem]:
+        chosen = whole.mechanism
+        if not chosen.is_for_labels and self.n_outputs < 2:
+            words = f'Expected at least 2 classes with mechanism "{chosen.name}", got {self.n_outputs}.'
+            yield wrong("session.n_outputs", words, "mechanism.name")
+        if chosen.is_for_labels:
+            when = "with many labels, where a party says by labels which it knows"
+            yield from whole.expect("session.abstaining", (False,), when, "mechanism.name")
+        n_answerers, least = whole.roles.count("answerer"), 2 if whole.hardening.pairwise else 1
+        if not least <= self.quorum <= n_answerers:
+            words = f"Expected from {least} to {n_answerers}, the number of answering parties"
+            yield wrong("session.quorum", f"{words}, got {self.quorum}.", "party.role")
 
-@dataclass(frozen=True, kw_only=True)
-class HardeningConfig(_Section):
+
+class HardeningConfig(Options, title="hardening"):
     """Against a guardian and an asker who collude; the same everywhere, as above."""
 
     pairwise: bool = option(True, "Masks that cancel between answering parties: colluders see totals alone.")
     noise_sigma: float | None = option(
         None,
         "Noise that each answering party adds, a standard deviation in votes.",
-        above=0.7072,
-        example=5.0,
+        gt=0.7072,
+        examples=[5.0],
     )
     n_colluding: int = option(
-        0, "How many answering parties may collude too; their noise is not counted.", least=0
+        0, "How many answering parties may collude too; their noise is not counted.", ge=0
     )
 
+    def _rules(self, whole: Any) -> Iterator[Problem]:
+        quorum = whole.session.quorum
+        if self.noise_sigma is not None and quorum - self.n_colluding < 1:
+            words = f"Expected fewer than the quorum of {quorum}: somebody's noise must stay unknown."
+            yield wrong("hardening.n_colluding", words, "session.quorum")
 
-@dataclass(frozen=True, kw_only=True)
-class PartyLimitsConfig(_Section):
+
+class PartyLimitsConfig(Options, title="limits"):
     """What this party lets one asker have; each party sets its own."""
 
-    queries_per_asker: int = option(1000, "Queries answered for one asker, ever.", least=0)
-    max_open: int = option(4, "Queries of one asker on their way at a time.", least=1)
+    queries_per_asker: int = option(1000, "Queries answered for one asker, ever.", ge=0)
+    max_open: int = option(4, "Queries of one asker on their way at a time.", ge=1)
     max_changes: int = option(
-        8, "guardian: how often the answering set of an asker may change, or lack a connected party.", least=0
+        8, "guardian: how often the answering set of an asker may change, or lack a connected party.", ge=0
     )
     max_strikes: int = option(
-        3, "guardian: how often an asker may leave out a party that could answer.", least=0
+        3, "guardian: how often an asker may leave out a party that could answer.", ge=0
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class BooksConfig(_Section):
+class BooksConfig(Options, title="ledger"):
     """guardian, answerer: the books on which every query is before it is answered, each its own."""
 
     url: str = option("", "A file, or the address of a PostgreSQL database.")
-    epsilon: float = option(0.0, "The budget of the answering parties' data, for all askers.", least=0)
-    delta: float = option(0.0, "Failure probability, well below 1 / the number of records.", least=0, below=1)
+    epsilon: float = option(0.0, "The budget of the answering parties' data, for all askers.", ge=0)
+    delta: float = option(0.0, "Failure probability, well below 1 / the number of records.", ge=0, lt=1)
+
+    def _rules(self, whole: Any) -> Iterator[Problem]:
+        role = whole.party.role
+        if role != "asker" and not self.url:
+            words = f'Expected the books of this {role}. For example: url = "ledger.db"'
+            yield wrong("ledger.url", words, "party.role")
+        yield from budget_rules(self)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ModelConfig(_Section):
+class ModelConfig(Options, title="model"):
     """answerer: what votes. Whatever stands here is private and stays on this machine."""
 
     path: str = option("", "The file of the trained model.")
     abstain_below: float | None = option(
-        None, "With session.abstaining: no vote where the best score is below this.", example=0.5
+        None, "With session.abstaining: no vote where the best score is below this.", examples=[0.5]
     )
 
-
-SECTIONS: dict[str, type] = {
-    "party": PartyConfig,
-    "session": SessionConfig,
-    "mechanism": MechanismConfig,
-    "hardening": HardeningConfig,
-    "limits": PartyLimitsConfig,
-    "ledger": BooksConfig,
-    "model": ModelConfig,
-    "peer": PeerConfig,
-}
+    def _rules(self, whole: Any) -> Iterator[Problem]:
+        if self.abstain_below is not None and not whole.session.abstaining:
+            words = "Expected it only where all agreed on abstaining = true."
+            yield wrong("model.abstain_below", words, "session.abstaining")
+        if whole.party.role == "answerer" and not self.path:
+            words = 'Expected the file of the model that votes. For example: "model.skops"'
+            yield wrong("model.path", words, "party.role")
 
 
-@dataclass(frozen=True, kw_only=True)
-class PartySettings:
+class PartySettings(Settings):
     """All settings of a party, checked one by one and against each other.
 
     >>> from tellers.runs.settings.party import example_settings
@@ -171,27 +179,30 @@ class PartySettings:
     """
 
     party: PartyConfig
-    session: SessionConfig = field(default_factory=SessionConfig)
-    mechanism: MechanismConfig = field(default_factory=lambda: MechanismConfig(name="gnmax", sigma=8.0))
-    hardening: HardeningConfig = field(default_factory=HardeningConfig)
-    limits: PartyLimitsConfig = field(default_factory=PartyLimitsConfig)
-    ledger: BooksConfig = field(default_factory=BooksConfig)
-    model: ModelConfig = field(default_factory=ModelConfig)
+    session: SessionConfig = dataclasses.field(default_factory=SessionConfig)
+    mechanism: MechanismConfig = dataclasses.field(
+        default_factory=lambda: MechanismConfig(name="gnmax", sigma=8.0)
+    )
+    hardening: HardeningConfig = dataclasses.field(default_factory=HardeningConfig)
+    limits: PartyLimitsConfig = dataclasses.field(default_factory=PartyLimitsConfig)
+    ledger: BooksConfig = dataclasses.field(default_factory=BooksConfig)
+    model: ModelConfig = dataclasses.field(default_factory=ModelConfig)
     peers: tuple[PeerConfig, ...] = ()
-    folder: str = field(default="", repr=False, compare=False)
-    source: str = field(default="", repr=False, compare=False)
-    lines: dict[tuple[str | int, ...], int] = field(default_factory=dict, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        complain(party_rules(self), self.source, self.lines)
+    advice: ClassVar[str] = "Write one with: tellers party init"
+    needed: ClassVar[Mapping[str, str]] = {
+        "party": "Expected a section [party] with name and role, got none."
+    }
 
-    def path(self, text: str) -> Path:
-        """Return a path of the file, from where relative ones start."""
-        return Path(self.folder) / text
+    @property
+    def parties(self) -> "list[PartyConfig | PeerConfig]":
+        """Return all parties, this one first."""
+        return [self.party, *self.peers]
 
-    def place(self, url: str) -> str:
-        """Return a database's address as it is, or the path of a file in full."""
-        return url if "://" in url else str(self.path(url))
+    @property
+    def roles(self) -> list[str]:
+        """Return the roles of all parties."""
+        return [party.role for party in self.parties]
 
     @property
     def roster(self) -> tuple[str, ...]:
@@ -208,12 +219,15 @@ class PartySettings:
         """Return the name of the guardian."""
         return self._named("guardian")[0]
 
+    def _named(self, role: str) -> tuple[str, ...]:
+        return tuple(sorted(party.name for party in self.parties if party.role == role))
+
     @property
     def label_sets(self) -> dict[str, tuple[int, ...]]:
         """Return the labels of those answering parties that do not know all."""
         everything = tuple(range(self.session.n_outputs))
-        parties = [(self.party.name, self.party.labels), *((peer.name, peer.labels) for peer in self.peers)]
-        return {name: labels for name, labels in sorted(parties) if labels not in ((), everything)}
+        parties = {party.name: party.labels for party in self.parties}
+        return {name: labels for name, labels in sorted(parties.items()) if labels not in ((), everything)}
 
     @property
     def terms(self) -> str:
@@ -230,81 +244,38 @@ class PartySettings:
 
     def build_mechanism(self) -> "Mechanism":
         """Return the mechanism; one for many labels is told how many there are."""
-        given = dict(self.mechanism.given)
-        if self.mechanism.is_for_labels:
-            given["n_labels"] = self.session.n_outputs
-            if "share" in given and len(given["share"]) == 1:
-                given["share"] = given["share"][0]
-        mechanism: Mechanism = self.mechanism.kind(**given)
-        return mechanism
+        more = {"n_labels": self.session.n_outputs} if self.mechanism.is_for_labels else {}
+        return self.mechanism.build(**more)
 
-    def _named(self, role: str) -> tuple[str, ...]:
-        parties = [(self.party.name, self.party.role), *((peer.name, peer.role) for peer in self.peers)]
-        return tuple(sorted(name for name, its in parties if its == role))
+    def _unfit_mechanism(self) -> str:
+        """Return why parties cannot compute the mechanism, or nothing where they can."""
+        kind = self.mechanism.kind
+        if hasattr(kind, "confidential"):
+            return ""
+        known = ", ".join(confidential_names())
+        words = f'Expected one of {known}, which parties can compute, got "{self.mechanism.name}".'
+        return f"{words} {getattr(kind, 'why_not_confidential', '')}".rstrip()
 
-
-def party_rules(settings: Any) -> Iterator[Problem]:
-    """Return what does not go together in settings whose options are right one by one."""
-    party = settings.party
-    if not _NAME.fullmatch(party.name):
-        words = "Expected at most 63 small letters, digits and hyphens."
-        yield Problem(("party", "name"), words)
-    if party.role != "asker":
-        yield from _address_rules(("party", "listen"), party.listen)
-    yield from _peer_rules(settings)
-    yield from _mechanism_rules(settings)
-    yield from _role_rules(settings)
-    for here, one in ((("party",), party), *((("peer", n), peer) for n, peer in enumerate(settings.peers))):
-        yield from _label_rules(settings, (*here, "labels"), one)
-
-
-def _address_rules(key: tuple[str | int, ...], address: str) -> Iterator[Problem]:
-    found = _ADDRESS.fullmatch(address)
-    if not found or int(found[1]) > 65_535:
-        yield Problem(key, f'Expected an address such as "127.0.0.1:7400", got "{address}".')
-
-
-def _peer_rules(settings: Any) -> Iterator[Problem]:
-    party, seen = settings.party, {settings.party.name}
-    for number, peer in enumerate(settings.peers):
-        here = ("peer", number)
-        if not _NAME.fullmatch(peer.name):
-            yield Problem((*here, "name"), "Expected at most 63 small letters, digits and hyphens.")
-        if peer.name in seen:
-            yield Problem((*here, "name"), f'Expected each party once, got "{peer.name}" again.')
-        seen.add(peer.name)
-        for name, value in (("pin", peer.pin), ("mask_key", peer.mask_key)):
-            if value and not _DIGEST.fullmatch(value):
-                words = "Expected 64 hexadecimal digits, as that party's `tellers party certs` printed them."
-                yield Problem((*here, name), words)
-        calls = {"asker": ("answerer", "guardian"), "answerer": ("guardian",)}.get(party.role, ())
-        if peer.address or peer.role in calls:
-            yield from _address_rules((*here, "address"), peer.address)
-        both = party.role == peer.role == "answerer"
-        if both and settings.hardening.pairwise and not peer.mask_key:
-            yield Problem(
-                (*here, "mask_key"),
-                "Expected the mask key of every other answering party with pairwise = true, got none.",
-                (("hardening", "pairwise"),),
-            )
-
-
-def _label_rules(settings: Any, key: tuple[str | int, ...], one: Any) -> Iterator[Problem]:
-    labels, most = list(one.labels), settings.session.n_outputs - 1
-    if not labels:
-        return
-    if one.role != "answerer":
-        yield Problem(
-            key, f"Expected labels of answering parties alone, got some of {one.name}, an {one.role}."
-        )
-    elif not settings.mechanism.is_for_labels:
-        words = (
-            f'Expected no labels with mechanism "{settings.mechanism.name}", which is for one class per row.'
-        )
-        yield Problem(key, words, (("mechanism", "name"),))
-    elif labels != sorted(set(labels)) or labels[-1] > most:
-        words = f"Expected labels from 0 to {most}, each once and in increasing order, got {labels}."
-        yield Problem(key, words, (("session", "n_outputs"),))
+    def _rules(self, _whole: Any) -> Iterator[Problem]:
+        role, seen = self.party.role, {self.party.name}
+        for number, peer in enumerate(self.peers):
+            here: Key = ("peer", number)
+            yield from _name_rules((*here, "name"), peer.name)
+            yield from _label_rules(self, (*here, "labels"), peer)
+            if peer.name in seen:
+                yield wrong((*here, "name"), f'Expected each party once, got "{peer.name}" again.')
+            seen.add(peer.name)
+            for name, value in (("pin", peer.pin), ("mask_key", peer.mask_key)):
+                if value and not _DIGEST.fullmatch(value):
+                    words = "Expected 64 hexadecimal digits, as that party's `tellers party certs` printed "
+                    yield wrong((*here, name), f"{words}them.")
+            calls = {"asker": ("answerer", "guardian"), "answerer": ("guardian",)}.get(role, ())
+            if peer.address or peer.role in calls:
+                yield from _address_rules((*here, "address"), peer.address)
+            both = role == peer.role == "answerer"
+            if both and self.hardening.pairwise and not peer.mask_key:
+                words = "Expected the mask key of every other answering party with pairwise = true, got none."
+                yield wrong((*here, "mask_key"), words, "hardening.pairwise")
 
 
 def confidential_names() -> tuple[str, ...]:
@@ -312,69 +283,32 @@ def confidential_names() -> tuple[str, ...]:
     return tuple(name for name in names() if hasattr(mechanism_named(name), "confidential"))
 
 
-def _mechanism_rules(settings: Any) -> Iterator[Problem]:
-    mechanism, session = settings.mechanism, settings.session
-    if not hasattr(mechanism.kind, "confidential"):
-        known = ", ".join(confidential_names())
-        words = f'Expected one of {known}, which parties can compute, got "{mechanism.name}".'
-        why = getattr(mechanism.kind, "why_not_confidential", "")
-        yield Problem(("mechanism", "name"), f"{words} {why}".rstrip())
-        return
-    if not mechanism.is_for_labels and session.n_outputs < 2:
-        yield Problem(
-            ("session", "n_outputs"),
-            f'Expected at least 2 classes with mechanism "{mechanism.name}", got {session.n_outputs}.',
-            (("mechanism", "name"),),
-        )
-        return
-    if session.abstaining and mechanism.is_for_labels:
-        words = "Expected false with many labels: a party says which it knows, by labels."
-        yield Problem(("session", "abstaining"), words, (("mechanism", "name"),))
-    if settings.model.abstain_below is not None and not session.abstaining:
-        words = "Expected it only where all agreed on abstaining = true."
-        yield Problem(("model", "abstain_below"), words, (("session", "abstaining"),))
-    try:
-        PartySettings.build_mechanism(settings)
-    except (TypeError, ValueError) as error:
-        words = str(error).replace(f"{mechanism.kind.__name__}.__init__() ", "")
-        yield Problem(("mechanism", "name"), f"Expected the parameters of this mechanism, got: {words}")
+def _name_rules(key: Key, name: str) -> Iterator[Problem]:
+    if not _NAME.fullmatch(name):
+        yield wrong(key, "Expected at most 63 small letters, digits and hyphens.")
 
 
-def _role_rules(settings: Any) -> Iterator[Problem]:
-    party, session, hardening = settings.party, settings.session, settings.hardening
-    roles = [party.role, *(peer.role for peer in settings.peers)]
-    if roles.count("guardian") != 1:
-        yield Problem(
-            ("party", "role"), f"Expected one guardian among all parties, got {roles.count('guardian')}."
-        )
-    if "asker" not in roles:
-        yield Problem(("party", "role"), "Expected at least one asker among all parties, got none.")
-    n_answerers, least = roles.count("answerer"), 2 if hardening.pairwise else 1
-    if not least <= session.quorum <= n_answerers:
-        yield Problem(
-            ("session", "quorum"),
-            f"Expected from {least} to {n_answerers}, the number of answering parties, got {session.quorum}.",
-        )
-    if hardening.noise_sigma is not None and session.quorum - hardening.n_colluding < 1:
-        yield Problem(
-            ("hardening", "n_colluding"),
-            f"Expected fewer than the quorum of {session.quorum}: somebody's noise must stay unknown.",
-            (("session", "quorum"),),
-        )
-    if party.role != "asker" and not settings.ledger.url:
-        words = f'Expected the books of this {party.role}. For example: url = "ledger.db"'
-        yield Problem(("ledger", "url"), words)
-    for name, example in (("epsilon", "2.0"), ("delta", "1e-5")):
-        if settings.ledger.url and not getattr(settings.ledger, name):
-            words = f"Expected a number above 0 with url, got 0. For example: {name} = {example}"
-            yield Problem(("ledger", name), words, (("ledger", "url"),))
-    if party.role == "answerer" and not settings.model.path:
-        yield Problem(
-            ("model", "path"), 'Expected the file of the model that votes. For example: "model.skops"'
-        )
+def _address_rules(key: Key, address: str) -> Iterator[Problem]:
+    found = _ADDRESS.fullmatch(address)
+    if not found or int(found[1]) > 65_535:
+        yield wrong(key, f'Expected an address such as "127.0.0.1:7400", got "{address}".')
 
 
-# --- From a file to the settings of a party, or to every mistake in it with its line, and back. ---
+def _label_rules(settings: PartySettings, key: Key, one: PartyConfig | PeerConfig) -> Iterator[Problem]:
+    labels, most, chosen = list(one.labels), settings.session.n_outputs - 1, settings.mechanism
+    if labels and one.role != "answerer":
+        yield wrong(
+            key, f"Expected labels of answering parties alone, got some of {one.name}, an {one.role}."
+        )
+    elif labels and not chosen.is_for_labels:
+        words = f'Expected no labels with mechanism "{chosen.name}", which is for one class per row.'
+        yield wrong(key, words, "mechanism.name")
+    elif labels and (labels != sorted(set(labels)) or labels[-1] > most):
+        words = f"Expected labels from 0 to {most}, each once and in increasing order, got {labels}."
+        yield wrong(key, words, "session.n_outputs")
+
+
+# --- Files. ---
 
 
 _HEADING = """\
@@ -390,9 +324,7 @@ def read_party(path: str | PathLike[str]) -> PartySettings:
         ...
     tellers.errors.ConfigError: Expected a settings file, found nothing at nowhere.toml. Write one with: ...
     """
-    place = Path(path)
-    text = read_text(place, advice="Write one with: tellers party init")
-    return parse_party(text, source=str(place), folder=str(place.resolve().parent))
+    return PartySettings.read(path)
 
 
 def parse_party(text: str, *, source: str = "settings", folder: str = "") -> PartySettings:
@@ -403,27 +335,7 @@ def parse_party(text: str, *, source: str = "settings", folder: str = "") -> Par
         ...
     tellers.errors.ConfigError: settings:3: party.role: Expected one of "asker", "answerer", "guardian", ...
     """
-    document, lines = parse_document(text, source), key_lines(text)
-    right: dict[str, Any] = {}
-    problems: list[Problem] = []
-    for name, value in document.items():
-        found: Sequence[Problem]
-        if name not in SECTIONS:
-            found = [unknown_section(name, value, sections=SECTIONS, beside=())]
-        elif name == "peer":
-            right["peers"], found = _peers(value)
-        elif not isinstance(value, dict):
-            found = [Problem((name,), f"Expected one section [{name}], got a value. Write [{name}] once.")]
-        else:
-            right[name], found = check_options(SECTIONS[name], value, (name,))
-        problems += found
-    if "party" not in document:
-        problems.append(Problem(("party",), "Expected a section [party] with name and role, got none."))
-    if problems:
-        complain(problems, source, lines)
-    sections = {name: SECTIONS[name](**values) for name, values in right.items() if name != "peers"}
-    peers = tuple(PeerConfig(**values) for values in right.get("peers", ()))
-    return PartySettings(**sections, peers=peers, folder=folder, source=source, lines=lines)
+    return PartySettings.parse(text, source=source, folder=folder)
 
 
 def write_party(settings: PartySettings) -> str:
@@ -433,15 +345,12 @@ def write_party(settings: PartySettings) -> str:
     >>> parse_party(write_party(settings)) == settings
     True
     """
-    titles = [title for title in SECTIONS if title != "peer"]
-    sections = {title: getattr(settings, title) for title in titles}
-    text = write_sections([_HEADING], sections, for_labels=settings.mechanism.is_for_labels)
     parts = ["\n# The other parties. Compare pins and keys by a second way before you trust them."]
     for peer in settings.peers:
-        pairs = dataclasses.asdict(peer).items()
+        pairs = asdict(peer).items()
         said = "\n".join(f"{name} = {toml_value(value)}" for name, value in pairs if value not in ("", ()))
         parts.append(f"[[peer]]\n{said}")
-    return text + "\n\n".join(parts) + "\n"
+    return settings.written(_HEADING) + "\n\n".join(parts) + "\n"
 
 
 def settings_for(
@@ -495,18 +404,3 @@ def example_settings(role: str) -> PartySettings:
     name = next(name for name, kind in roles.items() if kind == role)
     mechanism = MechanismConfig(name="gnmax", sigma=8.0)
     return settings_for(name, parties, session=SessionConfig(n_features=4, n_outputs=3), mechanism=mechanism)
-
-
-def _peers(value: Any) -> tuple[list[dict[str, Any]], list[Problem]]:
-    if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
-        return [], [
-            Problem(("peer",), "Expected a section [[peer]] for each other party, got something else.")
-        ]
-    right, problems = [], []
-    for number, entry in enumerate(value):
-        values, found = check_options(PeerConfig, entry, ("peer", number))
-        missing = [name for name in ("name", "role", "pin") if name not in entry]
-        found += [Problem(("peer", number, name), f"Expected a {name} here, got none.") for name in missing]
-        right.append(values)
-        problems += found
-    return right, problems
