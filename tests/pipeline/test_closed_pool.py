@@ -27,7 +27,7 @@ from tellers.runs import (
     propose_publication,
     run,
 )
-from tellers.runs._finished import account_for_pool, read_finished
+from tellers.runs._finished import account_for_pool, asked_votes, read_finished
 from tellers.teachers import save_label_votes
 
 CONFIG = RunConfig(
@@ -118,7 +118,7 @@ def test_queries_and_labels_are_counted_apart(kind, request):
 def test_the_exact_cost_is_that_of_the_votes_that_were_asked(once):
     closed = read_finished(once)
     exact = account_for_pool(closed, private=True).exact
-    expected = exact_epsilons(CONFIG.build_mechanism(), closed.votes(), delta=1e-4).reveal()[-1]
+    expected = exact_epsilons(CONFIG.build_mechanism(), asked_votes(closed), delta=1e-4).reveal()[-1]
     assert exact.reveal() == expected
     summary = json.loads((once / "private/summary.json").read_text())
     assert exact.reveal() == pytest.approx(summary["exact_cost"][-1]["epsilon"])

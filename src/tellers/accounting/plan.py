@@ -252,6 +252,14 @@ def sigma_for_labels(
     return at(high)
 
 
+def expected_of(
+    consensus: Consensus, mechanism: Mechanism, n_teachers: int, n_classes: int, *, n_queries: int, seed: int
+) -> tuple[float, float]:
+    """Return `expected_labels` of votes that are made up from an assumption."""
+    made_up, truth = consensus.votes(n_teachers, n_classes, n_queries=n_queries, seed=seed)
+    return expected_labels(mechanism, made_up, truth)
+
+
 def expected_labels(
     mechanism: Mechanism, votes: Votes, truth: ArrayLike | None = None
 ) -> tuple[float, float]:

@@ -1,11 +1,13 @@
 """`tellers account`: price votes that were cast, from a file or from the folder of a run."""
 
-import json
-from collections.abc import Mapping
+import math
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.markup import escape
+from rich.text import Text
 
 from . import options, show
 
@@ -17,54 +19,50 @@ if TYPE_CHECKING:
     from ..runs.result import PublishedCosts
 
 
-def folder_of(path: Path, *, but: Mapping[str, object]) -> Path | None:
-    """Return the folder of the run that a path means, if it means one; `but` are options of files alone."""
-    folder = path.parent if path.name == "plan.json" else path
-    if folder is path and (not path.is_dir() or (path / "votes.json").is_file()):
-        return None  # votes alone, in a file or in a folder of parts
-    foreign = [options.flag(name) for name, value in but.items() if value is not None]
-    if foreign:
-        raise ValueError(
-            f"Expected no {' and no '.join(foreign)} with the folder of a run, which keeps its settings. "
-            "Leave it out."
-        )
-    return folder
+# --- The folder of a run. ---
+
+_PRIVATE = "[dim]What these very votes cost is private. --show-private shows it to you.[/dim]\n"
 
 
-def run_around(path: Path) -> Path | None:
-    """Return the folder of the run whose private part a path lies in, or None; links are followed."""
-    place = path.resolve()
-    for private in place.parents:
-        if private.name == "private" and (private.parent / "config.toml").is_file():
-            return private.parent
-    return None
-
-
-def account_groups(folder: Path, *, show_private: bool, as_json: bool) -> None:
-    """Show what a run cost each group, by its ledger; with `show_private` also exactly."""
-    from ..runs._finished import account_for_groups, read_finished
+def account_run(folder: Path, *, show_private: bool, as_json: bool) -> None:
+    """Show what a run cost, by its ledger; with `show_private` also exactly."""
+    from ..runs import _finished as finished
     from ..runs.result import read_published
 
-    run = read_finished(folder)
-    books = account_for_groups(run, private=show_private)
-    published = read_published(folder)
-    notes = []
-    if show_private and any(group.exact is None for group in books):
-        notes.append(
-            "There are no exact costs of this run: either a student took part in the asking, or it is by "
-            "upsampling, for which the settings must say `private = true` under [report]."
-        )
+    run, published, notes = finished.read_finished(folder), read_published(folder), []
+    if run.plan is not None:
+        groups = finished.account_for_groups(run, private=show_private)
+        if show_private and any(group.exact is None for group in groups):
+            notes.append(
+                "There are no exact costs of this run: either a student took part in the asking, or it is by "
+                "upsampling, for which the settings must say `private = true` under [report]."
+            )
+        told = groups_as_dict(run, groups, published)
+        for_people = partial(_print_groups, run=run, books=groups, published=published)
+    else:
+        books = finished.account_for_pool(run, private=show_private)
+        if show_private and books.exact is None:
+            notes.append(
+                "There is no exact cost of this run: its mechanism has none, a student took part in the "
+                "asking, or only sums of ballots were kept."
+            )
+        told = pool_as_dict(run, books, published)
+        for_people = partial(_print_pool, run=run, books=books, published=published)
     if as_json:
-        print(json.dumps(groups_as_dict(run, books, published, notes), indent=2, allow_nan=False))
+        show.print_json({**told, "notes": notes})
         return
-    _print_groups(show.console(), run, books, published, notes)
+    screen = show.console()
+    for_people(screen)
+    if "private" not in told and not notes:
+        screen.print(_PRIVATE)
+    for text in notes:
+        screen.print(show.note(text))
 
 
 def groups_as_dict(
     run: "FinishedRun",
     books: "tuple[GroupAccount, ...]",
     published: "PublishedCosts | None",
-    notes: list[str],
 ) -> dict[str, Any]:
     """Return what is printed as JSON; private numbers are in it only if they were asked for."""
     assert run.plan is not None
@@ -86,7 +84,6 @@ def groups_as_dict(
     exact = {group.name: group.exact.reveal() for group in books if group.exact is not None}
     if exact:
         result["private"] = {"exact": exact}
-    result["notes"] = notes
     return result
 
 
@@ -95,7 +92,6 @@ def _print_groups(
     run: "FinishedRun",
     books: "tuple[GroupAccount, ...]",
     published: "PublishedCosts | None",
-    notes: list[str],
 ) -> None:
     assert run.plan is not None
     result, delta = run.result, run.config.budget.delta
@@ -122,15 +118,9 @@ def _print_groups(
     exact = [(group.name, group.exact.reveal()) for group in books if group.exact is not None]
     if exact:
         _print_exact_groups(screen, exact)
-    elif not notes:
-        screen.print("[dim]What these very votes cost is private. --show-private shows it to you.[/dim]\n")
-    for text in notes:
-        screen.print(show.note(text))
 
 
 def _print_exact_groups(screen: "Console", exact: list[tuple[str, float]]) -> None:
-    from rich.text import Text
-
     rows = show.table("group", "exact epsilon", "", numbers=(1,))
     largest = max(epsilon for _, epsilon in exact)
     for name, epsilon in exact:
@@ -143,31 +133,8 @@ def _print_exact_groups(screen: "Console", exact: list[tuple[str, float]]) -> No
     screen.print()
 
 
-# --- The folder of a run with one budget for all. ---
-
-
-def account_pool(folder: Path, *, show_private: bool, as_json: bool) -> None:
-    """Show what a run cost, by its ledger; with `show_private` also exactly."""
-    from ..runs._finished import account_for_pool, read_finished
-    from ..runs.result import read_published
-
-    run = read_finished(folder)
-    books = account_for_pool(run, private=show_private)
-    published = read_published(folder)
-    notes = []
-    if show_private and books.exact is None:
-        notes.append(
-            "There is no exact cost of this run: its mechanism has none, a student took part in the asking, "
-            "or only sums of ballots were kept."
-        )
-    if as_json:
-        print(json.dumps(pool_as_dict(run, books, published, notes), indent=2, allow_nan=False))
-        return
-    _print_pool(show.console(), run, books, published, notes)
-
-
 def pool_as_dict(
-    run: "FinishedRun", books: "PoolAccount", published: "PublishedCosts | None", notes: list[str]
+    run: "FinishedRun", books: "PoolAccount", published: "PublishedCosts | None"
 ) -> dict[str, Any]:
     """Return what is printed as JSON; private numbers are in it only if they were asked for."""
     result: dict[str, Any] = {
@@ -185,7 +152,6 @@ def pool_as_dict(
     }
     if books.exact is not None:
         result["private"] = {"exact": books.exact.reveal(), "kind": show.exact_kind(_why_bound(run))}
-    result["notes"] = notes
     return result
 
 
@@ -200,7 +166,6 @@ def _print_pool(
     run: "FinishedRun",
     books: "PoolAccount",
     published: "PublishedCosts | None",
-    notes: list[str],
 ) -> None:
     n_labels, budget = len(run.result.labels), run.config.budget
     asked = f"{books.n_queries:,} queries by {run.result.partition.n_teachers:,} teachers"
@@ -229,15 +194,9 @@ def _print_pool(
     screen.print(show.indented(rows))
     if books.exact is not None:
         _print_exact_pool(screen, books.exact.reveal(), _why_bound(run))
-    elif not notes:
-        screen.print("[dim]What these very votes cost is private. --show-private shows it to you.[/dim]\n")
-    for text in notes:
-        screen.print(show.note(text))
 
 
 def _print_exact_pool(screen: "Console", exact: float, why: str) -> None:
-    from rich.text import Text
-
     rows = show.table("", "epsilon", numbers=(1,))
     rows.add_row(f"{show.exact_kind(why)}, the worst teacher over all queries", show.figure(exact))
     words = (f"\nIt is an upper bound: {why}." if why else "") + (
@@ -251,16 +210,20 @@ def _print_exact_pool(screen: "Console", exact: float, why: str) -> None:
 # --- A file of votes. ---
 
 
-@options.takes_mechanism(after="delta")
+@options.takes_mechanism(after="file", votes=True)
 def command(
     file: options.VotesOrRun,
-    mechanism: options.Mechanism = None,
-    delta: options.MaybeDelta = None,
-    resolution: options.Resolution = None,
-    label_threshold: options.LabelThreshold = None,
-    classes: options.Classes = None,
-    budget: options.MaybeBudget = None,
-    orders: options.Orders = None,
+    budget: Annotated[
+        float | None,
+        options.option("Epsilon of a ledger: what a run within it states, and how many queries it pays for."),
+    ] = None,
+    orders: Annotated[
+        str | None,
+        options.option(
+            "Rényi orders: 2:50 for the integers from 2 to 50, or a list such as 1.5,2,8. "
+            "Without it: a dense grid from 1.25 to 512."
+        ),
+    ] = None,
     show_private: options.ShowPrivate = False,
     as_json: options.Json = False,
     **given: Any,
@@ -283,47 +246,26 @@ def command(
     tellers account tags.npz --mechanism tau --sigma 10 --max-norm 1.8 --delta 1e-5
     tellers account study
     """
-    given |= {"resolution": resolution, "label_threshold": label_threshold}
-
-    but = {"mechanism": mechanism, "delta": delta, **given, "classes": classes, "orders": orders}
-    but["budget"] = budget
-    folder = folder_of(file, but=but)
+    folder = options.folder_of(file, but={**given, "orders": orders, "budget": budget})
     if folder is not None:
-        from ..runs.result import read_result
-
-        price = account_pool if read_result(folder).personal is None else account_groups
-        price(folder, show_private=show_private, as_json=as_json)
+        account_run(folder, show_private=show_private, as_json=as_json)
         return
-    named, delta = options.require_for_file(mechanism, delta)
     grid = options.parse_orders(orders)
-    from ..accounting.costs import account
-
-    loaded, chosen = options.load(named, file, classes=classes, given=given)
+    votes, mechanism, delta = options.load(file, given)
     wanted = show_private and not as_json
-    with show.progress_bar(len(loaded.votes), "exact cost", wanted=wanted) as progress:
-        books = account(
-            chosen,
-            loaded.votes,
-            delta=delta,
-            budget=budget,
-            orders=grid,
-            student=getattr(loaded, "student", None),
-            answered=loaded.answered,
-            private=show_private,
-            progress=progress,
+    with show.progress_bar(votes.n_queries, "exact cost", wanted=wanted) as progress:
+        books = votes.account(
+            mechanism, delta=delta, budget=budget, orders=grid, private=show_private, progress=progress
         )
-    notes = [*getattr(loaded, "notes", ()), *books.notes]
+    notes = [*votes.notes, *books.notes]
     if as_json:
-        print(json.dumps(as_dict(books, notes), indent=2, allow_nan=False))
+        show.print_json(as_dict(books, notes))
     else:
-        screen = show.console()
-        print_account(screen, books, chosen, notes)
+        print_account(show.console(), books, mechanism, notes)
 
 
 def as_dict(books: "Account", notes: list[str]) -> dict[str, Any]:
     """Return what is printed as JSON; private numbers are in it only if they were asked for."""
-    from dataclasses import asdict
-
     held = books.afforded
     result: dict[str, Any] = {
         "queries": books.n_queries,
@@ -378,10 +320,6 @@ _HOLDS = {
 
 def print_account(screen: "Console", books: "Account", mechanism: object, notes: list[str]) -> None:
     """Print the books for people."""
-    import math
-
-    from rich.text import Text
-
     best = books.public
     answers = "" if books.n_answered is None else f", {books.n_answered:,} of them answered"
     if books.n_labels is not None:
@@ -428,7 +366,7 @@ def print_account(screen: "Console", books: "Account", mechanism: object, notes:
     if books.private is not None:
         _print_private(screen, books.private.reveal())
     else:
-        screen.print("[dim]What these very votes cost is private. --show-private shows it to you.[/dim]\n")
+        screen.print(_PRIVATE)
     for text in notes:
         screen.print(show.note(text))
     if notes:
@@ -466,8 +404,6 @@ _KINDS = {
 
 
 def _print_private(screen: "Console", costs: "PrivateCost") -> None:
-    from rich.text import Text
-
     rows = show.table("", "epsilon", "order", "", "what it is", numbers=(1, 2))
     found: list[tuple[str, float | None, float | None, str]] = [
         (show.exact_kind(costs.bound_because), costs.exact_epsilon, costs.exact_order, _PER[costs.per]),

@@ -6,14 +6,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from . import options, show
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ..accounting.audit.evidence import Pair
     from ..accounting.audit.mechanism import MechanismAudit
     from ..accounting.audit.membership import MembershipAudit
 
@@ -34,101 +31,50 @@ class MethodName(StrEnum):
 def command(
     run: Annotated[
         Path | None,
-        typer.Argument(
-            metavar="[RUN|CONFIG]",
-            help="The folder of a run, or its settings. Without it: --mechanism.",
-            show_default=False,
-        ),
+        options.argument("[RUN|CONFIG]", "The folder of a run, or its settings. Without it: --mechanism."),
     ] = None,
     shadows: Annotated[
-        int | None,
-        typer.Option(
-            "--shadows",
-            help="Shadow runs, half of them with canaries. Without it: 200.",
-            rich_help_panel=_RUN,
-            show_default=False,
-        ),
+        int | None, options.option("Shadow runs, half of them with canaries. Without it: 200.", _RUN)
     ] = None,
     canaries: Annotated[
-        int | None,
-        typer.Option(
-            "--canaries",
-            help="Rows that one teacher gets on top. Without it: 20.",
-            rich_help_panel=_RUN,
-            show_default=False,
-        ),
+        int | None, options.option("Rows that one teacher gets on top. Without it: 20.", _RUN)
     ] = None,
     mechanism: options.Mechanism = None,
     delta: options.MaybeDelta = None,
     resolution: options.Resolution = None,
     teachers: Annotated[
-        int | None,
-        typer.Option(
-            "--teachers",
-            help="How many teachers vote. Without it: 50.",
-            rich_help_panel=_MECHANISM,
-            show_default=False,
-        ),
+        int | None, options.option("How many teachers vote. Without it: 50.", _MECHANISM)
     ] = None,
-    classes: Annotated[
-        int | None,
-        typer.Option(
-            "--classes",
-            help="Number of classes. Without it: 10.",
-            rich_help_panel=_MECHANISM,
-            show_default=False,
-        ),
-    ] = None,
-    n_labels: Annotated[
-        int | None,
-        typer.Option(
-            "--labels",
-            help="Labels per query, for mechanisms with many.",
-            rich_help_panel=_MECHANISM,
-            show_default=False,
-        ),
+    classes: Annotated[int | None, options.option("Number of classes. Without it: 10.", _MECHANISM)] = None,
+    labels: Annotated[
+        int | None, options.option("Labels per query, for mechanisms with many.", _MECHANISM)
     ] = None,
     queries: Annotated[
         int | None,
-        typer.Option(
-            "--queries",
-            help="How often each release asks the same query. Without it: once.",
-            rich_help_panel=_MECHANISM,
-            show_default=False,
-        ),
+        options.option("How often each release asks the same query. Without it: once.", _MECHANISM),
     ] = None,
     samples: Annotated[
-        int | None,
-        typer.Option(
-            "--samples",
-            help="Releases at each of the two votes. Without it: 20,000.",
-            rich_help_panel=_MECHANISM,
-            show_default=False,
-        ),
+        int | None, options.option("Releases at each of the two votes. Without it: 20,000.", _MECHANISM)
     ] = None,
     method: Annotated[
         MethodName | None,
-        typer.Option(
-            "--method",
-            help="losses: weighs releases by the law that the mechanism states, after holding them against "
+        options.option(
+            "losses: weighs releases by the law that the mechanism states, after holding them against "
             "it; samples x delta should be 50 or more. queries: outcomes of single queries, composed. "
             "events: of all queries together, finds at most log(samples). Without it: losses, or queries "
             "where there is no law.",
-            rich_help_panel=_MECHANISM,
-            show_default=False,
+            _MECHANISM,
         ),
     ] = None,
     published: Annotated[
         bool,
-        typer.Option(
+        options.option(
+            "tau, adaptive-gnthreshold: hold the price that papers print against it.",
+            _MECHANISM,
             "--published",
-            help="tau, adaptive-gnthreshold: hold the price that papers print against it.",
-            rich_help_panel=_MECHANISM,
         ),
     ] = False,
-    confidence: Annotated[
-        float, typer.Option("--confidence", help="How sure the bound is.", min=0.0, max=1.0)
-    ] = 0.95,
+    confidence: Annotated[float, options.option("How sure the bound is.", min=0.0, max=1.0)] = 0.95,
     as_json: options.Json = False,
     **given: Any,
 ) -> None:
@@ -152,20 +98,17 @@ def command(
       --queries 100 --samples 5000 --method losses --published
     """
     given["resolution"] = resolution
-    about = {
+    of_mechanism = {
         **given, "mechanism": mechanism, "delta": delta, "teachers": teachers, "classes": classes,
-        "labels": n_labels, "queries": queries, "samples": samples, "method": method,
+        "labels": labels, "queries": queries, "samples": samples, "method": method,
         "published": published or None,
     }  # fmt: skip
     if run is not None:
-        _refuse(about, f"for the run {run}", "Leave the run out to audit a mechanism.")
-        _audit_run(
-            run,
-            200 if shadows is None else shadows,
-            20 if canaries is None else canaries,
-            confidence,
-            as_json=as_json,
+        _refuse(of_mechanism, f"for the run {run}", "Leave the run out to audit a mechanism.")
+        n_shadows, n_canaries = (
+            usual if value is None else value for value, usual in ((shadows, 200), (canaries, 20))
         )
+        _audit_run(run, n_shadows, n_canaries, confidence, as_json=as_json)
         return
     if mechanism is None:
         raise ValueError(
@@ -174,47 +117,33 @@ def command(
         )
     _refuse({"shadows": shadows, "canaries": canaries}, "for a mechanism", "They belong to a run.")
     named, delta = options.require_for_file(mechanism, delta)
-    from ..accounting.audit.mechanism import AdaptiveAsPublished, audit_mechanism, published_claim
-    from ..accounting.audit.pairs import bad_pair
-    from ..errors import require_count, require_fraction
+    from ..accounting.audit.mechanism import AdaptiveAsPublished, audit_at_bad_pair, published_claim
     from ..privacy import noise
 
-    chosen = _built(named, n_labels, given)
-    n_teachers, n_queries, n_samples = (
-        usual if value is None else value
-        for value, usual in ((teachers, 50), (queries, 1), (samples, 20_000))
-    )
-    # Refused before the search for votes, which takes a while.
-    require_count(8, n_samples=n_samples)
-    require_count(n_queries=n_queries)
-    require_fraction(delta=delta, confidence=confidence)
-    source = noise.secure()
-    claim = None
+    chosen = _built(named, labels, given)
     if published and named == "adaptive-gnthreshold":
         chosen = AdaptiveAsPublished(sigma=chosen.sigma, n_labels=chosen.n_labels)
-    if published:
-        claim = published_claim(chosen)
-    if hasattr(chosen, "pair"):
-        pair = chosen.pair(n_teachers)
-    else:
-        if options.is_label_mechanism(named):
-            _refuse({"classes": classes}, f"for --mechanism {named}", "Labels are counted: --labels.")
-        pair = bad_pair(
-            chosen,
-            n_teachers,
-            delta=delta,
-            noise=source,
-            n_queries=n_queries,
-            n_classes=10 if classes is None else classes,
-        )
+    elif options.is_label_mechanism(named):
+        _refuse({"classes": classes}, f"for --mechanism {named}", "Labels are counted: --labels.")
+    n_queries, n_samples = (
+        usual if value is None else value for value, usual in ((queries, 1), (samples, 20_000))
+    )
     with show.progress_bar(2 * n_samples * n_queries, "releases", wanted=not as_json) as progress:
-        audit = audit_mechanism(
-            chosen, pair, delta=delta, noise=source, n_samples=n_samples, n_queries=n_queries,
-            confidence=confidence, method=None if method is None else method.value, claim=claim,
+        audit, pair = audit_at_bad_pair(
+            chosen,
+            50 if teachers is None else teachers,
+            n_classes=10 if classes is None else classes,
+            delta=delta,
+            noise=noise.secure(),
+            n_samples=n_samples,
+            n_queries=n_queries,
+            confidence=confidence,
+            method=None if method is None else method.value,
+            claim=published_claim(chosen) if published else None,
             progress=progress,
-        )  # fmt: skip
+        )
     if as_json:
-        print(json.dumps({**audit.as_dict(), "pair": str(pair), "published": published}, allow_nan=False))
+        print(json.dumps({**audit.as_dict(), "pair": pair, "published": published}, allow_nan=False))
     else:
         print_mechanism(show.console(), audit, pair, chosen, published=published)
 
@@ -256,7 +185,7 @@ def _audit_run(place: Path, n_shadows: int, n_canaries: int, confidence: float, 
 
 
 def print_mechanism(
-    screen: "Console", audit: "MechanismAudit", pair: "Pair", mechanism: object, *, published: bool
+    screen: "Console", audit: "MechanismAudit", pair: str, mechanism: object, *, published: bool
 ) -> None:
     """Print what an audit of a mechanism found, for people."""
     screen.print(f"\n{mechanism}", style="dim", markup=False)

@@ -6,7 +6,7 @@ that is asked for and for no other: a command says with `takes_mechanism` that i
 
 import inspect
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING
 from enum import StrEnum
 from pathlib import Path
@@ -16,77 +16,63 @@ import typer
 
 if TYPE_CHECKING:
     from ..mechanisms.registry import Parameter
-    from ..teachers.store import LabelVoteFile, VoteFile
+    from ..runs.vote_files import HeldVotes
 
 _NOISE = "Mechanism"
 _LABELS = "Many labels per query"
 _MOST_ORDERS = 5000
 C = TypeVar("C", bound=Callable[..., None])
 
+
+def option(words: str, panel: str | None = None, *flags: str, **more: Any) -> Any:
+    """Return an option: what it means, and the panel of the help that it stands in.
+
+    Its flag is the name of the parameter, unless there are others; a switch needs one.
+    """
+    return typer.Option(*flags, help=words, rich_help_panel=panel, **more)
+
+
+def argument(metavar: str, words: str) -> Any:
+    """Return an argument: how the help calls it, and what it means."""
+    return typer.Argument(metavar=metavar, help=words, show_default=False)
+
+
 VotesOrRun: TypeAlias = Annotated[
     Path,
-    typer.Argument(
-        metavar="FILE|RUN",
-        help="An .npy of ballots (teachers x queries), or an .npz with 'ballots' or 'counts' (queries x "
+    argument(
+        "FILE|RUN",
+        "An .npy of ballots (teachers x queries), or an .npz with 'ballots' or 'counts' (queries x "
         "classes) and, where they apply, 'student' (queries x classes) and 'answered' (a mask). For many "
         "labels: 'label_ballots' (teachers x queries x labels). Or the folder of a run.",
-        show_default=False,
     ),
 ]
 Mechanism: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--mechanism",
-        metavar="NAME",
-        help="How the votes of a file become outcomes.",
-        rich_help_panel=_NOISE,
-        show_default=False,
-    ),
+    str | None, option("How the votes of a file become outcomes.", _NOISE, metavar="NAME")
 ]
 MaybeDelta: TypeAlias = Annotated[
-    float | None,
-    typer.Option(
-        "--delta",
-        help="Failure probability, well below 1 / private records; needed for a file.",
-        show_default=False,
-    ),
+    float | None, option("Failure probability, well below 1 / private records; needed for a file.")
 ]
-MaybeBudget: TypeAlias = Annotated[
-    float | None,
-    typer.Option(
-        "--budget",
-        help="Epsilon of a ledger: what a run within it states, and how many queries it pays for.",
-        show_default=False,
-    ),
-]
+Delta: TypeAlias = Annotated[float, option("Failure probability, well below 1 / private records.")]
 Classes: TypeAlias = Annotated[
-    int | None,
-    typer.Option(
-        "--classes",
-        help="Number of classes. Without it: the largest id in the ballots plus one.",
-        show_default=False,
-    ),
+    int | None, option("Number of classes. Without it: the largest id in the ballots plus one.")
 ]
-Delta: TypeAlias = Annotated[
-    float,
-    typer.Option("--delta", help="Failure probability, well below 1 / private records.", show_default=False),
+Resolution: TypeAlias = Annotated[
+    int | None, option("binary, gnthreshold: count probabilities in so many parts of a vote.", _LABELS)
 ]
-Orders: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--orders",
-        help="Rényi orders: 2:50 for the integers from 2 to 50, or a list such as 1.5,2,8. "
-        "Without it: a dense grid from 1.25 to 512.",
-        show_default=False,
+LabelThreshold: TypeAlias = Annotated[
+    float | None,
+    option(
+        "Turn probabilities into a yes where they reach this. Fixed before voting, or on public data.",
+        _LABELS,
     ),
 ]
 ShowPrivate: TypeAlias = Annotated[
     bool,
-    typer.Option(
-        "--show-private", help="Also show data-dependent numbers. They are private: do not publish them."
+    option(
+        "Also show data-dependent numbers. They are private: do not publish them.", None, "--show-private"
     ),
 ]
-Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, errors included.")]
+Json: TypeAlias = Annotated[bool, option("Print JSON, errors included.", None, "--json")]
 
 
 def flag(parameter: str) -> str:
@@ -97,18 +83,19 @@ def flag(parameter: str) -> str:
 # --- The parameters of mechanisms, as options. ---
 
 
-_marked: dict[Any, tuple[str, Collection[str]]] = {}
+_marked: dict[Any, tuple[str, Collection[str], bool]] = {}
 
 
-def takes_mechanism(*, after: str, but: Collection[str] = ()) -> Callable[[C], C]:
+def takes_mechanism(*, after: str, but: Collection[str] = (), votes: bool = False) -> Callable[[C], C]:
     """Mark a command whose `**given` are the parameters of mechanisms, to stand after one of its options.
 
-    `but` are those that it has options of its own for, or none.
+    `but` are those that it has options of its own for, or none. With `votes` it also has all that says how a
+    file of votes is read: mechanism and delta, and what probabilities and classes are.
     """
 
     def mark(command: C) -> C:
-        _marked[command] = (after, but)
-        _sign(command, {})
+        _marked[command] = (after, but, votes)
+        _sign(command, None, {})
         return command
 
     return mark
@@ -126,25 +113,30 @@ def derive(command: Callable[..., None]) -> None:
         f"Many labels: {', '.join(of_labels[:-1])} or {of_labels[-1]}."
     )
     kind = _choice("MechanismName", [*of_classes, *of_labels])
-    found = {"mechanism": _option("mechanism", kind, words, _NOISE, metavar="NAME")}
-    for one in parameters().values():
-        if one.name not in _marked[command][1]:
-            found[one.name] = _option(one.name, *_kind_and_words(one))
-    _sign(command, found)
+    own = _marked[command][1]
+    found = {one.name: _maybe(*_kind_and_words(one)) for one in parameters().values() if one.name not in own}
+    _sign(command, _maybe(kind, words, _NOISE, metavar="NAME"), found)
 
 
-def _sign(command: Any, found: dict[str, Any]) -> None:
+def _maybe(kind: Any, words: str, panel: str, **more: Any) -> Any:
+    return Annotated[kind | None, option(words, panel, **more)]
+
+
+def _sign(command: Any, mechanism: Any, found: dict[str, Any]) -> None:
     """Say what a command takes: its own options, and those that were found in place of `**given`."""
-    after, _ = _marked[command]
+    after, _, votes = _marked[command]
+    if votes:
+        first = {"mechanism": mechanism or Mechanism, "delta": MaybeDelta}
+        last = {"resolution": Resolution, "label_threshold": LabelThreshold, "classes": Classes}
+        found = {**first, **found, **last}
     kept = {}
     vars(command).pop("__signature__", None)  # of an earlier time, when other mechanisms were known
     for name, parameter in inspect.signature(command).parameters.items():
         if parameter.kind is not parameter.VAR_KEYWORD:
-            shown = found.get(name)
-            kept[name] = parameter if shown is None else parameter.replace(annotation=shown)
+            named = name == "mechanism" and mechanism is not None
+            kept[name] = parameter.replace(annotation=mechanism) if named else parameter
         if name == after:
-            added = {p: note for p, note in found.items() if p != "mechanism"}
-            kept |= {p: _keyword(p, note) for p, note in added.items()}
+            kept |= {p: _keyword(p, annotation) for p, annotation in found.items()}
     command.__signature__ = inspect.Signature(list(kept.values()))
 
 
@@ -152,11 +144,6 @@ def _keyword(name: str, annotation: Any) -> inspect.Parameter:
     return inspect.Parameter(
         name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=annotation
     )
-
-
-def _option(name: str, kind: Any, words: str, panel: str, metavar: str | None = None) -> Any:
-    made = typer.Option(flag(name), help=words, rich_help_panel=panel, metavar=metavar, show_default=False)
-    return Annotated[kind | None, made]
 
 
 def _kind_and_words(one: "Parameter") -> tuple[Any, str, str]:
@@ -270,88 +257,53 @@ def require_place_for(option: str, path: Path) -> None:
         )
 
 
-# --- Vote files, and how they are read. ---
+# --- Vote files and runs. ---
 
 
-Resolution: TypeAlias = Annotated[
-    int | None,
-    typer.Option(
-        "--resolution",
-        help="binary, gnthreshold: count probabilities in so many parts of a vote.",
-        rich_help_panel=_LABELS,
-    ),
-]
-LabelThreshold: TypeAlias = Annotated[
-    float | None,
-    typer.Option(
-        "--label-threshold",
-        help="Turn probabilities into a yes where they reach this. Fixed before voting, or on public data.",
-        rich_help_panel=_LABELS,
-    ),
-]
+def folder_of(path: Path, *, but: Mapping[str, object]) -> Path | None:
+    """Return the folder of the run that a path means, if it means one; `but` are options of files alone."""
+    folder = path.parent if path.name == "plan.json" else path
+    if folder is path and (not path.is_dir() or (path / "votes.json").is_file()):
+        return None  # votes alone, in a file or in a folder of parts
+    foreign = [flag(name) for name, value in but.items() if value is not None]
+    if foreign:
+        raise ValueError(
+            f"Expected no {' and no '.join(foreign)} with the folder of a run, which keeps its settings. "
+            "Leave it out."
+        )
+    return folder
 
 
-def load(
-    name: str, file: Path, *, classes: int | None, given: dict[str, Any]
-) -> "tuple[VoteFile | LabelVoteFile, Any]":
-    """Return what a vote file holds, and the mechanism; parameters are refused before anything is read."""
+def load(file: Path, given: dict[str, Any]) -> "tuple[HeldVotes, Any, float]":
+    """Open a vote file; return what may be asked of it, the mechanism, and delta.
+
+    Parameters are refused before anything is read.
+    """
+    own = dict(given)
+    classes, threshold = own.pop("classes"), own["label_threshold"]
+    name, delta = require_for_file(own.pop("mechanism"), own.pop("delta"))
+    from ..runs.vote_files import open_votes
+
     if not is_label_mechanism(name):
-        from ..teachers.store import read_votes
-
-        chosen = build_mechanism(name, **given)
-        return read_votes(file, n_classes=classes), chosen
-    require_parameters(name, given)
+        chosen = build_mechanism(name, **own)
+        return open_votes(file, n_classes=classes), chosen, delta
+    require_parameters(name, own)
     if classes is not None:
         raise ValueError(
             f"Expected no --classes for --mechanism {name}: labels are counted in the file. Drop it."
         )
     from ..mechanisms.registry import counts_parts, mechanism_named
-    from ..teachers.store import read_label_votes
 
-    threshold, parts = given.pop("label_threshold", None), given.pop("resolution", None)
-    loaded = read_label_votes(file, resolution=parts, thresholds=threshold)
-    votes = loaded.votes
+    del own["label_threshold"]
+    votes = open_votes(file, kind="labels", resolution=own.pop("resolution"), thresholds=threshold)
     if counts_parts(mechanism_named(name)):
-        given["resolution"] = votes.resolution
+        own["resolution"] = votes.resolution
     elif votes.resolution > 1:
         raise ValueError(
             f"Expected ballots of 0 and 1 for --mechanism {name}, got parts of votes in {file.name}. Choose "
             "binary or gnthreshold, or save the ballots as 0 and 1."
         )
-    return loaded, build_mechanism(name, n_labels=votes.n_labels, **given)
-
-
-def load_proxy(name: str, file: Path, like: Any, *, label_threshold: float | None) -> Any:
-    """Return public votes to plan on, refusing those of other teachers, classes or labels."""
-    if is_label_mechanism(name):
-        from ..teachers.store import read_label_votes
-
-        parts = like.resolution if like.resolution > 1 else None
-        public: Any = read_label_votes(file, resolution=parts, thresholds=label_threshold).votes
-        what, own, others = "labels", like.n_labels, public.n_labels
-    else:
-        from ..teachers.store import read_votes
-
-        public = read_votes(file, n_classes=like.n_classes).votes
-        what, own, others = "classes", like.n_classes, public.n_classes
-    if (public.n_teachers, others) != (like.n_teachers, own):
-        raise ValueError(
-            f"Expected a proxy of {like.n_teachers} teachers and {own} {what}, got "
-            f"{public.n_teachers} and {others}."
-        )
-    return public
-
-
-def assumed_votes(name: str, like: Any) -> tuple[Any, str]:
-    """Return made-up votes to plan on where there is no proxy, and what was assumed."""
-    from ..accounting.plan import Consensus, LabelConsensus
-
-    if is_label_mechanism(name):
-        labels = LabelConsensus()
-        made = labels.votes(like.n_teachers, like.n_labels, n_queries=400, seed=0, resolution=like.resolution)
-        return made, str(labels)
-    classes = Consensus()
-    return classes.votes(like.n_teachers, like.n_classes, n_queries=1000, seed=0)[0], str(classes)
+    return votes, build_mechanism(name, n_labels=votes.width, **own), delta
 
 
 def parsed(parameter: str, value: Any) -> Any:

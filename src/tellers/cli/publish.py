@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
+from rich.text import Text
 
 from . import options, show
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from ..accounting.smooth import PublishedEpsilon, PublishPlan
     from ..runs.publishing import Proposal
     from ..runs.result import PublishedCosts
+
+
+# --- A run. ---
 
 
 def publish_run(
@@ -41,9 +45,7 @@ def publish_run(
     else:
         if not as_json:
             _print_run_plan(screen, proposal)
-        spends = drawn and not proposal.is_charged
-        if spends and not yes and not typer.confirm("Publish and spend this?", default=False):
-            screen.print("Nothing was published and nothing was spent.")
+        if drawn and not proposal.is_charged and not _agreed(screen, yes):
             return
     published = publish_run(proposal)
     dearer = [group.name for group in published.groups if group.epsilon_upper > group.public]
@@ -88,26 +90,15 @@ def run_as_dict(
 
 
 def _print_run_plan(screen: "Console", proposal: "Proposal") -> None:
-    plan, delta = proposal.plan, proposal.run.config.budget.delta
-    each = " per group" if proposal.kind == "groups" else ""
-    screen.print(f"\nTo publish an epsilon{each} for {proposal.n_queries:,} queries at delta {delta:g}:\n")
-    rows = show.table("", "")
-    rows.show_header = False
-    rows.add_row("method", plan.method)
-    rows.add_row("Rényi order", f"{plan.order:g}")
-    if plan.method != "independent":
-        rows.add_row("upper value with", f"{100 * plan.confidence:.8g} % confidence{' each' if each else ''}")
-        rows.add_row("smoothness, noise", f"beta {plan.beta:.4g}, sigma {plan.sigma_release:.4g}")
-        if plan.offset is not None:
-            rows.add_row("on the logarithm of", f"1 + cost / {plan.offset:g}")
-        for name, price in proposal.prices.items():
-            at = float(price.values[price.orders == plan.order][0])
-            whose = f" {escape(name)}" if each else ""
-            rows.add_row(f"costs{whose}", f"{at:.4g} at that order, part of the epsilon published")
-        paid = "already, by a call that was cut off" if proposal.is_charged else "the ledger of the run"
-        rows.add_row("paid by" if not proposal.is_charged else "paid", paid)
-    rows.add_row("expected, on public votes", f"epsilon about {show.figure(plan.expected_epsilon)}")
-    screen.print(show.indented(rows))
+    plan, groups, rows = proposal.plan, proposal.kind == "groups", []
+    for name, price in proposal.prices.items():
+        at = float(price.values[price.orders == plan.order][0])
+        rows.append((f"costs {escape(name)}" if groups else "costs", _part(at)))
+    if proposal.is_charged:
+        rows.append(("paid", "already, by a call that was cut off"))
+    else:
+        rows.append(("paid by", "the ledger of the run"))
+    _print_plan(screen, plan, proposal.n_queries, proposal.run.config.budget.delta, rows, groups=groups)
 
 
 def _print_run_published(screen: "Console", published: "PublishedCosts", record: Path | None) -> None:
@@ -132,7 +123,7 @@ def _print_run_published(screen: "Console", published: "PublishedCosts", record:
 # --- A file of votes. ---
 
 
-class MethodName(StrEnum):
+class BoundName(StrEnum):
     """How the cost is bounded and released."""
 
     envelope = "envelope"
@@ -140,47 +131,31 @@ class MethodName(StrEnum):
     independent = "independent"
 
 
-@options.takes_mechanism(after="delta")
+@options.takes_mechanism(after="file", votes=True)
 def command(
     file: options.VotesOrRun,
-    mechanism: options.Mechanism = None,
-    delta: options.MaybeDelta = None,
-    resolution: options.Resolution = None,
-    label_threshold: options.LabelThreshold = None,
-    classes: options.Classes = None,
     method: Annotated[
-        MethodName | None,
-        typer.Option(
-            "--method",
-            help="envelope: close to the exact cost. gnss: the papers' bound, one direction. independent: "
-            "needs no release. Without it: the best on the proxy.",
-            show_default=False,
+        BoundName | None,
+        options.option(
+            "envelope: close to the exact cost. gnss: the papers' bound, one direction. independent: "
+            "needs no release. Without it: the best on the proxy."
         ),
     ] = None,
     confidence: Annotated[
-        float | None,
-        typer.Option(
-            "--confidence", help="How surely the value is an upper one. [default: 0.95]", show_default=False
-        ),
+        float | None, options.option("How surely the value is an upper one. [default: 0.95]")
     ] = None,
     proxy: Annotated[
         Path | None,
-        typer.Option(
-            "--proxy",
-            help="Public votes of as many teachers, and classes or labels, to choose order and noise on. "
-            "Without it: the planner's default consensus.",
-            show_default=False,
+        options.option(
+            "Public votes of as many teachers, and classes or labels, to choose order and noise on. "
+            "Without it: the planner's default consensus."
         ),
     ] = None,
     record: Annotated[
         Path | None,
-        typer.Option(
-            "--record",
-            help="Where to write what was spent. Without it: FILE with .publications.jsonl.",
-            show_default=False,
-        ),
+        options.option("Where to write what was spent. Without it: FILE with .publications.jsonl."),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Spend without asking.")] = False,
+    yes: Annotated[bool, options.option("Spend without asking.", None, "--yes")] = False,
     as_json: options.Json = False,
     **given: Any,
 ) -> None:
@@ -205,87 +180,60 @@ def command(
       --mechanism gnmax --sigma 40 --yes
     tellers publish tags.npz --mechanism binary --sigma 10 --delta 1e-5 --proxy public_tags.npz
     """
-    given |= {"resolution": resolution, "label_threshold": label_threshold}
-    from . import account as group_books
-
-    but = {"mechanism": mechanism, "delta": delta, **given, "classes": classes, "record": record}
-    folder = group_books.folder_of(file, but=but)
+    folder = options.folder_of(file, but={**given, "record": record})
     if as_json and not yes:
         raise ValueError("Expected --yes with --json: publishing spends privacy, and scripts are not asked.")
     how: Method | None = None if method is None else method.value
     if folder is not None:
-        publish_run(
-            folder, method=how, confidence=confidence, proxy=proxy, yes=yes, as_json=as_json,
-        )  # fmt: skip
+        publish_run(folder, method=how, confidence=confidence, proxy=proxy, yes=yes, as_json=as_json)
         return
-    around = group_books.run_around(file)
+    around = _run_around(file)
     if around is not None:
         raise ValueError(
             f"Expected votes that belong to no run, {file} is of the run in {around}, whose ledger must pay. "
             f"Nothing was charged. Publish what the run cost: tellers publish {around}"
         )
-    named, delta = options.require_for_file(mechanism, delta)
-    from ..accounting.smooth import PublicationRecord, publish
-    from ..privacy import noise
-    from ..runs.publication_plan import plan_publication
-
-    loaded, chosen = options.load(named, file, classes=classes, given=given)
-    votes, notes = loaded.votes, list(getattr(loaded, "notes", ()))
-    book = PublicationRecord(record or file.with_name(file.name + ".publications.jsonl"))
-    plan = book.plan()
-    if plan is None:
-        if proxy is not None:
-            public = options.load_proxy(named, proxy, votes, label_threshold=label_threshold)
-        else:
-            public, assumed = options.assumed_votes(named, votes)
-            notes.append(f"Order and noise were chosen on made-up votes: {assumed}.")
-        plans = plan_publication(
-            chosen,
-            public,
-            n_queries=len(votes),
-            delta=delta,
-            confidence=0.95 if confidence is None else confidence,
-            method=how,
-        )
-        plan = plans[0]
-    else:
-        notes.append(
-            f"These votes were published before, with the plan in {book.path.name}; it stays, and this "
-            "publication pays on top of the earlier ones."
-        )
-    before = book.charged
-    screen = show.console(stderr=as_json)
+    votes, mechanism, delta = options.load(file, given)
+    proposal = votes.propose(
+        mechanism,
+        record or file.with_name(file.name + ".publications.jsonl"),
+        delta=delta,
+        confidence=0.95 if confidence is None else confidence,
+        method=how,
+        proxy=proxy,
+        thresholds=given["label_threshold"],
+    )
+    screen, before = show.console(stderr=as_json), proposal.charged_before
     if not as_json:
-        _print_plan(screen, plan, before, len(votes), delta)
-    if plan.method != "independent":
-        if not yes and not typer.confirm("Publish and spend this?", default=False):
-            screen.print("Nothing was published and nothing was spent.")
-            return
-        source = noise.secure()
-        book.charge(chosen, plan, delta=delta, noise=source)
-        published = publish(
-            chosen,
-            votes,
-            source,
-            plan=plan,
-            delta=delta,
-            answered=loaded.answered,
-            charged_before=before,
-        )
-        book.settle(published)
-    else:
-        # Nothing is drawn and nothing is charged: the price was public all along.
-        published = publish(chosen, votes, noise.secure(), plan=plan, delta=delta, answered=loaded.answered)
+        rows = [("costs", _part(proposal.plan.price))]
+        rows += [("spent before", f"{before:.4g} at that order")] if before else []
+        _print_plan(screen, proposal.plan, votes.n_queries, delta, rows)
+    if proposal.is_drawn and not _agreed(screen, yes):
+        return
+    published = votes.publish(mechanism, proposal, delta=delta)
     if as_json:
-        print(
-            json.dumps(
-                as_dict(published, book.path if plan.method != "independent" else None, notes), indent=2
-            )
-        )
-    else:
-        _print_published(screen, published, book.path)
-        for text in notes:
-            screen.print(show.note(text))
+        kept = proposal.record.path if proposal.is_drawn else None
+        print(json.dumps(as_dict(published, kept, list(proposal.notes)), indent=2))
+        return
+    _print_published(screen, published, proposal.record.path)
+    for text in proposal.notes:
+        screen.print(show.note(text))
+
+
+def _run_around(path: Path) -> Path | None:
+    """Return the folder of the run whose private part a path lies in, or None; links are followed."""
+    place = path.resolve()
+    for private in place.parents:
+        if private.name == "private" and (private.parent / "config.toml").is_file():
+            return private.parent
+    return None
+
+
+def _agreed(screen: "Console", yes: bool) -> bool:
+    if yes or typer.confirm("Publish and spend this?", default=False):
+        return True
+    screen.print("Nothing was published and nothing was spent.")
+    return False
 
 
 def as_dict(published: "PublishedEpsilon", record: Path | None, notes: list[str]) -> dict[str, Any]:
@@ -303,27 +251,39 @@ def as_dict(published: "PublishedEpsilon", record: Path | None, notes: list[str]
     }
 
 
-def _print_plan(screen: "Console", plan: "PublishPlan", before: float, n_queries: int, delta: float) -> None:
-    screen.print(f"\nTo publish an epsilon for {n_queries:,} queries at delta {delta:g}:\n")
+def _part(price: float) -> str:
+    return f"{price:.4g} at that order, part of the epsilon published"
+
+
+def _print_plan(
+    screen: "Console",
+    plan: "PublishPlan",
+    n_queries: int,
+    delta: float,
+    paid: list[tuple[str, str]],
+    *,
+    groups: bool = False,
+) -> None:
+    """Print order and noise, and what is paid for them; a public price has neither."""
+    each = " per group" if groups else ""
+    screen.print(f"\nTo publish an epsilon{each} for {n_queries:,} queries at delta {delta:g}:\n")
     rows = show.table("", "")
     rows.show_header = False
     rows.add_row("method", plan.method)
     rows.add_row("Rényi order", f"{plan.order:g}")
     if plan.method != "independent":
-        rows.add_row("upper value with", f"{plan.confidence:.0%} confidence")
+        sure = f"{100 * plan.confidence:.8g} % confidence{' each' if groups else ''}"
+        rows.add_row("upper value with", sure)
         rows.add_row("smoothness, noise", f"beta {plan.beta:.4g}, sigma {plan.sigma_release:.4g}")
         if plan.offset is not None:
             rows.add_row("on the logarithm of", f"1 + cost / {plan.offset:g}")
-        rows.add_row("costs", f"{plan.price:.4g} at that order, part of the epsilon published")
-    if before:
-        rows.add_row("spent before", f"{before:.4g} at that order")
+        for row in paid:
+            rows.add_row(*row)
     rows.add_row("expected, on public votes", f"epsilon about {show.figure(plan.expected_epsilon)}")
     screen.print(show.indented(rows))
 
 
 def _print_published(screen: "Console", published: "PublishedEpsilon", record: Path) -> None:
-    from rich.text import Text
-
     sure = "" if published.method == "independent" else f" with {published.confidence:.0%} confidence"
     screen.print(
         Text.assemble(

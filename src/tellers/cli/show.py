@@ -1,10 +1,11 @@
 """How results look in a terminal: figures, tables, bars, and the frame around what is private."""
 
+import json
 import math
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.box import ROUNDED
 from rich.console import Console, Group, RenderableType
@@ -74,6 +75,11 @@ def private_panel(*content: RenderableType) -> Panel:
 def note(text: str) -> Text:
     """Return a remark below the results."""
     return Text.assemble(("note: ", "yellow"), (text, ""))
+
+
+def print_json(told: Any) -> None:
+    """Print what a command found for programs."""
+    print(json.dumps(told, indent=2, allow_nan=False))
 
 
 @contextmanager

@@ -89,17 +89,10 @@ class FinishedRun:
         with np.load(self.folder.labels, allow_pickle=False) as kept:
             return Labels(kept["rows"], kept["labels"], kept["by_teachers"])
 
-    def votes(self) -> Votes | LabelVotes:
-        """Return the votes on the rows that were asked, in that order, before weights; private."""
-        rows = self.labels().rows
-        if self.result.labels:
-            return read_label_votes(self.folder.votes).votes[rows]
-        return read_votes(self.folder.votes, n_classes=len(self.result.data.class_names)).votes[rows]
-
     def asked(self, ledger: ChainedLedger) -> Asked:
         """Return all queries as groups were counted, refusing a run whose cost cannot be summed up."""
         require_summable(self, ledger)
-        plan, votes = self.plan, self.votes()
+        plan, votes = self.plan, asked_votes(self)
         assert plan is not None  # there are groups
         assert isinstance(votes, Votes)  # of many labels there are none
         there = [batch for batch in batches_under(ledger, self.folder.key) if batch.is_settled]
@@ -109,6 +102,14 @@ class FinishedRun:
             votes = votes.weighted(weights[0] if weights[0].ndim == 1 else np.concatenate(weights, axis=1))
         one_price = getattr(plan.mechanism, "one_price", False)
         return Asked(plan, votes, answered=None if one_price else self.labels().by_teachers)
+
+
+def asked_votes(run: FinishedRun) -> Votes | LabelVotes:
+    """Return the votes on the rows that were asked, in that order, before weights; private."""
+    rows = run.labels().rows
+    if run.result.labels:
+        return read_label_votes(run.folder.votes).votes[rows]
+    return read_votes(run.folder.votes, n_classes=len(run.result.data.class_names)).votes[rows]
 
 
 def read_finished(folder: str | PathLike[str]) -> FinishedRun:
@@ -259,7 +260,7 @@ def _exact(run: FinishedRun, plan: PersonalPlan) -> dict[str, Sealed[float]]:
     if plan.members:
         with run.books() as ledger:
             batches = batches_under(ledger, run.folder.key)
-        asked, votes = run.labels(), run.votes()
+        asked, votes = run.labels(), asked_votes(run)
         assert isinstance(votes, Votes)  # of many labels there are no groups
         costs = exact_by_groups(
             # Each teacher is of one group: who the rows belong to does not matter, and they are not read.
@@ -311,7 +312,7 @@ def account_for_pool(run: FinishedRun, *, private: bool = False) -> PoolAccount:
         left = run.accountant.left(ledger.spent)
     exact = None
     if private and len(labels) and not takes_part(run.config):
-        votes, mechanism = run.votes(), run.mechanism
+        votes, mechanism = asked_votes(run), run.mechanism
         if hasattr(mechanism, "outcomes") and not (isinstance(votes, LabelVotes) and votes.ballots is None):
             exact = Sealed(float(exact_epsilons(mechanism, votes, delta=delta).reveal()[-1]))
     return PoolAccount(

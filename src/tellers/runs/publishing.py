@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..accounting._publishable import Method, available_methods, independent_cost
-from ..accounting.plan import Consensus, LabelConsensus
 from ..accounting.smooth import (
     PublicationRecord,
     PublishPlan,
@@ -29,8 +28,7 @@ from ..privacy.noise import Noise
 from ..privacy.rdp import RdpCurve
 from ..privacy.release import Cost, Release
 from ..privacy.votes import LabelVotes, Votes
-from ..teachers.store import read_label_votes, read_votes
-from ._finished import FinishedRun, finished_of, read_finished, require_summable
+from ._finished import FinishedRun, asked_votes, finished_of, read_finished, require_summable
 from ._folder import RunFolder
 from ._groups import listed, publications_of
 from ._private import read_private
@@ -59,6 +57,7 @@ from .result import (
     write_result,
 )
 from .settings.sections import RunConfig
+from .vote_files import proxy_votes
 
 # How a publication stands on the ledger of a run: under one key, charged once
 #
@@ -116,7 +115,6 @@ def plan_of(event: Mapping[str, Any]) -> PublishPlan:
 
 # What is published, and who pays
 
-_N_PROXY = {"classes": 1000, "groups": 1000, "labels": 400}
 # What fits an account to the last bit may not when it is added up in another order.
 _HAIR = 1 - 1e-9
 
@@ -334,28 +332,14 @@ class Publisher:
         run, of_labels = self.run, self.run.kind == "labels"
         names = run.result.labels if of_labels else run.result.data.class_names
         wanted = (run.result.partition.n_teachers if run.plan is None else run.plan.n_teachers, len(names))
-        if proxy is None:
-            made_up = LabelConsensus() if of_labels else Consensus()
-            notes.append(f"Order and noise were chosen on made-up votes: {made_up}.")
-            n_queries = _N_PROXY[run.kind]
-            if isinstance(made_up, LabelConsensus):
-                resolution = run.config.labels.resolution
-                return made_up.votes(*wanted, n_queries=n_queries, seed=0, resolution=resolution)
-            return made_up.votes(*wanted, n_queries=n_queries, seed=0)[0]
-        read: Votes | LabelVotes
-        if isinstance(proxy, (Votes, LabelVotes)):
-            read = proxy
-        elif of_labels:
-            read = read_label_votes(proxy).votes
-        else:
-            read = read_votes(proxy, n_classes=wanted[1]).votes
-        found = (read.n_teachers, read.n_labels if isinstance(read, LabelVotes) else read.n_classes)
-        if isinstance(read, LabelVotes) != of_labels or found != wanted:
-            raise ValueError(
-                f"Expected a proxy of {wanted[0]} teachers and {wanted[1]} "
-                f"{'labels' if of_labels else 'classes'}, got {found[0]} and {found[1]}."
-            )
-        return read
+        public, assumed = proxy_votes(
+            proxy,
+            "labels" if of_labels else "classes",
+            *wanted,
+            resolution=run.config.labels.resolution if proxy is None else 1,
+        )
+        notes += [assumed] if assumed else []
+        return public
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -376,7 +360,7 @@ class EveryonesCost:
 
     def event(self, ledger: ChainedLedger, plan: PublishPlan, noise_name: str) -> dict[str, Any]:
         """Return the event under which a ledger is charged, or refuse votes of which no cost is published."""
-        require_one_ballot(self.run.votes())
+        require_one_ballot(asked_votes(self.run))
         return {
             "mechanism": "Publication", "parameters": asdict(plan), "noise": noise_name,
             "unit": self.run.result.partition.unit, "n_queries": 0,
@@ -384,7 +368,7 @@ class EveryonesCost:
 
     def release(self, noise: Noise, plan: PublishPlan) -> dict[str, float]:
         """Draw the noise and return what may be told of the cost at the plan's order."""
-        return {EVERYONE: release_cost(self.run.mechanism, self.run.votes(), noise, plan=plan)}
+        return {EVERYONE: release_cost(self.run.mechanism, asked_votes(self.run), noise, plan=plan)}
 
     def independent(self) -> dict[str, RdpCurve]:
         """Return the public price."""

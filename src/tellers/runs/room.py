@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -209,7 +210,7 @@ class Room:
         vault = getattr(self.ledger, "vault", None)
         if vault is not None and _is_evaluated(mechanism, votes):
             # For the operator's vault alone; what is recorded and returned has no tight cost.
-            seal = partial(_seal, vault, key, mechanism, votes, context)
+            seal = _Sealing(partial(_seal, vault, key, mechanism, votes, context))
             seal() if self.later is None else self.later(seal)
         return release.record()
 
@@ -352,6 +353,19 @@ def _seated(votes: Votes, plan: GroupPlan, *, key: str) -> Votes:
     if weights is not None:
         return votes.weighted(weights)
     return replace(votes, unit=max(plan.units, key=lambda unit: unit.linf))
+
+
+class _Sealing:
+    """Work that looks at votes, to be done once by whoever is handed it; the votes stay in this module."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        _work[self] = work
+
+    def __call__(self) -> None:
+        _work.pop(self)()
+
+
+_work: "WeakKeyDictionary[_Sealing, Callable[[], None]]" = WeakKeyDictionary()
 
 
 def _seal(

@@ -7,6 +7,7 @@ from itertools import product
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -512,26 +513,27 @@ def _as_published(
 
 
 @dataclass(frozen=True, eq=False)
-class StoredVotes:
-    """Votes of teachers on a pool, sealed with what is known of it, and the private folder they lie in."""
+class SweptVotes:
+    """Votes of teachers on a pool, kept with what is known of it, and the private folder they lie in."""
 
     folder: Path
     of_classes: bool
-    private: Sealed[tuple[LabelVotes | Votes, NDArray[np.int64] | None]]
 
     @classmethod
-    def of(cls, folder: Path, votes: LabelVotes | Votes, truth: NDArray[np.int64] | None) -> "StoredVotes":
-        """Seal votes, and the truth of their queries where it is known."""
-        return cls(folder, isinstance(votes, Votes), Sealed((votes, truth)))
+    def of(cls, folder: Path, votes: LabelVotes | Votes, truth: NDArray[np.int64] | None) -> "SweptVotes":
+        """Keep votes, and the truth of their queries where it is known."""
+        swept = cls(folder, isinstance(votes, Votes))
+        _kept[swept] = (votes, truth)
+        return swept
 
-    def require_same_pool(self, other: "StoredVotes") -> None:
+    def require_same_pool(self, other: "SweptVotes") -> None:
         """Refuse votes of another kind, or on another pool."""
         if other.of_classes != self.of_classes:
             raise ValueError(
                 "Expected teachers of many labels, or teachers that name one class each, got both. Sweep "
                 "over them one after the other."
             )
-        (mine, truth), (theirs, known) = self.private.reveal(), other.private.reveal()
+        (mine, truth), (theirs, known) = _kept[self], _kept[other]
         same = truth is known if truth is None or known is None else np.array_equal(truth, known)
         if len(mine) != len(theirs) or not same:
             raise ValueError(
@@ -540,14 +542,18 @@ class StoredVotes:
             )
 
 
-def read_stored_votes(folder: str | PathLike[str]) -> StoredVotes:
+# Known to this module alone: whoever holds `SweptVotes` can have them swept, and reads none.
+_kept: "WeakKeyDictionary[SweptVotes, Any]" = WeakKeyDictionary()
+
+
+def read_stored_votes(folder: str | PathLike[str]) -> SweptVotes:
     """Return the votes that are kept in the folder of a run, or in one of `tellers audio train`."""
     place = RunFolder(Path(folder))
     if not place.config.exists() and (place.path / "settings.json").exists():
         from .sound.teaching import read_taught
 
         taught = read_taught(folder)
-        return StoredVotes.of(taught.folder, taught.votes, taught.truth)
+        return SweptVotes.of(taught.folder, taught.votes, taught.truth)
     if not place.config.exists():
         raise ValueError(
             f"Expected the folder of a run, found none at {place.path}. Give the folder that `tellers run` "
@@ -568,11 +574,11 @@ def read_stored_votes(folder: str | PathLike[str]) -> StoredVotes:
     tables: Any = (
         read_label_tables(config) if many else read_tables(config.data, seed=config.seed, by=config.protects)
     )
-    return StoredVotes.of(place.private, stored_votes(place.votes, tables), tables.pool_y)
+    return SweptVotes.of(place.private, stored_votes(place.votes, tables), tables.pool_y)
 
 
 def sweep_stored(
-    stored: Sequence[StoredVotes],
+    stored: Sequence[SweptVotes],
     settings: Iterable[SweepSetting],
     *,
     delta: float,
@@ -591,8 +597,8 @@ def sweep_stored(
     first = stored[0]
     for other in stored[1:]:
         first.require_same_pool(other)
-    every: Any = [one.private.reveal()[0] for one in stored]
-    votes, truth = first.private.reveal()
+    every: Any = [_kept[one][0] for one in stored]
+    votes, truth = _kept[first]
     rows = sweep(every, truth, settings, delta=delta, noise=noise, n_changed=n_changed, progress=progress)
     place = first.folder / "sweep.html" if page is None else Path(page)
     return rows, write_sweep(place, rows, votes=votes, truth=truth, delta=delta)

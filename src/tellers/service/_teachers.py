@@ -17,9 +17,8 @@ from ..runs.personal.plan import PersonalPlan
 from ..runs.result import read_result
 from ..runs.room import Ensemble
 from ..runs.settings.files import read_config
+from ..runs.vote_files import open_pool
 from ..teachers.ensemble import load_ensemble
-from ..teachers.pool import VotedPool
-from ..teachers.store import read_votes
 from ._ledger import read_plan
 from .settings import ServiceSettings
 
@@ -106,8 +105,7 @@ def open_served(settings: ServiceSettings) -> Served:
     data, place = settings.data, settings.path(settings.data.path)
     try:
         served = _LOADERS[data.source](settings, place)
-        votes = getattr(served.ensemble, "votes", None)
-        has_ballots = votes is None or votes.ballots is not None
+        has_ballots = getattr(served.ensemble, "has_ballots", True)
         plan = read_plan(settings, served.mechanism, n_teachers=served.n_teachers, has_ballots=has_ballots)
         return replace(served, plan=plan, leave=settings.personal.leave)
     except ConfigError:
@@ -129,23 +127,23 @@ def _from_run(settings: ServiceSettings, place: Path) -> Served:
         )
     mechanism = (settings.mechanism or run.mechanism).build()
     result = read_result(place)
-    votes = read_votes(folder.votes, n_classes=len(result.data.class_names)).votes
+    pool = open_pool(folder.votes, n_classes=len(result.data.class_names))
     own = bool(settings.ledger.url)
     return Served(
-        VotedPool(votes),
+        pool,
         mechanism,
         _budget(settings) if own else Budget(run.budget.epsilon, run.budget.delta),
         settings.place(settings.ledger.url) if own else str(place / run.budget.ledger),
-        votes.n_classes, votes.n_teachers, n_pool=len(votes), relation=result.partition.relation,
-        **_known_rows(settings, len(votes)),
+        pool.n_classes, pool.n_teachers, n_pool=len(pool), relation=result.partition.relation,
+        **_known_rows(settings, len(pool)),
     )  # fmt: skip
 
 
 def _from_votes(settings: ServiceSettings, place: Path) -> Served:
-    votes = read_votes(place, n_classes=settings.data.n_classes).votes
+    pool = open_pool(place, n_classes=settings.data.n_classes)
     return Served(
-        VotedPool(votes), *_terms(settings), votes.n_classes, votes.n_teachers, n_pool=len(votes),
-        **_known_rows(settings, len(votes)),
+        pool, *_terms(settings), pool.n_classes, pool.n_teachers, n_pool=len(pool),
+        **_known_rows(settings, len(pool)),
     )  # fmt: skip
 
 

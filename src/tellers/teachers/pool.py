@@ -1,6 +1,7 @@
 """A pool that was voted on once: afterwards the teachers need not be there to answer for it."""
 
-from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -8,8 +9,10 @@ from numpy.typing import ArrayLike
 from ..errors import require_count
 from ..privacy.votes import LabelVotes, Votes
 
+# Known to this module alone: whoever holds a pool can have a room ask it, and reads no tally off it.
+_votes: "WeakKeyDictionary[VotedPool, Any]" = WeakKeyDictionary()
 
-@dataclass(frozen=True, eq=False, repr=False)
+
 class VotedPool:
     """Votes on every row of a public pool, asked for by row number; an ensemble as far as a room can tell.
 
@@ -28,7 +31,8 @@ class VotedPool:
     ValueError: Expected row numbers of a pool of 3 rows, 0..2, got another. Ask for rows of this pool.
     """
 
-    votes: Votes | LabelVotes
+    def __init__(self, votes: Votes | LabelVotes) -> None:
+        _votes[self] = votes
 
     def vote(self, rows: ArrayLike) -> Votes | LabelVotes:
         """Return the votes on some rows of the pool, in the order asked."""
@@ -43,33 +47,39 @@ class VotedPool:
                 f"Expected row numbers of a pool of {len(self)} rows, 0..{len(self) - 1}, got another. "
                 "Ask for rows of this pool."
             )
-        return self.votes[numbers]
+        asked: Votes | LabelVotes = _votes[self][numbers]
+        return asked
+
+    @property
+    def n_teachers(self) -> int:
+        """Return how many teachers voted."""
+        return int(_votes[self].n_teachers)
 
     @property
     def n_classes(self) -> int:
         """Return how many classes the teachers vote on; votes on many labels have none."""
         # An attribute that is not there, for whoever looks whether it is.
-        return self.votes.n_classes  # type: ignore[union-attr]
+        return int(_votes[self].n_classes)
 
     @property
     def n_labels(self) -> int:
         """Return how many labels the teachers vote on; votes for one class have none."""
-        return self.votes.n_labels  # type: ignore[union-attr]
+        return int(_votes[self].n_labels)
 
     @property
     def resolution(self) -> int:
         """Return in which parts of a vote labels are counted; votes for one class have none."""
-        return self.votes.resolution  # type: ignore[union-attr]
+        return int(_votes[self].resolution)
 
     @property
     def has_ballots(self) -> bool:
         """Return whether it is known who voted what, or sums alone."""
-        return self.votes.ballots is not None
+        return _votes[self].ballots is not None
 
     def __len__(self) -> int:
-        return len(self.votes)
+        return len(_votes[self])
 
     def __repr__(self) -> str:
-        many = isinstance(self.votes, LabelVotes)
+        many = isinstance(_votes[self], LabelVotes)
         about = f"n_labels={self.n_labels}" if many else f"n_classes={self.n_classes}"
-        return f"VotedPool(n_rows={len(self)}, n_teachers={self.votes.n_teachers}, {about})"
+        return f"VotedPool(n_rows={len(self)}, n_teachers={self.n_teachers}, {about})"

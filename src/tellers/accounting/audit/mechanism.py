@@ -29,6 +29,7 @@ from .evidence import (
     prove_by_queries,
     stated_law,
 )
+from .pairs import bad_pair
 
 Method = Literal["losses", "queries", "events"]
 METHODS = ("losses", "queries", "events")
@@ -183,6 +184,36 @@ def audit_mechanism(
         n_queries=n_queries,
         law=followed,
     )
+
+
+def audit_at_bad_pair(
+    mechanism: Any,
+    n_teachers: int,
+    *,
+    delta: float,
+    noise: Noise,
+    n_classes: int = 10,
+    n_queries: int = 1,
+    n_samples: int = 20_000,
+    confidence: float = 0.95,
+    **how: Any,
+) -> tuple[MechanismAudit, str]:
+    """Audit a mechanism at votes that are searched for; return what was found, and those votes in words.
+
+    A mechanism that names the votes it is worst at (`pair`) is audited there. `how` is for
+    `audit_mechanism`.
+    """
+    # Refused before the search, which takes a while.
+    require_count(8, n_samples=n_samples)
+    require_count(n_queries=n_queries)
+    require_fraction(delta=delta, confidence=confidence)
+    terms: dict[str, Any] = {"delta": delta, "noise": noise, "n_queries": n_queries}
+    if hasattr(mechanism, "pair"):
+        pair = mechanism.pair(n_teachers)
+    else:
+        pair = bad_pair(mechanism, n_teachers, n_classes=n_classes, **terms)
+    audit = audit_mechanism(mechanism, pair, n_samples=n_samples, confidence=confidence, **terms, **how)
+    return audit, str(pair)
 
 
 def _follows(law: Law, here: DrawnOutcomes, there: DrawnOutcomes, *, limit: float) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...accounting._publishable import independent_cost
-from ...accounting.plan import Consensus, expected_labels
+from ...accounting.plan import Consensus, expected_of
 from ...errors import LedgerConflict
 from ...ledger.base import Entry, Ledger
 from ...mechanisms.base import Mechanism
@@ -171,10 +171,14 @@ def make_profiles(served: Served) -> list[Profile]:
     """Return what a setting gives on votes that are made up from assumptions."""
     found = []
     for agreement in AGREEMENTS:
-        made_up, truth = Consensus(agreement=agreement).votes(
-            served.n_teachers, served.n_classes, n_queries=_N_PROXIES, seed=_SEED
+        share, accuracy = expected_of(
+            Consensus(agreement=agreement),
+            served.mechanism,
+            served.n_teachers,
+            served.n_classes,
+            n_queries=_N_PROXIES,
+            seed=_SEED,
         )
-        share, accuracy = expected_labels(served.mechanism, made_up, truth)
         found.append(Profile(agreement, min(1.0, share), accuracy))
     return found
 
