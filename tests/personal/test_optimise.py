@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tellers import Accountant, Budget, ConfidentGNMax, GNMax, Unit, Votes
-from tellers.accounting import Consensus
+from tellers import Accountant, Budget, ConfidentGNMax, GNMax, Unit
 from tellers.mechanisms.base import scaled
-from tellers.runs.personal._optimise import weights_by_price, weights_by_votes
+from tellers.runs.personal._optimise import weights_by_price
 
 CONFIDENT = ConfidentGNMax(sigma=40.0, threshold=200, sigma_threshold=150.0)
 
@@ -55,31 +54,9 @@ def test_equal_budgets_are_plain_votes():
     assert weights_by_price([1.0, 1.0], [10, 30], CONFIDENT, delta=1e-5).weights == (1, 1)
 
 
-def test_by_votes_the_first_to_run_out_runs_out_later_than_by_the_rule():
-    proxy, _ = Consensus().votes(100, 5, n_queries=60, seed=3)
-    group = np.repeat([0, 1], 50)
-    epsilons = [math.log(2), math.log(16)]
-    rule = weights_by_votes(epsilons, group, GNMax(sigma=20.0), proxy, delta=1e-5, rounds=1)
-    found = weights_by_votes(epsilons, group, GNMax(sigma=20.0), proxy, delta=1e-5)
-    assert rule.weights == (40, 160)
-    assert found.lasts > 1.01 * rule.lasts
-    assert max(found.n_queries) < 1.1 * min(found.n_queries)
-
-
-def test_by_votes_says_how_long_the_proxy_itself_would_last():
-    proxy, _ = Consensus().votes(60, 3, n_queries=50, seed=5)
-    group = np.repeat([0, 1], 30)
-    found = weights_by_votes([0.5, 1.0], group, GNMax(sigma=12.0), proxy, delta=1e-5, rounds=3)
-    assert all(n > 0 for n in found.n_queries)
-    assert len(found.weights) == 2
-
-
 def test_bad_groups_are_refused():
-    proxy = Votes.from_ballots(np.zeros((4, 3), dtype=int), n_classes=2)
-    with pytest.raises(ValueError, match="each of the proxy's 4 teachers"):
-        weights_by_votes([1.0, 2.0], [0, 1], GNMax(sigma=4.0), proxy, delta=1e-5)
     with pytest.raises(ValueError, match="n_teachers"):
-        weights_by_votes([1.0, 2.0], [0, 0, 0, 0], GNMax(sigma=4.0), proxy, delta=1e-5)
+        weights_by_price([1.0, 2.0], [4, 0], GNMax(sigma=4.0), delta=1e-5)
     with pytest.raises(ValueError, match="a budget and a number of teachers per group"):
         weights_by_price([1.0], [10, 20], GNMax(sigma=4.0), delta=1e-5)
     with pytest.raises(ValueError, match="epsilon"):

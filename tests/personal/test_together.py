@@ -85,7 +85,7 @@ def test_a_team_of_one_is_a_teacher_bit_for_bit(mechanism):
     assert np.array_equal(
         team_costs(mechanism, votes, teams).reveal(), teacher_costs(mechanism, votes).reveal()
     )
-    one_by_one = team_query_costs(mechanism, votes, teams)
+    one_by_one = team_query_costs(mechanism, votes, teams, orders=None, student=None)
     for (query, costs, which), (same, wanted) in zip(one_by_one, query_costs(mechanism, votes), strict=True):
         assert query == same
         assert np.array_equal(costs[:, which], wanted)
@@ -97,7 +97,8 @@ def test_queries_add_up_to_the_run(n_classes):
     teams = np.array([[0, 1, 2], [3, 4, 5], [0, 7, 8], [2, 1, 0]])
     mechanism = ConfidentGNMax(4.0, threshold=5, sigma_threshold=3.0)
     total = sum(
-        costs[:, which] for _, costs, which in team_query_costs(mechanism, votes, teams, orders=ORDERS)
+        costs[:, which]
+        for _, costs, which in team_query_costs(mechanism, votes, teams, orders=ORDERS, student=None)
     )
     costs = team_costs(mechanism, votes, teams, orders=ORDERS).reveal()
     assert np.allclose(costs, total, rtol=1e-12)

@@ -50,10 +50,10 @@ def team_costs(
     votes: Votes,
     teams: ArrayLike,
     *,
-    orders: ArrayLike | None = None,
-    student: ArrayLike | None = None,
     reverse: Reverse = "enumerate",
     most: int = 300,
+    orders: ArrayLike | None = None,
+    student: ArrayLike | None = None,
 ) -> Sealed[Floats]:
     """Return what the run cost each person, sealed: (2 directions, persons, orders).
 
@@ -84,14 +84,7 @@ def team_costs(
 
 
 def team_query_costs(
-    mechanism: Any,
-    votes: Votes,
-    teams: ArrayLike,
-    *,
-    orders: ArrayLike | None = None,
-    student: ArrayLike | None = None,
-    reverse: Reverse = "enumerate",
-    most: int = 300,
+    mechanism: Any, votes: Votes, teams: ArrayLike, *, orders: ArrayLike | None, student: ArrayLike | None
 ) -> Iterator[tuple[int, Floats, Integers]]:
     """Yield (query, costs, which), one query after another: person i pays costs[:, which[i]].
 
@@ -103,7 +96,7 @@ def team_query_costs(
         for query, costs in query_costs(mechanism, votes, orders=grid, student=student):
             yield query, costs, table[:, 0]
         return
-    search = _Search.of(mechanism, table.shape[1], grid=grid, reverse=reverse, most=most)
+    search = _Search.of(mechanism, table.shape[1], grid=grid)
     for start, costs, which in _blocks(search, mechanism, votes, table, student):
         for i in range(which.shape[1]):
             kinds, place = np.unique(which[:, i], return_inverse=True)
@@ -133,7 +126,9 @@ class _Search:
     most: int
 
     @classmethod
-    def of(cls, mechanism: Any, n_ballots: int, *, grid: Floats, reverse: Reverse, most: int) -> "_Search":
+    def of(
+        cls, mechanism: Any, n_ballots: int, *, grid: Floats, reverse: Reverse = "enumerate", most: int = 300
+    ) -> "_Search":
         if not hasattr(mechanism, "checked_against"):
             raise TypeError(
                 "Expected GNMax, ConfidentGNMax or InteractiveGNMax where several ballots change together, "

@@ -52,6 +52,18 @@ class FinishedRun:
     result: RunResult
     plan: PersonalPlan | None = None
 
+    def books(self) -> ChainedLedger:
+        """Open the ledger of the run, to be closed by who asks for it.
+
+        An empty one in its place would know of nothing, and is refused.
+        """
+        place = self.folder.path / self.config.budget.ledger
+        if not is_url(self.config.budget.ledger) and not place.exists():
+            raise ValueError(
+                f"Expected the ledger of the run at {place}, found none. Restore it: what was spent is on it."
+            )
+        return open_books(self.config, self.folder)
+
     @property
     def kind(self) -> str:
         """Return what was released: classes, labels where a row has many, or classes paid for by groups."""
@@ -66,18 +78,6 @@ class FinishedRun:
     def accountant(self) -> Accountant:
         """Return the budget of the run: with groups, the ceiling for everybody."""
         return Accountant(Budget(self.config.budget.epsilon, self.config.budget.delta))
-
-    def books(self) -> ChainedLedger:
-        """Open the ledger of the run, to be closed by who asks for it.
-
-        An empty one in its place would know of nothing, and is refused.
-        """
-        place = self.folder.path / self.config.budget.ledger
-        if not is_url(self.config.budget.ledger) and not place.exists():
-            raise ValueError(
-                f"Expected the ledger of the run at {place}, found none. Restore it: what was spent is on it."
-            )
-        return open_books(self.config, self.folder)
 
     def is_alone(self, entries: Iterable[Entry]) -> bool:
         """Say whether all of these entries are the run's own: its questions and its publications."""

@@ -139,7 +139,6 @@ class Payer:
     """Who pays for a publication: a group from its own account, or everyone from the main one (None)."""
 
     name: str
-    budget: float
     accountant: Accountant
     account: str | None = None
 
@@ -164,10 +163,10 @@ class Publisher:
     def payers(self, ledger: ChainedLedger) -> list[Payer]:
         """Return who pays, in the order of the lines that are published."""
         if self.run.plan is None:
-            return [Payer(EVERYONE, self.run.config.budget.epsilon, self.run.accountant)]
+            return [Payer(EVERYONE, self.run.accountant)]
         states = ledger.accounts()
         return [
-            Payer(group.name, group.epsilon, states[group.account].accountant, group.account)
+            Payer(group.name, states[group.account].accountant, group.account)
             for group in self.run.plan.groups
         ]
 
@@ -252,7 +251,8 @@ class Publisher:
         lines = []
         for at, payer in enumerate(self.payers(ledger)):
             spent, accountant = payer.charged(entries), payer.accountant
-            after, together = accountant.epsilon(spent), min(payer.budget, ceiling)
+            after, budget = accountant.epsilon(spent), accountant.budget.epsilon
+            together = min(budget, ceiling)
             if alone and entry is not None:
                 if one_price:
                     together = min(together, after)
@@ -260,7 +260,7 @@ class Publisher:
                     together = min(together, accountant.epsilon(self._most() + entry.charged))
             lines.append(
                 PublishedCost(
-                    name=payer.name, budget=payer.budget, public=self._public(payer, entries),
+                    name=payer.name, budget=budget, public=self._public(payer, entries),
                     epsilon_upper=uppers[at], charged=charged[at], after=after,
                     budget_left=accountant.left(spent), together=None if entry is None else together,
                 )
@@ -313,11 +313,11 @@ class Publisher:
 
     def _refuse(self, ledger: ChainedLedger, prices: Mapping[str, RdpCurve]) -> None:
         """Say whose account has no room for a publication."""
-        short = [
-            f"{payer.name} ({100 * payer.accountant.left(spent):.0f} % of {payer.budget:g} left)"
-            for payer in self.payers(ledger)
-            if not payer.accountant.affords(spent := payer.charged(ledger.entries()), prices[payer.name])
-        ]
+        short = []
+        for payer in self.payers(ledger):
+            spent, held = payer.charged(ledger.entries()), payer.accountant
+            if not held.affords(spent, prices[payer.name]):
+                short.append(f"{payer.name} ({100 * held.left(spent):.0f} % of {held.budget.epsilon:g} left)")
         whose = f"of {listed(short)}" if short else "of the ceiling for everybody"
         raise BudgetExhausted(
             f"Expected room for a publication in every budget, got too little in that {whose}. Nothing was "

@@ -1,22 +1,21 @@
 """Weights with which every group's budget lasts equally long.
 
 Weights in proportion to epsilon are a rule of thumb: they let budgets run out together only where costs grow
-with the square of the weight and budgets with the square of epsilon. Prices and exact costs do neither quite,
+with the square of the weight and budgets with the square of epsilon. Prices do neither quite,
 and whoever runs out first ends the run for all. Here the weights are solved for.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from ...accounting.exact import query_costs
 from ...errors import require_count, require_fraction, require_positive
 from ...mechanisms.base import Mechanism, scaled
 from ...privacy.budget import Accountant, Budget
-from ...privacy.rdp import RdpCurve, check_orders
-from ...privacy.votes import Unit, Votes
+from ...privacy.rdp import RdpCurve
+from ...privacy.votes import Unit
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -83,70 +82,6 @@ def weights_by_price(
     return BalancedWeights(tuple(int(w) for w in whole), tuple(lasts))
 
 
-def weights_by_votes(
-    epsilons: Sequence[float],
-    group_of_teacher: ArrayLike,
-    mechanism: Mechanism,
-    proxy: Votes,
-    *,
-    delta: float,
-    denominator: int = 100,
-    rounds: int = 12,
-    orders: ArrayLike | None = None,
-    student: ArrayLike | None = None,
-    progress: Callable[[int, int], None] | None = None,
-) -> BalancedWeights:
-    """Return weights with which exact costs on proxy votes let all budgets last equally long.
-
-    The proxy stands for the private votes and must be public: ballots of teachers trained on public data, or
-    made-up ones (`calibrate.Consensus`). Costs beyond the proxy's queries are taken to go on as they began.
-
-    Guarantee: none about privacy, as for `weights_by_price`.
-    Assumes:   the proxy holds nothing private. Tuned on the private votes, weights would leak them.
-    Reference: docs/maths/personalised.md.
-    """
-    group = np.asarray(group_of_teacher, dtype=np.int64)
-    if group.shape != (proxy.n_teachers,):
-        raise ValueError(
-            f"Expected the group of each of the proxy's {proxy.n_teachers} teachers, got shape {group.shape}."
-        )
-    counts = np.bincount(group, minlength=len(epsilons))
-    budgets, counts = _groups(epsilons, counts.tolist(), delta=delta)
-    require_count(denominator=denominator, rounds=rounds)
-    grid = check_orders(orders)
-
-    def lasting(whole: Integers) -> Floats:
-        votes = proxy.weighted(whole[group])
-        factor = float(whole @ counts) / counts.sum()
-        totals = np.zeros((2, proxy.n_teachers, grid.size))
-        for _, costs in query_costs(scaled(mechanism, factor), votes, orders=grid, student=student):
-            totals += costs
-        worst = totals.max(axis=0)
-        return np.array(
-            [
-                len(votes) * _share(RdpCurve(grid, worst[group == g].max(axis=0)), budget)
-                for g, budget in enumerate(budgets)
-            ]
-        )
-
-    share = np.array([budget.epsilon for budget in budgets])
-    best: BalancedWeights | None = None
-    for done in range(rounds):
-        whole = _whole(share, counts, denominator=denominator)
-        n_queries = lasting(whole)
-        found = BalancedWeights(tuple(int(w) for w in whole), tuple(float(n) for n in n_queries))
-        if best is None or found.lasts > best.lasts:
-            best = found
-        if progress is not None:
-            progress(done + 1, rounds)
-        # A cost grows at least with the square of the weight: half a step in logs does not overshoot.
-        share = share * (n_queries / n_queries.min()) ** 0.4
-        if n_queries.max() < 1.02 * n_queries.min():
-            break
-    assert best is not None  # rounds >= 1
-    return best
-
-
 def _groups(
     epsilons: Sequence[float], n_teachers: Sequence[int], *, delta: float
 ) -> tuple[list[Budget], Integers]:
@@ -182,18 +117,4 @@ def _times(accountant: Accountant, price: RdpCurve) -> float:
         low += (
             2.0**-bit if accountant.affords(RdpCurve.zero(price.orders), price * (low + 2.0**-bit)) else 0.0
         )
-    return max(low, 1e-12)
-
-
-def _share(cost: RdpCurve, budget: Budget) -> float:
-    """Return how many times such a cost fits into a budget, converted at the best order."""
-    low, high = 0.0, 1.0
-    while (cost * high).epsilon(budget.delta) <= budget.epsilon and high < 1e12:
-        low, high = high, 2 * high
-    for _ in range(50):
-        middle = (low + high) / 2
-        if (cost * middle).epsilon(budget.delta) <= budget.epsilon:
-            low = middle
-        else:
-            high = middle
     return max(low, 1e-12)

@@ -9,7 +9,7 @@ from typing import Any, Literal, cast, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ...accounting._together import Reverse, team_costs, team_query_costs
+from ...accounting._together import team_costs, team_query_costs
 from ...accounting.exact import query_costs, teacher_costs
 from ...errors import require_count, require_fraction
 from ...mechanisms._flip_probability import log_q_drawn_gnmax, log_q_gnmax
@@ -39,7 +39,7 @@ Accounting = Literal["exact", "published", "as_tabulated", "as_published", "publ
 
 
 @dataclass(frozen=True, eq=False)
-class GroupCosts:
+class GroupCostCurves:
     """What a run cost the worst member of one group; `published` and the exact costs are private, and sealed.
 
     `exact` is the larger of `forward` and `reverse` at every order; `published` bounds the forward direction,
@@ -154,8 +154,7 @@ def group_costs(
     *,
     orders: ArrayLike | None = None,
     published: Published = "published",
-    reverse: Reverse = "enumerate",
-) -> tuple[GroupCosts, ...]:
+) -> tuple[GroupCostCurves, ...]:
     """Return what the run cost each group, in the order of the plan's groups.
 
     Guarantee: for every member, `exact` is the divergence of the whole release in the worse direction (or
@@ -165,14 +164,14 @@ def group_costs(
     Reference: Papernot et al. 2018, Theorem 6; docs/maths/personalised.md.
     """
     grid = check_orders(orders)
-    exact = totals(asked, "exact", orders=grid, reverse=reverse)
+    exact = totals(asked, "exact", orders=grid)
     bound = totals(asked, published, orders=grid)
     public = totals(asked, "public", orders=grid)
     costs = []
     for at, group in enumerate(asked.plan.groups):
         forward, backward = exact[at].max(axis=1)
         costs.append(
-            GroupCosts(
+            GroupCostCurves(
                 name=group.name,
                 budget=group.epsilon,
                 public=RdpCurve(grid, public[at].max(axis=(0, 1))),
@@ -213,9 +212,7 @@ def teams_of(
     return tuple(teams)
 
 
-def totals(
-    asked: Asked, accounting: Accounting, *, orders: ArrayLike | None = None, reverse: Reverse = "enumerate"
-) -> list[Floats]:
+def totals(asked: Asked, accounting: Accounting, *, orders: ArrayLike | None = None) -> list[Floats]:
     """Return what the run cost, per group (directions, members, orders); private unless "public"."""
     grid, mechanism, student = check_orders(orders), asked.plan.mechanism, _student(asked)
     if accounting != "exact":
@@ -225,13 +222,13 @@ def totals(
         by_teacher = teacher_costs(mechanism, asked.votes, orders=grid, student=student).reveal()
         return [by_teacher[:, own] for own in asked.plan.members]
     return [
-        team_costs(mechanism, asked.votes, team, orders=grid, student=student, reverse=reverse).reveal()
+        team_costs(mechanism, asked.votes, team, orders=grid, student=student).reveal()
         for team in _teams(asked)
     ]
 
 
 def each_query(
-    asked: Asked, accounting: Accounting, *, orders: ArrayLike | None = None, reverse: Reverse = "enumerate"
+    asked: Asked, accounting: Accounting, *, orders: ArrayLike | None = None
 ) -> Iterator[list[Floats]]:
     """Yield what each query cost, as `totals`, one query after another."""
     grid, mechanism, student = check_orders(orders), asked.plan.mechanism, _student(asked)
@@ -244,7 +241,7 @@ def each_query(
             yield [by_teacher[:, own] for own in asked.plan.members]
     else:
         flows = [
-            team_query_costs(mechanism, asked.votes, team, orders=grid, student=student, reverse=reverse)
+            team_query_costs(mechanism, asked.votes, team, orders=grid, student=student)
             for team in _teams(asked)
         ]
         for answers in zip(*flows, strict=True):
@@ -256,10 +253,10 @@ def published_rows(
     votes: Votes,
     unit: Unit,
     *,
+    form: Published = "published",
     answered: ArrayLike,
     student: ArrayLike | None = None,
     orders: ArrayLike | None = None,
-    form: Published = "published",
 ) -> Floats:
     """Return Theorem 6 for a unit that moves more or less than a vote: one row per query, private.
 
@@ -366,12 +363,11 @@ class WithinBudgets:
 def running_epsilons(
     asked: Asked,
     *,
+    every: int = 1,
     delta: float,
+    orders: ArrayLike | None = None,
     accounting: Accounting = "exact",
     conversion: Conversion = "tight",
-    orders: ArrayLike | None = None,
-    every: int = 1,
-    reverse: Reverse = "enumerate",
 ) -> Sealed[dict[str, Floats]]:
     """Return each group's epsilon after every so many queries, by its name, sealed.
 
@@ -388,9 +384,9 @@ def running_epsilons(
     grid = check_orders(orders)
     steps = (asked[i : i + every] for i in range(0, len(asked), every))
     costs: Iterator[list[Floats]] = (
-        each_query(asked, accounting, orders=grid, reverse=reverse)
+        each_query(asked, accounting, orders=grid)
         if every == 1
-        else (totals(step, accounting, orders=grid, reverse=reverse) for step in steps)
+        else (totals(step, accounting, orders=grid) for step in steps)
     )
     spent: list[Floats] = []
     epsilons = [
@@ -407,7 +403,6 @@ def labels_within_budgets(
     accounting: Accounting = "exact",
     conversion: Conversion = "tight",
     orders: ArrayLike | None = None,
-    reverse: Reverse = "enumerate",
 ) -> Sealed[WithinBudgets]:
     """Return how many queries, and labels among them, fit every group's budget, sealed.
 
@@ -429,11 +424,11 @@ def labels_within_budgets(
     spent: list[Floats] = []
     for start in range(0, len(asked), _STEP):
         step = asked[start : start + _STEP]
-        after = _added(spent, totals(step, accounting, orders=grid, reverse=reverse))
+        after = _added(spent, totals(step, accounting, orders=grid))
         if not over(after).any():
             spent = after
             continue
-        for i, costs in enumerate(each_query(step, accounting, orders=grid, reverse=reverse)):
+        for i, costs in enumerate(each_query(step, accounting, orders=grid)):
             spent = _added(spent, costs)
             passed = over(spent)
             if passed.any():

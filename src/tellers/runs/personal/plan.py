@@ -5,8 +5,10 @@ electorate, and one `Unit` per group that says how far its people can move a tal
 plain PATE.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import Protocol, runtime_checkable
+from dataclasses import dataclass, field, replace
+from typing import Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -41,21 +43,6 @@ class PersonalPlan(GroupPlan, Protocol):
         ...
 
     @property
-    def n_teachers(self) -> int:
-        """Return how many teachers there are, present or not."""
-        ...
-
-    @property
-    def units(self) -> tuple[Unit, ...]:
-        """Return how far one person of each group can move a tally that they take part in."""
-        ...
-
-    @property
-    def members(self) -> tuple[Integers, ...]:
-        """Return the teachers of each group; () where every teacher learns from all groups."""
-        ...
-
-    @property
     def summary(self) -> tuple[str, ...]:
         """Return lines for the operator: the variant, the electorate, and every group."""
         ...
@@ -80,21 +67,46 @@ def charge(mechanism: Mechanism, unit: Unit, *, n_queries: int, n_answered: int)
     return independent_cost(mechanism, n_queries, n_answers=n_answered, unit=unit)
 
 
-def prices_by_unit(plan: PersonalPlan, n_queries: int) -> dict[str, RdpCurve]:
-    """Return the most that a batch can cost each group where everybody takes part in every query."""
-    return {
-        group.name: plan.mechanism.price(unit) * n_queries
-        for group, unit in zip(plan.groups, plan.units, strict=True)
-    }
+@dataclass(frozen=True, eq=False)
+class GroupVariant(ABC):
+    """What the variants do alike; `plain` is the mechanism for teachers of one vote each.
 
+    >>> from tellers import GNMax
+    >>> from tellers.runs.personal import Weighting
+    >>> plan = Weighting((Group("all", 0.7, 9),), GNMax(40.0), 2, (np.arange(2),), weight_of=(3,))
+    >>> plan.using(GNMax(10.0)).mechanism
+    GNMax(sigma=30.0)
+    >>> list(plan.charges([True, True], key="q0"))
+    ['all']
+    """
 
-def charges_by_unit(plan: PersonalPlan, answered: ArrayLike) -> dict[str, RdpCurve]:
-    """Return what a batch did cost each group where everybody takes part in every query."""
-    mask = checked_mask(answered)
-    return {
-        group.name: charge(plan.mechanism, unit, n_queries=mask.size, n_answered=int(mask.sum()))
-        for group, unit in zip(plan.groups, plan.units, strict=True)
-    }
+    groups: tuple[Group, ...]
+    plain: Mechanism
+    mechanism: Mechanism = field(init=False, repr=False)
+
+    @property
+    @abstractmethod
+    def units(self) -> tuple[Unit, ...]:
+        """Return how far one person of each group can move a tally that they take part in."""
+
+    def prices(self, n_queries: int, *, key: str) -> dict[str, RdpCurve]:
+        """Return the most that a batch can cost each group."""
+        return {
+            group.name: self.mechanism.price(unit) * n_queries
+            for group, unit in zip(self.groups, self.units, strict=True)
+        }
+
+    def charges(self, answered: ArrayLike, *, key: str) -> dict[str, RdpCurve]:
+        """Return what a batch did cost each group: silence its check alone."""
+        mask = checked_mask(answered)
+        return {
+            group.name: charge(self.mechanism, unit, n_queries=mask.size, n_answered=int(mask.sum()))
+            for group, unit in zip(self.groups, self.units, strict=True)
+        }
+
+    def using(self, mechanism: Mechanism) -> Self:
+        """Return the same plan for another mechanism, described for as many teachers of one vote each."""
+        return self if mechanism == self.plain else replace(self, plain=mechanism)
 
 
 def whole_shares(

@@ -1,7 +1,7 @@
 """From a variant's name to a plan, from the plan to the rows of every teacher, and the plan on disk."""
 
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Literal, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,7 +11,7 @@ from ...mechanisms.base import Mechanism
 from ...mechanisms.registry import EVENTS
 from ...teachers.partitions import Partition
 from .consent import Consent, Group
-from .plan import PersonalPlan, ranges
+from .plan import GroupVariant, PersonalPlan, ranges
 from .variants import (
     Upsampling,
     Vanishing,
@@ -29,6 +29,25 @@ from .variants import (
 
 Integers = NDArray[np.int64]
 Variant = Literal["weighting", "vanishing", "upsampling"]
+
+
+class PlanOptions(TypedDict, total=False):
+    """What may be said of a variant; None is the same as nothing.
+
+    Weighting takes `weights` (any positive numbers, one per group, instead of the budgets), `denominator`,
+    `precision` and `min_persons`; vanishing `power` and `min_persons`; upsampling `copies`, `precision`,
+    `most` and `grow`.
+    """
+
+    weights: ArrayLike | None
+    denominator: int | None
+    precision: float | None
+    min_persons: int | None
+    power: float | None
+    copies: ArrayLike | None
+    most: int | None
+    grow: Literal["teachers", "shares"] | None
+
 
 # Which options each variant takes; another's option is a slip, not something to pass over.
 _OPTIONS = {
@@ -67,20 +86,11 @@ def make_plan(
     *,
     n_teachers: int,
     seed: int,
-    weights: ArrayLike | None = None,
-    denominator: int | None = None,
-    precision: float | None = None,
-    min_persons: int | None = None,
-    power: float | None = None,
-    copies: ArrayLike | None = None,
-    most: int | None = None,
-    grow: Literal["teachers", "shares"] | None = None,
+    **options: Unpack[PlanOptions],
 ) -> PersonalPlan:
     """Return the plan of a variant for these groups; `mechanism` is the one for `n_teachers` equal votes.
 
-    Weighting takes `weights` (any positive numbers, one per group, instead of the budgets), `denominator`,
-    `precision` and `min_persons`; vanishing `power` and `min_persons`; upsampling `copies`, `precision`,
-    `most` and `grow`. Nothing is trained, and what cannot work is refused here.
+    Nothing is trained, and what cannot work is refused here.
 
     >>> from tellers import GNMax
     >>> from tellers.runs.personal import read_consent
@@ -93,11 +103,8 @@ def make_plan(
     """
     if variant not in _OPTIONS:
         raise ValueError(f"Expected one of {', '.join(map(repr, _OPTIONS))}, got {variant!r}.")
-    given = {
-        "weights": weights, "denominator": denominator, "precision": precision, "min_persons": min_persons,
-        "power": power, "copies": copies, "most": most, "grow": grow,
-    }  # fmt: skip
-    stray = [name for name, value in given.items() if value is not None and name not in _OPTIONS[variant]]
+    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    stray = [name for name in given if name not in _OPTIONS[variant]]
     if stray:
         raise ValueError(
             f"Expected options of {variant}, {', '.join(_OPTIONS[variant])}, got {stray[0]}. Leave it out."
@@ -106,19 +113,14 @@ def make_plan(
     require_count(0, seed=seed)
     groups, n_teachers = consent.groups, int(n_teachers)
     if variant == "upsampling":
-        if copies is None:
-            number = copies_for(
-                groups, precision=0.1 if precision is None else precision, most=20 if most is None else most
-            )
-        else:
-            number = _per_group(copies)
-        return Upsampling(groups, mechanism, n_teachers, copies_of=number, grow=grow or "teachers")
-    members = ranges(teachers_per_group(groups, n_teachers, min_persons=min_persons))
+        copies, grow = given.pop("copies", None), given.pop("grow", "teachers")
+        number = copies_for(groups, **given) if copies is None else _per_group(copies)
+        return Upsampling(groups, mechanism, n_teachers, copies_of=number, grow=grow)
+    members = ranges(teachers_per_group(groups, n_teachers, min_persons=given.pop("min_persons", None)))
     if variant == "vanishing":
-        often = frequencies_for(groups, power=2.0 if power is None else power)
+        often = frequencies_for(groups, **given)
         return Vanishing(groups, mechanism, n_teachers, members, frequency_of=often, seed=int(seed))
-    near = 0.02 if precision is None else precision
-    whole = weights_for(groups, shares=weights, denominator=denominator, precision=near)
+    whole = weights_for(groups, shares=given.pop("weights", None), **given)
     return Weighting(groups, mechanism, n_teachers, members, weight_of=whole)
 
 
@@ -155,7 +157,7 @@ def arrange(
     *,
     n_teachers: int,
     seed: int,
-    **options: Any,
+    **options: Unpack[PlanOptions],
 ) -> Seating:
     """Return plan and seats in one go: `make_plan` with these options, then `seat`, of one seed.
 
@@ -182,6 +184,7 @@ def _per_group(values: ArrayLike) -> tuple[int, ...]:
 
 
 _FORMAT = 1
+_VARIANTS: dict[str, Any] = {one.variant: one for one in (Weighting, Vanishing, Upsampling)}
 
 
 def plan_as_dict(plan: PersonalPlan) -> dict[str, Any]:
@@ -194,22 +197,23 @@ def plan_as_dict(plan: PersonalPlan) -> dict[str, Any]:
     >>> record["variant"], record["weight_of"], record["mechanism"]
     ('weighting', [1, 2], {'name': 'GNMax', 'parameters': {'sigma': 40.0}})
     """
-    if not isinstance(plan, (Weighting, Vanishing, Upsampling)):
+    if not isinstance(plan, GroupVariant):
         raise TypeError(f"Expected a plan by weighting, vanishing or upsampling, got {type(plan).__name__}.")
-    record: dict[str, Any] = {
+    own = {name: getattr(plan, name) for name in _own_fields(type(plan))}
+    return {
         "format": _FORMAT,
         "variant": plan.variant,
         "groups": [asdict(group) for group in plan.groups],
         "mechanism": {"name": type(plan.plain).__name__, "parameters": asdict(plan.plain)},  # type: ignore[call-overload]
-        "members": [own.tolist() for own in plan.members],
+        "members": [teachers.tolist() for teachers in plan.members],
+        **{name: list(value) if isinstance(value, tuple) else value for name, value in own.items()},
     }
-    if isinstance(plan, Weighting):
-        return {**record, "n_teachers": plan.n_teachers, "weight_of": list(plan.weight_of)}
-    if isinstance(plan, Vanishing):
-        own = {"frequency_of": list(plan.frequency_of), "seed": int(plan.seed)}
-        return {**record, "n_teachers": plan.n_teachers, **own}
-    numbers = {"copies_of": list(plan.copies_of), "grow": plan.grow, "n_persons": plan.n_persons}
-    return {**record, "n_plain": plan.n_plain, **numbers}
+
+
+def _own_fields(variant: type[GroupVariant]) -> list[str]:
+    """Return what a variant is made from, but for what all of them have."""
+    known = ("groups", "plain", "members")
+    return [one.name for one in fields(variant) if one.init and one.name not in known]
 
 
 def plan_from_dict(record: Any) -> PersonalPlan:
@@ -235,15 +239,13 @@ def plan_from_dict(record: Any) -> PersonalPlan:
         members = tuple(np.asarray(own, dtype=np.int64) for own in record["members"])
         named = record["mechanism"]
         mechanism: Mechanism = EVENTS[named["name"]](**named["parameters"])
-        if record["variant"] == Weighting.variant:
-            weights = tuple(record["weight_of"])
-            return Weighting(groups, mechanism, record["n_teachers"], members, weight_of=weights)
-        if record["variant"] == Vanishing.variant:
-            often, seed = tuple(record["frequency_of"]), record["seed"]
-            return Vanishing(groups, mechanism, record["n_teachers"], members, frequency_of=often, seed=seed)
-        if record["variant"] == Upsampling.variant:
-            copies, grow, n = tuple(record["copies_of"]), record["grow"], record["n_persons"]
-            return Upsampling(groups, mechanism, record["n_plain"], copies_of=copies, grow=grow, n_persons=n)
+        made_by = _VARIANTS.get(record["variant"])
+        if made_by is not None:
+            own = {name: record[name] for name in _own_fields(made_by)}
+            own = {name: tuple(value) if isinstance(value, list) else value for name, value in own.items()}
+            taught = {"members": members} if members else {}
+            plan: PersonalPlan = made_by(groups, mechanism, **taught, **own)
+            return plan
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise ValueError(f"Expected the record of a plan, got one that is damaged: {error}.") from error
     raise ValueError(f"Expected a variant of this version, got {record['variant']!r}.")

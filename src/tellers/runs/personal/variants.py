@@ -12,18 +12,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ...errors import require_count, require_positive
-from ...mechanisms.base import Mechanism, scaled
+from ...mechanisms.base import scaled
 from ...privacy.rdp import RdpCurve
 from ...privacy.votes import Unit
 from ...teachers._assignment import assignment_key, seats
 from ...teachers.partitions import Partition, partition
 from .consent import Consent, Group
 from .plan import (
+    GroupVariant,
     charge,
-    charges_by_unit,
     checked_mask,
     left,
-    prices_by_unit,
     require_members,
     require_own_names,
     whole_shares,
@@ -196,7 +195,7 @@ def copies_for(groups: Sequence[Group], *, precision: float = 0.1, most: int = 2
 
 
 @dataclass(frozen=True, eq=False)
-class Upsampling:
+class Upsampling(GroupVariant):
     """Every person is copied to as many different teachers as their budget pays for; all vote once.
 
     With `grow="teachers"` there are more teachers, as many times as there are rows, and noise and threshold
@@ -218,14 +217,11 @@ class Upsampling:
     10
     """
 
-    groups: tuple[Group, ...]
-    plain: Mechanism
     n_plain: int
     copies_of: tuple[int, ...]
     grow: Literal["teachers", "shares"] = "teachers"
     n_persons: int = 0
     n_teachers: int = field(init=False)
-    mechanism: Mechanism = field(init=False, repr=False)
     variant: ClassVar[str] = "upsampling"
     members: ClassVar[tuple[Integers, ...]] = ()
 
@@ -287,30 +283,6 @@ class Upsampling:
     def weights(self, n_queries: int, *, key: str) -> Integers | None:
         """Return None: every ballot counts once."""
         return None
-
-    def prices(self, n_queries: int, *, key: str) -> dict[str, RdpCurve]:
-        """Return the most that a batch can cost each group."""
-        return prices_by_unit(self, n_queries)
-
-    def charges(self, answered: ArrayLike, *, key: str) -> dict[str, RdpCurve]:
-        """Return what a batch did cost each group: silence its check alone.
-
-        >>> from tellers import GNMax
-        >>> plan = Upsampling((Group("all", 0.7, 9),), GNMax(40.0), 2, copies_of=(1,))
-        >>> list(plan.charges([True, True], key="q0"))
-        ['all']
-        """
-        return charges_by_unit(self, answered)
-
-    def using(self, mechanism: Mechanism) -> "Upsampling":
-        """Return the same plan for another mechanism, described for as many teachers of one vote each.
-
-        >>> from tellers import GNMax
-        >>> groups = (Group("low", 0.7, 50), Group("high", 1.4, 50))
-        >>> Upsampling(groups, GNMax(40.0), 10, copies_of=(1, 2)).using(GNMax(10.0)).mechanism
-        GNMax(sigma=15.0)
-        """
-        return self if mechanism == self.plain else replace(self, plain=mechanism)
 
     def without(self, names: Iterable[str]) -> "Upsampling":
         """Return the plan for teachers that are trained anew, without the rows of these groups.
@@ -450,7 +422,7 @@ def frequencies_for(groups: Sequence[Group], *, power: float = 2.0) -> tuple[flo
 
 
 @dataclass(frozen=True, eq=False)
-class Vanishing:
+class Vanishing(GroupVariant):
     """Teachers learn from one group each, and take part in a share of the queries, by a public schedule.
 
     A batch has a schedule of its own, drawn from the seed and the batch's key before anybody votes: each
@@ -473,13 +445,10 @@ class Vanishing:
     4.0
     """
 
-    groups: tuple[Group, ...]
-    plain: Mechanism
     n_teachers: int
     members: tuple[Integers, ...] = field(repr=False)
     frequency_of: tuple[float, ...]
     seed: int
-    mechanism: Mechanism = field(init=False, repr=False)
     variant: ClassVar[str] = "vanishing"
 
     def __post_init__(self) -> None:
@@ -495,6 +464,7 @@ class Vanishing:
                 f"Expected the most frequent group to vote always, got {max(self.frequency_of)}. "
                 "Divide all frequencies by the largest."
             )
+        object.__setattr__(self, "seed", int(self.seed))
         object.__setattr__(self, "frequency_of", tuple(float(often) for often in self.frequency_of))
         object.__setattr__(self, "mechanism", scaled(self.plain, self.n_voters / self.n_teachers))
 
@@ -602,17 +572,6 @@ class Vanishing:
             charges[group.name] = RdpCurve(curves[0].orders, values)
         return charges
 
-    def using(self, mechanism: Mechanism) -> "Vanishing":
-        """Return the same plan for another mechanism, described for as many teachers of one vote each.
-
-        >>> from tellers import GNMax
-        >>> group, own = Group("all", 0.7, 9), np.arange(2)
-        >>> plan = Vanishing((group,), GNMax(4.0), 2, (own,), frequency_of=(1,), seed=7)
-        >>> plan.using(GNMax(10.0)).mechanism
-        GNMax(sigma=10.0)
-        """
-        return self if mechanism == self.plain else replace(self, plain=mechanism)
-
     def without(self, names: Iterable[str]) -> "Vanishing":
         """Return the plan in which these groups never vote; the most generous of those left always does.
 
@@ -637,7 +596,7 @@ class Vanishing:
         n_queries, often, n_own = int(n_queries), self.frequency_of[at], len(self.members[at])
         if often == 1:
             return np.ones((n_own, n_queries), dtype=np.int8)
-        asked = (int(self.seed), key, self.groups[at].name, often, n_own, n_queries)
+        asked = (self.seed, key, self.groups[at].name, often, n_own, n_queries)
         # A batch is priced, voted on and charged by one schedule: it is drawn once, unless it is huge.
         return (_drawn if n_own * n_queries > _KEPT else _kept)(*asked)
 
@@ -706,7 +665,7 @@ def weights_for(
 
 
 @dataclass(frozen=True, eq=False)
-class Weighting:
+class Weighting(GroupVariant):
     """Teachers learn from one group each, and each ballot counts its group's weight in votes.
 
     `plain` is the mechanism for as many teachers of one vote each; `mechanism` is scaled to the votes that
@@ -717,21 +676,19 @@ class Weighting:
     Reference: Mühl and Boenisch 2022, section 3.3.
 
     >>> from tellers import GNMax
-    >>> groups = (Group("low", 0.7, 50), Group("high", 1.4, 50))
-    >>> plan = Weighting(groups, GNMax(40.0), 4, (np.arange(2), np.arange(2, 4)), weight_of=(1, 2))
+    >>> low, high = Group("low", 0.7, 50), Group("high", 1.4, 50)
+    >>> teachers = (np.arange(2), np.arange(2, 4))
+    >>> plan = Weighting((low, high), GNMax(40.0), 4, teachers, weight_of=(1, 2))
     >>> plan.weights(10, key="q0"), plan.mechanism
     (array([1, 1, 2, 2]), GNMax(sigma=60.0))
-    >>> low, high = plan.prices(10, key="q0").values()
-    >>> round(float(high.values[0] / low.values[0]), 1)
+    >>> prices = plan.prices(10, key="q0")
+    >>> round(float(prices["high"].values[0] / prices["low"].values[0]), 1)
     4.0
     """
 
-    groups: tuple[Group, ...]
-    plain: Mechanism
     n_teachers: int
     members: tuple[Integers, ...] = field(repr=False)
     weight_of: tuple[int, ...]
-    mechanism: Mechanism = field(init=False, repr=False)
     variant: ClassVar[str] = "weighting"
 
     def __post_init__(self) -> None:
@@ -750,14 +707,14 @@ class Weighting:
         object.__setattr__(self, "mechanism", scaled(self.plain, self.n_votes / self.n_teachers))
 
     @property
-    def n_votes(self) -> int:
-        """Return how many votes every query holds."""
-        return sum(weight * len(own) for weight, own in zip(self.weight_of, self.members, strict=True))
-
-    @property
     def units(self) -> tuple[Unit, ...]:
         """Return the unit of each group: one ballot of its weight."""
         return tuple(Unit.of_weight(weight) for weight in self.weight_of)
+
+    @property
+    def n_votes(self) -> int:
+        """Return how many votes every query holds."""
+        return sum(weight * len(own) for weight, own in zip(self.weight_of, self.members, strict=True))
 
     @property
     def summary(self) -> tuple[str, ...]:
@@ -777,30 +734,6 @@ class Weighting:
         for own, weight in zip(self.members, self.weight_of, strict=True):
             weights[own] = weight
         return None if np.all(weights == 1) else weights
-
-    def prices(self, n_queries: int, *, key: str) -> dict[str, RdpCurve]:
-        """Return the most that a batch can cost each group."""
-        return prices_by_unit(self, n_queries)
-
-    def charges(self, answered: ArrayLike, *, key: str) -> dict[str, RdpCurve]:
-        """Return what a batch did cost each group: silence its check alone.
-
-        >>> from tellers import GNMax
-        >>> plan = Weighting((Group("all", 0.7, 9),), GNMax(40.0), 2, (np.arange(2),), weight_of=(1,))
-        >>> list(plan.charges([True, True], key="q0"))
-        ['all']
-        """
-        return charges_by_unit(self, answered)
-
-    def using(self, mechanism: Mechanism) -> "Weighting":
-        """Return the same plan for another mechanism, described for as many teachers of one vote each.
-
-        >>> from tellers import GNMax
-        >>> plan = Weighting((Group("all", 0.7, 9),), GNMax(40.0), 2, (np.arange(2),), weight_of=(3,))
-        >>> plan.using(GNMax(10.0)).mechanism
-        GNMax(sigma=30.0)
-        """
-        return self if mechanism == self.plain else replace(self, plain=mechanism)
 
     def without(self, names: Iterable[str]) -> "Weighting":
         """Return the plan in which these groups' teachers are silent and the noise fits who is left.
