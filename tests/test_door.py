@@ -155,15 +155,15 @@ class Returns:
         return self.value
 
 
-OTHER_UNIT = replace(Votes.from_counts([[100, 0]], n_teachers=100), unit=Unit(4.0, 2.0, 2.0))
+OTHER_UNIT = Votes.from_counts([[100, 0]], n_teachers=100).replaced(unit=Unit(4.0, 2.0, 2.0))
 
 
 @pytest.mark.parametrize(
     ("ensemble", "error", "message"),
     [
         (Raises(), ConnectionError, "teacher 17"),
-        (Returns(np.array([3])), TypeError, "Votes, got ndarray.* stays charged"),
-        (Returns(None), TypeError, "Votes, got NoneType.* stays charged"),
+        (Returns(np.array([3])), TypeError, "votes on classes for GNMax, got ndarray.* stays charged"),
+        (Returns(None), TypeError, "votes on classes for GNMax, got NoneType.* stays charged"),
         (Returns(Agreed().vote([1, 2])), ValueError, "votes on 1 queries, got 2.* stays charged"),
         (Returns(OTHER_UNIT), ValueError, "another unit.* stays charged"),
     ],

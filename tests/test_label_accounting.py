@@ -119,9 +119,9 @@ def test_published_is_the_bound_of_the_papers(votes):
 def test_votes_that_do_not_fit_are_refused(votes):
     with pytest.raises(ValueError, match="the 3 labels of Binary, got 4"):
         account(Binary(6.0, 3), votes, delta=DELTA)
-    with pytest.raises(TypeError, match="Expected Votes for GNMax, got LabelVotes"):
+    with pytest.raises(TypeError, match="Expected votes on classes for GNMax, got votes on labels"):
         account(GNMax(6.0), votes, delta=DELTA)
-    with pytest.raises(TypeError, match="Expected LabelVotes for Binary, got Votes"):
+    with pytest.raises(TypeError, match="Expected votes on labels for Binary, got votes on classes"):
         account(Binary(6.0, 4), Votes.from_counts([[30, 20]], n_teachers=50), delta=DELTA)
     with pytest.raises(ValueError, match="how many of its 4 labels were told"):
         labels_told(EVERY[1], 2, [1, 5])

@@ -62,7 +62,7 @@ def test_sums_are_checked():
 
 def test_votes_do_not_leak():
     votes = LabelVotes.from_ballots([[[1, 0]]], n_labels=2)
-    assert repr(votes) == "LabelVotes(<private>, n_queries=1, n_teachers=1, n_labels=2)"
+    assert repr(votes) == "Votes(<private>, n_queries=1, n_teachers=1, n_labels=2)"
     with pytest.raises(SealedValue):
         np.asarray(votes)
     with pytest.raises(ValueError, match="Keep the ballots"):

@@ -17,7 +17,7 @@ from ..mechanisms.labels._published import published_label_cost
 from ..mechanisms.registry import answers_of
 from ..privacy.rdp import Floats, RdpCurve, check_orders
 from ..privacy.sealed import Sealed
-from ..privacy.votes import LabelVotes, Votes
+from ..privacy.votes import LabelVotes, Votes, require_votes_on
 from .exact import Progress, exact_cost
 from .public import (
     Afforded,
@@ -218,10 +218,8 @@ def _why_no_private_number(mechanism: object) -> str:
 
 
 def _require_fitting(mechanism: object, votes: object) -> None:
-    labels = answers_of(mechanism) == "labels"
-    wanted, other = ("LabelVotes", Votes) if labels else ("Votes", LabelVotes)
-    if isinstance(votes, other):
-        raise TypeError(f"Expected {wanted} for {type(mechanism).__name__}, got {other.__name__}.")
+    if isinstance(votes, Votes):
+        require_votes_on(answers_of(mechanism), votes, type(mechanism).__name__)
 
 
 def _kind(mechanism: object, mask: NDArray[np.bool_] | None) -> Kind:

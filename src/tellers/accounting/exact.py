@@ -1,7 +1,7 @@
 """Exact Rényi costs: the divergence is evaluated, not bounded."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -407,12 +407,12 @@ def _blocks(
         )
     n_weights = 1 if votes.weights is None else np.unique(votes.weights).size
     block = _block_size(votes.n_classes, grid, n_weights)
-    tallies = replace(votes, ballots=None)  # which need not be cut: a cost is one of counts
+    tallies = votes.replaced(ballots=None)  # which need not be cut: a cost is one of counts
     for start in range(0, len(votes), block):
         part = tallies[start : start + block]
         belief = None if beliefs is None else beliefs[start : start + block]
         units, which = _weights(part)
-        costs = [_unit_costs(mechanism, replace(part, unit=unit), grid, belief) for unit in units]
+        costs = [_unit_costs(mechanism, part.replaced(unit=unit), grid, belief) for unit in units]
         yield start, np.stack(costs, axis=2), which
 
 

@@ -106,7 +106,7 @@ class LabelConsensus:
         """Return made-up votes; with a `resolution` above 1 teachers give their probability instead of a yes.
 
         >>> LabelConsensus().votes(50, 22, n_queries=4, seed=7)
-        LabelVotes(<private>, n_queries=4, n_teachers=50, n_labels=22)
+        Votes(<private>, n_queries=4, n_teachers=50, n_labels=22)
         """
         require_count(n_teachers=n_teachers, n_labels=n_labels, n_queries=n_queries)
         rng = np.random.default_rng(seed)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..privacy.votes import LabelVotes, Unit, Votes
+from ..privacy.votes import SetOf, Unit, require_votes_on
 from .base import Mechanism
 from .registry import answers_of
 
@@ -57,11 +57,10 @@ def require_votes(
     `n_teachers` is how many there are by a plan of groups, where there is one.
     """
     charged = f"No noise was drawn, but the price of {key!r} stays charged."
-    wanted = LabelVotes if is_multilabel(mechanism) else Votes
-    if not isinstance(votes, wanted):
-        raise TypeError(
-            f"Expected the ensemble to return {wanted.__name__}, got {type(votes).__name__}. {charged}"
-        )
+    try:
+        require_votes_on(answers_of(mechanism), votes, type(mechanism).__name__)
+    except TypeError as error:
+        raise TypeError(f"{error} {charged}") from None
     if len(votes) != n_queries:
         raise ValueError(f"Expected votes on {n_queries} queries, got {len(votes)}. {charged}")
     if n_teachers not in (None, votes.n_teachers):
@@ -71,12 +70,12 @@ def require_votes(
         )
     if votes.unit != Unit():
         raise ValueError(f"Expected votes of which one unit changes one ballot, got another unit. {charged}")
-    if isinstance(votes, LabelVotes):
-        expected = _n_labels(mechanism), _resolution(mechanism)
-        if (votes.n_labels, votes.resolution) != expected:
+    if is_multilabel(mechanism):
+        expected = SetOf(_n_labels(mechanism), _resolution(mechanism))
+        if votes.space != expected:
             raise ValueError(
-                f"Expected votes on {expected[0]} labels in units of 1/{expected[1]}, got {votes.n_labels} "
-                f"labels in units of 1/{votes.resolution}. {charged}"
+                f"Expected votes on {expected.n_labels} labels in units of 1/{expected.resolution}, got "
+                f"{votes.n_labels} labels in units of 1/{votes.resolution}. {charged}"
             )
         if _needs_ballots(mechanism) and votes.ballots is None:
             raise ValueError(

@@ -23,7 +23,7 @@ from typing import Any, Literal, TypeVar
 
 from ..errors import require_count, require_finite, require_positive
 
-Answers = Literal["class", "labels"]
+Answers = Literal["classes", "labels"]
 _LIMITS = ("above", "below", "least", "most", "choices", "form")
 _ORDER = (
     "lnmax", "gnmax", "confident", "interactive", "histogram", "labels.binary", "labels.tau",
@@ -139,13 +139,14 @@ def mechanism_named(name: str) -> type:
     return _named[name]
 
 
-def names(answers: Answers | None = None) -> tuple[str, ...]:
+def names(answers: Answers | Literal["class"] | None = None) -> tuple[str, ...]:
     """Return the names of all mechanisms, or of those that answer with one class, or with many labels.
 
-    >>> names(answers="class")[:2]
+    >>> names(answers="classes")[:2]
     ('lnmax', 'gnmax')
     """
     _load()
+    answers = "classes" if answers == "class" else answers  # as it was called before votes had a space
     kinds = [answers_of(kind) for kind in _named.values()]
     homes = [kind.__module__.removeprefix(f"{__package__}.") for kind in _named.values()]
     # Plain ones before those that build on them; then, as registered, all others.
@@ -155,13 +156,13 @@ def names(answers: Answers | None = None) -> tuple[str, ...]:
 
 
 def answers_of(mechanism: Any) -> Answers:
-    """Return whether a mechanism, or its class, answers with one class per query or with many labels.
+    """Return which kind of votes a mechanism, or its class, decides: those on classes or those on labels.
 
     >>> from tellers import Binary, GNMax
     >>> answers_of(GNMax), answers_of(Binary)
-    ('class', 'labels')
+    ('classes', 'labels')
     """
-    return "labels" if getattr(mechanism, "multilabel", False) else "class"
+    return "labels" if getattr(mechanism, "multilabel", False) else "classes"
 
 
 def counts_parts(kind: Any) -> bool:
@@ -266,7 +267,7 @@ class _Registered(Mapping[str, type]):
         return len(self._all())
 
 
-MECHANISMS: Mapping[str, type] = _Registered("class")
+MECHANISMS: Mapping[str, type] = _Registered("classes")
 LABEL_MECHANISMS: Mapping[str, type] = _Registered("labels")
 EVENTS: Mapping[str, type] = _Registered(None)
 

@@ -1,24 +1,18 @@
-"""Votes: the ballots of a batch of queries and their tallies, for one class or for many labels."""
+"""Votes: the ballots of a batch of queries and their totals, over one space of answers or another."""
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NoReturn
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, NoReturn, Protocol, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import SealedValue, require_count
 
-if TYPE_CHECKING:
-    from scipy.sparse import csr_array
-
-
-# --- Votes: the ballots of a batch of queries and their tallies. ---
-#
 # Votes are the private data of everything above this module. They are a type of their own, so that
 # a tally cannot be passed where released labels belong or the other way round, and they do not print.
-# Teachers and classes are declared: reading the number of classes off private ballots would leak it.
+# Teachers and answers are declared: reading the number of classes off private ballots would leak it.
 
 
 Integers = NDArray[np.int64]
@@ -29,7 +23,8 @@ class Unit:
     """How far one protected unit can move a tally, as l1, l2 and l-infinity norms.
 
     The default is one changed ballot: a vote leaves one class and enters another. `n_ballots` says by how
-    many ballots it moves, 0 where that is not known: then the norms alone count.
+    many ballots it moves, 0 where that is not known: then the norms alone count. What norms mean for other
+    answers, their space says: `SetOf` knows one changed ballot alone.
 
     >>> round(Unit().l2 ** 2, 9), Unit().l1, Unit().linf
     (2.0, 2.0, 1.0)
@@ -74,16 +69,260 @@ class Unit:
         return whole and self == Unit.of_weight(int(self.linf))
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+# --- Spaces of answers ---
+
+
+class AnswerSpace(Protocol):
+    """What a ballot says about one query, and how ballots add up to totals.
+
+    There are two: `OneOf` and `SetOf`. A third, such as scores of bounded norm for the whole pool at once, is
+    one more frozen dataclass with these members, and mechanisms that answer its `kind`. Votes, vote files,
+    ensembles and accountants ask the space; none of them names it.
+    """
+
+    kind: ClassVar[str]
+    """What votes are on, in the plural: the word by which mechanisms say what they answer."""
+    of_totals: ClassVar[str]
+    """What the totals of a query are called."""
+
+    @property
+    def n_answers(self) -> int:
+        """Return how many totals a query has."""
+        ...
+
+    def tally(
+        self, ballots: Any, knows: ArrayLike | None = None
+    ) -> tuple[NDArray[Any], Any, Integers | None]:
+        """Return totals (queries, answers), checked ballots, and how many know each answer, if not all."""
+        ...
+
+    def checked(self, totals: ArrayLike, n_teachers: int, n_voters: Integers | None = None) -> Integers:
+        """Return totals that these teachers can reach, or refuse them."""
+        ...
+
+    def most(self, n_voters: Any) -> Any:
+        """Return the largest total that so many teachers can reach."""
+        ...
+
+    def take(self, ballots: Any, rows: Any, n_teachers: int) -> Any:
+        """Return the ballots of some queries."""
+        ...
+
+    def require_unit(self, unit: Unit) -> None:
+        """Refuse a unit whose norms say nothing about totals in this space."""
+        ...
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """One class of `n_classes`: a ballot is a class, a total is the count of its votes.
+
+    A unit's norms are those of the counts: one ballot that changes moves two of them.
+
+    >>> space = OneOf(3)
+    >>> counts, ballots, _ = space.tally([[0, 1], [2, 1], [2, 1]])
+    >>> counts, space.take(ballots, [0], 3).ravel()
+    (array([[1, 0, 2],
+           [0, 3, 0]]), array([0, 2, 2]))
+    >>> space.checked(counts, 3).sum(axis=1), space.most(3), space.require_unit(Unit.of_weight(2))
+    (array([3, 3]), 3, None)
+    """
+
+    n_classes: int
+    kind: ClassVar[str] = "classes"
+    of_totals: ClassVar[str] = "counts"
+
+    def __post_init__(self) -> None:
+        require_count(2, n_classes=self.n_classes)
+        object.__setattr__(self, "n_classes", int(self.n_classes))
+
+    @property
+    def n_answers(self) -> int:
+        """Return the number of classes."""
+        return self.n_classes
+
+    def tally(self, ballots: Any, knows: ArrayLike | None = None) -> tuple[Integers, Integers, None]:
+        """Return the counts of ballots, one row per teacher and one column per query."""
+        if knows is not None:
+            raise ValueError("Expected teachers that know all classes, got some that abstain.")
+        table = _whole_numbers(ballots, name="ballots", axes=_AXES[:2])
+        if table.min() < 0 or table.max() >= self.n_classes:
+            place = _first_place((table < 0) | (table >= self.n_classes), _AXES[:2])
+            raise ValueError(
+                f"Expected classes 0..{self.n_classes - 1} (n_classes={self.n_classes}), "
+                f"got a class id outside at {place}. Declare every class the teachers may vote for."
+            )
+        return _tallied(table, self.n_classes), table, None
+
+    def checked(self, totals: ArrayLike, n_teachers: int, n_voters: Integers | None = None) -> Integers:
+        """Return counts of which every row sums to the number of teachers, or refuse them."""
+        table = _whole_numbers(totals, name="counts", axes=("query", "class"))
+        place = _first_place(table < 0, ("query", "class"))
+        if place:
+            raise ValueError(f"Expected counts >= 0, got a negative entry at {place}.")
+        place = _first_place(table.sum(axis=1) != self.most(n_teachers), ("query",))
+        if place:
+            raise ValueError(
+                f"Expected every query's counts to sum to n_teachers={n_teachers}, which {place} does not. "
+                "Counts have one row per query and one column per class; every teacher votes once."
+            )
+        return table
+
+    def most(self, n_voters: Any) -> Any:
+        """Return the count of a class that all vote for."""
+        return n_voters
+
+    def take(self, ballots: Any, rows: Any, n_teachers: int) -> Any:
+        """Return the ballots of some queries."""
+        return ballots[:, rows]
+
+    def require_unit(self, unit: Unit) -> None:
+        """Admit every unit: norms are those of the counts."""
+
+
+@dataclass(frozen=True)
+class SetOf:
+    """A set of `n_labels` labels: a ballot says yes or no to each, a total is the sum for one label.
+
+    A ballot is whole: 0 or 1 per label, or a probability counted in whole units of 1 / `resolution`, so that
+    whole noise covers it exactly. One changed ballot can move every sum by a whole vote; how far it moves
+    them together, the mechanism says, by the ballots that it counts. No other unit is known.
+
+    >>> space = SetOf(3)
+    >>> sums, ballots, _ = space.tally([[[1, 0, 1]], [[1, 0, 0]]])
+    >>> space.checked(sums, 2), space.take(ballots, [0], 2).shape, SetOf(3, resolution=10).most(2)
+    (array([[2, 0, 1]]), (2, 1, 3), 20)
+    >>> space.require_unit(Unit.of_weight(2))
+    Traceback (most recent call last):
+        ...
+    ValueError: Expected a unit behind one ballot of one vote, got Unit(l1=4.0, ...
+    """
+
+    n_labels: int
+    resolution: int = 1
+    kind: ClassVar[str] = "labels"
+    of_totals: ClassVar[str] = "sums"
+
+    def __post_init__(self) -> None:
+        require_count(n_labels=self.n_labels)
+        require_count(resolution=self.resolution)
+        object.__setattr__(self, "n_labels", int(self.n_labels))
+        object.__setattr__(self, "resolution", int(self.resolution))
+
+    @property
+    def n_answers(self) -> int:
+        """Return the number of labels."""
+        return self.n_labels
+
+    def tally(
+        self, ballots: Any, knows: ArrayLike | None = None
+    ) -> tuple[NDArray[Any], Any, Integers | None]:
+        """Return the sums of ballots: teachers x queries x labels, or one sparse matrix per teacher."""
+        if self.resolution > _LARGEST_RESOLUTION:
+            raise ValueError(
+                f"Expected a resolution of at most {_LARGEST_RESOLUTION}, got {self.resolution}."
+            )
+        if isinstance(ballots, Sequence) and len(ballots) > 0 and all(_is_sparse(one) for one in ballots):
+            return self._tally_sparse(ballots, knows)
+        table = _checked(_as_table(ballots, "ballots"), self.n_labels, self.resolution)
+        known = _knowledge(knows, len(table), self.n_labels)
+        if known is not None:
+            table = table * known[:, None, :].astype(table.dtype)
+        return table.sum(axis=0, dtype=np.int64), table, _voters(known)
+
+    def _tally_sparse(
+        self, parts: Sequence[Any], knows: ArrayLike | None
+    ) -> tuple[NDArray[Any], Any, Integers | None]:
+        """Return the sums, and one sparse matrix with a row per teacher and query, teacher by teacher."""
+        from scipy.sparse import csr_array, vstack
+
+        rows = []
+        known = _knowledge(knows, len(parts), self.n_labels)
+        for teacher, part in enumerate(parts):
+            matrix = csr_array(part, copy=True)
+            matrix.sum_duplicates()
+            if matrix.shape != (parts[0].shape[0], self.n_labels):
+                raise ValueError(
+                    f"Expected ballots of shape (queries, labels) = ({parts[0].shape[0]}, {self.n_labels}) "
+                    f"from every teacher, got {matrix.shape} from teacher {teacher}."
+                )
+            data = np.asarray(matrix.data).reshape(1, 1, -1)
+            if data.size:
+                # Where a wrong entry stands in a sparse matrix is not worth finding: say whose it is.
+                matrix.data = _checked(data, data.size, self.resolution, teacher=teacher).reshape(-1)
+                if known is not None:
+                    matrix.data = matrix.data * known[teacher][matrix.indices]
+            matrix.eliminate_zeros()
+            rows.append(matrix)
+        if rows[0].shape[0] == 0:
+            raise ValueError("Expected ballots on at least one query, got none.")
+        sums = np.zeros((rows[0].shape[0], self.n_labels), dtype=np.int64)
+        for matrix in rows:
+            sums += matrix.toarray().astype(np.int64)
+        return sums, csr_array(vstack(rows, format="csr")), _voters(known)
+
+    def checked(self, totals: ArrayLike, n_teachers: int, n_voters: Integers | None = None) -> Integers:
+        """Return whole sums between 0 and what all who know a label can say, or refuse them."""
+        table = np.asarray(totals)
+        if table.ndim != 2 or table.size == 0 or table.dtype.kind not in "iu":
+            raise ValueError(
+                f"Expected whole sums of shape (queries, labels), got {table.shape} of {table.dtype}."
+            )
+        most = self.most(n_teachers if n_voters is None else n_voters)
+        place = _first_place((table < 0) | (table > most), ("query", "label"))
+        if place:
+            who = f"{most}, all teachers" if n_voters is None else "what all who know the label can say,"
+            raise ValueError(f"Expected sums from 0 to {who} in whole units, got one outside at {place}.")
+        return table.astype(np.int64)
+
+    def most(self, n_voters: Any) -> Any:
+        """Return the sum of a label that all say yes to, in whole units."""
+        return n_voters * self.resolution
+
+    def take(self, ballots: Any, rows: Any, n_teachers: int) -> Any:
+        """Return the ballots of some queries, sparse if they are."""
+        if not _is_sparse(ballots):
+            return ballots[:, rows]
+        n_queries = ballots.shape[0] // n_teachers
+        return ballots[(np.arange(n_teachers)[:, None] * n_queries + np.arange(n_queries)[rows]).ravel()]
+
+    def require_unit(self, unit: Unit) -> None:
+        """Refuse units that move several ballots or heavier ones: label votes have one ballot each."""
+        if unit != Unit():
+            raise ValueError(f"Expected a unit behind one ballot of one vote, got {unit}.")
+
+
+# --- Votes ---
+
+
+class OtherAnswers(TypeError, AttributeError):
+    """Votes over one space of answers came where votes over another are needed."""
+
+
+def require_votes_on(kind: str, votes: Any, what: str) -> None:
+    """Refuse what is not votes over the space of this kind, `what` being that which needs them."""
+    got = f"votes on {votes.space.kind}" if isinstance(votes, Votes) else type(votes).__name__
+    if got != f"votes on {kind}":
+        raise OtherAnswers(f"Expected votes on {kind} for {what}, got {got}.")
+
+
+@dataclass(frozen=True, eq=False, repr=False, init=False)
 class Votes:
-    """Tallies of a batch of queries, with the ballots behind them where they are known.
+    """Totals of a batch of queries, with the ballots behind them where they are known.
+
+    What a ballot may say is the `space`: one class of several, or a set of labels. Totals are called
+    `counts` (queries, classes) of classes and `sums` (queries, labels) of labels; what belongs to one space
+    is refused by votes over another, so that no mechanism can count what it does not price.
 
     Every ballot counts one vote, unless `weights` says otherwise: whole votes per teacher, or per teacher
-    and query; a weight of 0 is a teacher who takes no part.
+    and query; a weight of 0 is a teacher who takes no part. Where some teachers do not know every label,
+    `voters` holds how many know each: it is public, like the number of teachers.
 
-    Guarantee: every row of `counts` holds whole votes that sum to `n_votes`, without weights `n_teachers`.
-    Assumes:   one protected unit sits behind one teacher, so it changes one ballot per query.
-    Reference: Papernot et al. 2017, section 3.1 (the threat model).
+    Guarantee: every row of `counts` holds whole votes that sum to `n_votes`, without weights `n_teachers`;
+               every sum lies between 0 and `space.most(n_voters)`.
+    Assumes:   one protected unit sits behind one teacher, so it changes one ballot per query, on all labels.
+    Reference: Papernot et al. 2017, section 3.1 (the threat model); Dullerud et al. 2022, section 3
+               (multi-winner elections).
 
     >>> votes = Votes.from_ballots([[0, 1], [0, 1], [2, 1]], n_classes=3)
     >>> votes
@@ -91,38 +330,96 @@ class Votes:
     >>> votes.counts
     array([[2, 0, 1],
            [0, 3, 0]])
+    >>> Votes.from_ballots([[[1, 0, 1]], [[1, 0, 0]]], SetOf(3)).counts
+    Traceback (most recent call last):
+        ...
+    tellers.privacy.votes.OtherAnswers: Expected votes on classes for counts, got votes on labels.
     """
 
-    counts: Integers
+    totals: Integers
     n_teachers: int
-    ballots: Integers | None = None
+    space: AnswerSpace
+    ballots: Any = None
     unit: Unit = Unit()
     weights: Integers | None = None
+    voters: Integers | None = None
+
+    def __init__(
+        self,
+        counts: NDArray[Any],
+        n_teachers: int,
+        ballots: Any = None,
+        unit: Unit = Unit(),  # noqa: B008 - frozen
+        weights: Integers | None = None,
+        *,
+        space: AnswerSpace | None = None,
+        voters: Integers | None = None,
+    ) -> None:
+        given = {
+            "totals": _frozen(counts, np.int64),
+            "n_teachers": int(n_teachers),
+            "space": OneOf(counts.shape[1]) if space is None else space,
+            "ballots": ballots if ballots is None or _is_sparse(ballots) else _frozen(ballots),
+            "unit": unit,
+            "weights": None if weights is None else _frozen(weights),
+            "voters": None if voters is None else _frozen(voters),
+        }
+        for name, value in given.items():
+            object.__setattr__(self, name, value)
 
     @classmethod
-    def from_ballots(cls, ballots: ArrayLike, *, n_classes: int) -> "Votes":
-        """Return the votes of `ballots`, one row per teacher and one column per query.
+    def from_ballots(
+        cls,
+        ballots: ArrayLike | Sequence[Any],
+        space: AnswerSpace | None = None,
+        *,
+        n_classes: int | None = None,
+        knows: ArrayLike | None = None,
+    ) -> Self:
+        """Return the votes of `ballots` over a space, or for one of `n_classes` classes.
+
+        Ballots for one class have one row per teacher and one column per query; those on labels are teachers
+        x queries x labels, or one sparse matrix per teacher. `knows`, teachers x labels of True and False,
+        says which labels each teacher has: declared and public, never read off data. On others it abstains,
+        whatever its ballot says.
 
         >>> len(Votes.from_ballots([[0, 1], [0, 1]], n_classes=2))
         2
+        >>> Votes.from_ballots([[[0.7, 0.1]], [[0.9, 0.2]]], SetOf(2, resolution=100)).sums
+        array([[160,  30]])
         >>> Votes.from_ballots([[0, 1], [0, 7]], n_classes=2)
         Traceback (most recent call last):
             ...
         ValueError: Expected classes 0..1 (n_classes=2), got a class id outside at teacher 1, query 1. ...
         """
-        require_count(2, n_classes=n_classes)
-        n_classes = int(n_classes)
-        table = _whole_numbers(ballots, name="ballots", axes=("teacher", "query"))
-        if table.min() < 0 or table.max() >= n_classes:
-            place = _first_place((table < 0) | (table >= n_classes), ("teacher", "query"))
-            raise ValueError(
-                f"Expected classes 0..{n_classes - 1} (n_classes={n_classes}), "
-                f"got a class id outside at {place}. Declare every class the teachers may vote for."
-            )
-        return cls(_frozen(_tallied(table, n_classes)), table.shape[0], _frozen(table))
+        if space is None:
+            space = OneOf(cast(int, n_classes))
+        totals, table, voters = space.tally(ballots, knows)
+        n_teachers = table.shape[0] // len(totals) if _is_sparse(table) else len(table)
+        return cls(totals, n_teachers, table, space=space, voters=voters)
 
     @classmethod
-    def from_counts(cls, counts: ArrayLike, *, n_teachers: int) -> "Votes":
+    def from_totals(
+        cls, totals: ArrayLike, space: AnswerSpace, *, n_teachers: int, n_voters: ArrayLike | None = None
+    ) -> Self:
+        """Return the votes of totals alone, one row per query and one column per answer of the space.
+
+        `n_voters` says how many teachers know each label, where not all do.
+
+        >>> Votes.from_totals([[45, 3]], SetOf(2), n_teachers=50, n_voters=[50, 4]).n_voters
+        array([50,  4])
+        """
+        require_count(n_teachers=n_teachers)
+        voters = None if n_voters is None else _checked_voters(n_voters, n_teachers, space)
+        table = space.checked(totals, n_teachers, voters)
+        if table.shape[1] != space.n_answers:
+            raise ValueError(
+                f"Expected {space.of_totals} of {space.n_answers} {space.kind}, got {table.shape[1]}."
+            )
+        return cls(table, n_teachers, space=space, voters=voters)
+
+    @classmethod
+    def from_counts(cls, counts: ArrayLike, *, n_teachers: int) -> Self:
         """Return the votes of a tally, one row per query and one column per class.
 
         >>> Votes.from_counts([[40, 210], [125, 125]], n_teachers=250).n_classes
@@ -136,18 +433,18 @@ class Votes:
         table = _whole_numbers(counts, name="counts", axes=("query", "class"))
         if table.shape[1] < 2:
             raise ValueError(f"Expected counts with at least 2 classes (columns), got shape {table.shape}.")
-        place = _first_place(table < 0, ("query", "class"))
-        if place:
-            raise ValueError(f"Expected counts >= 0, got a negative entry at {place}.")
-        place = _first_place(table.sum(axis=1) != n_teachers, ("query",))
-        if place:
-            raise ValueError(
-                f"Expected every query's counts to sum to n_teachers={n_teachers}, which {place} does not. "
-                "Counts have one row per query and one column per class; every teacher votes once."
-            )
-        return cls(_frozen(table), int(n_teachers))
+        return cls.from_totals(table, OneOf(table.shape[1]), n_teachers=n_teachers)
 
-    def weighted(self, weights: ArrayLike) -> "Votes":
+    def replaced(self, **changes: Any) -> Self:
+        """Return the same votes with other fields.
+
+        >>> Votes.from_counts([[4, 1]], n_teachers=5).replaced(unit=Unit.of_weight(3)).unit.linf
+        3.0
+        """
+        kept = {one.name: getattr(self, one.name) for one in fields(self)} | changes
+        return type(self)(kept.pop("totals"), **kept)
+
+    def weighted(self, weights: ArrayLike) -> Self:
         """Return the same ballots, each counting its weight: (teachers,) or (teachers, queries), 0 is absent.
 
         Weights are whole, so that whole noise still covers them: weights that are fractions are brought to a
@@ -161,11 +458,12 @@ class Votes:
         array([[2, 0, 0],
                [0, 2, 0]])
         """
+        counts = np.zeros_like(self.counts)
         if self.ballots is None:
             raise ValueError("Expected votes with ballots to weigh, got counts alone. Keep the ballots.")
         table = np.asarray(weights)
         one_each = table.reshape(-1, 1) if table.ndim == 1 else table
-        table = _whole_numbers(one_each, name="weights", axes=("teacher", "query"))
+        table = _whole_numbers(one_each, name="weights", axes=_AXES[:2])
         if table.shape not in ((self.n_teachers, 1), self.ballots.shape):
             raise ValueError(
                 f"Expected weights of shape ({self.n_teachers},) or {self.ballots.shape}, one per teacher or "
@@ -173,18 +471,34 @@ class Votes:
             )
         if (table < 0).any():
             raise ValueError(
-                f"Expected weights >= 0, got a negative one at {_first_place(table < 0, _AXES)}."
+                f"Expected weights >= 0, got a negative one at {_first_place(table < 0, _AXES[:2])}."
             )
         silent = (table == 0).all(axis=0)
         if silent.any():
             raise ValueError("Expected a teacher with a weight above 0 in every query, got a query without.")
-        counts = np.zeros_like(self.counts)
         columns = np.arange(self.n_queries)
         for ballot, weight in zip(self.ballots, table, strict=True):
             counts[columns, ballot] += weight
         unit = Unit.of_weight(int(table.max()))
         kept = table[:, 0] if table.shape[1] == 1 else table
-        return Votes(_frozen(counts), self.n_teachers, self.ballots, unit, _frozen(kept))
+        return self.replaced(totals=counts, unit=unit, weights=kept)
+
+    def _of(self, kind: str, name: str) -> Any:
+        """Return the space, where it is the one that has this."""
+        require_votes_on(kind, self, name)
+        return self.space
+
+    @property
+    def counts(self) -> Integers:
+        """Return how many votes each class has, (queries, classes); private."""
+        self._of("classes", "counts")
+        return self.totals
+
+    @property
+    def sums(self) -> Integers:
+        """Return the sum of each label, (queries, labels), in units of 1 / `resolution`; private."""
+        self._of("labels", "sums")
+        return self.totals
 
     @property
     def n_votes(self) -> Integers:
@@ -198,12 +512,22 @@ class Votes:
     @property
     def n_queries(self) -> int:
         """Return how many queries the batch holds."""
-        return self.counts.shape[0]
+        return self.totals.shape[0]
 
     @property
     def n_classes(self) -> int:
         """Return how many classes were declared."""
-        return self.counts.shape[1]
+        return int(self._of("classes", "n_classes").n_classes)
+
+    @property
+    def n_labels(self) -> int:
+        """Return how many labels were declared."""
+        return int(self._of("labels", "n_labels").n_labels)
+
+    @property
+    def resolution(self) -> int:
+        """Return in how many parts a vote on a label is counted."""
+        return int(self._of("labels", "resolution").resolution)
 
     @property
     def top(self) -> Integers:
@@ -216,39 +540,190 @@ class Votes:
         two = np.partition(self.counts, self.n_classes - 2, axis=1)[:, -2:]
         return np.asarray(two[:, 1] - two[:, 0])
 
+    @property
+    def n_voters(self) -> Integers:
+        """Return how many teachers know each answer; public.
+
+        >>> LabelVotes.from_sums([[45, 3]], n_teachers=50).n_voters
+        array([50, 50])
+        """
+        return np.full(self.space.n_answers, self.n_teachers) if self.voters is None else self.voters
+
+    def require_all_labels(self, what: str) -> None:
+        """Refuse votes of teachers that do not know every label, where that is not provided for.
+
+        >>> votes = LabelVotes.from_sums([[45, 3]], n_teachers=50, n_voters=[50, 4])
+        >>> votes.require_all_labels("a vote file")
+        Traceback (most recent call last):
+            ...
+        ValueError: Expected teachers that know all labels for a vote file, got some that abstain.
+        """
+        if self.voters is not None:
+            raise ValueError(f"Expected teachers that know all labels for {what}, got some that abstain.")
+
+    @property
+    def is_sparse(self) -> bool:
+        """Return whether the ballots are stored sparse.
+
+        >>> LabelVotes.from_ballots([[[1, 0]]], n_labels=2).is_sparse
+        False
+        """
+        return _is_sparse(self.ballots)
+
+    def block(self, rows: Any = None) -> NDArray[np.int64]:
+        """Return the ballots of some queries, dense: (teachers, queries, labels) in whole units.
+
+        >>> LabelVotes.from_ballots([[[1, 0]], [[1, 1]]], n_labels=2).block().shape
+        (2, 1, 2)
+        """
+        if self.ballots is None:
+            raise ValueError(
+                f"Expected votes with ballots, got {self.space.of_totals} alone. Keep the ballots."
+            )
+        some = self.ballots if rows is None else self.space.take(self.ballots, rows, self.n_teachers)
+        if _is_sparse(some):
+            some = some.toarray().reshape(self.n_teachers, -1, self.space.n_answers)
+        return np.asarray(some, dtype=np.int64)
+
     def __len__(self) -> int:
         return self.n_queries
 
-    def __getitem__(self, rows: Any) -> "Votes":
+    def __getitem__(self, rows: Any) -> Self:
         """Return the votes of some queries: an index, a slice, a mask or a list of indices."""
         if isinstance(rows, (int, np.integer)):
             if not -len(self) <= rows < len(self):
                 raise IndexError(f"Expected a query in 0..{len(self) - 1}, got {rows}.")
             rows = [int(rows)]
-        ballots = None if self.ballots is None else _frozen(self.ballots[:, rows])
-        weights = self.weights
-        if weights is not None and weights.ndim == 2:
-            weights = _frozen(weights[:, rows])
-        return Votes(_frozen(self.counts[rows]), self.n_teachers, ballots, self.unit, weights)
+        changes: dict[str, Any] = {"totals": self.totals[rows]}
+        if self.ballots is not None:
+            changes["ballots"] = self.space.take(self.ballots, rows, self.n_teachers)
+        if self.weights is not None and self.weights.ndim == 2:
+            changes["weights"] = self.weights[:, rows]
+        return self.replaced(**changes)
 
-    def __iter__(self) -> Iterator["Votes"]:
+    def __iter__(self) -> Iterator[Self]:
         return (self[i] for i in range(len(self)))
 
     def __repr__(self) -> str:
-        shape = f"n_queries={self.n_queries}, n_teachers={self.n_teachers}, n_classes={self.n_classes}"
-        return f"Votes(<private>, {shape})"
+        shape = f"n_queries={self.n_queries}, n_teachers={self.n_teachers}"
+        return f"Votes(<private>, {shape}, n_{self.space.kind}={self.space.n_answers})"
 
     def __array__(self, *_args: object, **_kwargs: object) -> NoReturn:
         # Without this NumPy would happily turn votes into an array that looks like labels.
         raise SealedValue(
-            "Votes are not labels. Release them through a mechanism; `votes.counts` is private."
+            "Votes are not labels. Release them through a mechanism; "
+            f"`votes.{self.space.of_totals}` is private."
         )
 
 
-_AXES = ("teacher", "query")
+class _OnLabels(type):
+    def __instancecheck__(cls, votes: Any) -> bool:
+        return isinstance(votes, Votes) and votes.space.kind == SetOf.kind
+
+
+class LabelVotes(Votes, metaclass=_OnLabels):
+    """Votes on labels, by the words of labels: what is made here are `Votes` over a `SetOf`.
+
+    They are an instance of this, and votes for one class are not. It does not warn: labels have words of
+    their own for how votes are made (thresholds, who knows which label), and they are kept here.
+
+    >>> votes = LabelVotes.from_ballots([[[1, 0, 1]], [[1, 0, 0]]], n_labels=3)
+    >>> votes, votes.sums
+    (Votes(<private>, n_queries=1, n_teachers=2, n_labels=3), array([[2, 0, 1]]))
+    >>> type(votes) is Votes, isinstance(votes, LabelVotes)
+    (True, True)
+    """
+
+    def __new__(
+        cls,
+        sums: Integers,
+        n_teachers: int,
+        ballots: Any = None,
+        resolution: int = 1,
+        unit: Unit = Unit(),  # noqa: B008 - frozen
+        voters: Integers | None = None,
+    ) -> "LabelVotes":
+        """Return votes with these sums, which are not checked."""
+        space = SetOf(sums.shape[1], resolution)
+        return cast(LabelVotes, Votes(sums, n_teachers, ballots, unit, space=space, voters=voters))
+
+    @classmethod
+    def from_ballots(  # type: ignore[override]
+        cls,
+        ballots: ArrayLike | Sequence[Any],
+        *,
+        n_labels: int,
+        resolution: int = 1,
+        knows: ArrayLike | None = None,
+    ) -> "LabelVotes":
+        """Return `Votes.from_ballots` over `SetOf(n_labels, resolution)`.
+
+        With resolution 1 every entry is 0 or 1. With a larger one entries are probabilities, rounded to whole
+        units of 1 / resolution.
+
+        >>> LabelVotes.from_ballots([[[0.7, 0.1]], [[0.9, 0.2]]], n_labels=2, resolution=100).sums
+        array([[160,  30]])
+        >>> votes = LabelVotes.from_ballots([[[1, 1]], [[1, 1]]], n_labels=2, knows=[[1, 1], [1, 0]])
+        >>> votes.sums, votes.n_voters
+        (array([[2, 1]]), array([2, 1]))
+        >>> LabelVotes.from_ballots([[[0.7, 0.1]]], n_labels=2)
+        Traceback (most recent call last):
+            ...
+        ValueError: Expected 0 or 1 in ballots, got a fraction at teacher 0, query 0, label 0. ...
+        """
+        return cast(LabelVotes, Votes.from_ballots(ballots, SetOf(n_labels, resolution), knows=knows))
+
+    @classmethod
+    def from_probabilities(
+        cls,
+        probabilities: ArrayLike,
+        *,
+        n_labels: int,
+        thresholds: ArrayLike = 0.5,
+        knows: ArrayLike | None = None,
+    ) -> "LabelVotes":
+        """Return 0/1 votes: a teacher says yes where its probability reaches the label's threshold.
+
+        Thresholds are public, or chosen on public data: one for all labels, or one per label. `knows` is as
+        for `from_ballots`.
+
+        >>> LabelVotes.from_probabilities([[[0.7, 0.4]]], n_labels=2, thresholds=[0.8, 0.3]).sums
+        array([[0, 1]])
+        """
+        require_count(n_labels=n_labels)
+        table = _in_range(_as_table(probabilities, "probabilities"), n_labels, "probabilities")
+        limits = np.asarray(thresholds, dtype=np.float64)
+        if limits.shape not in ((), (n_labels,)) or not ((limits >= 0) & (limits <= 1)).all():
+            raise ValueError(
+                f"Expected one threshold in [0, 1], or one per label ({n_labels}), got shape {limits.shape} "
+                "or a value outside."
+            )
+        return cls.from_ballots(table >= limits, n_labels=n_labels, knows=knows)
+
+    @classmethod
+    def from_sums(
+        cls, sums: ArrayLike, *, n_teachers: int, resolution: int = 1, n_voters: ArrayLike | None = None
+    ) -> "LabelVotes":
+        """Return the votes of sums alone, (queries, labels), in whole units, by `Votes.from_totals`.
+
+        >>> LabelVotes.from_sums([[45, 3]], n_teachers=50).n_labels
+        2
+        >>> LabelVotes.from_sums([[45, 3]], n_teachers=50, n_voters=[50, 4]).n_voters
+        array([50,  4])
+        """
+        shape = np.shape(sums)
+        space = SetOf(shape[1] if len(shape) == 2 and shape[1] else 1, resolution)
+        return cast(LabelVotes, Votes.from_totals(sums, space, n_teachers=n_teachers, n_voters=n_voters))
+
+
+# --- Checks of ballots and totals ---
+
+_AXES = ("teacher", "query", "label")
 # Ballots counted at once, and tallies they are counted into: small enough to stay in a cache.
 _CELLS = 1 << 17
 _PLURAL = {"teacher": "teachers", "query": "queries", "class": "classes"}
+# Ballots are kept in the smallest type that holds them: 50 teachers x 10,000 queries x 20 labels are 10 MB.
+_LARGEST_RESOLUTION = 10_000
 
 
 def _whole_numbers(values: ArrayLike, *, name: str, axes: tuple[str, str]) -> Integers:
@@ -289,277 +764,6 @@ def _tallied(ballots: Integers, n_classes: int) -> Integers:
     return counts
 
 
-def _first_place(bad: NDArray[np.bool_], axes: tuple[str, ...]) -> str:
-    """Say where the first offending entry is, or nothing; the entry itself stays private."""
-    if not bad.any():
-        return ""
-    index = np.unravel_index(int(np.argmax(bad)), bad.shape)
-    return ", ".join(f"{axis} {i}" for axis, i in zip(axes, index, strict=True))
-
-
-def _frozen(table: NDArray[Any]) -> Integers:
-    table = np.ascontiguousarray(table, dtype=np.int64)
-    table.flags.writeable = False
-    return table
-
-
-# --- Label votes: ballots that say yes or no to every one of many labels, and their sums. ---
-#
-# Like `Votes` they are private, a type of their own, and do not print. A ballot is whole: 0 or 1 per label,
-# or a probability counted in whole units of 1 / `resolution`, so that whole noise covers it exactly.
-
-
-_LABEL_AXES = ("teacher", "query", "label")
-# Ballots are kept in the smallest type that holds them: 50 teachers x 10,000 queries x 20 labels are 10 MB.
-_LARGEST_RESOLUTION = 10_000
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class LabelVotes:
-    """The sums of a batch of queries, one per label, with the ballots behind them where they are known.
-
-    `sums` is (queries, labels) in units of 1 / `resolution` of a vote; `ballots` is (teachers, queries,
-    labels), or sparse with one row per teacher and query, teacher by teacher. Where some teachers have no
-    such label, `voters` holds how many know each: it is public, like the number of teachers.
-
-    Guarantee: every sum lies between 0 and n_voters * resolution, without `voters` n_teachers * resolution.
-    Assumes:   one protected unit sits behind one teacher: it changes one ballot per query, on all labels.
-    Reference: Dullerud et al. 2022, section 3 (multi-winner elections).
-
-    >>> votes = LabelVotes.from_ballots([[[1, 0, 1]], [[1, 0, 0]]], n_labels=3)
-    >>> votes, votes.sums
-    (LabelVotes(<private>, n_queries=1, n_teachers=2, n_labels=3), array([[2, 0, 1]]))
-    """
-
-    sums: Integers
-    n_teachers: int
-    ballots: "NDArray[Any] | csr_array | None" = None
-    resolution: int = 1
-    unit: Unit = Unit()
-    voters: Integers | None = None
-
-    @classmethod
-    def from_ballots(
-        cls,
-        ballots: ArrayLike | Sequence[Any],
-        *,
-        n_labels: int,
-        resolution: int = 1,
-        knows: ArrayLike | None = None,
-    ) -> "LabelVotes":
-        """Return the votes of `ballots`: teachers x queries x labels, or one sparse matrix per teacher.
-
-        With resolution 1 every entry is 0 or 1. With a larger one entries are probabilities, rounded to whole
-        units of 1 / resolution. `knows`, teachers x labels of True and False, says which labels each teacher
-        has: declared and public, never read off data. On others it abstains, whatever its ballot says.
-
-        >>> LabelVotes.from_ballots([[[0.7, 0.1]], [[0.9, 0.2]]], n_labels=2, resolution=100).sums
-        array([[160,  30]])
-        >>> votes = LabelVotes.from_ballots([[[1, 1]], [[1, 1]]], n_labels=2, knows=[[1, 1], [1, 0]])
-        >>> votes.sums, votes.n_voters
-        (array([[2, 1]]), array([2, 1]))
-        >>> LabelVotes.from_ballots([[[0.7, 0.1]]], n_labels=2)
-        Traceback (most recent call last):
-            ...
-        ValueError: Expected 0 or 1 in ballots, got a fraction at teacher 0, query 0, label 0. ...
-        """
-        require_count(n_labels=n_labels)
-        require_count(resolution=resolution)
-        if resolution > _LARGEST_RESOLUTION:
-            raise ValueError(f"Expected a resolution of at most {_LARGEST_RESOLUTION}, got {resolution}.")
-        if isinstance(ballots, Sequence) and len(ballots) > 0 and all(_is_sparse(one) for one in ballots):
-            return cls._from_sparse(list(ballots), int(n_labels), int(resolution), knows)
-        table = _checked(_as_table(ballots, "ballots"), n_labels, resolution)
-        known = _knowledge(knows, len(table), n_labels)
-        if known is not None:
-            table = table * known[:, None, :].astype(table.dtype)
-        sums = table.sum(axis=0, dtype=np.int64)
-        return cls(
-            _frozen_labels(sums), len(table), _frozen_labels(table), int(resolution), voters=_voters(known)
-        )
-
-    @classmethod
-    def from_probabilities(
-        cls,
-        probabilities: ArrayLike,
-        *,
-        n_labels: int,
-        thresholds: ArrayLike = 0.5,
-        knows: ArrayLike | None = None,
-    ) -> "LabelVotes":
-        """Return 0/1 votes: a teacher says yes where its probability reaches the label's threshold.
-
-        Thresholds are public, or chosen on public data: one for all labels, or one per label. `knows` is as
-        for `from_ballots`.
-
-        >>> LabelVotes.from_probabilities([[[0.7, 0.4]]], n_labels=2, thresholds=[0.8, 0.3]).sums
-        array([[0, 1]])
-        """
-        require_count(n_labels=n_labels)
-        table = _in_range(_as_table(probabilities, "probabilities"), n_labels, "probabilities")
-        limits = np.asarray(thresholds, dtype=np.float64)
-        if limits.shape not in ((), (n_labels,)) or not ((limits >= 0) & (limits <= 1)).all():
-            raise ValueError(
-                f"Expected one threshold in [0, 1], or one per label ({n_labels}), got shape {limits.shape} "
-                "or a value outside."
-            )
-        return cls.from_ballots(table >= limits, n_labels=n_labels, knows=knows)
-
-    @classmethod
-    def from_sums(
-        cls, sums: ArrayLike, *, n_teachers: int, resolution: int = 1, n_voters: ArrayLike | None = None
-    ) -> "LabelVotes":
-        """Return the votes of sums alone, (queries, labels), in whole units.
-
-        `n_voters` says how many teachers know each label, where not all do.
-
-        >>> LabelVotes.from_sums([[45, 3]], n_teachers=50).n_labels
-        2
-        >>> LabelVotes.from_sums([[45, 3]], n_teachers=50, n_voters=[50, 4]).n_voters
-        array([50,  4])
-        """
-        require_count(n_teachers=n_teachers, resolution=resolution)
-        table = np.asarray(sums)
-        if table.ndim != 2 or table.size == 0 or table.dtype.kind not in "iu":
-            raise ValueError(
-                f"Expected whole sums of shape (queries, labels), got {table.shape} of {table.dtype}."
-            )
-        voters = None
-        if n_voters is not None:
-            voters = np.asarray(n_voters)
-            right = voters.shape == (table.shape[1],) and voters.dtype.kind in "iu"
-            if not right or voters.min() < 0 or voters.max() > n_teachers:
-                raise ValueError(
-                    f"Expected n_voters from 0 to {n_teachers} for each of {table.shape[1]} labels, "
-                    "got another shape or number."
-                )
-            voters = None if (voters == n_teachers).all() else _frozen_labels(voters.astype(np.int64))
-        most = (n_teachers if voters is None else voters) * resolution
-        place = _first_label_place((table < 0) | (table > most), _LABEL_AXES[1:])
-        if place:
-            who = f"{most}, all teachers" if voters is None else "what all who know the label can say,"
-            raise ValueError(f"Expected sums from 0 to {who} in whole units, got one outside at {place}.")
-        return cls(
-            _frozen_labels(table.astype(np.int64)), int(n_teachers), None, int(resolution), voters=voters
-        )
-
-    @classmethod
-    def _from_sparse(
-        cls, parts: list[Any], n_labels: int, resolution: int, knows: ArrayLike | None
-    ) -> "LabelVotes":
-        from scipy.sparse import csr_array, vstack
-
-        rows = []
-        known = _knowledge(knows, len(parts), n_labels)
-        for teacher, part in enumerate(parts):
-            matrix = csr_array(part, copy=True)
-            matrix.sum_duplicates()
-            if matrix.shape != (parts[0].shape[0], n_labels):
-                raise ValueError(
-                    f"Expected ballots of shape (queries, labels) = ({parts[0].shape[0]}, {n_labels}) from "
-                    f"every teacher, got {matrix.shape} from teacher {teacher}."
-                )
-            data = np.asarray(matrix.data).reshape(1, 1, -1)
-            if data.size:
-                # Where a wrong entry stands in a sparse matrix is not worth finding: say whose it is.
-                matrix.data = _checked(data, data.size, resolution, teacher=teacher).reshape(-1)
-                if known is not None:
-                    matrix.data = matrix.data * known[teacher][matrix.indices]
-            matrix.eliminate_zeros()
-            rows.append(matrix)
-        if rows[0].shape[0] == 0:
-            raise ValueError("Expected ballots on at least one query, got none.")
-        stacked = csr_array(vstack(rows, format="csr"))
-        sums = np.zeros((rows[0].shape[0], n_labels), dtype=np.int64)
-        for matrix in rows:
-            sums += matrix.toarray().astype(np.int64)
-        return cls(_frozen_labels(sums), len(rows), stacked, resolution, voters=_voters(known))
-
-    def block(self, rows: Any = None) -> NDArray[np.int64]:
-        """Return the ballots of some queries, dense: (teachers, queries, labels) in whole units.
-
-        >>> LabelVotes.from_ballots([[[1, 0]], [[1, 1]]], n_labels=2).block().shape
-        (2, 1, 2)
-        """
-        if self.ballots is None:
-            raise ValueError("Expected votes with ballots, got sums alone. Keep the ballots.")
-        index = np.arange(self.n_queries) if rows is None else np.arange(self.n_queries)[rows]
-        if _is_sparse(self.ballots):
-            flat = (np.arange(self.n_teachers)[:, None] * self.n_queries + index).ravel()
-            dense = np.asarray(self.ballots[flat].toarray(), dtype=np.int64)
-            return dense.reshape(self.n_teachers, index.size, self.n_labels)
-        return np.asarray(self.ballots[:, index], dtype=np.int64)
-
-    @property
-    def n_queries(self) -> int:
-        """Return how many queries the batch holds."""
-        return self.sums.shape[0]
-
-    @property
-    def n_labels(self) -> int:
-        """Return how many labels were declared."""
-        return self.sums.shape[1]
-
-    @property
-    def n_voters(self) -> Integers:
-        """Return how many teachers know each label; public.
-
-        >>> LabelVotes.from_sums([[45, 3]], n_teachers=50).n_voters
-        array([50, 50])
-        """
-        return np.full(self.n_labels, self.n_teachers) if self.voters is None else self.voters
-
-    def require_all_labels(self, what: str) -> None:
-        """Refuse votes of teachers that do not know every label, where that is not provided for.
-
-        >>> votes = LabelVotes.from_sums([[45, 3]], n_teachers=50, n_voters=[50, 4])
-        >>> votes.require_all_labels("a vote file")
-        Traceback (most recent call last):
-            ...
-        ValueError: Expected teachers that know all labels for a vote file, got some that abstain.
-        """
-        if self.voters is not None:
-            raise ValueError(f"Expected teachers that know all labels for {what}, got some that abstain.")
-
-    @property
-    def is_sparse(self) -> bool:
-        """Return whether the ballots are stored sparse.
-
-        >>> LabelVotes.from_ballots([[[1, 0]]], n_labels=2).is_sparse
-        False
-        """
-        return _is_sparse(self.ballots)
-
-    def __len__(self) -> int:
-        return self.n_queries
-
-    def __getitem__(self, rows: Any) -> "LabelVotes":
-        """Return the votes of some queries: an index, a slice, a mask or a list of indices."""
-        if isinstance(rows, (int, np.integer)):
-            if not -len(self) <= rows < len(self):
-                raise IndexError(f"Expected a query in 0..{len(self) - 1}, got {rows}.")
-            rows = [int(rows)]
-        ballots: Any = None
-        if self.is_sparse:
-            index = np.arange(self.n_queries)[rows]
-            flat = (np.arange(self.n_teachers)[:, None] * self.n_queries + index).ravel()
-            ballots = self.ballots[flat]  # type: ignore[index]
-        elif self.ballots is not None:
-            ballots = _frozen_labels(self.ballots[:, rows])
-        sums = _frozen_labels(self.sums[rows])
-        return LabelVotes(sums, self.n_teachers, ballots, self.resolution, self.unit, self.voters)
-
-    def __iter__(self) -> Iterator["LabelVotes"]:
-        return (self[i] for i in range(len(self)))
-
-    def __repr__(self) -> str:
-        shape = f"n_queries={self.n_queries}, n_teachers={self.n_teachers}, n_labels={self.n_labels}"
-        return f"LabelVotes(<private>, {shape})"
-
-    def __array__(self, *_args: object, **_kwargs: object) -> NoReturn:
-        raise SealedValue("Votes are not labels. Release them through a mechanism; `votes.sums` is private.")
-
-
 def _knowledge(knows: ArrayLike | None, n_teachers: int, n_labels: int) -> NDArray[np.bool_] | None:
     """Return which labels each teacher has, or None where all have all."""
     if knows is None:
@@ -574,7 +778,19 @@ def _knowledge(knows: ArrayLike | None, n_teachers: int, n_labels: int) -> NDArr
 
 
 def _voters(known: NDArray[np.bool_] | None) -> Integers | None:
-    return None if known is None else _frozen_labels(known.sum(axis=0, dtype=np.int64))
+    return None if known is None else known.sum(axis=0, dtype=np.int64)
+
+
+def _checked_voters(n_voters: ArrayLike, n_teachers: int, space: AnswerSpace) -> Integers | None:
+    """Return how many teachers know each answer, or None where all know all."""
+    voters = np.asarray(n_voters)
+    right = voters.shape == (space.n_answers,) and voters.dtype.kind in "iu"
+    if not right or voters.min() < 0 or voters.max() > n_teachers:
+        raise ValueError(
+            f"Expected n_voters from 0 to {n_teachers} for each of {space.n_answers} {space.kind}, "
+            "got another shape or number."
+        )
+    return None if (voters == n_teachers).all() else voters.astype(np.int64)
 
 
 def _is_sparse(ballots: Any) -> bool:
@@ -632,11 +848,11 @@ def _checked(table: NDArray[Any], n_labels: int, resolution: int, teacher: int |
 
 def _place(bad: NDArray[np.bool_], teacher: int | None) -> str:
     if teacher is None:
-        return _first_label_place(bad, _LABEL_AXES)
+        return _first_place(bad, _AXES)
     return f"teacher {teacher}" if bad.any() else ""
 
 
-def _first_label_place(bad: NDArray[np.bool_], axes: tuple[str, ...]) -> str:
+def _first_place(bad: NDArray[np.bool_], axes: tuple[str, ...]) -> str:
     """Say where the first offending entry is, or nothing; the entry itself stays private."""
     if not bad.any():
         return ""
@@ -644,7 +860,8 @@ def _first_label_place(bad: NDArray[np.bool_], axes: tuple[str, ...]) -> str:
     return ", ".join(f"{axis} {i}" for axis, i in zip(axes, index, strict=True))
 
 
-def _frozen_labels(table: NDArray[Any]) -> NDArray[Any]:
-    table = np.ascontiguousarray(table)
-    table.flags.writeable = False
-    return table
+def _frozen(table: NDArray[Any], dtype: Any = None) -> NDArray[Any]:
+    """Return the table read-only; whose it was may still write to it."""
+    kept = np.ascontiguousarray(table, dtype=dtype).view()
+    kept.flags.writeable = False
+    return kept

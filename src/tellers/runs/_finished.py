@@ -94,7 +94,7 @@ class FinishedRun:
         require_summable(self, ledger)
         plan, votes = self.plan, asked_votes(self)
         assert plan is not None  # there are groups
-        assert isinstance(votes, Votes)  # of many labels there are none
+        assert not isinstance(votes, LabelVotes)  # of many labels there are none
         there = [batch for batch in batches_under(ledger, self.folder.key) if batch.is_settled]
         weights = [w for b in there if (w := plan.weights(b.n_queries, key=b.key)) is not None]
         if weights:
@@ -261,7 +261,7 @@ def _exact(run: FinishedRun, plan: PersonalPlan) -> dict[str, Sealed[float]]:
         with run.books() as ledger:
             batches = batches_under(ledger, run.folder.key)
         asked, votes = run.labels(), asked_votes(run)
-        assert isinstance(votes, Votes)  # of many labels there are no groups
+        assert not isinstance(votes, LabelVotes)  # of many labels there are no groups
         costs = exact_by_groups(
             # Each teacher is of one group: who the rows belong to does not matter, and they are not read.
             Electorate(Partition((np.arange(1),), unit="one record"), plan=plan),

@@ -348,12 +348,12 @@ def private_numbers(
     exact = None
     if personal is None:
         exact = exact_curve(config, mechanism, votes[labels.rows]) if len(labels) else None
-    elif isinstance(votes, Votes):
+    else:
         by_group = exact_by_groups(
             electorate, votes, labels=labels, batches=personal.batches, delta=config.budget.delta, cast=cast
         )
         parts["personal"] = PrivateGroups(exact_cost=None if by_group is None else by_group.reveal())
-    if isinstance(votes, Votes) and tables.pool_y is not None:
+    if not isinstance(votes, LabelVotes) and tables.pool_y is not None:
         parts["accuracy_against_noise"] = _against_noise(votes, tables.pool_y)
     if test_votes is not None and tables.test is not None and _has_ballots(test_votes):
         right = _noiseless(test_votes) == tables.test.y

@@ -253,7 +253,7 @@ class Voting:
     def cast(self, absent: Names) -> tuple[Electorate, Votes]:
         """Return who learned from whom in a round that was asked, and its votes on the pool."""
         votes = self._read(absent)
-        assert isinstance(votes, Votes)  # groups vote on classes
+        assert not isinstance(votes, LabelVotes)  # groups vote on classes
         return self.seated(absent), votes
 
     def test_votes(self, absent: Names) -> Votes | LabelVotes | None:

@@ -388,7 +388,7 @@ class GroupsCosts:
 
     def planner(self, public: Votes | LabelVotes, **given: Any) -> Planner:
         """Return what finds the best plan that all purses can pay, on public votes counted as the run's."""
-        assert isinstance(public, Votes)  # of many labels there are no groups
+        assert not isinstance(public, LabelVotes)  # of many labels there are no groups
         plan = self.asked.plan
         weights = plan.weights(len(public), key="proxy")
         counted = public if weights is None else public.weighted(weights)

@@ -195,7 +195,7 @@ class Room:
         mechanism = self.mechanism
         n_teachers = None if plan is None else plan.n_teachers
         require_votes(votes, mechanism, n_queries=n, key=key, n_teachers=n_teachers)
-        if plan is not None and isinstance(votes, Votes):
+        if plan is not None and not isinstance(votes, LabelVotes):
             mechanism, votes = plan.mechanism, _seated(votes, plan, key=key)
         release = mechanism.release(votes, self.noise, **context)
         used = None
@@ -352,7 +352,7 @@ def _seated(votes: Votes, plan: GroupPlan, *, key: str) -> Votes:
     weights = plan.weights(len(votes), key=key)
     if weights is not None:
         return votes.weighted(weights)
-    return replace(votes, unit=max(plan.units, key=lambda unit: unit.linf))
+    return votes.replaced(unit=max(plan.units, key=lambda unit: unit.linf))
 
 
 class _Sealing:
@@ -378,7 +378,7 @@ def _is_evaluated(mechanism: Mechanism, votes: Votes | LabelVotes) -> bool:
     """Return whether the votes alone give an exact cost, without knowing whose data taught whom."""
     if not hasattr(mechanism, "outcomes") or not votes.unit.is_one_ballot:
         return False
-    if isinstance(votes, Votes) or votes.ballots is not None:
+    if not isinstance(votes, LabelVotes) or votes.ballots is not None:
         return True
     # Sums alone say what label by label decisions cost, not what clipped ballots, sets or a gate do.
     rule = getattr(mechanism, "rule", None)

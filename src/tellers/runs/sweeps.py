@@ -144,7 +144,7 @@ class SweepSetting:
 
 def mechanism_for(setting: SweepSetting, votes: LabelVotes | Votes) -> Any:
     """Return the mechanism that a setting is for some votes."""
-    if isinstance(votes, Votes):
+    if not isinstance(votes, LabelVotes):
         return setting.mechanism(n_teachers=votes.n_teachers)
     return setting.mechanism(
         n_teachers=votes.n_teachers, n_labels=votes.n_labels, resolution=votes.resolution
@@ -286,7 +286,7 @@ def sweep(
     """
     require_fraction(delta=delta)
     require_count(n_changed=n_changed)
-    given: list[Any] = [ensembles] if isinstance(ensembles, (LabelVotes, Votes)) else list(ensembles)
+    given: list[Any] = [ensembles] if isinstance(ensembles, Votes) else list(ensembles)
     known = None if truth is None else np.asarray(truth)
     rows: list[SweepRow] = []
     chosen = list(settings)
@@ -325,7 +325,7 @@ def as_counted(mechanism: Any, votes: LabelVotes) -> LabelVotes:
 
 def n_outputs(votes: LabelVotes | Votes) -> int:
     """Return how many classes, or labels, votes are on."""
-    return votes.n_classes if isinstance(votes, Votes) else votes.n_labels
+    return votes.space.n_answers
 
 
 def as_indicators(classes: ArrayLike, n_classes: int) -> Integers:
@@ -339,8 +339,8 @@ def as_indicators(classes: ArrayLike, n_classes: int) -> Integers:
 def _require_fitting(
     votes: LabelVotes | Votes, truth: NDArray[Any] | None, settings: list[SweepSetting]
 ) -> None:
-    of_classes = isinstance(votes, Votes)
-    shape = (len(votes),) if isinstance(votes, Votes) else votes.sums.shape
+    of_classes = not isinstance(votes, LabelVotes)
+    shape = (len(votes),) if of_classes else votes.totals.shape
     if truth is not None and truth.shape != shape:
         what = "class numbers" if of_classes else "0 and 1"
         each = "one for each query" if of_classes else "queries x labels"
@@ -356,7 +356,7 @@ def _require_fitting(
 
 def _fitting(votes: LabelVotes | Votes, setting: SweepSetting) -> LabelVotes | Votes:
     """Return votes in the form a kind takes: parts of a vote become yes or no where sums are not of parts."""
-    if isinstance(votes, Votes) or setting.kind in _THRESHOLDS or votes.resolution == 1:
+    if not isinstance(votes, LabelVotes) or setting.kind in _THRESHOLDS or votes.resolution == 1:
         return votes
     said = votes.block() * 2 >= votes.resolution
     return LabelVotes.from_ballots(said, n_labels=votes.n_labels)
@@ -380,7 +380,7 @@ def _row(
         labels = _gap_labels(mechanism, votes, shares, noise)
     else:
         labels = mechanism.release(votes, noise).labels
-    if isinstance(votes, Votes):
+    if not isinstance(votes, LabelVotes):
         told = labels != SILENT
         answered = told if setting.sigma_gate is not None else None
         published = RdpCurve(check_orders(None), published_cost(mechanism, votes, answered=answered))
@@ -522,7 +522,7 @@ class SweptVotes:
     @classmethod
     def of(cls, folder: Path, votes: LabelVotes | Votes, truth: NDArray[np.int64] | None) -> "SweptVotes":
         """Keep votes, and the truth of their queries where it is known."""
-        swept = cls(folder, isinstance(votes, Votes))
+        swept = cls(folder, not isinstance(votes, LabelVotes))
         _kept[swept] = (votes, truth)
         return swept
 

@@ -274,7 +274,7 @@ class LabelEnsemble(LabelVoters):
     >>> from tellers.teachers.models import ConstantLabels
     >>> ensemble = LabelEnsemble((ConstantLabels((0, 1)), ConstantLabels((1, 1))), n_labels=2)
     >>> ensemble, ensemble.vote([[0.1], [0.2]])
-    (LabelEnsemble(n_teachers=2, n_labels=2), LabelVotes(<private>, n_queries=2, n_teachers=2, n_labels=2))
+    (LabelEnsemble(n_teachers=2, n_labels=2), Votes(<private>, n_queries=2, n_teachers=2, n_labels=2))
     >>> ensemble.probabilities([[0.1]]), ensemble.accuracies([[0.1]], [[1, 1]]), ensemble.troubles
     (Sealed(<private>), Sealed(<private>), Sealed(<private>))
     """

@@ -622,7 +622,7 @@ def read_label_votes(
     ...     path = Path(folder) / "votes.npz"
     ...     np.savez(path, label_ballots=[[[0.9, 0.2]], [[0.8, 0.6]]])
     ...     read_label_votes(path, thresholds=0.5), read_label_votes(path, resolution=10).votes.sums
-    (LabelVoteFile(LabelVotes(<private>, n_queries=1, n_teachers=2, n_labels=2)), array([[17,  8]]))
+    (LabelVoteFile(Votes(<private>, n_queries=1, n_teachers=2, n_labels=2)), array([[17,  8]]))
     """
     place = Path(path)
     if resolution is not None:
@@ -670,7 +670,7 @@ def save_label_votes(
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     save_label_votes(Path(folder) / "votes.npz", votes, truth=[[True, False]])
     ...     read_label_votes(Path(folder) / "votes.npz")
-    LabelVoteFile(LabelVotes(<private>, n_queries=1, n_teachers=2, n_labels=2), truth)
+    LabelVoteFile(Votes(<private>, n_queries=1, n_teachers=2, n_labels=2), truth)
     """
     votes.require_all_labels("a vote file")
     # By the declared resolution, not by the largest ballot: the size of the file says nothing private.

@@ -681,7 +681,7 @@ def _settings(trial: Trial, student: ArrayLike | None, rng: np.random.Generator)
 
 
 def _check_each_other(mechanism: Any, moves: Moves, n_draws: int, seed: int) -> Singles:
-    times = first_outcomes(mechanism, moves, n_each=20, n_outcomes=1 + moves.here.n_classes, seed=seed)  # type: ignore[union-attr]
+    times = first_outcomes(mechanism, moves, n_each=20, n_outcomes=1 + moves.here.n_classes, seed=seed)
     return check_independence(
         mechanism, moves, informative_rows(times), n_draws=min(n_draws, 4000), seed=seed,
         alarm=share_of_alarm("independence"),
@@ -691,7 +691,7 @@ def _check_each_other(mechanism: Any, moves: Moves, n_draws: int, seed: int) -> 
 def _check_unstated(
     mechanism: Any, moves: Moves, price: RdpCurve, *, n_draws: int, main: bool, alarm: float, seed: int
 ) -> None:
-    m = moves.here.n_classes  # type: ignore[union-attr]
+    m = moves.here.n_classes
     rounds = ((30, 400), (6, 2000)) if main else ((10, 300), (2, 1000)) if m < 50 else ((8, 100), (2, 300))
     check_price_by_draws(
         mechanism, moves, price, n_draws=n_draws if main else max(500, n_draws // 4), seed=seed + 100 + m,
@@ -919,7 +919,7 @@ def random_label_votes(
 
     >>> from tellers import Binary
     >>> random_label_votes(np.random.default_rng(7), Binary(2.0, 3), n_teachers=5, n_queries=9)
-    LabelVotes(<private>, n_queries=9, n_teachers=5, n_labels=3)
+    Votes(<private>, n_queries=9, n_teachers=5, n_labels=3)
     """
     n_labels = mechanism.n_labels
     table = np.empty((n_teachers, n_queries, n_labels))
@@ -979,7 +979,7 @@ def _check_labels_each_other(mechanism: Any, moves: Moves, n_draws: int, seed: i
     ]
     tried = {int(one.argmax()) for one in vary if one.max() > 0}
     # Where everything comes out alike in one batch, the most even votes must not.
-    even = np.abs(2 * moves.here.sums - moves.here.sums.max()).sum(axis=1)  # type: ignore[union-attr]
+    even = np.abs(2 * moves.here.sums - moves.here.sums.max()).sum(axis=1)
     tried = tried or {int(even.argmin())}
     check_independence(
         mechanism, moves, sorted(tried), n_draws=min(n_draws, 4000), seed=seed,

@@ -18,10 +18,9 @@ from ...mechanisms.labels._outcomes import LabelOutcomes
 from ...privacy.noise import Noise
 from ...privacy.rdp import RdpCurve, check_orders
 from ...privacy.release import SILENT, Release
-from ...privacy.votes import LabelVotes, Votes
+from ...privacy.votes import Votes
 
 Floats = NDArray[np.float64]
-AnyVotes = Votes | LabelVotes
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -34,28 +33,26 @@ class Pair:
     Pair([30, 20] | [29, 21], n_teachers=50)
     """
 
-    here: AnyVotes
-    there: AnyVotes
+    here: Votes
+    there: Votes
     student: Floats | None = None
 
     def __post_init__(self) -> None:
-        kinds = {type(self.here), type(self.there)}
-        shapes = {_tally(self.here).shape, _tally(self.there).shape}
-        if len(kinds) > 1 or len(shapes) > 1 or len(self.here) != 1:
+        if self.here.space != self.there.space or not len(self.here) == len(self.there) == 1:
             raise ValueError("Expected two votes of one kind on one query each, got others.")
         if self.here.n_teachers != self.there.n_teachers:
             raise ValueError(
                 f"Expected votes of the same teachers, got {self.here.n_teachers} and "
                 f"{self.there.n_teachers}. A neighbour changes one ballot and takes none away."
             )
-        moved = np.abs(_tally(self.here) - _tally(self.there))
-        one = getattr(self.here, "resolution", 1)
+        moved = np.abs(self.here.totals - self.there.totals)
+        classes = self.here.space.kind == "classes"
         # Of one ballot that changes no sum moves by more than a vote, and no class but two.
-        if moved.max() > one or (isinstance(self.here, Votes) and moved.sum() > 2):
+        if moved.max() > self.here.space.most(1) or (classes and moved.sum() > 2):
             raise ValueError("Expected votes that differ in one ballot, got votes that differ in more.")
 
     def __repr__(self) -> str:
-        sides = " | ".join(str(_tally(votes)[0].tolist()) for votes in (self.here, self.there))
+        sides = " | ".join(str(votes.totals[0].tolist()) for votes in (self.here, self.there))
         return f"Pair({sides}, n_teachers={self.here.n_teachers})"
 
 
@@ -189,10 +186,6 @@ def _hockey_stick(losses: Floats, shares: Floats, delta: float) -> float:
     return high
 
 
-def _tally(votes: AnyVotes) -> NDArray[np.int64]:
-    return votes.sums if isinstance(votes, LabelVotes) else votes.counts
-
-
 # --- Clopper-Pearson bounds on a probability, and the epsilon that two of them prove. ---
 
 
@@ -293,7 +286,7 @@ _CHUNK = 40_000  # queries released at once; keeps the memory flat
 
 def draw_releases(
     mechanism: Mechanism,
-    votes: AnyVotes,
+    votes: Votes,
     student: Floats | None,
     n_samples: int,
     n_queries: int,
@@ -312,7 +305,7 @@ def draw_releases(
 
 def draw_rows(
     mechanism: Mechanism,
-    votes: AnyVotes,
+    votes: Votes,
     rows: NDArray[np.int64],
     noise: Noise,
     *,

@@ -12,7 +12,7 @@ from ...mechanisms._admission import is_multilabel
 from ...mechanisms.base import Mechanism
 from ...privacy.noise import Noise
 from ...privacy.votes import LabelVotes, Votes
-from .evidence import AnyVotes, DrawnOutcomes, Pair, draw_rows, hears_student, prove_by_queries, stated_law
+from .evidence import DrawnOutcomes, Pair, draw_rows, hears_student, prove_by_queries, stated_law
 
 # --- Neighbouring votes to try a mechanism on, chosen without asking it anything. ---
 #
@@ -33,8 +33,8 @@ class Moves:
     `student` is one row of probabilities for all of them, or one for each, where a mechanism asks for it.
     """
 
-    here: AnyVotes
-    there: AnyVotes
+    here: Votes
+    there: Votes
     student: Floats | None = None
 
     def __len__(self) -> int:
@@ -46,8 +46,6 @@ class Moves:
     @property
     def both(self) -> Votes:
         """Return the votes of classes of both sides, all of here before all of there."""
-        if not isinstance(self.here, Votes) or not isinstance(self.there, Votes):
-            raise TypeError("Expected votes for one class of several, got votes on labels.")
         counts = np.concatenate([self.here.counts, self.there.counts])
         return Votes.from_counts(counts, n_teachers=self.here.n_teachers)
 
@@ -306,7 +304,7 @@ def _first_look(mechanism: Mechanism, moves: Moves, noise: Noise) -> Floats:
             for value in values[:200]:
                 best = np.maximum(best, _apart(here[:, column] == value, there[:, column] == value))
         else:  # a noisy count: is it at least what it was before the ballot moved?
-            limit = moves.here.counts[rows, column - n_told]  # type: ignore[union-attr]
+            limit = moves.here.counts[rows, column - n_told]
             best = np.maximum(best, _apart(here[:, column] >= limit, there[:, column] >= limit))
     return best
 

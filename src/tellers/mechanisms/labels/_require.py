@@ -2,14 +2,13 @@
 
 from typing import Any
 
-from ...privacy.votes import LabelVotes, Unit
+from ...privacy.votes import SetOf, Unit, require_votes_on
 
 
 def require_label_votes(mechanism: Any, votes: Any) -> None:
     """Refuse votes of another kind, on other labels or in other units; nothing is drawn before."""
     name = type(mechanism).__name__
-    if not isinstance(votes, LabelVotes):
-        raise TypeError(f"Expected LabelVotes for {name}, got {type(votes).__name__}.")
+    require_votes_on("labels", votes, name)
     if votes.n_labels != mechanism.n_labels:
         raise ValueError(
             f"Expected votes on the {mechanism.n_labels} labels of {name}, got {votes.n_labels}. "
@@ -24,10 +23,9 @@ def require_label_votes(mechanism: Any, votes: Any) -> None:
         )
     if votes.voters is not None and not getattr(mechanism, "lets_abstain", False):
         votes.require_all_labels(name)
-    require_one_ballot(votes.unit)
+    votes.space.require_unit(votes.unit)
 
 
 def require_one_ballot(unit: Unit) -> None:
     """Refuse units that move several ballots or heavier ones: label votes have one ballot each."""
-    if unit != Unit():
-        raise ValueError(f"Expected a unit behind one ballot of one vote, got {unit}.")
+    SetOf(1).require_unit(unit)

@@ -138,7 +138,7 @@ def noiseless_table(
     [(1.0, 1.0, 0.5), (0.5, 1.0, 1.0)]
     """
     means: Any
-    if isinstance(votes, Votes):
+    if not isinstance(votes, LabelVotes):
         means = votes.counts / votes.n_teachers
         known = as_indicators(truth, votes.n_classes)
         told_at: list[tuple[Any, Any]] = [(None, as_indicators(means.argmax(axis=1), votes.n_classes))]
@@ -160,7 +160,7 @@ def noiseless_table(
             row = {"n_teachers": votes.n_teachers, "confident_share": confident, **raw}
             row |= {"answered": float(told.mean()), "precision": found.macro_precision}
             row |= {"recall": found.macro_recall, "f1": found.macro_f1, "micro_f1": found.micro_f1}
-            if isinstance(votes, Votes):
+            if not isinstance(votes, LabelVotes):
                 row["accuracy"] = accuracy_told(np.asarray(truth), means.argmax(axis=1), told)
             else:
                 row["share"] = share
@@ -195,12 +195,12 @@ def flip_buckets(
     [0, 0, 1, 1]
     """
     require_fraction(delta=delta, lowest=lowest)
-    kind = "gnmax" if isinstance(votes, Votes) else "gnthreshold"
+    kind = "gnthreshold" if isinstance(votes, LabelVotes) else "gnmax"
     if setting.kind != kind or setting.confident_share is not None:
         raise ValueError(f"Expected a setting of kind {kind!r} without a check: q is that of its labels.")
     grid = check_orders(None)
     mechanism = mechanism_for(setting, votes)
-    if isinstance(votes, Votes):
+    if not isinstance(votes, LabelVotes):
         q = np.exp(log_q_gnmax(votes.counts, mechanism.sigma))
         costs = published_gnmax(votes, mechanism.sigma, orders=grid)
     else:
@@ -285,7 +285,7 @@ def write_sweep(
         "choose, and no epsilon covers that: choose on votes of teachers of public rows, or of other ones."
     )
     parts = [] if truth is None else [*_over_epsilon(rows, votes, delta=delta), _noiseless(votes, truth)]
-    kind = "gnmax" if isinstance(votes, Votes) else "gnthreshold"
+    kind = "gnthreshold" if isinstance(votes, LabelVotes) else "gnmax"
     plain = [row.setting for row in rows if row.setting.kind == kind]
     plain = [one for one in plain if one.confident_share is None and one.noise == "deviation"]
     if plain:
@@ -297,7 +297,7 @@ def write_sweep(
 def _over_epsilon(rows: Sequence[SweepRow], votes: LabelVotes | Votes, *, delta: float) -> list[SheetPart]:
     plots: tuple[tuple[Score, Epsilon], ...] = (
         (("accuracy", "exact"), ("accuracy", "public"))
-        if isinstance(votes, Votes)
+        if not isinstance(votes, LabelVotes)
         else (("macro_f1", "public"), ("mean_average_precision", "public"))
     )
     sigmas = sorted({row.setting.sigma for row in rows})
@@ -329,7 +329,7 @@ def _costs(rows: Sequence[SweepRow], *, delta: float) -> SheetPart:
 
 
 def _noiseless(votes: LabelVotes | Votes, truth: ArrayLike) -> SheetPart:
-    of_classes = isinstance(votes, Votes)
+    of_classes = not isinstance(votes, LabelVotes)
     columns = _OF_CLASSES if of_classes else _OF_LABELS
     checks = (None, 0.6, 0.8) if of_classes else (None, 0.6)
     rows = tuple(
@@ -374,7 +374,7 @@ def _cell(name: str, value: Any) -> str | float:
 
 def _flips(votes: LabelVotes | Votes, setting: SweepSetting, *, delta: float) -> SheetPart:
     drawing = draw_flips(flip_buckets(votes, setting, delta=delta))
-    limit = "" if isinstance(votes, Votes) else f" at threshold {setting.share:g}"
+    limit = f" at threshold {setting.share:g}" if isinstance(votes, LabelVotes) else ""
     words = (
         f"Noise of {setting.sigma:g} of the ensemble{limit}. Where q is small, a query costs little by a "
         "look at the votes."

@@ -150,7 +150,7 @@ class MechanismConfig(metaclass=Explaining):
 @cache
 def _model(known: tuple[str, ...]) -> type[BaseModel]:
     """Return the options that these mechanisms make, with their types and limits."""
-    summaries = " ".join(f"{name}: {summary_of(name)}." for name in names("class"))
+    summaries = " ".join(f"{name}: {summary_of(name)}." for name in names("classes"))
     words = f"{summaries} Names for many labels are with [labels]."
     fields: dict[str, Any] = {"name": (Literal[known], option("confident", words))}
     fields |= {one.name: _option(one) for one in parameters().values()}
@@ -178,6 +178,6 @@ def _example(kind: Any, parameter: str) -> Any:
     if said.get("form") == "groups":
         return [["rain", "wind"], ["snow"]]
     value = said.get("example", "...")
-    if "in_votes" in said and answers_of(kind) == "class":
+    if "in_votes" in said and answers_of(kind) == "classes":
         value = value / _FEWER ** said["in_votes"]
     return value

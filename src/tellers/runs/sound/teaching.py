@@ -406,7 +406,7 @@ class Taught:
     >>> tagger = {"iterations": 2, "batch_size": 4, "device": "cpu"}
     >>> taught = teach(collection, place / "ears", Teaching(n_teachers=3, seed=7, tagger=tagger), n_jobs=1)
     >>> taught, taught.votes, taught.truth.shape
-    (Taught(<private>, n_teachers=3, n_pool=6), LabelVotes(<private>, n_queries=6, n_teachers=3, n_labels=4),
+    (Taught(<private>, n_teachers=3, n_pool=6), Votes(<private>, n_queries=6, n_teachers=3, n_labels=4),
      (6, 4))
     >>> taught.dealt()[0].pool.shape
     (6, 1664)

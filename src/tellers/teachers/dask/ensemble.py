@@ -57,7 +57,7 @@ class DaskEnsemble:
     ...     ensemble = train_dask_label_ensemble(DecisionTreeClassifier(), shards, n_labels=2, **how)
     ...     ensemble.vote_labels(X)
     Votes(<private>, n_queries=8, n_teachers=2, n_classes=2)
-    LabelVotes(<private>, n_queries=8, n_teachers=2, n_labels=2)
+    Votes(<private>, n_queries=8, n_teachers=2, n_labels=2)
     """
 
     link: Link

@@ -534,7 +534,7 @@ class TorchLabelEnsemble(_Networks, LabelVoters):
     ...     model, X[:60], X[:60] > 0, parts, n_labels=2, seed=7, engine="loop"
     ... )
     >>> ensemble.vote(X[60:])
-    LabelVotes(<private>, n_queries=30, n_teachers=3, n_labels=2)
+    Votes(<private>, n_queries=30, n_teachers=3, n_labels=2)
     >>> ensemble.probabilities(X[60:]), ensemble.accuracies(X[60:], X[60:] > 0), ensemble.troubles
     (Sealed(<private>), Sealed(<private>), Sealed(<private>))
     """
