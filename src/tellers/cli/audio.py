@@ -27,42 +27,31 @@ if TYPE_CHECKING:
 NETWORK = "Network"
 _LOOKS = 10  # at the clips held out, in the course of a training
 
-Iterations: TypeAlias = Annotated[
-    int, typer.Option("--iterations", help="Batches to learn from.", min=1, rich_help_panel=NETWORK)
-]
-BatchSize: TypeAlias = Annotated[
-    int, typer.Option("--batch-size", help="Clips in a batch.", min=2, rich_help_panel=NETWORK)
-]
-LearningRate: TypeAlias = Annotated[
-    float, typer.Option("--learning-rate", help="Near 1e-4 for large networks.", rich_help_panel=NETWORK)
-]
+Iterations: TypeAlias = Annotated[int, options.option("Batches to learn from.", panel=NETWORK, min=1)]
+BatchSize: TypeAlias = Annotated[int, options.option("Clips in a batch.", panel=NETWORK, min=2)]
+LearningRate: TypeAlias = Annotated[float, options.option("Near 1e-4 for large networks.", panel=NETWORK)]
 Pretrained: TypeAlias = Annotated[
-    Path | None,
-    typer.Option(
-        "--pretrained", metavar="FILE", help="Public weights to begin with.", rich_help_panel=NETWORK
-    ),
+    Path | None, options.option("Public weights to begin with.", panel=NETWORK, metavar="FILE")
 ]
-HeldOut: TypeAlias = Annotated[
-    float,
+_HELD_OUT = "Hold out a share of the clips it learns from, and keep the network that is best there."
+HeldOut: TypeAlias = Annotated[float, options.option(_HELD_OUT, panel=NETWORK, metavar="SHARE", min=0)]
+_LOGS = "TensorBoard's files, as private as what is learned from."
+LogFolder: TypeAlias = Annotated[Path | None, options.option(_LOGS, panel=NETWORK, metavar="DIR")]
+Device: TypeAlias = Annotated[str, options.option("cpu, cuda or auto.", panel=NETWORK)]
+_CLIPS = options.argument("CLIPS", "The folder of `tellers audio prepare`.")
+_EARS = options.argument("EARS", "The folder of `tellers audio train`.")
+Seed: TypeAlias = Annotated[int, options.option("Of the deal and of the training.", min=0)]
+Student: TypeAlias = Annotated[float, options.option("Share of the clips that become the public pool.")]
+Test: TypeAlias = Annotated[float, options.option("Share of the clips to test on, public too.")]
+TestFold: TypeAlias = Annotated[str, options.option("Test on the publisher's own fold.", metavar="FOLD")]
+BySource: TypeAlias = Annotated[
+    bool | None,
     typer.Option(
-        "--held-out",
-        metavar="SHARE",
-        help="Hold out a share of the clips it learns from, and keep the network that is best there.",
-        min=0,
-        rich_help_panel=NETWORK,
+        "--by-source/--by-clip",
+        help="Deal, and protect, whole sources (a speaker, a street, a video), or single clips. Without it: "
+        "sources where they are known.",
+        show_default=False,
     ),
-]
-LogFolder: TypeAlias = Annotated[
-    Path | None,
-    typer.Option(
-        "--log-folder",
-        metavar="DIR",
-        help="TensorBoard's files, as private as what is learned from.",
-        rich_help_panel=NETWORK,
-    ),
-]
-Device: TypeAlias = Annotated[
-    str, typer.Option("--device", help="cpu, cuda or auto.", rich_help_panel=NETWORK)
 ]
 
 
@@ -106,54 +95,42 @@ def prepare(
         Path | None,
         typer.Argument(metavar="FOLDER", help="The recordings, as their publisher lays them out."),
     ] = None,
-    out: Annotated[
-        Path, typer.Option("--out", metavar="DIR", help="Where pictures and their table go.")
-    ] = Path("clips"),
+    out: Annotated[Path, options.option("Where pictures and their table go.", metavar="DIR")] = Path("clips"),
     made: Annotated[
-        int,
-        typer.Option("--made", metavar="N", help="Make up N clips of a city, in place of a folder.", min=0),
+        int, options.option("Make up N clips of a city, in place of a folder.", metavar="N", min=0)
     ] = 0,
     layout: Annotated[
         Layout | None,
-        typer.Option("--layout", help="esc, urbansound, fsd50k, audioset, or table for a csv of your own."),
+        options.option("esc, urbansound, fsd50k, audioset, or table for a csv of your own."),
     ] = None,
     table: Annotated[
-        Path | None,
-        typer.Option("--table", metavar="CSV", help="table: columns 'file' and 'labels' (a;b)."),
+        Path | None, options.option("table: columns 'file' and 'labels' (a;b).", metavar="CSV")
     ] = None,
     source: Annotated[
-        str, typer.Option("--source", metavar="COLUMN", help="table: the column of who or what it is from.")
+        str, options.option("table: the column of who or what it is from.", metavar="COLUMN")
     ] = "",
-    fold: Annotated[str, typer.Option("--fold", metavar="COLUMN", help="table: the column of folds.")] = "",
+    fold: Annotated[str, options.option("table: the column of folds.", metavar="COLUMN")] = "",
     segments: Annotated[
-        list[Path] | None,
-        typer.Option("--segments", metavar="CSV", help="audioset: a file of segments; may be repeated."),
+        list[Path] | None, options.option("audioset: a file of segments; may be repeated.", metavar="CSV")
     ] = None,
     ontology: Annotated[
-        Path | None,
-        typer.Option("--ontology", metavar="JSON", help="audioset, fsd50k: the tree of labels."),
+        Path | None, options.option("audioset, fsd50k: the tree of labels.", metavar="JSON")
     ] = None,
     labels: Annotated[
         str,
-        typer.Option(
-            "--labels",
-            help="Declare the labels, as bell,siren: these alone, whether or not they occur.",
-            rich_help_panel=_TASK,
+        options.option(
+            "Declare the labels, as bell,siren: these alone, whether or not they occur.", panel=_TASK
         ),
     ] = "",
     keep: Annotated[
         list[str] | None,
-        typer.Option(
-            "--keep", help="A label of the tree with all below it; may be repeated.", rich_help_panel=_TASK
-        ),
+        options.option("A label of the tree with all below it; may be repeated.", panel=_TASK),
     ] = None,
     remove: Annotated[
-        list[str] | None,
-        typer.Option("--remove", help="A label without all below it, Music say.", rich_help_panel=_TASK),
+        list[str] | None, options.option("A label without all below it, Music say.", panel=_TASK)
     ] = None,
     most: Annotated[
-        int | None,
-        typer.Option("--most", help="Leave out clips with more labels than this.", rich_help_panel=_TASK),
+        int | None, options.option("Leave out clips with more labels than this.", panel=_TASK)
     ] = None,
     parents: Annotated[
         bool,
@@ -161,36 +138,29 @@ def prepare(
     ] = False,
     rate: Annotated[
         int | None,
-        typer.Option(
-            "--rate", help="Resample to so many Hz. Without it: 44100, made-up clips 16000.", min=1000
-        ),
+        options.option("Resample to so many Hz. Without it: 44100, made-up clips 16000.", min=1000),
     ] = None,
     seconds: Annotated[
         float | None,
-        typer.Option("--seconds", help="Cut or fill up to this length. Without it: 10, made-up clips 2."),
+        options.option("Cut or fill up to this length. Without it: 10, made-up clips 2."),
     ] = None,
     window: Annotated[
-        int | None, typer.Option("--window", help="Samples in a frame. Without it: near 50 ms.", min=2)
+        int | None, options.option("Samples in a frame. Without it: near 50 ms.", min=2)
     ] = None,
     hop: Annotated[
         int | None,
-        typer.Option(
-            "--hop", help="Samples from frame to frame. Without it: 20 ms, 10 ms from 44100 Hz on.", min=1
-        ),
+        options.option("Samples from frame to frame. Without it: 20 ms, 10 ms from 44100 Hz on.", min=1),
     ] = None,
-    mels: Annotated[int, typer.Option("--mels", help="Bands of pitch in a picture.", min=1)] = 64,
+    mels: Annotated[int, options.option("Bands of pitch in a picture.", min=1)] = 64,
     on_finding: Annotated[
-        OnFinding,
-        typer.Option(
-            "--on-finding", help="What broken, silent or short recordings are: skip, or refuse all."
-        ),
+        OnFinding, options.option("What broken, silent or short recordings are: skip, or refuse all.")
     ] = OnFinding.skip,
     keep_silent: Annotated[bool, typer.Option("--keep-silent", help="Silent clips are clips too.")] = False,
     recheck: Annotated[
         bool, typer.Option("--recheck", help="Read files again whose size and time did not change.")
     ] = False,
-    jobs: Annotated[int, typer.Option("--jobs", help="Processes at work.", min=1)] = 1,
-    seed: Annotated[int, typer.Option("--seed", help="Of the made-up city.", min=0)] = 7,
+    jobs: Annotated[int, options.option("Processes at work.", min=1)] = 1,
+    seed: Annotated[int, options.option("Of the made-up city.", min=0)] = 7,
     as_json: options.Json = False,
 ) -> None:
     """Make log-Mel pictures of recordings, once for each content, and list what cannot be used.
@@ -358,20 +328,14 @@ def _tell(collection: "Collection") -> None:
 
 
 def tag(
-    files: Annotated[
-        list[Path],
-        typer.Argument(metavar="FILE...", help="Recordings: wav, flac or ogg.", show_default=False),
-    ],
+    files: Annotated[list[Path], options.argument("FILE...", "Recordings: wav, flac or ogg.")],
     student: Annotated[
-        Path,
-        typer.Option("--student", metavar="DIR", help="The run of `tellers audio student`, or its student."),
+        Path, options.option("The run that taught a student of sounds, or its student.", metavar="DIR")
     ] = Path("study"),
-    top: Annotated[int, typer.Option("--top", help="So many labels for each file.", min=1)] = 3,
+    top: Annotated[int, options.option("So many labels for each file.", min=1)] = 3,
     page: Annotated[
         Path | None,
-        typer.Option(
-            "--page", metavar="FILE", help="Also draw each log-Mel picture with its tags: an HTML file."
-        ),
+        options.option("Also draw each log-Mel picture with its tags: an HTML file.", metavar="FILE"),
     ] = None,
     as_json: options.Json = False,
 ) -> None:
@@ -434,26 +398,20 @@ _USUAL = [1, 10, 20, 50]
 
 
 def deal(
-    clips: Annotated[
-        Path,
-        typer.Argument(metavar="CLIPS", help="The folder of `tellers audio prepare`.", show_default=False),
-    ],
+    clips: Annotated[Path, _CLIPS],
     teachers: Annotated[
         str | None,
-        typer.Option(
-            "--teachers",
+        options.option(
+            "Numbers of teachers; 1 is the baseline.",
             metavar="N,N...",
-            help="Numbers of teachers; 1 is the baseline.",
             show_default="of 1,10,20,50 those that get a clip each",
         ),
     ] = None,
-    student: Annotated[float, typer.Option("--student", help="As for train.")] = 0.15,
-    test: Annotated[float, typer.Option("--test", help="As for train.")] = 0.1,
-    test_fold: Annotated[str, typer.Option("--test-fold", metavar="FOLD", help="As for train.")] = "",
-    by_source: Annotated[
-        bool | None, typer.Option("--by-source/--by-clip", help="As for train.", show_default=False)
-    ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="As for train.", min=0)] = 7,
+    student: Student = 0.15,
+    test: Test = 0.1,
+    test_fold: TestFold = "",
+    by_source: BySource = None,
+    seed: Seed = 7,
     show_private: Annotated[
         bool, typer.Option("--show-private", help="Show the numbers, which are of the private clips.")
     ] = False,
@@ -525,58 +483,30 @@ class Network(StrEnum):
 
 
 def train(
-    clips: Annotated[
-        Path,
-        typer.Argument(metavar="CLIPS", help="The folder of `tellers audio prepare`.", show_default=False),
-    ],
+    clips: Annotated[Path, _CLIPS],
     out: Annotated[
-        Path, typer.Option("--out", metavar="DIR", help="Where teachers and votes go: all of it private.")
+        Path, options.option("Where teachers and votes go: all of it private.", metavar="DIR")
     ] = Path("ears"),
-    teachers: Annotated[int, typer.Option("--teachers", help="How many teachers.", min=1)] = 30,
-    student: Annotated[
-        float, typer.Option("--student", help="Share of the clips that become the public pool.")
-    ] = 0.15,
-    test: Annotated[float, typer.Option("--test", help="Share of the clips to test on, public too.")] = 0.1,
-    test_fold: Annotated[
-        str, typer.Option("--test-fold", metavar="FOLD", help="Test on the publisher's own fold.")
-    ] = "",
-    by_source: Annotated[
-        bool | None,
-        typer.Option(
-            "--by-source/--by-clip",
-            help="Deal, and protect, whole sources (a speaker, a street, a video), or single clips. Without "
-            "it: sources where they are known.",
-            show_default=False,
-        ),
-    ] = None,
+    teachers: Annotated[int, options.option("How many teachers.", min=1)] = 30,
+    student: Student = 0.15,
+    test: Test = 0.1,
+    test_fold: TestFold = "",
+    by_source: BySource = None,
     mix: Annotated[
-        int,
-        typer.Option(
-            "--mix", metavar="N", help="Learn from N mixtures of every clip with one of its part.", min=0
-        ),
+        int, options.option("Learn from N mixtures of every clip with one of its part.", metavar="N", min=0)
     ] = 0,
     one_class: Annotated[
         bool,
         typer.Option("--one-class", help="Every clip has exactly one label: teachers name one class each."),
     ] = False,
-    resolution: Annotated[
-        int, typer.Option("--resolution", help="Count probabilities in so many parts of a vote.", min=1)
-    ] = 1,
+    resolution: Annotated[int, options.option("Count probabilities in so many parts of a vote.", min=1)] = 1,
     network: Annotated[
-        Network,
-        typer.Option(
-            "--network",
-            help="small (for a CPU), resnet18, resnet34, vgg11 or vgg19.",
-            rich_help_panel=NETWORK,
-        ),
+        Network, options.option("small (for a CPU), resnet18, resnet34, vgg11 or vgg19.", panel=NETWORK)
     ] = Network.small,
     iterations: Iterations = 60,
     batch_size: BatchSize = 8,
     learning_rate: LearningRate = 5e-3,
-    mixup: Annotated[
-        float,
-        typer.Option("--mixup", help="Blend clips of a batch; 0 for not.", min=0, rich_help_panel=NETWORK),
-    ] = 1.0,
+    mixup: Annotated[float, options.option("Blend clips of a batch; 0 for not.", panel=NETWORK, min=0)] = 1.0,
     balanced: Annotated[
         bool,
         typer.Option(
@@ -592,8 +522,8 @@ def train(
     held_out: HeldOut = 0.0,
     log_folder: LogFolder = None,
     device: Device = "auto",
-    jobs: Annotated[int, typer.Option("--jobs", help="Teachers trained at a time; 0 to choose.", min=0)] = 0,
-    seed: Annotated[int, typer.Option("--seed", help="Of the deal and of the training.", min=0)] = 7,
+    jobs: Annotated[int, options.option("Teachers trained at a time; 0 to choose.", min=0)] = 0,
+    seed: Seed = 7,
     as_json: options.Json = False,
 ) -> None:
     """Deal clips to teachers, train a network for each, and keep what they say of the public pool.
@@ -677,6 +607,14 @@ class Learner(StrEnum):
     vat = "vat"
 
 
+_LEARNER = (
+    "tagger: from what was told. multilabel_mixmatch (one class: mixmatch, mean_teacher, vat): from all of "
+    "the pool."
+)
+_LEDGER = (
+    "For the first student of these teachers: a file or a database that all of them are charged to. Without "
+    "it: ledger.db in EARS."
+)
 # Those that learn from all of the pool: many labels, and one class each.
 _WHOLE_POOL = {
     False: (Learner.multilabel_mixmatch,),
@@ -686,51 +624,26 @@ _WHOLE_POOL = {
 
 @options.takes_mechanism(after="sigma", but=("sigma", "gamma", "student_confidence", "groups"))
 def student(
-    ears: Annotated[
-        Path, typer.Argument(metavar="EARS", help="The folder of `tellers audio train`.", show_default=False)
-    ],
-    out: Annotated[
-        Path, typer.Option("--out", metavar="DIR", help="Folder of the run: labels, student, report.")
-    ] = Path("study"),
-    epsilon: Annotated[
-        float, typer.Option("--epsilon", help="The budget of all students of these teachers together.")
-    ] = 8.0,
-    delta: Annotated[
-        float, typer.Option("--delta", help="Failure probability, well below 1 / private clips.")
-    ] = 1e-4,
-    ledger: Annotated[
-        str,
-        typer.Option(
-            "--ledger",
-            metavar="WHERE",
-            help="For the first student of these teachers: a file or a database that all of them are charged "
-            "to. Without it: ledger.db in EARS.",
-        ),
-    ] = "",
-    queries: Annotated[
-        int, typer.Option("--queries", help="Ask so many; 0: as the budget and the pool allow.", min=0)
-    ] = 0,
+    ears: Annotated[Path, _EARS],
+    out: Annotated[Path, options.option("Folder of the run: labels, student, report.", metavar="DIR")] = Path(
+        "study"
+    ),
+    epsilon: Annotated[float, options.option("The budget of all students of these teachers together.")] = 8.0,
+    delta: Annotated[float, options.option("Failure probability, well below 1 / private clips.")] = 1e-4,
+    ledger: Annotated[str, options.option(_LEDGER, metavar="WHERE")] = "",
+    queries: Annotated[int, options.option("Ask so many; 0: as the budget and the pool allow.", min=0)] = 0,
     mechanism: options.Mechanism = None,
     sigma: Annotated[
         float | None,
-        typer.Option(
-            "--sigma",
-            help="Gaussian noise on every sum, in votes. Without it: a quarter of the teachers.",
-            rich_help_panel="Mechanism",
+        options.option(
+            "Gaussian noise on every sum, in votes. Without it: a quarter of the teachers.",
+            panel="Mechanism",
         ),
     ] = None,
-    learner: Annotated[
-        Learner,
-        typer.Option(
-            "--student",
-            help="tagger: from what was told. multilabel_mixmatch (one class: mixmatch, mean_teacher, vat): "
-            "from all of the pool.",
-            rich_help_panel=NETWORK,
-        ),
-    ] = Learner.tagger,
-    network: Annotated[
-        str, typer.Option("--network", help="tagger: as for train.", rich_help_panel=NETWORK)
-    ] = "small",
+    learner: Annotated[Learner, typer.Option("--student", help=_LEARNER, rich_help_panel=NETWORK)] = (
+        Learner.tagger
+    ),
+    network: Annotated[str, options.option("tagger: as for train.", panel=NETWORK)] = "small",
     iterations: Iterations = 200,
     batch_size: BatchSize = 16,
     learning_rate: LearningRate = 3e-3,

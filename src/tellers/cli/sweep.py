@@ -9,72 +9,44 @@ import typer
 from . import options
 
 _SHARES, _KIND, _CHANGED, _MAX_NORM = "0.3,0.5", "gnthreshold", 3, 1.5
+_KINDS = (
+    "gnthreshold, adaptive, adaptive-as-published, binary, tau or powerset; a list. Of one class each it is "
+    "gnmax."
+)
+_LABELS = "Labels a row has at most: all that the thesis charges."
 
 
 def command(
-    runs: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="RUN...", help="Folders of runs that have voted, on one pool.", show_default=False
-        ),
-    ],
+    runs: Annotated[list[Path], options.argument("RUN...", "Folders of runs that have voted, on one pool.")],
     sigma: Annotated[
-        str, typer.Option("--sigma", help="Noises on labels, as parts of the ensemble (σ_e).")
+        str, options.option("Noises on labels, as parts of the ensemble (σ_e).")
     ] = "0.1,0.2,0.3,0.5",
     share: Annotated[
         str | None,
-        typer.Option(
-            "--share", help="Shares that a label needs (th_e); not of one class each.", show_default=_SHARES
-        ),
+        options.option("Shares that a label needs (th_e); not of one class each.", show_default=_SHARES),
     ] = None,
-    kind: Annotated[
-        str | None,
-        typer.Option(
-            "--kind",
-            help="gnthreshold, adaptive, adaptive-as-published, binary, tau or powerset; a list. Of one "
-            "class each it is gnmax.",
-            show_default=_KIND,
-        ),
-    ] = None,
+    kind: Annotated[str | None, options.option(_KINDS, show_default=_KIND)] = None,
     check: Annotated[
-        str,
-        typer.Option("--check", help="Checks as share:noise (th_c:σ_c), a list; none is no check."),
+        str, options.option("Checks as share:noise (th_c:σ_c), a list; none is no check.")
     ] = "none",
-    samples: Annotated[
-        str, typer.Option("--samples", help="How many queries, a list; 0 is the whole pool.")
-    ] = "0",
+    samples: Annotated[str, options.option("How many queries, a list; 0 is the whole pool.")] = "0",
     max_labels: Annotated[
-        int | None,
-        typer.Option(
-            "--max-labels", help="So many labels of a ballot count; 0: all.", min=0, show_default="0"
-        ),
+        int | None, options.option("So many labels of a ballot count; 0: all.", min=0, show_default="0")
     ] = None,
     max_norm: Annotated[
-        float | None,
-        typer.Option("--max-norm", help="tau: how long a ballot counts.", show_default=str(_MAX_NORM)),
+        float | None, options.option("tau: how long a ballot counts.", show_default=str(_MAX_NORM))
     ] = None,
     n_top: Annotated[
-        int | None,
-        typer.Option("--n-top", help="Checks look at so many of the largest sums.", min=1, show_default="1"),
+        int | None, options.option("Checks look at so many of the largest sums.", min=1, show_default="1")
     ] = None,
     variance: Annotated[
         bool, typer.Option("--variance", help="Read noises as the variance per teacher, as the thesis does.")
     ] = False,
-    changed: Annotated[
-        int | None,
-        typer.Option(
-            "--changed",
-            help="Labels a row has at most: all that the thesis charges.",
-            min=1,
-            show_default=str(_CHANGED),
-        ),
-    ] = None,
-    delta: Annotated[float, typer.Option("--delta", help="Failure probability.")] = 1e-4,
+    changed: Annotated[int | None, options.option(_LABELS, min=1, show_default=str(_CHANGED))] = None,
+    delta: Annotated[float, options.option("Failure probability.")] = 1e-4,
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out", metavar="FILE", help="The page. Without it: sweep.html, among what is private."
-        ),
+        options.option("The page. Without it: sweep.html, among what is private.", metavar="FILE"),
     ] = None,
     show_private: options.ShowPrivate = False,
     as_json: options.Json = False,

@@ -85,20 +85,15 @@ def split_rows(n_rows: int, held_out: float, *, seed: int) -> tuple[NDArray[np.i
 
 def train_network(
     network: nn.Module,
-    X: NDArray[Any],
-    Y: Integers,
-    recipe: AudioRecipe,
+    batches: "SoundBatches",
     *,
-    seed: int,
-    device: torch.device,
-    prepare: Prepare,
     checkpoint: Checkpoint | None = None,
     board: "Board | None" = None,
     progress: Progress | None = None,
 ) -> Course:
-    """Train a network on rows and their labels, 1, 0 and SILENT; `prepare` makes its input of rows."""
+    """Train a network on its batches, as their recipe says."""
+    recipe, device = batches.recipe, batches.device
     network = laid_out(network.to(device)).train()
-    batches = SoundBatches(X, Y, recipe, seed=seed, device=device, prepare=prepare)
     step = GradientStep(
         [Turn(network, lambda batch: batches.loss(network, *batch))], draw=batches.draw, rate=recipe.rate,
         optimizer=lambda turn: torch.optim.Adam(
@@ -120,7 +115,7 @@ def train_network(
         report=report,
     )  # fmt: skip
     # A network may draw numbers of its own: then from this seed, and what others draw is not disturbed.
-    with seeded(seed, device):
+    with seeded(batches.seed, device):
         course = train(
             step, recipe.iterations, device=device, checks=checks, snapshot=step.snapshot(device),
             checkpoint=checkpoint, progress=progress, progress_every=recipe.check_every,
@@ -131,7 +126,10 @@ def train_network(
 
 
 class SoundBatches:
-    """The batches of one network: whose turn it is, mixed as the recipe says, and the rows held out."""
+    """The batches of one network: whose turn it is, mixed as the recipe says, and the rows held out.
+
+    Labels are 1, 0 and SILENT; `prepare` makes the network's input of rows.
+    """
 
     def __init__(
         self,
@@ -143,7 +141,8 @@ class SoundBatches:
         device: torch.device,
         prepare: Prepare,
     ) -> None:
-        self.X, self.Y, self.recipe, self.device, self.prepare = X, Y, recipe, device, prepare
+        self.X, self.Y, self.recipe, self.prepare = X, Y, recipe, prepare
+        self.seed, self.device = seed, device
         self.own, self.held = split_rows(len(X), recipe.held_out, seed=seed)
         self.stream: BalancedRows | ShuffledRows
         if recipe.balanced:

@@ -18,6 +18,7 @@ from .networks import Factory, Shape, build_network, network_factory
 from .sound_training import (
     AudioRecipe,
     Mixup,
+    SoundBatches,
     answer,
     blank_network,
     open_board,
@@ -161,10 +162,8 @@ class AudioTagger(LabelAnswers):
             checkpoint = Checkpoint(Path(folder), made_of, recipe.check_every)
         log = None if self.log_folder is None else Path(self.log_folder) / f"seed-{seed}"
         with limited_threads(device, self.n_threads), open_board(log) as board:
-            course = train_network(
-                network, rows, table, recipe, seed=seed, device=device, prepare=self._pictures,
-                checkpoint=checkpoint, board=board, progress=progress,
-            )  # fmt: skip
+            batches = SoundBatches(rows, table, recipe, seed=seed, device=device, prepare=self._pictures)
+            course = train_network(network, batches, checkpoint=checkpoint, board=board, progress=progress)
         if not course.is_finite:
             raise TeacherFailed(LOST)
         self.n_labels_, self.state_, self.silent_labels_ = n_labels, course.best, silent_labels
@@ -266,15 +265,8 @@ class AudioClassifier(TorchEstimator):
     _: KW_ONLY
     n_classes: int
 
-    def fit(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        *,
-        folder: str | PathLike[str] | None = None,
-        progress: Progress | None = None,
-    ) -> "AudioClassifier":
-        """Train a new network on pictures and their classes; see `AudioTagger.fit`.
+    def fit(self, X: ArrayLike, y: ArrayLike, **training: Any) -> "AudioClassifier":
+        """Train a new network on pictures and their classes; `training` is what `AudioTagger.fit` takes.
 
         >>> AudioClassifier(AudioTagger(), n_classes=2).fit(np.zeros((2, 16, 16)), [0, 2])
         Traceback (most recent call last):
@@ -289,7 +281,7 @@ class AudioClassifier(TorchEstimator):
             )
         told = class_ids(classes, n_classes=int(self.n_classes))
         table = np.eye(int(self.n_classes), dtype=np.int64)[told]
-        self.tagger.fit(rows, table, folder=folder, progress=progress)
+        self.tagger.fit(rows, table, **training)
         self.classes_ = np.arange(int(self.n_classes))
         return self
 

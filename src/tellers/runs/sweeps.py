@@ -41,17 +41,9 @@ KINDS: tuple[Kind, ...] = ("adaptive", "adaptive-as-published", "binary", "gnthr
 """Of votes on many labels."""
 CLASS_KINDS: tuple[Kind, ...] = ("gnmax",)
 """Of votes on one class each."""
-# The mechanism of each kind, and the one with a check before each answer; the thesis's adaptive threshold is
-# no mechanism, and has the labels' half of one.
-_MECHANISMS: dict[str, tuple[str, ...]] = {
-    "adaptive": ("adaptive-gnthreshold",),
-    "adaptive-as-published": ("gnthreshold", "confident-gnthreshold"),
-    "binary": ("binary", "confident-binary"),
-    "gnmax": ("gnmax", "confident"),
-    "gnthreshold": ("gnthreshold", "confident-gnthreshold"),
-    "powerset": ("powerset", "confident-powerset"),
-    "tau": ("tau", "confident-tau"),
-}
+# Kinds that are not called as their mechanism is. The thesis's adaptive threshold is none: of it there is the
+# labels' half.
+_MECHANISMS = {"adaptive": "adaptive-gnthreshold", "adaptive-as-published": "gnthreshold"}
 # Kinds that count parts of votes; the others take ballots of 0 and 1.
 _THRESHOLDS = ("gnthreshold", "adaptive", "adaptive-as-published")
 
@@ -138,7 +130,10 @@ class SweepSetting:
             gate = self.votes(self.sigma_gate, n_teachers)
             known |= {"confident_share": share, "sigma_gate": gate, "n_top": min(self.n_top, n_labels or 1)}
             known |= {"threshold": share * n_teachers, "sigma_threshold": gate}
-        made: Any = mechanism_named(_MECHANISMS[self.kind][share is not None])
+        name = _MECHANISMS.get(self.kind, self.kind)
+        if share is not None:
+            name = "confident" if of_classes else f"confident-{name}"
+        made: Any = mechanism_named(name)
         return made(**{one.name: known[one.name] for one in fields(made) if one.name in known})
 
 
