@@ -22,7 +22,7 @@ from tellers.runs import (
     load_student,
     run,
 )
-from tellers.runs._tables import read_label_tables, read_tables
+from tellers.runs._tables import read_tables
 from tellers.runs.sound import deal_clips
 
 FEATURES = features_for(rate=16_000, seconds=0.4)
@@ -77,7 +77,7 @@ def test_a_run_reads_it_without_the_recordings(clips, tmp_path):
     assert "how many is not told" in data.notes[0]
     config = default_config("clips")
     where = replace(config.data, private="city", folder=str(tmp_path), n_public=3, n_test=2)
-    tables = read_label_tables(replace(config, data=where, labels=LabelsConfig(names=NAMES)))
+    tables = read_tables(replace(config, data=where, labels=LabelsConfig(names=NAMES)))
     # Twelve places are dealt; the broken one is then missing where it was dealt to.
     assert (len(tables.private), tables.pool.shape, len(tables.test)) == (7, (2, 21 * 64), 2)
 
@@ -105,11 +105,11 @@ def test_a_run_with_one_class_per_clip(tmp_path):
     assert load_student(tmp_path / "study" / "student").n_classes == 4
     # The pool and the test may have folders of their own.
     apart = DataConfig(**{**given, "n_test": 0}, public="city", test="city", classes=NAMES)
-    tables = read_tables(apart, seed=7)
+    tables = read_tables(replace(config, data=apart))
     assert (len(tables.private), tables.pool.shape, len(tables.test)) == (30, (30, 21 * 64), 30)
     np.testing.assert_array_equal(tables.private.y, clips.Y.argmax(axis=1))
     with pytest.raises(ValueError, match="exactly one label for every row"):
-        read_tables(replace(apart, classes=("bell", "siren")), seed=7)
+        read_tables(replace(config, data=replace(apart, classes=("bell", "siren"))))
 
 
 @pytest.mark.parametrize(

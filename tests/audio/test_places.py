@@ -19,7 +19,7 @@ from tellers.privacy import LabelVotes
 from tellers.runs import DataConfig, LabelsConfig, MechanismConfig, PartitionConfig, PersonalConfig, RunConfig
 from tellers.runs._assignment import deal_rows
 from tellers.runs._folder import tell_units
-from tellers.runs._tables import read_label_tables, read_tables
+from tellers.runs._tables import read_tables
 from tellers.runs.sound import Teaching, read_taught
 from tellers.runs.sound.teaching import write_deal
 from tellers.teachers import save_label_votes
@@ -75,10 +75,7 @@ def config_of(folder, *, classes=False, by="record", stratified=False, options=N
 
 def places_in_a_run(config):
     """Return who has each clip, by what is in its picture."""
-    if config.labels.names:
-        tables = read_label_tables(config)
-    else:
-        tables = read_tables(config.data, seed=config.seed, by=config.partition.by)
+    tables = read_tables(config)
     parts = deal_rows(config, tables)
     found = {}
     everyone = [*((i, tables.private.X[part]) for i, part in enumerate(parts))]
@@ -120,8 +117,8 @@ def test_known_sources_stay_together_in_a_run_unless_told_otherwise(tmp_path):
     assert (parts.unit, parts.notes) == ("one clip", (BY_CLIP,))
     assert any(found[i] != found[i + 25] for i in range(N - 25))
     told = []
-    tell_units(read_label_tables(config_of(folder, options={"by_clip": True})), told.append)
-    tell_units(read_label_tables(config_of(folder)), told.append)
+    tell_units(read_tables(config_of(folder, options={"by_clip": True})), told.append)
+    tell_units(read_tables(config_of(folder)), told.append)
     assert told == [BY_CLIP]
     with pytest.raises(ValueError, match="leave out by_clip"):
         places_in_a_run(config_of(folder, by="person", options={"by_clip": True}))
@@ -158,7 +155,7 @@ def test_two_files_of_one_content_are_dealt_as_any_others_and_their_owner_alone_
     """A unit is what the table says; that two are alike is a fact about private recordings."""
     contents = [0 if i == 17 else i for i in range(N)]
     folder, plain = (write_clips(tmp_path / name, contents=c) for name, c in (("a", contents), ("b", None)))
-    calm, found = (read_label_tables(config_of(place)) for place in (plain, folder))
+    calm, found = (read_tables(config_of(place)) for place in (plain, folder))
     assert (calm.notes, calm.n_declared) == (found.notes, found.n_declared)
     for one, other in zip(*(deal_rows(config_of(p), t) for p, t in ((plain, calm), (folder, found)))):
         np.testing.assert_array_equal(one, other)
@@ -167,9 +164,9 @@ def test_two_files_of_one_content_are_dealt_as_any_others_and_their_owner_alone_
     assert "clips 0 and 17" in found.withheld[0]
     together = ["ann" if i in (0, 17) else f"s{i}" for i in range(N)]
     known = write_clips(tmp_path / "known", contents=contents, sources=together)
-    assert "0 of them in another unit" in read_label_tables(config_of(known)).withheld[0]
+    assert "0 of them in another unit" in read_tables(config_of(known)).withheld[0]
     quiet = write_clips(tmp_path / "quiet", contents=contents, silent=(0, 17))
-    assert read_label_tables(config_of(quiet)).withheld == ()
+    assert read_tables(config_of(quiet)).withheld == ()
 
 
 def owners(collection, folder, **given):

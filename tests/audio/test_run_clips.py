@@ -24,7 +24,7 @@ from tellers.runs import (
     run,
     write_config,
 )
-from tellers.runs._tables import LabelTables, Tables, read_label_tables, read_tables
+from tellers.runs._tables import Tables, read_tables
 from tellers.runs.sound import Hearing, load_hearing
 from tellers.runs.sound._pages import write_run_sound
 
@@ -72,7 +72,7 @@ def test_precision_recall_and_f1_of_a_student_are_told(made_clips, tmp_path, cap
     config = config_of(tmp_path, one=one, n_test=40)
     result = run(config, tmp_path / "study")
     student = load_student(tmp_path / "study" / "student")
-    tables = read_tables(config.data, seed=config.seed) if one else read_label_tables(config)
+    tables = read_tables(config)
     test, said = tables.test, np.asarray(student.predict(tables.test.X))
     truth, said = (np.eye(3)[test.y], np.eye(3)[said]) if one else (test.y, said)
     scores = result["student"]["scores"]
@@ -95,17 +95,16 @@ def test_precision_recall_and_f1_of_a_student_are_told(made_clips, tmp_path, cap
 def test_other_folders_are_prepared_with_the_same_settings(made_clips, tmp_path, one, which):
     made_clips(tmp_path / "clips", one=one)
     given = {"n_public": 0 if which == "public" else 12, "n_test": 0, which: "other"}
-    read = (lambda config: read_tables(config.data, seed=7)) if one else read_label_tables
     faster = features_for(rate=22_050, seconds=0.1)
     faster = replace(faster, logmel=replace(faster.logmel, hop=441, window=1024))
     made_clips(tmp_path / "other", one=one, features=faster)
     assert faster.shape == made_clips(tmp_path / "clips", one=one).features.shape
     with pytest.raises(ValueError, match="hop 441 and not 320, rate 22050 and not 16000"):
-        read(config_of(tmp_path, one=one, **given))
+        read_tables(config_of(tmp_path, one=one, **given))
     # How many clips are refused, or how numbers are stored, makes no other picture.
     slower = features_for(rate=16_000, seconds=0.1, silent=1e-3)
     made_clips(tmp_path / "other", one=one, features=replace(slower, dtype="float16"))
-    assert len(read(config_of(tmp_path, one=one, **given)).pool) == (60 if which == "public" else 12)
+    assert len(read_tables(config_of(tmp_path, one=one, **given)).pool) == (60 if which == "public" else 12)
 
 
 def test_students_that_know_some_classes_or_do_not_say_how_sure_they_are():
@@ -133,13 +132,12 @@ def test_the_page_shows_the_test_clips_of_the_run_and_no_private_one(
 ):
     made_clips(tmp_path / "clips", one=one, n_clips=100, sources=20 if by == "person" else 0)
     tables = []
-    for kind in (Tables, LabelTables):
 
-        def keep(self, *given, begun=kind.__init__, **named):
-            begun(self, *given, **named)
-            tables.append(self)
+    def keep(self, *given, begun=Tables.__init__, **named):
+        begun(self, *given, **named)
+        tables.append(self)
 
-        monkeypatch.setattr(kind, "__init__", keep)
+    monkeypatch.setattr(Tables, "__init__", keep)
     config = config_of(tmp_path, one=one, by=by)
     run(config, tmp_path / "study")
     ran, shown = tables[-1], {}

@@ -11,7 +11,7 @@ from tellers import GNMax, GNThreshold, LabelVotes, Votes
 from tellers.accounting import public_cost
 from tellers.cli import main
 from tellers.runs import DataConfig, PersonalConfig, default_config, with_absolute_paths, write_config
-from tellers.runs._tables import read_label_tables, read_tables
+from tellers.runs._tables import read_tables
 from tellers.teachers import save_label_votes, save_votes
 
 N = 12
@@ -41,7 +41,7 @@ def of_classes(folder):
     """A run of twelve teachers on classes, three of which are wrong about every row."""
     data = DataConfig(name="breast_cancer", n_public=30, n_test=10)
     config = replace(default_config("breast_cancer"), data=data)
-    pool_y = read_tables(data, seed=config.seed).pool_y
+    pool_y = read_tables(config).pool_y
     ballots = np.repeat(pool_y[None], N, axis=0)
     ballots[:3] = 1 - ballots[:3]
     return write_run(folder, config, Votes.from_ballots(ballots, n_classes=2))
@@ -51,7 +51,7 @@ def of_labels(folder):
     """A run of twelve teachers on many labels, all of which are right."""
     config = default_config("made_multilabel")
     config = replace(config, data=replace(config.data, n_public=20))
-    ballots = np.repeat(read_label_tables(config).pool_y[None], N, axis=0)
+    ballots = np.repeat(read_tables(config).pool_y[None], N, axis=0)
     return write_run(folder, config, LabelVotes.from_ballots(ballots, n_labels=ballots.shape[2]))
 
 

@@ -25,8 +25,8 @@ from tellers_tables import (
 
 from tellers import GNMax
 from tellers.runs import DataConfig, LabelsConfig, MechanismConfig, PartitionConfig, PersonalConfig, RunConfig
-from tellers.runs._assignment import deal_rows, seat_teachers
-from tellers.runs._tables import read_label_tables, read_tables
+from tellers.runs._assignment import seat_teachers
+from tellers.runs._tables import read_tables
 from tellers.runs.personal import arrange, read_consent
 from tellers.teachers import partition
 from tellers.testing import TableVotes, check_neighbours
@@ -134,14 +134,9 @@ def test_the_relation_of_budgets_says_what_a_unit_keeps(variant, persons):
 
 def read(config, owners):
     """Return what every teacher of a run learns from; `owners` says whose rows were set aside."""
-    if config.labels.names:
-        found = read_label_tables(config)
-        parts, rows = deal_rows(config, found), lambda column: column
-    else:
-        found = read_tables(config.data, seed=config.seed, by=config.partition.by, personal=config.personal)
-        seated = seat_teachers(config, found)
-        parts, rows = seated.partition, seated.rows
-    X, y = rows(found.private.X), rows(found.private.y)
+    found = read_tables(config)
+    seated = seat_teachers(config, found)
+    parts, X, y = seated.partition, seated.rows(found.private.X), seated.rows(found.private.y)
     test = np.zeros((0, X.shape[1])) if found.test is None else found.test.X
     return TableVotes(
         [(X[part], y[part]) for part in parts],

@@ -59,7 +59,7 @@ def deal(folder, who):
     """Return the rows of every teacher: who sits with whom does not depend on what they answer."""
     write_rows(folder, who, np.arange(len(who)) % 2)
     config = read_config(folder / "settings.toml")
-    tables = read_tables(config.data, seed=config.seed, by=config.partition.by)
+    tables = read_tables(config)
     return seat_teachers(config, tables).partition
 
 

@@ -29,7 +29,7 @@ from tellers_tables import (
 
 from tellers.cli import main
 from tellers.runs import read_config
-from tellers.runs._tables import read_label_tables, read_tables
+from tellers.runs._tables import read_tables
 from tellers.teachers import read_label_votes, read_votes
 from tellers.testing import TableVotes, check_neighbours
 
@@ -119,12 +119,7 @@ def ran(tmp_path, capsys, no_pages):
         many = "[labels]" in settings
         votes = folder / "private" / "votes.npz"
         found = read_label_votes(votes).votes if many else read_votes(votes, n_classes=3).votes
-        config = read_config(tmp_path / "settings.toml")
-        read = (
-            read_label_tables(config)
-            if many
-            else read_tables(config.data, seed=config.seed, by=config.protects, personal=config.personal)
-        )
+        read = read_tables(read_config(tmp_path / "settings.toml"))
         return TableVotes(np.asarray(found.ballots), public, owners(read.pool))
 
     return run

@@ -3,8 +3,12 @@
 import numpy as np
 import pytest
 
-from tellers.runs import DataConfig
+from tellers.runs import DataConfig, PartitionConfig, RunConfig
 from tellers.runs._tables import read_tables
+
+
+def read(data, *, seed=7, **partition):
+    return read_tables(RunConfig(data=data, seed=seed, partition=PartitionConfig(**partition)))
 
 
 def rows_of(table):
@@ -13,7 +17,7 @@ def rows_of(table):
 
 def test_rows_are_set_aside_once_and_by_the_seed():
     config = DataConfig(name="synthetic", n_public=100, n_test=50, options={"n_rows": 400, "difficulty": 0.5})
-    first, again, other = (read_tables(config, seed=seed) for seed in (7, 7, 8))
+    first, again, other = (read(config, seed=seed) for seed in (7, 7, 8))
     assert (len(first.private), len(first.pool), len(first.test)) == (250, 100, 50)
     private, pool, test = rows_of(first.private.X), rows_of(first.pool), rows_of(first.test.X)
     assert len(private | pool | test) == 400
@@ -25,7 +29,7 @@ def test_rows_are_set_aside_once_and_by_the_seed():
 def test_persons_are_set_aside_whole():
     options = {"n_rows": 400, "difficulty": 0.5, "n_persons": 60}
     config = DataConfig(name="synthetic", n_public=100, n_test=50, options=options)
-    tables = read_tables(config, seed=7, by="person")
+    tables = read(config, by="person")
     left, tested = set(tables.private.persons), set(tables.test.persons)
     assert not left & tested
     assert len(tables.pool) >= 100
@@ -40,7 +44,7 @@ def test_persons_are_set_aside_whole():
 
 def test_more_rows_than_there_are_cannot_be_set_aside():
     with pytest.raises(ValueError, match="Lower \\[data\\] n_public or n_test"):
-        read_tables(DataConfig(name="breast_cancer", n_public=400, n_test=169), seed=7)
+        read(DataConfig(name="breast_cancer", n_public=400, n_test=169))
 
 
 @pytest.fixture
@@ -71,29 +75,29 @@ def tables(tmp_path):
 
 
 def test_files_of_ones_own(tables):
-    read = read_tables(tables(), seed=7)
-    assert (len(read.private), len(read.pool), len(read.test)) == (50, 30, 20)
-    assert read.pool_y is None
-    assert read.private.class_names == ("no", "yes")
+    found = read(tables())
+    assert (len(found.private), len(found.pool), len(found.test)) == (50, 30, 20)
+    assert found.pool_y is None
+    assert found.private.class_names == ("no", "yes")
 
 
 def test_a_pool_may_have_its_columns_in_another_order(tables, tmp_path):
-    read = read_tables(tables(), seed=7)
+    found = read(tables())
     lines = [line.split(",") for line in (tmp_path / "public.csv").read_text().splitlines()]
     (tmp_path / "public.csv").write_text("\n".join(f"{ward},{age}" for age, ward in lines) + "\n")
-    assert (read_tables(tables(), seed=7).pool == read.pool).all()
+    assert (read(tables()).pool == found.pool).all()
 
 
 def test_one_file_is_split(tables):
-    read = read_tables(tables(public="", test="", n_public=10, n_test=15), seed=7)
-    assert (len(read.private), len(read.pool), len(read.test)) == (25, 10, 15)
+    found = read(tables(public="", test="", n_public=10, n_test=15))
+    assert (len(found.private), len(found.pool), len(found.test)) == (25, 10, 15)
 
 
 @pytest.mark.parametrize("files", [{}, {"public": "", "test": "", "n_public": 10, "n_test": 10}])
 def test_words_that_were_not_declared_are_refused(tables, files):
     # One record with a new word would renumber the words in the rows of every teacher.
     with pytest.raises(ValueError, match="categories of ward"):
-        read_tables(tables(options={}, **files), seed=7)
+        read(tables(options={}, **files))
 
 
 def test_sites_are_set_aside_whole(tmp_path):
@@ -104,7 +108,7 @@ def test_sites_are_set_aside_whole(tmp_path):
         name="files", private="rows.csv", target="back", site="site", classes=("0", "1"),
         n_public=50, n_test=30, folder=str(tmp_path),
     )  # fmt: skip
-    tables = read_tables(config, seed=7, by="site")
+    tables = read(config, by="site", n_teachers=0, sites=tuple(map(str, range(12))))
     assert not set(tables.private.sites) & set(tables.test.sites)
     assert not rows_of(tables.private.X) & rows_of(tables.pool)
     assert len(set(tables.private.sites)) < 12
@@ -121,4 +125,4 @@ def test_sites_are_set_aside_whole(tmp_path):
 )
 def test_files_that_do_not_fit_are_named(tables, changes, message):
     with pytest.raises(ValueError, match=message):
-        read_tables(tables(**changes), seed=7)
+        read(tables(**changes))

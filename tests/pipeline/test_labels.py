@@ -23,7 +23,7 @@ from tellers.runs import (
     run,
 )
 from tellers.runs._assignment import deal_rows
-from tellers.runs._tables import read_label_tables
+from tellers.runs._tables import read_tables
 from tellers.teachers import read_label_votes
 
 NAMES = ("rain", "wind", "snow")
@@ -80,7 +80,7 @@ def test_a_run_with_every_mechanism(name, tmp_path):
         assert [label["n_yes"], label["n_no"], label["n_silent"]] == counted
     assert result["student"]["n_labels"] == int((labels != -1).sum())
     assert result["queries"]["n_silent"] == int((labels == -1).all(axis=1).sum())
-    truth = read_label_tables(config).pool_y[rows]
+    truth = read_tables(config).pool_y[rows]
     told = labels != -1
     assert result["student"]["labels_right"] == pytest.approx((labels == truth)[told].mean())
     private = json.loads((tmp_path / "out/private/summary.json").read_text())
@@ -98,7 +98,7 @@ def test_the_numbers_on_the_test_rows_are_those_of_the_metrics(tmp_path):
 
     config = settings()
     result = run(config, tmp_path / "out")
-    test = read_label_tables(config).test
+    test = read_tables(config).test
     student = load_student(tmp_path / "out/student")
     found = measure(test.y, student.predict(test.X), scores=student.predict_proba(test.X))
     assert result["student"]["scores"]["macro_f1"] == pytest.approx(found.macro_f1)
@@ -148,7 +148,7 @@ def test_a_network_is_a_student_of_many_labels(tmp_path):
     config = settings(student=chosen, report=ReportConfig(private=True))
     result = run(config, tmp_path / "out")
     student = load_student(tmp_path / "out/student")
-    test = read_label_tables(config).test
+    test = read_tables(config).test
     assert result["student"]["accuracy"] == pytest.approx((student.predict(test.X) == test.y).mean())
     private = json.loads((tmp_path / "out/private/summary.json").read_text())
     assert 0 < private["open_model_accuracy"] < 1
@@ -185,7 +185,7 @@ def test_persons_stay_together_and_an_archive_may_hold_all_labels_at_once(tmp_pa
     result = run(config, tmp_path / "out")
     assert result["partition"]["unit"] == "one person"
     assert result["data"]["n_features"] == 3
-    tables = read_label_tables(config)
+    tables = read_tables(config)
     owners = [set(tables.private.persons[part].tolist()) for part in deal_rows(config, tables)]
     people = [person for part in owners for person in part]
     assert len(people) == len(set(people))

@@ -10,7 +10,7 @@ import pytest
 
 from tellers.runs import parse_config, run
 from tellers.runs._assignment import deal_rows
-from tellers.runs._tables import read_label_tables
+from tellers.runs._tables import read_tables
 
 NAMES = ("red", "green", "blue")
 
@@ -141,7 +141,7 @@ def settings(text: str, place: Path):
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_run_reads_the_layout(kind, tmp_path):
     config = settings(written(kind, tmp_path) + RUN, tmp_path)
-    tables = read_label_tables(config)
+    tables = read_tables(config)
     assert tables.private.label_names == ("blue", "red")
     assert np.array_equal(tables.private.y, colours(120, seed=1)[:, [2, 0]])
     assert np.array_equal(tables.pool_y, colours(20, seed=2)[:, [2, 0]])
@@ -160,7 +160,7 @@ def test_a_run_reads_the_layout(kind, tmp_path):
 @pytest.mark.parametrize("kind", ["image_table", "mulan", "voc"])
 def test_a_pool_needs_no_labels(kind, tmp_path):
     config = settings(written(kind, tmp_path, labelled=False) + RUN, tmp_path)
-    tables = read_label_tables(config)
+    tables = read_tables(config)
     assert tables.pool_y is None
     assert len(tables.pool) == 20
     result = run(config, tmp_path / "out")
@@ -174,7 +174,7 @@ def test_rows_may_be_set_aside(kind, tmp_path):
     lines = written(kind, tmp_path, n_private=60).splitlines()
     kept = [line for line in lines if not line.startswith(("public", "test"))]
     text = "\n".join([*kept, "n_public = 10", "n_test = 20"]) + RUN
-    tables = read_label_tables(settings(text, tmp_path))
+    tables = read_tables(settings(text, tmp_path))
     assert (len(tables.private), len(tables.pool), len(tables.test)) == (30, 10, 20)
     assert "set aside" in tables.notes[-1]
 
@@ -185,7 +185,7 @@ def test_all_images_of_a_person_go_to_one_teacher(kind, person, tmp_path):
     config = settings(text, tmp_path)
     result = run(config, tmp_path / "out")
     assert result["partition"]["unit"] == "one person"
-    tables = read_label_tables(config)
+    tables = read_tables(config)
     owners = tables.private.persons
     dealt = [set(owners[part]) for part in deal_rows(config, tables)]
     assert sum(map(len, dealt)) == len(set().union(*dealt)) == 60
@@ -193,7 +193,7 @@ def test_all_images_of_a_person_go_to_one_teacher(kind, person, tmp_path):
 
 def test_x_rays_are_grey_unless_told(tmp_path):
     text = written("chexpert", tmp_path).replace(", grey = false", "") + RUN
-    assert read_label_tables(settings(text, tmp_path)).private.image_shape == (8, 8)
+    assert read_tables(settings(text, tmp_path)).private.image_shape == (8, 8)
 
 
 def break_image(place):
@@ -247,9 +247,9 @@ def test_the_labels_of_an_arff_file_are_found(name, tmp_path):
     (tmp_path / "private.xml").rename(tmp_path / name)
     if name == "all labels.xml":
         with pytest.raises(ValueError, match=r"an XML file of labels, found none at .*songs-train\.xml"):
-            read_label_tables(settings(text, tmp_path))
+            read_tables(settings(text, tmp_path))
         text = text.replace("options = {}", f'options = {{xml = "{name}"}}')
-    assert len(read_label_tables(settings(text, tmp_path)).private) == 30
+    assert len(read_tables(settings(text, tmp_path)).private) == 30
 
 
 def test_an_arff_file_with_other_words_is_refused(tmp_path):
@@ -275,7 +275,7 @@ def test_an_arff_file_with_other_words_is_refused(tmp_path):
 def test_settings_that_do_not_fit_the_files(kind, changed, says, tmp_path):
     text = (written(kind, tmp_path, n_private=20) + RUN).replace(*changed)
     with pytest.raises(ValueError, match=says):
-        read_label_tables(settings(text, tmp_path))
+        read_tables(settings(text, tmp_path))
 
 
 @pytest.mark.parametrize("kind", ["image_table", "voc"])
@@ -293,6 +293,6 @@ def test_networks_learn_from_images_and_teach_one(kind, tmp_path):
     assert result["student"]["labels_right"] > 0.85
     # Four teachers that agree are told wrong with a chance of 0.2 %: three of 60 labels would be too many.
     assert result["student"]["accuracy"] > 0.8
-    student, test = load_student(tmp_path / "out/student"), read_label_tables(config).test
+    student, test = load_student(tmp_path / "out/student"), read_tables(config).test
     assert (student.predict(test.X) == test.y).mean() == pytest.approx(result["student"]["accuracy"])
     assert run(config, tmp_path / "out", resume=True)["spent"] == result["spent"]

@@ -87,7 +87,7 @@ def test_the_others_go_on_and_it_is_told(study, capsys):
 
 def test_who_left_is_in_no_later_teacher_and_pays_no_more(study):
     folder, result, _ = study
-    tables = read_tables(STUDY.data, seed=STUDY.seed, by="record", personal=STUDY.personal)
+    tables = read_tables(STUDY)
     consent = read_agreed(STUDY, tables.private)
     with np.load(folder / "private" / "without_0" / "partition.npz") as parts:
         rows, sizes, source = (parts[name] for name in ("rows", "sizes", "source"))

@@ -13,8 +13,8 @@ from . import show
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-    from ..runs._begin import Show
     from ..runs._private import PrivateNumbers
+    from ..runs.pipeline import Show
     from ..runs.result import PersonalPart, RunResult
 
 

@@ -1,7 +1,6 @@
 """Who the teachers learn from, and, where people have budgets of their own, how each group takes part."""
 
 import io
-import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,14 +16,12 @@ from ..privacy._files import write_whole
 from ..privacy.budget import Accountant, Budget
 from ..teachers._assignment import identities
 from ..teachers.partitions import Partition, partition
-from ._folder import RunFolder
-from ._tables import LabelTables, Tables, read_agreed
+from ._tables import Tables, read_agreed
 from .personal._optimise import weights_by_price
 from .personal.consent import Consent
 from .personal.plan import PersonalPlan
-from .personal.seating import arrange, plan_as_dict
+from .personal.seating import arrange
 from .personal.variants import Upsampling, Vanishing, Weighting, teachers_per_group
-from .result import write_json
 from .settings.sections import RunConfig
 
 _DEALT = (
@@ -83,7 +80,7 @@ class Electorate:
         return f"Electorate({variant}, n_teachers={len(self.partition)})"
 
 
-def deal_rows(config: RunConfig, tables: Tables | LabelTables) -> Partition:
+def deal_rows(config: RunConfig, tables: Tables) -> Partition:
     """Return which private rows each teacher gets."""
     places = tables.private.places
     return _dealt(config, tables) if places is None else _dealt_by_place(config, tables.private.name, places)
@@ -112,7 +109,7 @@ def _dealt_by_place(config: RunConfig, name: str, places: TableLines) -> Partiti
     return Partition(parts, unit=places.unit, notes=(*dealt.notes, *places.notes), relation=relation)
 
 
-def _dealt(config: RunConfig, tables: Tables | LabelTables) -> Partition:
+def _dealt(config: RunConfig, tables: Tables) -> Partition:
     chosen, data = config.partition, tables.private
     if config.protects == "site":
         if data.sites is None:
@@ -134,12 +131,11 @@ def _dealt(config: RunConfig, tables: Tables | LabelTables) -> Partition:
     return dealt if data.persons is None else replace(dealt, notes=(*dealt.notes, _RECORDS_ALONE))
 
 
-def seat_teachers(config: RunConfig, tables: Tables | LabelTables) -> Electorate:
+def seat_teachers(config: RunConfig, tables: Tables) -> Electorate:
     """Return which private rows each teacher gets, by the plan of the groups where there are any."""
     chosen = config.personal
     if not chosen.variant:
         return Electorate(deal_rows(config, tables))
-    assert isinstance(tables, Tables)  # of many labels there are no groups
     data, mechanism = tables.private, config.mechanism.build()
     if config.protects == "person" and data.persons is None:
         deal_rows(config, tables)  # says what is missing
@@ -207,21 +203,6 @@ def save_partition(path: Path, electorate: Electorate) -> None:
     copied = {} if electorate.source is None else {"source": electorate.source}
     np.savez(flat, rows=np.concatenate(list(parts)), sizes=parts.sizes, **copied)
     write_whole(path, flat.getvalue())
-
-
-def require_plan(folder: RunFolder, plan: PersonalPlan | None) -> None:
-    """Keep the plan of a run beside its settings, or see that it is the one of the run that is there."""
-    if plan is None:
-        return
-    record = json.loads(json.dumps(plan_as_dict(plan)))
-    if folder.plan.exists():
-        if json.loads(folder.plan.read_bytes()) != record:
-            raise ValueError(
-                f"Expected the budgets that the run in {folder.path} was begun with, got others. People who "
-                "agreed to something else since are another run: take another folder (--out)."
-            )
-        return
-    write_json(folder.plan, record, public=True)
 
 
 def open_groups(ledger: Ledger, config: RunConfig, electorate: Electorate, *, key: str) -> None:

@@ -26,9 +26,8 @@ from ..privacy.votes import LabelVotes, Votes
 from ..teachers.partitions import Partition
 from ..teachers.store import read_label_votes, read_votes
 from ._assignment import Electorate
-from ._begin import open_books, takes_part
-from ._folder import RunFolder
-from ._groups import batches_under, exact_by_groups, publications_of
+from ._folder import RunFolder, open_books, publications_of, takes_part
+from ._groups import batches_under, exact_by_groups
 from ._private import read_private
 from .labelling import Labels
 from .personal.accounting import Asked

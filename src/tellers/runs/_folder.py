@@ -1,21 +1,39 @@
-"""The folder of a run: public and private files, one run at a time, the private record, and copied rows."""
+"""The folder of a run: its files, one run at a time, settings and data that stay, ledger and record."""
 
 import hashlib
 import json
+import math
 import secrets
+import shutil
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from ..data._overlap import count_copies
+from ..errors import BudgetExhausted
+from ..ledger._chain import ChainedLedger
+from ..ledger.opening import is_url, open_ledger
 from ..privacy._files import write_whole
+from ..privacy._rows import KeptRows
+from ..privacy.budget import Accountant, Budget
+from ..privacy.rdp import RdpCurve
 from ..privacy.sealed import Sealed
+from ..privacy.votes import Unit
+from ..students.fitting import weight_name
+from ..teachers._assignment import RULE, assignment_key
+from ..teachers.ensemble import is_network
 from ..teachers.store import hold
-from ._tables import LabelTables, Tables
+from ._assignment import Electorate, open_groups, save_partition
+from ._catalogue import make_model
+from ._tables import Tables, digest
+from .personal.plan import PersonalPlan
+from .personal.seating import plan_as_dict
 from .result import PUBLICATION, write_json
+from .settings.files import config_as_dict, read_config, with_absolute_paths, write_config
 from .settings.sections import RunConfig
 
 
@@ -117,6 +135,11 @@ class RunFolder:
             write_whole(place, secrets.token_hex(8).encode(), shared=True)
         return place.read_text()
 
+    @property
+    def publications(self) -> str:
+        """Return what the keys begin with under which publications of this run are charged."""
+        return publications_of(self.key)
+
     @contextmanager
     def held(self) -> Iterator[None]:
         """Make the folder and keep other runs out of it; the hold ends with the process, however it ends."""
@@ -124,6 +147,254 @@ class RunFolder:
         self.private.mkdir(exist_ok=True, mode=0o700)
         with hold(self.private / ".lock", place=self.path, who="another run"):
             yield
+
+
+def publications_of(key: str) -> str:
+    """Return what the keys begin with under which publications of a run are charged."""
+    return f"{key}:publication/"
+
+
+# Settings and data: those of the run that is there, or the first
+
+
+def begin(folder: RunFolder, config: RunConfig, *, resume: bool) -> None:
+    """Write the settings down, or see that they are the ones of the run that is there."""
+    _books_at(config, folder)  # refused before anything is written down
+    if not folder.config.exists():
+        # A run that was killed at once left the private folder with its lock, and nothing in it.
+        found = [*folder.path.iterdir(), *folder.private.iterdir()]
+        others = sorted(e.name for e in found if e != folder.private and not e.name.startswith("."))
+        if others:
+            raise ValueError(
+                f"Expected a new or empty folder at {folder.path}, got one that holds {others[0]}. "
+                "Take another one (--out)."
+            )
+        require_one_question(config)
+        write_whole(folder.config, write_config(with_absolute_paths(config)).encode(), shared=True)
+        return
+    if not resume:
+        raise ValueError(
+            f"Expected a new or empty folder at {folder.path}, got one that holds a run. "
+            "Go on with it (--resume), or take another one (--out)."
+        )
+    given = with_absolute_paths(config)
+    changed = unlike(read_config(folder.config), given)
+    fixed = [key for key in changed if not _may_change(key, config)]
+    if fixed:
+        raise ValueError(
+            f"Expected the settings that the run in {folder.path} was begun with, got others for "
+            f"{', '.join(fixed)}. Put them back, or take another folder (--out)."
+        )
+    _sweep(folder)
+    if changed:
+        write_whole(folder.config, write_config(given).encode(), shared=True)
+
+
+def require_one_question(config: RunConfig) -> None:
+    """Refuse a budget that does not pay for the first question of all; groups have budgets of their own."""
+    if config.personal.variant:
+        return
+    first = config.warm_up() or config.build_mechanism()
+    delta, price = config.budget.delta, first.price(Unit())
+    if Accountant(Budget(config.budget.epsilon, delta)).affords(RdpCurve.zero(), price):
+        return
+    # A budget is held at one order, so a little more than the price at its best order may be needed.
+    needed = price.epsilon(delta)
+    while math.isfinite(needed) and not Accountant(Budget(needed, delta)).affords(RdpCurve.zero(), price):
+        needed *= 1.01
+    raise BudgetExhausted(
+        f"One question alone would go past the budget of epsilon {config.budget.epsilon:g}: it needs "
+        f"{needed:.3g} at delta {delta:g}. Raise the budget, or the noise (sigma); more teachers bear more "
+        "noise. Nothing was asked."
+    )
+
+
+def _may_change(key: str, config: RunConfig) -> bool:
+    """Say whether a setting of a run that was begun may become another one: it decides nothing before."""
+    if key.startswith(("report.", "cluster.")) or key in (
+        "teachers.n_jobs",
+        "teachers.timeout",
+        "teachers.retries",
+    ):
+        return True
+    if key == "data.overlap":
+        return True
+    # A student that takes part decides what is asked, and how; one that only learns may be another one.
+    return key.startswith("student.") and not takes_part(config)
+
+
+def _sweep(folder: RunFolder) -> None:
+    """Remove what a killed run was writing; nobody else is at work here, since the folder is held."""
+    private = (*folder.private.glob(".*.tmp"), *folder.private.glob("without_*/.*.tmp"))
+    for leftover in (*folder.path.glob(".*.tmp"), *private):
+        if leftover.is_dir():
+            shutil.rmtree(leftover, ignore_errors=True)
+        else:
+            leftover.unlink(missing_ok=True)
+
+
+def unlike(one: RunConfig, other: RunConfig, *, but: tuple[str, ...] = ()) -> list[str]:
+    """Return the names of settings that differ, but for those that begin with one of some words."""
+    there, here = _flat(one), _flat(other)
+    changed = sorted(key for key in {*there, *here} if there.get(key) != here.get(key))
+    return [key for key in changed if not key.startswith(but)] if but else changed
+
+
+def _flat(config: RunConfig) -> dict[str, Any]:
+    flat = {}
+    for name, value in config_as_dict(config).items():
+        inner = (
+            {f"{name}.{key}": entry for key, entry in value.items()}
+            if isinstance(value, dict)
+            else {name: value}
+        )
+        flat.update(inner)
+    # What "auto" stands for may have been written out.
+    return {**flat, "partition.by": config.protects}
+
+
+def require_same(folder: RunFolder, tables: Tables, electorate: Electorate, *, seed: int) -> None:
+    """Write down what the run is made of, or refuse to go on with other rows or other budgets.
+
+    The key by which units were seated is kept with it: it is derived from the seed of the settings.
+    """
+    require_plan(folder, electorate.plan)
+    parts = electorate.partition
+    rows: Any = tables.private.X
+    made_of = {
+        "private": digest(rows.hashes if isinstance(rows, KeptRows) else rows, tables.private.y),
+        "public": digest(tables.pool),
+        "partition": digest(*parts),
+    }
+    seated = {"rule": RULE, "key": assignment_key(seed).hex(), "relation": parts.relation.as_dict()}
+    if folder.identity.exists():
+        there = json.loads(folder.identity.read_bytes())
+        if "assignment" not in there and parts.unit not in ("one record", "one clip"):
+            raise ValueError(
+                f"Expected a run whose {parts.unit.removeprefix('one ')}s were seated by a keyed hash, got "
+                f"an older one in {folder.path}. There one of them could move the others, and what it states "
+                "is too small. It can be read but not gone on with: take another folder (--out)."
+            )
+        changed = [name for name in made_of if there.get(name) != made_of[name]]
+        if changed:
+            raise ValueError(
+                f"Expected the data that the run in {folder.path} was begun with, got another "
+                f"{' and another '.join(changed)} table. Teachers and releases belong to the data they were "
+                "made of: take another folder (--out)."
+            )
+        return
+    save_partition(folder.partition, electorate)
+    write_json(folder.identity, {**made_of, "assignment": seated}, public=False)
+
+
+def require_plan(folder: RunFolder, plan: PersonalPlan | None) -> None:
+    """Keep the plan of a run beside its settings, or see that it is the one of the run that is there."""
+    if plan is None:
+        return
+    record = json.loads(json.dumps(plan_as_dict(plan)))
+    if folder.plan.exists():
+        if json.loads(folder.plan.read_bytes()) != record:
+            raise ValueError(
+                f"Expected the budgets that the run in {folder.path} was begun with, got others. People who "
+                "agreed to something else since are another run: take another folder (--out)."
+            )
+        return
+    write_json(folder.plan, record, public=True)
+
+
+# Models: seen before teachers are trained and labels are paid for
+
+
+def make_teacher(config: RunConfig, tables: Tables) -> Any:
+    """Return one of the teachers before it is taught."""
+    return make_model(config.teachers.model, config.teachers.parameters, **_shape(tables))
+
+
+def make_student(config: RunConfig, tables: Tables) -> Any:
+    """Return the student before it is taught; a network has an output for each of many labels."""
+    model = make_model(config.student.model, config.student.parameters, **_shape(tables))
+    if not (tables.many_labels and is_network(model)):
+        return model
+    from ..nn.classifier import TorchLabelClassifier
+
+    return TorchLabelClassifier(model)
+
+
+def require_able(config: RunConfig, tables: Tables) -> None:
+    """Refuse a model that would fail only after teachers were trained and labels were paid for."""
+    teacher = make_teacher(config, tables)
+    if config.teachers.timeout and is_network(teacher):
+        raise ValueError(
+            f"{config.where('teachers', 'timeout')}: Expected no time limit for networks, which are trained "
+            f"together, got {config.teachers.timeout:g} seconds. Leave it out."
+        )
+    model, name = make_student(config, tables), config.student.model
+    if config.student.kind == "distilled":
+        weight_name(model)
+    if hasattr(model, "require_fit"):
+        model.require_fit(tables.pool.shape, n_labels=tables.n_outputs)
+    speaks = hasattr(model, "predict_proba")
+    if config.mechanism.hears_student and not speaks:
+        raise ValueError(
+            f"{config.where('student', 'model')}: Expected a student with predict_proba for interactive "
+            f"voting, which asks how sure it is, got {name!r}. Take another one."
+        )
+    if config.queries.order == "active" and not (speaks or hasattr(model, "decision_function")):
+        raise ValueError(
+            f"{config.where('student', 'model')}: Expected a student that can say how sure it is for the "
+            f"active order, got {name!r}. Take one with predict_proba or decision_function."
+        )
+
+
+def takes_part(config: RunConfig) -> bool:
+    """Say whether the student takes part in the asking: it chooses the questions, or is asked first."""
+    return config.queries.order == "active" or config.mechanism.hears_student
+
+
+def _shape(tables: Tables) -> dict[str, Any]:
+    """Return what a network is told of the rows: how many outputs, and the shape of images."""
+    return {"n_classes": tables.n_outputs, "image_shape": tables.private.image_shape}
+
+
+# The ledger
+
+
+def open_books(config: RunConfig, folder: RunFolder, electorate: Electorate | None = None) -> ChainedLedger:
+    """Open the ledger of a run, or begin it, and see that it, and every group, can pay for one question."""
+    place = _books_at(config, folder)
+    inside = isinstance(place, Path) and place.resolve().parent == folder.path.resolve()
+    if config.budget.stop == "private" and not inside:
+        raise ValueError(
+            f"{config.where('budget', 'ledger')}: Expected a ledger in the folder of the run with stop = "
+            '"private", got one elsewhere. How many queries it holds then depends on votes, and nobody else '
+            "may count on it."
+        )
+    accountant = Accountant(Budget(config.budget.epsilon, config.budget.delta))
+    ledger = open_ledger(place, accountant)
+    try:
+        if electorate is not None:
+            open_groups(ledger, config, electorate, key=folder.key)
+        has_groups = electorate is not None and electorate.plan is not None
+        if not has_groups and ledger.asked(f"{folder.key}/0") is None:
+            first = config.warm_up() or config.build_mechanism()
+            accountant.require(ledger.spent, first.price(Unit()), key=f"{folder.key}/0")
+    except BaseException:
+        ledger.close()
+        raise
+    return ledger
+
+
+def _books_at(config: RunConfig, folder: RunFolder) -> str | Path:
+    """Return the address of the ledger, or its file; an address is copied where everybody may read it."""
+    written = config.budget.ledger
+    if not is_url(written):
+        return folder.path / written
+    if urlsplit(written).password:
+        raise ValueError(
+            f"{config.where('budget', 'ledger')}: Expected the address of a database without a password, "
+            "which would stand in everything the run writes. Put it into PGPASSWORD or ~/.pgpass."
+        )
+    return written
 
 
 # The private record
@@ -165,7 +436,7 @@ def keep_troubles(folder: RunFolder, troubles: Sealed[dict[int, str]]) -> None:
 Warn = Callable[[str], object]
 
 
-def check_overlap(config: RunConfig, tables: Tables | LabelTables, folder: RunFolder) -> None:
+def check_overlap(config: RunConfig, tables: Tables, folder: RunFolder) -> None:
     """Count pool and test rows that are exact copies of private rows, for the record, or refuse them.
 
     What protects a private row does not protect its copy in a public table. The number looks at private rows:
@@ -188,7 +459,7 @@ def check_overlap(config: RunConfig, tables: Tables | LabelTables, folder: RunFo
         )
 
 
-def tell_units(tables: Tables | LabelTables, warn: Warn | None = None) -> None:
+def tell_units(tables: Tables, warn: Warn | None = None) -> None:
     """Warn where clips of one source were told to be dealt one by one; the card says the same."""
     for note in () if tables.private.places is None else tables.private.places.notes:
         if warn is None:

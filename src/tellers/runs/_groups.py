@@ -14,6 +14,7 @@ from ..privacy.rdp import DEFAULT_ORDERS, RdpCurve
 from ..privacy.sealed import Sealed
 from ..privacy.votes import Votes
 from ._assignment import Electorate, group_rows
+from ._folder import publications_of
 from .labelling import Labels
 from .personal.accounting import Asked, teams_of, totals
 from .personal.plan import PersonalPlan
@@ -85,11 +86,6 @@ def listed(names: Sequence[str], most: int = 3) -> str:
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
-def lost_student(error: ValueError, charged: float) -> ValueError:
-    """Return what is wrong with a student that learned nothing, and what is there all the same."""
-    return ValueError(f"{error} What came out is kept in labels.npz, and epsilon {charged:.4g} is spent.")
-
-
 # What each group paid
 
 
@@ -128,11 +124,6 @@ class PersonalSpending:
 def batches_under(ledger: Ledger, key: str) -> list[Batch]:
     """Return the batches that were asked under a key, in that order."""
     return [_batch(entry) for entry in ledger.entries() if entry.key.startswith(f"{key}/")]
-
-
-def publications_of(key: str) -> str:
-    """Return what the keys begin with under which publications of a run are charged."""
-    return f"{key}:publication/"
 
 
 def _batch(entry: Entry) -> Batch:

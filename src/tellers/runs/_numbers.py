@@ -4,7 +4,7 @@ import math
 import platform
 from importlib.metadata import PackageNotFoundError, version
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,13 +22,12 @@ from ..privacy.votes import LabelVotes, Votes
 from ..students._base import fresh
 from ..students.fitting import takes_unlabelled
 from ..teachers.ensemble import label_accuracies
-from ._asking import Spending
 from ._assignment import Electorate
-from ._begin import make_student
 from ._catalogue import uses_torch
-from ._groups import Cast, PersonalSpending, ceiling_notes, exact_by_groups
+from ._folder import make_student
 from ._private import NoisePoint, PrivateGroups, PrivateNumbers
-from ._tables import LabelTables, Tables
+from ._tables import Tables
+from ._voting import Spending
 from .labelling import Labels
 from .personal.plan import PersonalPlan
 from .personal.variants import Upsampling
@@ -49,6 +48,9 @@ from .result import (
 from .settings.files import config_as_dict
 from .settings.sections import RunConfig
 
+if TYPE_CHECKING:
+    from ._groups import Cast, PersonalSpending
+
 _PUBLIC_STEPS = ("student",)
 _SHOWN = ("numpy", "scipy", "scikit-learn", "torch")
 _PRIVATE_STOP = (
@@ -65,7 +67,7 @@ _MOST_GAPS = 20_000
 
 def public_result(
     config: RunConfig,
-    tables: Tables | LabelTables,
+    tables: Tables,
     electorate: Electorate,
     *,
     mechanism: Mechanism,
@@ -80,7 +82,7 @@ def public_result(
     own: dict[str, Any] = {}
     if spending.personal is not None:
         own["personal"] = spending.personal.part
-    if isinstance(tables, LabelTables):
+    if tables.many_labels:
         names = {"class_names": ("no", "yes"), "label_names": tables.private.label_names}
         own["labels"], scores = _label_results(student, tables, labels)
     else:
@@ -168,7 +170,7 @@ def label_counts(labels: Labels, at: int) -> dict[str, int]:
 
 
 def _label_results(
-    student: Any, tables: LabelTables, labels: Labels
+    student: Any, tables: Tables, labels: Labels
 ) -> tuple[tuple[LabelPart, ...], dict[str, Any]]:
     """Return what was released of each label and how well it is known, and the averages over labels."""
     measured: Any
@@ -244,7 +246,7 @@ def known(value: float) -> float | None:
     return None if math.isnan(value) else float(value)
 
 
-def n_private(config: RunConfig, tables: Tables | LabelTables, relation: Relation) -> int | None:
+def n_private(config: RunConfig, tables: Tables, relation: Relation) -> int | None:
     """Return how many private rows there are said to be, or None where nobody said it and it is private.
 
     Where rows keep their places their number is public: of all rows, or the places of those that may break.
@@ -299,7 +301,7 @@ def _versions(config: RunConfig) -> dict[str, str]:
 def _warnings(
     config: RunConfig,
     labels: Labels,
-    tables: Tables | LabelTables,
+    tables: Tables,
     electorate: Electorate,
     spending: Spending,
 ) -> list[str]:
@@ -312,6 +314,8 @@ def _warnings(
             "its outcome. They are not asked again."
         )
     if spending.personal is not None:
+        from ._groups import ceiling_notes
+
         said += [*spending.personal.notes, *ceiling_notes(config, electorate)]
     n_rows = n_private(config, tables, electorate.partition.relation)
     if n_rows is not None and config.budget.delta * n_rows >= 1:
@@ -327,7 +331,7 @@ def _warnings(
 
 def private_numbers(
     config: RunConfig,
-    tables: Tables | LabelTables,
+    tables: Tables,
     electorate: Electorate,
     *,
     mechanism: Mechanism,
@@ -336,7 +340,7 @@ def private_numbers(
     labels: Labels,
     spending: Spending,
     seconds: dict[str, float],
-    cast: Cast,
+    cast: "Cast",
 ) -> PrivateNumbers:
     """Return what looks at votes, teachers or private rows.
 
@@ -349,6 +353,8 @@ def private_numbers(
     if personal is None:
         exact = exact_curve(config, mechanism, votes[labels.rows]) if len(labels) else None
     else:
+        from ._groups import exact_by_groups
+
         by_group = exact_by_groups(
             electorate, votes, labels=labels, batches=personal.batches, delta=config.budget.delta, cast=cast
         )
@@ -392,7 +398,7 @@ def exact_curve(
 
 
 def _gaps(
-    votes: Votes | LabelVotes, labels: Labels, personal: PersonalSpending | None, cast: Cast
+    votes: Votes | LabelVotes, labels: Labels, personal: "PersonalSpending | None", cast: "Cast"
 ) -> list[int]:
     """Return how far the winner of each query was ahead, among the teachers that answered it.
 
@@ -441,11 +447,11 @@ def _against_noise(votes: Votes, truth: NDArray[np.int64]) -> tuple[NoisePoint, 
     return tuple(points)
 
 
-def _open_model_accuracy(config: RunConfig, tables: Tables | LabelTables) -> float:
+def _open_model_accuracy(config: RunConfig, tables: Tables) -> float:
     """Return the accuracy of the student's model trained on the private rows themselves."""
     assert tables.test is not None
     model = fresh(make_student(config, tables), seed=config.seed)
-    if isinstance(tables, LabelTables) and not getattr(model, "multilabel", False):
+    if tables.many_labels and not getattr(model, "multilabel", False):
         model = OneEach(model)
     pool = (tables.pool,) if takes_unlabelled(model) else ()
     model = model.fit(tables.private.X, tables.private.y, *pool)

@@ -23,14 +23,12 @@ from ..teachers.ensemble import train_teachers
 from ..teachers.partitions import Partition
 from ..teachers.pool import VotedPool
 from ..teachers.store import read_votes
-from ._asking import Spending
 from ._assignment import deal_rows
-from ._begin import Show, require_able, takes_part
-from ._catalogue import make_model
-from ._folder import RunFolder
+from ._folder import RunFolder, make_student, make_teacher, require_able, takes_part
 from ._tables import Tables, digest, read_tables
+from ._voting import Spending
 from .labelling import guaranteed_epsilon, label_pool, most_expected
-from .pipeline import teach
+from .pipeline import Show, teach
 from .room import Room
 from .settings.sections import RunConfig
 
@@ -82,7 +80,7 @@ def audit_run(
     _require_plain(config)
     tell, drawn = show or (lambda *_: None), source or noise.secure()
     tell("data", 0, 0)
-    tables = read_tables(config.data, seed=config.seed, by=config.protects)
+    tables = read_tables(config)
     require_able(config, tables)
     canaries = _lay(config, tables, folder, n_canaries, tell)
     claims, scores = [], ([], [])  # type: tuple[list[float], tuple[list[Any], list[Any]]]
@@ -128,9 +126,7 @@ def _lay(
 ) -> _Canaries:
     """Let all teachers vote, choose whose rows get the canaries, and let that one vote twice."""
     chosen, data, parts = config.teachers, tables.private, deal_rows(config, tables)
-    model = make_model(
-        chosen.model, chosen.parameters, n_classes=data.n_classes, image_shape=data.image_shape
-    )
+    model = make_teacher(config, tables)
     options: dict[str, Any] = {"n_classes": data.n_classes, "seed": config.seed}
     if folder is not None and folder.votes.exists():
         _require_pool(folder, tables)
@@ -176,12 +172,8 @@ def _shadow(config: RunConfig, tables: Tables, votes: Votes, source: Noise) -> t
         len(tables.pool),
     )
     most = min(asking.n_queries or n_pool, n_pool)
-    has_part, learner = takes_part(config), None
-    if has_part:
-        learner = make_model(
-            config.student.model, config.student.parameters, n_classes=tables.private.n_classes,
-            image_shape=tables.private.image_shape,
-        )  # fmt: skip
+    has_part = takes_part(config)
+    learner = make_student(config, tables) if has_part else None
     labels = label_pool(
         Room(VotedPool(votes), mechanism, ledger, source), tables.pool, seed=config.seed,
         order=asking.order, n_queries=most, n_labels=asking.n_labels or None, batch=asking.batch,

@@ -1,25 +1,25 @@
 """The tables of a run: private rows, a public pool and public test rows, with who agreed to which budget."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from os import PathLike
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..data._label_files import LABEL_LAYOUTS, labels_file, require_same_attributes
 from ..data.annotations import read_label_names
-from ..data.clips import class_clips, clip_notes, clips_folder, read_clip_table, require_same_features
+from ..data.clips import clip_notes, one_class_each, read_clip_table, require_same_features
 from ..data.dataset import Dataset, MultilabelDataset
 from ..data.embedded import LABEL_DATASETS, read_label_table
-from ..data.named import load
+from ..data.named import DATASETS, load
 from ..data.tables import MISSING, read_columns, read_features, read_table
 from ..teachers._assignment import assignment_key, identities, positions
 from .personal.consent import Consent, read_consent
-from .settings.sections import CLIPS, DataConfig, PersonalConfig, RunConfig
+from .settings.sections import CLIPS, RunConfig
 
 # Who agreed to which budget: from a column, a file, or dealt at random
 
@@ -102,15 +102,20 @@ def _words(column: NDArray[Any]) -> list[str]:
     return [str(int(e)) if isinstance(e, float) and e.is_integer() else str(e) for e in entries]
 
 
-# Private rows for the teachers, a public pool, and public rows to test on: with classes
+# Private rows for the teachers, a public pool, and public rows to test on
+#
+# Whatever is wrong with a file or an image is found here, before anything is trained or charged.
 
 Rows = TypeVar("Rows", Dataset, MultilabelDataset)
+AnyRows = Dataset | MultilabelDataset
+# Private rows, the pool and what is known of its labels, and rows to test on; a pool of None is set aside.
+_Read = tuple[AnyRows, NDArray[Any] | None, NDArray[Any] | None, AnyRows | None]
 _TEST_PART = ("adult", "fashion_mnist", "mnist", "svhn")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Tables:
-    """What a run learns from, asks about, and tests on.
+    """What a run learns from, asks about, and tests on: rows with one class each, or with many labels.
 
     `pool_y` are the pool's own labels where they are known: they are used to say how many released labels
     are right, and for nothing else. `test` may be missing, then nothing is said of the student's accuracy.
@@ -118,53 +123,163 @@ class Tables:
     notes for the operator alone. `apart` are the units that were set aside as public, by name.
     """
 
-    private: Dataset
+    private: Any  # a Dataset or a MultilabelDataset, and so is `test`
     pool: NDArray[Any]
     pool_y: NDArray[np.int64] | None = None
-    test: Dataset | None = None
+    test: Any = None
     notes: tuple[str, ...] = ()
     n_declared: int | None = None
     withheld: tuple[str, ...] = ()
     apart: tuple[str, ...] = ()
 
+    @property
+    def many_labels(self) -> bool:
+        """Return whether a row has many labels, and not one class."""
+        return isinstance(self.private, MultilabelDataset)
 
-def read_tables(
-    config: DataConfig,
-    *,
-    seed: int,
-    by: Literal["record", "person", "site"] = "record",
-    personal: PersonalConfig | None = None,
-) -> Tables:
-    """Read or make the tables that a config names, with the budgets of `personal` where it names some.
+    @property
+    def n_outputs(self) -> int:
+        """Return how many classes, or labels, there are."""
+        return int(self.private.n_labels if self.many_labels else self.private.n_classes)
+
+
+def read_tables(config: RunConfig) -> Tables:
+    """Read or make the tables that a config names, with the budgets of its people where it names some.
 
     Rows that are set aside for the pool and the test are drawn by the seed; where persons or sites are
     protected, whole ones are set aside, and none of them stays behind among the private rows.
     """
-    if config.name == "files":
-        return _files(config, seed=seed, by=by, personal=personal or PersonalConfig())
-    if config.name == "clips":
-        tables = _clips(config, seed=seed, by=by)
-        return replace(tables, **said_of_clips(_required(config.private_path), tables.private))
-    options = dict(config.options)
-    if config.name in ("synthetic", "diabetes130"):
-        options.setdefault("seed", seed)
-    if config.name == "synthetic":
+    data = config.data
+    if data.name in _TEST_PART:
+        return _published_parts(config)
+    private, pool, pool_y, test = _reader(data.name)(config)
+    n_test = data.n_test if test is None else 0
+    if pool is None:
+        tables = _set_aside(private, config, n_public=data.n_public, n_test=n_test)
+    elif n_test:
+        tables = replace(_set_aside(private, config, n_public=0, n_test=n_test), pool=pool, pool_y=pool_y)
+    else:
+        tables = Tables(private, pool, pool_y, None, private.notes)
+    tables = replace(tables, test=test or tables.test)
+    if data.name != CLIPS:
+        return tables
+    # How many recordings are broken is a number of the private data. The places in the table are not: they
+    # are declared, and a recording that breaks leaves them as they are.
+    n_declared = None if tables.private.places is None else len(tables.private.places)
+    return replace(
+        tables, n_declared=n_declared, withheld=clip_notes(read_clip_table(_private_path(config)))[1]
+    )
+
+
+def _reader(name: str) -> Callable[[RunConfig], _Read]:
+    if name in DATASETS or name in LABEL_DATASETS:
+        return _from_name
+    return _from_table if name == "files" else _from_layout
+
+
+def _from_name(config: RunConfig) -> _Read:
+    """Return a data set that needs no file of one's own, whole."""
+    data, options = config.data, dict(config.data.options)
+    if data.name in LABEL_DATASETS:
+        options.setdefault("seed", config.seed % 2**32)
+        return LABEL_DATASETS[data.name](config.labels.names, **options), None, None, None
+    if data.name in ("synthetic", "diabetes130"):
+        options.setdefault("seed", config.seed)
+    if data.name == "synthetic":
         options.setdefault("n_rows", 5000)
         options.setdefault("difficulty", 0.5)
-    where = config.directory_path
-    whole = load(config.name, data_dir=where, **options)
-    if personal is not None and personal.file and whole.persons is not None:
-        whole = _agreed(whole, whole.persons, config, personal)
-    if config.name not in _TEST_PART:
-        return _set_aside(whole, config, seed=seed, by=by)
-    published = load(config.name, data_dir=where, **{**options, "part": "test"})
-    n_test = config.n_test or len(published) - config.n_public
-    _require_rows(config.n_public + n_test, len(published), f"the test part of {config.name}", keep=0)
-    order = np.random.default_rng(seed).permutation(len(published))
-    public = published.take(order[: config.n_public])
-    test = published.take(order[config.n_public : config.n_public + n_test])
-    note = f"The pool and the test rows are from the published test part of {config.name}."
-    return Tables(whole, public.X, public.y, test, (*whole.notes, note))
+    whole = load(data.name, data_dir=data.directory_path, **options)
+    return _agreed(whole, config), None, None, None
+
+
+def _published_parts(config: RunConfig) -> Tables:
+    """Return a data set that was published in two parts: pool and test rows are from the second."""
+    data, private = config.data, _from_name(config)[0]
+    published = load(data.name, data_dir=data.directory_path, **{**data.options, "part": "test"})
+    n_test = data.n_test or len(published) - data.n_public
+    _require_rows(data.n_public + n_test, len(published), f"the test part of {data.name}", keep=0)
+    order = np.random.default_rng(config.seed).permutation(len(published))
+    public = published.take(order[: data.n_public])
+    test = published.take(order[data.n_public : data.n_public + n_test])
+    note = f"The pool and the test rows are from the published test part of {data.name}."
+    return Tables(private, public.X, public.y, test, (*private.notes, note))
+
+
+def _from_table(config: RunConfig) -> _Read:
+    """Read up to three tables of one's own, with a column of classes, or one for each of many labels."""
+    data, names, path = config.data, config.labels.names, _private_path(config)
+    given: dict[str, Any] = {"person": data.person or None, "id": data.id or None, "site": data.site or None}
+    read: Callable[..., AnyRows] = partial(read_label_table, label_names=names)
+    if not names:
+        read = partial(read_table, target=data.target)
+        given |= {"classes": list(data.classes) or None, "budget": config.personal.column or None}
+    private = _agreed(read(path, **given, **data.options), config)
+    undeclared = [note for note in private.notes if note.startswith("The categories of")]
+    if undeclared:
+        # One row with a new word would renumber the words of every teacher's rows.
+        raise ValueError(
+            f'{path.name}: {undeclared[0]} In [data]: options = {{categories = {{column = ["a", "b"]}}}}'
+        )
+    same: dict[str, Any] = {
+        "features": _column_names(private), "categories": data.options.get("categories") or {},
+    }  # fmt: skip
+    if isinstance(private, Dataset):
+        read = partial(read, classes=private.class_names)
+    test = pool = pool_y = None
+    if data.test_path is not None:
+        test = read(data.test_path, **same)
+        _require_features(test.n_features, private, data.test_path)
+    if data.public_path is not None:
+        # The pool may lack the labels, and any of its columns that is one of them is no feature.
+        roles = (*(names or (data.target,)), data.person, data.id, data.site, config.personal.column)
+        whole = () if same["features"] else ("Y",)
+        pool = read_features(data.public_path, **same, leave_out=(*filter(None, roles), *whole))
+        _require_features(pool.shape[1], private, data.public_path)
+        if names and {*names} <= read_columns(data.public_path).keys():
+            pool_y = read(data.public_path, **same).y
+    return private, pool, pool_y, test
+
+
+def _from_layout(config: RunConfig) -> _Read:
+    """Read the same layout up to three times; rows that are learned from, or tested on, need every label."""
+    data, names, path = config.data, config.labels.names, _private_path(config)
+    options, read = dict(data.options), partial(LABEL_LAYOUTS[data.name], label_names=names or data.classes)
+    if data.name == "mulan":
+        options["xml"] = str(labels_file(path, str(options.get("xml", ""))).absolute())
+        for other in filter(None, (data.public_path, data.test_path)):
+            require_same_attributes(other, path, labels=read_label_names(options["xml"]))
+    if data.name == CLIPS:
+        require_same_features(path, data.public_path, data.test_path)
+    person = {"person": data.person} if data.person else {}
+    private: Any = _labelled(read(path, **options, **person), path)
+    test: Any = None
+    if data.test_path is not None:
+        test = _labelled(read(data.test_path, **options), data.test_path)
+    if not names:  # one label each is one class each
+        private, test = one_class_each(private), None if test is None else one_class_each(test)
+    if data.public_path is None:
+        return private, None, None, test
+    pool = read(data.public_path, need_labels=False, **options)
+    _require_features(pool.n_features, private, data.public_path)
+    return private, pool.X, pool.y if names and pool.known.all() else None, test
+
+
+def _labelled(table: MultilabelDataset, path: Path) -> MultilabelDataset:
+    try:
+        _ = table.y
+    except ValueError as error:
+        raise ValueError(f"{path.name}: {error}") from None
+    return table
+
+
+def _agreed(data: Any, config: RunConfig) -> Any:
+    """Return rows with what their people agreed to, where a file says it."""
+    chosen = config.personal
+    if not chosen.file or data.persons is None:
+        return data
+    place = config.data.path(chosen.file)
+    assert place is not None  # something is written
+    return replace(data, budgets=budgets_from_file(place, data.persons, levels=bool(chosen.levels)))
 
 
 def digest(*arrays: NDArray[Any]) -> str:
@@ -174,84 +289,6 @@ def digest(*arrays: NDArray[Any]) -> str:
         made.update(f"{array.dtype.str} {array.shape};".encode())
         made.update(np.ascontiguousarray(array).tobytes())
     return made.hexdigest()
-
-
-def _files(config: DataConfig, *, seed: int, by: str, personal: PersonalConfig) -> Tables:
-    columns: dict[str, Any] = {
-        "target": config.target,
-        "person": config.person or None,
-        "id": config.id or None,
-        "site": config.site or None,
-        "classes": list(config.classes) or None,
-        "budget": personal.column or None,
-        **config.options,
-    }
-    private = read_table(_required(config.private_path), **columns)
-    if personal.file:
-        assert private.persons is not None  # a rule of the settings
-        private = _agreed(private, private.persons, config, personal)
-    undeclared = [note for note in private.notes if note.startswith("The categories of")]
-    separate = config.public_path is not None or config.test_path is not None
-    if undeclared:
-        # One row with a new word would renumber the words of every teacher's rows.
-        raise ValueError(
-            f"{_required(config.private_path).name}: {undeclared[0]} In [data]: "
-            'options = {categories = {column = ["a", "b"]}}'
-        )
-    if not separate:
-        return _set_aside(private, config, seed=seed, by=by)
-    categories = config.options.get("categories") or {}
-    test = None
-    if config.test_path is not None:
-        test = read_table(
-            config.test_path, config.target, classes=private.class_names, categories=categories,
-            features=private.feature_names if _named(private) else None,
-        )  # fmt: skip
-        _require_features(test.n_features, private, config.test_path)
-    if config.public_path is None:
-        kept = _set_aside(private, config, seed=seed, by=by)
-        return replace(kept, test=test or kept.test)
-    roles = (config.target, config.person, config.id, config.site, personal.column)
-    pool = read_features(
-        config.public_path,
-        private.feature_names if _named(private) else None,
-        categories=categories,
-        leave_out=roles,
-    )
-    _require_features(pool.shape[1], private, config.public_path)
-    if test is None and config.n_test:
-        return replace(_set_aside(private, config, seed=seed, by=by, n_public=0), pool=pool, pool_y=None)
-    return Tables(private, pool, None, test, private.notes)
-
-
-def said_of_clips(folder: str | PathLike[str], private: Dataset | MultilabelDataset) -> dict[str, Any]:
-    """Return how many private clips a run states, and what it withholds.
-
-    How many recordings are broken is a number of the private data. The places in the table are not: they are
-    declared, and a recording that breaks leaves them as they are.
-    """
-    withheld = clip_notes(read_clip_table(folder))[1]
-    return {"n_declared": None if private.places is None else len(private.places), "withheld": withheld}
-
-
-def _clips(config: DataConfig, *, seed: int, by: str) -> Tables:
-    require_same_features(_required(config.private_path), config.public_path, config.test_path)
-    private = class_clips(_required(config.private_path), config.classes, **config.options)
-    test = None if config.test_path is None else class_clips(config.test_path, config.classes)
-    if config.public_path is None:
-        kept = _set_aside(private, config, seed=seed, by=by)
-        return replace(kept, test=test or kept.test)
-    pool = clips_folder(config.public_path, config.classes, need_labels=False).X
-    _require_features(pool.shape[1], private, config.public_path)
-    if test is None and config.n_test:
-        return replace(_set_aside(private, config, seed=seed, by=by, n_public=0), pool=pool, pool_y=None)
-    return Tables(private, pool, None, test, private.notes)
-
-
-def _agreed(data: Dataset, names: NDArray[Any], config: DataConfig, personal: PersonalConfig) -> Dataset:
-    place = _required(config.path(personal.file))
-    budgets = budgets_from_file(place, names, levels=bool(personal.levels))
-    return replace(data, budgets=budgets)
 
 
 def set_aside(
@@ -300,35 +337,16 @@ def set_aside(
     return replace(data.take(rows), places=places.among(kept)), asked, test, note
 
 
-def _set_aside(
-    data: Dataset, config: DataConfig, *, seed: int, by: str, n_public: int | None = None
-) -> Tables:
-    kept, asked, test, note = set_aside(
-        data, n_public=config.n_public if n_public is None else n_public,
-        n_test=config.n_test if config.test_path is None else 0, seed=seed, by=by,
+def _set_aside(data: Any, config: RunConfig, *, n_public: int, n_test: int) -> Tables:
+    by = config.protects
+    kept, asked, test, note = set_aside(data, n_public=n_public, n_test=n_test, seed=config.seed, by=by)
+    return Tables(
+        kept, data.X[asked], data.y[asked], data.take(test) if test.size else None, (*data.notes, note),
+        apart=units_apart(data, asked, test, by=by),
     )  # fmt: skip
-    return Tables(kept, **_apart(data, asked, test, note=note, by=by))
 
 
-def _apart(
-    data: Dataset | MultilabelDataset,
-    asked: NDArray[np.int64],
-    test: NDArray[np.int64],
-    *,
-    note: str,
-    by: str,
-) -> dict[str, Any]:
-    """Return what tables say of rows that were set aside: the pool, the test, and whose they were."""
-    return {
-        "pool": data.X[asked],
-        "pool_y": data.y[asked],
-        "test": data.take(test) if test.size else None,
-        "notes": (*data.notes, note),
-        "apart": units_apart(data, asked, test, by=by),
-    }
-
-
-def units_apart(data: Dataset | MultilabelDataset, *rows: NDArray[np.int64], by: str) -> tuple[str, ...]:
+def units_apart(data: AnyRows, *rows: NDArray[np.int64], by: str) -> tuple[str, ...]:
     """Return the units of rows that were set aside, by name where they have one."""
     owners = {"person": data.persons, "site": data.sites, "record": data.ids}[by]
     found = np.concatenate(rows)
@@ -352,9 +370,10 @@ def _cut(ends: NDArray[np.int64], n: int) -> int:
     return int(ends[min(int(np.searchsorted(ends + 1, n)), len(ends) - 1)]) + 1
 
 
-def _named(data: Dataset) -> bool:
-    """Say whether the columns have names of their own; an npz with one matrix X has none."""
-    return data.feature_names != tuple(f"x{j}" for j in range(data.n_features))
+def _column_names(data: AnyRows) -> tuple[str, ...] | None:
+    """Return the names of the columns where they have some; an npz with one matrix X has none."""
+    made_up = tuple(f"x{j}" for j in range(data.n_features)) if isinstance(data, Dataset) else ()
+    return None if data.feature_names == made_up else data.feature_names
 
 
 def _require_rows(wanted: int, there: int, what: str, *, keep: int) -> None:
@@ -366,139 +385,16 @@ def _require_rows(wanted: int, there: int, what: str, *, keep: int) -> None:
         )
 
 
-def _require_features(n_features: int, private: Dataset | MultilabelDataset, path: Path) -> None:
+def _require_features(n_features: int, private: AnyRows, path: Path) -> None:
     if n_features != private.n_features:
         raise ValueError(
             f"{path.name}: Expected the {private.n_features} features of the private rows, got {n_features}."
         )
 
 
-def _required(path: Path | None) -> Path:
-    if path is None:
+def _private_path(config: RunConfig) -> Path:
+    if config.data.private_path is None:
         raise ValueError(
-            'Expected [data] private, the file with the private rows, for name = "files", got none.'
+            f'Expected [data] private, the private rows, for name = "{config.data.name}", got none.'
         )
-    return path
-
-
-# The same with many labels per row
-#
-# Whatever is wrong with a file or an image is found here, before anything is trained or charged.
-
-
-RowNumbers: TypeAlias = "NDArray[Any] | None"
-# Private rows, the pool and what is known of its labels, and rows to test on.
-_ReadLabels: TypeAlias = "tuple[MultilabelDataset, RowNumbers, RowNumbers, MultilabelDataset | None]"
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class LabelTables:
-    """What a run with many labels learns from, asks about, and tests on; `pool_y` where that is known.
-
-    `n_declared`, `withheld` and `apart` are those of `Tables`.
-    """
-
-    private: MultilabelDataset
-    pool: NDArray[Any]
-    pool_y: NDArray[np.int64] | None = None
-    test: MultilabelDataset | None = None
-    notes: tuple[str, ...] = ()
-    n_declared: int | None = None
-    withheld: tuple[str, ...] = ()
-    apart: tuple[str, ...] = ()
-
-
-def model_shape(tables: Tables | LabelTables) -> dict[str, Any]:
-    """Return what a network is told of the rows: how many classes, or labels, and the shape of images."""
-    rows = tables.private
-    n_outputs = rows.n_labels if isinstance(rows, MultilabelDataset) else rows.n_classes
-    return {"n_classes": n_outputs, "image_shape": rows.image_shape}
-
-
-def read_label_tables(config: RunConfig) -> LabelTables:
-    """Read or make the tables that a config with labels names; rows are set aside as in `read_tables`."""
-    tables, path = _read_tables(config), config.data.private_path
-    if config.data.name != CLIPS or path is None:
-        return tables
-    return replace(tables, **said_of_clips(path, tables.private))
-
-
-def _read_tables(config: RunConfig) -> LabelTables:
-    data, names, by = config.data, config.labels.names, config.protects
-    if data.name in LABEL_DATASETS:
-        options = {"seed": config.seed % 2**32, **data.options}
-        whole = LABEL_DATASETS[data.name](names, **options)
-        return _set_aside_labels(whole, config, n_public=data.n_public, n_test=data.n_test, by=by)
-    if data.private_path is None:  # pragma: no cover - the rules of the settings ask for it
-        raise ValueError(f'Expected [data] private for name = "{data.name}", got none.')
-    read = _from_layout if data.name in LABEL_LAYOUTS else _from_table
-    private, pool, pool_y, test = read(config, data.private_path)
-    if pool is None:
-        kept = _set_aside_labels(
-            private, config, n_public=data.n_public, n_test=0 if test else data.n_test, by=by
-        )
-        return replace(kept, test=test or kept.test)
-    if test is None and data.n_test:
-        kept = _set_aside_labels(private, config, n_public=0, n_test=data.n_test, by=by)
-        return replace(kept, pool=pool, pool_y=pool_y)
-    return LabelTables(private, pool, pool_y, test, private.notes)
-
-
-def _from_table(config: RunConfig, path: Path) -> _ReadLabels:
-    data, names = config.data, config.labels.names
-    private = read_label_table(
-        path, names, person=data.person or None, id=data.id or None, site=data.site or None, **data.options
-    )
-    categories = data.options.get("categories") or {}
-    features = private.feature_names or None
-    test = None
-    if data.test_path is not None:
-        test = read_label_table(data.test_path, names, features=features, categories=categories)
-        _require_features(test.n_features, private, data.test_path)
-    if data.public_path is None:
-        return private, None, None, test
-    # The pool may lack the labels, and any of its columns that is one of them is no feature.
-    others = tuple(filter(None, (*names, data.person, data.id, data.site, "" if features else "Y")))
-    pool = read_features(data.public_path, features, categories=categories, leave_out=others)
-    _require_features(pool.shape[1], private, data.public_path)
-    known = {*names} <= read_columns(data.public_path).keys()
-    pool_y = None
-    if known:
-        pool_y = read_label_table(data.public_path, names, features=features, categories=categories).y
-    return private, pool, pool_y, test
-
-
-def _from_layout(config: RunConfig, path: Path) -> _ReadLabels:
-    """Read the same layout up to three times; rows that are learned from, or tested on, need every label."""
-    data, names, options = config.data, config.labels.names, dict(config.data.options)
-    read = LABEL_LAYOUTS[data.name]
-    if data.name == "mulan":
-        options["xml"] = str(labels_file(path, str(options.get("xml", ""))).absolute())
-        for other in filter(None, (data.public_path, data.test_path)):
-            require_same_attributes(other, path, labels=read_label_names(options["xml"]))
-    if data.name == CLIPS:
-        require_same_features(path, data.public_path, data.test_path)
-    private = _labelled(
-        read(path, names, **options, **({"person": data.person} if data.person else {})), path
-    )
-    test = _labelled(read(data.test_path, names, **options), data.test_path) if data.test_path else None
-    if data.public_path is None:
-        return private, None, None, test
-    pool = read(data.public_path, names, need_labels=False, **options)
-    return private, pool.X, pool.y if pool.known.all() else None, test
-
-
-def _labelled(table: MultilabelDataset, path: Path) -> MultilabelDataset:
-    try:
-        _ = table.y
-    except ValueError as error:
-        raise ValueError(f"{path.name}: {error}") from None
-    return table
-
-
-def _set_aside_labels(
-    table: MultilabelDataset, config: RunConfig, *, n_public: int, n_test: int,
-    by: Literal["record", "person", "site"],
-) -> LabelTables:  # fmt: skip
-    kept, asked, test, note = set_aside(table, n_public=n_public, n_test=n_test, seed=config.seed, by=by)
-    return LabelTables(kept, **_apart(table, asked, test, note=note, by=by))
+    return config.data.private_path

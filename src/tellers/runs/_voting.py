@@ -1,33 +1,46 @@
-"""Teachers of a run and their votes on the pool: trained here or on a cluster, or kept on disk."""
+"""Teachers of a run, their votes on the pool, and the labels that are released of them.
 
+Teachers are trained here or on a cluster, or kept on disk. Labels are charged to the ledger of the run.
+"""
+
+import io
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from numpy.typing import NDArray
 
-from ..data.dataset import MultilabelDataset
-from ..errors import ClusterFailed, MissingExtra
+from ..accounting.exact import exact_epsilons
+from ..errors import BudgetExhausted, ClusterFailed, MissingExtra
+from ..ledger.base import Ledger
+from ..mechanisms.base import Mechanism
+from ..privacy import noise
+from ..privacy._files import write_whole
+from ..privacy.budget import Accountant, Budget
 from ..privacy.votes import LabelVotes, Votes
+from ..students.order import pool_order
 from ..teachers.ensemble import is_network, train_label_teachers, train_teachers
 from ..teachers.partitions import Partition
 from ..teachers.pool import VotedPool
 from ..teachers.store import read_label_votes, read_votes, save_label_votes, save_votes
 from ._assignment import Electorate, save_partition
-from ._begin import make_teacher
-from ._folder import RunFolder, keep_troubles
-from ._tables import LabelTables, Tables
-from .personal.rounds import Names, round_name, round_seed, seat_without
+from ._folder import RunFolder, keep_troubles, make_student, make_teacher, takes_part
+from ._tables import Tables
+from .labelling import Labels, Progress, guaranteed_epsilon, label_pool, most_expected
+from .personal.rounds import Names, Rounds, first_and_last, round_name, round_seed, seat_without
 from .personal.seating import Seating
 from .personal.variants import Upsampling
+from .room import Room
 from .settings.sections import RunConfig
 
 if TYPE_CHECKING:
     from ..teachers.dask.cluster import Link
     from ..teachers.dask.ensemble import DaskEnsemble
+    from ._groups import PersonalSpending
 
 
 # Training, here or on a cluster
@@ -36,52 +49,45 @@ if TYPE_CHECKING:
 # do not see the folder, the run is refused: rows are never sent through the scheduler instead.
 
 
-Progress = Callable[[int, int], object]
 Ask = Callable[[NDArray[Any], Progress | None], Any]
 
 
 @contextmanager
-def taught(
+def trained(
     config: RunConfig,
-    model: Any,
-    X: NDArray[Any],
-    y: NDArray[Any],
+    tables: Tables,
+    electorate: Electorate,
     *,
-    partition: Partition,
-    n_classes: int | None,
     seed: int,
     folder: RunFolder,
-    pool: NDArray[Any] | None = None,
     progress: Progress | None = None,
-) -> "Iterator[Callable[[NDArray[Any], Progress | None], Votes | LabelVotes]]":
-    """Train the teachers of a run, and give what asks them for their votes; `n_classes` None is many labels.
+) -> Iterator[Ask]:
+    """Train the teachers of a run, and give what asks them for their votes.
 
-    The model is tried on rows of the public `pool` first. Who could not learn, or does not answer, votes by
+    The model is tried on rows of the public pool first. Who could not learn, or does not answer, votes by
     the rule, and is named in the private record of the run.
     """
-    given: dict[str, Any] = {"seed": seed, "progress": progress, "public": pool}
-    if n_classes is None:
+    chosen, model = config.teachers, make_teacher(config, tables)
+    rows = (electorate.rows(tables.private.X), electorate.rows(tables.private.y))
+    given: dict[str, Any] = {"seed": seed, "progress": progress, "public": tables.pool}
+    if tables.many_labels:
         limits = config.labels.thresholds
         given |= {
-            "n_labels": len(config.labels.names), "resolution": config.labels.resolution,
+            "n_labels": tables.n_outputs, "resolution": config.labels.resolution,
             "thresholds": limits[0] if len(limits) == 1 else limits,
         }  # fmt: skip
     else:
-        given["n_classes"] = n_classes
-    if not config.cluster.address:
-        chosen = config.teachers
-        given |= {"folder": folder.teachers, "n_jobs": chosen.n_jobs or None}
-        if n_classes is None:
-            if not is_network(model):
-                given |= {"timeout": chosen.timeout or None, "retries": chosen.retries}
-            ensemble: Any = train_label_teachers(model, X, y, partition, **given)
-        else:
-            given |= {"timeout": chosen.timeout or None, "retries": chosen.retries}
-            ensemble = train_teachers(model, X, y, partition, **given)
-        yield _recorded(lambda rows, _progress: ensemble.vote(rows), ensemble, folder)
+        given["n_classes"] = tables.n_outputs
+    if config.cluster.address:
+        with _on_cluster(config, model, rows, electorate.partition, folder=folder, given=given) as asked:
+            yield asked
         return
-    with _on_cluster(config, model, (X, y), partition, folder=folder, given=given) as asked:
-        yield asked
+    given |= {"folder": folder.teachers, "n_jobs": chosen.n_jobs or None}
+    if not (tables.many_labels and is_network(model)):
+        given |= {"timeout": chosen.timeout or None, "retries": chosen.retries}
+    train: Callable[..., Any] = train_label_teachers if tables.many_labels else train_teachers
+    ensemble = train(model, *rows, electorate.partition, **given)
+    yield _recorded(lambda asked, _progress: ensemble.vote(asked), ensemble, folder)
 
 
 def _recorded(ask: Ask, ensemble: Any, folder: RunFolder) -> Ask:
@@ -100,7 +106,7 @@ def _recorded(ask: Ask, ensemble: Any, folder: RunFolder) -> Ask:
 def _on_cluster(
     config: RunConfig, model: Any, data: tuple[Any, Any], partition: Partition, *, folder: RunFolder,
     given: dict[str, Any],
-) -> "Iterator[Callable[[NDArray[Any], Progress | None], Votes | LabelVotes]]":  # fmt: skip
+) -> Iterator[Ask]:  # fmt: skip
     from ..teachers.dask.cluster import connect
     from ..teachers.dask.dispatch import Patience
     from ..teachers.dask.ensemble import train_dask_ensemble, train_dask_label_ensemble
@@ -121,7 +127,7 @@ def _on_cluster(
             train = train_dask_label_ensemble if "n_labels" in given else train_dask_ensemble
             ensemble: DaskEnsemble = train(model, shards, link=link, store=kept, **given)
 
-            def ask(rows: NDArray[Any], progress: Progress | None) -> "Votes | LabelVotes":
+            def ask(rows: NDArray[Any], progress: Progress | None) -> Any:
                 written.append(inside(place, f"queries-{secrets.token_hex(8)}.npz"))
                 write_queries(written[-1], rows)
                 vote = ensemble.vote_labels if "n_labels" in given else ensemble.vote
@@ -184,9 +190,6 @@ def _require_shared(link: "Link", place: str) -> None:
 # folder of its own for its partition, its teachers and its votes.
 
 
-Step = Callable[[str], AbstractContextManager[None]]
-
-
 def write_votes(path: Path, votes: Votes | LabelVotes) -> None:
     """Write votes of either kind down."""
     if isinstance(votes, LabelVotes):
@@ -195,11 +198,11 @@ def write_votes(path: Path, votes: Votes | LabelVotes) -> None:
         save_votes(path, votes)
 
 
-def stored_votes(path: Path, tables: Tables | LabelTables) -> Votes | LabelVotes:
+def stored_votes(path: Path, tables: Tables) -> Votes | LabelVotes:
     """Return the votes of a file, of the kind that the tables ask for."""
-    if isinstance(tables, LabelTables):
+    if tables.many_labels:
         return read_label_votes(path).votes
-    return read_votes(path, n_classes=tables.private.n_classes).votes
+    return read_votes(path, n_classes=tables.n_outputs).votes
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -210,11 +213,11 @@ class Voting:
     """
 
     config: RunConfig
-    tables: Tables | LabelTables
+    tables: Tables
     folder: RunFolder
     electorate: Electorate
-    step: Step | None = None
-    progress: Callable[[str], Progress] | None = None
+    step: Callable[[str], AbstractContextManager[None]]
+    progress: Callable[[str], Progress]
 
     def place(self, absent: Names) -> RunFolder:
         """Return the folder with teachers and votes of a round."""
@@ -228,31 +231,38 @@ class Voting:
             return self.electorate
         return self._at(seat_without(plan, consent, absent, seed=self.config.seed))
 
-    def votes(self, absent: Names = ()) -> Votes | LabelVotes:
+    def train(self, absent: Names) -> None:
+        """Train the teachers of the first round, and ask them nothing yet."""
+        if not self._is_done(absent):
+            with self.step("teachers"), self._trained(self.seated(absent), absent, "teachers"):
+                pass
+
+    def votes(self, absent: Names) -> Votes | LabelVotes:
         """Return the votes of the first round on the pool, and see that there are those on the test rows."""
-        place, tables = self.place(absent), self.tables
-        on_test = tables.test.X if self.config.report.private and tables.test is not None else None
-        if not place.votes.exists() or not (on_test is None or place.test_votes.exists()):
-            with ExitStack() as teachers:
-                with self._step("teachers"):
-                    ask = teachers.enter_context(self._trained(self.seated(absent), absent, "teachers"))
-                with self._step("votes"):
-                    write_votes(place.votes, ask(tables.pool, self._progress("votes")))
-                    if on_test is not None:
-                        write_votes(place.test_votes, ask(on_test, None))
-        return self._read(absent)
+        place = self.place(absent)
+        if self._is_done(absent):
+            return stored_votes(place.votes, self.tables)
+        with ExitStack() as teachers:
+            with self.step("teachers"):
+                ask = teachers.enter_context(self._trained(self.seated(absent), absent, "teachers"))
+            with self.step("votes"):
+                votes: Votes | LabelVotes = ask(self.tables.pool, self.progress("votes"))
+                write_votes(place.votes, votes)
+                if self._wants_test:
+                    write_votes(place.test_votes, ask(self.tables.test.X, None))
+        return votes
 
     def anew(self, seating: Seating, absent: Names) -> VotedPool:
         """Return the votes of a round, for a room: what `Rounds` asks for."""
         place = self.place(absent)
         if not place.votes.exists():
-            with self._step("anew"), self._trained(self._at(seating), absent, "anew") as ask:
+            with self.step("anew"), self._trained(self._at(seating), absent, "anew") as ask:
                 write_votes(place.votes, ask(self.tables.pool, None))
-        return VotedPool(self._read(absent))
+        return VotedPool(stored_votes(place.votes, self.tables))
 
     def cast(self, absent: Names) -> tuple[Electorate, Votes]:
         """Return who learned from whom in a round that was asked, and its votes on the pool."""
-        votes = self._read(absent)
+        votes = stored_votes(self.place(absent).votes, self.tables)
         assert not isinstance(votes, LabelVotes)  # groups vote on classes
         return self.seated(absent), votes
 
@@ -263,27 +273,159 @@ class Voting:
             return None
         return stored_votes(place.test_votes, self.tables)
 
-    def _step(self, name: str) -> AbstractContextManager[None]:
-        return nullcontext() if self.step is None else self.step(name)
+    @property
+    def _wants_test(self) -> bool:
+        return self.config.report.private and self.tables.test is not None
 
-    def _read(self, absent: Names) -> Votes | LabelVotes:
-        return stored_votes(self.place(absent).votes, self.tables)
+    def _is_done(self, absent: Names) -> bool:
+        place = self.place(absent)
+        return place.votes.exists() and (place.test_votes.exists() or not self._wants_test)
 
     def _at(self, seating: Seating) -> Electorate:
         return replace(self.electorate, partition=seating.partition, source=seating.source, plan=seating.plan)
 
-    def _progress(self, step: str) -> Progress | None:
-        return None if self.progress is None else self.progress(step)
-
-    def _trained(self, electorate: Electorate, absent: Names, step: str) -> AbstractContextManager[Any]:
-        data, place = self.tables.private, self.place(absent)
+    def _trained(self, electorate: Electorate, absent: Names, step: str) -> AbstractContextManager[Ask]:
+        place = self.place(absent)
         if place.round:
             place.votes.parent.mkdir(exist_ok=True, mode=0o700)
             save_partition(place.partition, electorate)
-        return taught(
-            self.config, make_teacher(self.config, self.tables), electorate.rows(data.X),
-            electorate.rows(data.y), partition=electorate.partition,
-            n_classes=None if isinstance(data, MultilabelDataset) else data.n_classes,
-            seed=round_seed(self.config.seed, absent), folder=place, pool=self.tables.pool,
-            progress=self._progress(step),
+        return trained(
+            self.config, self.tables, electorate, folder=place, progress=self.progress(step),
+            seed=round_seed(self.config.seed, absent) if absent else self.config.seed,
         )  # fmt: skip
+
+
+# Labels of the pool, charged to the ledger of the run, and what the ledger says of it then
+
+
+@dataclass(frozen=True)
+class Spending:
+    """What the ledger says after a run: the guarantee, what was charged, how it grew, and so per group.
+
+    `shared` says that the ledger holds other releases too; the numbers are then those of all together.
+    """
+
+    epsilon: float
+    charged: float
+    curve: tuple[tuple[int, float], ...]
+    personal: "PersonalSpending | None" = None
+    shared: bool = False
+
+
+def absent_at_first(ledger: Ledger, config: RunConfig, electorate: Electorate, *, key: str) -> Names:
+    """Return which groups the first teachers do not learn from, where teachers are trained anew.
+
+    Those are the ones who cannot pay for one query; when a run goes on, the same ones, by the books.
+    """
+    if not electorate.trains_anew:
+        return ()
+    assert isinstance(electorate.plan, Upsampling)
+    first = config.warm_up() or config.mechanism.build()
+    return first_and_last(ledger, electorate.plan, first, key=key)[0]
+
+
+def release_labels(
+    config: RunConfig,
+    tables: Tables,
+    electorate: Electorate,
+    *,
+    mechanism: Mechanism,
+    voting: Voting,
+    votes: Votes | LabelVotes,
+    ledger: Ledger,
+    progress: Progress | None = None,
+) -> tuple[Labels, Spending]:
+    """Ask for labels of the pool until the rules of the config stop it, and keep them in the folder.
+
+    Where the electorate has groups with budgets of their own, they are asked and pay by its plan. Where those
+    leave whom all teachers learned from, `voting` brings the votes of the others' teachers, as `Rounds` says.
+    """
+    asking, warm_up, plan, folder = config.queries, config.warm_up(), electorate.plan, voting.folder
+    n_pool = len(tables.pool)
+    most = min(asking.n_queries or n_pool, n_pool)
+    if config.budget.stop == "private":
+        most = min(most, _privately_affordable(config, mechanism, votes, tables.pool))
+    # A name and no fingerprint: settings of the report may change, and other data are another question.
+    key = folder.key
+    has_part = takes_part(config)
+    student = make_student(config, tables) if has_part and not tables.many_labels else None
+    batch, note = (asking.batch, "") if plan is None else electorate.batch(asking.batch, most=most)
+    room, next_room = Room(VotedPool(votes), mechanism, ledger, noise.secure(), plan=plan), None
+    if electorate.trains_anew:
+        assert electorate.consent is not None  # there are groups
+        rounds = Rounds(electorate.consent, config.seed, voting.anew)
+        room, next_room = rounds.begin(room, key=key, mechanism=warm_up), rounds.next_room
+    elif electorate.leave:
+        room = replace(room, exhausted_leave=True)
+    labels = label_pool(
+        room, tables.pool, seed=config.seed, order=asking.order, n_queries=most,
+        n_labels=asking.n_labels or None, batch=batch, student=student,
+        first=(asking.warm_up or asking.first or None) if has_part else None,
+        per_round=(asking.per_round or None) if has_part else None, warm_up=warm_up,
+        queries=np.arange(n_pool), key=key, next_room=next_room, progress=progress,
+    )  # fmt: skip
+    spending = _spent(
+        config, electorate, ledger, folder=folder, most=most, used=[mechanism, *filter(None, [warm_up])],
+        note=note, is_over=labels.stopped_by == "the budget",
+    )  # fmt: skip
+    content = io.BytesIO()
+    values = {} if labels.values is None else {"values": labels.values}
+    np.savez(content, rows=labels.rows, labels=labels.labels, by_teachers=labels.by_teachers, **values)
+    write_whole(folder.labels, content.getvalue(), shared=True)
+    return labels, spending
+
+
+def _spent(
+    config: RunConfig,
+    electorate: Electorate,
+    ledger: Ledger,
+    *,
+    folder: RunFolder,
+    most: int,
+    used: list[Mechanism],
+    note: str,
+    is_over: bool,
+) -> Spending:
+    """Return what the ledger says of a run that asked at most so many queries."""
+    accountant = Accountant(Budget(config.budget.epsilon, config.budget.delta))
+    # What it took to publish the cost of this run is told with what was published.
+    asked, published = f"{folder.key}/", folder.publications
+    total, curve, n_asked, alone = 0 * ledger.spent, list[tuple[int, float]](), 0, True
+    for entry in ledger.entries():
+        total = total + entry.charged
+        if entry.key.startswith(asked):
+            n_asked += int(entry.event["n_queries"])
+            curve.append((n_asked, accountant.epsilon(total)))
+        alone = alone and entry.key.startswith((asked, published))
+    charged = accountant.epsilon(ledger.spent)
+    if electorate.plan is not None:
+        from ._groups import spent_by_groups
+
+        personal = spent_by_groups(
+            ledger, electorate, key=folder.key, ceiling=accountant.budget, most=most, mechanisms=used,
+            note=note, is_over=is_over,
+        )  # fmt: skip
+        return Spending(personal.epsilon, charged, tuple(curve), personal, not alone)
+    worst = most_expected(most, *used) if alone else None
+    epsilon = guaranteed_epsilon(ledger, accountant, most=worst, besides=published)
+    return Spending(epsilon, charged, tuple(curve), None, not alone)
+
+
+def _privately_affordable(
+    config: RunConfig, mechanism: Mechanism, votes: Votes | LabelVotes, pool: NDArray[Any]
+) -> int:
+    """Return how many queries fit into the private budget: a number that depends on the votes."""
+    if config.queries.order == "active" or not config.mechanism.has_exact_cost:
+        raise ValueError(
+            'Expected an order fixed beforehand and lnmax, gnmax or confident for [budget] stop = "private", '
+            f"got order = {config.queries.order!r} and {config.mechanism.name}. Stop on the public budget."
+        )
+    order = pool_order(pool, config.queries.order, seed=config.seed)
+    epsilons = exact_epsilons(mechanism, votes[order], delta=config.budget.delta).reveal()
+    n = int(np.searchsorted(epsilons, config.budget.private_epsilon, side="right"))
+    if n == 0:
+        raise BudgetExhausted(
+            f"The first query alone would pass private_epsilon = {config.budget.private_epsilon}. "
+            "Raise it, or add noise."
+        )
+    return n

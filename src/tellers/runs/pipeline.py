@@ -1,47 +1,66 @@
-"""The pipeline: data, partition, teachers, votes, labels, student, and what it cost.
+"""The pipeline: data, teachers, votes, labels, student, report.
 
-Every step leaves something whole in the folder, so a run that was killed goes on where it was: teachers and
-votes are not made again, and what is on the ledger is read from there, never charged twice.
+Every step leaves something whole in the folder, so a run may end after any of them and go on later, and one
+that was killed goes on where it was: teachers and votes are not made again, and what is on the ledger is read
+from there, never charged twice. Teachers that have voted answer for many students and settings, all of them
+charged to one ledger.
 """
 
 import csv
 import io
+import os
 import shutil
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, Literal, get_args
 
 import numpy as np
 
 from ..data.clips import settings_beside_student
+from ..ledger.opening import is_url
 from ..privacy._files import write_whole
 from ..privacy.votes import LabelVotes, Votes
 from ..students.fitting import fit_distilled, fit_labels, fit_self_taught, fit_semi_supervised, fit_supervised
 from ..teachers.partitions import Partition
-from ._asking import Spending, absent_at_first, release_labels
 from ._assignment import Electorate, group_rows, seat_teachers
-from ._begin import Show, Steps, begin, make_student, open_books, require_able, require_same
-from ._folder import RunFolder, Warn, check_overlap, tell_units
-from ._groups import ceiling_notes, lost_student
+from ._folder import (
+    RunFolder,
+    Warn,
+    begin,
+    check_overlap,
+    make_student,
+    open_books,
+    require_able,
+    require_same,
+    tell_units,
+    unlike,
+)
 from ._numbers import private_numbers, public_result
 from ._private import PrivateNumbers
-from ._tables import LabelTables, Tables, digest, read_label_tables, read_tables
-from ._voting import Voting, stored_votes, write_votes
+from ._tables import Tables, digest, read_tables
+from ._voting import Spending, Voting, absent_at_first, release_labels, stored_votes, write_votes
 from .card.card import ModelCard
 from .card.export import export_student
 from .labelling import Labels
-from .publishing import with_published
 from .report.write import write_page
 from .result import RunResult, write_json, write_result
+from .settings.files import read_config, with_absolute_paths
 from .settings.sections import CLIPS, BudgetConfig, RunConfig
 
+Step = Literal["data", "teachers", "votes", "labels", "student", "report"]
+STEPS: Final[tuple[Step, ...]] = get_args(Step)
+"""The steps of a run, in their order; labels are the first that cost anything."""
+Show = Callable[[str, int, int], object]
 ShowGroups = Callable[[list[dict[str, Any]], tuple[str, ...]], object]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Outcome:
+class Finished:
     """What came of a run: its public result, the student, and private numbers where they were asked for."""
 
     result: RunResult
@@ -49,266 +68,25 @@ class Outcome:
     private: PrivateNumbers | None = None
 
 
-def run_steps(
-    config: RunConfig,
-    folder: RunFolder,
-    steps: Steps,
-    warn: Warn | None = None,
-    *,
-    show_groups: ShowGroups | None = None,
-    dealt: "tuple[Tables | LabelTables, Partition] | None" = None,
-) -> Outcome:
-    """Do everything that a config says, of classes or of many labels; the guarantee is that of `run`.
+@dataclass(eq=False)
+class Watched:
+    """The steps of a run as they go on; `show(step, done, total)` is told of each."""
 
-    `dealt` are tables and parts that were made before, for teachers whose votes lie in the folder; without it
-    they are those of the config.
-    """
-    mechanism = config.build_mechanism()
-    with steps.step("data"):
-        if dealt is None:
-            tables = _read(config)
-            electorate = seat_teachers(config, tables)
-        else:
-            tables, electorate = dealt[0], Electorate(dealt[1])
-        if electorate.plan is not None and show_groups is not None:
-            notes = ceiling_notes(config, electorate)
-            show_groups(group_rows(electorate), (*electorate.plan.summary, *notes))
-        require_same(folder, tables, electorate, seed=config.seed)
-        require_able(config, tables)
-        check_overlap(config, tables, folder)
-        tell_units(tables, warn)
-        # A budget that pays for nothing, or another ledger, is refused before teachers are trained.
-        with open_books(config, folder, electorate) as ledger:
-            absent = absent_at_first(ledger, config, electorate, key=folder.key)
-    voting = Voting(config, tables, folder, electorate, steps.step, steps.progress)
-    votes = voting.votes(absent)
-    with steps.step("labels"):
-        labels, spending = release_labels(
-            config, tables, electorate, mechanism=mechanism, votes=votes, folder=folder,
-            vote_anew=voting.anew, progress=steps.progress("labels"),
-        )  # fmt: skip
-        if isinstance(tables, LabelTables):
-            write_whole(folder.path / "labels.csv", _as_csv(config, labels), shared=True)
-    with steps.step("student"):
-        training = folder.lesson(config.student)
-        student = teach(
-            config, tables, labels, spending, progress=steps.progress("student"), training=training
-        )
-    result = public_result(
-        config, tables, electorate, mechanism=mechanism, labels=labels, spending=spending, student=student,
-        seconds=steps.seconds, started=steps.started,
-    )  # fmt: skip
-    if not config.report.private:
-        return Outcome(result, student)
-    with steps.step("report"):
-        private = private_numbers(
-            config, tables, electorate, mechanism=mechanism, votes=votes,
-            test_votes=voting.test_votes(absent), labels=labels, spending=spending, seconds=steps.seconds,
-            cast=voting.cast,
-        )  # fmt: skip
-    return Outcome(result, student, private)
+    show: Show
+    started: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+    seconds: dict[str, float] = field(default_factory=dict)
 
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Name a step while it goes on, and keep how long it took."""
+        self.show(name, 0, 0)
+        start = time.perf_counter()
+        yield
+        self.seconds[name] = round(self.seconds.get(name, 0.0) + time.perf_counter() - start, 3)
 
-def _read(config: RunConfig) -> Tables | LabelTables:
-    if config.labels.names:
-        return read_label_tables(config)
-    return read_tables(config.data, seed=config.seed, by=config.protects, personal=config.personal)
-
-
-def teach(
-    config: RunConfig,
-    tables: Tables | LabelTables,
-    labels: Labels,
-    spending: Spending,
-    *,
-    progress: Callable[[int, int], object] | None = None,
-    training: Path | None = None,
-) -> Any:
-    """Return the student, taught what came out by the rules of the config."""
-    chosen, seed = config.student, config.seed
-    asked, told = tables.pool[labels.rows], labels.labels
-    try:
-        model = make_student(config, tables)
-        if chosen.kind == "distilled" and labels.values is not None:
-            return fit_distilled(
-                model, asked, labels.values, temperature=chosen.temperature, floor=chosen.floor, seed=seed
-            )
-        if chosen.kind in ("self_taught", "semi_supervised"):
-            rest = tables.pool[np.setdiff1d(np.arange(len(tables.pool)), labels.rows)]
-            if chosen.kind == "self_taught":
-                return fit_self_taught(model, asked, told, rest, seed=seed)
-            return fit_semi_supervised(
-                model, asked, told, rest if len(rest) else asked, seed=seed, progress=progress,
-                folder=training,
-            )  # fmt: skip
-        fit = fit_labels if isinstance(tables, LabelTables) else fit_supervised
-        return fit(model, asked, told, seed=seed)
-    except ValueError as error:
-        raise lost_student(error, spending.charged) from error
-
-
-def _as_csv(config: RunConfig, labels: Labels) -> bytes:
-    """Return the labels as a table with a column for each: 1, 0, or -1 where nothing was told."""
-    written = io.StringIO()
-    table = csv.writer(written, lineterminator="\n")
-    table.writerow(["row", *config.labels.names])
-    table.writerows(np.column_stack([labels.rows, labels.labels]).tolist())
-    return written.getvalue().encode()
-
-
-def write_outcome(folder: RunFolder, outcome: Outcome, *, beside: Mapping[str, bytes] | None = None) -> None:
-    """Write down what came of a run; the public result last but for the pages, as it says the run is done."""
-    if outcome.private is not None:
-        write_json(folder.summary, outcome.private.as_dict(), public=False)
-    card = ModelCard.from_result(outcome.result)
-    export_student(outcome.student, folder.student, card=card, overwrite=True, beside=beside)
-    shutil.rmtree(folder.training, ignore_errors=True)  # it is taught
-    write_result(folder.path, outcome.result)
-    write_page(folder.path, outcome.result)
-    if outcome.private is not None:
-        write_page(folder.path, outcome.result, outcome.private)
-
-
-# Teachers that have voted
-#
-# Teachers that were trained once answer for many students and settings. Everything that costs privacy is done
-# as in any run: the same ledger, the same room, the same rules for when to stop.
-
-
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Voted:
-    """Teachers' votes on a public pool, with the tables and the parts that they come from.
-
-    Votes and tables are those of many labels, or those of one class per row. `test_votes` are those on the
-    test rows, which private numbers need. `ledger` is where all releases of these votes are charged; where it
-    is empty, the settings of a run say.
-
-    >>> import numpy as np
-    >>> from tellers.data import MultilabelDataset
-    >>> rows = MultilabelDataset(name="t", X=np.zeros((4, 2)), Y=np.ones((4, 1)), label_names=("x",))
-    >>> tables = LabelTables(rows, np.zeros((3, 2)))
-    >>> parts = Partition((np.arange(2), np.arange(2, 4)), unit="one record")
-    >>> Voted(tables=tables, partition=parts, votes=LabelVotes.from_sums([[2], [0], [1]], n_teachers=2))
-    Voted(<private>, n_queries=3, n_teachers=2)
-    >>> Voted(tables=tables, partition=parts, votes=LabelVotes.from_sums([[2]], n_teachers=2))
-    Traceback (most recent call last):
-        ...
-    ValueError: Expected votes of 2 teachers on 3 rows of the pool, got those of 2 on 1.
-    """
-
-    tables: LabelTables | Tables
-    partition: Partition
-    votes: LabelVotes | Votes
-    test_votes: LabelVotes | Votes | None = None
-    ledger: str = ""
-
-    def __post_init__(self) -> None:
-        if isinstance(self.votes, LabelVotes) != isinstance(self.tables, LabelTables):
-            raise ValueError(
-                "Expected votes on many labels with tables of many labels, or on classes with tables of "
-                "classes, got one of each."
-            )
-        given = (self.votes.n_teachers, len(self.votes))
-        wanted = (len(self.partition), len(self.tables.pool))
-        if given != wanted:
-            raise ValueError(
-                f"Expected votes of {wanted[0]} teachers on {wanted[1]} rows of the pool, got those of "
-                f"{given[0]} on {given[1]}."
-            )
-
-    def __repr__(self) -> str:
-        return f"Voted(<private>, n_queries={len(self.votes)}, n_teachers={self.votes.n_teachers})"
-
-
-def run_voted(
-    config: RunConfig,
-    folder: str | PathLike[str],
-    *,
-    voted: Voted,
-    beside: Mapping[str, bytes] | None = None,
-    resume: bool = False,
-    show: Show | None = None,
-    warn: Warn | None = None,
-) -> tuple[RunResult, Any]:
-    """Release labels of the pool by a config, teach a student; return the public result, and the student.
-
-    The folder becomes one of a run, with a copy of the votes among what is private; `resume`, `show` and
-    `warn` are those of `run`, and `beside` are files that travel with the student. Votes that name a ledger
-    are charged there, and nowhere else.
-
-    Guarantee: that of `run`: all releases together keep to the budget of the ledger.
-    Assumes:   the votes are those of teachers of the partition; the settings were not chosen by looking at
-               them.
-    Reference: Papernot et al. 2017, section 2.
-
-    >>> import tempfile
-    >>> from dataclasses import replace
-    >>> from tellers.runs import PartitionConfig, QueriesConfig, default_config
-    >>> from tellers.runs._assignment import deal_rows
-    >>> from tellers.runs._tables import read_label_tables
-    >>> config = replace(
-    ...     default_config("made_multilabel"), partition=PartitionConfig(n_teachers=20),
-    ...     queries=QueriesConfig(n_queries=10),
-    ... )
-    >>> tables = read_label_tables(config)
-    >>> votes = LabelVotes.from_sums(20 * tables.pool_y, n_teachers=20)
-    >>> voted = Voted(tables=tables, partition=deal_rows(config, tables), votes=votes)
-    >>> result, student = run_voted(config, tempfile.mkdtemp(), voted=voted)
-    >>> result.queries.n_asked, student.predict(tables.pool[:2]).shape
-    (10, (2, 5))
-    """
-    # Before anything is written down: what is refused may be put right in the same folder.
-    check_voted(config, voted)
-    config, place = _charged_to(config, voted.ledger), RunFolder(Path(folder))
-    with place.held():
-        begin(place, config, resume=resume)
-        _keep(place.votes, voted.votes, voted.tables)
-        if voted.test_votes is not None:
-            _keep(place.test_votes, voted.test_votes, voted.tables)
-        steps = Steps(show or _silent)
-        outcome = run_steps(config, place, steps, warn, dealt=(voted.tables, voted.partition))
-        with steps.step("report"):
-            write_outcome(place, outcome, beside=beside)
-    return outcome.result, outcome.student
-
-
-def check_voted(config: RunConfig, voted: Voted) -> None:
-    """Refuse settings that do not fit the votes, or a model that would fail after labels were paid."""
-    if bool(config.labels.names) != isinstance(voted.tables, LabelTables):
-        raise ValueError(
-            f"{config.where('labels', 'names')}: Expected labels for votes on many labels, and none for "
-            "votes on classes, got the other."
-        )
-    if config.report.private and voted.test_votes is None and voted.tables.test is not None:
-        raise ValueError("Expected votes on the test rows too for private numbers, got none.")
-    require_able(config, voted.tables)
-
-
-def _charged_to(config: RunConfig, ledger: str) -> RunConfig:
-    """Return the settings with the ledger of the votes, or refuse another one."""
-    if not ledger or config.budget.ledger == ledger:
-        return config
-    if config.budget.ledger != BudgetConfig().ledger:
-        raise ValueError(
-            f"{config.where('budget', 'ledger')}: Expected the ledger that these votes are charged to, got "
-            "another. Two ledgers are two budgets for the same votes. Leave it out."
-        )
-    return replace(config, budget=replace(config.budget, ledger=ledger))
-
-
-def _keep(path: Path, votes: LabelVotes | Votes, tables: LabelTables | Tables) -> None:
-    """Write votes down, or see that those of a run that goes on are the same."""
-    if not path.exists():
-        write_votes(path, votes)
-    elif _digest(stored_votes(path, tables)) != _digest(votes):
-        raise ValueError(
-            f"Expected the votes that the run in {path.parent.parent} was begun with, got others. "
-            "Take another folder (--out)."
-        )
-
-
-def _digest(votes: LabelVotes | Votes) -> str:
-    return digest(votes.sums if isinstance(votes, LabelVotes) else votes.counts)
+    def progress(self, name: str) -> Callable[[int, int], object]:
+        """Return what is told how far a step has come."""
+        return lambda done, total: self.show(name, done, total)
 
 
 # A whole run
@@ -351,15 +129,182 @@ def run(
     >>> result.spent.epsilon <= 8.0, result.student.accuracy > 0.5
     (True, True)
     """
-    place = RunFolder(Path(folder))
+    done = run_steps(config, folder, resume=resume, show=show, show_groups=show_groups, warn=warn)
+    assert done is not None  # it went to the end
+    return done.result
+
+
+def run_steps(
+    config: RunConfig,
+    folder: str | PathLike[str],
+    *,
+    until: Step = "report",
+    voted: "Voted | None" = None,
+    beside: Mapping[str, bytes] | None = None,
+    resume: bool = False,
+    show: Show | None = None,
+    show_groups: ShowGroups | None = None,
+    warn: Warn | None = None,
+) -> Finished | None:
+    """Do the steps of a run up to one of them, and return what came of it, once there is a student.
+
+    After "data" the tables are read and dealt, and everything that can be refused was; after "teachers" they
+    are trained; "votes" lie in the private folder; "labels" are released and paid for; the "student" is
+    exported with its card, and `result.json` is there; the "report" is the page. To go on, call it again with
+    `resume` and a later step: what was done is read and not done again. `voted` are votes of teachers that
+    exist, in place of the first three steps; `beside` are files that travel with the student. The other
+    arguments, and the guarantee, are those of `run`.
+
+    >>> import tempfile
+    >>> from tellers.runs import default_config
+    >>> place = tempfile.mkdtemp()
+    >>> run_steps(default_config("breast_cancer"), place, until="votes") is None
+    True
+    >>> sorted(path.name for path in Path(place).iterdir())
+    ['config.toml', 'key.txt', 'ledger.db', 'private']
+    >>> run_steps(default_config("breast_cancer"), place, resume=True).result.queries.n_asked > 0
+    True
+    """
+    if until not in STEPS:
+        raise ValueError(f"Expected a step, one of {', '.join(STEPS)}, got {until!r}.")
+    if voted is not None:
+        # Before anything is written down: what is refused may be put right in the same folder.
+        check_voted(config, voted)
+        config = _charged_to(config, voted.ledger, Path(folder))
+    place, watched = RunFolder(Path(folder)), Watched(show or _silent)
     with place.held():
         begin(place, config, resume=resume)
-        steps = Steps(show or _silent)
-        outcome = run_steps(config, place, steps, warn, show_groups=show_groups)
-        outcome = replace(outcome, result=with_published(outcome.result, place, config))
-        with steps.step("report"):
-            write_outcome(place, outcome, beside=_beside(config))
-    return outcome.result
+        if voted is not None:
+            _keep(place.votes, voted.votes, voted.tables)
+            if voted.test_votes is not None:
+                _keep(place.test_votes, voted.test_votes, voted.tables)
+        return _carry_out(
+            config, place, watched, until=until, voted=voted, show_groups=show_groups, warn=warn,
+            beside=_beside(config) if beside is None else beside,
+        )  # fmt: skip
+
+
+def _carry_out(
+    config: RunConfig,
+    folder: RunFolder,
+    steps: Watched,
+    *,
+    until: Step,
+    voted: "Voted | None",
+    beside: Mapping[str, bytes] | None,
+    show_groups: ShowGroups | None,
+    warn: Warn | None,
+) -> Finished | None:
+    mechanism = config.build_mechanism()
+    with steps.step("data"):
+        tables = read_tables(config) if voted is None else voted.tables
+        electorate = seat_teachers(config, tables) if voted is None else voted.seated
+        if electorate.plan is not None and show_groups is not None:
+            from ._groups import ceiling_notes
+
+            notes = ceiling_notes(config, electorate)
+            show_groups(group_rows(electorate), (*electorate.plan.summary, *notes))
+        require_same(folder, tables, electorate, seed=config.seed)
+        require_able(config, tables)
+        check_overlap(config, tables, folder)
+        tell_units(tables, warn)
+        # A budget that pays for nothing, or another ledger, is refused before teachers are trained. The file
+        # is handed back meanwhile: training may take days.
+        with open_books(config, folder, electorate) as ledger:
+            absent = absent_at_first(ledger, config, electorate, key=folder.key)
+    voting = Voting(config, tables, folder, electorate, steps.step, steps.progress)
+    if until == "teachers":
+        voting.train(absent)
+    if until in ("data", "teachers"):
+        return None
+    votes = voting.votes(absent)
+    if until == "votes":
+        return None
+    with steps.step("labels"), ledger:
+        labels, spending = release_labels(
+            config, tables, electorate, mechanism=mechanism, voting=voting, votes=votes, ledger=ledger,
+            progress=steps.progress("labels"),
+        )  # fmt: skip
+        if tables.many_labels:
+            write_whole(folder.path / "labels.csv", _as_csv(config, labels), shared=True)
+    if until == "labels":
+        return None
+    with steps.step("student"):
+        student = teach(
+            config, tables, labels, spending, progress=steps.progress("student"),
+            training=folder.lesson(config.student),
+        )  # fmt: skip
+    result = public_result(
+        config, tables, electorate, mechanism=mechanism, labels=labels, spending=spending, student=student,
+        seconds=steps.seconds, started=steps.started,
+    )  # fmt: skip
+    if folder.result.exists() or folder.publication.exists():
+        from .publishing import with_published
+
+        result = with_published(result, folder, config)
+    with steps.step("report"):
+        private = None
+        if until == "report" and config.report.private:
+            private = private_numbers(
+                config, tables, electorate, mechanism=mechanism, votes=votes, labels=labels,
+                spending=spending, test_votes=voting.test_votes(absent), seconds=steps.seconds,
+                cast=voting.cast,
+            )  # fmt: skip
+            write_json(folder.summary, private.as_dict(), public=False)
+        export_student(
+            student, folder.student, card=ModelCard.from_result(result), overwrite=True, beside=beside
+        )
+        shutil.rmtree(folder.training, ignore_errors=True)  # it is taught
+        # Last but for the pages, as it says that the run is done.
+        write_result(folder.path, result)
+        if until == "report":
+            write_page(folder.path, result)
+            if private is not None:
+                write_page(folder.path, result, private)
+    return Finished(result, student, private)
+
+
+def teach(
+    config: RunConfig,
+    tables: Tables,
+    labels: Labels,
+    spending: Spending,
+    *,
+    progress: Callable[[int, int], object] | None = None,
+    training: Path | None = None,
+) -> Any:
+    """Return the student, taught what came out by the rules of the config."""
+    chosen, seed = config.student, config.seed
+    asked, told = tables.pool[labels.rows], labels.labels
+    try:
+        model = make_student(config, tables)
+        if chosen.kind == "distilled" and labels.values is not None:
+            return fit_distilled(
+                model, asked, labels.values, temperature=chosen.temperature, floor=chosen.floor, seed=seed
+            )
+        if chosen.kind in ("self_taught", "semi_supervised"):
+            rest = tables.pool[np.setdiff1d(np.arange(len(tables.pool)), labels.rows)]
+            if chosen.kind == "self_taught":
+                return fit_self_taught(model, asked, told, rest, seed=seed)
+            return fit_semi_supervised(
+                model, asked, told, rest if len(rest) else asked, seed=seed, progress=progress,
+                folder=training,
+            )  # fmt: skip
+        fit = fit_labels if tables.many_labels else fit_supervised
+        return fit(model, asked, told, seed=seed)
+    except ValueError as error:
+        raise ValueError(
+            f"{error} What came out is kept in labels.npz, and epsilon {spending.charged:.4g} is spent."
+        ) from error
+
+
+def _as_csv(config: RunConfig, labels: Labels) -> bytes:
+    """Return the labels as a table with a column for each: 1, 0, or -1 where nothing was told."""
+    written = io.StringIO()
+    table = csv.writer(written, lineterminator="\n")
+    table.writerow(["row", *config.labels.names])
+    table.writerows(np.column_stack([labels.rows, labels.labels]).tolist())
+    return written.getvalue().encode()
 
 
 def _beside(config: RunConfig) -> dict[str, bytes] | None:
@@ -371,3 +316,200 @@ def _beside(config: RunConfig) -> dict[str, bytes] | None:
 
 def _silent(_step: str, _done: int, _total: int) -> None:
     return None
+
+
+# Teachers that have voted
+#
+# Teachers that were trained once answer for many students and settings. Everything that costs privacy is done
+# as in any run: the same room, the same rules for when to stop, and one ledger for all of them.
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Voted:
+    """Teachers' votes on a public pool, with the tables and the parts that they come from.
+
+    Votes and tables are those of many labels, or those of one class per row. `test_votes` are those on the
+    test rows, which private numbers need. `ledger` is where all releases of these votes are charged; where it
+    is empty, the settings of a run say. `electorate` says how groups with
+    budgets of their own take part.
+
+    >>> import numpy as np
+    >>> from tellers.data import MultilabelDataset
+    >>> rows = MultilabelDataset(name="t", X=np.zeros((4, 2)), Y=np.ones((4, 1)), label_names=("x",))
+    >>> tables = Tables(rows, np.zeros((3, 2)))
+    >>> parts = Partition((np.arange(2), np.arange(2, 4)), unit="one record")
+    >>> Voted(tables=tables, partition=parts, votes=LabelVotes.from_sums([[2], [0], [1]], n_teachers=2))
+    Voted(<private>, n_queries=3, n_teachers=2)
+    >>> Voted(tables=tables, partition=parts, votes=LabelVotes.from_sums([[2]], n_teachers=2))
+    Traceback (most recent call last):
+        ...
+    ValueError: Expected votes of 2 teachers on 3 rows of the pool, got those of 2 on 1.
+    """
+
+    tables: Tables
+    partition: Partition
+    votes: LabelVotes | Votes
+    test_votes: LabelVotes | Votes | None = None
+    ledger: str = ""
+    electorate: Electorate | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.votes, LabelVotes) != self.tables.many_labels:
+            raise ValueError(
+                "Expected votes on many labels with tables of many labels, or on classes with tables of "
+                "classes, got one of each."
+            )
+        given = (self.votes.n_teachers, len(self.votes))
+        wanted = (len(self.partition), len(self.tables.pool))
+        if given != wanted:
+            raise ValueError(
+                f"Expected votes of {wanted[0]} teachers on {wanted[1]} rows of the pool, got those of "
+                f"{given[0]} on {given[1]}."
+            )
+
+    @property
+    def seated(self) -> Electorate:
+        """Return who learned from whom."""
+        return self.electorate or Electorate(self.partition)
+
+    def __repr__(self) -> str:
+        return f"Voted(<private>, n_queries={len(self.votes)}, n_teachers={self.votes.n_teachers})"
+
+
+def run_voted(
+    config: RunConfig,
+    folder: str | PathLike[str],
+    *,
+    voted: Voted,
+    beside: Mapping[str, bytes] | None = None,
+    resume: bool = False,
+    show: Show | None = None,
+    warn: Warn | None = None,
+) -> tuple[RunResult, Any]:
+    """Release labels of the pool by a config, teach a student; return the public result, and the student.
+
+    The folder becomes one of a run, with a copy of the votes among what is private; `resume`, `show` and
+    `warn` are those of `run`, and `beside` are files that travel with the student. Votes that name a ledger
+    are charged there, and nowhere else.
+
+    Guarantee: that of `run`: all releases together keep to the budget of the ledger.
+    Assumes:   the votes are those of teachers of the partition; the settings were not chosen by looking at
+               them.
+    Reference: Papernot et al. 2017, section 2.
+
+    >>> import tempfile
+    >>> from dataclasses import replace
+    >>> from tellers.runs import PartitionConfig, QueriesConfig, default_config
+    >>> from tellers.runs._assignment import deal_rows
+    >>> from tellers.runs._tables import read_tables
+    >>> config = replace(
+    ...     default_config("made_multilabel"), partition=PartitionConfig(n_teachers=20),
+    ...     queries=QueriesConfig(n_queries=10),
+    ... )
+    >>> tables = read_tables(config)
+    >>> votes = LabelVotes.from_sums(20 * tables.pool_y, n_teachers=20)
+    >>> voted = Voted(tables=tables, partition=deal_rows(config, tables), votes=votes)
+    >>> result, student = run_voted(config, tempfile.mkdtemp(), voted=voted)
+    >>> result.queries.n_asked, student.predict(tables.pool[:2]).shape
+    (10, (2, 5))
+    """
+    done = run_steps(config, folder, voted=voted, beside=beside, resume=resume, show=show, warn=warn)
+    assert done is not None  # it went to the end
+    return done.result, done.student
+
+
+def voted_in(folder: str | PathLike[str], config: RunConfig) -> tuple[RunConfig, Voted]:
+    """Return settings and votes for another run of the teachers of a first one, charged to its ledger.
+
+    The other one may have a mechanism, queries, a student and a report of its own; data, parts, teachers,
+    labels, budgets and seed are those of the first, and others are refused. The first needs to have come to
+    its votes, and no further.
+
+    Guarantee: as `run_voted`; all runs of these votes together keep to the budget of the first one's ledger.
+    Assumes:   the first run's folder is as the run left it.
+    Reference: Papernot et al. 2017, section 2.
+    """
+    place = RunFolder(Path(folder))
+    if not (place.config.exists() and place.votes.exists()):
+        raise ValueError(
+            f"Expected a run with votes in {place.path}, found none. Make it: tellers run CONFIG --out "
+            f"{place.path} --until votes"
+        )
+    first = read_config(place.config)
+    usual, written = BudgetConfig().ledger, first.budget.ledger
+    if config.budget.ledger == written:
+        config = replace(config, budget=replace(config.budget, ledger=usual))
+    own = ("mechanism.", "queries.", "student.", "report.", "cluster.", "budget.ledger")
+    others = unlike(first, with_absolute_paths(config), but=own)
+    if others:
+        raise ValueError(
+            f"Expected the settings of the run in {place.path} for another student of its teachers, got "
+            f"others for {', '.join(others)}. Put them back, or train other teachers."
+        )
+    if first.budget.stop == "private":
+        raise ValueError(
+            f"Expected a run that stops on a public budget in {place.path}, got one with [budget] stop = "
+            '"private": how many queries its ledger holds depends on votes, and nobody else may count on it.'
+        )
+    tables = read_tables(first)
+    electorate = seat_teachers(first, tables)
+    if electorate.trains_anew:
+        raise ValueError(
+            f"Expected teachers that stay the same in {place.path}, got some that are trained anew when a "
+            "group leaves ([personal] leave = true, by upsampling). Give each run its own."
+        )
+    require_same(place, tables, electorate, seed=first.seed)
+    there = None if tables.test is None or not place.test_votes.exists() else place.test_votes
+    voted = Voted(
+        tables=tables, partition=electorate.partition, votes=stored_votes(place.votes, tables),
+        test_votes=None if there is None else stored_votes(there, tables), electorate=electorate,
+        ledger=written if is_url(written) else str((place.path / written).absolute()),
+    )  # fmt: skip
+    return config, voted
+
+
+def check_voted(config: RunConfig, voted: Voted) -> None:
+    """Refuse settings that do not fit the votes, or a model that would fail after labels were paid."""
+    if bool(config.labels.names) != voted.tables.many_labels:
+        raise ValueError(
+            f"{config.where('labels', 'names')}: Expected labels for votes on many labels, and none for "
+            "votes on classes, got the other."
+        )
+    if config.report.private and voted.test_votes is None and voted.tables.test is not None:
+        raise ValueError("Expected votes on the test rows too for private numbers, got none.")
+    require_able(config, voted.tables)
+
+
+def _charged_to(config: RunConfig, ledger: str, folder: Path) -> RunConfig:
+    """Return the settings with the ledger of the votes as a run in the folder names it; refuse another."""
+    mine = config.budget.ledger
+    if not ledger or mine == ledger or _place_of(mine, folder) == _place_of(ledger, folder):
+        return config
+    if mine != BudgetConfig().ledger:
+        raise ValueError(
+            f"{config.where('budget', 'ledger')}: Expected the ledger that these votes are charged to, got "
+            "another. Two ledgers are two budgets for the same votes. Leave it out."
+        )
+    # What a run writes is read by everybody, and where a folder lies is nobody's business.
+    absolute = not is_url(ledger) and Path(ledger).is_absolute()
+    named = os.path.relpath(Path(ledger).resolve(), folder.resolve()) if absolute else ledger
+    return replace(config, budget=replace(config.budget, ledger=named))
+
+
+def _place_of(ledger: str, folder: Path) -> str:
+    return ledger if is_url(ledger) else str((folder / ledger).resolve())
+
+
+def _keep(path: Path, votes: LabelVotes | Votes, tables: Tables) -> None:
+    """Write votes down, or see that those of a run that goes on are the same."""
+    if not path.exists():
+        write_votes(path, votes)
+    elif _digest(stored_votes(path, tables)) != _digest(votes):
+        raise ValueError(
+            f"Expected the votes that the run in {path.parent.parent} was begun with, got others. "
+            "Take another folder (--out)."
+        )
+
+
+def _digest(votes: LabelVotes | Votes) -> str:
+    return digest(votes.sums if isinstance(votes, LabelVotes) else votes.counts)

@@ -29,8 +29,8 @@ from ..privacy.rdp import RdpCurve
 from ..privacy.release import Cost, Release
 from ..privacy.votes import LabelVotes, Votes
 from ._finished import FinishedRun, asked_votes, finished_of, read_finished, require_summable
-from ._folder import RunFolder
-from ._groups import listed, publications_of
+from ._folder import RunFolder, publications_of
+from ._groups import listed
 from ._private import read_private
 from .card.card import ModelCard
 from .card.export import replace_card

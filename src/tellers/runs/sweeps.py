@@ -29,7 +29,7 @@ from ..privacy.release import SILENT
 from ..privacy.sealed import Sealed
 from ..privacy.votes import LabelVotes, Votes
 from ._folder import RunFolder
-from ._tables import read_label_tables, read_tables
+from ._tables import read_tables
 from ._voting import stored_votes
 from .settings.files import read_config
 
@@ -565,10 +565,7 @@ def read_stored_votes(folder: str | PathLike[str]) -> SweptVotes:
             f"Expected votes in {place.path}, found none. The run was cut short: go on with it, tellers run "
             "--resume --until votes"
         )
-    many = bool(config.labels.names)
-    tables: Any = (
-        read_label_tables(config) if many else read_tables(config.data, seed=config.seed, by=config.protects)
-    )
+    tables = read_tables(config)
     return SweptVotes.of(place.private, stored_votes(place.votes, tables), tables.pool_y)
 
 

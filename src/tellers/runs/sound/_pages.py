@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ...data.metrics import LabelCurve, best_and_worst, label_curves
 from ...data.sound.logmel import LogMel, mel_filters
-from .._tables import read_label_tables, read_tables
+from .._tables import read_tables
 from ..report._plots import N_COLOURS, Drawing, plot_label_curves, plot_log_mel
 from ..report.write import SheetPart, SheetTable, write_sheet
 from ..settings.sections import CLIPS, RunConfig
@@ -157,11 +157,9 @@ def write_run_sound(folder: str | PathLike[str], config: RunConfig) -> Path | No
 
 def _test_clips(config: RunConfig) -> tuple[NDArray[Any], NDArray[np.int64]] | None:
     """Return the pictures that a run set apart to test on, flat, and which labels each has."""
-    if config.labels.names:
-        labelled = read_label_tables(config).test
-        return None if labelled is None else (np.asarray(labelled.X), np.asarray(labelled.y))
     # By the very settings of the run: with others these would be private clips.
-    tables = read_tables(config.data, seed=config.seed, by=config.protects, personal=config.personal)
+    tables = read_tables(config)
     if tables.test is None:
         return None
-    return np.asarray(tables.test.X), np.eye(tables.test.n_classes, dtype=np.int64)[tables.test.y]
+    y = tables.test.y
+    return np.asarray(tables.test.X), y if tables.many_labels else np.eye(tables.n_outputs, dtype=np.int64)[y]

@@ -12,9 +12,8 @@ import numpy as np
 from ...ledger.opening import is_url
 from ...privacy.budget import Budget
 from ...privacy.votes import Unit
-from .._begin import Show, require_one_question
-from .._folder import RunFolder, Warn
-from ..pipeline import check_voted, run_voted
+from .._folder import RunFolder, Warn, require_one_question
+from ..pipeline import Show, check_voted, run_voted
 from ..report.sweep import write_votes
 from ..result import RunResult
 from ..settings.files import config_as_dict, read_config, with_absolute_paths

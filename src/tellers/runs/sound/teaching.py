@@ -32,7 +32,7 @@ from ...teachers._running import train_each
 from ...teachers.ensemble import Ensemble, LabelEnsemble, label_model
 from ...teachers.partitions import Partition, Protected
 from ...teachers.store import hold, read_label_votes, read_votes, save_label_votes, save_votes
-from .._tables import LabelTables, Tables
+from .._tables import Tables
 from ..pipeline import Voted
 from .splitting import Deal, deal_clips, mix_within
 
@@ -472,7 +472,7 @@ class Taught:
             ledger=books_of(self.folder),
         )  # fmt: skip
 
-    def dealt(self) -> tuple[LabelTables | Tables, Partition]:
+    def dealt(self) -> tuple[Tables, Partition]:
         """Return the tables of teachers, student and test, and the teachers' parts."""
         private = np.flatnonzero(self.owner >= 0)
         size = (len(private), self.shape[0] * self.shape[1])
@@ -482,7 +482,7 @@ class Taught:
         public, withheld = clip_notes(self.collection.table)
         said: Any = {"notes": (*public, *_notes(self)), "n_declared": self.n_dealt, "withheld": withheld}
         if not self.settings.one_class:
-            return LabelTables(table, pool, self.truth, test, **said), self.partition()
+            return Tables(table, pool, self.truth, test, **said), self.partition()
         named = None if test is None else one_class_each(test)
         tables = Tables(one_class_each(table), pool, self.truth, named, **said)
         return tables, self.partition()
