@@ -20,7 +20,7 @@ from .personal.plan import PersonalPlan
 from .personal.rounds import Names, Rounds, round_name, rounds_on, who_goes_on
 from .personal.seating import Seating
 from .personal.variants import Upsampling
-from .room import Ensemble, Room
+from .room import Room, Voters
 
 if TYPE_CHECKING:
     from .fit import Groups
@@ -92,7 +92,7 @@ def room_of(
     *,
     seats: Seats,
     consent: Consent | None,
-    vote: Callable[[Seats, Names], Ensemble],
+    vote: Callable[[Seats, Names], Voters],
     leave: bool,
     key: str,
     first: Mechanism | None,
@@ -106,7 +106,7 @@ def room_of(
         ensemble = vote(seats, ())
         return Room(ensemble, seats.plain, ledger, source, plan=seats.plan, exhausted_leave=leave), None
 
-    def vote_anew(seating: Seating, absent: Names) -> Ensemble:
+    def vote_anew(seating: Seating, absent: Names) -> Voters:
         return vote(Seats(seating.partition, seats.plain, seating.plan, seating), absent)
 
     nobody: Any = None  # who votes follows from the books

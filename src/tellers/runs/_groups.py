@@ -20,7 +20,7 @@ from .personal.accounting import Asked, teams_of, totals
 from .personal.plan import PersonalPlan
 from .personal.rounds import rounds_on, who_goes_on
 from .personal.variants import Upsampling, Vanishing
-from .result import GroupCosts, GroupPart, LeftPart, PersonalPart, RoundPart
+from .result import GroupPart, GroupPoint, LeftPart, PersonalPart, RoundPart
 from .settings.sections import RunConfig
 
 # Why asking ended
@@ -158,7 +158,7 @@ def spent_by_groups(
     assert plan is not None  # there are groups
     used, states = list(mechanisms), ledger.accounts()
     spent: dict[str, RdpCurve] = {group.name: RdpCurve.zero() for group in plan.groups}
-    cost: list[GroupCosts] = []
+    cost: list[GroupPoint] = []
     took_part, labels = dict.fromkeys(spent, 0), dict.fromkeys(spent, 0)
     batches, asked, alone = list[Batch](), 0, True
     for entry in ledger.entries():
@@ -173,7 +173,7 @@ def spent_by_groups(
         batches.append(batch := _batch(entry))
         asked += batch.n_queries
         so_far = {name: curve.epsilon(ceiling.delta) for name, curve in spent.items()}
-        cost.append(GroupCosts(n_queries=asked, epsilon=so_far))
+        cost.append(GroupPoint(n_queries=asked, epsilon=so_far))
         for name in spent:
             if name not in batch.absent:
                 took_part[name] += batch.n_queries
@@ -270,7 +270,7 @@ def exact_by_groups(
     batches: Iterable[Batch],
     delta: float,
     cast: Cast | None = None,
-) -> Sealed[tuple[GroupCosts, ...]] | None:
+) -> Sealed[tuple[GroupPoint, ...]] | None:
     """Return each group's exact epsilon after every batch, sealed; None where it cannot be told.
 
     `votes` are those on the pool. Where teachers were trained anew, `cast(absent)` has those of each round,
@@ -285,7 +285,7 @@ def exact_by_groups(
         return None
     anew = cast if electorate.trains_anew else None
     held: dict[str, NDArray[np.float64]] = {}
-    start, asked_so_far, points = 0, 0, list[GroupCosts]()
+    start, asked_so_far, points = 0, 0, list[GroupPoint]()
     now: tuple[str, ...] | None = None
     seated, teams, persons = electorate, None if anew else _teams(electorate), dict[str, Any]()
     for batch in batches:
@@ -310,7 +310,7 @@ def exact_by_groups(
         for group, costs in zip(there.groups, totals(asked, "exact"), strict=True):
             own = costs[:, persons[group.name]] if persons else costs
             held[group.name] = held.get(group.name, 0.0) + own
-        points.append(GroupCosts(n_queries=asked_so_far, epsilon=_epsilons(held, plan, delta)))
+        points.append(GroupPoint(n_queries=asked_so_far, epsilon=_epsilons(held, plan, delta)))
     return Sealed(tuple(points))
 
 

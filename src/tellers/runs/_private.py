@@ -8,12 +8,12 @@ from .result import (
     CostPoint,
     Count,
     Curve,
-    GroupCosts,
+    GroupPoint,
     MaybeCount,
     MaybeNumber,
     MaybeShare,
     Number,
-    Section,
+    ResultPart,
     Share,
     Texts,
     curve_of,
@@ -23,20 +23,20 @@ from .result import (
 )
 
 
-class NoisePoint(Section):
+class NoisePoint(ResultPart):
     """The share of right labels, on average over noise of this scale."""
 
     sigma: Number
     accuracy: Share
 
 
-class PrivateGroups(Section):
+class PrivateGroups(ResultPart):
     """The exact cost of each group, or None where it cannot be told."""
 
-    exact_cost: tuple[GroupCosts, ...] | None = None
+    exact_cost: tuple[GroupPoint, ...] | None = None
 
 
-class PrivateNumbers(Section):
+class PrivateNumbers(ResultPart):
     """What only the operator may see: it looks at votes, teachers or private rows. Every part may be missing.
 
     `gaps` are how far the winner of each query was ahead; of many labels, the votes between yes and no.

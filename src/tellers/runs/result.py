@@ -111,10 +111,10 @@ _EXPECTED = {
     "dict_type": "a table", "model_type": "a table",
 }  # fmt: skip
 
-Read = TypeVar("Read", bound="Section")
+Read = TypeVar("Read", bound="ResultPart")
 
 
-class Section(BaseModel):
+class ResultPart(BaseModel):
     """A table of a file of numbers; null stands for the default of an entry that has one."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
@@ -173,7 +173,7 @@ def _require_format(table: Mapping[str, Any], known: tuple[int, ...], *, what: s
 # Data, partition, mechanism
 
 
-class DataPart(Section):
+class DataPart(ResultPart):
     """Which rows there were; `n_private` is None where their number is private."""
 
     name: StrictStr
@@ -186,7 +186,7 @@ class DataPart(Section):
     notes: Texts = ()
 
 
-class PartitionPart(Section):
+class PartitionPart(ResultPart):
     """Who is protected, and how many teachers there were."""
 
     n_teachers: Count
@@ -199,7 +199,7 @@ class PartitionPart(Section):
 _NO_NUMBERS = ("norm", "share", "shares", "groups", "positive", "negative")
 
 
-class MechanismPart(Section):
+class MechanismPart(ResultPart):
     """The mechanism by the name of its class; its parameters stand beside the name."""
 
     name: StrictStr
@@ -231,14 +231,14 @@ class MechanismPart(Section):
 # What was asked, and what it cost
 
 
-class BudgetPart(Section):
+class BudgetPart(ResultPart):
     """The budget of the ledger; infinite where there was none."""
 
     epsilon: Epsilon
     delta: Share
 
 
-class SpentPart(Section):
+class SpentPart(ResultPart):
     """What is guaranteed (`epsilon`, infinite where nothing is) and what the ledger was charged.
 
     `shared` says that other releases are on the ledger too: the numbers are then those of all together.
@@ -252,7 +252,7 @@ class SpentPart(Section):
     why: StrictStr = ""
 
 
-class QueriesPart(Section):
+class QueriesPart(ResultPart):
     """What became of the questions, and what ended the asking."""
 
     n_asked: Count
@@ -264,7 +264,7 @@ class QueriesPart(Section):
     stopped_by: StrictStr = ""
 
 
-class CostPoint(Section):
+class CostPoint(ResultPart):
     """The epsilon after so many queries."""
 
     n_queries: Count
@@ -288,7 +288,7 @@ _HOW = {
 }
 
 
-class GroupPart(Section):
+class GroupPart(ResultPart):
     """One group: the `epsilon` it agreed to, what is `stated`, and what was charged (`spent`).
 
     One of `weight`, `frequency` and `copies` says how it takes part, by the variant; `n_labels` is how many
@@ -316,14 +316,14 @@ class GroupPart(Section):
         return next((how for how in (self.weight, self.frequency, self.copies) if how is not None), 1.0)
 
 
-class GroupCosts(Section):
+class GroupPoint(ResultPart):
     """The epsilon of each group after so many queries, by its name."""
 
     n_queries: Count
     epsilon: dict[str, Epsilon]
 
 
-def curves_of(points: tuple[GroupCosts, ...]) -> dict[str, Curve]:
+def curves_of(points: tuple[GroupPoint, ...]) -> dict[str, Curve]:
     """Return the epsilon of each group over the queries."""
     curves: dict[str, list[tuple[int, float]]] = {}
     for point in points:
@@ -332,14 +332,14 @@ def curves_of(points: tuple[GroupCosts, ...]) -> dict[str, Curve]:
     return {name: tuple(curve) for name, curve in curves.items()}
 
 
-class LeftPart(Section):
+class LeftPart(ResultPart):
     """A group whose budget was used, and after how many queries it first took no part."""
 
     name: StrictStr
     after: Count
 
 
-class RoundPart(Section):
+class RoundPart(ResultPart):
     """Teachers that answered some of the queries, and the groups that they did not learn from."""
 
     absent: Texts = ()
@@ -357,7 +357,7 @@ class RoundPart(Section):
         return f"{teachers}, trained {who}, answered {queries}"
 
 
-class PersonalPart(Section):
+class PersonalPart(ResultPart):
     """The groups of a run, the strictest first, and the variant by which they took part.
 
     `rounds` are there where teachers were trained anew whenever a group's budget was used.
@@ -367,7 +367,7 @@ class PersonalPart(Section):
     leave: StrictBool = False
     plan: Texts = ()
     groups: tuple[GroupPart, ...]
-    cost: tuple[GroupCosts, ...] = ()
+    cost: tuple[GroupPoint, ...] = ()
     left: tuple[LeftPart, ...] = ()
     rounds: tuple[RoundPart, ...] = ()
 
@@ -406,7 +406,7 @@ SCORES = (
 )  # fmt: skip
 
 
-class LabelPart(Section):
+class LabelPart(ResultPart):
     """What was released of one label, and how well the student knows it; None where nothing can be said.
 
     `n_inferred` counts what followed from other labels by an implication.
@@ -440,7 +440,7 @@ class LabelPart(Section):
         return self.n_yes / told if told else None
 
 
-class ClassPart(Section):
+class ClassPart(ResultPart):
     """How well the student tells one class apart on the test rows; None where nothing can be said."""
 
     name: StrictStr
@@ -450,7 +450,7 @@ class ClassPart(Section):
     n_test: Count = 0
 
 
-class StudentPart(Section):
+class StudentPart(ResultPart):
     """The student, what it learned from, and how good it is on the test rows; None where not measured."""
 
     kind: StrictStr
@@ -478,7 +478,7 @@ _FORMAT = 2
 _FORMATS = (1, _FORMAT)
 
 
-class PublishedCost(Section):
+class PublishedCost(ResultPart):
     """What may be told of one group, or of everyone: budget, public cost, an upper value of the real one.
 
     `public` is an epsilon of the labels that holds whatever the votes were. `epsilon_upper` was published; it
@@ -496,7 +496,7 @@ class PublishedCost(Section):
     together: MaybeEpsilon = None
 
 
-class PublishedCosts(Section):
+class PublishedCosts(ResultPart):
     """The costs of one run, published together by one plan; public. One line, or one for each group.
 
     `kind` says what the run released: "classes", "labels" or, with budgets per group, "groups". `shared` says
@@ -605,7 +605,7 @@ def _all_texts(value: Any) -> Any:
     return {k: str(v) for k, v in value.items()} if isinstance(value, Mapping) else value
 
 
-class _Table(Section):
+class _Table(ResultPart):
     """A section that code written for the table of its file reads all the same."""
 
     def __getitem__(self, name: str) -> Any:

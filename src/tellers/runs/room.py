@@ -24,7 +24,7 @@ from ..privacy.votes import LabelVotes, Unit, Votes
 _SETTLE_TRIES = 3
 
 
-class Ensemble(Protocol):
+class Voters(Protocol):
     """Teachers that vote, for a class each or on many labels at once.
 
     What it says of itself is checked before anything is charged: `n_labels` and `resolution` where the votes
@@ -119,7 +119,7 @@ class Room:
     array([3, 1, 4])
     """
 
-    ensemble: Ensemble
+    ensemble: Voters
     mechanism: Mechanism
     ledger: Ledger
     noise: Noise

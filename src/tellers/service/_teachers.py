@@ -15,7 +15,7 @@ from ..privacy.relation import Relation
 from ..runs._folder import RunFolder
 from ..runs.personal.plan import PersonalPlan
 from ..runs.result import read_result
-from ..runs.room import Ensemble
+from ..runs.room import Voters
 from ..runs.settings.files import read_config
 from ..runs.vote_files import open_pool
 from ..teachers.ensemble import load_ensemble
@@ -37,7 +37,7 @@ class Served:
     they are; either may be 0.
     """
 
-    ensemble: Ensemble
+    ensemble: Voters
     mechanism: Mechanism
     budget: Budget
     ledger: str

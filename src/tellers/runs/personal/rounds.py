@@ -14,13 +14,13 @@ import numpy as np
 from ...errors import BudgetExhausted
 from ...ledger.base import AccountState, Ledger
 from ...mechanisms.base import Mechanism
-from ..room import Ensemble, Room
+from ..room import Room, Voters
 from .consent import Consent
 from .seating import Seating, seat
 from .variants import Upsampling
 
 Names = tuple[str, ...]
-VoteAnew = Callable[[Seating, Names], Ensemble]
+VoteAnew = Callable[[Seating, Names], Voters]
 
 
 @dataclass(frozen=True, eq=False)
