@@ -26,7 +26,7 @@ from ..privacy.votes import LabelVotes, Votes
 from ..teachers.partitions import Partition
 from ..teachers.store import read_label_votes, read_votes
 from ._assignment import Electorate
-from ._folder import RunFolder, open_books, publications_of, takes_part
+from ._folder import RunFolder, open_books, takes_part
 from ._groups import batches_under, exact_by_groups
 from ._private import read_private
 from .labelling import Labels
@@ -80,7 +80,7 @@ class FinishedRun:
 
     def is_alone(self, entries: Iterable[Entry]) -> bool:
         """Say whether all of these entries are the run's own: its questions and its publications."""
-        own = (f"{self.folder.key}/", publications_of(self.folder.key))
+        own = (f"{self.folder.key}/", self.folder.publications)
         return all(entry.key.startswith(own) for entry in entries)
 
     def labels(self) -> Labels:
