@@ -393,8 +393,9 @@ def _require_features(n_features: int, private: AnyRows, path: Path) -> None:
 
 
 def _private_path(config: RunConfig) -> Path:
-    if config.data.private_path is None:
+    path: Path | None = config.data.private_path
+    if path is None:
         raise ValueError(
             f'Expected [data] private, the private rows, for name = "{config.data.name}", got none.'
         )
-    return config.data.private_path
+    return path
