@@ -107,3 +107,13 @@ def test_every_mistake_of_settings_is_a_line_of_its_own(capsys, monkeypatch):
         "tellers: run.toml:2: budget.epsilon: Expected a number above 0, got 0.",
         "tellers: run.toml:3: budget.delta: Expected a number above 0 and below 1, got 3.",
     ]
+
+
+@pytest.mark.parametrize(("kind", "section"), [("run", "queries"), ("service", "server"), ("party", "peer")])
+def test_it_prints_a_schema_for_editors_and_writes_nothing(run, tmp_path, kind, section):
+    code, out, err = run("init", "--schema", kind)
+    assert (code, err) == (0, "")
+    schema = json.loads(out)
+    assert schema["$schema"].startswith("https://json-schema.org/")
+    assert section in schema["properties"]
+    assert not list(tmp_path.iterdir())

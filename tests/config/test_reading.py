@@ -97,6 +97,30 @@ def test_a_mark_of_byte_order_and_windows_lines_are_fine(write):
     assert (config.seed, config.budget.epsilon, config.lines[("budget", "epsilon")]) == (3, 2.0, 3)
 
 
+def test_changes_take_the_place_of_what_a_file_says():
+    text = "seed = 3\n[budget]\nepsilon = 2\n"
+    changes = ["budget.epsilon=4", "data.name=mnist", "teachers.parameters={C = 3}", "seed=5"]
+    config = parse_config(text, changes=changes)
+    assert (config.seed, config.budget.epsilon, config.data.n_public) == (5, 4.0, 9000)
+    assert config.teachers.parameters == {"C": 3}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("budget.epsilon=0", r"^run\.toml:2: budget\.epsilon: Expected a number above 0, got 0\.$"),
+        ("budget.epsilom=1", "Did you mean epsilon"),
+        ("queries.first=3", "only with order"),
+        ("budget.epsilon", "Expected SECTION.OPTION=VALUE, got budget.epsilon"),
+        ("=3", "Expected SECTION"),
+        ("seed.x=3", "Expected an option of a section"),
+    ],
+)
+def test_changes_are_checked_like_the_file(change, words):
+    with pytest.raises(ConfigError, match=words):
+        parse_config("seed = 3\n[budget]\nepsilon = 2\n", source="run.toml", changes=[change])
+
+
 # --- What is refused. ---
 
 

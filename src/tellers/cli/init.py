@@ -1,6 +1,7 @@
 """`tellers init`: write a commented settings file."""
 
 import json
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +11,14 @@ from . import options
 
 if TYPE_CHECKING:
     from ..runs.settings.sections import RunConfig
+
+
+class SettingsOf(StrEnum):
+    """Whose settings a schema is of."""
+
+    run = "run"
+    service = "service"
+    party = "party"
 
 
 File = Annotated[
@@ -25,12 +34,22 @@ Data = Annotated[
         "chexpert, clips, image_table or mulan.",
     ),
 ]
+Schema = Annotated[
+    SettingsOf | None,
+    typer.Option(
+        "--schema",
+        help="Print the JSON schema of settings files, by which editors complete and check them, and do "
+        "nothing else.",
+        show_default=False,
+    ),
+]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite a file that is there.")]
 
 
 def command(
     file: File = Path("tellers.toml"),
     data: Data = "digits",
+    schema: Schema = None,
     force: Force = False,
     as_json: options.Json = False,
 ) -> None:
@@ -46,6 +65,12 @@ def command(
     from ..runs.settings.defaults import default_config
     from ..runs.settings.files import write_config
 
+    if schema is not None:
+        from .. import runs, service
+
+        kinds = {"run": runs.RunConfig, "service": service.ServiceSettings, "party": runs.PartySettings}
+        print(json.dumps(kinds[schema].json_schema(), indent=2))
+        return
     config = default_config(data)
     write_settings_file(file, write_config(config, name=file.name), force=force)
     if as_json:

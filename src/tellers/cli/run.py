@@ -1,7 +1,6 @@
 """`tellers run`: everything from one file of settings, from private rows to a student and its report."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -29,6 +28,15 @@ def command(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with a run that was cut short; begin it if there is none.")
     ] = False,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="SECTION.OPTION=VALUE",
+            help="An option in place of what CONFIG says, e.g. budget.epsilon=2; again for more.",
+            show_default=False,
+        ),
+    ] = None,
     cluster: Annotated[
         str,
         typer.Option(
@@ -56,9 +64,8 @@ def command(
     from ..runs.settings.files import read_config
     from .outcome import say_record, say_warning, show_groups, steps_shown, tell, tell_sound, warn_of_groups
 
-    settings = read_config(config)
-    if cluster:
-        settings = replace(settings, cluster=replace(settings.cluster, address=cluster))
+    also = [f"cluster.address={cluster}"] if cluster else []
+    settings = read_config(config, changes=[*(changes or ()), *also])
     folder = out if out is not None else config.with_name(f"{config.stem}-run")
     say_record(folder / "private" / "record.json")
     with steps_shown(wanted=not as_json) as show:

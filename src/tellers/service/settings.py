@@ -3,8 +3,7 @@
 import dataclasses
 import ipaddress
 import re
-from collections.abc import Iterator
-from os import PathLike
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Literal
 
 from ..mechanisms.registry import MECHANISMS
@@ -232,7 +231,21 @@ class ServiceSettings(Settings):
     limits: LimitsConfig = dataclasses.field(default_factory=LimitsConfig)
     server: ServerConfig = dataclasses.field(default_factory=ServerConfig)
 
+    file: ClassVar[str] = "service.toml"
+    heading: ClassVar[str] = """\
+Settings of a service of tellers: labels for those who hold a key, each charged before it is drawn.
+    tellers serve --config {name}
+Every option is here with its default; lines that begin with # are comments."""
     advice: ClassVar[str] = "Write one with: tellers serve --init {name}"
+    left_out: ClassVar[Mapping[str, str]] = {
+        "mechanism": """\
+How votes become outcomes; without this section, the way of the run.
+[mechanism]
+name = "confident"
+sigma = 40.0
+threshold = 200.0
+sigma_threshold = 150.0"""
+    }
 
     def _unfit_mechanism(self) -> str:
         """Return why the mechanism cannot be served, or nothing if it can."""
@@ -252,51 +265,6 @@ def is_local(host: str) -> bool:
         return False
 
 
-# --- Files. ---
-
-
-_HEADING = """\
-# Settings of a service of tellers: labels for those who hold a key, each charged before it is drawn.
-#     tellers serve --config {name}
-# Every option is here with its default; lines that begin with # are comments."""
-_RUNS_OWN = """\
-# How votes become outcomes; without this section, the way of the run.
-# [mechanism]
-# name = "confident"
-# sigma = 40.0
-# threshold = 200.0
-# sigma_threshold = 150.0"""
-
-
-def read_settings(path: str | PathLike[str]) -> ServiceSettings:
-    """Read the settings of a service from a TOML file; paths in it are relative to its folder.
-
-    >>> read_settings("nowhere.toml")
-    Traceback (most recent call last):
-        ...
-    tellers.errors.ConfigError: Expected a settings file, found nothing at nowhere.toml. Write one with: ...
-    """
-    return ServiceSettings.read(path)
-
-
-def parse_settings(text: str, *, source: str = "settings", folder: str = "") -> ServiceSettings:
-    r"""Return the settings that a TOML text holds; `source` names it in errors, paths start at `folder`.
-
-    >>> parse_settings("[server]\nport = 9000\n").server.port
-    9000
-    >>> parse_settings("[server]\nprot = 9000\n")
-    Traceback (most recent call last):
-        ...
-    tellers.errors.ConfigError: settings:2: server.prot: Unknown option. ... Did you mean port?
-    """
-    return ServiceSettings.parse(text, source=source, folder=folder)
-
-
-def write_settings(settings: ServiceSettings, *, name: str = "service.toml") -> str:
-    """Return settings as a commented TOML file that `parse_settings` reads back to the same settings.
-
-    >>> parse_settings(write_settings(ServiceSettings())) == ServiceSettings()
-    True
-    """
-    parts = [_HEADING.format(name=name)]
-    return settings.written(*parts, *([_RUNS_OWN] if settings.mechanism is None else []))
+read_settings = ServiceSettings.read
+parse_settings = ServiceSettings.parse
+write_settings = ServiceSettings.written

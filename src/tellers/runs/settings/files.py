@@ -1,61 +1,14 @@
 """Settings files of runs: read with every mistake and its line, and written with comments."""
 
 from dataclasses import replace
-from os import PathLike
-from pathlib import Path
 from typing import Any
 
-from .schema import comment, plain
+from .schema import plain
 from .sections import RunConfig
 
-_HEADING = """\
-Settings of a run of tellers: from private data to a student, with what it cost on the books.
-    tellers run {name}
-Every option is here with its default; lines that begin with # are comments."""
-
-
-def read_config(path: str | PathLike[str]) -> RunConfig:
-    """Read the settings of a run from a TOML file; paths in it are relative to its folder.
-
-    What is left out has its default, except the parameters of a mechanism that is named. All mistakes of a
-    file come as one error, one line each, beginning with the file and the line.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = Path(folder) / "tellers.toml"
-    ...     _ = path.write_text("[budget]\\nepsilon = 2\\ndelta = 1e-5\\n")
-    ...     config = read_config(path)
-    >>> config.budget.epsilon, config.partition.n_teachers
-    (2.0, 60)
-    """
-    return RunConfig.read(path)
-
-
-def parse_config(
-    text: str, *, source: str = "settings", folder: str | PathLike[str] | None = None
-) -> RunConfig:
-    r"""Return the settings that a TOML text holds; `source` names it in errors, paths start at `folder`.
-
-    >>> parse_config("seed = 8\n").seed
-    8
-    >>> parse_config("seed = 8\n\n[budget]\nepsilom = true\ndelta = 2\n")
-    Traceback (most recent call last):
-        ...
-    tellers.errors.ConfigError: settings:4: budget.epsilom: Unknown option. ... Did you mean epsilon?
-    settings:5: budget.delta: Expected a number above 0 and below 1, got 2.
-    """
-    place = "" if folder is None else str(Path(folder).absolute())
-    return RunConfig.parse(text, source=source, folder=place)
-
-
-def write_config(config: RunConfig, *, name: str = "tellers.toml") -> str:
-    """Return settings as a commented TOML file that `parse_config` reads back to the same settings.
-
-    >>> config = RunConfig(seed=8)
-    >>> parse_config(write_config(config)) == config
-    True
-    """
-    return config.written(comment(_HEADING.format(name=name)))
+read_config = RunConfig.read
+parse_config = RunConfig.parse
+write_config = RunConfig.written
 
 
 def config_as_dict(config: RunConfig) -> dict[str, Any]:

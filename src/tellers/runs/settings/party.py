@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
-from os import PathLike
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
@@ -189,6 +188,10 @@ class PartySettings(Settings):
     model: ModelConfig = dataclasses.field(default_factory=ModelConfig)
     peers: tuple[PeerConfig, ...] = ()
 
+    file: ClassVar[str] = "party.toml"
+    heading: ClassVar[str] = """\
+Settings of one party of confidential queries; session, mechanism and hardening are the same for all.
+Every option is here with its default; lines that begin with # are comments."""
     advice: ClassVar[str] = "Write one with: tellers party init"
     needed: ClassVar[Mapping[str, str]] = {
         "party": "Expected a section [party] with name and role, got none."
@@ -241,6 +244,19 @@ class PartySettings(Settings):
             "labels": self.label_sets,
         }
         return hashlib.sha256(json.dumps(agreed, sort_keys=True).encode()).hexdigest()
+
+    def written(self, *, name: str = "") -> str:
+        """Return a commented TOML file that reads back to the same settings, with the other parties.
+
+        >>> settings = example_settings("answerer")
+        >>> parse_party(write_party(settings)) == settings
+        True
+        """
+        parts = ["\n# The other parties. Compare pins and keys by a second way before you trust them."]
+        for peer in self.peers:
+            pairs = [(key, value) for key, value in asdict(peer).items() if value not in ("", ())]
+            parts.append("\n".join(["[[peer]]", *(f"{key} = {toml_value(value)}" for key, value in pairs)]))
+        return super().written(name=name) + "\n\n".join(parts) + "\n"
 
     def build_mechanism(self) -> "Mechanism":
         """Return the mechanism; one for many labels is told how many there are."""
@@ -308,49 +324,9 @@ def _label_rules(settings: PartySettings, key: Key, one: PartyConfig | PeerConfi
         yield wrong(key, words, "session.n_outputs")
 
 
-# --- Files. ---
-
-
-_HEADING = """\
-# Settings of one party of confidential queries; session, mechanism and hardening are the same for all.
-# Every option is here with its default; lines that begin with # are comments."""
-
-
-def read_party(path: str | PathLike[str]) -> PartySettings:
-    """Read the settings of a party from a TOML file; paths in it are relative to its folder.
-
-    >>> read_party("nowhere.toml")
-    Traceback (most recent call last):
-        ...
-    tellers.errors.ConfigError: Expected a settings file, found nothing at nowhere.toml. Write one with: ...
-    """
-    return PartySettings.read(path)
-
-
-def parse_party(text: str, *, source: str = "settings", folder: str = "") -> PartySettings:
-    r"""Return the settings that a TOML text holds; `source` names it in errors, paths start at `folder`.
-
-    >>> parse_party("[party]\nname = 'north'\nrole = 'teacher'\n")
-    Traceback (most recent call last):
-        ...
-    tellers.errors.ConfigError: settings:3: party.role: Expected one of "asker", "answerer", "guardian", ...
-    """
-    return PartySettings.parse(text, source=source, folder=folder)
-
-
-def write_party(settings: PartySettings) -> str:
-    """Return settings as a commented TOML file that `parse_party` reads back to the same settings.
-
-    >>> settings = example_settings("answerer")
-    >>> parse_party(write_party(settings)) == settings
-    True
-    """
-    parts = ["\n# The other parties. Compare pins and keys by a second way before you trust them."]
-    for peer in settings.peers:
-        pairs = asdict(peer).items()
-        said = "\n".join(f"{name} = {toml_value(value)}" for name, value in pairs if value not in ("", ()))
-        parts.append(f"[[peer]]\n{said}")
-    return settings.written(_HEADING) + "\n\n".join(parts) + "\n"
+read_party = PartySettings.read
+parse_party = PartySettings.parse
+write_party = PartySettings.written
 
 
 def settings_for(

@@ -111,10 +111,6 @@ def refuse(words: str) -> PydanticCustomError:
     return PydanticCustomError("told", "{words}", {"words": words})
 
 
-def _as_tuple(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
-
-
 def _one_or_more(value: Any) -> Any:
     return tuple(value) if isinstance(value, (list, tuple)) else (value,)
 
@@ -166,13 +162,13 @@ def _require_plain(value: Any) -> None:
 
 
 Text = Annotated[str, BeforeValidator(_some_text), Field(validate_default=True)]
-Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
+Names = Annotated[tuple[str, ...], BeforeValidator(_names, json_schema_input_type=list[str | int])]
 NameLists = Annotated[tuple[tuple[str, ...], ...], BeforeValidator(_name_lists)]
 Table = Annotated[dict[str, Any], BeforeValidator(_table)]
 
-AS_LIST = BeforeValidator(_as_tuple)
+AS_LIST = BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)
 """Takes the lists of a file for tuples."""
-ONE_OR_MORE = BeforeValidator(_one_or_more)
+ONE_OR_MORE = BeforeValidator(_one_or_more, json_schema_input_type=float | list[float])
 """Takes one value for a list of it."""
 
 
@@ -350,10 +346,14 @@ class Settings(Options):
         default_factory=dict, repr=False, compare=False
     )
 
-    # What to do where there is no file, what is said where a section is missing that every file has, and
-    # options that are gone: the value by which they said nothing, and why another one is refused.
+    # What the file is usually called, what it begins with, and how one is written.
+    file: ClassVar[str] = "tellers.toml"
+    heading: ClassVar[str] = ""
     advice: ClassVar[str] = "Write one with: tellers init"
+    # What is said where a section is missing that every file has, and written where one may be left out.
     needed: ClassVar[Mapping[str, str]] = {}
+    left_out: ClassVar[Mapping[str, str]] = {}
+    # Options that are gone: the value by which they said nothing, and why another one is refused.
     gone: ClassVar[Mapping[Key, tuple[Any, str]]] = {}
 
     def __post_init__(self) -> None:
@@ -426,16 +426,46 @@ class Settings(Options):
         return ".".join(key)
 
     @classmethod
-    def read(cls, path: str | PathLike[str]) -> Self:
-        """Read a TOML file, or raise every mistake in it with its line; paths start at its folder."""
+    def read(cls, path: str | PathLike[str], *, changes: Iterable[str] = ()) -> Self:
+        """Read settings from a TOML file; paths in it are relative to its folder.
+
+        What is left out has its default, except the parameters of a mechanism that is named. `changes` take
+        the place of what the file says, each as `section.option=value`. All mistakes come as one error, one
+        line each, beginning with the file and the line.
+
+        >>> from tellers.runs import read_config
+        >>> read_config("nowhere.toml")
+        Traceback (most recent call last):
+            ...
+        tellers.errors.ConfigError: Expected a settings file, found nothing at nowhere.toml. Write one ...
+        """
         place = Path(path)
         text = read_text(place, advice=cls.advice.format(name=place.name))
-        return cls.parse(text, source=str(place), folder=str(place.resolve().parent))
+        return cls.parse(text, source=str(place), folder=place.resolve().parent, changes=changes)
 
     @classmethod
-    def parse(cls, text: str, *, source: str = "settings", folder: str = "") -> Self:
-        """Return the settings that a TOML text holds, or raise every mistake in it with its line."""
+    def parse(
+        cls,
+        text: str,
+        *,
+        source: str = "settings",
+        folder: str | PathLike[str] | None = None,
+        changes: Iterable[str] = (),
+    ) -> Self:
+        r"""Return the settings that a TOML text holds; `source` names it in errors, paths start at `folder`.
+
+        >>> from tellers.runs import parse_config
+        >>> parse_config("seed = 8\n", changes=["budget.epsilon=2"]).budget.epsilon
+        2.0
+        >>> parse_config("seed = 8\n\n[budget]\nepsilom = true\ndelta = 2\n")
+        Traceback (most recent call last):
+            ...
+        tellers.errors.ConfigError: settings:4: budget.epsilom: Unknown option. ... Did you mean epsilon?
+        settings:5: budget.delta: Expected a number above 0 and below 1, got 2.
+        """
         document, lines = parse_document(text, source), key_lines(text)
+        for change in changes:
+            lines.pop(_apply(change, document), None)
         made, problems = cls._sorted_out(document)
         bad = {problem.key[:2] for problem in problems}
         # Defaults stand in for what is wrong: rules that look at one of those would speak of the default.
@@ -443,7 +473,8 @@ class Settings(Options):
             parts = {part for key in (problem.key, *problem.related) for part in (key[:1], key[:2])}
             problems += [problem] if bad.isdisjoint(parts) else []
         complain(problems, source, lines)
-        return cls(**made, folder=folder, source=source, lines=lines)
+        place = str(Path(folder).absolute()) if folder else ""
+        return cls(**made, folder=place, source=source, lines=lines)
 
     @classmethod
     def _sorted_out(cls, document: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
@@ -495,23 +526,56 @@ class Settings(Options):
             object.__setattr__(whole, name, value)
         return list(whole.problems())
 
-    def written(self, *parts: str) -> str:
-        """Return a commented file: these parts, and below them all options with their meaning."""
-        blocks = [*parts, _lines(self)] if self.declared() else list(parts)
-        for title, section in self.said().items():
-            summary = (type(section).__doc__ or "").partition("\n")[0]
-            blocks.append(f"{comment(summary)}\n[{title}]\n{_lines(section)}")
+    def written(self, *, name: str = "") -> str:
+        """Return a commented TOML file that reads back to the same settings; `name` is what it is called.
+
+        >>> from tellers.runs import RunConfig, parse_config, write_config
+        >>> parse_config(write_config(RunConfig(seed=8))) == RunConfig(seed=8)
+        True
+        """
+        blocks = [comment(self.heading.format(name=name or self.file))]
+        blocks += [_lines(self)] if self.declared() else []
+        said = self.said()
+        for title in self.sections():
+            if title in said:
+                summary = (type(said[title]).__doc__ or "").partition("\n")[0]
+                blocks.append(f"{comment(summary)}\n[{title}]\n{_lines(said[title])}")
+            elif title in self.left_out:
+                blocks.append(comment(self.left_out[title]))
         return "\n\n".join(blocks) + "\n"
 
     @classmethod
     def json_schema(cls) -> dict[str, Any]:
         """Return the JSON schema of the file, by which editors complete and check it."""
         schema = TypeAdapter(cls).json_schema()
+        named = {f"{title}s": title for title in cls.sections()}  # of an array of tables
+        schema["properties"] = {named.get(name, name): one for name, one in schema["properties"].items()}
         for section in schema["$defs"].values():
             for one in section["properties"].values():
                 if one.pop("shown", ""):
                     del one["default"]
         return {"$schema": GenerateJsonSchema.schema_dialect, **schema}
+
+
+def _apply(change: str, document: dict[str, Any]) -> Key:
+    """Put an option that was written `section.option=value` into a document, and return its key.
+
+    Text needs no quotes.
+    """
+    key, _, value = change.partition("=")
+    path = key.strip().split(".")
+    if not value or not all(path):
+        raise ConfigError(f"Expected SECTION.OPTION=VALUE, got {change}.")
+    try:
+        said = parse_document(f"value = {value}", change)["value"]
+    except ConfigError:
+        said = value.strip()
+    for name in path[:-1]:
+        document = document.setdefault(name, {})
+        if not isinstance(document, dict):
+            raise ConfigError(f"Expected an option of a section, got {change}.")
+    document[path[-1]] = said
+    return tuple(path)
 
 
 # --- Options as a person reads them. ---

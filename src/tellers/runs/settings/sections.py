@@ -751,6 +751,10 @@ class RunConfig(Settings):
             object.__setattr__(self, "data", dataclasses.replace(self.data, folder=self.folder))
         super().__post_init__()
 
+    heading: ClassVar[str] = """\
+Settings of a run of tellers: from private data to a student, with what it cost on the books.
+    tellers run {name}
+Every option is here with its default; lines that begin with # are comments."""
     gone: ClassVar[Mapping[tuple[str | int, ...], tuple[Any, str]]] = {
         ("partition", "balance"): (
             "persons",
