@@ -33,7 +33,7 @@ from tellers.accounting._publishable import available_methods, independent_cost
 from tellers.accounting.smooth import PublicationRecord, PublishPlan
 from tellers.mechanisms import EVENTS, LABEL_MECHANISMS
 from tellers.runs import plan_publication, reprice
-from tellers.runs.publication_plan import OFFSETS, _best_log_at
+from tellers.runs.publication_plan import OFFSETS, _Search
 
 DELTA = 1e-5
 EVERY = [
@@ -117,7 +117,7 @@ def test_plans_come_for_what_can_be_published(mechanism):
 
 
 def log_plan(mechanism, proxy, n_queries, **how):
-    return _best_log_at(mechanism, proxy, 3.0, n_queries, DELTA, how["confidence"], OFFSETS, None)
+    return _Search(mechanism, proxy, n_queries, DELTA, how["confidence"], None).best_log_at(3.0, OFFSETS)
 
 
 def plain_plan(mechanism, proxy, n_queries, **how):

@@ -1,12 +1,13 @@
 """Planning a publication: order, smoothness and noise, chosen on public votes."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property, lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from ..accounting._publishable import (
     Method,
@@ -23,7 +24,7 @@ from ..mechanisms.base import Mechanism
 from ..privacy.rdp import RdpCurve
 from ..privacy.votes import LabelVotes, Votes
 from .personal.accounting import Asked
-from .personal.publishing import Distances, distances_of, group_sums, independent_group_costs
+from .personal.publishing import distances_of, group_sums, independent_group_costs
 
 _ORDERS = (3.0, 5.0, 8.0, 12.0, 18.0, 27.0, 40.0, 60.0)
 # Many labels cost much, and a large epsilon is smallest at a low order, with little noise on it.
@@ -66,124 +67,140 @@ def plan_publication(
     if method is not None:
         require_method(mechanism, method)
     methods = available_methods(mechanism) if method is None else (method,)
-    orders = _LABEL_ORDERS if isinstance(proxy, LabelVotes) else _ORDERS
-    likely = getattr(mechanism, "likely_answered", None)
-    answered = np.ones(len(proxy), dtype=bool) if likely is None else likely(proxy)
+    search = _Search(mechanism, proxy, n_queries, delta, confidence, purse)
     plans = []
     for each in methods:
         if each == "independent":
             epsilon, order = independent_cost(mechanism, n_queries).epsilon_and_order(delta)
             plans.append(PublishPlan("independent", order, 0.0, 0.0, 1.0, epsilon))
             continue
-        tried = {
-            order: _best_at(mechanism, proxy, order, each, answered, n_queries, delta, confidence, purse)
-            for order in orders
-        }
-        best = min(tried.values(), key=_expected)
-        for near in _between(best.order, orders):
-            tried[near] = _best_at(
-                mechanism, proxy, near, each, answered, n_queries, delta, confidence, purse
-            )
-        found = list(tried.values())
+        found = search.refined(partial(search.best_at, method=each))
         if offsets and has_logarithm(mechanism, each):
-            found += _best_logs(
-                mechanism, proxy, best.order, orders, n_queries, delta, confidence, offsets, purse
-            )
+            found += search.best_logs(found, offsets)
         plans.append(min(found, key=_expected))
     return sorted(plans, key=lambda plan: (plan.method == "gnss", plan.expected_epsilon))
 
 
-def _best_logs(
-    mechanism: Mechanism,
-    proxy: Votes | LabelVotes,
-    order: float,
-    orders: tuple[float, ...],
-    *how: Any,
-) -> list[PublishPlan]:
-    """Return the plans that publish a logarithm, at the orders that are worth a look."""
-    if isinstance(proxy, LabelVotes):  # slow, and best at about the same order as the cost itself
-        return [_best_log_at(mechanism, proxy, near, *how) for near in [order, *_between(order, orders)]]
-    # The logarithm of what an arg max costs moves so little that orders two or three times as large are best.
-    found = {near: _best_log_at(mechanism, proxy, near, *how) for near in orders}
-    best = min(found.values(), key=_expected)
-    for near in _between(best.order, orders):
-        found[near] = _best_log_at(mechanism, proxy, near, *how)
-    return list(found.values())
+@dataclass(frozen=True, eq=False)
+class _Search:
+    """A search for the plan with the smallest median epsilon, on a proxy."""
+
+    mechanism: Mechanism
+    proxy: Votes | LabelVotes
+    n_queries: int
+    delta: float
+    confidence: float
+    purse: "Purse | None"
+
+    @property
+    def orders(self) -> tuple[float, ...]:
+        return _LABEL_ORDERS if isinstance(self.proxy, LabelVotes) else _ORDERS
+
+    def refined(self, best_at: Callable[[float], PublishPlan]) -> list[PublishPlan]:
+        """Return the best plans at all orders, and around the best of them."""
+        found = [best_at(order) for order in self.orders]
+        return found + [best_at(near) for near in self.between(min(found, key=_expected).order)]
+
+    def between(self, order: float) -> list[float]:
+        """Return more orders on both sides of one."""
+        at = self.orders.index(order)
+        low, high = self.orders[max(0, at - 1)], self.orders[min(len(self.orders) - 1, at + 1)]
+        # Whole orders, but for those below 3, which are eighths.
+        grain = 1 if low >= 3 or self.orders is _ORDERS else 8
+        every = {float(round(x * grain)) / grain for x in np.geomspace(low, high, 7)}
+        return sorted(every - set(self.orders))
+
+    def best_logs(self, plain: list[PublishPlan], shares: Sequence[float]) -> list[PublishPlan]:
+        """Return the plans that publish a logarithm, at the orders that are worth a look."""
+        if isinstance(self.proxy, LabelVotes):  # slow, and best at about the same order as the cost itself
+            order = min(plain[: len(self.orders)], key=_expected).order
+            return [self.best_log_at(near, shares) for near in [order, *self.between(order)]]
+        # The logarithm of what an arg max costs moves so little that orders two or three times as large are
+        # best.
+        return self.refined(partial(self.best_log_at, shares=shares))
+
+    def best_at(self, order: float, method: Method) -> PublishPlan:
+        """Return the plan with the smallest median epsilon at one order."""
+        total, local = cost_and_sensitivities(
+            self.mechanism, self.proxy, order=order, method=method, answered=self._answered
+        )
+        grid = self._grid(order)
+        value = self._scale * (total + grid.z * grid.smooth(local)[:, None] * grid.sigmas)
+        return self._cheapest(value[None], grid, method, [None])
+
+    def best_log_at(self, order: float, shares: Sequence[float]) -> PublishPlan:
+        """Return the plan with the smallest median epsilon at one order that publishes a logarithm."""
+        plain, _ = log_cost_and_sensitivities(self.mechanism, self.proxy, order=order, offsets=[1.0])
+        # A proxy that costs nothing has no offset in proportion to it; any will do.
+        offsets = [float(f"{share * (self._scale * plain or 1.0):.2g}") for share in shares]
+        # As many times the queries are as many times the cost: the offset is a smaller part of it.
+        total, local = log_cost_and_sensitivities(
+            self.mechanism, self.proxy, order=order, offsets=[offset / self._scale for offset in offsets]
+        )
+        grid = self._grid(order)
+        smooth = np.array([grid.smooth(each) for each in local])
+        added = np.array(offsets)[:, None, None]
+        with np.errstate(over="ignore"):
+            value = (self._scale * total + added) * np.exp(grid.z * smooth[:, :, None] * grid.sigmas) - added
+        return self._cheapest(value, grid, "envelope", offsets)
+
+    def _cheapest(
+        self, value: NDArray[np.float64], grid: "_Grid", method: Method, offsets: Sequence[float | None]
+    ) -> PublishPlan:
+        """Return the best plan by its cost at every offset, smoothness and noise, if it can be paid."""
+        value = value + grid.prices(grid.order)
+        if self.purse is not None:
+            value[:, grid.prices(self.purse.order) > self.purse.most] = math.inf
+        k, i, j = np.unravel_index(int(np.argmin(value)), value.shape)
+        epsilon = RdpCurve(np.array([grid.order]), np.array([value[k, i, j]])).epsilon(self.delta)
+        beta, sigma = float(grid.betas[i]), float(grid.sigmas[j])
+        return PublishPlan(method, grid.order, beta, sigma, self.confidence, epsilon, offset=offsets[int(k)])
+
+    @property
+    def _scale(self) -> float:
+        return self.n_queries / len(self.proxy)
+
+    @cached_property
+    def _answered(self) -> NDArray[np.bool_]:
+        likely = getattr(self.mechanism, "likely_answered", None)
+        return np.ones(len(self.proxy), dtype=bool) if likely is None else likely(self.proxy)
+
+    def _grid(self, order: float) -> "_Grid":
+        quietest = _LABEL_QUIETEST if isinstance(self.proxy, LabelVotes) else _QUIETEST
+        return _Grid(order, float(ndtri(self.confidence)), quietest)
 
 
 def _expected(plan: PublishPlan) -> float:
     return plan.expected_epsilon
 
 
-def _between(order: float, orders: tuple[float, ...]) -> list[float]:
-    at = orders.index(order)
-    low, high = orders[max(0, at - 1)], orders[min(len(orders) - 1, at + 1)]
-    # Whole orders, but for those below 3, which are eighths.
-    grain = 1 if low >= 3 or orders is _ORDERS else 8
-    return sorted({float(round(x * grain)) / grain for x in np.geomspace(low, high, 7)} - set(orders))
+@dataclass(frozen=True)
+class _Grid:
+    """The smoothness and noise that are tried at one order."""
 
+    order: float
+    z: float
+    quietest: float = _QUIETEST
 
-def _best_at(
-    mechanism: Mechanism,
-    proxy: Votes | LabelVotes,
-    order: float,
-    method: Method,
-    answered: NDArray[np.bool_],
-    n_queries: int,
-    delta: float,
-    confidence: float,
-    purse: "Purse | None",
-) -> PublishPlan:
-    """Return the plan with the smallest median epsilon at one order."""
-    total, local = cost_and_sensitivities(mechanism, proxy, order=order, method=method, answered=answered)
-    scale = n_queries / len(proxy)
-    betas, sigmas = _grid(order, _LABEL_QUIETEST if isinstance(proxy, LabelVotes) else _QUIETEST)
-    discount = np.exp(-betas[:, None] * np.arange(local.size))
-    smooth = (discount * local).max(axis=1)
-    z = PublishPlan(method, order, 1.0, 1.0, confidence, 0.0).z
-    value = scale * (total + z * smooth[:, None] * sigmas[None, :])
-    value = value + release_prices(order, betas=betas, sigmas=sigmas, z=z)
-    if purse is not None:
-        value[release_prices(purse.order, betas=betas, sigmas=sigmas, z=z) > purse.most] = math.inf
-    i, j = np.unravel_index(int(np.argmin(value)), value.shape)
-    epsilon = RdpCurve(np.array([order]), np.array([value[i, j]])).epsilon(delta)
-    return PublishPlan(method, order, float(betas[i]), float(sigmas[j]), confidence, epsilon)
+    @property
+    def betas(self) -> NDArray[np.float64]:
+        # Beyond log(order / (order - 1)) / 2 the price is infinite.
+        largest = 0.5 * np.log(self.order / (self.order - 1))
+        return np.geomspace(largest / 200, 0.9 * largest, 30)
 
+    @property
+    def sigmas(self) -> NDArray[np.float64]:
+        return np.geomspace(self.quietest, 1000, 60)
 
-def _best_log_at(
-    mechanism: Mechanism,
-    proxy: Votes | LabelVotes,
-    order: float,
-    n_queries: int,
-    delta: float,
-    confidence: float,
-    shares: Sequence[float],
-    purse: "Purse | None",
-) -> PublishPlan:
-    """Return the plan with the smallest median epsilon at one order, of those that publish a logarithm."""
-    scale = n_queries / len(proxy)
-    plain, _ = log_cost_and_sensitivities(mechanism, proxy, order=order, offsets=[1.0])
-    # A proxy that costs nothing has no offset in proportion to it; any will do.
-    offsets = [float(f"{share * (scale * plain or 1.0):.2g}") for share in shares]
-    # As many times the queries are as many times the cost: the offset is a smaller part of it.
-    total, local = log_cost_and_sensitivities(
-        mechanism, proxy, order=order, offsets=[offset / scale for offset in offsets]
-    )
-    betas, sigmas = _grid(order, _LABEL_QUIETEST if isinstance(proxy, LabelVotes) else _QUIETEST)
-    discount = np.exp(-betas[:, None] * np.arange(local.shape[1]))
-    smooth = (discount * local[:, None]).max(axis=2)
-    z = PublishPlan("envelope", order, 1.0, 1.0, confidence, 0.0).z
-    each = np.array(offsets)[:, None, None]
-    with np.errstate(over="ignore"):
-        value = (scale * total + each) * np.exp(z * smooth[:, :, None] * sigmas) - each
-    value = value + release_prices(order, betas=betas, sigmas=sigmas, z=z)
-    if purse is not None:
-        value[:, release_prices(purse.order, betas=betas, sigmas=sigmas, z=z) > purse.most] = math.inf
-    k, i, j = np.unravel_index(int(np.argmin(value)), value.shape)
-    epsilon = RdpCurve(np.array([order]), np.array([value[k, i, j]])).epsilon(delta)
-    return PublishPlan(
-        "envelope", order, float(betas[i]), float(sigmas[j]), confidence, epsilon, offset=offsets[k]
-    )
+    def smooth(self, local: NDArray[np.float64], n_steps: int = 1) -> NDArray[np.float64]:
+        """Return the smooth sensitivity for every smoothness, which is for so many steps."""
+        discount = np.exp(-self.betas[:, None] / n_steps * np.arange(local.size))
+        return np.asarray((discount * local).max(axis=1))
+
+    @lru_cache(maxsize=256)  # noqa: B019 - equal grids share it, and it is small
+    def prices(self, order: float, share: float = 1.0) -> NDArray[np.float64]:
+        """Return what each pair of smoothness and noise costs at an order whoever moves by that share."""
+        return release_prices(order, betas=self.betas * share, sigmas=self.sigmas / share, z=self.z)
 
 
 @dataclass(frozen=True)
@@ -244,48 +261,22 @@ def plan_group_publication(
     if method == "independent":
         return best
     chosen, least = method or "envelope", math.inf if method else least
-    z, limits = PublishPlan(chosen, 2.0, 1.0, 1.0, confidence, 0.0).z, list(purses)
+    limits = list(purses)
     for order in _ORDERS:
-        betas, sigmas = _grid(order)
-        too_dear = ~_payable(limits, far, betas, sigmas, z=z, times=times)
+        grid = _Grid(order, float(ndtri(confidence)))
         added = RdpCurve(np.array([order]), np.ones(1)).epsilon(delta) - 1  # by the conversion, to any value
         epsilons = {}
-        for name, cost in group_sums(proxy, order=order, method=chosen).items():
-            discount = np.exp(-betas[:, None] / far.n_steps * np.arange(cost.local.size))
-            smooth = (discount * cost.local).max(axis=1)
-            value = scale * (cost.total + z * smooth[:, None] * sigmas[None, :])
-            share = far.shares[name]
-            paid = release_prices(order, betas=betas * share, sigmas=sigmas / share, z=z)
-            epsilons[name] = value + times * paid + added
+        for name, (total, local) in group_sums(proxy, order=order, method=chosen).items():
+            value = scale * (total + grid.z * grid.smooth(local, far.n_steps)[:, None] * grid.sigmas)
+            epsilons[name] = value + times * grid.prices(order, far.shares[name]) + added
         ratio = np.mean([epsilons[name] / budget for name, budget in budgets.items()], axis=0)
-        ratio[too_dear] = math.inf
+        for purse in limits:
+            # Whoever moves most pays most, and the account of everybody is charged that.
+            share = max(far.shares.values()) if purse.group is None else far.shares[purse.group]
+            ratio[times * grid.prices(purse.order, share) > purse.most] = math.inf
         i, j = np.unravel_index(int(np.argmin(ratio)), ratio.shape)
         if ratio[i, j] < least:
             least, expected = float(ratio[i, j]), float(epsilons[generous][i, j])
-            best = PublishPlan(chosen, order, float(betas[i]), float(sigmas[j]), confidence, expected)
+            beta, sigma = float(grid.betas[i]), float(grid.sigmas[j])
+            best = PublishPlan(chosen, order, beta, sigma, confidence, expected)
     return best
-
-
-def _payable(
-    purses: list[Purse],
-    far: Distances,
-    betas: NDArray[np.float64],
-    sigmas: NDArray[np.float64],
-    *,
-    z: float,
-    times: int,
-) -> NDArray[np.bool_]:
-    """Return which pairs of smoothness and noise every purse can pay, at the order it is held at."""
-    payable = np.ones((betas.size, sigmas.size), dtype=bool)
-    for purse in purses:
-        # Whoever moves most pays most, and the account of everybody is charged that.
-        share = max(far.shares.values()) if purse.group is None else far.shares[purse.group]
-        prices = release_prices(purse.order, betas=betas * share, sigmas=sigmas / share, z=z)
-        payable &= times * prices <= purse.most
-    return payable
-
-
-def _grid(order: float, quietest: float = _QUIETEST) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    # Beyond log(order / (order - 1)) / 2 the price is infinite.
-    largest = 0.5 * np.log(order / (order - 1))
-    return np.geomspace(largest / 200, 0.9 * largest, 30), np.geomspace(quietest, 1000, 60)

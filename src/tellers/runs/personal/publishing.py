@@ -7,10 +7,10 @@ votes are counted in such votes, and whoever moves less pays less. Proofs: docs/
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ...accounting._publishable import Method, independent_cost
 from ...accounting.smooth import (
@@ -48,8 +48,7 @@ class Distances:
     shares: Mapping[str, float]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class GroupSum:
+class GroupSum(NamedTuple):
     """What a run cost the worst member of a group, and how fast that moves with every step; private."""
 
     total: float
@@ -87,14 +86,19 @@ def group_sums(asked: Asked, *, order: float, method: Method) -> dict[str, Group
         raise ValueError(f"Expected envelope or gnss, got {method!r}: only these look at votes.")
     if method == "envelope":
         _require_envelope(asked)
-    distances = distances_of(asked)
-    sums = {}
+    votes, distances, sums = asked.votes, distances_of(asked), dict[str, GroupSum]()
+    context = {} if asked.student is None else {"student": np.asarray(asked.student)}
     for at, group in enumerate(asked.plan.groups):
-        weight, present = int(asked.plan.units[at].linf), _present(asked, at)
-        if method == "envelope":
-            sums[group.name] = _by_envelope(asked, order, weight, present, distances)
-        else:
-            sums[group.name] = _as_published(asked, order, weight, present, distances)
+        present, weight = _present(asked, at), int(asked.plan.units[at].linf)
+        how = {"order": order, "weight": weight, "moves": distances.moves, "step": distances.step}
+        if method == "gnss":
+            sums[group.name] = _as_published(asked, present, how, context)
+            continue
+        most, fewest = int(votes.n_votes.max()), int(votes.n_votes.min())
+        cost = _mechanism(asked).envelope(
+            votes, n_votes=most, n_fewest=fewest, present=present, **how, **context
+        )
+        sums[group.name] = GroupSum(cost.total, cost.local)
     return sums
 
 
@@ -179,19 +183,14 @@ def publish_group_costs(
         raise ValueError(f"Expected names of groups among {', '.join(map(repr, names))}, got others.")
     before = {} if charged_before is None else charged_before
     if plan.method == "independent":
-        public = {
-            name: curve.epsilon_and_order(delta) for name, curve in independent_group_costs(asked).items()
-        }
-        return {
-            name: PublishedEpsilon(
-                public[name][0], delta, 1.0, public[name][1], "independent", 0.0, "both directions"
-            )
-            for name in wanted
-        }
+        costs, shown = independent_group_costs(asked), {}
+        for name in wanted:
+            epsilon, order = costs[name].epsilon_and_order(delta)
+            shown[name] = PublishedEpsilon(epsilon, delta, 1.0, order, "independent", 0.0, "both directions")
+        return shown
     if plan.method == "envelope":
         _require_envelope(asked)  # before anything is charged
     shares = distances_of(asked).shares
-    prices = publication_prices(shares, plan, n_releases=len(wanted), orders=[plan.order])
     if ledger is not None:
         assert key is not None
         curves = publication_prices(shares, plan, n_releases=len(wanted))
@@ -206,7 +205,7 @@ def publish_group_costs(
             values[name],
             plan=plan,
             delta=delta,
-            charged=float(prices[name].values[0]),
+            charged=len(wanted) * plan.price_to(shares[name]),
             charged_before=before.get(name, 0.0),
         )
         for name in wanted
@@ -228,7 +227,7 @@ def release_group_costs(
     return {
         # Post-processing: the public price bounds the labels' part too, whatever the noise did.
         name: min(
-            release_value(sums[name].total, sums[name].local, noise, plan=plan, n_steps=n_steps),
+            release_value(*sums[name], noise, plan=plan, n_steps=n_steps),
             float(public_at[name].values[0]),
         )
         for name in groups
@@ -287,51 +286,30 @@ def _require_envelope(asked: Asked) -> None:
         )
 
 
-def _by_envelope(
-    asked: Asked, order: float, weight: int, present: Floats | None, distances: Distances
-) -> GroupSum:
-    votes = asked.votes
-    context = {} if asked.student is None else {"student": asked.student}
-    cost = _mechanism(asked).envelope(
-        votes, order=order, n_votes=int(votes.n_votes.max()), n_fewest=int(votes.n_votes.min()),
-        weight=weight, moves=distances.moves, step=distances.step, present=present, **context,
-    )  # fmt: skip
-    return GroupSum(cost.total, cost.local)
-
-
 def _as_published(
-    asked: Asked, order: float, weight: int, present: Floats | None, distances: Distances
+    asked: Asked, present: Floats | None, how: dict[str, Any], context: dict[str, Floats]
 ) -> GroupSum:
+    """Return the papers' bound: summed over queries of equally many votes, the largest of any member."""
     members = np.ones((1, len(asked))) if present is None else present
-    n_votes, parts = asked.votes.n_votes, []
+    n_votes, answered, parts = asked.votes.n_votes, np.asarray(asked.answered), []
     for there in members > 0:
         total, local = 0.0, np.zeros(1)
         for size in np.unique(n_votes):
             rows = np.flatnonzero(there & (n_votes == size))
             if rows.size:
-                cost = _published_rows(asked, rows, order=order, weight=weight, distances=distances)
-                total += cost.total
+                cost, added = _mechanism(asked).published_sensitivities(
+                    asked.votes[rows], answered=answered[rows], n_votes=int(size), **how,
+                    **{name: given[rows] for name, given in context.items()},
+                )  # fmt: skip
+                total += cost
                 # At its last entry a row has every vote in reach, and stays there.
-                width = max(local.size, cost.local.size)
-                local, more = (np.pad(one, (0, width - one.size), mode="edge") for one in (local, cost.local))
+                width = max(local.size, added.size)
+                local, more = (np.pad(one, (0, width - one.size), mode="edge") for one in (local, added))
                 local = local + more
         parts.append((total, local))
     width = max(local.size for _, local in parts)
     padded = [np.pad(local, (0, width - local.size), mode="edge") for _, local in parts]
     return GroupSum(max(total for total, _ in parts), np.max(padded, axis=0))
-
-
-def _published_rows(
-    asked: Asked, rows: NDArray[np.int64], *, order: float, weight: int, distances: Distances
-) -> GroupSum:
-    """Return the papers' bound for queries of equally many votes."""
-    votes = asked.votes[rows]
-    context = {} if asked.student is None else {"student": np.asarray(asked.student)[rows]}
-    total, local = _mechanism(asked).published_sensitivities(
-        votes, order=order, answered=np.asarray(asked.answered)[rows], n_votes=int(votes.n_votes[0]),
-        weight=weight, moves=distances.moves, step=distances.step, **context,
-    )  # fmt: skip
-    return GroupSum(total, local)
 
 
 def _mechanism(asked: Asked) -> Any:
