@@ -38,7 +38,7 @@ def account_run(folder: Path, *, show_private: bool, as_json: bool) -> None:
                 "upsampling, for which the settings must say `private = true` under [report]."
             )
         told = groups_as_dict(run, groups, published)
-        for_people = partial(_print_groups, run=run, books=groups, published=published)
+        for_people = partial(_print_groups, run, groups, published)
     else:
         books = finished.account_for_pool(run, private=show_private)
         if show_private and books.exact is None:
@@ -47,16 +47,8 @@ def account_run(folder: Path, *, show_private: bool, as_json: bool) -> None:
                 "asking, or only sums of ballots were kept."
             )
         told = pool_as_dict(run, books, published)
-        for_people = partial(_print_pool, run=run, books=books, published=published)
-    if as_json:
-        show.print_json({**told, "notes": notes})
-        return
-    screen = show.console()
-    for_people(screen)
-    if "private" not in told and not notes:
-        screen.print(_PRIVATE)
-    for text in notes:
-        screen.print(show.note(text))
+        for_people = partial(_print_pool, run, books, published)
+    show.tell({**told, "notes": notes}, for_people, as_json=as_json)
 
 
 def groups_as_dict(
@@ -88,12 +80,13 @@ def groups_as_dict(
 
 
 def _print_groups(
-    screen: "Console",
     run: "FinishedRun",
     books: "tuple[GroupAccount, ...]",
     published: "PublishedCosts | None",
+    told: dict[str, Any],
 ) -> None:
     assert run.plan is not None
+    screen = show.console()
     result, delta = run.result, run.config.budget.delta
     screen.print(
         f"\n{result.queries.n_asked:,} queries by {result.partition.n_teachers:,} teachers, "
@@ -118,6 +111,8 @@ def _print_groups(
     exact = [(group.name, group.exact.reveal()) for group in books if group.exact is not None]
     if exact:
         _print_exact_groups(screen, exact)
+    elif not told["notes"]:
+        screen.print(_PRIVATE)
 
 
 def _print_exact_groups(screen: "Console", exact: list[tuple[str, float]]) -> None:
@@ -162,11 +157,9 @@ def _why_bound(run: "FinishedRun") -> str:
 
 
 def _print_pool(
-    screen: "Console",
-    run: "FinishedRun",
-    books: "PoolAccount",
-    published: "PublishedCosts | None",
+    run: "FinishedRun", books: "PoolAccount", published: "PublishedCosts | None", told: dict[str, Any]
 ) -> None:
+    screen = show.console()
     n_labels, budget = len(run.result.labels), run.config.budget
     asked = f"{books.n_queries:,} queries by {run.result.partition.n_teachers:,} teachers"
     if n_labels:
@@ -194,6 +187,8 @@ def _print_pool(
     screen.print(show.indented(rows))
     if books.exact is not None:
         _print_exact_pool(screen, books.exact.reveal(), _why_bound(run))
+    elif not told["notes"]:
+        screen.print(_PRIVATE)
 
 
 def _print_exact_pool(screen: "Console", exact: float, why: str) -> None:
@@ -257,11 +252,8 @@ def command(
         books = votes.account(
             mechanism, delta=delta, budget=budget, orders=grid, private=show_private, progress=progress
         )
-    notes = [*votes.notes, *books.notes]
-    if as_json:
-        show.print_json(as_dict(books, notes))
-    else:
-        print_account(show.console(), books, mechanism, notes)
+    shown = partial(print_account, show.console(), books, mechanism)
+    show.tell(as_dict(books, [*votes.notes, *books.notes]), shown, as_json=as_json)
 
 
 def as_dict(books: "Account", notes: list[str]) -> dict[str, Any]:
@@ -318,7 +310,7 @@ _HOLDS = {
 }
 
 
-def print_account(screen: "Console", books: "Account", mechanism: object, notes: list[str]) -> None:
+def print_account(screen: "Console", books: "Account", mechanism: object, _told: dict[str, Any]) -> None:
     """Print the books for people."""
     best = books.public
     answers = "" if books.n_answered is None else f", {books.n_answered:,} of them answered"
@@ -367,10 +359,6 @@ def print_account(screen: "Console", books: "Account", mechanism: object, notes:
         _print_private(screen, books.private.reveal())
     else:
         screen.print(_PRIVATE)
-    for text in notes:
-        screen.print(show.note(text))
-    if notes:
-        screen.print()
 
 
 def _print_ledger(screen: "Console", books: "Account") -> None:

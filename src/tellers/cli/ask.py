@@ -5,8 +5,6 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from . import options
 
 if TYPE_CHECKING:
@@ -14,37 +12,24 @@ if TYPE_CHECKING:
 
 
 def command(
-    url: Annotated[
-        str,
-        typer.Option("--url", envvar="TELLERS_URL", help="The address of the service.", show_default=False),
-    ],
-    rows: Annotated[
-        Path | None,
-        typer.Option("--rows", metavar="FILE", help="An .npy of rows to be labelled.", show_default=False),
-    ] = None,
+    url: Annotated[str, options.option("The address of the service.", envvar="TELLERS_URL")],
+    rows: Annotated[Path | None, options.option("An .npy of rows to be labelled.", metavar="FILE")] = None,
     pool: Annotated[
-        str | None,
-        typer.Option("--pool", metavar="IDS", help="Ids of the service's pool: 0-99, or 3,5,8-10."),
+        str | None, options.option("Ids of the service's pool: 0-99, or 3,5,8-10.", metavar="IDS")
     ] = None,
     key_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--key-file", metavar="FILE", help="A file that holds the key. Without it: TELLERS_KEY."
-        ),
+        Path | None, options.option("A file that holds the key. Without it: TELLERS_KEY.", metavar="FILE")
     ] = None,
     name: Annotated[
         str | None,
-        typer.Option(
-            "--name",
-            help="Names the question: asked again by the same name it costs nothing. Without it: random.",
+        options.option(
+            "Names the question: asked again by the same name it costs nothing. Without it: random."
         ),
     ] = None,
-    batch: Annotated[int, typer.Option("--batch", min=1, help="Queries in one request.")] = 100,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Write labels and ids to an .npz.")
-    ] = None,
+    batch: Annotated[int, options.option("Queries in one request.", min=1)] = 100,
+    out: Annotated[Path | None, options.option("Write labels and ids to an .npz.", metavar="FILE")] = None,
     ca: Annotated[
-        Path | None, typer.Option("--ca", metavar="FILE", help="A certificate to trust, of one's own (PEM).")
+        Path | None, options.option("A certificate to trust, of one's own (PEM).", metavar="FILE")
     ] = None,
     as_json: options.Json = False,
 ) -> None:

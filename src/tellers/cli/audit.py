@@ -34,27 +34,29 @@ def command(
         options.argument("[RUN|CONFIG]", "The folder of a run, or its settings. Without it: --mechanism."),
     ] = None,
     shadows: Annotated[
-        int | None, options.option("Shadow runs, half of them with canaries. Without it: 200.", _RUN)
+        int | None, options.option("Shadow runs, half of them with canaries. Without it: 200.", panel=_RUN)
     ] = None,
     canaries: Annotated[
-        int | None, options.option("Rows that one teacher gets on top. Without it: 20.", _RUN)
+        int | None, options.option("Rows that one teacher gets on top. Without it: 20.", panel=_RUN)
     ] = None,
     mechanism: options.Mechanism = None,
     delta: options.MaybeDelta = None,
     resolution: options.Resolution = None,
     teachers: Annotated[
-        int | None, options.option("How many teachers vote. Without it: 50.", _MECHANISM)
+        int | None, options.option("How many teachers vote. Without it: 50.", panel=_MECHANISM)
     ] = None,
-    classes: Annotated[int | None, options.option("Number of classes. Without it: 10.", _MECHANISM)] = None,
+    classes: Annotated[
+        int | None, options.option("Number of classes. Without it: 10.", panel=_MECHANISM)
+    ] = None,
     labels: Annotated[
-        int | None, options.option("Labels per query, for mechanisms with many.", _MECHANISM)
+        int | None, options.option("Labels per query, for mechanisms with many.", panel=_MECHANISM)
     ] = None,
     queries: Annotated[
         int | None,
-        options.option("How often each release asks the same query. Without it: once.", _MECHANISM),
+        options.option("How often each release asks the same query. Without it: once.", panel=_MECHANISM),
     ] = None,
     samples: Annotated[
-        int | None, options.option("Releases at each of the two votes. Without it: 20,000.", _MECHANISM)
+        int | None, options.option("Releases at each of the two votes. Without it: 20,000.", panel=_MECHANISM)
     ] = None,
     method: Annotated[
         MethodName | None,
@@ -63,15 +65,15 @@ def command(
             "it; samples x delta should be 50 or more. queries: outcomes of single queries, composed. "
             "events: of all queries together, finds at most log(samples). Without it: losses, or queries "
             "where there is no law.",
-            _MECHANISM,
+            panel=_MECHANISM,
         ),
     ] = None,
     published: Annotated[
         bool,
         options.option(
             "tau, adaptive-gnthreshold: hold the price that papers print against it.",
-            _MECHANISM,
             "--published",
+            panel=_MECHANISM,
         ),
     ] = False,
     confidence: Annotated[float, options.option("How sure the bound is.", min=0.0, max=1.0)] = 0.95,

@@ -5,8 +5,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from . import options
 
 if TYPE_CHECKING:
@@ -22,8 +20,7 @@ _NETWORK = {
 
 def command(
     out: Annotated[
-        Path,
-        typer.Option("--out", metavar="DIR", help="Folder of the run; one that is there is gone on with."),
+        Path, options.option("Folder of the run; one that is there is gone on with.", metavar="DIR")
     ] = Path("tellers-demo"),
     as_json: options.Json = False,
 ) -> None:

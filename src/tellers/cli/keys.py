@@ -4,8 +4,6 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from . import options
 from .serve import Config
 
@@ -22,16 +20,10 @@ and verifies the ledger. Two keys of one name are the same student, with one acc
 
 
 def create(
-    name: Annotated[str, typer.Option("--name", help="Whose key it is.", show_default=False)],
-    role: Annotated[str, typer.Option("--role", help="student, operator or auditor.")] = "student",
-    epsilon: Annotated[
-        float | None,
-        typer.Option("--epsilon", help="A budget of the student's own, for good.", show_default=False),
-    ] = None,
-    delta: Annotated[
-        float | None,
-        typer.Option("--delta", help="Its delta. Without it: that of the data.", show_default=False),
-    ] = None,
+    name: Annotated[str, options.option("Whose key it is.")],
+    role: Annotated[str, options.option("student, operator or auditor.")] = "student",
+    epsilon: Annotated[float | None, options.option("A budget of the student's own, for good.")] = None,
+    delta: Annotated[float | None, options.option("Its delta. Without it: that of the data.")] = None,
     config: Config = Path("service.toml"),
     as_json: options.Json = False,
 ) -> None:
@@ -70,7 +62,7 @@ def list_keys(config: Config = Path("service.toml"), as_json: options.Json = Fal
 
 
 def revoke(
-    key_id: Annotated[str, typer.Argument(metavar="ID", help="The id of the key.", show_default=False)],
+    key_id: Annotated[str, options.argument("ID", "The id of the key.")],
     config: Config = Path("service.toml"),
     as_json: options.Json = False,
 ) -> None:

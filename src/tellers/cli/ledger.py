@@ -2,10 +2,10 @@
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
-import typer
 from rich.text import Text
 
 from . import options, show
@@ -137,9 +137,9 @@ def _state(entry: "Entry") -> str:
     return "settled" if entry.release is not None else "overran"
 
 
-def print_rows(rows: list[dict[str, Any]], *, n_entries: int, delta: float) -> None:
+def print_rows(told: dict[str, Any], *, delta: float) -> None:
     """Print questions for people."""
-    screen = show.console()
+    screen, rows = show.console(), told["entries"]
     if not rows:
         screen.print("No question on these books yet.")
         return
@@ -161,18 +161,18 @@ def print_rows(rows: list[dict[str, Any]], *, n_entries: int, delta: float) -> N
         )
     screen.print()
     screen.print(show.indented(shown))
-    older = n_entries - len(rows)
+    older = told["n_entries"] - len(rows)
     more = f" {older:,} older ones are not shown: --limit 0 shows all." if older else ""
     screen.print(
         f"[dim]Each epsilon is of that question alone, at delta {delta:g}; they do not add up.{more}[/dim]\n"
     )
 
 
-def print_verified(n_lines: int, head: str, *, compared: bool) -> None:
+def print_verified(told: dict[str, Any], *, compared: bool) -> None:
     """Say that the books are intact."""
     screen = show.console()
-    screen.print(f"[green]Intact:[/green] {n_lines:,} lines, every hash fits.")
-    screen.print(f"Hash of the last line: {head}")
+    screen.print(f"[green]Intact:[/green] {told['lines']:,} lines, every hash fits.")
+    screen.print(f"Hash of the last line: {told['head']}")
     if compared:
         screen.print("The hash that was noted before is in the chain.")
     else:
@@ -241,11 +241,7 @@ WARNING = "PRIVATE: these numbers look at the votes. Do not publish them, and do
 def make_key(
     file: Annotated[
         Path | None,
-        typer.Argument(
-            metavar="FILE",
-            help="A new file, which its owner alone may read; without it, to the screen.",
-            show_default=False,
-        ),
+        options.argument("FILE", "A new file, which its owner alone may read; without it, to the screen."),
     ] = None,
     as_json: options.Json = False,
 ) -> None:
@@ -271,7 +267,6 @@ def read_vault(ledger: "ChainedLedger", costs: "dict[str, RdpCurve]") -> dict[st
     """Return what a ledger's answers cost at these very votes; what the vault does not hold, as charged."""
     from ..accounting._label_exact import bound_because
     from ..mechanisms.registry import EVENTS
-    from . import show
 
     entries, at = ledger.entries(), ledger.accountant.budget.delta
     exact, kept, why = 0 * ledger.spent, 0, ""
@@ -299,8 +294,6 @@ def read_vault(ledger: "ChainedLedger", costs: "dict[str, RdpCurve]") -> dict[st
 
 def print_vault(told: dict[str, Any]) -> None:
     """Print what a vault holds, in the frame of what is private."""
-    from . import show
-
     rows = show.table("", "epsilon", numbers=(1,))
     rows.add_row("charged, whatever the votes (public)", show.figure(told["charged_epsilon"]))
     name = f"{told['exact_kind']}, at these very votes (private)"
@@ -332,31 +325,24 @@ Example: tellers ledger init spend.db --epsilon 2 --delta 1e-5 && tellers ledger
 
 Where: TypeAlias = Annotated[
     str,
-    typer.Argument(metavar="WHERE", help="A file, or postgresql://user@host/name.", show_default=False),
+    options.argument("WHERE", "A file, or postgresql://user@host/name."),
 ]
 Name: TypeAlias = Annotated[
-    str, typer.Option("--name", metavar="NAME", help="Which ledger, where a database has several.")
+    str, options.option("Which ledger, where a database has several.", "--name", metavar="NAME")
 ]
 
 
 def init(
     where: Where,
-    epsilon: Annotated[
-        float | None, typer.Option("--epsilon", help="The budget of the data.", show_default=False)
-    ] = None,
+    epsilon: Annotated[float | None, options.option("The budget of the data.")] = None,
     delta: Annotated[
-        float | None,
-        typer.Option(
-            "--delta", help="Failure probability, well below 1 / private records.", show_default=False
-        ),
+        float | None, options.option("Failure probability, well below 1 / private records.")
     ] = None,
     account: Annotated[
         list[str] | None,
-        typer.Option(
-            "--account",
+        options.option(
+            "Open a named account with a budget of its own, at the same delta. May be repeated.",
             metavar="NAME=EPSILON",
-            help="Open a named account with a budget of its own, at the same delta. May be repeated.",
-            show_default=False,
         ),
     ] = None,
     name: Name = "main",
@@ -391,11 +377,7 @@ def init(
             made |= {"epsilon": epsilon, "delta": delta, "accounts": list(ledger.accounts())}
     elif wanted:
         raise ValueError("Expected --epsilon and --delta of the ledger that --account belongs to, got none.")
-    if as_json:
-        print(json.dumps(made))
-        return
-
-    print_made(made)
+    show.tell(made, print_made, as_json=as_json)
 
 
 def status(where: Where, name: Name = "main", as_json: options.Json = False) -> None:
@@ -403,21 +385,15 @@ def status(where: Where, name: Name = "main", as_json: options.Json = False) -> 
 
     Example: tellers ledger status spend.db
     """
-
     with _opened(where, name) as ledger:
         state = state_of(ledger, _shown(where))
-    if as_json:
-        print(json.dumps(state, indent=2))
-    else:
-        print_state(state)
+    show.tell(state, print_state, as_json=as_json)
 
 
 def list_(
     where: Where,
-    account: Annotated[
-        str | None, typer.Option("--account", help="Only what this account paid for.", show_default=False)
-    ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=0, help="The newest so many; 0 for all.")] = 20,
+    account: Annotated[str | None, options.option("Only what this account paid for.")] = None,
+    limit: Annotated[int, options.option("The newest so many; 0 for all.", min=0)] = 20,
     name: Name = "main",
     as_json: options.Json = False,
 ) -> None:
@@ -425,7 +401,6 @@ def list_(
 
     Example: tellers ledger list spend.db --account student/alice --limit 50
     """
-
     with _opened(where, name) as ledger:
         if account is not None and account not in ledger.accounts():
             raise ValueError(
@@ -434,23 +409,14 @@ def list_(
         entries = [e for e in ledger.entries() if account is None or account in e.also]
         delta = ledger.accountant.budget.delta
     shown = entries[-limit:] if limit else entries
-    rows = [row(entry, delta) for entry in shown]
-    if as_json:
-        print(json.dumps({"entries": rows, "n_entries": len(entries)}, indent=2))
-    else:
-        print_rows(rows, n_entries=len(entries), delta=delta)
+    told = {"entries": [row(entry, delta) for entry in shown], "n_entries": len(entries)}
+    show.tell(told, partial(print_rows, delta=delta), as_json=as_json)
 
 
 def verify(
     where: Where,
     head: Annotated[
-        str | None,
-        typer.Option(
-            "--head",
-            metavar="HASH",
-            help="What an earlier verify printed: must still be there.",
-            show_default=False,
-        ),
+        str | None, options.option("What an earlier verify printed: must still be there.", metavar="HASH")
     ] = None,
     name: Name = "main",
     as_json: options.Json = False,
@@ -463,20 +429,14 @@ def verify(
     Example: tellers ledger verify spend.db --head 8cdd7e96...
     """
     with _opened(where, name) as ledger:
-        found = ledger.verify(head)
-        n_lines = len(ledger.lines())
-    if as_json:
-        print(json.dumps({"intact": True, "lines": n_lines, "head": found}))
-        return
-
-    print_verified(n_lines, found, compared=head is not None)
+        told = {"intact": True, "head": ledger.verify(head), "lines": len(ledger.lines())}
+    show.tell(told, partial(print_verified, compared=head is not None), as_json=as_json)
 
 
 def export(
     where: Where,
     file: Annotated[
-        Path | None,
-        typer.Argument(metavar="FILE", help="Where to write; without it, to the screen.", show_default=False),
+        Path | None, options.argument("FILE", "Where to write; without it, to the screen.")
     ] = None,
     name: Name = "main",
     as_json: options.Json = False,
@@ -502,14 +462,9 @@ def export(
 
 
 def import_(
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="What `tellers ledger export` wrote.", show_default=False)
-    ],
+    file: Annotated[Path, options.argument("FILE", "What `tellers ledger export` wrote.")],
     where: Where,
-    head: Annotated[
-        str | None,
-        typer.Option("--head", metavar="HASH", help="A hash that must be in it.", show_default=False),
-    ] = None,
+    head: Annotated[str | None, options.option("A hash that must be in it.", metavar="HASH")] = None,
     name: Name = "main",
     as_json: options.Json = False,
 ) -> None:
@@ -548,25 +503,15 @@ def reprice(where: Where, name: Name = "main", as_json: options.Json = False) ->
     with _opened(where, name) as ledger:
         again, delta = price_again(ledger.entries()), ledger.accountant.budget.delta
     state = repriced(again, delta)
-    if as_json:
-        print(json.dumps(state, indent=2))
-    else:
-        print_repriced(state)
+    show.tell(state, print_repriced, as_json=as_json)
 
 
 def show_vault(
     where: Where,
-    vault: Annotated[
-        Path, typer.Option("--vault", metavar="FILE", help="The file of the vault.", show_default=False)
-    ],
+    vault: Annotated[Path, options.option("The file of the vault.", metavar="FILE")],
     key_file: Annotated[
         Path | None,
-        typer.Option(
-            "--key-file",
-            metavar="FILE",
-            help="Its key. Without it: the environment variable TELLERS_VAULT_KEY.",
-            show_default=False,
-        ),
+        options.option("Its key. Without it: the environment variable TELLERS_VAULT_KEY.", metavar="FILE"),
     ] = None,
     name: Name = "main",
     as_json: options.Json = False,
@@ -587,10 +532,7 @@ def show_vault(
     costs = Vault(vault, key).read().reveal()
     with _opened(where, name) as ledger:
         told = read_vault(ledger, costs)
-    if as_json:
-        print(json.dumps(told, indent=2))
-    else:
-        print_vault(told)
+    show.tell(told, print_vault, as_json=as_json)
 
 
 COMMANDS = {

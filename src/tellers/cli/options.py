@@ -24,10 +24,10 @@ _MOST_ORDERS = 5000
 C = TypeVar("C", bound=Callable[..., None])
 
 
-def option(words: str, panel: str | None = None, *flags: str, **more: Any) -> Any:
+def option(words: str, *flags: str, panel: str | None = None, **more: Any) -> Any:
     """Return an option: what it means, and the panel of the help that it stands in.
 
-    Its flag is the name of the parameter, unless there are others; a switch needs one.
+    Without `flags` it is called as its parameter is; a switch needs one, to have no opposite.
     """
     return typer.Option(*flags, help=words, rich_help_panel=panel, **more)
 
@@ -47,7 +47,7 @@ VotesOrRun: TypeAlias = Annotated[
     ),
 ]
 Mechanism: TypeAlias = Annotated[
-    str | None, option("How the votes of a file become outcomes.", _NOISE, metavar="NAME")
+    str | None, option("How the votes of a file become outcomes.", panel=_NOISE, metavar="NAME")
 ]
 MaybeDelta: TypeAlias = Annotated[
     float | None, option("Failure probability, well below 1 / private records; needed for a file.")
@@ -57,22 +57,20 @@ Classes: TypeAlias = Annotated[
     int | None, option("Number of classes. Without it: the largest id in the ballots plus one.")
 ]
 Resolution: TypeAlias = Annotated[
-    int | None, option("binary, gnthreshold: count probabilities in so many parts of a vote.", _LABELS)
+    int | None, option("binary, gnthreshold: count probabilities in so many parts of a vote.", panel=_LABELS)
 ]
 LabelThreshold: TypeAlias = Annotated[
     float | None,
     option(
         "Turn probabilities into a yes where they reach this. Fixed before voting, or on public data.",
-        _LABELS,
+        panel=_LABELS,
     ),
 ]
 ShowPrivate: TypeAlias = Annotated[
     bool,
-    option(
-        "Also show data-dependent numbers. They are private: do not publish them.", None, "--show-private"
-    ),
+    option("Also show data-dependent numbers. They are private: do not publish them.", "--show-private"),
 ]
-Json: TypeAlias = Annotated[bool, option("Print JSON, errors included.", None, "--json")]
+Json: TypeAlias = Annotated[bool, option("Print JSON, errors included.", "--json")]
 
 
 def flag(parameter: str) -> str:
@@ -119,7 +117,7 @@ def derive(command: Callable[..., None]) -> None:
 
 
 def _maybe(kind: Any, words: str, panel: str, **more: Any) -> Any:
-    return Annotated[kind | None, option(words, panel, **more)]
+    return Annotated[kind | None, option(words, panel=panel, **more)]
 
 
 def _sign(command: Any, mechanism: Any, found: dict[str, Any]) -> None:

@@ -11,8 +11,6 @@ from rich.text import Text
 from . import options, show
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from ..accounting.plan import LabelPlan
     from ..accounting.plan_multilabel import Advice, LabelScores, MultilabelPlan
     from ..privacy.budget import Budget
@@ -62,25 +60,26 @@ def command(
         options.option(
             "Plan for many labels per example; --proxy is then an npz of 'label_ballots' (teachers x "
             "queries x labels), and 'truth' (queries x labels) where it is known.",
-            _MANY,
             "--multilabel",
+            panel=_MANY,
         ),
     ] = False,
     yes_rate: Annotated[
-        float | None, options.option("Assumed share of examples that have a label, 0.1 if not said.", _MANY)
+        float | None,
+        options.option("Assumed share of examples that have a label, 0.1 if not said.", panel=_MANY),
     ] = None,
     correlation: Annotated[
         float | None,
-        options.option("Assumed correlation of labels, and of mistakes, 0 if not said.", _MANY),
+        options.option("Assumed correlation of labels, and of mistakes, 0 if not said.", panel=_MANY),
     ] = None,
     max_loss: Annotated[
-        float | None, options.option("Accuracy that noise may cost, 0.03 if not said.", _MANY)
+        float | None, options.option("Accuracy that noise may cost, 0.03 if not said.", panel=_MANY)
     ] = None,
     plots: Annotated[
         Path | None,
         options.option(
             "Draw every metric against sigma, max_norm and T, and the distribution of gaps.",
-            _MANY,
+            panel=_MANY,
             metavar="DIR",
         ),
     ] = None,
@@ -138,7 +137,7 @@ def command(
             drawn = planning.draw_many_labels(plots, votes, advice, **terms)
             notes.append(f"Drawn into {plots}: {', '.join(path.name for path in drawn)}.")
         told = labels_as_dict(advice)
-        for_people = partial(_print_advice, show.console(), advice, budget, top)
+        for_people = partial(_print_advice, advice, budget, top)
     else:
         votes, notes = planning.class_proxy(proxy, assumed)
         if against is AgainstName.exact:
@@ -159,13 +158,9 @@ def command(
             planning.draw_classes(plot, plans, budget)
             notes.append(f"Drawn into {plot}.")
         told = {"against": against.value, "plans": [as_dict(plan) for plan in plans]}
-        for_people = partial(_print_plans, show.console(), plans, budget, against.value, top)
-    if as_json:
-        show.print_json({"epsilon": epsilon, "delta": delta, **told, "notes": notes})
-        return
-    for_people()
-    for text in notes:
-        show.console().print(show.note(text))
+        for_people = partial(_print_plans, plans, budget, top)
+    told = {"epsilon": epsilon, "delta": delta, **told, "notes": notes}
+    show.tell(told, for_people, as_json=as_json)
 
 
 def _refuse(given: dict[str, Any], *, because: str) -> None:
@@ -224,9 +219,8 @@ def _parameters(plan: "LabelPlan") -> tuple[str, str, str]:
     )
 
 
-def _print_plans(
-    screen: "Console", plans: "list[LabelPlan]", budget: "Budget", against: str, top: int
-) -> None:
+def _print_plans(plans: "list[LabelPlan]", budget: "Budget", top: int, told: dict[str, Any]) -> None:
+    screen, against = show.console(), told["against"]
     best = plans[0]
     screen.print(
         f"\nBudget: epsilon {budget.epsilon:g} at delta {budget.delta:g}, held against the {against} cost."
@@ -325,8 +319,8 @@ def labels_as_dict(advice: "Advice") -> dict[str, Any]:
     }
 
 
-def _print_advice(screen: "Console", advice: "Advice", budget: "Budget", top: int) -> None:
-    regime, best = advice.regime, advice.best
+def _print_advice(advice: "Advice", budget: "Budget", top: int, told: dict[str, Any]) -> None:
+    screen, regime, best = show.console(), advice.regime, advice.best
     screen.print(f"\nBudget: epsilon {budget.epsilon:g} at delta {budget.delta:g}.")
     if best is None:
         screen.print("No setting keeps the labels right within it. Raise the budget.", style="yellow")
@@ -340,7 +334,6 @@ def _print_advice(screen: "Console", advice: "Advice", budget: "Budget", top: in
         )
     screen.print(Text.assemble(("\nBallots: ", "bold"), (regime.name, "bold"), f". {regime.why}"))
     screen.print(f"{regime.advice}\n")
-    against = "truth" if advice.against_truth else "majority"
     wide = screen.width >= 120
     heads = ["queries", "forecast", "told", *(["majority"] if wide else []), "accuracy", "balanced", "F1"]
     rows = show.table("best of each", *heads, "", numbers=range(1, len(heads) + 1))
@@ -371,7 +364,7 @@ def _print_advice(screen: "Console", advice: "Advice", budget: "Budget", top: in
         )
         + "lossy: more accuracy is lost than may be. "
         + ("majority: share of told labels that equal the majority without noise. " if wide else "")
-        + f"Accuracies are against the {against}.\n",
+        + f"Accuracies are against the {told['against']}.\n",
         style="dim",
     )
 

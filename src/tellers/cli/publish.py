@@ -1,7 +1,7 @@
 """`tellers publish`: release an epsilon for votes that were cast, from a file or a run."""
 
-import json
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -58,12 +58,8 @@ def publish_run(
     if published.is_drawn and not proposal.run.folder.student.is_dir():
         notes.append("There is no student in the folder of the run: a card elsewhere does not tell of this.")
     record = proposal.run.folder.publication if published.is_drawn else None
-    if as_json:
-        print(json.dumps(run_as_dict(published, drawn=drawn, record=record, notes=notes), indent=2))
-        return
-    _print_run_published(screen, published, record)
-    for text in notes:
-        screen.print(show.note(text))
+    told = run_as_dict(published, drawn=drawn, record=record, notes=notes)
+    show.tell(told, partial(_print_run_published, published), as_json=as_json)
 
 
 def run_as_dict(
@@ -101,7 +97,8 @@ def _print_run_plan(screen: "Console", proposal: "Proposal") -> None:
     _print_plan(screen, plan, proposal.n_queries, proposal.run.config.budget.delta, rows, groups=groups)
 
 
-def _print_run_published(screen: "Console", published: "PublishedCosts", record: Path | None) -> None:
+def _print_run_published(published: "PublishedCosts", told: dict[str, Any]) -> None:
+    screen, record = show.console(), told["record"]
     sure = f", with {published.confidence} confidence" if published.is_drawn else ""
     screen.print(f"[bold green]Anyone may know[/bold green], at delta {published.delta:g}{sure}:\n")
     first = "group" if published.kind == "groups" else "whose"
@@ -155,7 +152,7 @@ def command(
         Path | None,
         options.option("Where to write what was spent. Without it: FILE with .publications.jsonl."),
     ] = None,
-    yes: Annotated[bool, options.option("Spend without asking.", None, "--yes")] = False,
+    yes: Annotated[bool, options.option("Spend without asking.", "--yes")] = False,
     as_json: options.Json = False,
     **given: Any,
 ) -> None:
@@ -211,13 +208,9 @@ def command(
     if proposal.is_drawn and not _agreed(screen, yes):
         return
     published = votes.publish(mechanism, proposal, delta=delta)
-    if as_json:
-        kept = proposal.record.path if proposal.is_drawn else None
-        print(json.dumps(as_dict(published, kept, list(proposal.notes)), indent=2))
-        return
-    _print_published(screen, published, proposal.record.path)
-    for text in proposal.notes:
-        screen.print(show.note(text))
+    kept = proposal.record.path if proposal.is_drawn else None
+    told = as_dict(published, kept, list(proposal.notes))
+    show.tell(told, partial(_print_published, published), as_json=as_json)
 
 
 def _run_around(path: Path) -> Path | None:
@@ -283,7 +276,8 @@ def _print_plan(
     screen.print(show.indented(rows))
 
 
-def _print_published(screen: "Console", published: "PublishedEpsilon", record: Path) -> None:
+def _print_published(published: "PublishedEpsilon", told: dict[str, Any]) -> None:
+    screen = show.console()
     sure = "" if published.method == "independent" else f" with {published.confidence:.0%} confidence"
     screen.print(
         Text.assemble(
@@ -299,5 +293,5 @@ def _print_published(screen: "Console", published: "PublishedEpsilon", record: P
         screen.print("As in the papers, it covers one direction of the divergence only.", style="yellow")
     screen.print(
         "It holds between these votes and any that differ in one teacher, and contains what the publication "
-        f"itself cost. Written to {record}.\n"
+        f"itself cost. Written to {told['record']}.\n"
     )

@@ -4,20 +4,16 @@ import json
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from . import options
 
 
 def command(
     folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="The folder of a run, as `tellers run --out DIR` made it.")
+        Path, options.argument("DIR", "The folder of a run, as `tellers run --out DIR` made it.")
     ],
     private: Annotated[
         bool,
-        typer.Option(
-            "--private", help="With private numbers, for the operator's eyes; in a file of its own."
-        ),
+        options.option("With private numbers, for the operator's eyes; in a file of its own.", "--private"),
     ] = False,
     as_json: options.Json = False,
 ) -> None:

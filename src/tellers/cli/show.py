@@ -3,7 +3,7 @@
 import json
 import math
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -77,9 +77,14 @@ def note(text: str) -> Text:
     return Text.assemble(("note: ", "yellow"), (text, ""))
 
 
-def print_json(told: Any) -> None:
-    """Print what a command found for programs."""
-    print(json.dumps(told, indent=2, allow_nan=False))
+def tell(told: dict[str, Any], for_people: Callable[[dict[str, Any]], None], *, as_json: bool) -> None:
+    """Print what a command found: as JSON for programs, or in words and tables with its notes below."""
+    if as_json:
+        print(json.dumps(told, indent=2, allow_nan=False))
+        return
+    for_people(told)
+    for text in told.get("notes", ()):
+        console().print(note(text))
 
 
 @contextmanager
