@@ -26,24 +26,21 @@ File = Annotated[
 ]
 Data = Annotated[
     str,
-    typer.Option(
-        "--data",
+    options.option(
+        "What to learn from: adult, breast_cancer, diabetes130, digits, fashion_mnist, made_multilabel, "
+        "mnist, svhn, synthetic, files for tables of your own, or, with many labels, voc, chexpert, clips, "
+        "image_table or mulan.",
         metavar="NAME",
-        help="What to learn from: adult, breast_cancer, diabetes130, digits, fashion_mnist, "
-        "made_multilabel, mnist, svhn, synthetic, files for tables of your own, or, with many labels, voc, "
-        "chexpert, clips, image_table or mulan.",
     ),
 ]
 Schema = Annotated[
     SettingsOf | None,
-    typer.Option(
-        "--schema",
-        help="Print the JSON schema of settings files, by which editors complete and check them, and do "
-        "nothing else.",
-        show_default=False,
+    options.option(
+        "Print the JSON schema of settings files, by which editors complete and check them, and do nothing "
+        "else."
     ),
 ]
-Force = Annotated[bool, typer.Option("--force", help="Overwrite a file that is there.")]
+Force = Annotated[bool, options.option("Overwrite a file that is there.", None, "--force")]
 
 
 def command(

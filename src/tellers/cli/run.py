@@ -4,8 +4,6 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from . import options
 
 if TYPE_CHECKING:
@@ -13,36 +11,29 @@ if TYPE_CHECKING:
 
 
 def command(
-    config: Annotated[
-        Path,
-        typer.Argument(
-            metavar="CONFIG", help="Settings in TOML; `tellers init` writes one.", show_default=False
-        ),
-    ],
+    config: Annotated[Path, options.argument("CONFIG", "Settings in TOML; `tellers init` writes one.")],
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out", metavar="DIR", help="Folder of the run. Without it: named after CONFIG, beside it."
-        ),
+        options.option("Folder of the run. Without it: named after CONFIG, beside it.", metavar="DIR"),
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with a run that was cut short; begin it if there is none.")
+        bool,
+        options.option("Go on with a run that was cut short; begin it if there is none.", None, "--resume"),
     ] = False,
     changes: Annotated[
         list[str] | None,
-        typer.Option(
+        options.option(
+            "An option in place of what CONFIG says, e.g. budget.epsilon=2; again for more.",
+            None,
             "--set",
             metavar="SECTION.OPTION=VALUE",
-            help="An option in place of what CONFIG says, e.g. budget.epsilon=2; again for more.",
-            show_default=False,
         ),
     ] = None,
     cluster: Annotated[
         str,
-        typer.Option(
-            "--cluster",
+        options.option(
+            "Train teachers on a Dask cluster: local, tcp://host:port or tls://host:port.",
             metavar="ADDRESS",
-            help="Train teachers on a Dask cluster: local, tcp://host:port or tls://host:port.",
             show_default=False,
         ),
     ] = "",
@@ -54,9 +45,9 @@ def command(
     student with its model card, a report to read in a browser, and, in a folder of its own, what is private.
     A run that was cut short goes on with --resume: nothing is trained, charged or drawn a second time.
     Every teacher votes, whatever its rows are. Who could not learn, and how many public rows are copies of
-    private ones, is written to private/record.json; copies are refused by [data] overlap = "refuse".
-    People may have budgets of their own, by the section [personal]: the groups are shown before anything is
-    trained, and each pays from its own account.
+    private ones, is written to private/record.json; copies are refused by overlap = "refuse" in the section
+    data. People may have budgets of their own, by the section personal: the groups are shown before anything
+    is trained, and each pays from its own account.
 
     Example: tellers init tellers.toml && tellers run tellers.toml --out study
     """

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from rich.console import Console
 from rich.text import Text
 
@@ -99,38 +98,32 @@ def _ledger(service: Any) -> str:
 # --- `tellers serve`: put teachers behind a service that hands out labels only against budget. ---
 
 
-Config = Annotated[
-    Path,
-    typer.Option("--config", metavar="FILE", help="Settings in TOML; --init writes one."),
-]
+Config = Annotated[Path, options.option("Settings in TOML; --init writes one.", metavar="FILE")]
 
 
 def command(
     config: Config = Path("service.toml"),
     init: Annotated[
         Path | None,
-        typer.Option("--init", metavar="FILE", help="Write a commented settings file, and do nothing else."),
+        options.option("Write a commented settings file, and do nothing else.", metavar="FILE"),
     ] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Load everything, say what would be served, and do nothing else.")
+        bool,
+        options.option("Load everything, say what would be served, and do nothing else.", None, "--check"),
     ] = False,
     wait: Annotated[
-        float,
-        typer.Option("--wait", metavar="SECONDS", min=0, help="How long to wait for a PostgreSQL server."),
+        float, options.option("How long to wait for a PostgreSQL server.", metavar="SECONDS", min=0)
     ] = 30.0,
     banner: Annotated[
         bool | None,
-        typer.Option(
-            "--banner/--no-banner",
-            help="Say on stderr, for people, what is served and where. Without it: on a terminal.",
-            show_default=False,
-        ),
+        options.option("Say on stderr, for people, what is served and where. Without it: on a terminal."),
     ] = None,
     trust_ledger: Annotated[
         bool,
-        typer.Option(
+        options.option(
+            "Serve a ledger that lost what was seen of it: a new one, or a backup that was checked.",
+            None,
             "--trust-ledger",
-            help="Serve a ledger that lost what was seen of it: a new one, or a backup that was checked.",
         ),
     ] = False,
     as_json: options.Json = False,
