@@ -40,7 +40,7 @@ Schema = Annotated[
         "else."
     ),
 ]
-Force = Annotated[bool, options.option("Overwrite a file that is there.", None, "--force")]
+Force = Annotated[bool, options.option("Overwrite a file that is there.", "--force")]
 
 
 def command(

@@ -18,13 +18,12 @@ def command(
     ] = None,
     resume: Annotated[
         bool,
-        options.option("Go on with a run that was cut short; begin it if there is none.", None, "--resume"),
+        options.option("Go on with a run that was cut short; begin it if there is none.", "--resume"),
     ] = False,
     changes: Annotated[
         list[str] | None,
         options.option(
             "An option in place of what CONFIG says, e.g. budget.epsilon=2; again for more.",
-            None,
             "--set",
             metavar="SECTION.OPTION=VALUE",
         ),

@@ -109,7 +109,7 @@ def command(
     ] = None,
     check: Annotated[
         bool,
-        options.option("Load everything, say what would be served, and do nothing else.", None, "--check"),
+        options.option("Load everything, say what would be served, and do nothing else.", "--check"),
     ] = False,
     wait: Annotated[
         float, options.option("How long to wait for a PostgreSQL server.", metavar="SECONDS", min=0)
@@ -122,7 +122,6 @@ def command(
         bool,
         options.option(
             "Serve a ledger that lost what was seen of it: a new one, or a backup that was checked.",
-            None,
             "--trust-ledger",
         ),
     ] = False,
