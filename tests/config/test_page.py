@@ -21,9 +21,7 @@ def tables(kind):
     """Return the heading and table of every section, as the page should have them."""
     for title, section in {**({"seed": kind} if kind.declared() else {}), **kind.sections()}.items():
         rows = ["| option | default | what it says |", "|---|---|---|"]
-        # Where one class per row is handed out, nothing is said of labels.
-        told = section().told() if kind is ServiceSettings else section.declared()
-        for name, option in told.items():
+        for name, option in section.declared().items():
             usual = default_words(option)
             shown = f"`{usual}`" if usual and not option.json_schema_extra else usual
             rows.append(f"| `{name}` | {shown} | {option.description} |")

@@ -1,7 +1,9 @@
 """What can be served: the folder of a run, a vote file, a folder of teachers; and what is refused."""
 
 import json
+import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -137,15 +139,15 @@ def test_the_folder_of_a_run_brings_its_own_terms(tmp_path):
     assert json.dumps(result.as_dict())
 
 
-def test_a_run_with_many_labels_per_row_is_not_served(tmp_path):
-    from tellers import LabelVotes
-    from tellers.runs import default_config, write_config
-    from tellers.teachers import save_label_votes
-
-    run = tmp_path / "study"
-    (run / "private").mkdir(parents=True)
-    (run / "config.toml").write_text(write_config(default_config("made_multilabel")))
-    save_label_votes(run / "private" / "votes.npz", LabelVotes.from_sums([[3] * 5], n_teachers=4))
-    settings = ServiceSettings(data=ServedConfig(source="run", path="study"), folder=str(tmp_path))
-    with pytest.raises(ConfigError, match="5 labels per row"):
-        open_served(settings)
+def test_a_run_with_many_labels_brings_their_names(tmp_path):
+    shutil.unpack_archive(Path(__file__).parents[1] / "golden" / "old" / "labels.tar.xz", tmp_path)
+    settings = ServiceSettings(data=ServedConfig(source="run", path="labels"), folder=str(tmp_path))
+    served = open_served(settings)
+    assert (served.n_classes, served.n_labels) == (0, 3)
+    assert len(served.label_names) == 3
+    with open_service_ledger(served.ledger, served.budget) as ledger:
+        labels = LabelService(served, ledger, noise.secure())
+        assert labels.ask("alice", "k1", pool=[0, 5]).release.labels.shape == (2, 3)
+    one_class = MechanismConfig(name="gnmax", sigma=3.0)
+    with pytest.raises(ConfigError, match=r"mechanism.name: Expected a mechanism for many labels"):
+        open_served(replace(settings, mechanism=one_class))

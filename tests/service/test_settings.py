@@ -59,7 +59,7 @@ tls_cert = "cert.pem"
         ('[ledger]\nurl = "ledger.db"\nepsilon = 1\n', "ledger.delta"),
         ("[ledger]\nepsilon = 1\n", "where the budget is the run's"),
         ('[mechanism]\nname = "gnmax"\n', "Expected sigma"),
-        ('[mechanism]\nname = "binary"\nsigma = 4\n', "one class per row is handed out here"),
+        ("[data]\nn_labels = 3\n", "The run knows it"),
         ('[mechanism]\nname = "gnmax"\nsigma = 4\nthreshold = 3\n', "threshold too"),
         ("[limits]\nmax_batch = 0\n", "at least 1"),
         ("port = 80\n", "Move it below [server]"),

@@ -157,9 +157,12 @@ def _tell(answers: "list[LabelAnswer]", ids: Any, *, out: Path | None, as_json: 
 
     screen = show.console()
     silent = f", {n_silent:,} met silence" if n_silent else ""
-    screen.print(f"{len(labels) - n_silent:,} labels for {len(labels):,} queries{silent}.")
+    screen.print(f"{labels.size - n_silent:,} labels for {len(labels):,} queries{silent}.")
     if out is None:
-        screen.print(" ".join(map(str, labels.tolist())), style="bold")
+        if last.names:
+            screen.print(" ".join(last.names), markup=False)
+        for row in [labels.tolist()] if labels.ndim == 1 else labels.tolist():
+            screen.print(" ".join(map(str, row)), style="bold")
     else:
         screen.print(f"Wrote {out}.")
     whose = "Your account" if last.own else "The budget of the data"

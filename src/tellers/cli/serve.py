@@ -28,12 +28,13 @@ def facts(service: "Service", address: str) -> dict[str, str]:
     settings, served, left = service.settings, service.labels.served, service.labels.budget_status()
     asked = [f"a pool of {served.n_pool:,} rows"] if served.n_pool else []
     asked += [f"rows of {served.n_features:,} numbers"] if served.n_features else []
+    outputs = f"{served.n_labels} labels" if served.n_labels else f"{served.n_classes} classes"
     told = {
         "API": f"{address}/v1/labels",
         "OpenAPI": f"{address}/v1/openapi.json",
         "dashboard": f"{address}/dashboard",
         "teachers": f"{served.n_teachers:,} ({settings.data.source}: {settings.data.path}), "
-        f"{served.n_classes} classes, asked by {' or '.join(asked)}",
+        f"{outputs}, asked by {' or '.join(asked)}",
         "mechanism": repr(served.mechanism),
         "ledger": _ledger(service),
         "budget": f"epsilon {show.figure(left.epsilon_spent)} of {left.epsilon:g} at delta {left.delta:g} is "
@@ -166,7 +167,8 @@ def command(
             left = LabelService(served, ledger, noise.secure()).budget_status()
         told = {
             "address": settings.server.address, "source": settings.data.source, "n_pool": served.n_pool,
-            "n_features": served.n_features, "n_classes": served.n_classes, "epsilon": left.epsilon,
+            "n_features": served.n_features, "n_classes": served.n_classes, "n_labels": served.n_labels,
+            "epsilon": left.epsilon,
             "epsilon_left": left.epsilon_left, "queries_left": left.queries_left,
             "groups": None if served.plan is None else [group.name for group in served.plan.groups],
             "vault": settings.vault.path or None,

@@ -170,9 +170,14 @@ def hold_votes(file: VoteFile | LabelVoteFile) -> HeldVotes:
     return held
 
 
-def open_pool(path: str | PathLike[str], *, n_classes: int) -> VotedPool:
-    """Read a vote file as a pool that a room can ask by row numbers."""
-    return VotedPool(read_votes(path, n_classes=n_classes).votes)
+def open_pool(path: str | PathLike[str], *, n_classes: int = 0, n_labels: int = 0) -> VotedPool:
+    """Read a vote file, on so many classes or labels, as a pool that a room can ask by row numbers."""
+    if not n_labels:
+        return VotedPool(read_votes(path, n_classes=n_classes).votes)
+    votes = read_label_votes(path).votes
+    if votes.n_labels != n_labels:
+        raise ValueError(f"Expected votes on {n_labels} labels in {path}, got votes on {votes.n_labels}.")
+    return VotedPool(votes)
 
 
 def proxy_votes(

@@ -7,6 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..errors import Unsettled
 from ..ledger.base import AccountState, Entry, Ledger
 from ..privacy.budget import Accountant
@@ -148,6 +151,12 @@ class LabelService:
                 busy[1] -= 1
                 if not busy[1]:
                     self._busy.pop(name, None)
+
+
+def silent_queries(release: Release) -> NDArray[np.bool_]:
+    """Return which queries met silence; a row of labels did where none of them was told."""
+    silent: NDArray[np.bool_] = release.labels < 0
+    return silent if silent.ndim == 1 else silent.all(axis=1)
 
 
 def ledger_key(student: str, key: str) -> str:

@@ -13,7 +13,7 @@ from ..errors import BudgetExhausted, KeyReused, LedgerConflict, Unsettled
 from ..ledger.base import Entry
 from ..privacy.release import describe
 from ._keys import Key, Role
-from ._labels import AnsweredQuestion, LabelService
+from ._labels import AnsweredQuestion, LabelService, silent_queries
 from ._ledger import BudgetStatus, account_name
 from ._logs import Metrics
 from ._problems import KINDS, MEDIA_TYPE, HttpProblem
@@ -133,6 +133,23 @@ class LabelsAnswer(BaseModel):
     )
 
 
+def answer_model(served: Served) -> type[LabelsAnswer]:
+    """Return the model of answers that are given here: a class for each query, or a row of labels."""
+    if not served.n_labels:
+        return LabelsAnswer
+    words = f"For each query {served.n_labels} numbers, one per label: 1 yes, 0 no, -1 where it was not told."
+    fields: dict[str, Any] = {
+        "labels": (list[list[int]], Field(description=words, examples=[[[1, 0, -1]]])),
+        "silent": (list[list[bool]], Field(description="Which were not told. Silence is charged too.")),
+        "by_teachers": (list[list[bool]], Field(description="Which labels the teachers gave.")),
+        "names": (list[str], Field(description="The labels by name, where they are known.")),
+    }
+    made: type[LabelsAnswer] = create_model(
+        "LabelsAnswer", __base__=LabelsAnswer, __doc__="Rows of labels, and what they cost.", **fields
+    )
+    return made
+
+
 class GroupAnswer(AccountAnswer):
     """How the account of a group of people stands; budgets and numbers of people are public by design."""
 
@@ -177,7 +194,7 @@ class ReleaseRecord(BaseModel):
     settled: bool = Field(description="False: charged without an answer, in progress or interrupted.")
     epsilon: float = Field(description="What it is charged by itself, at the data's delta.")
     mechanism: dict[str, Any]
-    labels: list[int] | None = Field(default=None, description="Your own labels.")
+    labels: list[int] | list[list[int]] | None = Field(default=None, description="Your own labels.")
 
 
 class ReleasesAnswer(BaseModel):
@@ -266,12 +283,13 @@ _EVERYWHERE = ("bad-request", "no-key", "wrong-role", "too-many", "internal", "u
 
 def add_label_route(router: APIRouter, service: LabelService, metrics: Metrics, *, max_batch: int) -> None:
     model: Any = question_model(service.served, max_batch=max_batch)
+    given = answer_model(service.served)
 
     @router.post(
         "/v1/labels",
         operation_id="ask",
         summary="Ask for labels",
-        response_model=LabelsAnswer,
+        response_model=given,
         responses=problems(*_EVERYWHERE, *_WHERE_BUDGET_IS_SPENT),
     )
     def ask(
@@ -302,7 +320,7 @@ def add_label_route(router: APIRouter, service: LabelService, metrics: Metrics, 
         except TimeoutError:
             detail = "The ledger is busy. Nothing was charged for a question that was not on the books."
             raise HttpProblem("unavailable", detail, headers={"Retry-After": "2"}) from None
-        return _labels(service, question, answered, metrics)
+        return _labels(given, service, question, answered, metrics)
 
 
 def add_ledger_routes(router: APIRouter, service: LabelService) -> None:
@@ -390,24 +408,27 @@ def add_monitoring_routes(router: APIRouter, service: LabelService, metrics: Met
 
 
 def _labels(
-    service: LabelService, question: LabelRequest, answered: AnsweredQuestion, metrics: Metrics
+    model: type[LabelsAnswer],
+    service: LabelService,
+    question: LabelRequest,
+    answered: AnsweredQuestion,
+    metrics: Metrics,
 ) -> LabelsAnswer:
-    release = answered.release
+    release, served = answered.release, service.served
     silent = release.labels < 0
     if not answered.is_replay:
         metrics.count_labels(n_answered=int((~silent).sum()), n_silent=int(silent.sum()))
-    return LabelsAnswer(
+    return model(
         idempotency_key=question.idempotency_key,
         labels=release.labels.tolist(),
         silent=silent.tolist(),
         by_teachers=np.asarray(release.answered).tolist(),
         values=None if release.values is None else release.values.tolist(),
         replayed=answered.is_replay,
-        charge=ChargeAnswer(
-            epsilon=answered.epsilon, delta=service.served.budget.delta, n_queries=len(release)
-        ),
+        charge=ChargeAnswer(epsilon=answered.epsilon, delta=served.budget.delta, n_queries=len(release)),
         left=AccountAnswer.of(answered.left),
         own=None if answered.own is None else AccountAnswer.of(answered.own),
+        **({"names": list(served.label_names)} if served.n_labels else {}),
     )
 
 
@@ -416,7 +437,7 @@ def _record(
 ) -> ReleaseRecord:
     n_queries = int(entry.event.get("n_queries", 0))
     release = entry.release
-    n_silent = 0 if release is None else int((release.labels < 0).sum())
+    n_silent = 0 if release is None else int(silent_queries(release).sum())
     return ReleaseRecord(
         number=number,
         student=student or None,

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ConfigError
-from ..mechanisms.base import Mechanism
+from ..mechanisms.base import Mechanism, listens
+from ..mechanisms.registry import counts_parts
 from ..privacy._files import load_npy
 from ..privacy.budget import Budget
 from ..privacy.relation import Relation
@@ -18,7 +19,7 @@ from ..runs.result import read_result
 from ..runs.room import Voters
 from ..runs.settings.files import read_config
 from ..runs.vote_files import open_pool
-from ..teachers.ensemble import load_ensemble
+from ..teachers.ensemble import load_ensemble, load_label_ensemble
 from ._ledger import read_plan
 from .settings import ServiceSettings
 
@@ -33,8 +34,9 @@ class NotAnswerable(ValueError):
 class Served:
     """What a service serves: teachers, a mechanism, the budget and the ledger of a run or of the settings.
 
-    `n_pool` is how many rows can be asked by their id, `n_features` the width of rows that can be asked as
-    they are; either may be 0.
+    Rows get one of `n_classes` classes, or some of `n_labels` labels: the other is 0. `n_pool` is how many
+    rows can be asked by their id, `n_features` the width of rows that can be asked as they are; either may
+    be 0.
     """
 
     ensemble: Voters
@@ -52,11 +54,13 @@ class Served:
     plan: PersonalPlan | None = None
     leave: bool = False
     relation: Relation | None = None
+    n_labels: int = 0
+    label_names: tuple[str, ...] = ()
 
     @property
     def listens(self) -> bool:
         """Return whether the mechanism wants to hear the student's probabilities."""
-        return type(self.mechanism).__name__ == "InteractiveGNMax"
+        return listens(self.mechanism)
 
     def question(self, rows: list[list[float]] | None, ids: list[int] | None) -> Asked:
         """Return what the room is asked with, or refuse what these teachers cannot be asked."""
@@ -119,37 +123,42 @@ def _from_run(settings: ServiceSettings, place: Path) -> Served:
     folder = RunFolder(place)
     if not folder.votes.is_file() or not folder.config.is_file():
         raise ValueError(f"Expected the folder of a finished run at {place}, got none.")
-    run = read_config(folder.config)
-    if run.labels.names:
-        raise ValueError(
-            f"Expected a run in which each row has one class, got one with {len(run.labels.names)} labels "
-            f"per row at {place}. One class per row is handed out here. Nothing was charged."
+    run, result = read_config(folder.config), read_result(place)
+    names, chosen = run.labels.names, settings.mechanism or run.mechanism
+    if chosen.is_for_labels != bool(names):
+        wanted = "many labels" if names else "one class per row"
+        settings.refuse(
+            "mechanism.name", f'Expected a mechanism for {wanted}, as of the run, got "{chosen.name}".'
         )
-    mechanism = (settings.mechanism or run.mechanism).build()
-    result = read_result(place)
-    pool = open_pool(folder.votes, n_classes=len(result.data.class_names))
+    n_classes = 0 if names else len(result.data.class_names)
+    pool = open_pool(folder.votes, n_classes=n_classes, n_labels=len(names))
     own = bool(settings.ledger.url)
     return Served(
         pool,
-        mechanism,
+        run.labels.build(chosen) if names else chosen.build(),
         _budget(settings) if own else Budget(run.budget.epsilon, run.budget.delta),
         settings.place(settings.ledger.url) if own else str(place / run.budget.ledger),
-        pool.n_classes, pool.n_teachers, n_pool=len(pool), relation=result.partition.relation,
-        **_known_rows(settings, len(pool)),
+        n_classes, pool.n_teachers, n_pool=len(pool), relation=result.partition.relation,
+        n_labels=len(names), label_names=names, **_known_rows(settings, len(pool)),
     )  # fmt: skip
 
 
 def _from_votes(settings: ServiceSettings, place: Path) -> Served:
-    pool = open_pool(place, n_classes=settings.data.n_classes)
+    data = settings.data
+    pool = open_pool(place, n_classes=data.n_classes, n_labels=data.n_labels)
     return Served(
-        pool, *_terms(settings), pool.n_classes, pool.n_teachers, n_pool=len(pool),
-        **_known_rows(settings, len(pool)),
+        pool, *_terms(settings, pool), data.n_classes, pool.n_teachers, n_pool=len(pool),
+        n_labels=data.n_labels, **_known_rows(settings, len(pool)),
     )  # fmt: skip
 
 
 def _from_teachers(settings: ServiceSettings, place: Path) -> Served:
     data = settings.data
-    ensemble = load_ensemble(place, n_classes=data.n_classes)
+    ensemble: Any
+    if data.n_labels:
+        ensemble = load_label_ensemble(place, n_labels=data.n_labels)
+    else:
+        ensemble = load_ensemble(place, n_classes=data.n_classes)
     width = getattr(ensemble, "n_features", data.n_features)
     if width != data.n_features:
         raise ValueError(f"Expected n_features = {width}, which these networks take, got {data.n_features}.")
@@ -159,17 +168,26 @@ def _from_teachers(settings: ServiceSettings, place: Path) -> Served:
             f"Expected {data.n_features} numbers in every row of {data.pool}, got {pool.shape[1]}."
         )
     return Served(
-        ensemble, *_terms(settings), data.n_classes, len(ensemble), n_pool=0 if pool is None else len(pool),
-        n_features=data.n_features, pool=pool,
+        ensemble, *_terms(settings, ensemble), data.n_classes, len(ensemble), n_labels=data.n_labels,
+        n_pool=0 if pool is None else len(pool), n_features=data.n_features, pool=pool,
     )  # fmt: skip
 
 
 _LOADERS = {"run": _from_run, "votes": _from_votes, "teachers": _from_teachers}
 
 
-def _terms(settings: ServiceSettings) -> tuple[Mechanism, Budget, str]:
-    assert settings.mechanism is not None  # the rules of the settings see to it
-    return settings.mechanism.build(), _budget(settings), settings.place(settings.ledger.url)
+def _terms(settings: ServiceSettings, ensemble: Any) -> tuple[Mechanism, Budget, str]:
+    chosen = settings.mechanism
+    assert chosen is not None  # the rules of the settings see to it
+    more = {"n_labels": settings.data.n_labels} if chosen.is_for_labels else {}
+    if more and counts_parts(chosen.kind):
+        more["resolution"] = ensemble.resolution
+    try:
+        mechanism = chosen.build(**more)
+    except (TypeError, ValueError) as error:
+        settings.refuse("mechanism.name", str(error))
+        raise
+    return mechanism, _budget(settings), settings.place(settings.ledger.url)
 
 
 def _budget(settings: ServiceSettings) -> Budget:

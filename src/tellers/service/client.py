@@ -48,7 +48,11 @@ class Left:
 
 @dataclass(frozen=True, eq=False)
 class LabelAnswer:
-    """What a service answered: labels as in a release, what they cost, and what is left."""
+    """What a service answered: labels as in a release, what they cost, and what is left.
+
+    Of many labels there is a row of them for each query, 1, 0 or -1 (silence); `names` are theirs, in order,
+    where the service knows them.
+    """
 
     key: str
     labels: NDArray[np.int64]
@@ -59,6 +63,7 @@ class LabelAnswer:
     own: Left | None = None
     values: NDArray[np.int64] | None = None
     replayed: bool = False
+    names: tuple[str, ...] = ()
 
     @property
     def answered(self) -> NDArray[np.bool_]:
@@ -232,6 +237,7 @@ def _answer(name: str, said: dict[str, Any]) -> LabelAnswer:
         epsilon=said["charge"]["epsilon"], delta=said["charge"]["delta"], left=_left(said["left"]),
         own=None if own is None else _left(own), replayed=said["replayed"],
         values=None if values is None else np.asarray(values, dtype=np.int64),
+        names=tuple(said.get("names") or ()),
     )  # fmt: skip
 
 

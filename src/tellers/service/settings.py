@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Literal
 
-from ..mechanisms.registry import MECHANISMS
 from ..runs.settings.mechanism import MechanismConfig
 from ..runs.settings.schema import Options, Problem, Settings, Text, budget_rules, option, wrong
 
@@ -27,6 +26,9 @@ class ServedConfig(Options, title="data"):
     )
     path: Text = option("study", "The folder or file. Paths are relative to this file.")
     n_classes: int = option(0, "votes, teachers: the number of classes, declared, never counted.", ge=0)
+    n_labels: int = option(
+        0, "votes, teachers: with a mechanism for many labels, how many there are, in place of classes.", ge=0
+    )
     n_features: int = option(0, "teachers: how many numbers a row has.", ge=0)
     pool: str = option(
         "",
@@ -37,12 +39,15 @@ class ServedConfig(Options, title="data"):
     def _rules(self, whole: Any) -> Iterator[Problem]:
         source, is_run, is_teachers = "data.source", self.source == "run", self.source == "teachers"
         named = f'with source = "{self.source}"'
-        if not is_run and self.n_classes < 2:
-            words = f"Expected at least 2 {named}, got {self.n_classes}. Declare it."
-            yield wrong("data.n_classes", words, source)
-        if is_run:
-            advice = "The run knows it. Drop it."
-            yield from whole.expect("data.n_classes", (0,), named, source, advice=advice)
+        many = whole.mechanism is not None and whole.mechanism.is_for_labels
+        declared, other = ("n_labels", "n_classes") if many else ("n_classes", "n_labels")
+        least, given = (1 if many else 2), getattr(self, declared)
+        if not is_run and given < least:
+            words = f"Expected at least {least} {named}, got {given}. Declare it."
+            yield wrong(f"data.{declared}", words, source)
+        for name in (declared, other) if is_run else (other,):
+            advice = "The run knows it. Drop it." if is_run else f"Declare {declared} alone."
+            yield from whole.expect(f"data.{name}", (0,), named, source, "mechanism.name", advice=advice)
         if is_teachers != bool(self.n_features):
             wanted = "how many numbers a row has" if is_teachers else "0"
             yield wrong("data.n_features", f"Expected {wanted} {named}, got {self.n_features}.", source)
@@ -247,12 +252,10 @@ threshold = 200.0
 sigma_threshold = 150.0"""
     }
 
-    def _unfit_mechanism(self) -> str:
-        """Return why the mechanism cannot be served, or nothing if it can."""
-        if self.mechanism is None or not self.mechanism.is_for_labels:
-            return ""
-        known = f"Expected one of {', '.join(MECHANISMS)}, as one class per row is handed out here"
-        return f'{known}, got "{self.mechanism.name}".'
+    def _mechanism_refusals(self) -> Iterator[Problem]:
+        # How many labels there are is known when the votes are there: the mechanism is made then.
+        if self.mechanism is not None and not self.mechanism.is_for_labels:
+            yield from super()._mechanism_refusals()
 
 
 def is_local(host: str) -> bool:

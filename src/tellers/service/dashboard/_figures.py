@@ -11,7 +11,6 @@ from html import escape
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...accounting._publishable import independent_cost
 from ...accounting.plan import Consensus, expected_of
@@ -20,7 +19,7 @@ from ...ledger.base import Entry, Ledger
 from ...mechanisms.base import Mechanism
 from ...privacy.budget import Accountant
 from ...privacy.rdp import RdpCurve
-from .._labels import LabelService, owner
+from .._labels import LabelService, owner, silent_queries
 from .._ledger import BudgetStatus
 from .._teachers import Served
 
@@ -162,7 +161,7 @@ class Forecast:
         # A mechanism of somebody else's may not say how likely its outcomes are: then there is no estimate.
         with suppress(Exception):
             self._prices = check_and_answer(self.served.mechanism)
-            if not self.served.listens and self.served.plan is None:
+            if not (self.served.listens or self.served.plan or self.served.n_labels):
                 profiles = make_profiles(self.served)
         self._profiles = profiles
 
@@ -410,10 +409,9 @@ def outcomes_of(entry: Entry) -> OutcomeCounts:
     release = entry.release
     if release is None:
         return OutcomeCounts(n_lost=n_queries(entry))
-    silent: NDArray[np.bool_] = release.labels < 0
-    told: NDArray[np.bool_] = release.answered & ~silent
-    if silent.ndim > 1:  # a row of labels is answered where one of them was told
-        silent, told = silent.all(axis=1), told.any(axis=1)
+    silent, told = silent_queries(release), release.answered & (release.labels >= 0)
+    if told.ndim > 1:  # a row of labels is answered where one of them was told
+        told = told.any(axis=1)
     n_silent, n_answered = int(silent.sum()), int(told.sum())
     return OutcomeCounts(n_answered, len(release) - n_silent - n_answered, n_silent)
 
