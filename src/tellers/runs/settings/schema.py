@@ -323,7 +323,7 @@ def _checked(kind: Any, values: Mapping[str, Any], key: Key) -> tuple[Any, list[
 def _checked_each(kind: Any, value: Any) -> tuple[Any, list[Problem]]:
     """Return the sections of an array of tables, or None where one of them makes none."""
     if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
-        words = f"Expected a section [[{kind.title}]] for each other {kind.title}, got something else."
+        words = f"Expected a section [[{kind.title}]] for each of them, got something else."
         return None, [wrong((kind.title,), words)]
     pairs = [_checked(kind, entry, (kind.title, number)) for number, entry in enumerate(value)]
     made = tuple(section for section, _ in pairs)

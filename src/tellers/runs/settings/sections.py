@@ -60,6 +60,13 @@ LAYOUTS = ("chexpert", "clips", "image_table", "mulan", "voc")
 HAS_TEST_PART = ("adult", "fashion_mnist", "mnist", "svhn")
 _AS_USUAL = -1
 _WITH_PERSON = (FILES, "image_table")
+_PLACES = ("private", "public", "test")
+# What a file of one's own may be told of its columns.
+_COLUMNS = {
+    FILES: ("target", "person", "id", "site", "classes"),
+    "image_table": ("person",),
+    CLIPS: ("classes",),
+}
 # What the pipeline itself hands to a loader.
 _NOT_OPTIONS = (
     "data_dir", "part", "path", "target", "person", "id", "site", "classes", "label_names", "need_labels",
@@ -214,10 +221,9 @@ class DataConfig(Options, title="data"):
                 'private labels; for example: classes = ["no", "yes"]',
                 "data.name",
             )
-        theirs = [*["private", "public", "test"] * self.is_files, *["classes"] * (self.name == CLIPS)]
-        theirs += ["person"] * (self.name in _WITH_PERSON)
-        for name in ("private", "public", "test", "target", "person", "id", "site", "classes"):
-            if getattr(self, name) and self.name != FILES and name not in theirs:
+        theirs = (*(_PLACES if self.is_files else ()), *_COLUMNS.get(self.name, ()))
+        for name in (*_PLACES, *_COLUMNS[FILES]):
+            if getattr(self, name) and name not in theirs:
                 yield only(f"data.{name}", 'name = "files"', "data.name")
         yield from self._rows_set_aside(whole)
         yield from self._loader_rules(for_labels=bool(whole.labels.names))
