@@ -4,8 +4,7 @@ import re
 
 from tellers.runs import RunResult
 from tellers.runs._private import PrivateNumbers
-from tellers.runs.report._page import describe_run
-from tellers.runs.report.write import page_template
+from tellers.runs.report._page import describe_run, page_template
 from tellers.runs.result import LabelPart
 
 RESULT = {

@@ -47,7 +47,7 @@ from ._voting import Spending, Voting, absent_at_first, release_labels, stored_v
 from .card.card import ModelCard
 from .card.export import export_student
 from .labelling import Labels
-from .report.write import write_page
+from .report._page import write_page
 from .result import RunResult, write_json, write_result
 from .settings.files import read_config, with_absolute_paths
 from .settings.sections import CLIPS, BudgetConfig, RunConfig

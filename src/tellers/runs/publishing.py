@@ -45,7 +45,7 @@ from .personal.publishing import (
     release_group_costs,
 )
 from .publication_plan import Purse, plan_group_publication, plan_publication
-from .report.write import write_page
+from .report._page import write_page
 from .result import (
     EVERYONE,
     PublishedCost,

@@ -1,22 +1,22 @@
 """The content of the report: every number as text, public and private parts apart."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import PurePath
+from functools import cache
+from importlib.resources import files
+from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtr
 
 from ...accounting._label_exact import bound_because
 from ...accounting.plan import Consensus
-from ...mechanisms.base import Mechanism
-from ...mechanisms.confident import ConfidentGNMax
-from ...mechanisms.gnmax import GNMax
-from ...mechanisms.lnmax import LNMax
 from ...mechanisms.registry import EVENTS
+from ...privacy._files import write_whole
 from .._private import PrivateNumbers
 from ..card.card import ModelCard, shown_epsilon, shown_parameter
 from ..result import Curve, GroupPart, PersonalPart, RunResult
@@ -37,6 +37,7 @@ from ._plots import (
 _N_QUERIES = 400
 _N_EVALUATED = 100  # Of these the chance of every outcome is evaluated, which takes longer than to count.
 _AROUND = 2.0 ** np.arange(-3, 3.5, 0.5)
+_NODES = np.linspace(-20.0, 20.0, 401)  # of noise of scale 1
 
 
 @dataclass(frozen=True)
@@ -62,22 +63,38 @@ def simulate(
 ) -> Simulated:
     """Return what teachers of an assumed consensus would do under a mechanism and around its noise.
 
-    The assumption is public and fixed, and nothing of the run but its public settings enters.
+    The assumption is public and fixed, and nothing of the run but its public settings enters. Noise is not
+    rounded to whole votes here, and what a student's word changes is left out.
     """
     assumed = Consensus() if consensus is None else consensus
     votes, truth = assumed.votes(n_teachers, n_classes, n_queries=_N_QUERIES, seed=7)
-    some, right_ones = votes[:_N_EVALUATED], 1 + truth[:_N_EVALUATED]
-    ordered = np.sort(votes.counts, axis=1)
-    scale = noise_scale(parameters)
-    curve = []
-    for noise in [] if scale is None else (scale * _AROUND).tolist():
-        chances: NDArray[np.float64] = np.exp(_at(mechanism, parameters, noise).outcomes(some).log_labels)
-        answered = float(1 - chances[:, 0].mean())
-        right = float(chances[np.arange(len(chances)), right_ones].mean())
-        if answered > 1e-6:
-            curve.append((noise, min(right / answered, 1.0)))
+    some, right_ones = votes.counts[:_N_EVALUATED], truth[:_N_EVALUATED]
+    ordered, scale, curve = np.sort(votes.counts, axis=1), noise_scale(parameters), []
+    answered = np.ones(len(some))
+    if mechanism == "ConfidentGNMax" and {"threshold", "sigma_threshold"} <= set(parameters):
+        answered = ndtr((some.max(axis=1) - parameters["threshold"]) / parameters["sigma_threshold"])
+    below = _below_laplace if mechanism == "LNMax" else ndtr
+    for noise in [] if scale is None or answered.mean() <= 1e-6 else (scale * _AROUND).tolist():
+        right = _chance_to_lead(some / noise, right_ones, below)
+        curve.append((noise, min(float(answered @ right / answered.sum()), 1.0)))
     gaps = (ordered[:, -1] - ordered[:, -2]).tolist()
     return Simulated(assumed, _N_QUERIES, tuple(gaps), tuple(curve))
+
+
+def _chance_to_lead(
+    counts: NDArray[np.float64], classes: NDArray[np.int64], below: Callable[[Any], Any]
+) -> NDArray[np.float64]:
+    """Return how likely a class of each query leads, with noise of scale 1 and this law on every count."""
+    rows = np.arange(len(counts))
+    ahead = counts[rows, classes][:, None] - counts
+    ahead[rows, classes] = np.inf
+    middle = (_NODES[1:] + _NODES[:-1]) / 2
+    chances = below(ahead[:, :, None] + middle).prod(axis=1) @ np.diff(below(_NODES))
+    return np.asarray(chances)
+
+
+def _below_laplace(noise: Any) -> Any:
+    return np.where(noise < 0, np.exp(-np.abs(noise)) / 2, 1 - np.exp(-np.abs(noise)) / 2)
 
 
 def noise_scale(parameters: Mapping[str, float]) -> float | None:
@@ -85,16 +102,6 @@ def noise_scale(parameters: Mapping[str, float]) -> float | None:
     if "sigma" in parameters:
         return parameters["sigma"]
     return 1 / parameters["gamma"] if parameters.get("gamma") else None
-
-
-def _at(name: str, parameters: Mapping[str, float], noise: float) -> Mechanism:
-    """Return the mechanism with other noise; what a student's word changes is left out."""
-    if name == "LNMax":
-        return LNMax(gamma=1 / noise)
-    if name == "ConfidentGNMax" and {"threshold", "sigma_threshold"} <= set(parameters):
-        check = {key: parameters[key] for key in ("threshold", "sigma_threshold")}
-        return ConfidentGNMax(sigma=noise, **check)
-    return GNMax(sigma=noise)
 
 
 # Groups of people with budgets of their own
@@ -326,6 +333,36 @@ def describe_run(run: RunResult, private: PrivateNumbers | None = None) -> dict[
         "seconds": [(name, f"{value:.1f} s") for name, value in run.seconds.items()],
         "total": f"{sum(run.seconds.values()):.1f} s",
     }
+
+
+def write_page(folder: Path, run: RunResult, private: PrivateNumbers | None = None) -> Path:
+    """Write the report of a result into the folder of its run, with private numbers where they are given."""
+    content = page_template("page.html").render(describe_run(run, private)).encode()
+    page = folder / "report.html" if private is None else folder / "private" / "report.private.html"
+    write_whole(page, content, shared=private is None)
+    return page
+
+
+@cache
+def page_template(name: str) -> Any:
+    """Return one of the pages to fill in; all that is printed on it is escaped."""
+    from jinja2 import DictLoader, Environment, StrictUndefined
+
+    room = files(__package__)
+    parts = (name, "head.html", "labels.html", "parts.html", "style.css")
+    sources = {part: (room / part).read_text(encoding="utf-8") for part in parts}
+    # Names of classes and columns are anybody's: all that is printed is escaped unless the template says not.
+    environment = Environment(
+        loader=DictLoader(sources),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "percent": percent, "width": bar_width, "epsilon": shown_epsilon, "budget": shown_budget,
+    }  # fmt: skip
+    return environment.get_template(name)
 
 
 def percent(share: float | None) -> str:

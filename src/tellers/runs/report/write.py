@@ -2,17 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from ...privacy._files import write_whole
-from .._private import PrivateNumbers, read_private
+from .._private import read_private
 from ..card.card import shown_epsilon, shown_parameter
-from ..result import RunResult, read_published, read_result
-from ._page import bar_width, describe_run, percent, shown_budget
+from ..result import read_published, read_result
+from ._page import page_template, percent, write_page
 from ._plots import Drawing, plot_before_after
 
 
@@ -35,36 +33,6 @@ def write_report(folder: str | PathLike[str], *, private: bool = False) -> Path:
         # Earlier versions told of it in a file of its own alone.
         run = run.model_copy(update={"published": read_published(place)})
     return write_page(place, run, numbers)
-
-
-def write_page(folder: Path, run: RunResult, private: PrivateNumbers | None = None) -> Path:
-    """Write the report of a result into the folder of its run, with private numbers where they are given."""
-    content = page_template("page.html").render(describe_run(run, private)).encode()
-    page = folder / "report.html" if private is None else folder / "private" / "report.private.html"
-    write_whole(page, content, shared=private is None)
-    return page
-
-
-@cache
-def page_template(name: str) -> Any:
-    """Return one of the pages to fill in; all that is printed on it is escaped."""
-    from jinja2 import DictLoader, Environment, StrictUndefined
-
-    room = files(__package__)
-    parts = (name, "head.html", "labels.html", "parts.html", "style.css")
-    sources = {part: (room / part).read_text(encoding="utf-8") for part in parts}
-    # Names of classes and columns are anybody's: all that is printed is escaped unless the template says not.
-    environment = Environment(
-        loader=DictLoader(sources),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {
-        "percent": percent, "width": bar_width, "epsilon": shown_epsilon, "budget": shown_budget,
-    }  # fmt: skip
-    return environment.get_template(name)
 
 
 # A sheet: drawings and tables with the look of the report, about something that is no whole run
