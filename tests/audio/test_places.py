@@ -17,9 +17,8 @@ from tellers.data.sound import features_for, make_city, prepare_collection, read
 from tellers.errors import ConfigError
 from tellers.privacy import LabelVotes
 from tellers.runs import DataConfig, LabelsConfig, MechanismConfig, PartitionConfig, PersonalConfig, RunConfig
-from tellers.runs._assignment import deal_rows
 from tellers.runs._folder import tell_units
-from tellers.runs._tables import read_tables
+from tellers.runs._tables import deal_rows, read_tables
 from tellers.runs.sound import Teaching, read_taught
 from tellers.runs.sound.teaching import write_deal
 from tellers.teachers import save_label_votes

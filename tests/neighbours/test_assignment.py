@@ -25,8 +25,7 @@ from tellers_tables import (
 
 from tellers import GNMax
 from tellers.runs import DataConfig, LabelsConfig, MechanismConfig, PartitionConfig, PersonalConfig, RunConfig
-from tellers.runs._assignment import seat_teachers
-from tellers.runs._tables import read_tables
+from tellers.runs._tables import assign_rows, read_tables
 from tellers.runs.personal import arrange, read_consent
 from tellers.teachers import partition
 from tellers.testing import TableVotes, check_neighbours
@@ -135,7 +134,7 @@ def test_the_relation_of_budgets_says_what_a_unit_keeps(variant, persons):
 def read(config, owners):
     """Return what every teacher of a run learns from; `owners` says whose rows were set aside."""
     found = read_tables(config)
-    seated = seat_teachers(config, found)
+    seated = assign_rows(config, found)
     parts, X, y = seated.partition, seated.rows(found.private.X), seated.rows(found.private.y)
     test = np.zeros((0, X.shape[1])) if found.test is None else found.test.X
     return TableVotes(

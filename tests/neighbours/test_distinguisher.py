@@ -15,8 +15,7 @@ from tellers_tables import write_csv
 from tellers import GNMax, Votes, noise
 from tellers.cli import main
 from tellers.runs import read_config
-from tellers.runs._assignment import seat_teachers
-from tellers.runs._tables import read_tables
+from tellers.runs._tables import assign_rows, read_tables
 from tellers.teachers import read_votes
 
 N_PERSONS, N_TEACHERS, N_QUERIES, SIGMA, DELTA = 1000, 100, 33, 40.0, 1e-5
@@ -60,7 +59,7 @@ def deal(folder, who):
     write_rows(folder, who, np.arange(len(who)) % 2)
     config = read_config(folder / "settings.toml")
     tables = read_tables(config)
-    return seat_teachers(config, tables).partition
+    return assign_rows(config, tables).partition
 
 
 @pytest.fixture

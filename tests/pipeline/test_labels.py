@@ -22,8 +22,7 @@ from tellers.runs import (
     TeachersConfig,
     run,
 )
-from tellers.runs._assignment import deal_rows
-from tellers.runs._tables import read_tables
+from tellers.runs._tables import deal_rows, read_tables
 from tellers.teachers import read_label_votes
 
 NAMES = ("rain", "wind", "snow")

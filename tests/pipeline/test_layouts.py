@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from tellers.runs import parse_config, run
-from tellers.runs._assignment import deal_rows
-from tellers.runs._tables import read_tables
+from tellers.runs._tables import deal_rows, read_tables
 
 NAMES = ("red", "green", "blue")
 

@@ -31,7 +31,7 @@ from tellers.runs import (
     run,
     write_config,
 )
-from tellers.runs._tables import budgets_from_file
+from tellers.runs._groups import budgets_from_file
 from tellers.runs.personal import plan_from_dict
 
 ROOT = Path(__file__).resolve().parents[2]

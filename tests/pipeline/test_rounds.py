@@ -21,7 +21,8 @@ from tellers.runs import (
     TeachersConfig,
     run,
 )
-from tellers.runs._tables import read_agreed, read_tables
+from tellers.runs._groups import read_agreed
+from tellers.runs._tables import read_tables
 from tellers.runs.personal import plan_from_dict
 from tellers.runs.result import read_result
 

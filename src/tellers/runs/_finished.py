@@ -25,10 +25,10 @@ from ..privacy.sealed import Sealed
 from ..privacy.votes import LabelVotes, Votes
 from ..teachers.partitions import Partition
 from ..teachers.store import read_label_votes, read_votes
-from ._assignment import Electorate
 from ._folder import RunFolder, open_books, takes_part
 from ._groups import batches_under, exact_by_groups
 from ._private import read_private
+from ._tables import Assignment
 from .labelling import Labels
 from .personal.accounting import Asked
 from .personal.plan import PersonalPlan
@@ -263,7 +263,7 @@ def _exact(run: FinishedRun, plan: PersonalPlan) -> dict[str, Sealed[float]]:
         assert not isinstance(votes, LabelVotes)  # of many labels there are no groups
         costs = exact_by_groups(
             # Each teacher is of one group: who the rows belong to does not matter, and they are not read.
-            Electorate(Partition((np.arange(1),), unit="one record"), plan=plan),
+            Assignment(Partition((np.arange(1),), unit="one record"), plan=plan),
             votes,
             labels=replace(asked, rows=np.arange(len(asked))),  # the votes kept are those on what was asked
             batches=batches,

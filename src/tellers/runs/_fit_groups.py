@@ -14,6 +14,7 @@ from ..mechanisms.base import Mechanism
 from ..privacy.noise import Noise
 from ..privacy.rdp import RdpCurve
 from ..teachers.partitions import Partition
+from . import _groups
 from .labelling import NextRoom, guaranteed_epsilon
 from .personal.consent import Consent, read_consent
 from .personal.plan import PersonalPlan
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from .fit import Groups
 
 VARIANTS = ("weighting", "vanishing", "upsampling")
-HOW = ("weight", "frequency", "copies")  # what a group has by the variant
 OPTIONS = ("weights", "denominator", "precision", "min_persons", "power", "copies", "most", "grow")
 
 
@@ -164,20 +164,14 @@ def group_rows(
     accounts, entries = ledger.accounts(), ledger.entries()
     absent = entries[-1].event.get("groups", {}).get("absent", ()) if entries else ()
     rows = []
-    for at, (row, group) in enumerate(zip(consent.summary(), consent.groups, strict=True)):
+    for row, group in zip(_groups.group_rows(plan, consent), consent.groups, strict=True):
         paid = [entry.event.get("n_queries", 0) for entry in entries if group.account in entry.also]
         state = accounts[group.account]
         bound = None if most is None else most[group.name]
         stated = guaranteed_epsilon(ledger, state.accountant, most=bound, account=group.account)
         rows.append(
             {
-                "name": group.name,
-                "epsilon": group.epsilon,
-                "n_persons": group.n_persons,
-                "share": row["share"],
-                "waste": group.waste,
-                "n_teachers": len(plan.members[at]) if plan.members else plan.n_teachers,
-                **{name: getattr(plan, f"{name}_of")[at] for name in HOW if hasattr(plan, f"{name}_of")},
+                **row,
                 "n_queries": sum(paid),
                 "spent": state.epsilon,
                 "budget_left": state.accountant.left(state.spent),

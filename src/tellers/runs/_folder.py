@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from ..data._overlap import count_copies
 from ..errors import BudgetExhausted
 from ..ledger._chain import ChainedLedger
+from ..ledger.base import groups_on
 from ..ledger.opening import is_url, open_ledger
 from ..privacy._files import write_whole
 from ..privacy._rows import KeptRows
@@ -27,14 +28,14 @@ from ..students.fitting import weight_name
 from ..teachers._assignment import RULE, assignment_key
 from ..teachers.ensemble import is_network
 from ..teachers.store import hold
-from ._assignment import Electorate, open_groups, save_partition
 from ._catalogue import make_model
-from ._tables import Tables, digest
-from .personal.plan import PersonalPlan
-from .personal.seating import plan_as_dict
+from ._tables import Assignment, Tables, digest, save_partition
 from .result import PUBLICATION, write_json
 from .settings.files import config_as_dict, read_config, with_absolute_paths, write_config
 from .settings.sections import RunConfig
+
+if TYPE_CHECKING:
+    from .personal.plan import PersonalPlan
 
 
 @dataclass(frozen=True)
@@ -253,13 +254,14 @@ def _flat(config: RunConfig) -> dict[str, Any]:
     return {**flat, "partition.by": config.protects}
 
 
-def require_same(folder: RunFolder, tables: Tables, electorate: Electorate, *, seed: int) -> None:
+def require_same(folder: RunFolder, tables: Tables, assignment: Assignment, *, seed: int) -> None:
     """Write down what the run is made of, or refuse to go on with other rows or other budgets.
 
     The key by which units were seated is kept with it: it is derived from the seed of the settings.
     """
-    require_plan(folder, electorate.plan)
-    parts = electorate.partition
+    if assignment.plan is not None:
+        require_plan(folder, assignment.plan)
+    parts = assignment.partition
     rows: Any = tables.private.X
     made_of = {
         "private": digest(rows.hashes if isinstance(rows, KeptRows) else rows, tables.private.y),
@@ -283,14 +285,14 @@ def require_same(folder: RunFolder, tables: Tables, electorate: Electorate, *, s
                 "made of: take another folder (--out)."
             )
         return
-    save_partition(folder.partition, electorate)
+    save_partition(folder.partition, assignment)
     write_json(folder.identity, {**made_of, "assignment": seated}, public=False)
 
 
-def require_plan(folder: RunFolder, plan: PersonalPlan | None) -> None:
+def require_plan(folder: RunFolder, plan: "PersonalPlan") -> None:
     """Keep the plan of a run beside its settings, or see that it is the one of the run that is there."""
-    if plan is None:
-        return
+    from .personal.seating import plan_as_dict
+
     record = json.loads(json.dumps(plan_as_dict(plan)))
     if folder.plan.exists():
         if json.loads(folder.plan.read_bytes()) != record:
@@ -359,7 +361,7 @@ def _shape(tables: Tables) -> dict[str, Any]:
 # The ledger
 
 
-def open_books(config: RunConfig, folder: RunFolder, electorate: Electorate | None = None) -> ChainedLedger:
+def open_books(config: RunConfig, folder: RunFolder, assignment: Assignment | None = None) -> ChainedLedger:
     """Open the ledger of a run, or begin it, and see that it, and every group, can pay for one question."""
     place = _books_at(config, folder)
     inside = isinstance(place, Path) and place.resolve().parent == folder.path.resolve()
@@ -372,10 +374,18 @@ def open_books(config: RunConfig, folder: RunFolder, electorate: Electorate | No
     accountant = Accountant(Budget(config.budget.epsilon, config.budget.delta))
     ledger = open_ledger(place, accountant)
     try:
-        if electorate is not None:
-            open_groups(ledger, config, electorate, key=folder.key)
-        has_groups = electorate is not None and electorate.plan is not None
-        if not has_groups and ledger.asked(f"{folder.key}/0") is None:
+        if assignment is not None and assignment.plan is not None:
+            from ._groups import open_groups
+
+            open_groups(ledger, config, assignment, key=folder.key)
+            return ledger
+        if assignment is not None and (n_groups := len(groups_on(ledger))):
+            raise ValueError(
+                f"{config.where('budget', 'ledger')}: Expected a ledger without groups for a run without "
+                f"[personal], got one with {n_groups}. What is asked here would not be charged to them: take "
+                "another ledger."
+            )
+        if ledger.asked(f"{folder.key}/0") is None:
             first = config.warm_up() or config.build_mechanism()
             accountant.require(ledger.spent, first.price(Unit()), key=f"{folder.key}/0")
     except BaseException:

@@ -1,27 +1,236 @@
-"""What a run cost each group of people, by the ledger and exactly, and why asking ended."""
+"""People with budgets of their own in a run: who agreed to what, how groups take part, what each paid."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from ..ledger.base import Entry, Ledger
+from ..data.dataset import Dataset
+from ..data.tables import MISSING, read_columns
+from ..errors import BudgetExhausted
+from ..ledger.base import Entry, Ledger, group_account, groups_on, open_group_accounts
 from ..mechanisms.base import Mechanism, listens
 from ..privacy.budget import Accountant, Budget
 from ..privacy.rdp import DEFAULT_ORDERS, RdpCurve
 from ..privacy.sealed import Sealed
 from ..privacy.votes import Votes
-from ._assignment import Electorate, group_rows
+from ..teachers._assignment import assignment_key, identities, positions
 from ._folder import publications_of
+from ._tables import Assignment
 from .labelling import Labels
+from .personal._optimise import weights_by_price
 from .personal.accounting import Asked, teams_of, totals
+from .personal.consent import Consent, read_consent
 from .personal.plan import PersonalPlan
 from .personal.rounds import rounds_on, who_goes_on
-from .personal.variants import Upsampling, Vanishing
+from .personal.seating import arrange
+from .personal.variants import Upsampling, Vanishing, teachers_per_group
 from .result import GroupPart, GroupPoint, LeftPart, PersonalPart, RoundPart
 from .settings.sections import RunConfig
+
+# Who agreed to which budget: from a column, a file, or dealt at random
+
+_DEALT = (
+    "Who agreed to which budget was dealt at random by the seed ({shares}): an experiment. Nobody was asked."
+)
+# Batches of vanishing may lose so much to rounding before others are taken.
+_LITTLE = 1.02
+HOW = ("weight", "frequency", "copies")  # what a group has, by the variant
+
+
+def budgets_from_file(path: Path, persons: ArrayLike, *, levels: bool) -> NDArray[Any]:
+    """Return the budget, or with `levels` the level, of each row's person, by a CSV file of persons."""
+    wanted, one = ("level", "a level") if levels else ("epsilon", "an epsilon")
+    columns = read_columns(path)
+    if "person" not in columns or wanted not in columns:
+        why = "levels are declared" if levels else "no levels are declared"
+        raise ValueError(
+            f"{path.name}: Expected the columns person and {wanted}, as {why}, got {', '.join(columns)}."
+        )
+    agreed: dict[str, str] = {}
+    for row, (person, said) in enumerate(zip(*(_words(columns[name]) for name in ("person", wanted)))):
+        if person in MISSING or said in MISSING:
+            raise ValueError(f"{path.name}: Expected a person and {one} in every row, none in row {row}.")
+        if person in agreed:
+            raise ValueError(f"{path.name}: Expected one row per person, got a second one in row {row}.")
+        agreed[person] = said
+    names = _words(np.asarray(persons))
+    missing = [row for row, name in enumerate(names) if name not in agreed]
+    if missing:
+        raise ValueError(
+            f"{path.name}: Expected {one} for every person, got none for the person of row "
+            f"{missing[0]} of the data. Ask them, or leave their rows out."
+        )
+    entries = [agreed[name] for name in names]
+    if levels:
+        return np.array(entries)
+    try:
+        return np.array(entries, dtype=np.float64)
+    except ValueError:
+        raise ValueError(
+            f"{path.name}: Expected numbers in epsilon, got words. Names need levels in [personal]."
+        ) from None
+
+
+def deal_levels(shares: dict[str, float], n_persons: int, *, seed: int) -> list[str]:
+    """Return a level for each person, at random, each level as often as its share says, give or take one."""
+    ends = np.rint(np.cumsum(list(shares.values())) * n_persons).astype(int)
+    counts = np.diff(ends, prepend=0)
+    counts[-1] += n_persons - ends[-1]
+    dealt = np.repeat(np.array(list(shares)), counts)
+    # Another stream than that of the partition, which has the same seed.
+    levels: list[str] = np.random.default_rng([int(seed), 1]).permutation(dealt).tolist()
+    return levels
+
+
+def read_agreed(config: RunConfig, data: Dataset) -> Consent:
+    """Return who agreed to what among the private rows; persons are those of the partition."""
+    chosen = config.personal
+    persons = data.persons if config.protects == "person" else None
+    budgets: Any = data.budgets
+    if chosen.shares:
+        if persons is None:
+            budgets = deal_levels(dict(chosen.shares), len(data), seed=config.seed)
+        else:
+            names = identities(persons, name="persons")
+            drawn = positions(names, key=assignment_key(config.seed), purpose="level")
+            ends = np.cumsum(list(chosen.shares.values()))[:-1]
+            levels_of = list(chosen.shares)
+            budgets = [levels_of[at] for at in np.searchsorted(ends, drawn, side="right")]
+    if budgets is None:
+        raise ValueError(f"Expected budgets in {data.name!r}, got none.")
+    levels = dict(chosen.levels) or None
+    if levels is not None:
+        budgets = _words(np.asarray(budgets))
+    try:
+        return read_consent(
+            budgets, delta=config.budget.delta, levels=levels, persons=persons, max_groups=chosen.max_groups
+        )
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{config.where('personal', chosen.source)}: {error}") from error
+
+
+def _words(column: NDArray[Any]) -> list[str]:
+    """Return entries as text, 3.0 as 3: a file may have stored a name as a number."""
+    entries = column.tolist()
+    return [str(int(e)) if isinstance(e, float) and e.is_integer() else str(e) for e in entries]
+
+
+# How groups take part: whose rows go to whom, and their accounts
+
+
+def seat_groups(config: RunConfig, data: Dataset) -> Assignment:
+    """Return which private rows each teacher gets by the plan of the groups, and that plan."""
+    chosen, mechanism = config.personal, config.mechanism.build()
+    assert chosen.variant  # there are groups
+    consent = read_agreed(config, data)
+    try:
+        n_teachers = config.partition.n_teachers
+        options = _options(config, consent, mechanism)
+        seating = arrange(
+            chosen.variant, consent, mechanism, n_teachers=n_teachers, seed=config.seed, **options
+        )
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{config.where('personal', 'variant')}: {error}") from error
+    notes: tuple[str, ...] = ()
+    if chosen.shares:
+        shares = ", ".join(f"{name} {share:.0%}" for name, share in chosen.shares.items())
+        notes = (_DEALT.format(shares=shares),)
+    leave = chosen.leave and len(consent.groups) > 1  # who is alone has nobody to leave
+    return Assignment(seating.partition, seating.source, seating.plan, consent, leave=leave, notes=notes)
+
+
+def _options(config: RunConfig, consent: Consent, mechanism: Mechanism) -> dict[str, Any]:
+    chosen, options = config.personal, dict[str, Any]()
+    if chosen.variant == "vanishing":
+        options["power"] = chosen.power
+    else:
+        options["precision"] = chosen.precision or None
+    if chosen.variant == "upsampling":
+        return {**options, "grow": chosen.grow, "most": chosen.most}
+    options["min_persons"] = chosen.min_persons or None
+    if chosen.weights == "price":
+        groups, least = consent.groups, options["min_persons"]
+        per_group = teachers_per_group(groups, config.partition.n_teachers, min_persons=least)
+        budgets = [group.epsilon for group in groups]
+        options["weights"] = weights_by_price(
+            budgets, per_group, mechanism, delta=config.budget.delta
+        ).weights
+    return options
+
+
+def group_rows(plan: PersonalPlan, consent: Consent) -> list[dict[str, Any]]:
+    """Return one row per group: who is in it, and how it takes part; public, before anything runs."""
+    rows = []
+    for at, known in enumerate(consent.summary()):
+        how = {name: getattr(plan, f"{name}_of")[at] for name in HOW if hasattr(plan, f"{name}_of")}
+        rows.append(
+            {
+                "name": known["group"], "epsilon": known["epsilon"], "n_persons": known["persons"],
+                "share": known["share"], "waste": known["waste"],
+                "n_teachers": len(plan.members[at]) if plan.members else plan.n_teachers, **how,
+            }
+        )  # fmt: skip
+    return rows
+
+
+def batch_size(plan: PersonalPlan, wanted: int, *, most: int) -> tuple[int, str]:
+    """Return how many queries share a batch, and words where that is not what was wanted, or loses."""
+    if not isinstance(plan, Vanishing) or plan.loss(wanted) <= _LITTLE:
+        return wanted, ""
+    period = plan.period
+    size = -(-wanted // period) * period
+    if size <= most and plan.loss(size) < plan.loss(wanted):
+        return size, (
+            f"Batches are of {size} queries and not of {wanted}, in which a group, which pays for its "
+            f"busiest teacher, would pay up to {plan.loss(wanted):.2f} times its fair share."
+        )
+    return wanted, (
+        f"In batches of {wanted} queries a group, which pays for its busiest teacher, pays up to "
+        f"{plan.loss(wanted):.2f} times its fair share. Batches of {period} would lose least."
+    )
+
+
+def open_groups(ledger: Ledger, config: RunConfig, assignment: Assignment, *, key: str) -> None:
+    """Open the accounts of all groups, and see that each can pay for a question of its own.
+
+    With budgets per group every question on a ledger must be paid by groups, and by the same ones: what a
+    question without them cost a group is not known.
+    """
+    plan, place = assignment.plan, config.where("budget", "ledger")
+    assert plan is not None  # there are groups
+    there = {group_account(name) for name in groups_on(ledger)}
+    mine = {group.account for group in plan.groups}
+    if there and there != mine:
+        raise ValueError(
+            f"{place}: Expected a ledger with the groups of this run, got one with others. "
+            "Take another ledger."
+        )
+    if any("groups" not in entry.event for entry in ledger.entries()):
+        raise ValueError(
+            f"{place}: Expected a ledger on which groups paid for every question, got one with others. "
+            "What those cost each group is not known: take another ledger."
+        )
+    delta = config.budget.delta
+    open_group_accounts(ledger, {group.name: Budget(group.epsilon, delta) for group in plan.groups})
+    if ledger.asked(f"{key}/0") is not None:
+        return
+    first = plan.using(config.warm_up() or config.mechanism.build())
+    states, refusals = ledger.accounts(), list[BudgetExhausted]()
+    for group, unit in zip(first.groups, first.units, strict=True):
+        state, price = states[group.account], first.mechanism.price(unit)
+        try:
+            Accountant(Budget(config.budget.epsilon, delta)).require(ledger.spent, price, key=f"{key}/0")
+            state.accountant.require(state.spent, price, key=f"{key}/0", account=group.account)
+        except BudgetExhausted as refusal:
+            refusals.append(refusal)
+    # Whoever cannot pay once leaves at once, if groups may leave; somebody must stay.
+    if refusals and not (assignment.leave and len(refusals) < len(plan.groups)):
+        raise refusals[0]
+
 
 # Why asking ended
 
@@ -89,7 +298,7 @@ def listed(names: Sequence[str], most: int = 3) -> str:
 # What each group paid
 
 
-Cast = Callable[[tuple[str, ...]], tuple[Electorate, Votes]]
+Cast = Callable[[tuple[str, ...]], tuple[Assignment, Votes]]
 
 
 @dataclass(frozen=True)
@@ -134,7 +343,7 @@ def _batch(entry: Entry) -> Batch:
 
 def spent_by_groups(
     ledger: Ledger,
-    electorate: Electorate,
+    assignment: Assignment,
     *,
     key: str,
     ceiling: Budget,
@@ -154,8 +363,9 @@ def spent_by_groups(
     Assumes:   groups paid for every question on the ledger, by a plan that follows from public budgets.
     Reference: as `guaranteed_epsilon`, for each account.
     """
-    plan = electorate.plan
+    plan, consent = assignment.plan, assignment.consent
     assert plan is not None  # there are groups
+    assert consent is not None
     used, states = list(mechanisms), ledger.accounts()
     spent: dict[str, RdpCurve] = {group.name: RdpCurve.zero() for group in plan.groups}
     cost: list[GroupPoint] = []
@@ -178,9 +388,9 @@ def spent_by_groups(
             if name not in batch.absent:
                 took_part[name] += batch.n_queries
                 labels[name] += batch.n_labels
-    prices = _most(electorate, plan, most, used) if alone else {}
+    prices = _most(assignment, plan, most, used) if alone else {}
     groups = []
-    for row, group in zip(group_rows(electorate), plan.groups, strict=True):
+    for row, group in zip(group_rows(plan, consent), plan.groups, strict=True):
         name, charged = group.name, spent[group.name].epsilon(ceiling.delta)
         stated = min(group.epsilon, ceiling.epsilon)
         if alone and all(getattr(mechanism, "one_price", False) for mechanism in used):
@@ -200,19 +410,19 @@ def spent_by_groups(
         )
     rounds: dict[str, Any] = {}
     absent: tuple[str, ...] = ()
-    if isinstance(plan, Upsampling) and electorate.trains_anew:
+    if isinstance(plan, Upsampling) and assignment.trains_anew:
         found = rounds_on(ledger, plan, key=key)
         absent = found[-1].absent if found else ()
         rounds = {"rounds": tuple(RoundPart(**asdict(one)) for one in found)} if found else {}
     notes = [note]
-    if is_over and electorate.leave:
+    if is_over and assignment.leave:
         notes.append(why_over(ledger, plan, ceiling, used, absent))
     gone = batches[-1].absent if batches else ()
     ended = ended_by(ledger, plan.without(gone) if gone else plan, ceiling, used, key=f"{key}/{asked}")
     left = ((name, _first_without(name, batches)) for name in spent)
     part = PersonalPart(
         variant=plan.variant,
-        leave=electorate.leave,
+        leave=assignment.leave,
         plan=tuple(plan.summary),
         groups=tuple(groups),
         cost=tuple(cost),
@@ -223,10 +433,10 @@ def spent_by_groups(
 
 
 def _most(
-    electorate: Electorate, plan: PersonalPlan, most: int, mechanisms: list[Mechanism]
+    assignment: Assignment, plan: PersonalPlan, most: int, mechanisms: list[Mechanism]
 ) -> dict[str, RdpCurve]:
     """Return the price of all queries that could be asked, where it does not hang on batches or leavers."""
-    if electorate.leave or (isinstance(plan, Vanishing) and min(plan.frequency_of) < 1):
+    if assignment.leave or (isinstance(plan, Vanishing) and min(plan.frequency_of) < 1):
         return {}
     prices = [plan.using(mechanism).prices(most, key="") for mechanism in mechanisms]
     return {
@@ -244,9 +454,9 @@ def _first_without(name: str, batches: list[Batch]) -> int | None:
     return None
 
 
-def ceiling_notes(config: RunConfig, electorate: Electorate) -> tuple[str, ...]:
+def ceiling_notes(config: RunConfig, assignment: Assignment) -> tuple[str, ...]:
     """Return a warning where the budget for everybody is below what a group agreed to; public."""
-    ceiling, groups = config.budget.epsilon, () if electorate.plan is None else electorate.plan.groups
+    ceiling, groups = config.budget.epsilon, () if assignment.plan is None else assignment.plan.groups
     above = [group.name for group in groups if group.epsilon > ceiling]
     if not above:
         return ()
@@ -263,7 +473,7 @@ def _is_followed(mechanism: Mechanism) -> bool:
 
 
 def exact_by_groups(
-    electorate: Electorate,
+    assignment: Assignment,
     votes: Votes | None,
     *,
     labels: Labels,
@@ -280,14 +490,14 @@ def exact_by_groups(
     Assumes:   as `group_costs`, along a path that was fixed beforehand.
     Reference: docs/maths/personalised.md.
     """
-    plan = electorate.plan
+    plan = assignment.plan
     if plan is None or votes is None or not _is_followed(plan.mechanism):
         return None
-    anew = cast if electorate.trains_anew else None
+    anew = cast if assignment.trains_anew else None
     held: dict[str, NDArray[np.float64]] = {}
     start, asked_so_far, points = 0, 0, list[GroupPoint]()
     now: tuple[str, ...] | None = None
-    seated, teams, persons = electorate, None if anew else _teams(electorate), dict[str, Any]()
+    seated, teams, persons = assignment, None if anew else _teams(assignment), dict[str, Any]()
     for batch in batches:
         asked_so_far += batch.n_queries
         if not batch.is_settled:  # nothing came out of it
@@ -314,7 +524,7 @@ def exact_by_groups(
     return Sealed(tuple(points))
 
 
-def _by_person(seated: Electorate, teams: Iterable[NDArray[np.int64]] | None) -> dict[str, Any]:
+def _by_person(seated: Assignment, teams: Iterable[NDArray[np.int64]] | None) -> dict[str, Any]:
     """Return which of its group's distinct teams each person has, by group: as `Asked` tells them apart."""
     assert seated.plan is not None
     assert teams is not None
@@ -333,16 +543,16 @@ def _epsilons(held: Mapping[str, NDArray[np.float64]], plan: PersonalPlan, delta
     }
 
 
-def _teams(electorate: Electorate) -> tuple[NDArray[np.int64], ...] | None:
-    plan, consent, source = electorate.plan, electorate.consent, electorate.source
+def _teams(assignment: Assignment) -> tuple[NDArray[np.int64], ...] | None:
+    plan, consent, source = assignment.plan, assignment.consent, assignment.source
     if plan is None or consent is None or plan.members:
         return None
-    if source is None and not electorate.trains_anew:
+    if source is None and not assignment.trains_anew:
         return None
     owners = consent.persons if source is None else consent.persons[source]
     # Numbered as in the plan, which may be without some of the groups.
     number = {group.name: at for at, group in enumerate(plan.groups)}
     places = np.array([number.get(group.name, -1) for group in consent.groups])
     return teams_of(
-        electorate.partition, owners, group_of=places[consent.group_of], n_groups=len(plan.groups)
+        assignment.partition, owners, group_of=places[consent.group_of], n_groups=len(plan.groups)
     )

@@ -22,11 +22,10 @@ from ..privacy.votes import LabelVotes, Votes
 from ..students._base import fresh
 from ..students.fitting import takes_unlabelled
 from ..teachers.ensemble import label_accuracies
-from ._assignment import Electorate
 from ._catalogue import uses_torch
 from ._folder import make_student
 from ._private import NoisePoint, PrivateGroups, PrivateNumbers
-from ._tables import Tables
+from ._tables import Assignment, Tables
 from ._voting import Spending
 from .labelling import Labels
 from .personal.plan import PersonalPlan
@@ -68,7 +67,7 @@ _MOST_GAPS = 20_000
 def public_result(
     config: RunConfig,
     tables: Tables,
-    electorate: Electorate,
+    assignment: Assignment,
     *,
     mechanism: Mechanism,
     labels: Labels,
@@ -87,7 +86,7 @@ def public_result(
         own["labels"], scores = _label_results(student, tables, labels)
     else:
         names, scores = {"class_names": tables.private.class_names}, _class_results(student, tables)
-    parts, plan = electorate.partition, _at_first(electorate, spending)
+    parts, plan = assignment.partition, _at_first(assignment, spending)
     given = config.mechanism.given
     if isinstance(plan, Upsampling):
         # The one for as many teachers as there are.
@@ -100,7 +99,7 @@ def public_result(
             n_public=len(tables.pool),
             n_test=0 if tables.test is None else len(tables.test),
             n_features=tables.private.n_features,
-            notes=(*tables.notes, *electorate.notes),
+            notes=(*tables.notes, *assignment.notes),
             **names,
         ),
         partition=PartitionPart(
@@ -136,7 +135,7 @@ def public_result(
         # How long teachers took says something of their rows, which no epsilon covers.
         seconds={step: taken for step, taken in seconds.items() if step in _PUBLIC_STEPS},
         settings=config_as_dict(config),
-        warnings=tuple(_warnings(config, labels, tables, electorate, spending)),
+        warnings=tuple(_warnings(config, labels, tables, assignment, spending)),
         **own,
     )
 
@@ -265,9 +264,9 @@ def share_right(labels: Labels, truth: NDArray[np.int64] | None) -> float | None
     return float((labels.labels[given] == truth[labels.rows][given]).mean())
 
 
-def _at_first(electorate: Electorate, spending: Spending) -> PersonalPlan | None:
+def _at_first(assignment: Assignment, spending: Spending) -> PersonalPlan | None:
     """Return the plan of the first teachers: by upsampling, without those who could not pay for one query."""
-    plan, personal = electorate.plan, spending.personal
+    plan, personal = assignment.plan, spending.personal
     first = None if personal is None or not personal.part.rounds else personal.part.rounds[0]
     return plan.without(first.absent) if plan is not None and first is not None and first.absent else plan
 
@@ -302,7 +301,7 @@ def _warnings(
     config: RunConfig,
     labels: Labels,
     tables: Tables,
-    electorate: Electorate,
+    assignment: Assignment,
     spending: Spending,
 ) -> list[str]:
     said = []
@@ -316,8 +315,8 @@ def _warnings(
     if spending.personal is not None:
         from ._groups import ceiling_notes
 
-        said += [*spending.personal.notes, *ceiling_notes(config, electorate)]
-    n_rows = n_private(config, tables, electorate.partition.relation)
+        said += [*spending.personal.notes, *ceiling_notes(config, assignment)]
+    n_rows = n_private(config, tables, assignment.partition.relation)
     if n_rows is not None and config.budget.delta * n_rows >= 1:
         said.append(
             f"delta = {config.budget.delta:g} is not below 1 / {n_rows}, the number of private records: "
@@ -332,7 +331,7 @@ def _warnings(
 def private_numbers(
     config: RunConfig,
     tables: Tables,
-    electorate: Electorate,
+    assignment: Assignment,
     *,
     mechanism: Mechanism,
     votes: Votes | LabelVotes,
@@ -356,7 +355,7 @@ def private_numbers(
         from ._groups import exact_by_groups
 
         by_group = exact_by_groups(
-            electorate, votes, labels=labels, batches=personal.batches, delta=config.budget.delta, cast=cast
+            assignment, votes, labels=labels, batches=personal.batches, delta=config.budget.delta, cast=cast
         )
         parts["personal"] = PrivateGroups(exact_cost=None if by_group is None else by_group.reveal())
     if not isinstance(votes, LabelVotes) and tables.pool_y is not None:

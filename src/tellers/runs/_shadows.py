@@ -23,9 +23,8 @@ from ..teachers.ensemble import train_teachers
 from ..teachers.partitions import Partition
 from ..teachers.pool import VotedPool
 from ..teachers.store import read_votes
-from ._assignment import deal_rows
 from ._folder import RunFolder, make_student, make_teacher, require_able, takes_part
-from ._tables import Tables, digest, read_tables
+from ._tables import Tables, deal_rows, digest, read_tables
 from ._voting import Spending
 from .labelling import guaranteed_epsilon, label_pool, most_expected
 from .pipeline import Show, teach

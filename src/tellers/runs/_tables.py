@@ -1,106 +1,31 @@
-"""The tables of a run: private rows, a public pool and public test rows, with who agreed to which budget."""
+"""The tables of a run: private rows, a public pool and public test rows, and which rows each teacher gets."""
 
 import hashlib
+import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from ..data._label_files import LABEL_LAYOUTS, labels_file, require_same_attributes
 from ..data.annotations import read_label_names
 from ..data.clips import clip_notes, one_class_each, read_clip_table, require_same_features
-from ..data.dataset import Dataset, MultilabelDataset
+from ..data.dataset import Dataset, MultilabelDataset, TableLines
 from ..data.embedded import LABEL_DATASETS, read_label_table
 from ..data.named import DATASETS, load
-from ..data.tables import MISSING, read_columns, read_features, read_table
+from ..data.tables import read_columns, read_features, read_table
+from ..privacy._files import write_whole
 from ..teachers._assignment import assignment_key, identities, positions
-from .personal.consent import Consent, read_consent
+from ..teachers.partitions import Partition, partition
 from .settings.sections import CLIPS, RunConfig
 
-# Who agreed to which budget: from a column, a file, or dealt at random
-
-
-def budgets_from_file(path: Path, persons: ArrayLike, *, levels: bool) -> NDArray[Any]:
-    """Return the budget, or with `levels` the level, of each row's person, by a CSV file of persons."""
-    wanted, one = ("level", "a level") if levels else ("epsilon", "an epsilon")
-    columns = read_columns(path)
-    if "person" not in columns or wanted not in columns:
-        why = "levels are declared" if levels else "no levels are declared"
-        raise ValueError(
-            f"{path.name}: Expected the columns person and {wanted}, as {why}, got {', '.join(columns)}."
-        )
-    agreed: dict[str, str] = {}
-    for row, (person, said) in enumerate(zip(*(_words(columns[name]) for name in ("person", wanted)))):
-        if person in MISSING or said in MISSING:
-            raise ValueError(f"{path.name}: Expected a person and {one} in every row, none in row {row}.")
-        if person in agreed:
-            raise ValueError(f"{path.name}: Expected one row per person, got a second one in row {row}.")
-        agreed[person] = said
-    names = _words(np.asarray(persons))
-    missing = [row for row, name in enumerate(names) if name not in agreed]
-    if missing:
-        raise ValueError(
-            f"{path.name}: Expected {one} for every person, got none for the person of row "
-            f"{missing[0]} of the data. Ask them, or leave their rows out."
-        )
-    entries = [agreed[name] for name in names]
-    if levels:
-        return np.array(entries)
-    try:
-        return np.array(entries, dtype=np.float64)
-    except ValueError:
-        raise ValueError(
-            f"{path.name}: Expected numbers in epsilon, got words. Names need levels in [personal]."
-        ) from None
-
-
-def deal_levels(shares: dict[str, float], n_persons: int, *, seed: int) -> list[str]:
-    """Return a level for each person, at random, each level as often as its share says, give or take one."""
-    ends = np.rint(np.cumsum(list(shares.values())) * n_persons).astype(int)
-    counts = np.diff(ends, prepend=0)
-    counts[-1] += n_persons - ends[-1]
-    dealt = np.repeat(np.array(list(shares)), counts)
-    # Another stream than that of the partition, which has the same seed.
-    levels: list[str] = np.random.default_rng([int(seed), 1]).permutation(dealt).tolist()
-    return levels
-
-
-def read_agreed(config: RunConfig, data: Dataset) -> Consent:
-    """Return who agreed to what among the private rows; persons are those of the partition."""
-    chosen = config.personal
-    persons = data.persons if config.protects == "person" else None
-    budgets: Any = data.budgets
-    if chosen.shares:
-        if persons is None:
-            budgets = deal_levels(dict(chosen.shares), len(data), seed=config.seed)
-        else:
-            names = identities(persons, name="persons")
-            drawn = positions(names, key=assignment_key(config.seed), purpose="level")
-            ends = np.cumsum(list(chosen.shares.values()))[:-1]
-            levels_of = list(chosen.shares)
-            budgets = [levels_of[at] for at in np.searchsorted(ends, drawn, side="right")]
-    if budgets is None:
-        raise ValueError(f"Expected budgets in {data.name!r}, got none.")
-    levels = dict(chosen.levels) or None
-    if levels is not None:
-        budgets = _words(np.asarray(budgets))
-    try:
-        return read_consent(
-            budgets, delta=config.budget.delta, levels=levels, persons=persons, max_groups=chosen.max_groups
-        )
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{config.where('personal', chosen.source)}: {error}") from error
-
-
-def _words(column: NDArray[Any]) -> list[str]:
-    """Return entries as text, 3.0 as 3: a file may have stored a name as a number."""
-    entries = column.tolist()
-    return [str(int(e)) if isinstance(e, float) and e.is_integer() else str(e) for e in entries]
-
+if TYPE_CHECKING:
+    from .personal.consent import Consent
+    from .personal.plan import PersonalPlan
 
 # Private rows for the teachers, a public pool, and public rows to test on
 #
@@ -277,6 +202,8 @@ def _agreed(data: Any, config: RunConfig) -> Any:
     chosen = config.personal
     if not chosen.file or data.persons is None:
         return data
+    from ._groups import budgets_from_file
+
     place = config.data.path(chosen.file)
     assert place is not None  # something is written
     return replace(data, budgets=budgets_from_file(place, data.persons, levels=bool(chosen.levels)))
@@ -399,3 +326,107 @@ def _private_path(config: RunConfig) -> Path:
             f'Expected [data] private, the private rows, for name = "{config.data.name}", got none.'
         )
     return path
+
+
+# Who the teachers learn from
+
+_RECORDS_ALONE = (
+    "It is known whose row each one is, and the settings protect one record all the same: a person with "
+    "several rows is protected for each of them alone, not for all of them together."
+)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Assignment:
+    """The rows of every teacher and, with budgets per group, the plan by which groups vote and pay.
+
+    The partition numbers the rows of `X[source]` where `source` is given, as people are copied there.
+    """
+
+    partition: Partition
+    source: NDArray[np.int64] | None = None
+    plan: "PersonalPlan | None" = None
+    consent: "Consent | None" = None
+    leave: bool = False
+    notes: tuple[str, ...] = ()
+
+    @property
+    def trains_anew(self) -> bool:
+        """Return whether teachers are trained anew when a group leaves: they learned from all groups."""
+        return self.leave and self.plan is not None and self.plan.variant == "upsampling"
+
+    def rows(self, table: NDArray[Any]) -> NDArray[Any]:
+        """Return the rows that the partition numbers."""
+        return table if self.source is None else table[self.source]
+
+    def __repr__(self) -> str:
+        variant = "plain" if self.plan is None else self.plan.variant
+        return f"Assignment({variant}, n_teachers={len(self.partition)})"
+
+
+def deal_rows(config: RunConfig, tables: Tables) -> Partition:
+    """Return which private rows each teacher gets."""
+    places = tables.private.places
+    return _dealt(config, tables) if places is None else _dealt_by_place(config, tables.private.name, places)
+
+
+def _dealt_by_place(config: RunConfig, name: str, places: TableLines) -> Partition:
+    """Deal all lines of a table; those that cannot be used drop out of the part they were dealt to."""
+    chosen = config.partition
+    if config.protects == "person" and places.unit != "one source":
+        raise ValueError(
+            f'Expected the sources of clips in {name!r} for [partition] by = "person", got clips one by one. '
+            "Name their sources when preparing them, and leave out by_clip."
+        )
+    if chosen.stratified and places.unit == "one source":
+        raise ValueError(
+            f"Expected clips that are dealt one by one in {name!r} for [partition] stratified = true, "
+            "got some that stay together. Leave it out, or in [data]: options = {by_clip = true}"
+        )
+    dealt = partition(
+        len(places), chosen.n_teachers, seed=config.seed,
+        labels=places.classes if chosen.stratified else None,
+        persons=places.units if places.unit == "one source" else None,
+    )  # fmt: skip
+    parts = tuple(np.sort(places.rows_at(part)) for part in dealt)
+    relation = replace(dealt.relation, unit="source" if places.unit == "one source" else "clip")
+    return Partition(parts, unit=places.unit, notes=(*dealt.notes, *places.notes), relation=relation)
+
+
+def _dealt(config: RunConfig, tables: Tables) -> Partition:
+    chosen, data = config.partition, tables.private
+    if config.protects == "site":
+        if data.sites is None:
+            raise ValueError(
+                f'Expected a column of sites in {data.name!r} for [partition] by = "site", got none.'
+            )
+        apart = set(identities(tables.apart, name="sites")) if tables.apart else set()
+        names = [name for name in identities(chosen.sites, name="sites") if name not in apart]
+        return partition(len(data), sites=data.sites, site_names=names, persons=data.persons)
+    if config.protects == "person":
+        if data.persons is None:
+            raise ValueError(
+                f'Expected a column of persons in {data.name!r} for [partition] by = "person", got none. '
+                "Name it in [data] person."
+            )
+        return partition(len(data), chosen.n_teachers, seed=config.seed, persons=data.persons)
+    labels = data.y if chosen.stratified else None
+    dealt = partition(len(data), chosen.n_teachers, seed=config.seed, labels=labels, ids=data.ids)
+    return dealt if data.persons is None else replace(dealt, notes=(*dealt.notes, _RECORDS_ALONE))
+
+
+def assign_rows(config: RunConfig, tables: Tables) -> Assignment:
+    """Return which private rows each teacher gets, by the plan of the groups where there are any."""
+    if not config.personal.variant or (config.protects == "person" and tables.private.persons is None):
+        return Assignment(deal_rows(config, tables))  # or says what is missing
+    from ._groups import seat_groups
+
+    return seat_groups(config, tables.private)
+
+
+def save_partition(path: Path, assignment: Assignment) -> None:
+    """Write down which rows each teacher has, and of which rows those are copies."""
+    flat, parts = io.BytesIO(), assignment.partition
+    copied = {} if assignment.source is None else {"source": assignment.source}
+    np.savez(flat, rows=np.concatenate(list(parts)), sizes=parts.sizes, **copied)
+    write_whole(path, flat.getvalue())

@@ -27,9 +27,8 @@ from ..teachers.ensemble import is_network, train_label_teachers, train_teachers
 from ..teachers.partitions import Partition
 from ..teachers.pool import VotedPool
 from ..teachers.store import read_label_votes, read_votes, save_label_votes, save_votes
-from ._assignment import Electorate, save_partition
 from ._folder import RunFolder, keep_troubles, make_student, make_teacher, takes_part
-from ._tables import Tables
+from ._tables import Assignment, Tables, save_partition
 from .labelling import Labels, Progress, guaranteed_epsilon, label_pool, most_expected
 from .personal.rounds import Names, Rounds, first_and_last, round_name, round_seed, seat_without
 from .personal.seating import Seating
@@ -56,7 +55,7 @@ Ask = Callable[[NDArray[Any], Progress | None], Any]
 def trained(
     config: RunConfig,
     tables: Tables,
-    electorate: Electorate,
+    assignment: Assignment,
     *,
     seed: int,
     folder: RunFolder,
@@ -68,7 +67,7 @@ def trained(
     the rule, and is named in the private record of the run.
     """
     chosen, model = config.teachers, make_teacher(config, tables)
-    rows = (electorate.rows(tables.private.X), electorate.rows(tables.private.y))
+    rows = (assignment.rows(tables.private.X), assignment.rows(tables.private.y))
     given: dict[str, Any] = {"seed": seed, "progress": progress, "public": tables.pool}
     if tables.many_labels:
         limits = config.labels.thresholds
@@ -79,14 +78,14 @@ def trained(
     else:
         given["n_classes"] = tables.n_outputs
     if config.cluster.address:
-        with _on_cluster(config, model, rows, electorate.partition, folder=folder, given=given) as asked:
+        with _on_cluster(config, model, rows, assignment.partition, folder=folder, given=given) as asked:
             yield asked
         return
     given |= {"folder": folder.teachers, "n_jobs": chosen.n_jobs or None}
     if not (tables.many_labels and is_network(model)):
         given |= {"timeout": chosen.timeout or None, "retries": chosen.retries}
     train: Callable[..., Any] = train_label_teachers if tables.many_labels else train_teachers
-    ensemble = train(model, *rows, electorate.partition, **given)
+    ensemble = train(model, *rows, assignment.partition, **given)
     yield _recorded(lambda asked, _progress: ensemble.vote(asked), ensemble, folder)
 
 
@@ -215,20 +214,20 @@ class Voting:
     config: RunConfig
     tables: Tables
     folder: RunFolder
-    electorate: Electorate
+    assignment: Assignment
     step: Callable[[str], AbstractContextManager[None]]
     progress: Callable[[str], Progress]
 
     def place(self, absent: Names) -> RunFolder:
         """Return the folder with teachers and votes of a round."""
-        plan = self.electorate.plan
+        plan = self.assignment.plan
         return self.folder.of_round(round_name(plan, absent)) if isinstance(plan, Upsampling) else self.folder
 
-    def seated(self, absent: Names) -> Electorate:
+    def seated(self, absent: Names) -> Assignment:
         """Return who learns from whom in a round: all groups, or those who did not leave."""
-        plan, consent = self.electorate.plan, self.electorate.consent
+        plan, consent = self.assignment.plan, self.assignment.consent
         if not absent or consent is None or not isinstance(plan, Upsampling):
-            return self.electorate
+            return self.assignment
         return self._at(seat_without(plan, consent, absent, seed=self.config.seed))
 
     def train(self, absent: Names) -> None:
@@ -260,7 +259,7 @@ class Voting:
                 write_votes(place.votes, ask(self.tables.pool, None))
         return VotedPool(stored_votes(place.votes, self.tables))
 
-    def cast(self, absent: Names) -> tuple[Electorate, Votes]:
+    def cast(self, absent: Names) -> tuple[Assignment, Votes]:
         """Return who learned from whom in a round that was asked, and its votes on the pool."""
         votes = stored_votes(self.place(absent).votes, self.tables)
         assert not isinstance(votes, LabelVotes)  # groups vote on classes
@@ -281,16 +280,16 @@ class Voting:
         place = self.place(absent)
         return place.votes.exists() and (place.test_votes.exists() or not self._wants_test)
 
-    def _at(self, seating: Seating) -> Electorate:
-        return replace(self.electorate, partition=seating.partition, source=seating.source, plan=seating.plan)
+    def _at(self, seating: Seating) -> Assignment:
+        return replace(self.assignment, partition=seating.partition, source=seating.source, plan=seating.plan)
 
-    def _trained(self, electorate: Electorate, absent: Names, step: str) -> AbstractContextManager[Ask]:
+    def _trained(self, assignment: Assignment, absent: Names, step: str) -> AbstractContextManager[Ask]:
         place = self.place(absent)
         if place.round:
             place.votes.parent.mkdir(exist_ok=True, mode=0o700)
-            save_partition(place.partition, electorate)
+            save_partition(place.partition, assignment)
         return trained(
-            self.config, self.tables, electorate, folder=place, progress=self.progress(step),
+            self.config, self.tables, assignment, folder=place, progress=self.progress(step),
             seed=round_seed(self.config.seed, absent) if absent else self.config.seed,
         )  # fmt: skip
 
@@ -312,22 +311,22 @@ class Spending:
     shared: bool = False
 
 
-def absent_at_first(ledger: Ledger, config: RunConfig, electorate: Electorate, *, key: str) -> Names:
+def absent_at_first(ledger: Ledger, config: RunConfig, assignment: Assignment, *, key: str) -> Names:
     """Return which groups the first teachers do not learn from, where teachers are trained anew.
 
     Those are the ones who cannot pay for one query; when a run goes on, the same ones, by the books.
     """
-    if not electorate.trains_anew:
+    if not assignment.trains_anew:
         return ()
-    assert isinstance(electorate.plan, Upsampling)
+    assert isinstance(assignment.plan, Upsampling)
     first = config.warm_up() or config.mechanism.build()
-    return first_and_last(ledger, electorate.plan, first, key=key)[0]
+    return first_and_last(ledger, assignment.plan, first, key=key)[0]
 
 
 def release_labels(
     config: RunConfig,
     tables: Tables,
-    electorate: Electorate,
+    assignment: Assignment,
     *,
     mechanism: Mechanism,
     voting: Voting,
@@ -337,10 +336,10 @@ def release_labels(
 ) -> tuple[Labels, Spending]:
     """Ask for labels of the pool until the rules of the config stop it, and keep them in the folder.
 
-    Where the electorate has groups with budgets of their own, they are asked and pay by its plan. Where those
+    Where the assignment has groups with budgets of their own, they are asked and pay by its plan. Where those
     leave whom all teachers learned from, `voting` brings the votes of the others' teachers, as `Rounds` says.
     """
-    asking, warm_up, plan, folder = config.queries, config.warm_up(), electorate.plan, voting.folder
+    asking, warm_up, plan, folder = config.queries, config.warm_up(), assignment.plan, voting.folder
     n_pool = len(tables.pool)
     most = min(asking.n_queries or n_pool, n_pool)
     if config.budget.stop == "private":
@@ -349,13 +348,17 @@ def release_labels(
     key = folder.key
     has_part = takes_part(config)
     student = make_student(config, tables) if has_part and not tables.many_labels else None
-    batch, note = (asking.batch, "") if plan is None else electorate.batch(asking.batch, most=most)
+    batch, note = asking.batch, ""
+    if plan is not None:
+        from ._groups import batch_size
+
+        batch, note = batch_size(plan, batch, most=most)
     room, next_room = Room(VotedPool(votes), mechanism, ledger, noise.secure(), plan=plan), None
-    if electorate.trains_anew:
-        assert electorate.consent is not None  # there are groups
-        rounds = Rounds(electorate.consent, config.seed, voting.anew)
+    if assignment.trains_anew:
+        assert assignment.consent is not None  # there are groups
+        rounds = Rounds(assignment.consent, config.seed, voting.anew)
         room, next_room = rounds.begin(room, key=key, mechanism=warm_up), rounds.next_room
-    elif electorate.leave:
+    elif assignment.leave:
         room = replace(room, exhausted_leave=True)
     labels = label_pool(
         room, tables.pool, seed=config.seed, order=asking.order, n_queries=most,
@@ -365,7 +368,7 @@ def release_labels(
         queries=np.arange(n_pool), key=key, next_room=next_room, progress=progress,
     )  # fmt: skip
     spending = _spent(
-        config, electorate, ledger, folder=folder, most=most, used=[mechanism, *filter(None, [warm_up])],
+        config, assignment, ledger, folder=folder, most=most, used=[mechanism, *filter(None, [warm_up])],
         note=note, is_over=labels.stopped_by == "the budget",
     )  # fmt: skip
     content = io.BytesIO()
@@ -377,7 +380,7 @@ def release_labels(
 
 def _spent(
     config: RunConfig,
-    electorate: Electorate,
+    assignment: Assignment,
     ledger: Ledger,
     *,
     folder: RunFolder,
@@ -398,11 +401,11 @@ def _spent(
             curve.append((n_asked, accountant.epsilon(total)))
         alone = alone and entry.key.startswith((asked, published))
     charged = accountant.epsilon(ledger.spent)
-    if electorate.plan is not None:
+    if assignment.plan is not None:
         from ._groups import spent_by_groups
 
         personal = spent_by_groups(
-            ledger, electorate, key=folder.key, ceiling=accountant.budget, most=most, mechanisms=used,
+            ledger, assignment, key=folder.key, ceiling=accountant.budget, most=most, mechanisms=used,
             note=note, is_over=is_over,
         )  # fmt: skip
         return Spending(personal.epsilon, charged, tuple(curve), personal, not alone)

@@ -27,7 +27,6 @@ from ..privacy._files import write_whole
 from ..privacy.votes import LabelVotes, Votes
 from ..students.fitting import fit_distilled, fit_labels, fit_self_taught, fit_semi_supervised, fit_supervised
 from ..teachers.partitions import Partition
-from ._assignment import Electorate, group_rows, seat_teachers
 from ._folder import (
     RunFolder,
     Warn,
@@ -42,7 +41,7 @@ from ._folder import (
 )
 from ._numbers import private_numbers, public_result
 from ._private import PrivateNumbers
-from ._tables import Tables, digest, read_tables
+from ._tables import Assignment, Tables, assign_rows, digest, read_tables
 from ._voting import Spending, Voting, absent_at_first, release_labels, stored_votes, write_votes
 from .card.card import ModelCard
 from .card.export import export_student
@@ -198,21 +197,21 @@ def _carry_out(
     mechanism = config.build_mechanism()
     with steps.step("data"):
         tables = read_tables(config) if voted is None else voted.tables
-        electorate = seat_teachers(config, tables) if voted is None else voted.seated
-        if electorate.plan is not None and show_groups is not None:
-            from ._groups import ceiling_notes
+        assignment = assign_rows(config, tables) if voted is None else voted.seated
+        if assignment.plan is not None and assignment.consent is not None and show_groups is not None:
+            from ._groups import ceiling_notes, group_rows
 
-            notes = ceiling_notes(config, electorate)
-            show_groups(group_rows(electorate), (*electorate.plan.summary, *notes))
-        require_same(folder, tables, electorate, seed=config.seed)
+            lines = (*assignment.plan.summary, *ceiling_notes(config, assignment))
+            show_groups(group_rows(assignment.plan, assignment.consent), lines)
+        require_same(folder, tables, assignment, seed=config.seed)
         require_able(config, tables)
         check_overlap(config, tables, folder)
         tell_units(tables, warn)
         # A budget that pays for nothing, or another ledger, is refused before teachers are trained. The file
         # is handed back meanwhile: training may take days.
-        with open_books(config, folder, electorate) as ledger:
-            absent = absent_at_first(ledger, config, electorate, key=folder.key)
-    voting = Voting(config, tables, folder, electorate, steps.step, steps.progress)
+        with open_books(config, folder, assignment) as ledger:
+            absent = absent_at_first(ledger, config, assignment, key=folder.key)
+    voting = Voting(config, tables, folder, assignment, steps.step, steps.progress)
     if until == "teachers":
         voting.train(absent)
     if until in ("data", "teachers"):
@@ -222,7 +221,7 @@ def _carry_out(
         return None
     with steps.step("labels"), ledger:
         labels, spending = release_labels(
-            config, tables, electorate, mechanism=mechanism, voting=voting, votes=votes, ledger=ledger,
+            config, tables, assignment, mechanism=mechanism, voting=voting, votes=votes, ledger=ledger,
             progress=steps.progress("labels"),
         )  # fmt: skip
         if tables.many_labels:
@@ -235,7 +234,7 @@ def _carry_out(
             training=folder.lesson(config.student),
         )  # fmt: skip
     result = public_result(
-        config, tables, electorate, mechanism=mechanism, labels=labels, spending=spending, student=student,
+        config, tables, assignment, mechanism=mechanism, labels=labels, spending=spending, student=student,
         seconds=steps.seconds, started=steps.started,
     )  # fmt: skip
     if folder.result.exists() or folder.publication.exists():
@@ -246,7 +245,7 @@ def _carry_out(
         private = None
         if until == "report" and config.report.private:
             private = private_numbers(
-                config, tables, electorate, mechanism=mechanism, votes=votes, labels=labels,
+                config, tables, assignment, mechanism=mechanism, votes=votes, labels=labels,
                 spending=spending, test_votes=voting.test_votes(absent), seconds=steps.seconds,
                 cast=voting.cast,
             )  # fmt: skip
@@ -330,7 +329,7 @@ class Voted:
 
     Votes and tables are those of many labels, or those of one class per row. `test_votes` are those on the
     test rows, which private numbers need. `ledger` is where all releases of these votes are charged; where it
-    is empty, the settings of a run say. `electorate` says how groups with
+    is empty, the settings of a run say. `assignment` says how groups with
     budgets of their own take part.
 
     >>> import numpy as np
@@ -351,7 +350,7 @@ class Voted:
     votes: LabelVotes | Votes
     test_votes: LabelVotes | Votes | None = None
     ledger: str = ""
-    electorate: Electorate | None = None
+    assignment: Assignment | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.votes, LabelVotes) != self.tables.many_labels:
@@ -368,9 +367,9 @@ class Voted:
             )
 
     @property
-    def seated(self) -> Electorate:
+    def seated(self) -> Assignment:
         """Return who learned from whom."""
-        return self.electorate or Electorate(self.partition)
+        return self.assignment or Assignment(self.partition)
 
     def __repr__(self) -> str:
         return f"Voted(<private>, n_queries={len(self.votes)}, n_teachers={self.votes.n_teachers})"
@@ -400,8 +399,7 @@ def run_voted(
     >>> import tempfile
     >>> from dataclasses import replace
     >>> from tellers.runs import PartitionConfig, QueriesConfig, default_config
-    >>> from tellers.runs._assignment import deal_rows
-    >>> from tellers.runs._tables import read_tables
+    >>> from tellers.runs._tables import deal_rows, read_tables
     >>> config = replace(
     ...     default_config("made_multilabel"), partition=PartitionConfig(n_teachers=20),
     ...     queries=QueriesConfig(n_queries=10),
@@ -452,17 +450,17 @@ def voted_in(folder: str | PathLike[str], config: RunConfig) -> tuple[RunConfig,
             '"private": how many queries its ledger holds depends on votes, and nobody else may count on it.'
         )
     tables = read_tables(first)
-    electorate = seat_teachers(first, tables)
-    if electorate.trains_anew:
+    assignment = assign_rows(first, tables)
+    if assignment.trains_anew:
         raise ValueError(
             f"Expected teachers that stay the same in {place.path}, got some that are trained anew when a "
             "group leaves ([personal] leave = true, by upsampling). Give each run its own."
         )
-    require_same(place, tables, electorate, seed=first.seed)
+    require_same(place, tables, assignment, seed=first.seed)
     there = None if tables.test is None or not place.test_votes.exists() else place.test_votes
     voted = Voted(
-        tables=tables, partition=electorate.partition, votes=stored_votes(place.votes, tables),
-        test_votes=None if there is None else stored_votes(there, tables), electorate=electorate,
+        tables=tables, partition=assignment.partition, votes=stored_votes(place.votes, tables),
+        test_votes=None if there is None else stored_votes(there, tables), assignment=assignment,
         ledger=written if is_url(written) else str((place.path / written).absolute()),
     )  # fmt: skip
     return config, voted
