@@ -347,7 +347,7 @@ def test_published_costs_are_per_query_and_their_totals_agree():
         (bounds.published_lnmax, 0.05, {}),
         (bounds.published_confident, 40.0, check),
         (bounds.published_confident, 40.0, check | {"answered": answered}),
-        (bounds.published_interactive, 40.0, check | {"student": student, "answered": answered}),
+        (bounds.published_confident, 40.0, check | {"student": student, "answered": answered}),
     ]
     for price, scale, rest in calls:
         for drawn in (False, True):
@@ -377,7 +377,7 @@ def test_confident_charges_every_check_and_gnmax_where_it_answered():
 def test_interactive_compares_with_the_student():
     votes = Votes.from_counts([[230, 20], [230, 20]], n_teachers=250)
     made = {"threshold": 100, "sigma_threshold": 20.0, "orders": [8], "answered": [True, True]}
-    sure = bounds.published_interactive(votes, 40.0, student=[[0.52, 0.48], [0.0, 1.0]], **made)[:, 0]
+    sure = bounds.published_confident(votes, 40.0, student=[[0.52, 0.48], [0.0, 1.0]], **made)[:, 0]
     # The first check is on the edge and pays its full price; the second is certain.
     gnmax = bounds.published_gnmax(votes, 40.0, orders=[8])[0, 0]
     np.testing.assert_allclose(sure, [gnmax + 8 / 800, gnmax], rtol=1e-5)

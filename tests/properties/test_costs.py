@@ -205,7 +205,7 @@ def test_interactive_forward_is_below_its_published_bound(sigma):
     belief = students(votes, 70)
     check = {"threshold": 0.3 * votes.n_teachers, "sigma_threshold": 2 * sigma}
     answered = np.ones(len(votes), dtype=bool)
-    bound = bounds.published_interactive(votes, sigma, student=belief, answered=answered, drawn=True, **check)
+    bound = bounds.published_confident(votes, sigma, student=belief, answered=answered, drawn=True, **check)
     mechanism = InteractiveGNMax(sigma=sigma, student_confidence=0.9, **check)
     assert_below(costs(mechanism, votes, student=belief)[0], bound, votes)
 

@@ -11,7 +11,7 @@ from ..mechanisms.divergence import divergences, pair_divergences
 from ..mechanisms.labels._outcomes import LabelLaw, LabelOutcomes
 from ..mechanisms.labels.adaptive import ChosenOutcomes
 from ..mechanisms.labels.powerset import PowersetOutcomes
-from ..privacy.votes import LabelVotes, Votes
+from ..privacy.votes import Votes
 
 # --- The dearest other ballot under a rule: exact, for all ballots, directions and orders at once. ---
 #
@@ -282,36 +282,66 @@ ANOTHER_TEACHER = "each query may have another worst teacher"
 _HOLDER = (1.1, 1.25, 1.5, 2.0, 4.0)
 
 
-def bound_because(mechanism: object, votes: Votes | LabelVotes | None = None) -> str:
+def bound_because(mechanism: object, votes: Votes | None = None) -> str:
     """Return why an exact cost is an upper bound; empty where it is the divergence itself."""
     declared = str(getattr(mechanism, "exact_is_bound", ""))
     if declared or votes is None:
         return declared
-    if isinstance(votes, LabelVotes) and votes.voters is not None:
+    if votes.voters is not None:
         return "teachers who do not know a label count as if they might"
     return "" if votes.ballots is not None else ANOTHER_TEACHER
 
 
-def label_blocks(
-    mechanism: object, votes: LabelVotes, grid: Floats
-) -> Iterator[tuple[int, Floats, Integers | None]]:
-    """Yield (first query, costs, of_teacher): costs (2, ballots, orders), one row per distinct ballot.
+@dataclass(frozen=True, eq=False)
+class LabelBlock:
+    """What queries from `first` on cost, (2, ballots, orders), one row per distinct ballot.
 
     `of_teacher` (teachers, queries) says which row a teacher's ballot is; None where only sums are known, and
     then there is one row per query: its worst ballot.
     """
+
+    first: int
+    costs: Floats
+    of_teacher: Integers | None
+
+    @property
+    def n_queries(self) -> int:
+        """Return how many queries these are."""
+        return self.costs.shape[1] if self.of_teacher is None else self.of_teacher.shape[1]
+
+    def each(self) -> Iterator[Floats]:
+        """Yield what each query costs each teacher, (2, teachers, orders), or the worst ballot alone."""
+        for i in range(self.n_queries):
+            yield self.costs[:, [i] if self.of_teacher is None else self.of_teacher[:, i]]
+
+    @property
+    def total(self) -> Floats:
+        """Return the sum over the queries for every teacher, or of the worst ballots."""
+        if self.of_teacher is None:
+            return np.asarray(self.costs.sum(axis=1)[:, None, :])
+        n_teachers, n_queries = self.of_teacher.shape
+        pointers = np.arange(n_teachers + 1) * n_queries
+        cast = csr_array(
+            (np.ones(self.of_teacher.size), self.of_teacher.ravel(), pointers),
+            shape=(n_teachers, self.costs.shape[1]),
+        )
+        return np.stack([cast @ direction for direction in self.costs])
+
+
+def label_blocks(mechanism: object, votes: Votes, grid: Floats) -> Iterator[LabelBlock]:
+    """Yield the costs of votes on labels, some queries at a time."""
     # A mechanism that chooses between shares has costs at each of them.
     block = max(1, _BALLOTS // (votes.n_teachers * max(1, len(getattr(mechanism, "shares", ())))))
     for start in range(0, len(votes), block):
         outcomes = mechanism.outcomes(votes[start : start + block])  # type: ignore[attr-defined]
         if isinstance(outcomes, PowersetOutcomes):
-            yield start, _powerset(outcomes, grid), outcomes.of_teacher
+            yield LabelBlock(start, _powerset(outcomes, grid), outcomes.of_teacher)
         elif isinstance(outcomes, ChosenOutcomes):
-            yield start, _chosen(outcomes, grid), outcomes.base.of_teacher
+            yield LabelBlock(start, _chosen(outcomes, grid), outcomes.base.of_teacher)
         elif outcomes.ballots is None:
-            yield start, _worst(outcomes, grid), None
+            yield LabelBlock(start, _worst(outcomes, grid), None)
         else:
-            yield start, ballot_costs(outcomes, grid), outcomes.of_teacher
+            yield LabelBlock(start, ballot_costs(outcomes, grid), outcomes.of_teacher)
 
 
 def ballot_costs(outcomes: LabelOutcomes, grid: Floats) -> Floats:
@@ -325,16 +355,6 @@ def ballot_costs(outcomes: LabelOutcomes, grid: Floats) -> Floats:
     """
     costs = _free(outcomes, grid) if outcomes.rule.is_free else dearest_alternatives(outcomes, grid)
     return costs if outcomes.gate is None else _gated(outcomes, costs, grid)
-
-
-def by_teacher(costs: Floats, of_teacher: Integers) -> Floats:
-    """Return the sum of costs over queries for every teacher, (2, teachers, orders)."""
-    n_teachers, n_queries = of_teacher.shape
-    pointers = np.arange(n_teachers + 1) * n_queries
-    cast = csr_array(
-        (np.ones(of_teacher.size), of_teacher.ravel(), pointers), shape=(n_teachers, costs.shape[1])
-    )
-    return np.stack([cast @ direction for direction in costs])
 
 
 def _free(outcomes: LabelOutcomes, grid: Floats) -> Floats:

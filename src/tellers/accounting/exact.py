@@ -13,8 +13,8 @@ from ..mechanisms.base import Mechanism
 from ..mechanisms.divergence import divergences
 from ..privacy.rdp import RdpCurve, check_orders
 from ..privacy.sealed import Sealed
-from ..privacy.votes import LabelVotes, Unit, Votes
-from ._label_exact import ANOTHER_TEACHER, bound_because, by_teacher, label_blocks
+from ..privacy.votes import Unit, Votes
+from ._label_exact import ANOTHER_TEACHER, LabelBlock, bound_because, label_blocks
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -127,7 +127,7 @@ class ExactCost:
 
 def exact_cost(
     mechanism: Mechanism,
-    votes: Votes | LabelVotes,
+    votes: Votes,
     *,
     orders: ArrayLike | None = None,
     student: ArrayLike | None = None,
@@ -148,18 +148,7 @@ def exact_cost(
     ('query', Sealed(<private>))
     """
     grid = check_orders(orders)
-    if votes.ballots is not None:
-        totals = teacher_costs(mechanism, votes, orders=grid, student=student, progress=progress).reveal()
-    elif isinstance(votes, LabelVotes):
-        totals = np.zeros((2, 1, grid.size))
-        for _, costs, _ in label_blocks(mechanism, votes, grid):
-            totals += costs.sum(axis=1)[:, None, :]
-            if progress is not None:
-                progress(costs.shape[1])
-    else:
-        sums = RunningSums((2, 1, grid.size))
-        _add(sums, mechanism, votes, grid, student=student, progress=progress)
-        totals = sums.total
+    totals = _summed(mechanism, votes, grid, student=student, progress=progress)
     return _worst(totals, grid, bound_because(mechanism, votes), votes.ballots is not None, len(votes))
 
 
@@ -191,7 +180,7 @@ def exact_cost_of_parts(
 
 def exact_epsilons(
     mechanism: Mechanism,
-    votes: Votes | LabelVotes,
+    votes: Votes,
     *,
     delta: float,
     orders: ArrayLike | None = None,
@@ -218,7 +207,7 @@ def exact_epsilons(
 
 def teacher_costs(
     mechanism: Mechanism,
-    votes: Votes | LabelVotes,
+    votes: Votes,
     *,
     orders: ArrayLike | None = None,
     student: ArrayLike | None = None,
@@ -239,18 +228,7 @@ def teacher_costs(
     """
     if votes.ballots is None:
         raise ValueError("Expected votes with ballots, got counts alone: who cast which ballot is not known.")
-    grid = check_orders(orders)
-    if isinstance(votes, LabelVotes):
-        totals = np.zeros((2, votes.n_teachers, grid.size))
-        for _, costs, of_teacher in label_blocks(mechanism, votes, grid):
-            assert of_teacher is not None  # there are ballots
-            totals += by_teacher(costs, of_teacher)
-            if progress is not None:
-                progress(of_teacher.shape[1])
-        return Sealed(totals)
-    sums = RunningSums((2, votes.n_teachers, grid.size))
-    _add(sums, mechanism, votes, grid, student=student, progress=progress)
-    return Sealed(sums.total)
+    return Sealed(_summed(mechanism, votes, check_orders(orders), student=student, progress=progress))
 
 
 def teacher_costs_of_parts(
@@ -269,7 +247,7 @@ def teacher_costs_of_parts(
 
 def query_costs(
     mechanism: Mechanism,
-    votes: Votes | LabelVotes,
+    votes: Votes,
     *,
     orders: ArrayLike | None = None,
     student: ArrayLike | None = None,
@@ -278,44 +256,29 @@ def query_costs(
 
     With counts alone there is one row: the worst ballot. What is yielded is private.
     """
-    grid = check_orders(orders)
-    if isinstance(votes, LabelVotes):
-        for start, costs, of_teacher in label_blocks(mechanism, votes, grid):
-            n = costs.shape[1] if of_teacher is None else of_teacher.shape[1]
-            for i in range(n):
-                yield start + i, costs[:, [i] if of_teacher is None else of_teacher[:, i]]
-        return
-    for start, costs, which in _blocks(mechanism, votes, grid, student=student):
-        for i in range(costs.shape[1]):
-            if votes.ballots is None:
-                yield start + i, costs[:, i].max(axis=(1, 2))[:, None, :]
-            elif which is None:
-                yield start + i, costs[:, i, 0, votes.ballots[:, start + i], :]
-            else:
-                present = which[:, i, None] >= 0
-                by_ballot = costs[:, i, which[:, i], votes.ballots[:, start + i], :]
-                yield start + i, np.where(present, by_ballot, 0.0)
+    for block in _blocks(mechanism, votes, check_orders(orders), student=student):
+        yield from enumerate(block.each(), start=block.first)
 
 
-def _add(
-    sums: RunningSums,
+def _summed(
     mechanism: Mechanism,
     votes: Votes,
     grid: Floats,
     *,
-    student: ArrayLike | None,
-    progress: Progress | None,
-) -> None:
-    """Add the costs of some queries: to each teacher, or where nobody knows who voted what, the worst."""
-    for start, costs, which in _blocks(mechanism, votes, grid, student=student):
-        if votes.ballots is None:
-            sums.add(costs.max(axis=(2, 3)).sum(axis=1)[:, None, :])
-        else:
-            rows = slice(start, start + costs.shape[1])
-            common = votes.counts[rows].argmax(axis=1)
-            sums.add(sums_by_teacher(costs, votes.ballots[:, rows], which, common=common))
+    student: ArrayLike | None = None,
+    progress: Progress | None = None,
+    sums: RunningSums | None = None,
+) -> Floats:
+    """Return the costs of all queries: to each teacher, or where nobody knows who voted what, the worst.
+
+    With `sums` they are added to those of other votes.
+    """
+    sums = sums or RunningSums((2, 1 if votes.ballots is None else votes.n_teachers, grid.size))
+    for block in _blocks(mechanism, votes, grid, student=student):
+        sums.add(block.total)
         if progress is not None:
-            progress(costs.shape[1])
+            progress(block.n_queries)
+    return sums.total
 
 
 def _totals(
@@ -327,7 +290,7 @@ def _totals(
         by_teacher = votes.ballots is not None
         if sums is None:
             sums = RunningSums((2, votes.n_teachers if by_teacher else 1, grid.size))
-        _add(sums, mechanism, votes, grid, student=None, progress=progress)
+        _summed(mechanism, votes, grid, progress=progress, sums=sums)
         n_queries += len(votes)
     if sums is None:
         raise ValueError("Expected at least one part with votes, got none.")
@@ -386,19 +349,58 @@ def _block_size(n_classes: int, grid: Floats, n_weights: int = 1) -> int:
     return max(1, min(_BLOCK, 20_000_000 // (2 * n_classes * grid.size * n_weights)))
 
 
+@dataclass(frozen=True, eq=False)
+class _ClassBlock:
+    """What queries from `first` on cost, (2, queries, weights, classes, orders).
+
+    `which` (teachers, queries) says which of the weights a teacher's ballot had, -1 for an absent teacher;
+    None where there is one weight for all.
+    """
+
+    first: int
+    costs: Floats
+    which: Integers | None
+    votes: Votes
+
+    @property
+    def n_queries(self) -> int:
+        return self.costs.shape[1]
+
+    def each(self) -> Iterator[Floats]:
+        """Yield what each query costs each teacher, (2, teachers, orders), or the worst ballot alone."""
+        ballots, which = self.votes.ballots, self.which
+        for i in range(self.n_queries):
+            costs = self.costs[:, i]
+            if ballots is None:
+                yield costs.max(axis=(1, 2))[:, None, :]
+            elif which is None:
+                yield costs[:, 0, ballots[:, self.first + i], :]
+            else:
+                by_ballot = costs[:, which[:, i], ballots[:, self.first + i], :]
+                yield np.where(which[:, i, None] >= 0, by_ballot, 0.0)
+
+    @property
+    def total(self) -> Floats:
+        """Return the sum over the queries for every teacher, or of the worst ballots."""
+        if self.votes.ballots is None:
+            return np.asarray(self.costs.max(axis=(2, 3)).sum(axis=1)[:, None, :])
+        rows = slice(self.first, self.first + self.n_queries)
+        common = self.votes.counts[rows].argmax(axis=1)
+        return sums_by_teacher(self.costs, self.votes.ballots[:, rows], self.which, common=common)
+
+
 def _blocks(
     mechanism: Mechanism, votes: Votes, grid: Floats, *, student: ArrayLike | None
-) -> Iterator[tuple[int, Floats, NDArray[np.int64] | None]]:
-    """Yield (first query, costs, which) in the order of the queries.
-
-    `costs` is (2, queries, weights, classes, orders), and `which` (teachers, queries) says which of the
-    weights a teacher's ballot had, -1 for an absent teacher; None where there is one weight for all.
-    """
+) -> "Iterator[_ClassBlock | LabelBlock]":
+    """Yield what the queries cost, some at a time and in their order."""
     if not hasattr(mechanism, "outcomes"):
         raise TypeError(
             f"Expected a mechanism with outcomes, got {type(mechanism).__name__}, which is charged its "
             "price: mechanism.price(unit) per query."
         )
+    if votes.space.kind == "labels":
+        yield from label_blocks(mechanism, votes, grid)
+        return
     beliefs = None if student is None else np.asarray(student, dtype=np.float64)
     if beliefs is not None and beliefs.shape != votes.counts.shape:
         raise ValueError(
@@ -413,7 +415,7 @@ def _blocks(
         belief = None if beliefs is None else beliefs[start : start + block]
         units, which = _weights(part)
         costs = [_unit_costs(mechanism, part.replaced(unit=unit), grid, belief) for unit in units]
-        yield start, np.stack(costs, axis=2), which
+        yield _ClassBlock(start, np.stack(costs, axis=2), which, votes)
 
 
 def _weights(votes: Votes) -> tuple[list[Unit], NDArray[np.int64] | None]:

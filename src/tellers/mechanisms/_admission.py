@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..privacy.votes import SetOf, Unit, require_votes_on
-from .base import Mechanism
+from .base import Mechanism, label_space
 from .registry import answers_of
 
 
@@ -27,7 +27,8 @@ def require_fit(mechanism: Mechanism, ensemble: Any) -> None:
                 f"{nothing} Take a mechanism for labels, such as Binary."
             )
         return
-    wanted = _n_labels(mechanism)
+    space = label_space(mechanism)
+    wanted = space.n_labels
     if labels is None and classes is not None:
         raise TypeError(
             f"Expected teachers that vote on {wanted} labels for {name}, got votes for one of {classes} "
@@ -37,7 +38,7 @@ def require_fit(mechanism: Mechanism, ensemble: Any) -> None:
         raise ValueError(
             f"Expected votes on the {wanted} labels of {name}, got teachers that vote on {labels}. {nothing}"
         )
-    units, said = _resolution(mechanism), getattr(ensemble, "resolution", None)
+    units, said = space.resolution, getattr(ensemble, "resolution", None)
     if said not in (None, units):
         raise ValueError(
             f"Expected votes in units of 1/{units} for {name}, got teachers that vote in units of 1/{said}. "
@@ -58,41 +59,57 @@ def require_votes(
     """
     charged = f"No noise was drawn, but the price of {key!r} stays charged."
     try:
-        require_votes_on(answers_of(mechanism), votes, type(mechanism).__name__)
-    except TypeError as error:
-        raise TypeError(f"{error} {charged}") from None
-    if len(votes) != n_queries:
-        raise ValueError(f"Expected votes on {n_queries} queries, got {len(votes)}. {charged}")
-    if n_teachers not in (None, votes.n_teachers):
+        require_kind(mechanism, votes)
+        if len(votes) != n_queries:
+            raise ValueError(f"Expected votes on {n_queries} queries, got {len(votes)}.")
+        if n_teachers not in (None, votes.n_teachers):
+            raise ValueError(
+                f"Expected the votes of {n_teachers} teachers, as the plan of the groups says, got those of "
+                f"{votes.n_teachers}."
+            )
+        if votes.unit != Unit():
+            raise ValueError("Expected votes of which one unit changes one ballot, got another unit.")
+        if is_multilabel(mechanism) and _needs_ballots(mechanism) and votes.ballots is None:
+            raise ValueError(f"Expected votes with ballots for {type(mechanism).__name__}, got sums alone.")
+    except (TypeError, ValueError) as error:
+        raise (TypeError if isinstance(error, TypeError) else ValueError)(f"{error} {charged}") from None
+
+
+def require_kind(mechanism: Any, votes: Any) -> None:
+    """Refuse votes over another space than a mechanism decides, on other labels or in other units."""
+    name, kind = type(mechanism).__name__, answers_of(mechanism)
+    require_votes_on(kind, votes, name)
+    if kind != "labels":
+        return
+    wanted = label_space(mechanism)
+    if votes.n_labels != wanted.n_labels:
         raise ValueError(
-            f"Expected the votes of {n_teachers} teachers, as the plan of the groups says, got those of "
-            f"{votes.n_teachers}. {charged}"
+            f"Expected votes on the {wanted.n_labels} labels of {name}, got {votes.n_labels}. "
+            f"Declare n_labels={votes.n_labels}."
         )
-    if votes.unit != Unit():
-        raise ValueError(f"Expected votes of which one unit changes one ballot, got another unit. {charged}")
-    if is_multilabel(mechanism):
-        expected = SetOf(_n_labels(mechanism), _resolution(mechanism))
-        if votes.space != expected:
-            raise ValueError(
-                f"Expected votes on {expected.n_labels} labels in units of 1/{expected.resolution}, got "
-                f"{votes.n_labels} labels in units of 1/{votes.resolution}. {charged}"
-            )
-        if _needs_ballots(mechanism) and votes.ballots is None:
-            raise ValueError(
-                f"Expected votes with ballots for {type(mechanism).__name__}, got sums alone. {charged}"
-            )
+    if votes.resolution != wanted.resolution:
+        parts = "of 0 and 1" if wanted.resolution == 1 else f"in units of 1/{wanted.resolution}"
+        raise ValueError(
+            f"Expected votes {parts} for {name}, got units of 1/{votes.resolution}. Use "
+            "LabelVotes.from_probabilities to turn probabilities into 0 and 1, or state the resolution."
+        )
+
+
+def require_label_votes(mechanism: Any, votes: Any) -> None:
+    """Refuse votes of another kind, on other labels or in other units; nothing is drawn before."""
+    require_kind(mechanism, votes)
+    if not getattr(mechanism, "lets_abstain", False):
+        votes.require_all_labels(type(mechanism).__name__)
+    require_one_ballot(votes.unit)
+
+
+def require_one_ballot(unit: Unit) -> None:
+    """Refuse units that move several ballots or heavier ones: label votes have one ballot each."""
+    SetOf(1).require_unit(unit)
 
 
 def _needs_ballots(mechanism: Any) -> bool:
     return bool(getattr(mechanism, "needs_ballots", False))
-
-
-def _n_labels(mechanism: Any) -> int:
-    return int(mechanism.n_labels)
-
-
-def _resolution(mechanism: Any) -> int:
-    return int(getattr(mechanism, "votes_resolution", getattr(mechanism, "resolution", 1)))
 
 
 def fingerprint(X: Any) -> str:

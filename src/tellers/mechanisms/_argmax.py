@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..privacy.votes import Unit
-from ._laws import ContinuousGaussian, DiscreteGaussian, Floats, Law
+from ._laws import ContinuousGaussian, DiscreteGaussian, Floats, NoiseLaw
 
 _ONE_BALLOT = Unit()
 # Ratios of distribution functions up to e^200 are multiplied in linear space; beyond that, logs.
@@ -27,7 +27,7 @@ _LINEAR_FLOOR = 1e-200
 
 
 @dataclass(frozen=True, eq=False)
-class Groups:
+class ClassGroups:
     """The classes of each query, gathered by equal counts (and equal thresholds, where they differ).
 
     `value`, `offset` and `size` are (queries, groups); a size of 0 is padding. `of_class` is
@@ -40,9 +40,11 @@ class Groups:
     of_class: NDArray[np.int64]
     step: int = 1
 
-    def __getitem__(self, rows: slice) -> "Groups":
+    def __getitem__(self, rows: slice) -> "ClassGroups":
         """Return some of the queries."""
-        return Groups(self.value[rows], self.offset[rows], self.size[rows], self.of_class[rows], self.step)
+        return ClassGroups(
+            self.value[rows], self.offset[rows], self.size[rows], self.of_class[rows], self.step
+        )
 
     @property
     def moves(self) -> NDArray[np.bool_]:
@@ -62,7 +64,7 @@ class Groups:
 
 def group_classes(
     counts: NDArray[np.int64], offsets: NDArray[np.int64] | None = None, *, unit: Unit = _ONE_BALLOT
-) -> Groups:
+) -> ClassGroups:
     """Gather the classes of each query by (count, offset), largest count first.
 
     `unit` says by how much the ballot moves that is to be followed.
@@ -88,7 +90,7 @@ def group_classes(
     offset[rows, index.ravel()] = sorted_extra.ravel()
     of_class = np.empty((n_queries, n_classes), dtype=np.int64)
     np.put_along_axis(of_class, order, index, axis=1)
-    return Groups(value, offset, size, of_class, int(unit.linf))
+    return ClassGroups(value, offset, size, of_class, int(unit.linf))
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +107,7 @@ class Wins:
     target: Floats
 
 
-def win_probabilities(groups: Groups, law: Law) -> Wins:
+def win_probabilities(groups: ClassGroups, law: NoiseLaw) -> Wins:
     """Return who wins how often, at the votes and after every move of one vote.
 
     Guarantee: relative accuracy 1e-6 or better before normalising, also for outcomes of probability 1e-300;
@@ -154,7 +156,7 @@ def win_probabilities(groups: Groups, law: Law) -> Wins:
     return Wins(base, other.transpose(0, 2, 3, 1), source, target.transpose(0, 2, 1))
 
 
-def log_wins(counts: NDArray[np.int64], law: Law) -> Floats:
+def log_wins(counts: NDArray[np.int64], law: NoiseLaw) -> Floats:
     """Return the log-probability that each class wins, (tallies, classes): many tallies, no moves.
 
     Guarantee: as `win_probabilities`, with every row divided by its total. Tallies compared with each other
@@ -227,7 +229,7 @@ class _Sums:
     log_weight: Floats
 
     @classmethod
-    def over(cls, counts: NDArray[np.int64], law: Law) -> "_Sums":
+    def over(cls, counts: NDArray[np.int64], law: NoiseLaw) -> "_Sums":
         low, high = int(counts.min()), int(counts.max())
         grid = law.grid(low, high, n_classes=counts.shape[1])
         value, place = np.unique(counts, return_inverse=True)

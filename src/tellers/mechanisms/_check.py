@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..privacy.votes import Votes
-from ._argmax import Groups
+from ._argmax import ClassGroups
 from ._laws import DiscreteGaussian, Floats
 from ._outcomes import Check
 
@@ -22,7 +22,7 @@ def log_pass_and_fail(margin: Floats, sigma: float) -> tuple[Floats, Floats]:
     return law.log_cdf(margin), law.log_cdf(-margin - 1)
 
 
-def check_outcomes(groups: Groups, sigma: float) -> Check:
+def check_outcomes(groups: ClassGroups, sigma: float) -> Check:
     """Return how likely the check passes, at the votes and after every move of one vote.
 
     `groups.offset` holds the thresholds t_j.

@@ -1,18 +1,33 @@
 """An arg max with Gaussian noise, alone or behind a noisy check: prices, the papers' bounds, envelopes."""
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..privacy.noise import Noise
 from ..privacy.rdp import Floats, RdpCurve
+from ..privacy.release import Cost, Release
 from ..privacy.votes import Unit, Votes
-from .gap_bounds import EnvelopeCost, gap_cost, gap_envelope
+from ._argmax import group_classes, win_probabilities
+from ._check import check_outcomes
+from ._laws import DiscreteGaussian
+from ._outcomes import Outcomes, assemble
+from .gap_bounds import EnvelopeCost, gap_cost, gap_envelope, top_and_gap_cost
 from .published import published_confident, published_gnmax
 from .sensitivity import CheckedMargins, gaussian_sensitivities
 from .suprema import argmax_supremum, check_supremum
 
 Integers = NDArray[np.int64]
+Belief = ArrayLike | None
+
+
+class Size(NamedTuple):
+    """How many votes there are at most and, if known, at least, and how many of them one ballot counts."""
+
+    n_votes: int
+    n_fewest: int | None = None
+    weight: int = 1
 
 
 class GaussianArgmax:
@@ -46,6 +61,7 @@ class GaussianArgmax:
         votes: Votes,
         *,
         order: float,
+        student: ArrayLike | None = None,
         n_votes: int | None = None,
         n_fewest: int | None = None,
         weight: int = 1,
@@ -54,13 +70,24 @@ class GaussianArgmax:
         """Return what bounds the exact cost and may be published with noise, and its local sensitivities.
 
         `n_votes` is how many there are at most, and `n_fewest` at least, all teachers' if not said; `weight`
-        and what is `moved` are those of `gap_cost`.
+        and what is `moved` are those of `gap_cost`. Private.
         """
-        return gap_cost(self.gaps(votes, order, n_votes, weight), votes.gap, **moved)
-
-    def gaps(self, votes: Votes, order: float, n_votes: int | None = None, weight: int = 1) -> Floats:
-        """Return the envelope of an answer's cost by the gap between the top two counts."""
         most = votes.n_teachers if n_votes is None else n_votes
+        table, heights = self._envelope(votes, order, student, Size(most, n_fewest, weight))
+        if heights is None:
+            return gap_cost(table, votes.gap, **moved)
+        return top_and_gap_cost(table, heights, votes.gap, **moved)
+
+    def _envelope(
+        self, votes: Votes, order: float, student: Belief, size: Size
+    ) -> tuple[Floats, Integers | None]:
+        """Return the table of the envelope, and what it is read at besides the gap, or None."""
+        require_no_student(self, student)
+        return self.gaps(votes, order, size), None
+
+    def gaps(self, votes: Votes, order: float, size: Size | None = None) -> Floats:
+        """Return the envelope of an answer's cost by the gap between the top two counts."""
+        most, _, weight = size or Size(votes.n_teachers)
         return gap_envelope(most, votes.n_classes, sigma=self.sigma, order=order, weight=weight)
 
     def published_sensitivities(
@@ -92,6 +119,23 @@ class CheckedArgmax(GaussianArgmax):
         """Return the standard deviation of the check's noise."""
         return self.sigma_threshold
 
+    def _release(
+        self, votes: Votes, noise: Noise, *, thresholds: Integers, labels: NDArray[np.int64]
+    ) -> Release:
+        """Check every query, fill in the labels of those that pass, and charge checks and answers."""
+        margin = (votes.counts - thresholds).max(axis=1)
+        passed = margin + noise.discrete_gaussian(self.sigma_threshold, margin.shape) >= 0
+        cost = self.check_price(votes.unit) * len(votes)
+        if passed.any():
+            labels[passed] = noisy_winners(votes.counts[passed], self.sigma, noise)
+            cost = cost + self.answer_price(votes.unit) * int(passed.sum())
+        return Release(labels, Cost(cost), passed)
+
+    def _outcomes(self, votes: Votes, thresholds: Integers) -> Outcomes:
+        groups = group_classes(votes.counts, thresholds, unit=votes.unit)
+        wins = win_probabilities(groups, DiscreteGaussian(self.sigma))
+        return assemble(groups, wins, check_outcomes(groups, self.sigma_threshold))
+
     def price(self, unit: Unit, orders: ArrayLike | None = None) -> RdpCurve:
         """Return the most one query can cost: its check and its answer."""
         return self.check_price(unit, orders) + self.answer_price(unit, orders)
@@ -120,6 +164,11 @@ class CheckedArgmax(GaussianArgmax):
             votes, self.sigma, threshold=self.threshold, sigma_threshold=self.sigma_threshold,
             student=student, answered=answered, orders=orders, total=True,
         )  # fmt: skip
+
+
+def noisy_winners(counts: Integers, sigma: float, noise: Noise) -> Integers:
+    """Return the class of each query that leads after Gaussian noise on every count."""
+    return noise.break_ties(counts + noise.discrete_gaussian(sigma, counts.shape))
 
 
 def require_no_student(mechanism: object, student: object) -> None:

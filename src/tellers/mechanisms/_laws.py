@@ -35,7 +35,7 @@ class Grid:
     log_weight: Floats
 
 
-class Law(Protocol):
+class NoiseLaw(Protocol):
     """A law of noise on one count."""
 
     def grid(self, low: float, high: float, *, n_classes: int) -> Grid:

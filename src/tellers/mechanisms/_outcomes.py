@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ._argmax import Groups, Wins
+from ._argmax import ClassGroups, Wins
 from ._laws import Floats
 
 
@@ -49,7 +49,7 @@ class Check:
     log_fail_moved: Floats
 
 
-def assemble(groups: Groups, wins: Wins, check: Check | None = None) -> Outcomes:
+def assemble(groups: ClassGroups, wins: Wins, check: Check | None = None) -> Outcomes:
     """Put the winners, and silence where there is a check, into one outcome space."""
     n_queries, n_groups = groups.size.shape
     shape = (n_queries, n_groups, n_groups)
@@ -83,7 +83,7 @@ def assemble(groups: Groups, wins: Wins, check: Check | None = None) -> Outcomes
     )
 
 
-def _normalised(groups: Groups, wins: Wins) -> Wins:
+def _normalised(groups: ClassGroups, wins: Wins) -> Wins:
     # The tie nodes leave the total off 1 by about 1e-9. Divided out, that error no longer adds to
     # the divergence, which for a unanimous vote is far smaller.
     base = wins.base - np.log((groups.size * np.exp(wins.base)).sum(axis=1))[:, None]

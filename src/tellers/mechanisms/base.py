@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 from ..errors import require_positive
 from ..privacy.rdp import RdpCurve
 from ..privacy.release import Release
-from ..privacy.votes import Unit
+from ..privacy.votes import SetOf, Unit
 
 
 @runtime_checkable
@@ -49,6 +49,12 @@ class Mechanism(Protocol):
 def listens(mechanism: Any) -> bool:
     """Return whether a mechanism, or its class, asks for the student's probabilities."""
     return "student" in inspect.signature(mechanism.release).parameters
+
+
+def label_space(mechanism: Any) -> SetOf:
+    """Return the space of the votes that a mechanism of many labels takes, by what it declares."""
+    parts = getattr(mechanism, "votes_resolution", getattr(mechanism, "resolution", 1))
+    return SetOf(mechanism.n_labels, parts)
 
 
 M = TypeVar("M")

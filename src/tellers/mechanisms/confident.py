@@ -1,23 +1,20 @@
 """Confident-GNMax: answer only where the teachers agree, and stay silent elsewhere."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..privacy.noise import Noise
-from ..privacy.rdp import RdpCurve
-from ..privacy.release import SILENT, Cost, Release
+from ..privacy.rdp import Floats
+from ..privacy.release import SILENT, Release
 from ..privacy.votes import Votes
-from ._argmax import group_classes, win_probabilities
-from ._check import check_outcomes, whole_thresholds
+from ._check import whole_thresholds
 from ._fields import check_sigma, check_threshold, noise_sigma
-from ._gaussian import CheckedArgmax, require_no_student
-from ._laws import DiscreteGaussian
-from ._outcomes import Outcomes, assemble
-from .gap_bounds import EnvelopeCost, confident_envelope, top_and_gap_cost
-from .gnmax import GNMax
+from ._gaussian import Belief, CheckedArgmax, Integers, Size, require_no_student
+from ._outcomes import Outcomes
+from .gap_bounds import confident_envelope
 from .published import check_margins
 from .registry import check_parameters, register
 from .sensitivity import CheckedMargins, threshold_limits
@@ -64,12 +61,8 @@ class ConfidentGNMax(CheckedArgmax):
         >>> mechanism.release(votes, noise.secure()).labels
         array([-1])
         """
-        margin = (votes.counts - whole_thresholds(self.threshold)).max(axis=1)
-        answered = margin + noise.discrete_gaussian(self.sigma_threshold, margin.shape) >= 0
         labels = np.full(len(votes), SILENT, dtype=np.int64)
-        return answer(
-            votes, noise, sigma=self.sigma, check=self.check_price(votes.unit), where=answered, labels=labels
-        )
+        return self._release(votes, noise, thresholds=self.checked_against(votes), labels=labels)
 
     def outcomes(self, votes: Votes) -> Outcomes:
         """Return how likely silence and each class are, at these votes and at every neighbour.
@@ -79,11 +72,9 @@ class ConfidentGNMax(CheckedArgmax):
         >>> np.exp(mechanism.outcomes(Votes.from_counts([[20, 5]], n_teachers=25)).log_labels).round(3)
         array([[0.692, 0.303, 0.005]])
         """
-        groups = group_classes(votes.counts, whole_thresholds(self.threshold), unit=votes.unit)
-        wins = win_probabilities(groups, DiscreteGaussian(self.sigma))
-        return assemble(groups, wins, check_outcomes(groups, self.sigma_threshold))
+        return self._outcomes(votes, self.checked_against(votes))
 
-    def checked_against(self, votes: Votes, student: ArrayLike | None = None) -> NDArray[np.int64]:
+    def checked_against(self, votes: Votes, student: ArrayLike | None = None) -> Integers:
         """Return the whole threshold of every count, (queries, classes).
 
         >>> votes = Votes.from_counts([[20, 5]], n_teachers=25)
@@ -104,28 +95,14 @@ class ConfidentGNMax(CheckedArgmax):
         """
         return np.asarray(votes.top >= self.threshold)
 
-    def envelope(
-        self,
-        votes: Votes,
-        *,
-        order: float,
-        n_votes: int | None = None,
-        n_fewest: int | None = None,
-        weight: int = 1,
-        **moved: Any,
-    ) -> EnvelopeCost:
-        """Return the envelope of the exact cost over top counts and gaps, as `GNMax.envelope`; private.
-
-        >>> votes = Votes.from_counts([[20, 5]], n_teachers=25)
-        >>> mechanism = ConfidentGNMax(sigma=5.0, threshold=15, sigma_threshold=9.0)
-        >>> bool(mechanism.envelope(votes, order=8.0).total > GNMax(5.0).envelope(votes, order=8.0).total)
-        True
-        """
+    def _envelope(self, votes: Votes, order: float, student: Belief, size: Size) -> tuple[Floats, Integers]:
+        """Return the envelope over top counts and gaps."""
+        require_no_student(self, student)
         table = confident_envelope(
-            votes.n_teachers if n_votes is None else n_votes, votes.n_classes, sigma=self.sigma, order=order,
-            threshold=self.threshold, sigma_threshold=self.sigma_threshold, weight=weight, n_fewest=n_fewest,
+            size.n_votes, votes.n_classes, sigma=self.sigma, order=order, threshold=self.threshold,
+            sigma_threshold=self.sigma_threshold, weight=size.weight, n_fewest=size.n_fewest,
         )  # fmt: skip
-        return top_and_gap_cost(table, votes.top, votes.gap, **moved)
+        return table, votes.top
 
     def margins(self, votes: Votes, student: ArrayLike | None, n_votes: int) -> CheckedMargins:
         """Return the margins of the top counts, and the least and the largest there can be.
@@ -136,21 +113,3 @@ class ConfidentGNMax(CheckedArgmax):
         """
         limits = threshold_limits(self.threshold, n_votes, votes.n_classes)
         return CheckedMargins(self.sigma_threshold, check_margins(votes, self.threshold), *limits)
-
-
-def answer(
-    votes: Votes,
-    noise: Noise,
-    *,
-    sigma: float,
-    check: RdpCurve,
-    where: NDArray[np.bool_],
-    labels: NDArray[np.int64],
-) -> Release:
-    """Fill in the labels of the queries that passed their check, and charge checks and answers."""
-    cost = check * len(votes)
-    if where.any():
-        answers = GNMax(sigma).release(votes[np.flatnonzero(where)], noise)
-        labels[where] = answers.labels
-        cost = cost + answers.cost.worst
-    return Release(labels, Cost(cost), where)

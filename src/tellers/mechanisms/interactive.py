@@ -1,22 +1,20 @@
 """Interactive-GNMax: answer only where the teachers contradict the student."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..privacy.noise import Noise
+from ..privacy.rdp import Floats
 from ..privacy.release import SILENT, Release
 from ..privacy.votes import Votes
-from ._argmax import group_classes, win_probabilities
-from ._check import check_outcomes, student_probabilities, whole_thresholds
+from ._check import student_probabilities, whole_thresholds
 from ._fields import check_sigma, check_threshold, noise_sigma
-from ._gaussian import CheckedArgmax
-from ._laws import DiscreteGaussian
-from ._outcomes import Outcomes, assemble
-from .confident import ConfidentGNMax, answer
-from .gap_bounds import EnvelopeCost, margin_envelope, top_and_gap_cost
+from ._gaussian import Belief, CheckedArgmax, Integers, Size
+from ._outcomes import Outcomes
+from .confident import ConfidentGNMax
+from .gap_bounds import margin_envelope
 from .registry import check_parameters, parameter, register
 from .sensitivity import CheckedMargins
 
@@ -65,13 +63,9 @@ class InteractiveGNMax(CheckedArgmax):
         1
         """
         belief = student_probabilities(student, votes)
-        margin = (votes.counts - self._thresholds(votes, belief)).max(axis=1)
-        answered = margin + noise.discrete_gaussian(self.sigma_threshold, margin.shape) >= 0
         sure = belief.max(axis=1) > self.student_confidence
         labels = np.where(sure, belief.argmax(axis=1), SILENT).astype(np.int64)
-        return answer(
-            votes, noise, sigma=self.sigma, check=self.check_price(votes.unit), where=answered, labels=labels
-        )
+        return self._release(votes, noise, thresholds=self._thresholds(votes, belief), labels=labels)
 
     def outcomes(self, votes: Votes, *, student: ArrayLike) -> Outcomes:
         """Return how likely each answer and no answer are, at these votes and at every neighbour.
@@ -85,12 +79,9 @@ class InteractiveGNMax(CheckedArgmax):
         >>> bool(np.isclose(np.exp(outcomes.log_labels).sum(), 1))
         True
         """
-        belief = student_probabilities(student, votes)
-        groups = group_classes(votes.counts, self._thresholds(votes, belief), unit=votes.unit)
-        wins = win_probabilities(groups, DiscreteGaussian(self.sigma))
-        return assemble(groups, wins, check_outcomes(groups, self.sigma_threshold))
+        return self._outcomes(votes, self.checked_against(votes, student))
 
-    def checked_against(self, votes: Votes, student: ArrayLike | None = None) -> NDArray[np.int64]:
+    def checked_against(self, votes: Votes, student: ArrayLike | None = None) -> Integers:
         """Return the whole threshold of every count, (queries, classes): it moves with the student.
 
         >>> votes = Votes.from_counts([[20, 5]], n_teachers=25)
@@ -102,30 +93,14 @@ class InteractiveGNMax(CheckedArgmax):
             raise ValueError("Expected the student's probabilities (queries x classes), got none.")
         return self._thresholds(votes, student_probabilities(student, votes))
 
-    def envelope(
-        self,
-        votes: Votes,
-        *,
-        student: ArrayLike | None = None,
-        order: float,
-        n_votes: int | None = None,
-        n_fewest: int | None = None,
-        weight: int = 1,
-        **moved: Any,
-    ) -> EnvelopeCost:
-        """Return the envelope of the exact cost over margins and gaps, as `GNMax.envelope`; private.
-
-        >>> votes = Votes.from_counts([[20, 5]], n_teachers=25)
-        >>> mechanism = InteractiveGNMax(5.0, threshold=9, sigma_threshold=9.0, student_confidence=0.8)
-        >>> mechanism.envelope(votes, order=8.0, student=[[0.5, 0.5]]).local.size
-        12
-        """
-        answers = self.gaps(votes, order, n_votes, weight)
+    def _envelope(self, votes: Votes, order: float, student: Belief, size: Size) -> tuple[Floats, Integers]:
+        """Return the envelope over margins and gaps."""
+        answers = self.gaps(votes, order, size)
         found = self.margins(votes, student, votes.n_teachers)
         table = margin_envelope(
-            answers, found.lowest, found.highest, order=order, sigma_threshold=found.sigma, weight=weight
+            answers, found.lowest, found.highest, order=order, sigma_threshold=found.sigma, weight=size.weight
         )
-        return top_and_gap_cost(table, found.margins - found.lowest, votes.gap, **moved)
+        return table, found.margins - found.lowest
 
     def warm_up(self, threshold: float) -> ConfidentGNMax:
         """Return what answers while there is no student to hear: confident voting with the same noise.
@@ -135,7 +110,7 @@ class InteractiveGNMax(CheckedArgmax):
         """
         return ConfidentGNMax(self.sigma, threshold, self.sigma_threshold)
 
-    def _thresholds(self, votes: Votes, belief: NDArray[np.float64]) -> NDArray[np.int64]:
+    def _thresholds(self, votes: Votes, belief: NDArray[np.float64]) -> Integers:
         return whole_thresholds(self.threshold, votes.n_votes[:, None] * belief)
 
     def margins(self, votes: Votes, student: ArrayLike | None, n_votes: int) -> CheckedMargins:

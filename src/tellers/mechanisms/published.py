@@ -182,12 +182,15 @@ def published_confident(
 ) -> Floats:
     """Return the 2018 cost of Confident GNMax: every check, and GNMax for what was answered.
 
+    With `student`, that of Interactive GNMax: checked against the student's votes, one public probability
+    per query and class. `answered` then marks what the teachers answered; a label the student keeps is free.
     With `answered` it is the cost along the path that was taken, as the paper reports it. Without,
     GNMax is weighted by P[answer]: an expectation over the checks, and no bound for any one run.
 
     Guarantee: each part bounds D_order(P || P') of its release.
-    Assumes:   with `answered`, that the mask is what the checks released.
-    Reference: Papernot et al. 2018, section 4.2.
+    Assumes:   with `answered`, that the mask is what the checks released; queries that depend on earlier
+               answers are counted along the path taken.
+    Reference: Papernot et al. 2018, sections 4.2 and 4.3.
     """
     log_accepts, log_rejects = log_accept(
         check_margins(votes, threshold, student=student), sigma_threshold, drawn=drawn
@@ -200,39 +203,6 @@ def published_confident(
     rare, sigma_check = np.minimum(log_accepts, log_rejects), math.sqrt(2) * sigma_threshold
     answers += _price(lambda some: gaussian_bound(some, sigma_check, orders=orders), rare, total=total)
     return answers
-
-
-def published_interactive(
-    votes: Votes,
-    sigma: float,
-    *,
-    threshold: float,
-    sigma_threshold: float,
-    student: ArrayLike,
-    answered: ArrayLike | None = None,
-    orders: ArrayLike | None = None,
-    drawn: bool = False,
-    total: bool = False,
-) -> Floats:
-    """Return the 2018 cost of Interactive GNMax: as Confident, checked against the student's votes.
-
-    `answered` marks what the teachers answered; a label the student keeps of its own is free.
-
-    Guarantee: as `published_confident`; for queries that depend on earlier answers, along the path taken.
-    Assumes:   `student` is public, one probability per query and class.
-    Reference: Papernot et al. 2018, section 4.3.
-    """
-    return published_confident(
-        votes,
-        sigma,
-        threshold=threshold,
-        sigma_threshold=sigma_threshold,
-        answered=answered,
-        student=student,
-        orders=orders,
-        drawn=drawn,
-        total=total,
-    )
 
 
 def moments_epsilon(moments: ArrayLike, delta: float) -> float:

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 from ..data.metrics import LabelMetrics, measure
 from ..ledger.base import Ledger
 from ..mechanisms._admission import is_multilabel, require_fit
-from ..mechanisms.base import Mechanism
+from ..mechanisms.base import Mechanism, label_space
 from ..mechanisms.labels.binary import Binary
 from ..privacy._rows import label_table
 from ..privacy.budget import Budget
@@ -447,7 +447,7 @@ class PateMultilabelClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type
         ensemble = train_label_teachers(
             _fit.model_or_default(self.teacher), *rows, n_labels=self.n_outputs_, seed=seed,
             thresholds=check_thresholds(self.thresholds, n_labels=self.n_outputs_),
-            resolution=int(getattr(used, "votes_resolution", getattr(used, "resolution", 1))),
+            resolution=label_space(used).resolution,
             n_jobs=_fit.n_processes(self._training.n_jobs), folder=folder, public=public,
         )  # fmt: skip
         require_fit(used, ensemble)

@@ -14,7 +14,6 @@ from ..accounting._label_exact import label_blocks
 from ..accounting.audit.evidence import (
     DrawnOutcomes,
     draw_rows,
-    hears_student,
     learn_groups,
     learn_score,
     outcomes_of,
@@ -22,12 +21,13 @@ from ..accounting.audit.evidence import (
 from ..accounting.audit.pairs import Moves, class_moves, label_moves, search_moves
 from ..errors import require_count
 from ..mechanisms._outcomes import Outcomes, chunks
+from ..mechanisms.base import label_space, listens
 from ..mechanisms.divergence import divergences
 from ..mechanisms.labels._outcomes import LabelOutcomes
 from ..privacy import noise
 from ..privacy.rdp import DEFAULT_ORDERS, Floats, RdpCurve
 from ..privacy.release import SILENT, Release, describe
-from ..privacy.votes import LabelVotes, Unit, Votes
+from ..privacy.votes import Unit, Votes
 from ._require import require
 
 Integers = NDArray[np.int64]
@@ -661,13 +661,12 @@ def check_mechanism(
 def _settings(trial: Trial, student: ArrayLike | None, rng: np.random.Generator) -> Iterator[Moves]:
     """Yield neighbouring votes: of as many classes and teachers as were asked for, then of others."""
     n_teachers, n_classes = trial.votes.n_teachers, trial.votes.n_classes
-    listens = hears_student(trial.mechanism)
     for teachers, classes, n_most in ((n_teachers, n_classes, 1200), *_OTHERS):
         if (teachers or n_teachers, classes) == (n_teachers, n_classes) and n_most != 1200:
             continue
         here, there = class_moves(teachers or n_teachers, classes, rng, n_most=n_most)
         belief = None
-        if listens:
+        if listens(trial.mechanism):
             usual = np.stack([np.full(classes, 1 / classes), np.eye(classes)[0] * 0.5 + 0.5 / classes])
             rows = usual if student is None or classes != n_classes else student
             belief = student_rows(rows, here)
@@ -912,9 +911,7 @@ def check_label_mechanism(
     require(same, "Expected fields that stay as they were made; releasing votes changed them.")
 
 
-def random_label_votes(
-    rng: np.random.Generator, mechanism: Any, *, n_teachers: int, n_queries: int
-) -> LabelVotes:
+def random_label_votes(rng: np.random.Generator, mechanism: Any, *, n_teachers: int, n_queries: int) -> Votes:
     """Return votes that try a mechanism: all agreed, evenly split, one vote apart, and random.
 
     >>> from tellers import Binary
@@ -928,8 +925,7 @@ def random_label_votes(
         table[:, query] = rng.random((n_teachers, n_labels)) < yes
         if query == 2:  # an even split, in turn
             table[:, query] = (np.arange(n_teachers)[:, None] + np.arange(n_labels)) % 2
-    parts = getattr(mechanism, "votes_resolution", getattr(mechanism, "resolution", 1))
-    return LabelVotes.from_ballots(table, n_labels=n_labels, resolution=parts)
+    return Votes.from_ballots(table, label_space(mechanism))
 
 
 def _labels(release: Any, n: int, n_labels: int) -> Integers:
@@ -948,7 +944,7 @@ def _labels(release: Any, n: int, n_labels: int) -> Integers:
     return labels
 
 
-def _check_label_releases(mechanism: Any, votes: LabelVotes, price: RdpCurve, seed: int) -> None:
+def _check_label_releases(mechanism: Any, votes: Votes, price: RdpCurve, seed: int) -> None:
     for n in (1, len(votes)):
         release, again = (mechanism.release(votes[:n], noise.seeded(seed)) for _ in range(2))
         same = np.array_equal(_labels(release, n, votes.n_labels), _labels(again, n, votes.n_labels))
@@ -959,8 +955,8 @@ def _check_label_releases(mechanism: Any, votes: LabelVotes, price: RdpCurve, se
         _check_cost(mechanism, release.cost.worst, price, n)
 
 
-def _check_costs(mechanism: Any, votes: LabelVotes, price: RdpCurve) -> None:
-    for _, costs, _ in label_blocks(mechanism, votes, price.orders):
+def _check_costs(mechanism: Any, votes: Votes, price: RdpCurve) -> None:
+    for costs in (block.costs for block in label_blocks(mechanism, votes, price.orders)):
         require(bool((costs >= 0).all()), "Expected costs of at least 0, got a negative one.")
         over = (costs > price.values * (1 + ROUNDING) + 1e-12).any(axis=(0, 1))
         where = f"at order {price.orders[over.argmax()]:g}"
@@ -998,7 +994,6 @@ def _check_label_frequencies(mechanism: Any, moves: Moves, n_draws: int, seed: i
     source = noise.seeded(seed + 5)
     times, sums = [], []
     for votes in (moves.here, moves.there):
-        assert isinstance(votes, LabelVotes)
         told = draw_rows(mechanism, votes, rows, source).reshape(len(moves), n_each, -1)
         # What follows from other labels is told without being asked: for the law it is silence.
         each = [(np.maximum(told, SILENT) == value).sum(axis=1) for value in (SILENT, 0, 1)]

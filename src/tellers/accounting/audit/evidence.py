@@ -1,6 +1,5 @@
 """Evidence from releases: draws, events that tell two inputs apart, bounds, a learned distinguisher."""
 
-import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from scipy.special import betaincinv
 
 from ...errors import require_fraction
 from ...mechanisms._outcomes import Outcomes
-from ...mechanisms.base import Mechanism
+from ...mechanisms.base import Mechanism, listens
 from ...mechanisms.divergence import pair_divergences
 from ...mechanisms.labels._outcomes import LabelOutcomes
 from ...privacy.noise import Noise
@@ -108,8 +107,7 @@ def stated_law(mechanism: Mechanism, pair: Pair) -> Law | None:
     """
     if not hasattr(mechanism, "outcomes"):
         return None
-    listens = "student" in inspect.signature(mechanism.release).parameters
-    asked = {"student": pair.student} if listens and pair.student is not None else {}
+    asked = {"student": pair.student} if listens(mechanism) and pair.student is not None else {}
     sides = []
     # What follows from one label need not be asked of another: then labels are not independent.
     apart = not hasattr(mechanism, "implications")
@@ -317,7 +315,7 @@ def draw_rows(
     A class is one column; of many labels each is one, 0 or 1; SILENT where nothing is told, and -2 - label
     where a label is told that no teacher gave. Where noisy counts are released they follow.
     """
-    belief = student if hears_student(mechanism) else None
+    belief = student if listens(mechanism) else None
     found = []
     for start in range(0, len(rows), _CHUNK):
         asked = rows[start : start + _CHUNK]
@@ -337,11 +335,6 @@ def outcomes_of(release: Release) -> DrawnOutcomes:
     if release.values is not None:
         told = np.concatenate([told, release.values], axis=1)
     return told.astype(np.int32)
-
-
-def hears_student(mechanism: object) -> bool:
-    """Return whether a mechanism asks what the student believes."""
-    return "student" in inspect.signature(mechanism.release).parameters  # type: ignore[attr-defined]
 
 
 def _tiled(belief: ArrayLike, n: int) -> Floats:
@@ -429,7 +422,7 @@ def _binned(first: NDArray[np.int32], second: NDArray[np.int32]) -> Callable[[ND
 
 
 @dataclass(frozen=True, eq=False)
-class Groups:
+class OutcomeGroups:
     """Outcomes in a few groups, by their score: the last speaks most for one's own side.
 
     `weights` are whole and rise; `cuts` are the lowest scores of all groups but the first.
@@ -443,7 +436,7 @@ class Groups:
         return np.bincount(np.searchsorted(self.cuts, scores, side="right"), minlength=self.weights.size)
 
 
-def learn_groups(own: Floats, other: Floats) -> Groups:
+def learn_groups(own: Floats, other: Floats) -> OutcomeGroups:
     """Return groups of the scores of two sides, a high score speaking for the first; judge them on others."""
     values = np.unique(np.concatenate([own, other]))
     if values.size > _MOST_GROUPS:
@@ -457,7 +450,7 @@ def learn_groups(own: Floats, other: Floats) -> Groups:
     levels = np.maximum.accumulate(np.log(shares[0]) - np.log(shares[1]))
     span = max(float(levels[-1] - levels[0]), 1e-9)
     weights = np.round((levels - levels[0]) / span * _LEVELS).astype(np.int64)
-    return Groups(cuts, weights)
+    return OutcomeGroups(cuts, weights)
 
 
 def composed_epsilon(
@@ -519,7 +512,7 @@ def prove_by_queries(
     first = [max(1, len(side) // 4) for side in (here, there)]
     score = learn_score(here[: first[0]], there[: first[1]])
     scores = [score(side) for side in (here, there)]
-    best: tuple[float, Direction, Groups, int] | None = None
+    best: tuple[float, Direction, OutcomeGroups, int] | None = None
     ways: tuple[Direction, Direction] = ("here", "there")
     for way, likelier in enumerate(ways):
         own, other = scores[way] * (1 - 2 * way), scores[1 - way] * (1 - 2 * way)

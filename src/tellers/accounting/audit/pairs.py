@@ -9,10 +9,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from ...errors import require_count, require_fraction
 from ...mechanisms._admission import is_multilabel
-from ...mechanisms.base import Mechanism
+from ...mechanisms.base import Mechanism, label_space, listens
 from ...privacy.noise import Noise
-from ...privacy.votes import LabelVotes, Votes
-from .evidence import DrawnOutcomes, Pair, draw_rows, hears_student, prove_by_queries, stated_law
+from ...privacy.votes import Votes
+from .evidence import DrawnOutcomes, Pair, draw_rows, prove_by_queries, stated_law
 
 # --- Neighbouring votes to try a mechanism on, chosen without asking it anything. ---
 #
@@ -126,7 +126,7 @@ def _spread(row: Integers, places: Integers, n: int) -> None:
 
 def label_moves(
     mechanism: Any, n_teachers: int, rng: np.random.Generator, *, n_most: int = 400
-) -> tuple[LabelVotes, LabelVotes]:
+) -> tuple[Votes, Votes]:
     """Return votes on labels and neighbours: every sum of every label, alone and together, and random ones.
 
     One teacher's ballot changes on one label, on all of them, or from one camp's to the other's.
@@ -162,10 +162,9 @@ def label_moves(
         rest = (rng.random((others, k)) < rng.beta(0.4, 0.4, size=k)).astype(np.float64)
         mine, other = (rng.random((2, k)) < 0.5).astype(np.float64)
         kept.append((_cast(rest, mine), _cast(rest, other)))
-    parts = int(getattr(mechanism, "votes_resolution", getattr(mechanism, "resolution", 1)))
+    space = label_space(mechanism)
     here, there = (
-        LabelVotes.from_ballots(np.stack([pair[side] for pair in kept], axis=1), n_labels=k, resolution=parts)
-        for side in (0, 1)
+        Votes.from_ballots(np.stack([pair[side] for pair in kept], axis=1), space) for side in (0, 1)
     )
     return here, there
 
@@ -318,7 +317,7 @@ def _apart(here: NDArray[np.bool_], there: NDArray[np.bool_]) -> Floats:
 
 
 def _belief(mechanism: Mechanism, n_classes: int, student: ArrayLike | None) -> Floats | None:
-    if not hears_student(mechanism):
+    if not listens(mechanism):
         return None
     even = np.full((1, n_classes), 1 / n_classes)
     return even if student is None else np.asarray(student, dtype=np.float64).reshape(1, -1)
@@ -370,11 +369,9 @@ def _candidates(
 
 def _label_candidates(mechanism: Any, n_teachers: int) -> Iterator[Pair]:
     """Yield two camps with ballots that share no label, and how many teachers say both, or nothing."""
-    n_labels = int(mechanism.n_labels)
-    resolution = int(getattr(mechanism, "votes_resolution", getattr(mechanism, "resolution", 1)))
-    seen = set()
+    space, seen = label_space(mechanism), set()
     for size in sorted(camp_sizes(mechanism)):
-        one, other = np.zeros((2, n_labels), dtype=np.int64)
+        one, other = np.zeros((2, space.n_labels), dtype=np.int64)
         one[:size] = 1
         other[size : 2 * size] = 1
         for first in _spread_pairs(n_teachers):
@@ -387,11 +384,7 @@ def _label_candidates(mechanism: Any, n_teachers: int) -> Iterator[Pair]:
                 ballots = np.concatenate([np.tile(ballot, (n, 1)) for ballot, n in camps])[:, None]
                 moved = ballots.copy()
                 moved[0, 0] = other
-                here, there = (
-                    LabelVotes.from_ballots(cast, n_labels=n_labels, resolution=resolution)
-                    for cast in (ballots, moved)
-                )
-                yield Pair(here, there)
+                yield Pair(Votes.from_ballots(ballots, space), Votes.from_ballots(moved, space))
 
 
 def _spread_pairs(n_teachers: int) -> list[int]:

@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...privacy._scipy import maximum_filter1d
-from ...privacy.votes import LabelVotes
+from ...privacy.votes import Votes
+from .._admission import require_label_votes
 from .._log_sum_sensitivity import largest_quotients, log_moves, slopes_up_to
 from ..divergence import pair_divergences
 from ._outcomes import LabelLaw
-from ._require import require_label_votes
 
 if TYPE_CHECKING:
     from ._perlabel import PerLabel
@@ -46,9 +46,7 @@ def label_table(law: LabelLaw, limit: int, *, n_units: int, one: int = 1, order:
     return table
 
 
-def label_cost_and_sensitivities(
-    mechanism: "PerLabel", votes: LabelVotes, order: float
-) -> tuple[float, Floats]:
+def label_cost_and_sensitivities(mechanism: "PerLabel", votes: Votes, order: float) -> tuple[float, Floats]:
     """Return the cost of all labels and its local sensitivity at distance 0, 1, 2, ... ballots; private.
 
     Guarantee: f, the larger direction of the sum of g over queries and labels, is at least the exact cost of
@@ -70,7 +68,7 @@ def label_cost_and_sensitivities(
 
 
 def label_log_cost_and_sensitivities(
-    mechanism: "PerLabel", votes: LabelVotes, order: float, *, offsets: Sequence[float]
+    mechanism: "PerLabel", votes: Votes, order: float, *, offsets: Sequence[float]
 ) -> tuple[float, Floats]:
     """Return f as above, and how fast log(1 + f / offset) moves, (offsets, distances); private.
 
@@ -107,9 +105,7 @@ def _largest_logs(slopes: Floats, excess: Floats, offset: float) -> Floats:
     return np.asarray(np.maximum(rise.min(axis=1), fall.min(axis=1)).max(axis=0))
 
 
-def _tables(
-    mechanism: "PerLabel", votes: LabelVotes, order: float
-) -> Iterator[tuple[Floats, Floats, Floats]]:
+def _tables(mechanism: "PerLabel", votes: Votes, order: float) -> Iterator[tuple[Floats, Floats, Floats]]:
     """Yield, for each threshold, g, how far one ballot moves it, and how many labels have which sum.
 
     Shapes: (directions, sums), (directions, rise or fall, sums) and (sums).

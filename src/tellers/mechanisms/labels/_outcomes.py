@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from ...privacy.rdp import RdpCurve, check_orders
 from .._check import log_pass_and_fail
 from ..suprema import check_supremum
-from ._rules import Rule
+from ._rules import BallotRule
 
 # --- What comes out for one label, as a function of its sum alone. ---
 #
@@ -116,7 +116,7 @@ class Gate:
         shut = np.logaddexp.reduce(before + fails, axis=-1)
         return opened, shut
 
-    def price(self, rule: Rule, orders: ArrayLike | None = None) -> Floats:
+    def price(self, rule: BallotRule, orders: ArrayLike | None = None) -> Floats:
         """Return the most that the gate costs: as many of the largest sums as two ballots can move."""
         moved = min(self.n_top, rule.n_labels, 2 * rule.most)
         return np.asarray(answer_supremum(self.sigma, rule.one, orders) * moved)
@@ -133,7 +133,7 @@ class LabelOutcomes:
 
     sums: Integers
     law: LabelLaw
-    rule: Rule
+    rule: BallotRule
     ballots: Integers | None = None
     query: Integers | None = None
     of_teacher: Integers | None = None

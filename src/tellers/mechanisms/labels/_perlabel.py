@@ -13,13 +13,13 @@ from numpy.typing import ArrayLike, NDArray
 from ...privacy.noise import Noise
 from ...privacy.rdp import Floats, RdpCurve, check_orders
 from ...privacy.release import SILENT, Cost, Release
-from ...privacy.votes import LabelVotes, Unit
+from ...privacy.votes import Unit, Votes
+from .._admission import require_label_votes, require_one_ballot
 from ..gap_bounds import EnvelopeCost
 from ._gap_bounds import label_cost_and_sensitivities, label_log_cost_and_sensitivities
 from ._outcomes import Bar, LabelLaw, LabelOutcomes, answer_supremum, distinct_ballots
 from ._published import Mask, furthest, published_each_label
-from ._require import require_label_votes, require_one_ballot
-from ._rules import Rule, free_ballots
+from ._rules import BallotRule, free_ballots
 
 
 def require_cap(mechanism: Any) -> None:
@@ -70,7 +70,7 @@ class PerLabel(ABC):
 
     @property
     @abstractmethod
-    def rule(self) -> Rule:
+    def rule(self) -> BallotRule:
         """Return which ballots count."""
 
     @property
@@ -128,7 +128,7 @@ class PerLabel(ABC):
         require_one_ballot(unit)
         return dearest_pair(self.rule, self.sum_sigma * self.resolution, n_labels, orders)
 
-    def release(self, votes: LabelVotes, noise: Noise) -> Release:
+    def release(self, votes: Votes, noise: Noise) -> Release:
         """Check, decide and charge every label; what stays silent pays for its check alone.
 
         A label that no teacher knows is silent.
@@ -147,7 +147,7 @@ class PerLabel(ABC):
             cost = cost + self.answer_price(votes.unit, int(n_told)) * int(n_queries)
         return Release(labels, Cost(cost), told & has_voters)
 
-    def outcomes(self, votes: LabelVotes) -> LabelOutcomes:
+    def outcomes(self, votes: Votes) -> LabelOutcomes:
         """Return the law of every label, and the distinct ballots behind it.
 
         Teachers who do not know a label count as if they might: exact costs are then upper bounds.
@@ -175,13 +175,11 @@ class PerLabel(ABC):
         """Return how its cost can be published: with free ballots it is a sum over labels."""
         return ("envelope",) if self.rule.is_free else ()
 
-    def envelope(self, votes: LabelVotes, *, order: float) -> EnvelopeCost:
+    def envelope(self, votes: Votes, *, order: float) -> EnvelopeCost:
         """Return the exact cost at one order, and its local sensitivities; private."""
         return EnvelopeCost(*label_cost_and_sensitivities(self, votes, order))
 
-    def log_envelope(
-        self, votes: LabelVotes, *, order: float, offsets: Sequence[float]
-    ) -> tuple[float, Floats]:
+    def log_envelope(self, votes: Votes, *, order: float, offsets: Sequence[float]) -> tuple[float, Floats]:
         """Return the exact cost, and how fast log(1 + cost / offset) moves, (offsets, distances); private."""
         return label_log_cost_and_sensitivities(self, votes, order, offsets=offsets)
 
@@ -199,11 +197,11 @@ class PerLabel(ABC):
             return 0.0, answers
         return furthest(self.rule, self.n_labels) / (2 * self.bar_sigma**2), answers
 
-    def published_rows(self, votes: LabelVotes, grid: Floats, told: Mask | None, drawn: bool) -> Floats:
+    def published_rows(self, votes: Votes, grid: Floats, told: Mask | None, drawn: bool) -> Floats:
         """Return the papers' data-dependent cost of every query, label by label; private."""
         return published_each_label(self, votes, grid, told, drawn=drawn)
 
-    def fitted_sums(self, votes: LabelVotes) -> Integers:
+    def fitted_sums(self, votes: Votes) -> Integers:
         """Return the sums of the ballots as they count, (queries, labels)."""
         if self.rule.is_free:
             return votes.sums * self.rule.scale
@@ -229,17 +227,17 @@ class FreeMajority(Majority):
     """A majority of ballots that all count as they were cast."""
 
     @property
-    def rule(self) -> Rule:
+    def rule(self) -> BallotRule:
         """Return that every ballot counts."""
         return free_ballots(self.n_labels, self.resolution)
 
 
-def dearest_pair(rule: Rule, sigma: float, n_labels: int, orders: ArrayLike | None = None) -> RdpCurve:
+def dearest_pair(rule: BallotRule, sigma: float, n_labels: int, orders: ArrayLike | None = None) -> RdpCurve:
     """Return the most that deciding `n_labels` labels costs, over all pairs of allowed ballots."""
     return _dearest_pair(rule, float(sigma), int(n_labels), tuple(check_orders(orders)))
 
 
 @lru_cache(maxsize=256)
-def _dearest_pair(rule: Rule, sigma: float, n_labels: int, orders: tuple[float, ...]) -> RdpCurve:
+def _dearest_pair(rule: BallotRule, sigma: float, n_labels: int, orders: tuple[float, ...]) -> RdpCurve:
     price = lru_cache(maxsize=None)(lambda units: answer_supremum(sigma, units, orders))
     return RdpCurve(np.array(orders), rule.dearest(price, n_labels))

@@ -20,12 +20,12 @@ from numpy.typing import ArrayLike, NDArray
 from ...errors import require_positive
 from ...privacy._scipy import log_ndtr
 from ...privacy.rdp import Floats, RdpCurve, check_orders
-from ...privacy.votes import LabelVotes
+from ...privacy.votes import Votes
+from .._admission import require_label_votes
 from .._check import log_pass_and_fail
 from .._flip_probability import log_q_drawn_gnmax, log_q_gnmax
 from ..published import gaussian_bound
-from ._require import require_label_votes
-from ._rules import Norm, Rule
+from ._rules import BallotRule, Norm
 
 if TYPE_CHECKING:
     from ._perlabel import PerLabel
@@ -68,7 +68,7 @@ def plain_cost(mechanism: LabelMechanism, n_queries: int, *, n_answers: ArrayLik
 
 def published_label_cost(
     mechanism: LabelMechanism,
-    votes: LabelVotes,
+    votes: Votes,
     *,
     orders: ArrayLike | None = None,
     answered: ArrayLike | None = None,
@@ -132,7 +132,7 @@ def as_published_tau(
 
 
 def as_published_gnthreshold(
-    mechanism: "SumOverShare", votes: LabelVotes, *, n_changed: int, orders: ArrayLike | None = None
+    mechanism: "SumOverShare", votes: Votes, *, n_changed: int, orders: ArrayLike | None = None
 ) -> Floats:
     """Return the thesis's own data-dependent cost, a row per query: too little, for its tables only.
 
@@ -171,7 +171,7 @@ def _theorem_6(log_q: float, mu: float, sigma: float, grid: Floats) -> Floats:
 
 
 def published_each_label(
-    mechanism: "PerLabel", votes: LabelVotes, grid: Floats, told: Mask | None, *, drawn: bool
+    mechanism: "PerLabel", votes: Votes, grid: Floats, told: Mask | None, *, drawn: bool
 ) -> Floats:
     """Return a cost that adds up over labels, each with a q of its own, (queries, orders)."""
     sums, units = mechanism.fitted_sums(votes), mechanism.resolution
@@ -221,15 +221,13 @@ def _distinct_bounds(log_q: Floats, *, grid: Floats, sigma: float, weights: Floa
     return rows
 
 
-def published_share(mechanism: "SumOverShare", votes: LabelVotes, grid: Floats, *, drawn: bool) -> Floats:
+def published_share(mechanism: "SumOverShare", votes: Votes, grid: Floats, *, drawn: bool) -> Floats:
     """Return one q for all labels, as the thesis has it, at the number of labels that a ballot moves."""
     sigma = mechanism.sigma * math.sqrt(2 / furthest(mechanism.rule, mechanism.n_labels))
     return gaussian_bound(_joint_log_q(mechanism, votes, drawn=drawn), sigma, orders=grid)
 
 
-def published_gate(
-    mechanism: Any, votes: LabelVotes, grid: Floats, told: Mask | None, *, drawn: bool
-) -> Floats:
+def published_gate(mechanism: Any, votes: Votes, grid: Floats, told: Mask | None, *, drawn: bool) -> Floats:
     """Return what the gate of every query costs, and its answers by their chance or as they were given."""
     answers = published_share(mechanism, votes, grid, drawn=drawn)
     gate, sums = mechanism.gate(votes.n_teachers), mechanism.fitted_sums(votes)
@@ -245,7 +243,7 @@ def published_gate(
     return np.asarray(checks + answers * weights[:, None])
 
 
-def _joint_log_q(mechanism: "SumOverShare", votes: LabelVotes, *, drawn: bool) -> Floats:
+def _joint_log_q(mechanism: "SumOverShare", votes: Votes, *, drawn: bool) -> Floats:
     sums = mechanism.fitted_sums(votes)
     law = mechanism.law(votes.n_teachers)
     if drawn:
@@ -283,12 +281,12 @@ def published_check(
     return gaussian_bound(np.minimum(accept, reject), math.sqrt(2) * sigma, orders=grid), accept
 
 
-def furthest(rule: Rule, n_labels: int) -> float:
+def furthest(rule: BallotRule, n_labels: int) -> float:
     """Return the squared distance, in votes, of the two ballots that are furthest apart on so many labels."""
     return float(rule.dearest(lambda units: np.array((units / rule.one) ** 2), n_labels))
 
 
-def _mask(answered: ArrayLike, votes: LabelVotes) -> Mask:
+def _mask(answered: ArrayLike, votes: Votes) -> Mask:
     mask = np.asarray(answered)
     if mask.shape != votes.sums.shape or mask.dtype != np.bool_:
         raise ValueError(

@@ -21,7 +21,7 @@ Norm = Literal["l2", "l1"]
 
 
 @dataclass(frozen=True)
-class Rule:
+class BallotRule:
     """The ballots that may be cast on `n_labels` labels: l ones of `values[l]` units each, l = 0, 1, ...
 
     `one` is a whole vote in units, and `scale` what a ballot's entries are multiplied by to be in units.
@@ -93,17 +93,17 @@ class Rule:
         return best
 
 
-def free_ballots(n_labels: int, resolution: int = 1) -> Rule:
+def free_ballots(n_labels: int, resolution: int = 1) -> BallotRule:
     """Return the rule by which every ballot counts."""
-    return Rule(n_labels, (0, *([resolution] * n_labels)), resolution)
+    return BallotRule(n_labels, (0, *([resolution] * n_labels)), resolution)
 
 
-def few_labels(n_labels: int, max_labels: int, resolution: int = 1) -> Rule:
+def few_labels(n_labels: int, max_labels: int, resolution: int = 1) -> BallotRule:
     """Return the rule by which at most `max_labels` labels of a ballot count."""
-    return Rule(n_labels, (0, *([resolution] * min(max_labels, n_labels))), resolution)
+    return BallotRule(n_labels, (0, *([resolution] * min(max_labels, n_labels))), resolution)
 
 
-def clipped_ballots(n_labels: int, max_norm: float, norm: Norm, resolution: int) -> Rule:
+def clipped_ballots(n_labels: int, max_norm: float, norm: Norm, resolution: int) -> BallotRule:
     """Return the rule by which a ballot of 0 and 1 is scaled down to norm `max_norm`, in whole units.
 
     Rounded down, so that no ballot is longer than it may be.
@@ -114,4 +114,4 @@ def clipped_ballots(n_labels: int, max_norm: float, norm: Norm, resolution: int)
         length = ones if norm == "l1" else math.sqrt(ones)
         # A hair above, lest a value that is whole in exact arithmetic fall below itself.
         values.append(min(resolution, math.floor(resolution * max_norm / length * (1 + 1e-12))))
-    return Rule(n_labels, tuple(values), resolution, scale=resolution)
+    return BallotRule(n_labels, tuple(values), resolution, scale=resolution)

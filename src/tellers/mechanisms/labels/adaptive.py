@@ -13,14 +13,14 @@ from ...privacy._scipy import softmax
 from ...privacy.noise import Noise
 from ...privacy.rdp import Floats, RdpCurve
 from ...privacy.release import Cost, Release
-from ...privacy.votes import LabelVotes, Unit
+from ...privacy.votes import Unit, Votes
+from .._admission import require_label_votes, require_one_ballot
 from .._fields import label_cap, label_count, noise_sigma, vote_parts
 from ..registry import check_parameters, parameter, register
 from ._outcomes import LabelLaw, LabelOutcomes
 from ._perlabel import listed
 from ._perlabel import shares as checked_shares
 from ._published import Mask
-from ._require import require_label_votes, require_one_ballot
 from .gnthreshold import NOTE, GNThreshold
 
 Integers = NDArray[np.int64]
@@ -158,10 +158,11 @@ class AdaptiveGNThreshold:
         """
         return 1 / (2 * self.scale**2), self.at(0).plain_rates(n_labels)[1]
 
-    def published_rows(self, votes: LabelVotes, grid: Floats, told: Mask | None, drawn: bool) -> Floats:
+    def published_rows(self, votes: Votes, grid: Floats, told: Mask | None, drawn: bool) -> Floats:
         """Return the thesis's data-dependent cost of every query at its dearest share; private.
 
-        >>> votes = LabelVotes.from_sums([[4, 46]], n_teachers=50)
+        >>> from tellers import SetOf
+        >>> votes = Votes.from_totals([[4, 46]], SetOf(2), n_teachers=50)
         >>> one = AdaptiveGNThreshold(sigma=2.0, n_labels=2, scale=2.0, shares=(0.2, 0.5))
         >>> one.published_rows(votes, np.array([8.0]), None, False).round(3)
         array([[3.]])
@@ -171,11 +172,12 @@ class AdaptiveGNThreshold:
         rows = np.maximum.reduce([self.at(i).published_rows(votes, grid, told, drawn) for i in places])
         return np.asarray(rows + grid * self.plain_rates()[0])
 
-    def scores(self, votes: LabelVotes) -> Integers:
+    def scores(self, votes: Votes) -> Integers:
         """Return by how many units the nearest sum misses each share, (queries, shares); private.
 
+        >>> from tellers import SetOf
         >>> one = AdaptiveGNThreshold(sigma=2.0, n_labels=2, scale=2.0, shares=(0.2, 0.5))
-        >>> one.scores(LabelVotes.from_sums([[4, 46]], n_teachers=50))
+        >>> one.scores(Votes.from_totals([[4, 46]], SetOf(2), n_teachers=50))
         array([[ 6, 20]])
         """
         sums = self.at(0).fitted_sums(votes)
@@ -186,10 +188,11 @@ class AdaptiveGNThreshold:
             found.append(np.where(sums >= limits, sums - limits, limits - 1 - sums).min(axis=1))
         return np.stack(found, axis=1)
 
-    def choices(self, votes: LabelVotes) -> Iterator[tuple[Floats, GNThreshold]]:
+    def choices(self, votes: Votes) -> Iterator[tuple[Floats, GNThreshold]]:
         """Yield how likely each share is chosen, for every query, and GNThreshold at it; private.
 
-        >>> votes = LabelVotes.from_sums([[4, 46]], n_teachers=50)
+        >>> from tellers import SetOf
+        >>> votes = Votes.from_totals([[4, 46]], SetOf(2), n_teachers=50)
         >>> one = AdaptiveGNThreshold(sigma=2.0, n_labels=2, scale=2.0, shares=(0.2, 0.5))
         >>> [(chance.round(3).tolist(), at.share) for chance, at in one.choices(votes)]
         [([0.001], 0.2), ([0.999], 0.5)]
@@ -198,11 +201,11 @@ class AdaptiveGNThreshold:
         for place, chosen in enumerate(chances.T):
             yield chosen, self.at(place)
 
-    def release(self, votes: LabelVotes, noise: Noise) -> Release:
+    def release(self, votes: Votes, noise: Noise) -> Release:
         """Choose a share for every query, decide every label at it, and charge both.
 
-        >>> from tellers import noise
-        >>> votes = LabelVotes.from_sums([[48, 3]], n_teachers=50)
+        >>> from tellers import SetOf, noise
+        >>> votes = Votes.from_totals([[48, 3]], SetOf(2), n_teachers=50)
         >>> len(AdaptiveGNThreshold(sigma=2.0, n_labels=2, scale=4.0).release(votes, noise.secure()))
         1
         """
@@ -213,10 +216,11 @@ class AdaptiveGNThreshold:
         given = sums + noise.discrete_gaussian(self.sigma * self.resolution, sums.shape) >= limits[chosen]
         return Release(given.astype(np.int64), Cost(self.price(votes.unit) * len(votes)))
 
-    def outcomes(self, votes: LabelVotes) -> ChosenOutcomes:
+    def outcomes(self, votes: Votes) -> ChosenOutcomes:
         """Return the law of every label at every share, and the distinct ballots.
 
-        >>> votes = LabelVotes.from_ballots([[[1, 0]]] * 9, n_labels=2)
+        >>> from tellers import SetOf
+        >>> votes = Votes.from_ballots([[[1, 0]]] * 9, SetOf(2))
         >>> AdaptiveGNThreshold(sigma=2.0, n_labels=2, scale=3.0).outcomes(votes)
         ChosenOutcomes(<private>, n_queries=1)
         """

@@ -11,11 +11,11 @@ from ...errors import require_count
 from ...privacy.noise import Noise
 from ...privacy.rdp import RdpCurve
 from ...privacy.release import SILENT, Cost, Release
-from ...privacy.votes import LabelVotes, Unit
+from ...privacy.votes import Unit, Votes
+from .._admission import require_label_votes, require_one_ballot
 from .._fields import check_sigma, label_count, noise_sigma, side_threshold, vote_parts
 from ..registry import check_parameters, register
 from ._perlabel import FreeMajority, dearest_pair
-from ._require import require_label_votes, require_one_ballot
 from .binary import Binary, ConfidentBinary
 
 # --- Implications between labels. ---
@@ -167,7 +167,7 @@ class CausesFirst(FreeMajority):
         """Return what follows from what."""
         return Implications(self.n_labels, self.positive, self.negative)
 
-    def release(self, votes: LabelVotes, noise: Noise) -> Release:
+    def release(self, votes: Votes, noise: Noise) -> Release:
         """Ask, infer, and charge what was asked; `answered` are the labels that teachers told."""
         require_label_votes(self, votes)
         law, sums, implications = self.law(votes.n_teachers), self.fitted_sums(votes), self.implications

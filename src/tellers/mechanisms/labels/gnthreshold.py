@@ -11,14 +11,14 @@ from numpy.typing import ArrayLike, NDArray
 from ...privacy.noise import Noise
 from ...privacy.rdp import Floats, RdpCurve
 from ...privacy.release import SILENT, Cost, Release
-from ...privacy.votes import LabelVotes, Unit
+from ...privacy.votes import Unit, Votes
+from .._admission import require_label_votes, require_one_ballot
 from .._fields import label_cap, label_count, label_share, noise_sigma, vote_parts
 from ..registry import check_parameters, parameter, register
 from ._outcomes import Gate, LabelOutcomes, curve
 from ._perlabel import PerLabel, is_number, require_cap, shares
 from ._published import Mask, published_gate, published_share
-from ._require import require_label_votes, require_one_ballot
-from ._rules import Rule, few_labels, free_ballots
+from ._rules import BallotRule, few_labels, free_ballots
 
 Integers = NDArray[np.int64]
 
@@ -38,7 +38,7 @@ class SumOverShare(PerLabel):
     note: ClassVar[str] = NOTE
 
     @property
-    def rule(self) -> Rule:
+    def rule(self) -> BallotRule:
         """Return which ballots count: all, or those with few labels."""
         if self.max_labels:
             return few_labels(self.n_labels, self.max_labels, self.resolution)
@@ -66,7 +66,7 @@ class SumOverShare(PerLabel):
         changed: SumOverShare = replace(record, **changes)
         return changed
 
-    def published_rows(self, votes: LabelVotes, grid: Floats, told: Mask | None, drawn: bool) -> Floats:
+    def published_rows(self, votes: Votes, grid: Floats, told: Mask | None, drawn: bool) -> Floats:
         """Return the thesis's data-dependent cost of every query, one q for all labels; private."""
         if self.gate_moves:
             return published_gate(self, votes, grid, told, drawn=drawn)
@@ -173,7 +173,7 @@ class ConfidentGNThreshold(SumOverShare):
         # How many teachers there are moves the height, and no height is dearer than the supremum.
         return curve(self.gate(1).price(self.rule, orders), orders)
 
-    def release(self, votes: LabelVotes, noise: Noise) -> Release:
+    def release(self, votes: Votes, noise: Noise) -> Release:
         """Check every query, answer those that pass on all labels, and charge both.
 
         >>> from tellers import LabelVotes, noise
@@ -192,7 +192,7 @@ class ConfidentGNThreshold(SumOverShare):
         answers = self.answer_price(votes.unit, self.n_labels) * int(opened.sum())
         return Release(labels, Cost(self.check_price(votes.unit) * len(votes) + answers), told)
 
-    def outcomes(self, votes: LabelVotes) -> LabelOutcomes:
+    def outcomes(self, votes: Votes) -> LabelOutcomes:
         """Return the law of every label behind the gate, and the distinct ballots.
 
         >>> from tellers import LabelVotes

@@ -12,8 +12,9 @@ from ...privacy._scipy import roots_legendre
 from ...privacy.noise import Noise
 from ...privacy.rdp import Floats, RdpCurve
 from ...privacy.release import SILENT, Cost, Release
-from ...privacy.votes import LabelVotes, Unit
-from .._argmax import Groups, group_classes, win_probabilities
+from ...privacy.votes import Unit, Votes
+from .._admission import require_label_votes, require_one_ballot
+from .._argmax import ClassGroups, group_classes, win_probabilities
 from .._check import check_outcomes
 from .._fields import check_sigma, check_threshold, label_cap, label_count, noise_sigma
 from .._laws import DiscreteGaussian, Grid
@@ -23,7 +24,6 @@ from ..suprema import argmax_supremum, check_supremum
 from ._outcomes import distinct_ballots
 from ._perlabel import is_number, listed, require_cap
 from ._published import Mask, published_check, published_sets
-from ._require import require_label_votes, require_one_ballot
 from ._rules import few_labels
 
 Integers = NDArray[np.int64]
@@ -92,7 +92,7 @@ def _tie_rule(spread: float) -> tuple[Floats, Floats]:
 class Election(Protocol):
     """What a mechanism says about one election over bins."""
 
-    def bin_outcomes(self, groups: Groups, log_bins: float) -> Outcomes:
+    def bin_outcomes(self, groups: ClassGroups, log_bins: float) -> Outcomes:
         """Return who wins how often."""
         ...
 
@@ -183,12 +183,12 @@ class Bins:
             found.append(Part(outcomes, ballot, place[ours[ballot]], column[ballot]))
         return found
 
-    def _groups(self, tallies: Integers, thresholds: Integers | None) -> Groups:
+    def _groups(self, tallies: Integers, thresholds: Integers | None) -> ClassGroups:
         groups = group_classes(tallies, thresholds)
         size = groups.size.astype(np.float64)
         rows, empty = np.arange(len(tallies)), groups.of_class[:, -1]
         size[rows, empty] = float(self.n_sets) - (tallies > 0).sum(axis=1)
-        return Groups(groups.value, groups.offset, size, groups.of_class)  # type: ignore[arg-type]
+        return ClassGroups(groups.value, groups.offset, size, groups.of_class)  # type: ignore[arg-type]
 
     def winners(self, sigma: float, noise: Noise, max_labels: int) -> Integers:
         """Return the winning set of every query, as 0 and 1 per label."""
@@ -306,7 +306,7 @@ class SetVoting:
         require_one_ballot(unit)
         return argmax_supremum(self.sigma, orders) * len(self.label_groups)
 
-    def release(self, votes: LabelVotes, noise: Noise) -> Release:
+    def release(self, votes: Votes, noise: Noise) -> Release:
         """Draw the noise and return the labels of the winning sets."""
         require_label_votes(self, votes)
         labels = np.empty(votes.sums.shape, dtype=np.int64)
@@ -314,7 +314,7 @@ class SetVoting:
             labels[:, group] = bins.winners(self.sigma, noise, self.max_labels)
         return Release(labels, Cost(self.price(votes.unit) * len(votes)))
 
-    def outcomes(self, votes: LabelVotes) -> PowersetOutcomes:
+    def outcomes(self, votes: Votes) -> PowersetOutcomes:
         """Return who wins how often, at these votes and at every neighbour, per distinct ballot."""
         ballots = self._fitted(votes)
         _, query, of_teacher = distinct_ballots(ballots)
@@ -326,7 +326,7 @@ class SetVoting:
             parts += bins.parts(self, own, query)
         return PowersetOutcomes(parts, query.size, of_teacher)
 
-    def bin_outcomes(self, groups: Groups, log_bins: float) -> Outcomes:
+    def bin_outcomes(self, groups: ClassGroups, log_bins: float) -> Outcomes:
         """Return the outcomes of one group's election."""
         return assemble(groups, win_probabilities(groups, ManyBins(self.sigma, log_bins)))
 
@@ -339,7 +339,7 @@ class SetVoting:
         check = getattr(self, "sigma_threshold", None)
         return 0.0 if check is None else 1 / (2 * check**2), len(self.label_groups) / self.sigma**2
 
-    def published_rows(self, votes: LabelVotes, grid: Floats, told: Mask | None, drawn: bool) -> Floats:
+    def published_rows(self, votes: Votes, grid: Floats, told: Mask | None, drawn: bool) -> Floats:
         """Return the paper's cost of every query: an arg max over sets, and its check; private."""
         every = [bins for _, bins in self.bins(votes)]
         rows = published_sets(every, self.sigma, grid, drawn=drawn)
@@ -350,14 +350,14 @@ class SetVoting:
         weights = np.exp(accept) if told is None else told.any(axis=1).astype(np.float64)
         return np.asarray(checks + rows * weights[:, None])
 
-    def _fitted(self, votes: LabelVotes) -> Integers:
+    def _fitted(self, votes: Votes) -> Integers:
         require_label_votes(self, votes)
         if votes.ballots is None:
             raise ValueError("Expected votes with ballots, got sums alone: sets are counted, not labels.")
         ballots = votes.block()
         return few_labels(self.n_labels, self.max_labels).fit(ballots) if self.max_labels else ballots
 
-    def bins(self, votes: LabelVotes) -> list[tuple[list[int], Bins]]:
+    def bins(self, votes: Votes) -> list[tuple[list[int], Bins]]:
         """Return the labels of every group, and the sets of them that were voted for; private."""
         ballots = self._fitted(votes)
         return [
@@ -428,7 +428,7 @@ class ConfidentPowerset(SetVoting):
         require_one_ballot(unit)
         return check_supremum(self.sigma_threshold, orders)
 
-    def release(self, votes: LabelVotes, noise: Noise) -> Release:
+    def release(self, votes: Votes, noise: Noise) -> Release:
         """Check every query, answer those that pass, and charge both.
 
         >>> from tellers import LabelVotes, noise
@@ -458,7 +458,7 @@ class ConfidentPowerset(SetVoting):
         """
         return np.full(counts.shape, math.ceil(self.threshold), dtype=np.int64)
 
-    def bin_outcomes(self, groups: Groups, log_bins: float) -> Outcomes:
+    def bin_outcomes(self, groups: ClassGroups, log_bins: float) -> Outcomes:
         """Return the outcomes of the election, silence among them.
 
         >>> from tellers.mechanisms._argmax import group_classes

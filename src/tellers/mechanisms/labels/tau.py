@@ -8,7 +8,7 @@ from .._fields import ballot_norm, check_sigma, label_count, noise_sigma, side_t
 from ..registry import check_parameters, parameter, register
 from ._perlabel import Majority
 from ._published import as_published_tau
-from ._rules import Rule, clipped_ballots
+from ._rules import BallotRule, clipped_ballots
 
 _PARTS = 100  # a clipped vote counts in hundredths
 _NOTE = (
@@ -27,7 +27,7 @@ class ClippedMajority(Majority):
     note: ClassVar[str] = _NOTE
 
     @property
-    def rule(self) -> Rule:
+    def rule(self) -> BallotRule:
         """Return how ballots are clipped."""
         return clipped_ballots(self.n_labels, self.max_norm, self.norm, self.resolution)
 
