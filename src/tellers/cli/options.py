@@ -72,6 +72,15 @@ ShowPrivate: TypeAlias = Annotated[
 ]
 Json: TypeAlias = Annotated[bool, option("Print JSON, errors included.", "--json")]
 
+Changes: TypeAlias = Annotated[
+    list[str] | None,
+    option(
+        "An option in place of what the settings say, e.g. budget.epsilon=2; again for more.",
+        "--set",
+        metavar="SECTION.OPTION=VALUE",
+    ),
+]
+
 
 def flag(parameter: str) -> str:
     """Return how a parameter is written on the command line."""

@@ -20,14 +20,7 @@ def command(
         bool,
         options.option("Go on with a run that was cut short; begin it if there is none.", "--resume"),
     ] = False,
-    changes: Annotated[
-        list[str] | None,
-        options.option(
-            "An option in place of what CONFIG says, e.g. budget.epsilon=2; again for more.",
-            "--set",
-            metavar="SECTION.OPTION=VALUE",
-        ),
-    ] = None,
+    changes: options.Changes = None,
     cluster: Annotated[
         str,
         options.option(

@@ -104,6 +104,7 @@ Config = Annotated[Path, options.option("Settings in TOML; --init writes one.", 
 
 def command(
     config: Config = Path("service.toml"),
+    changes: options.Changes = None,
     init: Annotated[
         Path | None,
         options.option("Write a commented settings file, and do nothing else.", metavar="FILE"),
@@ -150,7 +151,7 @@ def command(
         words = f"Wrote {init}. Say in [data] what is served, then: tellers serve --config {init}"
         print(json.dumps({"file": str(init)}) if as_json else words)
         return
-    settings = read_settings(config)
+    settings = read_settings(config, changes=changes or ())
 
     if check:
         from ..privacy import noise
