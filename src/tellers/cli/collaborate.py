@@ -5,9 +5,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from . import options
+from .options import option
 
 if TYPE_CHECKING:
     from ..parties.collaboration.learning import Collaboration, Terms
@@ -18,113 +17,58 @@ _NOISE = "Mechanism"
 _SCORES = {"accuracy": "accuracy", "bac": "BAC", "auc": "AUC", "map": "mAP"}
 
 
-class Which(StrEnum):
-    """Who asks."""
-
-    random = "random"
-    weakest = "weakest"
-
-
-class Order(StrEnum):
-    """What is asked about first."""
-
-    random = "random"
-    uncertain = "uncertain"
-
-
-class MechanismName(StrEnum):
-    """The mechanisms that parties can compute together, and confident, which is refused in words."""
-
-    gnmax = "gnmax"
-    confident = "confident"
-    binary = "binary"
-    confident_binary = "confident-binary"
-    gnthreshold = "gnthreshold"
-
-
-_NEEDS: dict[str, tuple[str, ...]] = {
-    "confident-binary": ("threshold", "sigma_threshold"),
-}
+Which = StrEnum("Which", ["random", "weakest"])
+Order = StrEnum("Order", ["random", "uncertain"])
+# Those that parties can compute together, and confident, which is refused in words.
+MechanismName = StrEnum(
+    "MechanismName",
+    {
+        "gnmax": "gnmax",
+        "confident": "confident",
+        "binary": "binary",
+        "confident_binary": "confident-binary",
+        "gnthreshold": "gnthreshold",
+    },
+)
+_NEEDS = {"confident-binary": ("threshold", "sigma_threshold")}
+_DATA = (
+    "digits or made (many labels) come along; mnist, adult, tmc2007-500, yeast and others are read from the "
+    "data directory."
+)
+_LABELS_EACH = "Many labels: how many a party knows, drawn for each; it abstains on the others. Else all."
+_MECHANISM = "Else gnmax for one class per row, gnthreshold for many labels."
 
 
 def command(
-    data: Annotated[
-        str,
-        typer.Option(
-            "--data",
-            help="digits or made (many labels) come along; mnist, adult, tmc2007-500, yeast and others are "
-            "read from the data directory.",
-        ),
-    ] = "digits",
-    data_dir: Annotated[
-        Path | None,
-        typer.Option("--data-dir", help="Where data sets lie; else TELLERS_DATA.", show_default=False),
-    ] = None,
-    parties: Annotated[int, typer.Option("--parties", min=2, help="How many parties there are.")] = 50,
+    data: Annotated[str, option(_DATA)] = "digits",
+    data_dir: Annotated[Path | None, option("Where data sets lie; else TELLERS_DATA.")] = None,
+    parties: Annotated[int, option("How many parties there are.", min=2)] = 50,
     rows_each: Annotated[
-        int | None,
-        typer.Option("--rows-each", min=1, help="Private rows of a party; else 20, or 1/50 of many labels."),
+        int | None, option("Private rows of a party; else 20, or 1/50 of many labels.", min=1)
     ] = None,
-    labels_each: Annotated[
-        int | None,
-        typer.Option(
-            "--labels-each",
-            min=1,
-            help="Many labels: how many a party knows, drawn for each; it abstains on the others. Else all.",
-        ),
-    ] = None,
-    askers: Annotated[int, typer.Option("--askers", min=1, help="How many of them ask.")] = 3,
-    which: Annotated[
-        Which, typer.Option("--which", help="Askers at random, or the weakest on public rows.")
-    ] = Which.random,
+    labels_each: Annotated[int | None, option(_LABELS_EACH, min=1)] = None,
+    askers: Annotated[int, option("How many of them ask.", min=1)] = 3,
+    which: Annotated[Which, option("Askers at random, or the weakest on public rows.")] = Which.random,
     order: Annotated[
-        Order, typer.Option("--order", help="Ask about rows at random, or where the asker is least sure.")
+        Order, option("Ask about rows at random, or where the asker is least sure.")
     ] = Order.random,
     epsilon: Annotated[
-        list[float] | None,
-        typer.Option("--epsilon", help="The budget of a party; give it again for more. Else 10."),
+        list[float] | None, option("The budget of a party; give it again for more. Else 10.")
     ] = None,
-    delta: Annotated[
-        float, typer.Option("--delta", help="Failure probability, well below 1 / private records.")
-    ] = 1e-5,
-    mechanism: Annotated[
-        MechanismName | None,
-        typer.Option(
-            "--mechanism",
-            help="Else gnmax for one class per row, gnthreshold for many labels.",
-            rich_help_panel=_NOISE,
-            show_default=False,
-        ),
-    ] = None,
-    sigma: Annotated[
-        float | None,
-        typer.Option("--sigma", help="Noise, in votes; else 16 % of the parties.", rich_help_panel=_NOISE),
-    ] = None,
+    delta: options.Delta = 1e-5,
+    mechanism: Annotated[MechanismName | None, option(_MECHANISM, panel=_NOISE)] = None,
+    sigma: Annotated[float | None, option("Noise, in votes; else 16 % of the parties.", panel=_NOISE)] = None,
     threshold: Annotated[
-        float | None,
-        typer.Option(
-            "--threshold", help="confident-binary: votes a label's side must reach.", rich_help_panel=_NOISE
-        ),
+        float | None, option("confident-binary: votes a label's side must reach.", panel=_NOISE)
     ] = None,
-    sigma_threshold: Annotated[
-        float | None,
-        typer.Option("--sigma-threshold", help="confident-binary: noise of that.", rich_help_panel=_NOISE),
-    ] = None,
+    sigma_threshold: Annotated[float | None, option("confident-binary: noise of that.", panel=_NOISE)] = None,
     max_labels: Annotated[
-        int | None,
-        typer.Option(
-            "--max-labels", help="gnthreshold: labels of a ballot that count; else 3.", rich_help_panel=_NOISE
-        ),
+        int | None, option("gnthreshold: labels of a ballot that count; else 3.", panel=_NOISE)
     ] = None,
-    model: Annotated[str, typer.Option("--model", help="What each party fits, by name.")] = "logistic",
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Deals rows, draws noise: an experiment.")] = 0,
-    repeat: Annotated[
-        int, typer.Option("--repeat", min=1, help="So many repetitions, from --seed on: mean and error.")
-    ] = 1,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="DIR", help="Write results and a report there.", show_default=False),
-    ] = None,
+    model: Annotated[str, option("What each party fits, by name.")] = "logistic",
+    seed: Annotated[int, option("Deals rows, draws noise: an experiment.", min=0)] = 0,
+    repeat: Annotated[int, option("So many repetitions, from --seed on: mean and error.", min=1)] = 1,
+    out: Annotated[Path | None, option("Write results and a report there.", metavar="DIR")] = None,
     as_json: options.Json = False,
 ) -> None:
     """Let parties with few rows ask each other, and see what the askers learn.

@@ -6,10 +6,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from ..errors import RoundAborted
 from . import options
+from .options import option
 
 if TYPE_CHECKING:
     from ..parties._certificates import Card
@@ -17,29 +16,23 @@ if TYPE_CHECKING:
     from ..parties.prices import SessionPrice
 
 
+Folder = Annotated[Path, options.argument("FOLDER", "Where certificates are, a folder for each party.")]
+Config = Annotated[Path, option("The settings of this party, in TOML.", metavar="FILE")]
+_PARTY = (
+    "asker:NAME, answerer:NAME or guardian:NAME; once for each party. answerer:NAME:0,2,3 for one that knows "
+    "some of many labels."
+)
+_LOST = "Ask again, and pay again, for rows whose labels were lost."
+
+
 # --- `tellers party price`: what queries cost, and what they would cost if guardian and asker colluded. ---
 
 
 def price(
-    config: Annotated[
-        Path, typer.Option("--config", metavar="FILE", help="The settings of a party, in TOML.")
-    ] = Path("party.toml"),
-    queries: Annotated[
-        int | None,
-        typer.Option(
-            "--queries", min=1, help="Queries in a batch; without it, the most.", show_default=False
-        ),
-    ] = None,
-    epsilon: Annotated[
-        float | None,
-        typer.Option(
-            "--epsilon", help="A budget. Without it: that of the party's books.", show_default=False
-        ),
-    ] = None,
-    delta: Annotated[
-        float | None,
-        typer.Option("--delta", help="Its delta. Without it: that of the books.", show_default=False),
-    ] = None,
+    config: Config = Path("party.toml"),
+    queries: Annotated[int | None, option("Queries in a batch; without it, the most.", min=1)] = None,
+    epsilon: Annotated[float | None, option("A budget. Without it: that of the party's books.")] = None,
+    delta: Annotated[float | None, option("Its delta. Without it: that of the books.")] = None,
     as_json: options.Json = False,
 ) -> None:
     """Say what queries of a session cost before anybody asks; nothing is charged and nobody is called.
@@ -130,28 +123,11 @@ An asker has rows, answerers have models, and a guardian adds the noise and keep
 another's rows, models or votes; the asker alone sees the label.
 """
 
-Folder = Annotated[
-    Path, typer.Argument(metavar="FOLDER", help="Where certificates are, a folder for each party.")
-]
-
-Config = Annotated[
-    Path, typer.Option("--config", metavar="FILE", help="The settings of this party, in TOML.")
-]
-
 
 def certs(
     folder: Folder,
-    party: Annotated[
-        list[str],
-        typer.Option(
-            "--party",
-            metavar="ROLE:NAME[:LABELS]",
-            help="asker:NAME, answerer:NAME or guardian:NAME; once for each party. answerer:NAME:0,2,3 for "
-            "one that knows some of many labels.",
-            show_default=False,
-        ),
-    ],
-    days: Annotated[int, typer.Option("--days", min=1, help="How long they are valid.")] = 365,
+    party: Annotated[list[str], option(_PARTY, metavar="ROLE:NAME[:LABELS]", show_default=False)],
+    days: Annotated[int, option("How long they are valid.", min=1)] = 365,
     as_json: options.Json = False,
 ) -> None:
     """Make certificates and keys, and print what the others must know: pins and mask keys.
@@ -185,18 +161,13 @@ def certs(
 
 def init(
     folder: Folder,
-    n_features: Annotated[int, typer.Option("--features", min=1, help="How many numbers a row has.")],
-    n_classes: Annotated[
-        int | None,
-        typer.Option("--classes", min=2, help="One of so many classes per row.", show_default=False),
-    ] = None,
-    n_labels: Annotated[
-        int | None, typer.Option("--labels", min=1, help="Many labels per row, so many.", show_default=False)
-    ] = None,
-    sigma: Annotated[float, typer.Option("--sigma", min=0, help="The noise, in votes.")] = 8.0,
-    host: Annotated[str, typer.Option("--host", help="Where all parties listen.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=1, max=65_000, help="The first port.")] = 7400,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite files that are there.")] = False,
+    n_features: Annotated[int, option("How many numbers a row has.", "--features", min=1)],
+    n_classes: Annotated[int | None, option("One of so many classes per row.", "--classes", min=2)] = None,
+    n_labels: Annotated[int | None, option("Many labels per row, so many.", "--labels", min=1)] = None,
+    sigma: Annotated[float, option("The noise, in votes.", min=0)] = 8.0,
+    host: Annotated[str, option("Where all parties listen.")] = "127.0.0.1",
+    port: Annotated[int, option("The first port.", min=1, max=65_000)] = 7400,
+    force: Annotated[bool, option("Overwrite files that are there.", "--force")] = False,
     as_json: options.Json = False,
 ) -> None:
     """Write settings for each party of a folder that `tellers party certs` made, with everybody's pins.
@@ -273,19 +244,12 @@ def guard(config: Config = Path("party.toml"), as_json: options.Json = False) ->
 
 
 def ask(
-    rows: Annotated[
-        Path, typer.Option("--rows", metavar="FILE", help="The rows: .npy, or .csv of numbers alone.")
-    ],
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="Where labels go: .csv or .npz.")],
+    rows: Annotated[Path, option("The rows: .npy, or .csv of numbers alone.", metavar="FILE")],
+    out: Annotated[Path, option("Where labels go: .csv or .npz.", metavar="FILE")],
     config: Config = Path("party.toml"),
-    batch: Annotated[
-        int | None, typer.Option("--batch", min=1, help="Queries in one batch; without it, the most.")
-    ] = None,
-    delta: Annotated[float, typer.Option("--delta", help="At which the price is told.")] = 1e-5,
-    again: Annotated[
-        bool,
-        typer.Option("--again", help="Ask again, and pay again, for rows whose labels were lost."),
-    ] = False,
+    batch: Annotated[int | None, option("Queries in one batch; without it, the most.", min=1)] = None,
+    delta: Annotated[float, option("At which the price is told.")] = 1e-5,
+    again: Annotated[bool, option(_LOST, "--again")] = False,
     as_json: options.Json = False,
 ) -> None:
     """Have rows labelled by parties that never see them, and say what it cost.

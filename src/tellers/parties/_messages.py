@@ -2,8 +2,8 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from itertools import product
 from typing import Any, ClassVar, Final, Literal
 
@@ -42,114 +42,106 @@ class Limits:
 
 
 WIDEST: Final = Limits(max_queries=1 << 20, max_outputs=1 << 16, max_parties=4096)
-Rule = Callable[[Any, Limits], Any]
 
 
-def matching(pattern: re.Pattern[str], words: str) -> Any:
-    return _simple(lambda value: isinstance(value, str) and bool(pattern.fullmatch(value)), words)
+def _rule(words: str, is_right: Callable[[Any, Limits], Any], *, read: Any = None, **options: Any) -> Any:
+    """Return a field that is checked: what it should be in words, with limits by name, and whether it is.
+
+    `read` turns what was sent into what is kept.
+    """
+
+    def check(value: Any, limits: Limits) -> Any:
+        if not is_right(value, limits):
+            raise ValueError(words.format_map(asdict(limits)))
+        return value if read is None else read(value)
+
+    return field(metadata={"rule": check}, **options)
+
+
+def _matches(pattern: re.Pattern[str], value: Any) -> bool:
+    return isinstance(value, str) and bool(pattern.fullmatch(value))
+
+
+def _are_names(value: Any, limits: Limits) -> bool:
+    """Return whether these are the names of parties, each once and in order."""
+    listed = list(value) if isinstance(value, (list, tuple, dict)) else []
+    few = isinstance(value, (list, tuple, dict)) and len(listed) <= limits.max_parties
+    return few and all(_matches(NAME, one) for one in listed) and listed == sorted(set(listed))
 
 
 def identifier() -> Any:
     """Return a field for the id of a query, or a nonce."""
-    return matching(ID, "32 hexadecimal digits")
+    return _rule("32 hexadecimal digits", lambda value, _: _matches(ID, value))
 
 
 def digest() -> Any:
     """Return a field for a SHA-256 hash."""
-    return matching(DIGEST, "64 hexadecimal digits")
+    return _rule("64 hexadecimal digits", lambda value, _: _matches(DIGEST, value))
 
 
 def name() -> Any:
-    return matching(NAME, NAME_WORDS)
+    return _rule(NAME_WORDS, lambda value, _: _matches(NAME, value))
 
 
 def word(words: Sequence[str]) -> Any:
-    return _simple(lambda value: isinstance(value, str) and value in words, f"one of {', '.join(words)}")
+    return _rule(f"one of {', '.join(words)}", lambda value, _: isinstance(value, str) and value in words)
 
 
 def text() -> Any:
-    return _simple(
-        lambda value: isinstance(value, str) and len(value) <= _MOST_TEXT and value.isprintable(),
+    return _rule(
         f"at most {_MOST_TEXT} printable letters",
+        lambda value, _: isinstance(value, str) and len(value) <= _MOST_TEXT and value.isprintable(),
     )
 
 
 def count(most: int | str) -> Any:
     """Return a field for a whole number from 1 to a limit, given or by its name in `Limits`."""
-
-    def check(value: Any, limits: Limits) -> Any:
-        top = getattr(limits, most) if isinstance(most, str) else most
-        if type(value) is not int or not 1 <= value <= top:
-            raise ValueError(f"a whole number from 1 to {top}")
-        return value
-
-    return _field(check)
+    top = f"{{{most}}}" if isinstance(most, str) else f"{most}"
+    return _rule(
+        f"a whole number from 1 to {top}",
+        lambda value, limits: (
+            type(value) is int and 1 <= value <= (getattr(limits, most) if isinstance(most, str) else most)
+        ),
+    )
 
 
 def seconds() -> Any:
-    def check(value: Any, _limits: Limits) -> Any:
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= 86_400:
-            raise ValueError("seconds, above 0 and at most a day")
-        return float(value)
-
-    return _field(check)
+    return _rule(
+        "seconds, above 0 and at most a day",
+        lambda value, _: type(value) in (int, float) and 0 < value <= 86_400,
+        read=float,
+    )
 
 
 def names() -> Any:
     """Return a field for the names of parties, each once and in order."""
-
-    def check(value: Any, limits: Limits) -> Any:
-        if not isinstance(value, (list, tuple)):
-            raise ValueError("a list of names")
-        _require_names(value, limits)
-        return tuple(value)
-
-    return _field(check)
+    words = "different names in order, at most {max_parties}"
+    return _rule(
+        words, lambda value, limits: not isinstance(value, dict) and _are_names(value, limits), read=tuple
+    )
 
 
 def nonces() -> Any:
     """Return a field for a nonce of each of some parties."""
-
-    def check(value: Any, limits: Limits) -> Any:
-        if not isinstance(value, Mapping):
-            raise ValueError("a nonce for each name")
-        _require_names(list(value), limits)
-        if not all(isinstance(nonce, str) and ID.fullmatch(nonce) for nonce in value.values()):
-            raise ValueError("nonces of 32 hexadecimal digits")
-        return dict(value)
-
-    return _field(check)
+    return _rule(
+        "a nonce of 32 hexadecimal digits for each of different names in order, at most {max_parties}",
+        lambda value, limits: (
+            isinstance(value, dict)
+            and _are_names(value, limits)
+            and all(_matches(ID, nonce) for nonce in value.values())
+        ),
+        read=dict,
+    )
 
 
 def table() -> Any:
     """Return a field for whole numbers, queries x outputs."""
 
-    def check(value: Any, limits: Limits) -> Any:
+    def is_right(value: Any, limits: Limits) -> bool:
         right = isinstance(value, np.ndarray) and value.dtype == np.int64 and value.ndim == 2 and value.size
-        if not right or value.shape[0] > limits.max_queries or value.shape[1] > limits.max_outputs:
-            raise ValueError(f"whole numbers, at most {limits.max_queries} x {limits.max_outputs}")
-        return value
+        return bool(right) and value.shape[0] <= limits.max_queries and value.shape[1] <= limits.max_outputs
 
-    return _field(check, repr=False)
-
-
-def _simple(is_right: Callable[[Any], bool], words: str) -> Any:
-    def check(value: Any, _limits: Limits) -> Any:
-        if not is_right(value):
-            raise ValueError(words)
-        return value
-
-    return _field(check)
-
-
-def _field(rule: Rule, **options: Any) -> Any:
-    return field(metadata={"rule": rule}, **options)
-
-
-def _require_names(value: Sequence[Any], limits: Limits) -> None:
-    right = len(value) <= limits.max_parties and all(isinstance(n, str) and NAME.fullmatch(n) for n in value)
-    if not right or list(value) != sorted(set(value)):
-        raise ValueError(f"different names in order, at most {limits.max_parties}")
+    return _rule("whole numbers, at most {max_queries} x {max_outputs}", is_right, repr=False)
 
 
 def require_one_of(**values: tuple[str, tuple[str, ...]]) -> None:
