@@ -12,8 +12,9 @@ from tellers.parties._guard import Finish, Guardian, Send
 from tellers.parties._hardening import new_mask_key, pair_keys
 from tellers.parties._last_step import decide
 from tellers.parties._messages import Accepted, Answered, Done, Open, Question
-from tellers.parties._policy import AnswererPolicy, GuardianPolicy
+from tellers.parties._policy import Policy
 from tellers.parties._ring import ring_scaled, ring_sum
+from tellers.runs.settings.party import HardeningConfig, PartyLimitsConfig, SessionConfig
 
 PROGRAM, TERMS = "ab" * 32, "cd" * 32
 NAMES = ("east", "north", "south", "west")
@@ -22,6 +23,18 @@ _KEYS = {name: new_mask_key() for name in NAMES}
 
 def program_for(n_queries: int) -> str:
     return PROGRAM
+
+
+def policy_of(name, *, quorum=2, max_open=16, pairwise=True, noise_sigma=None, **other):
+    """Return the rules of a small session at one party."""
+    limits = {one: other.pop(one) for one in ("max_strikes", "max_changes") if one in other}
+    given = {
+        "roster": NAMES, "quotas": {"ann": 10_000, "bea": 10_000}, "terms": TERMS, "program_for": program_for,
+        "session": SessionConfig(n_features=4, n_outputs=3, quorum=quorum, patience_seconds=30.0),
+        "limits": PartyLimitsConfig(max_open=max_open, **limits),
+        "hardening": HardeningConfig(pairwise=pairwise, noise_sigma=noise_sigma), **other,
+    }  # fmt: skip
+    return Policy(name, **given)
 
 
 def pairs_of(name: str) -> dict[str, bytes]:
@@ -44,17 +57,12 @@ class FakeNetwork:
         self.now = 0.0
         if self.ledger is None:
             self.ledger = MemoryLedger(Accountant(Budget(epsilon=self.epsilon, delta=1e-5)))
-        rules = {
-            "roster": NAMES, "quotas": {"ann": 10_000, "bea": 10_000}, "quorum": 3, "n_outputs": 3,
-            "terms": TERMS, "program_for": program_for, "pairwise": self.pairwise, **self.policy,
-        }  # fmt: skip
-        self.rules = GuardianPolicy(**rules)
+        self.rules = policy_of("guard", pairwise=self.pairwise, **{"quorum": 3, "max_open": 4, **self.policy})
         self.open_guardian()
-        given = {"quotas": {"ann": 10_000, "bea": 10_000}, "least_set": 2, **self.answerers}
         self.policies = {
-            name: AnswererPolicy(
-                name, n_outputs=3, n_features=4, terms=TERMS, program_for=program_for, roster=NAMES,
-                pair_keys=pairs_of(name) if self.pairwise else None, noise_sigma=self.noise_sigma, **given,
+            name: policy_of(
+                name, pairwise=self.pairwise, noise_sigma=self.noise_sigma,
+                pair_keys=pairs_of(name) if self.pairwise else None, **self.answerers,
             )
             for name in NAMES
         }  # fmt: skip

@@ -8,20 +8,15 @@ pytest.importorskip("cryptography")
 from tellers.errors import PeerRefused
 from tellers.parties import _answer as answerer
 from tellers.parties._messages import Closed, Expect, Question, Roll
-from tellers.parties._policy import AnswererPolicy
 from tellers.privacy.noise import secure
 
-from .fake_network import NAMES, PROGRAM, TERMS, FakeNetwork, pairs_of, program_for
+from .fake_network import NAMES, PROGRAM, TERMS, FakeNetwork, pairs_of, policy_of
 
 QID = "1" * 32
 
 
 def policy(**other):
-    given = {
-        "quotas": {"ann": 6}, "n_outputs": 3, "n_features": 4, "terms": TERMS, "program_for": program_for,
-        "roster": NAMES, **other,
-    }  # fmt: skip
-    return AnswererPolicy("north", **given)
+    return policy_of("north", **{"quotas": {"ann": 6}, **other})
 
 
 def asked(**other):

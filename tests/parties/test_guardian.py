@@ -16,11 +16,10 @@ from tellers.mechanisms import GNThreshold
 from tellers.parties._guard import Guardian
 from tellers.parties._ledger import charge_query, query_price, remembered
 from tellers.parties._messages import Answered, Done, Mask, Out, Ready
-from tellers.parties._policy import AnswererPolicy, GuardianPolicy
 from tellers.privacy.noise import secure, seeded
 from tellers.runs import reprice
 
-from .fake_network import NAMES, TERMS, FakeNetwork, program_for
+from .fake_network import NAMES, FakeNetwork
 
 BOTH = pytest.mark.parametrize("pairwise", [True, False], ids=["pairwise", "plain"])
 
@@ -462,16 +461,7 @@ def test_sets_outside_the_roster_and_masks_of_another_shape():
     assert network.charged == []
 
 
-def test_policies_that_make_no_sense():
-    given = {"n_outputs": 3, "terms": TERMS, "program_for": program_for}
-    with pytest.raises(ValueError, match="quorum from 2 to 2"):
-        GuardianPolicy(("north", "south"), {"ann": 1}, 3, **given)
-    with pytest.raises(ValueError, match="'north'"):
-        GuardianPolicy(("north", "south"), {"north": 1}, 2, **given)
-    with pytest.raises(ValueError, match="twice"):
-        GuardianPolicy(("north", "north"), {"ann": 1}, 2, **given)
-    with pytest.raises(ValueError, match="quota of ann"):
-        AnswererPolicy("north", {"ann": -1}, 3, 4, TERMS, program_for)
+def test_a_mechanism_that_parties_cannot_compute_is_refused():
     ledger = MemoryLedger(Accountant(Budget(epsilon=1.0, delta=1e-5)))
     with pytest.raises(TypeError, match="LNMax"):
         Guardian(FakeNetwork().rules, LNMax(gamma=0.1), ledger, secure())
@@ -587,7 +577,7 @@ class Session(RuleBasedStateMachine):
             assert sum(e.event["n_queries"] for e in asked) <= quota
         for entry in network.ledger.entries():
             parties = entry.event["answering"]
-            assert len(parties) >= network.rules.quorum
+            assert len(parties) >= network.rules.session.quorum
             step = network.steps[entry.key]
             shares = sum(network.shares[entry.key, name].astype(object) for name in parties)
             tally = sum(network.votes[entry.key, name] for name in parties)

@@ -26,7 +26,7 @@ from tellers.parties import (
 )
 from tellers.parties._circuits import build_circuit
 from tellers.parties._last_step import decide, decision_of, draw
-from tellers.parties._policy import GuardianPolicy, PartyContext
+from tellers.parties._policy import PartyContext
 from tellers.parties._ring import fresh_mask, ring_scaled, ring_sum
 from tellers.parties.models import count_voters, encode_known, n_model_outputs
 from tellers.parties.programs import describe_program, read_program
@@ -187,7 +187,7 @@ def test_settings_carry_label_sets_and_terms_differ_by_them():
     assert settings_of("ann", sets={**SETS, "north": (1, 2)}).terms != guard.terms
     assert settings_of("ann", sets={**SETS, "south": (0, 1, 2, 3)}).terms == guard.terms
     assert settings_of("ann", sets={}).label_sets == {}
-    policy = PartyContext(guard).guardian_policy()
+    policy = PartyContext(guard).policy()
     assert policy.voters(("east", "north")) == (1, 2, 0, 1)
     assert policy.voters(("south",)) == ()
     assert PartyContext(guard).decision_program(("east", "north"), 5).limits[:2] == (1, 2)
@@ -216,10 +216,6 @@ def test_label_sets_are_for_many_labels():
         settings_of("guard", mechanism=MechanismConfig(name="gnmax", sigma=2.0))
     with pytest.raises(ValueError, match="many labels"):
         decision_of(GNMax(sigma=2.0), n_outputs=2, n_answering=2, voters=(1, 2))
-    with pytest.raises(ValueError, match="from 0 to 2"):
-        GuardianPolicy(
-            ("a", "b"), {}, 2, 3, terms="", program_for=lambda _: "", labels={"a": (3,)}
-        )  # fmt: skip
 
 
 def test_the_number_of_voters_is_part_of_the_program():

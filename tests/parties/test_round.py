@@ -21,22 +21,20 @@ from tellers.parties._hardening import pair_keys
 from tellers.parties._last_step import decide
 from tellers.parties._listener import Listener
 from tellers.parties._messages import Answered, Closed, Done, Expect, Open, Question, Roll
-from tellers.parties._policy import AnswererPolicy, GuardianPolicy
 from tellers.parties._ring import ring_scaled, ring_sum
 from tellers.parties._wire import Identity, Peer, connect
 
+from .fake_network import PROGRAM, TERMS, policy_of
+
 ROLES = {"ann": "asker", "guard": "guardian", "east": "answerer", "north": "answerer", "south": "answerer"}
 ROSTER = ("east", "north", "south")
-PROGRAM, TERMS = "ab" * 32, "cd" * 32
 
 
 class GuardianAtWork:
     """A guardian behind a listener: one thread per connection, and whatever follows is sent on."""
 
     def __init__(self, world, ledger):
-        policy = GuardianPolicy(
-            ROSTER, {"ann": 1000}, 2, 3, terms=TERMS, program_for=lambda _: PROGRAM, patience=10.0
-        )
+        policy = policy_of("guard", roster=ROSTER, quotas={"ann": 1000}, max_open=4)
         self.guardian = Guardian(policy, GNMax(sigma=1e-3), ledger, noise.secure())
         self.channels, self.steps = {}, queue.Queue()
         peers = [peer for name, peer in world.peers.items() if name != "guard"]
@@ -68,10 +66,9 @@ class AnswererAtWork:
     def __init__(self, world, name, address):
         keys = {other: world.cards[other].mask_key for other in ROSTER if other != name}
         secret = read_secret(world.folder / name / "mask.key")
-        self.policy = AnswererPolicy(
-            name, {"ann": 1000}, 3, 4, TERMS, lambda _: PROGRAM, roster=ROSTER,
-            pair_keys=pair_keys(name, secret, keys),
-        )  # fmt: skip
+        self.policy = policy_of(
+            name, roster=ROSTER, quotas={"ann": 1000}, pair_keys=pair_keys(name, secret, keys)
+        )
         self.state, self.lock = answerer.begin(), threading.Lock()
         self.channel = connect(address, world.identities[name], world.peers["guard"], timeout=10.0)
         threading.Thread(target=self.listen, daemon=True).start()

@@ -158,4 +158,4 @@ def test_a_mask_is_lent_to_no_set_smaller_than_the_quorum():
     settings = replace(
         settings, session=replace(settings.session, quorum=3), hardening=HardeningConfig(pairwise=False)
     )
-    assert PartyContext(settings).answerer_policy().least_set == 3
+    assert PartyContext(settings).policy().session.quorum == 3

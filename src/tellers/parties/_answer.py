@@ -13,7 +13,7 @@ from ._hardening import fresh_nonce, lend, zero_sum_mask
 from ._ledger import affords, charge_query, query_price, remembered
 from ._link import Outbox, SharedLink
 from ._messages import Accepted, Closed, Expect, Hello, Mask, Message, Out, Question, Ready, Refused, Roll
-from ._policy import AnswererPolicy, why_not
+from ._policy import Policy, why_not
 from ._process import PartyProcess
 from ._ring import Integers, fresh_mask
 from ._wire import PROTOCOL, Channel, Pinned, connect
@@ -29,7 +29,7 @@ from .programs import HELPER
 # lent       the mask was sent, once and for one set; nothing of it is kept
 #
 # A mask is drawn for one query and hides one vote. It is lent for one answering set, at most once, and
-# never to a set smaller than `least_set` or without this party's own fresh number in it. No id is answered
+# never to a set smaller than the quorum or without this party's own fresh number in it. No id is answered
 # twice.
 
 Phase = Literal["expected", "asked", "ready", "lent"]
@@ -65,7 +65,7 @@ def begin(*, used: Iterable[str] = (), answered: Mapping[str, int] | None = None
 
 
 def expect(
-    policy: AnswererPolicy, state: AnswererState, message: Expect, *, now: float
+    policy: Policy, state: AnswererState, message: Expect, *, now: float
 ) -> tuple[AnswererState, list[Out]]:
     """Take note that an asker will come; what this party would refuse, it refuses at once."""
     qid = message.qid
@@ -83,7 +83,7 @@ def expect(
 
 
 def question(
-    policy: AnswererPolicy,
+    policy: Policy,
     state: AnswererState,
     asker: str,
     message: Question,
@@ -104,13 +104,16 @@ def question(
     if not announced and qid in state.used:
         # What was refused when the guardian announced it is refused for the same reason.
         return state, Refused(qid=qid, why=why or "This id was used before. Ask under a new one.")
-    if not why and (message.n_features, message.n_outputs) != (policy.n_features, policy.n_outputs):
-        why = f"Rows have {policy.n_features} numbers here, and votes {policy.n_outputs}."
+    if not why and (message.n_features, message.n_outputs) != (
+        policy.session.n_features,
+        policy.session.n_outputs,
+    ):
+        why = f"Rows have {policy.session.n_features} numbers here, and votes {policy.session.n_outputs}."
     if why:
         return replace(state, used=state.used | {qid}), Refused(qid=qid, why=why)
     query = Answering(
         qid, asker, message.n_queries, until=now + patience, phase="asked", is_expected=announced,
-        nonce=fresh_nonce(), mask=fresh_mask((message.n_queries, policy.n_outputs)),
+        nonce=fresh_nonce(), mask=fresh_mask((message.n_queries, policy.session.n_outputs)),
     )  # fmt: skip
     return _put(replace(state, used=state.used | {qid}), query), Accepted(qid=qid)
 
@@ -143,7 +146,7 @@ def failed(state: AnswererState, qid: str) -> tuple[AnswererState, list[Out]]:
 
 
 def roll(
-    policy: AnswererPolicy, state: AnswererState, message: Roll, *, noise: Noise
+    policy: Policy, state: AnswererState, message: Roll, *, noise: Noise
 ) -> tuple[AnswererState, list[Mask | Out]]:
     """Lend the mask to the answering set, once; write the query in this party's ledger before sending it."""
     qid, query = message.qid, state.queries.get(message.qid)
@@ -154,15 +157,15 @@ def roll(
     if message.nonces.get(policy.name) != query.nonce:
         raise PeerRefused("Expected an answering set with this party's own fresh number, got another.")
     members = set(message.nonces)
-    if len(members) < policy.least_set or (policy.roster and not members <= set(policy.roster)):
+    if len(members) < policy.session.quorum or not members <= set(policy.roster):
         return _without(state, qid), [Out(qid=qid, why="refused")]
     cancelling = None
     if policy.pair_keys is not None:
         if not members - {policy.name} <= set(policy.pair_keys):
             return _without(state, qid), [Out(qid=qid, why="refused")]
-        shape = (query.n_queries, policy.n_outputs)
+        shape = (query.n_queries, policy.session.n_outputs)
         cancelling = zero_sum_mask(policy.name, policy.pair_keys, qid=qid, nonces=message.nonces, shape=shape)
-    lent = lend(query.mask, cancelling=cancelling, sigma=policy.noise_sigma, noise=noise)
+    lent = lend(query.mask, cancelling=cancelling, sigma=policy.hardening.noise_sigma, noise=noise)
     answered = {**state.answered, query.asker: state.answered.get(query.asker, 0) + query.n_queries}
     state = _put(replace(state, answered=answered), replace(query, phase="lent", mask=None))
     return state, [Mask(qid=qid, mask=lent)]
@@ -187,7 +190,7 @@ def tick(state: AnswererState, *, now: float) -> tuple[AnswererState, list[Messa
 
 
 def _why_not_now(
-    policy: AnswererPolicy, state: AnswererState, asker: str, message: Expect | Question, *, own: str = ""
+    policy: Policy, state: AnswererState, asker: str, message: Expect | Question, *, own: str = ""
 ) -> str:
     why = why_not(policy, asker, message, host="this party")
     if why:
@@ -196,8 +199,8 @@ def _why_not_now(
         query for qid, query in state.queries.items()
         if query.asker == asker and qid != own and query.phase != "lent"
     ]  # fmt: skip
-    if len(mine) >= policy.max_open:
-        return f"At most {policy.max_open} queries of one asker are on their way at a time."
+    if len(mine) >= policy.limits.max_open:
+        return f"At most {policy.limits.max_open} queries of one asker are on their way at a time."
     waiting = sum(query.n_queries for query in mine)
     quota = policy.quotas[asker]
     if state.answered.get(asker, 0) + waiting + message.n_queries > quota:
@@ -248,7 +251,7 @@ class AnswerRole(PartyProcess):
 
     def _prepare(self) -> None:
         self._price = query_price(self._context.mechanism, 1)
-        self._policy = replace(self._context.answerer_policy(), affords=self._affords)
+        self._policy = replace(self._context.policy(), affords=self._affords)
         self._model: dict[str, Integers] = self._context.model()
 
     def start(self) -> None:

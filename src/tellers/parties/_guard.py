@@ -32,7 +32,7 @@ from ._messages import (
     Ready,
     Roll,
 )
-from ._policy import GuardianPolicy, why_not
+from ._policy import Policy, why_not
 from ._process import PartyProcess
 from ._ring import Integers, ring_sum
 from ._wire import PROTOCOL, Channel, Pinned
@@ -168,7 +168,7 @@ def put(state: GuardianState, query: Query) -> GuardianState:
 # under a new id, with new masks, and charged again if it was charged.
 
 
-def leave(policy: GuardianPolicy, state: GuardianState, name: str, *, now: float) -> Step:
+def leave(policy: Policy, state: GuardianState, name: str, *, now: float) -> Step:
     """Return what follows when a party's connection is gone: its part of every query is over."""
     state, actions = replace(state, present=state.present - {name}), []
     for qid in list(state.queries):
@@ -184,9 +184,7 @@ def leave(policy: GuardianPolicy, state: GuardianState, name: str, *, now: float
     return state, actions
 
 
-def receive(
-    policy: GuardianPolicy, state: GuardianState, sender: str, message: Message, *, now: float
-) -> Step:
+def receive(policy: Policy, state: GuardianState, sender: str, message: Message, *, now: float) -> Step:
     """Return what follows from a message; what the sender may not say now is refused and changes nothing."""
     if isinstance(message, Open):
         return _open(policy, state, sender, message, now)
@@ -202,7 +200,7 @@ def receive(
     return handler(policy, state, query, sender, message, now)
 
 
-def tick(policy: GuardianPolicy, state: GuardianState, *, now: float) -> Step:
+def tick(policy: Policy, state: GuardianState, *, now: float) -> Step:
     """Return what follows from the time: whoever had to speak and did not is left out, or the query ends."""
     actions: list[Action] = []
     for qid in list(state.queries):
@@ -222,7 +220,7 @@ def tick(policy: GuardianPolicy, state: GuardianState, *, now: float) -> Step:
     return state, actions
 
 
-def charged(policy: GuardianPolicy, state: GuardianState, qid: str, *, now: float) -> Step:
+def charged(policy: Policy, state: GuardianState, qid: str, *, now: float) -> Step:
     """Return what follows when the ledger has a query: the last step, and masks are forgotten."""
     query = _charging(state, qid)
     before = state.last_set.get(query.asker)
@@ -245,7 +243,7 @@ def refused(state: GuardianState, qid: str, why: str) -> Step:
     return close(state, _charging(state, qid), why)
 
 
-def _open(policy: GuardianPolicy, state: GuardianState, asker: str, message: Open, now: float) -> Step:
+def _open(policy: Policy, state: GuardianState, asker: str, message: Open, now: float) -> Step:
     qid, n = message.qid, message.n_queries
     if qid in state.used:
         raise PeerRefused("Expected a new id for a new query, got one that was used before.")
@@ -256,11 +254,11 @@ def _open(policy: GuardianPolicy, state: GuardianState, asker: str, message: Ope
     roster = tuple(name for name in sorted(policy.roster) if name not in absent)
     query = Query(qid, asker, n, opened=now, until=now + policy.patience, told=roster, out=absent)
     state = replace(put(state, query), used=state.used | {qid})
-    if len(roster) < policy.quorum:
+    if len(roster) < policy.session.quorum:
         return close(
             state,
             replace(query, told=()),
-            f"Fewer parties are connected than the quorum of {policy.quorum}. {FREE}",
+            f"Fewer parties are connected than the quorum of {policy.session.quorum}. {FREE}",
         )
     expect = Expect(
         qid=qid, asker=asker, n_queries=n, program=message.program, terms=message.terms,
@@ -270,18 +268,18 @@ def _open(policy: GuardianPolicy, state: GuardianState, asker: str, message: Ope
     return state, [*actions, *(Send(name, expect) for name in roster)]
 
 
-def _why_not_now(policy: GuardianPolicy, state: GuardianState, asker: str, message: Open) -> str:
+def _why_not_now(policy: Policy, state: GuardianState, asker: str, message: Open) -> str:
     why = why_not(policy, asker, message, host="the guardian")
     if why:
         return why
-    if state.strikes.get(asker, 0) >= policy.max_strikes:
+    if state.strikes.get(asker, 0) >= policy.limits.max_strikes:
         return (
             "The asker left out parties that were ready, or left when masks were lent, too often; the "
             "guardian's operator must look at it."
         )
     mine = [query for query in state.queries.values() if query.asker == asker]
-    if len(mine) >= policy.max_open:
-        return f"At most {policy.max_open} queries of one asker are on their way at a time."
+    if len(mine) >= policy.limits.max_open:
+        return f"At most {policy.limits.max_open} queries of one asker are on their way at a time."
     waiting = sum(query.n_queries for query in mine if query.phase != "concluding")
     quota = policy.quotas[asker]
     if state.answered.get(asker, 0) + waiting + message.n_queries > quota:
@@ -294,7 +292,7 @@ def _why_not_now(policy: GuardianPolicy, state: GuardianState, asker: str, messa
 
 
 def _ready(
-    policy: GuardianPolicy, state: GuardianState, query: Query, sender: str, message: Message, now: float
+    policy: Policy, state: GuardianState, query: Query, sender: str, message: Message, now: float
 ) -> Step:
     assert isinstance(message, Ready)
     _require_member(policy, sender)
@@ -309,7 +307,7 @@ def _ready(
 
 
 def _out(
-    policy: GuardianPolicy, state: GuardianState, query: Query, sender: str, message: Message, now: float
+    policy: Policy, state: GuardianState, query: Query, sender: str, message: Message, now: float
 ) -> Step:
     assert isinstance(message, Out)
     _require_member(policy, sender)
@@ -321,7 +319,7 @@ def _out(
 
 
 def _answered(
-    policy: GuardianPolicy, state: GuardianState, query: Query, sender: str, message: Message, now: float
+    policy: Policy, state: GuardianState, query: Query, sender: str, message: Message, now: float
 ) -> Step:
     assert isinstance(message, Answered)
     _require_asker(query, sender)
@@ -336,7 +334,7 @@ def _answered(
 
 
 def _mask(
-    policy: GuardianPolicy, state: GuardianState, query: Query, sender: str, message: Message, now: float
+    policy: Policy, state: GuardianState, query: Query, sender: str, message: Message, now: float
 ) -> Step:
     assert isinstance(message, Mask)
     _require_member(policy, sender)
@@ -346,13 +344,15 @@ def _mask(
         raise PeerRefused("Expected a mask when it is asked for, got one before.")
     if sender in query.masks:
         raise PeerRefused("Expected one mask of each party for a query, got a second one.")
-    if message.mask.shape != (query.n_queries, policy.n_outputs):
-        raise PeerRefused(f"Expected a mask of {query.n_queries} x {policy.n_outputs}, got another shape.")
+    if message.mask.shape != (query.n_queries, policy.session.n_outputs):
+        raise PeerRefused(
+            f"Expected a mask of {query.n_queries} x {policy.session.n_outputs}, got another shape."
+        )
     return _masking(state, replace(query, masks={**query.masks, sender: message.mask}))
 
 
 def _done(
-    policy: GuardianPolicy, state: GuardianState, query: Query, sender: str, message: Message, now: float
+    policy: Policy, state: GuardianState, query: Query, sender: str, message: Message, now: float
 ) -> Step:
     _require_asker(query, sender)
     if query.phase != "concluding":
@@ -361,13 +361,13 @@ def _done(
 
 
 _BY_LINK = ("failed", "silent")  # What an asker can bring about by breaking its own link to a party.
-_Handler = Callable[[GuardianPolicy, GuardianState, Query, str, Message, float], Step]
+_Handler = Callable[[Policy, GuardianState, Query, str, Message, float], Step]
 _HANDLERS: dict[type[Message], _Handler] = {
     Ready: _ready, Out: _out, Answered: _answered, Mask: _mask, Done: _done
 }  # fmt: skip
 
 
-def _settle(policy: GuardianPolicy, state: GuardianState, query: Query, now: float) -> Step:
+def _settle(policy: Policy, state: GuardianState, query: Query, now: float) -> Step:
     """Go on if the asker has said its set and nobody is waited for."""
     waited = [name for name in policy.roster if name not in query.ready and name not in query.out]
     if query.phase != "agreeing" or waited:
@@ -375,12 +375,12 @@ def _settle(policy: GuardianPolicy, state: GuardianState, query: Query, now: flo
     return _agree(policy, state, query, now)
 
 
-def _silenced(policy: GuardianPolicy, query: Query) -> Query:
+def _silenced(policy: Policy, query: Query) -> Query:
     silent = {n: "silent" for n in policy.roster if n not in query.ready and n not in query.out}
     return replace(query, out={**query.out, **silent})
 
 
-def _agree(policy: GuardianPolicy, state: GuardianState, query: Query, now: float) -> Step:
+def _agree(policy: Policy, state: GuardianState, query: Query, now: float) -> Step:
     claimed = query.claimed or ()
     left_out = [name for name in query.ready if name not in claimed]
     unasked = [name for name, why in query.out.items() if why == "not asked"]
@@ -389,8 +389,8 @@ def _agree(policy: GuardianPolicy, state: GuardianState, query: Query, now: floa
         why = f"The asker left out parties that could answer; who answers is not for it to choose. {FREE}"
         return close(replace(state, strikes=strikes), query, why)
     common = tuple(name for name in sorted(claimed) if name in query.ready)
-    if len(common) < policy.quorum:
-        why = f"{len(common)} parties answered, fewer than the quorum of {policy.quorum}. {FREE}"
+    if len(common) < policy.session.quorum:
+        why = f"{len(common)} parties answered, fewer than the quorum of {policy.session.quorum}. {FREE}"
         return close(state, query, why)
     if common != tuple(claimed):
         again = replace(query, phase="asking", claimed=None, until=now + policy.patience)
@@ -400,10 +400,10 @@ def _agree(policy: GuardianPolicy, state: GuardianState, query: Query, now: floa
     broken = tuple(
         name for name, why in sorted(query.out.items()) if why in _BY_LINK and name in state.present
     )
-    if (before != common or broken) and state.changes.get(query.asker, 0) >= policy.max_changes:
+    if (before != common or broken) and state.changes.get(query.asker, 0) >= policy.limits.max_changes:
         why = (
-            f"The answering set changed, or left out a connected party, more than {policy.max_changes} times "
-            f"for this asker. {FREE}"
+            "The answering set changed, or left out a connected party, more than "
+            f"{policy.limits.max_changes} times for this asker. {FREE}"
         )
         return close(state, query, why)
     query = replace(query, phase="masking", parties=common, left_out=broken, until=now + policy.patience)
@@ -421,9 +421,7 @@ def _masking(state: GuardianState, query: Query) -> Step:
     return ready, [ChargeQuery(query.qid, query.asker, query.parties, query.n_queries, query.left_out)]
 
 
-def _drop(
-    policy: GuardianPolicy, state: GuardianState, query: Query, name: str, why: str, now: float
-) -> Step:
+def _drop(policy: Policy, state: GuardianState, query: Query, name: str, why: str, now: float) -> Step:
     """Go on without a party, if it still matters."""
     if query.phase in ("charging", "concluding") or name not in policy.roster:
         return state, []
@@ -438,19 +436,25 @@ def _drop(
 
 
 def _unmasked(
-    policy: GuardianPolicy, state: GuardianState, query: Query, names: list[str], why: str, now: float
+    policy: Policy, state: GuardianState, query: Query, names: list[str], why: str, now: float
 ) -> Step:
     """Go on without parties that were in the set and sent no mask."""
-    if policy.pairwise:
+    if policy.hardening.pairwise:
         words = f"A party dropped out after the answering set was fixed. {LENT} Ask again under a new id."
         return close(state, query, words)
     left = tuple(name for name in query.parties if name not in names)
     ready = {name: query.ready[name] for name in left}
     out = {**query.out, **dict.fromkeys(names, why)}
-    if len(left) < policy.quorum:
+    if len(left) < policy.session.quorum:
         return close(state, query, f"{len(left)} parties answered, fewer than the quorum. {LENT}")
     again = replace(
-        query, phase="asking", claimed=None, ready=ready, out=out, parties=(), until=now + policy.patience
+        query,
+        phase="asking",
+        claimed=None,
+        ready=ready,
+        out=out,
+        parties=(),
+        until=now + policy.patience,
     )
     return put(state, again), [Send(query.asker, Held(qid=query.qid, parties=left))]
 
@@ -474,7 +478,7 @@ def _charging(state: GuardianState, qid: str) -> Query:
     return query
 
 
-def _require_member(policy: GuardianPolicy, sender: str) -> None:
+def _require_member(policy: Policy, sender: str) -> None:
     if sender not in policy.roster:
         raise PeerRefused("Expected a party of the roster, got another.")
 
@@ -513,7 +517,7 @@ class Guardian:
     Reference: Choquette-Choo et al. 2021 (CaPC); Feldman and Zrnic 2021, by way of the ledger.
     """
 
-    policy: GuardianPolicy
+    policy: Policy
     mechanism: Any
     ledger: Ledger
     noise: Noise
@@ -657,7 +661,7 @@ class GuardRole(PartyProcess):
     def __init__(self, settings: PartySettings, **options: Any) -> None:
         super().__init__(settings, **options)
         self._guardian = Guardian(
-            self._context.guardian_policy(), self._context.mechanism, self._ledger, noises.secure()
+            self._context.policy(), self._context.mechanism, self._ledger, noises.secure()
         )
         self._connections: dict[str, PartyConnection] = {}
 

@@ -1,19 +1,19 @@
-"""Policies of guardians and answering parties, and the context that a role gets from its settings."""
+"""The policy of a party, and the context that a role gets from its settings."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..errors import ConfigError, require_count, require_positive
+from ..errors import ConfigError
 from ..privacy._files import cap, read_bounded
-from ..runs.settings.party import PartySettings
+from ..runs.settings.party import HardeningConfig, PartyLimitsConfig, PartySettings, SessionConfig
 from ._certificates import MASK_KEY, read_secret
 from ._hardening import pair_keys
 from ._last_step import decision_of
 from ._messages import Expect, Limits, Open, Question
 from ._ring import Integers
 from ._wire import Identity, Peer
-from .models import Labels, count_voters, encode_known, require_labels
+from .models import Labels, count_voters, encode_known
 from .programs import DecisionProgram, VoteProgram, program_digest
 
 ProgramFor = Callable[[int], str]
@@ -23,102 +23,44 @@ Affords = Callable[[int], bool]
 
 
 @dataclass(frozen=True)
-class GuardianPolicy:
-    """The rules of a guardian's session.
+class Policy:
+    """The rules of a session at one party: what all agreed on, and what this party lets askers have.
 
-    `quotas` holds the askers, each with the number of queries it may have answered, ever. `terms` is the hash
-    of the settings that all parties share. `pairwise` says that masks cancel only over the very set that they
-    were made for: whoever drops out then ends the query. `labels` holds the label sets of those that do not
-    know all.
-    """
-
-    roster: tuple[str, ...]
-    quotas: Mapping[str, int]
-    quorum: int
-    n_outputs: int
-    terms: str
-    program_for: ProgramFor
-    max_queries: int = 100
-    max_open: int = 4
-    max_changes: int = 8
-    max_strikes: int = 3
-    patience: float = 30.0
-    pairwise: bool = True
-    labels: Mapping[str, Labels] = field(default_factory=dict)
-    affords: Affords | None = field(default=None, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        require_count(
-            quorum=self.quorum, n_outputs=self.n_outputs, max_queries=self.max_queries, max_open=self.max_open
-        )
-        require_count(0, max_changes=self.max_changes, max_strikes=self.max_strikes)
-        require_positive(patience=self.patience)
-        if len(set(self.roster)) != len(self.roster):
-            raise ValueError("Expected a roster of different parties, got one twice.")
-        least = 2 if self.pairwise else 1
-        if not least <= self.quorum <= len(self.roster):
-            raise ValueError(
-                f"Expected a quorum from {least} to {len(self.roster)}, the number of parties on the roster, "
-                f"got {self.quorum}."
-            )
-        both = set(self.roster) & set(self.quotas)
-        if both:
-            raise ValueError(
-                f"Expected askers that do not answer in the same session, got {sorted(both)[0]!r}."
-            )
-        for name, quota in self.quotas.items():
-            require_count(0, **{f"quota of {name}": quota})
-        for known in self.labels.values():
-            require_labels(known, self.n_outputs)
-
-    def voters(self, parties: tuple[str, ...]) -> Labels:
-        """Return how many of some parties know each label, or nothing where all know all."""
-        return count_voters(parties, self.labels, self.n_outputs)
-
-
-@dataclass(frozen=True)
-class AnswererPolicy:
-    """What an answering party lets others ask of it.
-
-    `quotas` holds the askers, each with the number of queries that this party answers for it, ever.
-    `least_set` is the smallest answering set that it lends a mask to: alone its vote would have no company.
+    `quotas` holds the askers, each with the number of queries that are answered for it, ever. `terms` is the
+    hash of the settings that all share. `labels` holds the label sets of those that do not know all.
+    `pair_keys` are an answering party's, where masks cancel between them.
     """
 
     name: str
+    roster: tuple[str, ...]
     quotas: Mapping[str, int]
-    n_outputs: int
-    n_features: int
     terms: str
     program_for: ProgramFor
-    roster: tuple[str, ...] = ()
-    max_queries: int = 100
-    max_open: int = 16
-    least_set: int = 2
+    session: SessionConfig
+    limits: PartyLimitsConfig
+    hardening: HardeningConfig
+    labels: Mapping[str, Labels] = field(default_factory=dict)
     pair_keys: Mapping[str, bytes] | None = field(default=None, repr=False)
-    noise_sigma: float | None = None
     affords: Affords | None = field(default=None, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        require_count(
-            n_outputs=self.n_outputs, n_features=self.n_features, max_queries=self.max_queries,
-            max_open=self.max_open, least_set=self.least_set,
-        )  # fmt: skip
-        for name, quota in self.quotas.items():
-            require_count(0, **{f"quota of {name}": quota})
-        if self.noise_sigma is not None:
-            require_positive(noise_sigma=self.noise_sigma)
+    @property
+    def patience(self) -> float:
+        """Return how long each phase of a query may take, in seconds."""
+        return self.session.patience_seconds
+
+    def voters(self, parties: Collection[str]) -> Labels:
+        """Return how many of some parties know each label, or nothing where all know all."""
+        return count_voters(parties, self.labels, self.session.n_outputs)
 
 
-def why_not(
-    policy: GuardianPolicy | AnswererPolicy, asker: str, asked: Open | Expect | Question, *, host: str
-) -> str:
+def why_not(policy: Policy, asker: str, asked: Open | Expect | Question, *, host: str) -> str:
     """Return why a query is not for `host` to take part in, whatever else is on its way; or nothing."""
     if asker not in policy.quotas:
         return f"{asker} is not among the askers that {host} knows."
     if asked.terms != policy.terms:
         return f"The asker has other terms than {host}. Compare shared settings and labels on cards."
-    if asked.n_queries > policy.max_queries:
-        return f"A batch holds at most {policy.max_queries} queries for {host}."
+    if asked.n_queries > policy.session.max_queries:
+        return f"A batch holds at most {policy.session.max_queries} queries for {host}."
     if asked.program != policy.program_for(asked.n_queries):
         return f"The asker has another program than {host}. Run the same version with the same shapes."
     return ""
@@ -194,30 +136,17 @@ class PartyContext:
         """Return what parties compare before a query: the hash of its vote program."""
         return program_digest(self.vote_program(n_queries))
 
-    def guardian_policy(self) -> GuardianPolicy:
-        settings = self.settings
-        limits, session = settings.limits, settings.session
-        return GuardianPolicy(
-            settings.roster, dict.fromkeys(settings.askers, limits.queries_per_asker), session.quorum,
-            session.n_outputs, terms=settings.terms, program_for=self.program_hash,
-            max_queries=session.max_queries, max_open=limits.max_open, max_changes=limits.max_changes,
-            max_strikes=limits.max_strikes, patience=self.patience, pairwise=settings.hardening.pairwise,
-            labels=settings.label_sets,
-        )  # fmt: skip
-
-    def answerer_policy(self) -> AnswererPolicy:
-        settings = self.settings
-        limits, session, hardening = settings.limits, settings.session, settings.hardening
-        keys = None
-        if hardening.pairwise:
+    def policy(self) -> Policy:
+        """Return the rules of the session as they are here; an answering party's keys are read now."""
+        settings, keys = self.settings, None
+        if settings.hardening.pairwise and settings.party.role == "answerer":
             others = {peer.name: peer.mask_key for peer in settings.peers if peer.role == "answerer"}
             secret = read_secret(settings.path(settings.party.certificates) / MASK_KEY)
             keys = pair_keys(settings.party.name, secret, others)
-        return AnswererPolicy(
-            settings.party.name, dict.fromkeys(settings.askers, limits.queries_per_asker),
-            session.n_outputs, session.n_features, settings.terms, self.program_hash,
-            roster=settings.roster, max_queries=session.max_queries, max_open=limits.max_open,
-            least_set=session.quorum, pair_keys=keys, noise_sigma=hardening.noise_sigma,
+        quotas = dict.fromkeys(settings.askers, settings.limits.queries_per_asker)
+        return Policy(
+            settings.party.name, settings.roster, quotas, settings.terms, self.program_hash, settings.session,
+            settings.limits, settings.hardening, labels=settings.label_sets, pair_keys=keys,
         )  # fmt: skip
 
     def model(self) -> dict[str, Integers]:

@@ -349,8 +349,15 @@ def collaborate(
                has records at two parties.
     Reference: Dullerud et al. 2022, section 5.3 and appendix H; Choquette-Choo et al. 2021.
 
-    >>> callable(collaborate)  # see Collaboration
-    True
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from tellers import GNMax, noise
+    >>> from tellers.parties import deal_members, read_material
+    >>> material, model = read_material("digits", seed=7, n_private=200, n_pool=40), LogisticRegression()
+    >>> members = deal_members(material.X, material.y, 10, estimator=model, seed=7)
+    >>> terms = Terms(mechanism=GNMax(sigma=2.0), n_askers=1)
+    >>> held = collaborate(material, members, terms, estimator=model, noise=noise.seeded(8), seed=7)
+    >>> [turn.party <= 10.0 for turn in held.turns]
+    [True]
     """
     is_secure = noise.name == "secure"
     if is_secure and "published" in terms.countings:
