@@ -6,7 +6,7 @@ import pytest
 from tellers import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, Sealed, Unit, Votes, exact_cost
 from tellers.accounting import account, compared_costs, public_cost
 from tellers.accounting import costs as accounting
-from tellers.accounting import public as public_costs
+from tellers.accounting import costs as public_costs
 from tellers.accounting.costs import published_cost
 from tellers.errors import SealedValue
 from tellers.mechanisms import published_gnmax

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import norm
 
 from tellers import RdpCurve
-from tellers.accounting.public import (
+from tellers.accounting.costs import (
     discrete_gaussian_pld_epsilon,
     gaussian_dp_epsilon,
     gaussian_dp_mu,

@@ -29,7 +29,8 @@ from tellers import (
     noise,
 )
 from tellers.accounting import publish
-from tellers.accounting._publishable import available_methods, independent_cost
+from tellers.accounting._publishable import available_methods
+from tellers.accounting.costs import independent_cost
 from tellers.accounting.smooth import PublicationRecord, PublishPlan
 from tellers.mechanisms import EVENTS, LABEL_MECHANISMS
 from tellers.runs import plan_publication, reprice

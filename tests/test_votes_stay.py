@@ -26,15 +26,13 @@ from tellers import Sealed, Votes
 from tellers.accounting import Consensus, LabelConsensus
 from tellers.cli import main
 from tellers.privacy.votes import LabelVotes
-from tellers.runs.vote_files import HeldVotes
 from tellers.teachers import save_label_votes, save_votes
+from tellers.teachers.store import HeldVotes
 
 SOURCE = Path(tellers.__file__).parent
 PACKAGES = ("ledger", "students", "cli", "service")
 MODULES = sorted(path for package in PACKAGES for path in (SOURCE / package).rglob("*.py"))
 VOTES = (Votes, LabelVotes)
-# Where votes are kept for those who hold a handle: nobody else has business there.
-KEEPERS = ("tellers.privacy.votes", "tellers.runs.vote_files._", "tellers.teachers.pool._")
 # Calls of one function that are looked at: what comes later is of the same kind.
 CALLS, DEPTH, WIDTH = 3, 8, 300
 PLAIN = (str, bytes, int, float, complex, type, types.ModuleType, type(None), np.dtype, np.generic)
@@ -101,7 +99,7 @@ class Watch:
 @contextmanager
 def watched(*votes: Any) -> Iterator[None]:
     """Fail if a function of the packages is handed, holds or returns votes."""
-    tallies = [one for v in votes for one in (v.counts if isinstance(v, Votes) else v.sums, v.ballots)]
+    tallies = [one for v in votes for one in (v.totals, v.ballots)]
     watch = Watch([np.asarray(one) for one in tallies if one is not None])
     threading.setprofile(watch)
     sys.setprofile(watch)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from tellers import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, Votes, exact_cost
-from tellers.accounting._publishable import independent_cost
+from tellers.accounting.costs import independent_cost
 from tellers.mechanisms import published_gnmax
 from tellers.mechanisms.published import (
     advanced_composition,

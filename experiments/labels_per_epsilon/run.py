@@ -28,9 +28,8 @@ import numpy as np
 
 from tellers import ConfidentGNMax, GNMax, Votes, exact_cost, noise
 from tellers.accounting import Consensus, publish
-from tellers.accounting._publishable import independent_cost
+from tellers.accounting.costs import gaussian_dp_epsilon, independent_cost
 from tellers.accounting.exact import exact_epsilons
-from tellers.accounting.public import gaussian_dp_epsilon
 from tellers.mechanisms.published import published_confident
 from tellers.privacy import DEFAULT_ORDERS, RdpCurve
 from tellers.runs import plan_publication

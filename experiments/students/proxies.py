@@ -15,7 +15,7 @@ from columns import column, columns_of
 from sklearn.linear_model import LogisticRegression
 
 from tellers import GNMax, Votes
-from tellers.accounting._publishable import independent_cost
+from tellers.accounting.costs import independent_cost
 from tellers.accounting.exact import query_costs
 from tellers.privacy import DEFAULT_ORDERS, RdpCurve
 from tellers.students import fit_supervised, typical_first

@@ -30,7 +30,7 @@ from sklearn.linear_model import LogisticRegression  # noqa: E402
 from sklearn.metrics import balanced_accuracy_score, roc_auc_score  # noqa: E402
 
 from tellers import GNMax, Votes, exact_cost, noise  # noqa: E402
-from tellers.accounting._publishable import independent_cost  # noqa: E402
+from tellers.accounting.costs import independent_cost  # noqa: E402
 from tellers.data import Dataset, adult  # noqa: E402
 from tellers.students import fit_self_taught, fit_supervised  # noqa: E402
 from tellers.teachers import (  # noqa: E402

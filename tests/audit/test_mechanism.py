@@ -14,7 +14,7 @@ from tellers import GNMax, LabelVotes, Tau, Unit, Votes, noise
 from tellers.accounting.audit import Pair, audit_mechanism, bad_pair
 from tellers.accounting.audit.evidence import Law, stated_law
 from tellers.accounting.audit.pairs import candidate_moves
-from tellers.accounting.public import gaussian_dp_epsilon
+from tellers.accounting.costs import gaussian_dp_epsilon
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "experiments" / "audit"))
 import faults

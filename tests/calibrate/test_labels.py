@@ -8,7 +8,7 @@ import pytest
 
 from tellers import Accountant, Budget, ConfidentGNMax, GNMax, LNMax, Unit, Votes, exact_cost, noise
 from tellers.accounting import Consensus, plan_labels, sigma_for_labels
-from tellers.accounting._publishable import independent_cost
+from tellers.accounting.costs import independent_cost
 from tellers.accounting.plan import settings
 
 DELTA = 1e-5

@@ -9,7 +9,8 @@ from scipy.stats import binom
 
 from tellers import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, RdpCurve, Votes, exact_cost, noise
 from tellers.accounting import Consensus, publish, release_price
-from tellers.accounting._publishable import cost_and_sensitivities, independent_cost
+from tellers.accounting._publishable import cost_and_sensitivities
+from tellers.accounting.costs import independent_cost
 from tellers.accounting.smooth import PublishPlan
 from tellers.mechanisms import smooth_sensitivity
 from tellers.runs import plan_publication

@@ -344,7 +344,7 @@ def test_what_is_unexpected_is_told_without_its_details(votes_file, run, monkeyp
     def break_down(*_args, **_kwargs):
         raise RuntimeError("the tally was 240 to 10")
 
-    monkeypatch.setattr("tellers.runs.vote_files.account", break_down)
+    monkeypatch.setattr("tellers.accounting.costs.account", break_down)
     monkeypatch.delenv("TELLERS_DEBUG", raising=False)
     code, out, err = run("account", votes_file("ballots"), *GNMAX, *DELTA)
     assert (code, out) == (1, "")
@@ -359,7 +359,7 @@ def test_stopping_it_is_not_an_error_of_ours(votes_file, run, monkeypatch):
     def stop(*_args, **_kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("tellers.runs.vote_files.account", stop)
+    monkeypatch.setattr("tellers.accounting.costs.account", stop)
     code, _, err = run("account", votes_file("ballots"), *GNMAX, *DELTA)
     assert code == 130
     assert "Traceback" not in err

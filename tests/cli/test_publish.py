@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tellers import GNMax, Votes
-from tellers.accounting._publishable import independent_cost
+from tellers.accounting.costs import independent_cost
 
 SETTING = ["--mechanism", "gnmax", "--sigma", "12", "--classes", "3", "--delta", "1e-5"]
 

@@ -1,17 +1,13 @@
 """Which costs of a run can be published, and how fast each one moves when a ballot changes."""
 
-import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..mechanisms.base import Mechanism
-from ..mechanisms.labels._published import labels_told
-from ..mechanisms.registry import answers_of
-from ..privacy.rdp import RdpCurve
-from ..privacy.votes import LabelVotes, Unit, Votes
+from ..privacy.votes import LabelVotes, Votes
 
 Floats = NDArray[np.float64]
 Method = Literal["envelope", "gnss", "independent"]
@@ -34,69 +30,6 @@ def require_method(mechanism: Mechanism, method: str) -> None:
             f"Expected one of {', '.join(possible)} to publish the cost of {type(mechanism).__name__}, "
             f"got {method!r}."
         )
-
-
-def independent_cost(
-    mechanism: Mechanism,
-    n_queries: int,
-    *,
-    n_answers: ArrayLike | None = None,
-    n_asked: int | None = None,
-    orders: ArrayLike | None = None,
-    unit: Unit | None = None,
-) -> RdpCurve:
-    """Return the public cost of a run: every check, and the answers that were given (all, if not said).
-
-    Where a query has many labels, `n_answers` is how many queries were answered on all of them, or, with one
-    number per query, how many of its labels were told; `n_asked` is how many labels were asked in all, where
-    those that follow from others were not.
-
-    It is, to the last bit, what a ledger charges for these outcomes, however they were put into batches.
-
-    Guarantee: holds for all votes; composes adaptively, since silence is public.
-    Assumes:   one unit changes one ballot, unless `unit` says otherwise; a cap on the answers, or a budget,
-               was fixed before the run.
-    Reference: Feldman and Zrnic 2021 (Rényi filters) for returning what a silent query did not use.
-    """
-    one = Unit() if unit is None else unit
-    if answers_of(mechanism) == "labels" and hasattr(mechanism, "answer_price"):
-        return _label_cost(mechanism, n_queries, n_answers, n_asked, orders, one)
-    given = np.asarray(n_queries if n_answers is None else n_answers)
-    answers = int(given) if given.ndim == 0 else int((given > 0).sum())  # of labels: queries with some told
-    price, check = at_orders(mechanism.price, one, orders), getattr(mechanism, "check_price", None)
-    if check is None:  # whatever was answered, every query released something
-        return price * n_queries
-    checks = at_orders(check, one, orders)
-    if not hasattr(mechanism, "answer_price"):
-        return checks * (n_queries - answers) + price * answers
-    return checks * n_queries + at_orders(mechanism.answer_price, one, orders) * answers
-
-
-def at_orders(price: Callable[..., RdpCurve], unit: Unit, orders: ArrayLike | None) -> RdpCurve:
-    """Return a price at these orders, or at those of a ledger where a mechanism knows no others."""
-    if orders is None or "orders" not in inspect.signature(price).parameters:
-        return price(unit)
-    return price(unit, orders=orders)
-
-
-def _label_cost(
-    mechanism: Any,
-    n_queries: int,
-    n_answers: ArrayLike | None,
-    n_asked: int | None,
-    orders: ArrayLike | None,
-    unit: Unit,
-) -> RdpCurve:
-    told = labels_told(mechanism, n_queries, n_answers)
-    asked_price = getattr(mechanism, "asked_price", None)
-    cost: RdpCurve
-    if n_asked is None or asked_price is None:
-        cost = mechanism.check_price(unit, orders) * n_queries
-    else:
-        cost = asked_price(unit, n_asked, orders)
-    for n_told, times in zip(*np.unique(told[told > 0], return_counts=True), strict=True):
-        cost = cost + mechanism.answer_price(unit, n_labels=int(n_told), orders=orders) * int(times)
-    return cost
 
 
 def cost_and_sensitivities(

@@ -5,30 +5,423 @@ to add up stand beside it under names of their own; no ledger goes by them. The 
 cost and the published data-dependent bound, look at the votes and come out sealed.
 """
 
+import inspect
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import brentq
+from scipy.special import erfcx, gammaln, log_ndtr
 
+from ..errors import MissingExtra, require_count, require_fraction, require_positive
 from ..mechanisms._check import student_probabilities
-from ..mechanisms.base import Mechanism, listens
-from ..mechanisms.labels._published import published_label_cost
-from ..mechanisms.registry import answers_of
+from ..mechanisms.base import Mechanism
+from ..mechanisms.labels._published import labels_told, plain_cost, published_label_cost
+from ..mechanisms.registry import answers_of, listens
+from ..privacy.budget import Accountant, Budget, smallest_budget
 from ..privacy.rdp import Floats, RdpCurve, check_orders
 from ..privacy.sealed import Sealed
-from ..privacy.votes import LabelVotes, Votes, require_votes_on
+from ..privacy.votes import Held, LabelVotes, Unit, Votes, kept, require_votes_on
 from .exact import Progress, exact_cost
-from .public import (
-    Afforded,
-    ComparedCost,
-    PublicCost,
-    budget_for,
-    compared_costs,
-    first_answers,
-    public_cost,
-    stated_cost,
-)
+
+# --- Exact composition of releases whose worst case is known. ---
+#
+# Gaussian noise composes to one Gaussian, pure privacy to a binomial, and the discrete Gaussian, which has
+# no closed form, numerically. All of these hold for a number of releases that was fixed beforehand, and
+# charge for the whole noisy histogram. No ledger goes by them: they stand beside the public number, to
+# compare.
+
+
+# Upward, by more than the rounding of what was computed.
+_UP = 1 + 1e-9
+# Connecting the dots adds at most step^2 / 4 to the variance of each privacy loss: one part in 10^6.
+_STEP = 2e-3
+_MOST_STEPS = 2_000_000
+
+
+def gaussian_dp_mu(sigma: float, n_answers: int, *, sigma_threshold: float = 1.0, n_checks: int = 0) -> float:
+    """Return mu of noisy histograms and noisy checks together.
+
+    mu^2 is 2 / sigma^2 for every histogram and 1 / sigma_threshold^2 for every check.
+
+    Guarantee: all of them together are as hard to tell apart as N(0, 1) and N(mu, 1).
+    Assumes:   continuous Gaussian noise; one ballot moves two counts of a histogram, and a check, by 1.
+    Reference: Dong, Roth, Su 2022, Corollary 3.3.
+    """
+    require_positive(sigma=sigma, sigma_threshold=sigma_threshold)
+    require_count(0, n_answers=n_answers, n_checks=n_checks)
+    return math.sqrt(2 * n_answers / sigma**2 + n_checks / sigma_threshold**2)
+
+
+def gaussian_dp_epsilon(mu: float, delta: float) -> float:
+    """Return the epsilon of mu-Gaussian privacy: N(0, 1) against N(mu, 1), exactly.
+
+    Guarantee: the smallest epsilon at this delta, raised by one part in 10^9.
+    Assumes:   mu >= 0; continuous noise. What is drawn here is discrete: `discrete_gaussian_pld_epsilon`.
+    Reference: Balle and Wang 2018, Theorem 8.
+    """
+    require_fraction(delta=delta)
+    if mu == 0:
+        return 0.0
+    require_positive(mu=mu)
+    target = math.log(delta)
+
+    def excess(epsilon: float) -> float:
+        return _log_delta(mu, epsilon) - target
+
+    if excess(0.0) <= 0:
+        return 0.0
+    # There the first term alone is below delta: Phi(-t) <= e^(-t^2 / 2).
+    enough = mu**2 / 2 + mu * math.sqrt(-2 * target)
+    return float(brentq(excess, 0.0, enough, xtol=1e-300, rtol=1e-12)) * _UP
+
+
+def _log_delta(mu: float, epsilon: float) -> float:
+    """Return log(Phi(a) - e^epsilon Phi(a - mu)), a = mu/2 - epsilon/mu, without cancellation in the tail."""
+    a = mu / 2 - epsilon / mu
+    b = a - mu
+    if a > 0:
+        log_first, log_second = float(log_ndtr(a)), epsilon + float(log_ndtr(b))
+        return log_first + math.log(-math.expm1(min(log_second - log_first, -1e-300)))
+    # e^epsilon phi(b) = phi(a), so both terms share that factor and their ratios to it are erfcx.
+    gap = float(erfcx(-a / math.sqrt(2)) - erfcx(-b / math.sqrt(2))) / 2
+    return -a * a / 2 + math.log(max(gap, 5e-324))
+
+
+def pure_dp_epsilon(epsilon: float, n_releases: int, *, delta: float) -> float:
+    """Return the epsilon of many (epsilon, 0)-private releases, also adaptive ones, exactly.
+
+    Guarantee: the smallest epsilon that holds for every such composition, raised by one part in 10^9;
+               never above n_releases * epsilon.
+    Assumes:   every release is (epsilon, 0)-differentially private.
+    Reference: Kairouz, Oh, Viswanath 2015, Theorem 3.3 (randomised response is the worst case).
+    """
+    require_positive(epsilon=epsilon)
+    require_count(0, n_releases=n_releases)
+    require_fraction(delta=delta)
+    if n_releases == 0:
+        return 0.0
+    n, target = int(n_releases), math.log(delta)
+    # With j lies among n the privacy loss is (n - 2 j) epsilon: binomial, largest loss first.
+    lies = np.arange(n // 2 + 1, dtype=np.float64)
+    loss = (n - 2 * lies) * epsilon
+    log_true, log_lie = -np.logaddexp(0, -epsilon), -np.logaddexp(0, epsilon)
+    ways = gammaln(n + 1) - gammaln(lies + 1) - gammaln(n - lies + 1)
+    here = np.logaddexp.accumulate(ways + (n - lies) * log_true + lies * log_lie)
+    there = np.logaddexp.accumulate(ways + lies * log_true + (n - lies) * log_lie)
+    # Between two losses delta(e) = P - e^e Q, with P and Q the mass of the larger losses on both sides.
+    log_delta = here[:-1] + np.log(-np.expm1(np.minimum(loss[1:] + there[:-1] - here[:-1], -1e-300)))
+    passed = np.flatnonzero(log_delta > target)
+    k = int(passed[0]) if passed.size else len(loss) - 1
+    if here[k] <= target:
+        return float(min(loss[k], n * epsilon))
+    exact = float(here[k] + math.log(-math.expm1(target - here[k])) - there[k])
+    return min(max(exact, 0.0) * _UP, n * epsilon)
+
+
+def has_pld() -> bool:
+    """Say whether the library behind `discrete_gaussian_pld_epsilon` is installed."""
+    return find_spec("dp_accounting") is not None
+
+
+def discrete_gaussian_pld_epsilon(
+    sigma: float, n_answers: int, *, delta: float, sigma_threshold: float = 1.0, n_checks: int = 0
+) -> float:
+    """Return the epsilon of noisy histograms and noisy checks with the discrete noise that is drawn.
+
+    Guarantee: an upper estimate of the exact composition, within about one part in 10^5; infinite where
+               delta is so small (1e-12, and 1e-14 per release) that rounding could hide behind it.
+    Assumes:   discrete Gaussian noise; one ballot moves two counts of a histogram, and a check, by 1.
+    Reference: Doroshenko et al. 2022 (connecting the dots of a privacy loss distribution).
+    """
+    mu = gaussian_dp_mu(sigma, n_answers, sigma_threshold=sigma_threshold, n_checks=n_checks)
+    require_fraction(delta=delta)
+    if mu == 0:
+        return 0.0
+    try:
+        from dp_accounting.pld import privacy_loss_distribution
+    except ImportError as error:
+        raise MissingExtra(
+            "Expected the library dp-accounting for the exact composition of discrete noise, found none. "
+            "Install it with: pip install 'tellers[accounting]'"
+        ) from error
+    n_shifts = 2 * n_answers + n_checks
+    # The transforms of the composition round, by 2e-13 of mass where 10,000 releases were compared with
+    # the exact sum. That is taken off delta fifty-fold.
+    spare = 1e-13 + 1e-15 * n_shifts
+    if delta <= 10 * spare:
+        return math.inf
+    step = max(_STEP * mu / math.sqrt(n_shifts), (12 * mu + mu**2) / _MOST_STEPS)
+    total = privacy_loss_distribution.identity(value_discretization_interval=step)
+    # A histogram is two shifts by one, each with noise of its own.
+    for scale, times in ((sigma, 2 * n_answers), (sigma_threshold, n_checks)):
+        if times:
+            one = privacy_loss_distribution.from_discrete_gaussian_mechanism(
+                scale, sensitivity=1, value_discretization_interval=step, use_connect_dots=True
+            )
+            total = total.compose(one.self_compose(int(times)))
+    return float(total.get_epsilon_for_delta(delta - spare))
+
+
+# --- The public number of a run. ---
+#
+# A ledger adds the price of every query at each Rényi order and converts the sum once. That is the public
+# epsilon of `account`, `plan`, the ledger, the card and the report alike. Compositions that no ledger uses
+# stand beside it under names of their own.
+
+
+Method = Literal["argmax-rdp", "pure-dp-rdp", "histogram-rdp", "labels-rdp", "price-rdp"]
+OtherMethod = Literal[
+    "histogram-rdp", "histogram-pld", "histogram-gdp", "pure-dp-exact", "sums-rdp", "sums-gdp"
+]
+Holds = Literal["any run", "a fixed number of queries", "continuous noise"]
+
+
+@dataclass(frozen=True)
+class PublicCost:
+    """An epsilon that does not depend on the votes, what is charged, and the Rényi order it comes from."""
+
+    method: Method
+    epsilon: float
+    order: float
+
+
+@dataclass(frozen=True)
+class ComparedCost:
+    """Another way to add up, and what its epsilon holds for; no ledger charges it, and no run states it.
+
+    "any run" may be adaptive and stop on a budget; "a fixed number of queries" had that number declared
+    before the first; "continuous noise" is not the noise that is drawn, and there to compare with.
+    """
+
+    method: OtherMethod
+    epsilon: float
+    order: float | None = None
+    holds_for: Holds = "any run"
+
+
+@dataclass(frozen=True)
+class Afforded:
+    """How many of the queries a ledger with this budget pays for, in their order, and where it is held."""
+
+    epsilon: float
+    held_at: float
+    n_queries: int
+
+
+def independent_cost(
+    mechanism: Mechanism,
+    n_queries: int,
+    *,
+    n_answers: ArrayLike | None = None,
+    n_asked: int | None = None,
+    orders: ArrayLike | None = None,
+    unit: Unit | None = None,
+) -> RdpCurve:
+    """Return the public cost of a run: every check, and the answers that were given (all, if not said).
+
+    Where a query has many labels, `n_answers` is how many queries were answered on all of them, or, with one
+    number per query, how many of its labels were told; `n_asked` is how many labels were asked in all, where
+    those that follow from others were not.
+
+    It is, to the last bit, what a ledger charges for these outcomes, however they were put into batches.
+
+    Guarantee: holds for all votes; composes adaptively, since silence is public.
+    Assumes:   one unit changes one ballot, unless `unit` says otherwise; a cap on the answers, or a budget,
+               was fixed before the run.
+    Reference: Feldman and Zrnic 2021 (Rényi filters) for returning what a silent query did not use.
+    """
+    one = Unit() if unit is None else unit
+    if answers_of(mechanism) == "labels" and hasattr(mechanism, "answer_price"):
+        return _label_cost(mechanism, n_queries, n_answers, n_asked, orders, one)
+    given = np.asarray(n_queries if n_answers is None else n_answers)
+    answers = int(given) if given.ndim == 0 else int((given > 0).sum())  # of labels: queries with some told
+    price, check = at_orders(mechanism.price, one, orders), getattr(mechanism, "check_price", None)
+    if check is None:  # whatever was answered, every query released something
+        return price * n_queries
+    checks = at_orders(check, one, orders)
+    if not hasattr(mechanism, "answer_price"):
+        return checks * (n_queries - answers) + price * answers
+    return checks * n_queries + at_orders(mechanism.answer_price, one, orders) * answers
+
+
+def at_orders(price: Callable[..., RdpCurve], unit: Unit, orders: ArrayLike | None) -> RdpCurve:
+    """Return a price at these orders, or at those of a ledger where a mechanism knows no others."""
+    if orders is None or "orders" not in inspect.signature(price).parameters:
+        return price(unit)
+    return price(unit, orders=orders)
+
+
+def _label_cost(
+    mechanism: Any,
+    n_queries: int,
+    n_answers: ArrayLike | None,
+    n_asked: int | None,
+    orders: ArrayLike | None,
+    unit: Unit,
+) -> RdpCurve:
+    told = labels_told(mechanism, n_queries, n_answers)
+    asked_price = getattr(mechanism, "asked_price", None)
+    cost: RdpCurve
+    if n_asked is None or asked_price is None:
+        cost = mechanism.check_price(unit, orders) * n_queries
+    else:
+        cost = asked_price(unit, n_asked, orders)
+    for n_told, times in zip(*np.unique(told[told > 0], return_counts=True), strict=True):
+        cost = cost + mechanism.answer_price(unit, n_labels=int(n_told), orders=orders) * int(times)
+    return cost
+
+
+def public_cost(
+    mechanism: Mechanism,
+    n_queries: int,
+    *,
+    delta: float,
+    n_answered: ArrayLike | None = None,
+) -> PublicCost:
+    """Return what a ledger charges for so many queries: the public epsilon, to the last digit.
+
+    Every query is charged its check, where there is one, and an answer; with `n_answered` only so many
+    answers, or, one number per query, so many of its labels.
+
+    Guarantee: an epsilon at this delta for any votes, also for adaptive queries.
+    Assumes:   one ballot changes per unit; the number of queries was fixed before the run, and so was
+               `n_answered`, as a cap. A run whose answers came out that way states `Accountant.guarantee`.
+    Reference: see `independent_cost` and "The price of an arg max".
+
+    >>> from tellers import GNMax, LNMax
+    >>> [round(public_cost(one, 100, delta=1e-5).epsilon, 2) for one in (GNMax(40.0), LNMax(0.05))]
+    [1.16, 3.16]
+    """
+    require_count(0, n_queries=n_queries)
+    require_fraction(delta=delta)
+    if n_answered is not None:
+        require_count(0, n_answered=int(np.sum(n_answered)))
+    cost = independent_cost(mechanism, n_queries, n_answers=n_answered)
+    method: Method = getattr(mechanism, "price_method", "price-rdp")
+    return PublicCost(method, *cost.epsilon_and_order(delta))
+
+
+def compared_costs(mechanism: Mechanism, n_queries: int, *, delta: float) -> tuple[ComparedCost, ...]:
+    """Return other ways to add up the same number of queries, all of them answered, smallest first.
+
+    Guarantee: each is an epsilon at this delta for any votes and what it `holds_for`, and for nothing else. A
+               ledger stops by none of them.
+    Assumes:   one ballot changes per unit.
+    Reference: see `gaussian_dp`.
+
+    >>> from tellers import GNMax
+    >>> costs = compared_costs(GNMax(sigma=40.0), 461, delta=1e-5)
+    >>> [(c.method, round(c.epsilon, 2)) for c in costs if c.method != "histogram-pld"]
+    [('histogram-gdp', 3.19), ('histogram-rdp', 3.46)]
+    """
+    asked: Any = mechanism
+    noise = getattr(mechanism, "noise_on_counts", "")
+    costs: list[ComparedCost] = []
+    if noise == "laplace":
+        # A ballot moves two counts by one, each with Laplace noise of its own: two gamma-private releases.
+        exact = pure_dp_epsilon(asked.gamma, 2 * n_queries, delta=delta)
+        costs = [ComparedCost("pure-dp-exact", exact, holds_for="a fixed number of queries")]
+    elif noise == "gaussian":
+        costs = _gaussian_costs(asked, n_queries, delta)
+    elif hasattr(mechanism, "plain_rates"):
+        rate = plain_cost(asked, n_queries)
+        costs = [ComparedCost("sums-rdp", *RdpCurve.zcdp(rate).epsilon_and_order(delta))]
+        if getattr(mechanism, "choice_is_gaussian", True):
+            epsilon = gaussian_dp_epsilon(math.sqrt(2 * rate), delta)
+            costs.append(ComparedCost("sums-gdp", epsilon, holds_for="continuous noise"))
+    return tuple(sorted(costs, key=lambda cost: cost.epsilon))
+
+
+def budget_for(mechanism: Any, n_queries: int, *, delta: float) -> float:
+    """Return the budget (epsilon) from which on a ledger pays for so many queries, whatever comes out.
+
+    A run with it asks them all and states `public_cost`, which is the same or a little less: a budget is held
+    at one Rényi order, and a number of queries that is fixed may take the cheapest.
+
+    >>> from tellers import GNMax
+    >>> needed, stated = budget_for(GNMax(40.0), 10, delta=1e-5), public_cost(GNMax(40.0), 10, delta=1e-5)
+    >>> stated.epsilon < needed < 1.01 * stated.epsilon
+    True
+    """
+    cost = independent_cost(mechanism, n_queries)
+    return smallest_budget(cost, delta).epsilon if cost.epsilon(delta) > 0 else 0.0
+
+
+def stated_cost(
+    mechanism: Any,
+    n_queries: int,
+    *,
+    delta: float,
+    budget: float | None = None,
+    told: NDArray[Any] | None = None,
+) -> tuple[PublicCost, Afforded | None]:
+    """Return what a run of these queries states, and how many of them a budget pays for.
+
+    `told` says which queries were answered, or how many labels of each; without it all of them are.
+
+    Guarantee: as `Accountant.guarantee`.
+    Assumes:   the number of queries and the budget were fixed before the run.
+    Reference: see "Composition, filters and conversion".
+
+    >>> from tellers import LNMax
+    >>> public, afforded = stated_cost(LNMax(gamma=0.05), 100, delta=1e-5, budget=2.95)
+    >>> afforded.n_queries, public == public_cost(LNMax(gamma=0.05), 88, delta=1e-5)
+    (88, True)
+    """
+    whole = public_cost(mechanism, n_queries, delta=delta)
+    if budget is None:
+        return whole, None
+    accountant = Accountant(Budget(budget, delta))
+    held = [accountant.held_at]
+    price = independent_cost(mechanism, 1, orders=held)
+    spent_after = None
+    if told is not None:
+
+        def spent_after(n: int) -> RdpCurve:
+            return independent_cost(mechanism, n, n_answers=first_answers(told, n), orders=held)
+
+    n_paid = accountant.n_affordable(price, n_queries, spent_after=spent_after)
+    afforded = Afforded(budget, accountant.held_at, n_paid)
+    paid, most = independent_cost(mechanism, n_paid), independent_cost(mechanism, n_queries)
+    one_price = bool(getattr(mechanism, "one_price", False))
+    stated = accountant.guarantee(paid, most=most, one_price=one_price)
+    order = whole.order if stated == whole.epsilon else accountant.held_at
+    if one_price:
+        order = paid.epsilon_and_order(delta)[1]
+    return PublicCost(whole.method, stated, order), afforded
+
+
+def first_answers(told: NDArray[Any], n_queries: int) -> ArrayLike:
+    """Return how many of the first queries were answered; of many labels, how many of each."""
+    return int(told[:n_queries].sum()) if told.dtype == np.bool_ else told[:n_queries]
+
+
+def _gaussian_costs(mechanism: Any, n_queries: int, delta: float) -> list[ComparedCost]:
+    sigma, sigma_threshold, n_checks = mechanism.sigma, 1.0, 0
+    histogram = RdpCurve.zcdp(1 / sigma**2) * n_queries
+    if hasattr(mechanism, "sigma_threshold"):
+        sigma_threshold, n_checks = mechanism.sigma_threshold, n_queries
+        histogram = histogram + RdpCurve.zcdp(1 / (2 * sigma_threshold**2)) * n_checks
+    checks: dict[str, Any] = {"sigma_threshold": sigma_threshold, "n_checks": n_checks}
+    mu = gaussian_dp_mu(sigma, n_queries, **checks)
+    costs = [ComparedCost("histogram-gdp", gaussian_dp_epsilon(mu, delta), holds_for="continuous noise")]
+    if mechanism.price_method != "histogram-rdp":  # else it is charged just that
+        costs.append(ComparedCost("histogram-rdp", *histogram.epsilon_and_order(delta)))
+    epsilon = (
+        discrete_gaussian_pld_epsilon(sigma, n_queries, delta=delta, **checks) if has_pld() else math.inf
+    )
+    if math.isfinite(epsilon):
+        costs.append(ComparedCost("histogram-pld", epsilon, holds_for="a fixed number of queries"))
+    return costs
+
+
+# --- The books of a run: the public number, and sealed ones. ---
+
 
 Kind = Literal["realised", "expected", "bound"]
 
@@ -83,7 +476,7 @@ class Account:
 
 def account(
     mechanism: Mechanism,
-    votes: Votes | LabelVotes,
+    votes: Votes | LabelVotes | Held,
     *,
     delta: float,
     budget: float | None = None,
@@ -94,6 +487,9 @@ def account(
     progress: Progress | None = None,
 ) -> Account:
     """Return what releasing these votes through this mechanism costs.
+
+    `votes` are votes, or a handle for those of a file (`teachers.store.open_votes`), which brings `student`
+    and `answered` with it.
 
     `answered` has one True or False per query, and per label where there are many. With a `budget` (epsilon)
     the public number is that of a ledger which holds it. `orders` are for the private numbers: the public
@@ -112,13 +508,18 @@ def account(
     ('argmax-rdp', 0.15, Sealed(<private>))
     """
     grid = check_orders(orders)
-    _require_fitting(mechanism, votes)
+    if isinstance(votes, Votes):
+        cast = votes
+    else:
+        file = kept(votes)
+        cast, student, answered = file.votes, getattr(file, "student", None), file.answered
+    _require_fitting(mechanism, cast)
     notes: list[str] = []
-    beliefs = _student(mechanism, votes, student, notes)
-    mask = _answered(mechanism, votes, answered, notes)
+    beliefs = _student(mechanism, cast, student, notes)
+    mask = _answered(mechanism, cast, answered, notes)
     told = None if mask is None else mask if mask.ndim == 1 else mask.sum(axis=1)
-    public, afforded = stated_cost(mechanism, len(votes), delta=delta, budget=budget, told=told)
-    n_asked = len(votes) if afforded is None else afforded.n_queries
+    public, afforded = stated_cost(mechanism, len(cast), delta=delta, budget=budget, told=told)
+    n_asked = len(cast) if afforded is None else afforded.n_queries
     charged = None
     if told is not None:
         charged = public_cost(mechanism, n_asked, delta=delta, n_answered=first_answers(told, n_asked))
@@ -134,13 +535,13 @@ def account(
                 "are sums along the path that was taken, not bounds over all paths. The public number has no "
                 "such caveat."
             )
-        exact = exact_cost(mechanism, votes, orders=grid, student=beliefs, progress=progress)
+        exact = exact_cost(mechanism, cast, orders=grid, student=beliefs, progress=progress)
         if exact.bound_because:
             notes.append(f"The exact cost is an upper bound here: {exact.bound_because}.")
         exact_epsilon, exact_order = exact.cost.reveal().epsilon_and_order(delta)
         published = None
         if _has_published(mechanism):
-            bound = published_cost(mechanism, votes, orders=grid, student=beliefs, answered=mask)
+            bound = published_cost(mechanism, cast, orders=grid, student=beliefs, answered=mask)
             published = RdpCurve(grid, bound)
         else:
             notes.append(f"There is no published bound for {type(mechanism).__name__}.")
@@ -161,8 +562,8 @@ def account(
             )
         )
     return Account(
-        n_queries=len(votes),
-        n_teachers=votes.n_teachers,
+        n_queries=len(cast),
+        n_teachers=cast.n_teachers,
         n_answered=None if told is None else int(told.sum()),
         delta=delta,
         public=public,
@@ -170,10 +571,10 @@ def account(
         compared=compared,
         private=sealed,
         notes=tuple(notes),
-        n_labels=votes.n_labels if isinstance(votes, LabelVotes) else None,
+        n_labels=cast.n_labels if isinstance(cast, LabelVotes) else None,
         afforded=afforded,
         one_price=bool(getattr(mechanism, "one_price", False)),
-        budget_needed=budget_for(mechanism, len(votes), delta=delta),
+        budget_needed=budget_for(mechanism, len(cast), delta=delta),
     )
 
 

@@ -16,7 +16,7 @@ from ..privacy.budget import Accountant, Budget
 from ..privacy.noise import seeded
 from ..privacy.rdp import RdpCurve
 from ..privacy.votes import LabelVotes, Votes
-from ._publishable import independent_cost
+from .costs import independent_cost
 from .exact import exact_cost
 
 

@@ -18,7 +18,8 @@ from ..privacy.noise import Noise
 from ..privacy.rdp import RdpCurve
 from ..privacy.release import describe
 from ..privacy.votes import LabelVotes, Unit, Votes
-from ._publishable import Method, cost_and_sensitivities, independent_cost
+from ._publishable import Method, cost_and_sensitivities
+from .costs import independent_cost
 
 # --- Publishing a private cost: smooth sensitivity, the noise, its price, and an upper value. ---
 #

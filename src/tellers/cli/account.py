@@ -246,11 +246,19 @@ def command(
         account_run(folder, show_private=show_private, as_json=as_json)
         return
     grid = options.parse_orders(orders)
+    from ..accounting.costs import account
+
     votes, mechanism, delta = options.load(file, given)
     wanted = show_private and not as_json
     with show.progress_bar(votes.n_queries, "exact cost", wanted=wanted) as progress:
-        books = votes.account(
-            mechanism, delta=delta, budget=budget, orders=grid, private=show_private, progress=progress
+        books = account(
+            mechanism,
+            votes,
+            delta=delta,
+            budget=budget,
+            orders=grid,
+            private=show_private,
+            progress=progress,
         )
     shown = partial(print_account, show.console(), books, mechanism)
     show.tell(as_dict(books, [*votes.notes, *books.notes]), shown, as_json=as_json)

@@ -16,7 +16,7 @@ import typer
 
 if TYPE_CHECKING:
     from ..mechanisms.registry import Parameter
-    from ..runs.vote_files import HeldVotes
+    from ..teachers.store import HeldVotes
 
 _NOISE = "Mechanism"
 _LABELS = "Many labels per query"
@@ -289,7 +289,7 @@ def load(file: Path, given: dict[str, Any]) -> "tuple[HeldVotes, Any, float]":
     own = dict(given)
     classes, threshold = own.pop("classes"), own["label_threshold"]
     name, delta = require_for_file(own.pop("mechanism"), own.pop("delta"))
-    from ..runs.vote_files import open_votes
+    from ..teachers.store import open_votes
 
     if not is_label_mechanism(name):
         chosen = build_mechanism(name, **own)

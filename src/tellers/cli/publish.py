@@ -190,8 +190,11 @@ def command(
             f"Expected votes that belong to no run, {file} is of the run in {around}, whose ledger must pay. "
             f"Nothing was charged. Publish what the run cost: tellers publish {around}"
         )
+    from ..runs.vote_files import propose_for_file, publish_file
+
     votes, mechanism, delta = options.load(file, given)
-    proposal = votes.propose(
+    proposal = propose_for_file(
+        votes,
         mechanism,
         record or file.with_name(file.name + ".publications.jsonl"),
         delta=delta,
@@ -207,7 +210,7 @@ def command(
         _print_plan(screen, proposal.plan, votes.n_queries, delta, rows)
     if proposal.is_drawn and not _agreed(screen, yes):
         return
-    published = votes.publish(mechanism, proposal, delta=delta)
+    published = publish_file(votes, mechanism, proposal, delta=delta)
     kept = proposal.record.path if proposal.is_drawn else None
     told = as_dict(published, kept, list(proposal.notes))
     show.tell(told, partial(_print_published, published), as_json=as_json)

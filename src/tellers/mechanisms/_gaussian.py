@@ -16,7 +16,7 @@ from ._outcomes import Outcomes, assemble
 from .gap_bounds import EnvelopeCost, gap_cost, gap_envelope, top_and_gap_cost
 from .published import published_confident, published_gnmax
 from .sensitivity import CheckedMargins, gaussian_sensitivities
-from .suprema import argmax_supremum, check_supremum
+from .suprema import answer_price, check_price
 
 Integers = NDArray[np.int64]
 Belief = ArrayLike | None
@@ -177,23 +177,3 @@ def require_no_student(mechanism: object, student: object) -> None:
         raise ValueError(
             f"Expected no student: {type(mechanism).__name__} does not look at one. Leave it out."
         )
-
-
-def answer_price(sigma: float, unit: Unit, orders: ArrayLike | None = None) -> RdpCurve:
-    """Return the most a noisy arg max costs.
-
-    Its supremum for one ballot, the histogram's price for others.
-    """
-    if unit.is_one_ballot:
-        return argmax_supremum(sigma, orders, weight=int(unit.linf))
-    return RdpCurve.zcdp(unit.l2**2 / (2 * sigma**2), orders).as_price()
-
-
-def check_price(sigma: float, unit: Unit, orders: ArrayLike | None = None) -> RdpCurve:
-    """Return the most a noisy check costs: the two-outcome supremum, or the Gaussian price for odd units.
-
-    A unit moves the checked margin by at most its l-infinity norm, whether by one ballot or by several.
-    """
-    if unit.linf < 1 or not float(unit.linf).is_integer():
-        return RdpCurve.zcdp(unit.linf**2 / (2 * sigma**2), orders).as_price()
-    return check_supremum(sigma, orders, weight=int(unit.linf))

@@ -1,6 +1,5 @@
 """The mechanism protocol, and the same mechanism scaled to more or fewer votes."""
 
-import inspect
 from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any, Protocol, TypeVar, runtime_checkable
@@ -44,11 +43,6 @@ class Mechanism(Protocol):
         `Outcomes`, or for many labels `LabelOutcomes` or `PowersetOutcomes`.
         """
         ...
-
-
-def listens(mechanism: Any) -> bool:
-    """Return whether a mechanism, or its class, asks for the student's probabilities."""
-    return "student" in inspect.signature(mechanism.release).parameters
 
 
 def label_space(mechanism: Any) -> SetOf:

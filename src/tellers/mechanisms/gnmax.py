@@ -12,11 +12,12 @@ from ..privacy.release import Cost, Release
 from ..privacy.votes import Unit, Votes
 from ._argmax import group_classes, win_probabilities
 from ._fields import noise_sigma
-from ._gaussian import GaussianArgmax, answer_price, noisy_winners
+from ._gaussian import GaussianArgmax, noisy_winners
 from ._laws import DiscreteGaussian
 from ._outcomes import Outcomes, assemble
 from .gap_bounds import gap_cost, gap_log_moves
 from .registry import check_parameters, register
+from .suprema import answer_price
 
 
 @register("gnmax", "Gaussian noise, the winner")

@@ -13,6 +13,7 @@ A package of a stranger is found by its entry point in the group `tellers.mechan
 """
 
 import dataclasses
+import inspect
 import pkgutil
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -163,6 +164,11 @@ def answers_of(mechanism: Any) -> Answers:
     ('classes', 'labels')
     """
     return "labels" if getattr(mechanism, "multilabel", False) else "classes"
+
+
+def listens(mechanism: Any) -> bool:
+    """Return whether a mechanism, or its class, asks for the student's probabilities."""
+    return "student" in inspect.signature(mechanism.release).parameters
 
 
 def counts_parts(kind: Any) -> bool:

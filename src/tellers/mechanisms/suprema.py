@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..privacy.rdp import RdpCurve, check_orders
+from ..privacy.votes import Unit
 from ._laws import DiscreteGaussian, Floats
 
 # The search steps by sigma/16 through a function of scale sigma and fits a parabola at the top, which
@@ -33,6 +34,26 @@ _LARGE = 200.0
 # sigma; a margin on top covers the discreteness of the noise and the interpolation.
 _FINE = 20.0
 _TABLE_MARGIN = 1 + 1.5e-3
+
+
+def answer_price(sigma: float, unit: Unit, orders: ArrayLike | None = None) -> RdpCurve:
+    """Return the most a noisy arg max costs.
+
+    Its supremum for one ballot, the histogram's price for others.
+    """
+    if unit.is_one_ballot:
+        return argmax_supremum(sigma, orders, weight=int(unit.linf))
+    return RdpCurve.zcdp(unit.l2**2 / (2 * sigma**2), orders).as_price()
+
+
+def check_price(sigma: float, unit: Unit, orders: ArrayLike | None = None) -> RdpCurve:
+    """Return the most a noisy check costs: the two-outcome supremum, or the Gaussian price for odd units.
+
+    A unit moves the checked margin by at most its l-infinity norm, whether by one ballot or by several.
+    """
+    if unit.linf < 1 or not float(unit.linf).is_integer():
+        return RdpCurve.zcdp(unit.linf**2 / (2 * sigma**2), orders).as_price()
+    return check_supremum(sigma, orders, weight=int(unit.linf))
 
 
 def check_supremum(sigma: float, orders: ArrayLike | None = None, *, weight: int = 1) -> RdpCurve:

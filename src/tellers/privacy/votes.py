@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, NoReturn, Protocol, Self, cast
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -714,6 +715,43 @@ class LabelVotes(Votes, metaclass=_OnLabels):
         shape = np.shape(sums)
         space = SetOf(shape[1] if len(shape) == 2 and shape[1] else 1, resolution)
         return cast(LabelVotes, Votes.from_totals(sums, space, n_teachers=n_teachers, n_voters=n_voters))
+
+
+# --- Votes that are kept for somebody who may not read them. ---
+
+
+class Held(Protocol):
+    """A handle for votes that are kept: what anyone may know of them."""
+
+    @property
+    def n_queries(self) -> int:
+        """Return how many queries were voted on."""
+        ...
+
+    @property
+    def n_teachers(self) -> int:
+        """Return how many teachers voted."""
+        ...
+
+
+_kept: "WeakKeyDictionary[Any, Any]" = WeakKeyDictionary()
+
+
+def keep(holder: Any, votes: Any) -> None:
+    """Keep votes, or what carries them, for a holder outside the room, for as long as it is there.
+
+    Nothing that can be reached from the holder leads to them. `kept` does, for those who may import it.
+    """
+    _kept[holder] = votes
+
+
+def kept(holder: Any) -> Any:
+    """Return what is kept for a holder; private."""
+    try:
+        return _kept[holder]
+    except (KeyError, TypeError):
+        name = type(holder).__name__
+        raise TypeError(f"Expected votes, or a handle that stands for them, got {name}.") from None
 
 
 # --- Checks of ballots and totals ---

@@ -12,7 +12,8 @@ from ..data.dataset import Dataset
 from ..data.tables import MISSING, read_columns
 from ..errors import BudgetExhausted
 from ..ledger.base import Entry, Ledger, group_account, groups_on, open_group_accounts
-from ..mechanisms.base import Mechanism, listens
+from ..mechanisms.base import Mechanism
+from ..mechanisms.registry import listens
 from ..privacy.budget import Accountant, Budget
 from ..privacy.rdp import DEFAULT_ORDERS, RdpCurve
 from ..privacy.sealed import Sealed

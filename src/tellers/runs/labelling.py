@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from ..errors import BudgetExhausted, KeyReused, Unsettled, require_count
 from ..ledger.base import Ledger
 from ..mechanisms._admission import is_multilabel
-from ..mechanisms.base import Mechanism, listens
-from ..mechanisms.registry import EVENTS
+from ..mechanisms.base import Mechanism
+from ..mechanisms.registry import EVENTS, listens
 from ..privacy.budget import Accountant
 from ..privacy.rdp import RdpCurve
 from ..privacy.release import SILENT, Release

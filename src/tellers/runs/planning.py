@@ -23,8 +23,15 @@ from ..accounting.plan_multilabel import (
 )
 from ..errors import MissingExtra
 from ..privacy.budget import Budget
-from ..teachers.store import LabelVoteFile, VoteFile, read_label_votes, read_votes
-from .vote_files import HeldVotes, _files, hold_votes
+from ..privacy.votes import kept
+from ..teachers.store import (
+    HeldVotes,
+    LabelVoteFile,
+    VoteFile,
+    hold_votes,
+    read_label_votes,
+    read_votes,
+)
 
 Bars = Callable[[int, str], AbstractContextManager[Callable[[int], None] | None]]
 """Shows a bar for so many of something, and hands out what moves it on."""
@@ -116,7 +123,7 @@ def plan_classes(
     mechanism: Any = None,
 ) -> list[LabelPlan]:
     """Return what every setting gives, or one; or, for so many labels, the least noise that gives them."""
-    file: Any = _files[votes]
+    file: Any = kept(votes)
     if n_labels is not None:
         return [sigma_for_labels(n_labels, file.votes, file.truth, budget=budget, against=against)]
     tried = settings(votes.n_teachers) if mechanism is None else [mechanism]
@@ -143,7 +150,7 @@ def plan_many_labels(
     groups: Sequence[Sequence[int]] = (),
 ) -> tuple[Advice, list[str]]:
     """Compare mechanisms for many labels, or try one, and return what was found and what to keep in mind."""
-    file: Any = _files[votes]
+    file: Any = kept(votes)
     tried = [mechanism]
     if mechanism is None:
         tried = list(multilabel_settings(ballot_traits(file.votes[:_QUERIES]), groups=groups))
@@ -195,7 +202,7 @@ def draw_many_labels(
     folder: Path, votes: HeldVotes, advice: Advice, *, budget: Budget, bars: Bars
 ) -> list[Path]:
     """Draw every metric against every parameter, and the gaps of the votes; return the paths."""
-    file: Any = _files[votes]
+    file: Any = kept(votes)
     chosen: Any = (advice.best or advice.plans[0]).mechanism
     sigma = float(chosen.sigma)
     if type(chosen).__name__.endswith("GNThreshold"):

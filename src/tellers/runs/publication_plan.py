@@ -14,10 +14,10 @@ from ..accounting._publishable import (
     available_methods,
     cost_and_sensitivities,
     has_logarithm,
-    independent_cost,
     log_cost_and_sensitivities,
     require_method,
 )
+from ..accounting.costs import independent_cost
 from ..accounting.smooth import PublishPlan, release_prices
 from ..errors import require_count, require_fraction
 from ..mechanisms.base import Mechanism

@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..accounting._publishable import Method, available_methods, independent_cost
+from ..accounting._publishable import Method, available_methods
+from ..accounting.costs import independent_cost
 from ..accounting.smooth import (
     PublicationRecord,
     PublishPlan,

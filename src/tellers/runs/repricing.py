@@ -7,7 +7,7 @@ released before. The ledger itself stays as it is: a budget was spent at the pri
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ..accounting._publishable import independent_cost
+from ..accounting.costs import independent_cost
 from ..ledger.base import Entry
 from ..mechanisms.base import Mechanism
 from ..mechanisms.registry import EVENTS

@@ -5,7 +5,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,7 +18,7 @@ from ..mechanisms.base import Mechanism
 from ..privacy.noise import Noise
 from ..privacy.rdp import RdpCurve
 from ..privacy.release import Cost, Release, describe
-from ..privacy.votes import LabelVotes, Unit, Votes
+from ..privacy.votes import LabelVotes, Unit, Votes, keep, kept
 
 _SETTLE_TRIES = 3
 
@@ -356,16 +355,13 @@ def _seated(votes: Votes, plan: GroupPlan, *, key: str) -> Votes:
 
 
 class _Sealing:
-    """Work that looks at votes, to be done once by whoever is handed it; the votes stay in this module."""
+    """Work that looks at votes, to be done by whoever is handed it; the votes stay in the room."""
 
     def __init__(self, work: Callable[[], None]) -> None:
-        _work[self] = work
+        keep(self, work)
 
     def __call__(self) -> None:
-        _work.pop(self)()
-
-
-_work: "WeakKeyDictionary[_Sealing, Callable[[], None]]" = WeakKeyDictionary()
+        kept(self)()
 
 
 def _seal(

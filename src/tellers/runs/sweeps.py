@@ -7,15 +7,13 @@ from itertools import product
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr
 
-from ..accounting.costs import published_cost
+from ..accounting.costs import public_cost, published_cost
 from ..accounting.exact import exact_cost
-from ..accounting.public import public_cost
 from ..data.metrics import measure, precision_recall
 from ..errors import require_count, require_fraction, require_positive
 from ..mechanisms._flip_probability import log_q_gnmax
@@ -27,7 +25,7 @@ from ..privacy.noise import Noise
 from ..privacy.rdp import RdpCurve, check_orders
 from ..privacy.release import SILENT
 from ..privacy.sealed import Sealed
-from ..privacy.votes import LabelVotes, Votes
+from ..privacy.votes import LabelVotes, Votes, keep, kept
 from ._folder import RunFolder
 from ._tables import read_tables
 from ._voting import stored_votes
@@ -518,7 +516,7 @@ class SweptVotes:
     def of(cls, folder: Path, votes: LabelVotes | Votes, truth: NDArray[np.int64] | None) -> "SweptVotes":
         """Keep votes, and the truth of their queries where it is known."""
         swept = cls(folder, not isinstance(votes, LabelVotes))
-        _kept[swept] = (votes, truth)
+        keep(swept, (votes, truth))
         return swept
 
     def require_same_pool(self, other: "SweptVotes") -> None:
@@ -528,17 +526,13 @@ class SweptVotes:
                 "Expected teachers of many labels, or teachers that name one class each, got both. Sweep "
                 "over them one after the other."
             )
-        (mine, truth), (theirs, known) = _kept[self], _kept[other]
+        (mine, truth), (theirs, known) = kept(self), kept(other)
         same = truth is known if truth is None or known is None else np.array_equal(truth, known)
         if len(mine) != len(theirs) or not same:
             raise ValueError(
                 f"Expected teachers that voted on one pool, those in {other.folder} voted on another. Train "
                 "them with the same seed and shares."
             )
-
-
-# Known to this module alone: whoever holds `SweptVotes` can have them swept, and reads none.
-_kept: "WeakKeyDictionary[SweptVotes, Any]" = WeakKeyDictionary()
 
 
 def read_stored_votes(folder: str | PathLike[str]) -> SweptVotes:
@@ -589,8 +583,8 @@ def sweep_stored(
     first = stored[0]
     for other in stored[1:]:
         first.require_same_pool(other)
-    every: Any = [_kept[one][0] for one in stored]
-    votes, truth = _kept[first]
+    every: Any = [kept(one)[0] for one in stored]
+    votes, truth = kept(first)
     rows = sweep(every, truth, settings, delta=delta, noise=noise, n_changed=n_changed, progress=progress)
     place = first.folder / "sweep.html" if page is None else Path(page)
     return rows, write_sweep(place, rows, votes=votes, truth=truth, delta=delta)

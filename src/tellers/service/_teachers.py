@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ConfigError
-from ..mechanisms.base import Mechanism, listens
-from ..mechanisms.registry import counts_parts
+from ..mechanisms.base import Mechanism
+from ..mechanisms.registry import counts_parts, listens
 from ..privacy._files import load_npy
 from ..privacy.budget import Budget
 from ..privacy.relation import Relation

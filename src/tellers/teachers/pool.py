@@ -1,22 +1,17 @@
 """A pool that was voted on once: afterwards the teachers need not be there to answer for it."""
 
-from typing import Any
-from weakref import WeakKeyDictionary
-
 import numpy as np
 from numpy.typing import ArrayLike
 
 from ..errors import require_count
-from ..privacy.votes import LabelVotes, Votes
-
-# Known to this module alone: whoever holds a pool can have a room ask it, and reads no tally off it.
-_votes: "WeakKeyDictionary[VotedPool, Any]" = WeakKeyDictionary()
+from ..privacy.votes import LabelVotes, Votes, keep, kept
 
 
 class VotedPool:
     """Votes on every row of a public pool, asked for by row number; an ensemble as far as a room can tell.
 
-    Guarantee: the same row gets the same votes each time, as teachers that do not change give them.
+    Guarantee: the same row gets the same votes each time, as teachers that do not change give them. Whoever
+               holds a pool can have a room ask it, and reads no tally off it.
     Assumes:   `votes` are those of teachers trained on the parts of one `Partition`, one query per row.
     Reference: Papernot et al. 2017, section 2.1.
 
@@ -32,7 +27,7 @@ class VotedPool:
     """
 
     def __init__(self, votes: Votes | LabelVotes) -> None:
-        _votes[self] = votes
+        keep(self, votes)
 
     def vote(self, rows: ArrayLike) -> Votes | LabelVotes:
         """Return the votes on some rows of the pool, in the order asked."""
@@ -47,39 +42,39 @@ class VotedPool:
                 f"Expected row numbers of a pool of {len(self)} rows, 0..{len(self) - 1}, got another. "
                 "Ask for rows of this pool."
             )
-        asked: Votes | LabelVotes = _votes[self][numbers]
+        asked: Votes | LabelVotes = kept(self)[numbers]
         return asked
 
     @property
     def n_teachers(self) -> int:
         """Return how many teachers voted."""
-        return int(_votes[self].n_teachers)
+        return int(kept(self).n_teachers)
 
     @property
     def n_classes(self) -> int:
         """Return how many classes the teachers vote on; votes on many labels have none."""
         # An attribute that is not there, for whoever looks whether it is.
-        return int(_votes[self].n_classes)
+        return int(kept(self).n_classes)
 
     @property
     def n_labels(self) -> int:
         """Return how many labels the teachers vote on; votes for one class have none."""
-        return int(_votes[self].n_labels)
+        return int(kept(self).n_labels)
 
     @property
     def resolution(self) -> int:
         """Return in which parts of a vote labels are counted; votes for one class have none."""
-        return int(_votes[self].resolution)
+        return int(kept(self).resolution)
 
     @property
     def has_ballots(self) -> bool:
         """Return whether it is known who voted what, or sums alone."""
-        return _votes[self].ballots is not None
+        return kept(self).ballots is not None
 
     def __len__(self) -> int:
-        return len(_votes[self])
+        return len(kept(self))
 
     def __repr__(self) -> str:
-        many = isinstance(_votes[self], LabelVotes)
+        many = isinstance(kept(self), LabelVotes)
         about = f"n_labels={self.n_labels}" if many else f"n_classes={self.n_classes}"
         return f"VotedPool(n_rows={len(self)}, n_teachers={self.n_teachers}, {about})"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,7 +27,7 @@ from ..privacy._files import (
     require_size,
     write_whole,
 )
-from ..privacy.votes import LabelVotes, Votes
+from ..privacy.votes import LabelVotes, Votes, keep
 
 # --- Votes on disk: one NumPy file with the ballots, or the counts, of a batch of queries. ---
 #
@@ -763,3 +763,68 @@ def _mask(name: str, mask: NDArray[Any] | None, votes: LabelVotes) -> NDArray[np
             f"shape {mask.shape} of {mask.dtype}. Convert it with {name}.astype(bool)."
         )
     return np.asarray(mask)
+
+
+# --- Vote files for those who may not read votes. ---
+
+
+@dataclass(frozen=True, eq=False)
+class HeldVotes:
+    """A handle for votes in a file: what anyone may know of them, to have them priced and published.
+
+    `width` is the number of classes, or of labels per query; `resolution` in how many parts of a vote labels
+    are counted. `notes` say what was not declared and had to be taken from the file.
+
+    Guarantee: nothing that can be reached from here is a ballot or a count. `accounting.account` takes it in
+               place of votes, and `runs.vote_files` publishes what it costs.
+    Assumes:   whoever holds it does not import `privacy.votes`, which is held by a linter.
+    Reference: docs/architecture.md, "Votes stay in the room".
+
+    >>> import tempfile
+    >>> from tellers import GNMax
+    >>> from tellers.accounting import account
+    >>> path = Path(tempfile.mkdtemp()) / "votes.npz"
+    >>> save_votes(path, Votes.from_counts([[240, 10], [130, 120]], n_teachers=250))
+    >>> votes = open_votes(path, n_classes=2)
+    >>> votes
+    HeldVotes(kind='classes', n_queries=2, n_teachers=250, width=2, resolution=1, notes=())
+    >>> round(account(GNMax(sigma=40.0), votes, delta=1e-5).public.epsilon, 2)
+    0.15
+    """
+
+    kind: Literal["classes", "labels"]
+    n_queries: int
+    n_teachers: int
+    width: int
+    resolution: int = 1
+    notes: tuple[str, ...] = ()
+
+
+def open_votes(
+    path: str | PathLike[str],
+    *,
+    kind: Literal["classes", "labels"] = "classes",
+    n_classes: int | None = None,
+    resolution: int | None = None,
+    thresholds: ArrayLike | None = None,
+) -> HeldVotes:
+    """Read a vote file, check it, and hand out what may be asked of it (see `read_votes`)."""
+    if kind == "classes":
+        return hold_votes(read_votes(path, n_classes=n_classes))
+    return hold_votes(read_label_votes(path, resolution=resolution, thresholds=thresholds))
+
+
+def hold_votes(file: VoteFile | LabelVoteFile) -> HeldVotes:
+    """Take votes into the room, and return what stands for them outside."""
+    votes: Any = file.votes
+    many = hasattr(votes, "n_labels")
+    held = HeldVotes(
+        "labels" if many else "classes",
+        len(votes),
+        votes.n_teachers,
+        votes.n_labels if many else votes.n_classes,
+        votes.resolution if many else 1,
+        tuple(getattr(file, "notes", ())),
+    )
+    keep(held, file)
+    return held

@@ -21,9 +21,10 @@ from ..accounting.audit.evidence import (
 from ..accounting.audit.pairs import Moves, class_moves, label_moves, search_moves
 from ..errors import require_count
 from ..mechanisms._outcomes import Outcomes, chunks
-from ..mechanisms.base import label_space, listens
+from ..mechanisms.base import label_space
 from ..mechanisms.divergence import divergences
 from ..mechanisms.labels._outcomes import LabelOutcomes
+from ..mechanisms.registry import listens
 from ..privacy import noise
 from ..privacy.rdp import DEFAULT_ORDERS, Floats, RdpCurve
 from ..privacy.release import SILENT, Release, describe

@@ -11,9 +11,10 @@ from scipy.special import betaincinv
 
 from ...errors import require_fraction
 from ...mechanisms._outcomes import Outcomes
-from ...mechanisms.base import Mechanism, listens
+from ...mechanisms.base import Mechanism
 from ...mechanisms.divergence import pair_divergences
 from ...mechanisms.labels._outcomes import LabelOutcomes
+from ...mechanisms.registry import listens
 from ...privacy.noise import Noise
 from ...privacy.rdp import RdpCurve, check_orders
 from ...privacy.release import SILENT, Release

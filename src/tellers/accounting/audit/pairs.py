@@ -9,7 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from ...errors import require_count, require_fraction
 from ...mechanisms._admission import is_multilabel
-from ...mechanisms.base import Mechanism, label_space, listens
+from ...mechanisms.base import Mechanism, label_space
+from ...mechanisms.registry import listens
 from ...privacy.noise import Noise
 from ...privacy.votes import Votes
 from .evidence import DrawnOutcomes, Pair, draw_rows, prove_by_queries, stated_law

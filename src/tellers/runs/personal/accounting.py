@@ -13,8 +13,8 @@ from ...accounting._together import team_costs, team_query_costs
 from ...accounting.exact import query_costs, teacher_costs
 from ...errors import require_count, require_fraction
 from ...mechanisms._flip_probability import log_q_drawn_gnmax, log_q_gnmax
-from ...mechanisms.base import listens
 from ...mechanisms.published import check_margins, gaussian_bound, log_accept, threshold_bound
+from ...mechanisms.registry import listens
 from ...privacy.rdp import Conversion, Floats, RdpCurve, check_orders
 from ...privacy.sealed import Sealed
 from ...privacy.votes import Unit, Votes

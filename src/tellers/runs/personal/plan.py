@@ -13,7 +13,7 @@ from typing import Protocol, Self, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ...accounting._publishable import independent_cost
+from ...accounting.costs import independent_cost
 from ...errors import require_count, require_fraction
 from ...mechanisms.base import Mechanism
 from ...privacy.rdp import RdpCurve

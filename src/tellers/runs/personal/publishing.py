@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ...accounting._publishable import Method, independent_cost
+from ...accounting._publishable import Method
+from ...accounting.costs import independent_cost
 from ...accounting.smooth import (
     PublishedEpsilon,
     PublishPlan,

@@ -13,11 +13,11 @@ from pydantic import BaseModel, Field, create_model
 from pydantic.fields import FieldInfo
 from pydantic_core import core_schema
 
-from ...mechanisms.base import listens
 from ...mechanisms.registry import (
     Parameter,
     answers_of,
     declared_fields,
+    listens,
     mechanism_named,
     names,
     parameters,

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...accounting._publishable import independent_cost
+from ...accounting.costs import independent_cost
 from ...accounting.plan import Consensus, expected_of
 from ...errors import LedgerConflict
 from ...ledger.base import Entry, Ledger
