@@ -87,7 +87,7 @@ def test_teachers_on_this_machine(relation, many, n_tables):
     assert check(relation, here, many=many, n_tables=n_tables).n_tried > 0.8 * n_tables
 
 
-@tried(110, 440)
+@tried(33, 440)
 @CLASSES_AND_LABELS
 @pytest.mark.parametrize("relation", ["record", "persons", "sites"])
 def test_networks(relation, many, n_tables):

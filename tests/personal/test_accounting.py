@@ -340,7 +340,7 @@ def test_what_does_not_fit_together_is_refused():
     assert next(each_query(upsampled, "exact"))[1].shape[0] == 2
 
 
-@settings(max_examples=200)
+@settings(max_examples=60)
 @given(
     seed=seeds,
     n_groups=st.integers(1, 20),

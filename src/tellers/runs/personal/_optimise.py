@@ -108,13 +108,5 @@ def _whole(share: Floats, counts: Integers, *, denominator: int) -> Integers:
 
 def _times(accountant: Accountant, price: RdpCurve) -> float:
     """Return how often a price fits into a budget, at the order at which it is held."""
-    used = 1.0 - accountant.left(price)
-    if used < 1.0:
-        return 1.0 / max(used, 1e-300)
-    # Dearer than all of it: how much of one price the budget could pay.
-    low = 0.0
-    for bit in range(1, 60):
-        low += (
-            2.0**-bit if accountant.affords(RdpCurve.zero(price.orders), price * (low + 2.0**-bit)) else 0.0
-        )
-    return max(low, 1e-12)
+    most = accountant.value_left(RdpCurve.zero(price.orders))
+    return most / max(float(price.values[price.orders == accountant.held_at][0]), 1e-300)
