@@ -3,13 +3,14 @@
 import faulthandler
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -67,6 +68,22 @@ class TooLong(BaseException):
     """A teacher takes too long; not an Exception, so that a `fit` that catches those does not go on."""
 
 
+def one_thread() -> AbstractContextManager[Any]:
+    """Let numerical libraries use one thread while it is entered.
+
+    To look for them takes milliseconds: it is done again only where modules were imported since.
+    """
+    limiter: AbstractContextManager[Any] = _thread_pools(len(sys.modules)).limit(limits=1)
+    return limiter
+
+
+@lru_cache(maxsize=1)
+def _thread_pools(n_modules: int) -> Any:
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
 def train_teacher(task: Task) -> Outcome:
     """Train one teacher and, where there is a folder, save it.
 
@@ -74,14 +91,12 @@ def train_teacher(task: Task) -> Outcome:
     not shown. A part with one class, or the same labels throughout, makes a constant teacher, and a part
     without rows one that votes by the rule (`FallbackTeacher`).
     """
-    from threadpoolctl import threadpool_limits
-
     if task.parent is not None:
         end_with(task.parent)
         faulthandler.disable()  # where a fit crashes, no more is said than that its process died
     try:
         # One thread each: many processes with many threads take turns, and sums change with their number.
-        with threadpool_limits(limits=1), deadline(task.timeout, alone=task.alone), unheard():
+        with one_thread(), deadline(task.timeout, alone=task.alone), unheard():
             model: Any = task.model
             if not len(task.y):
                 model = fallback_teacher(task.number, task.made_for, NO_ROWS)
@@ -263,11 +278,9 @@ def _made_up(n_rows: int, made_for: Mapping[str, int]) -> NDArray[np.int64]:
 def _fit_and_ask(
     model: Any, rows: Rows, targets: Rows, *, timeout: float | None, made_for: Mapping[str, int]
 ) -> None:
-    from threadpoolctl import threadpool_limits
-
     copy = _light(copy_estimator(model, 0, 0))
     limit = timeout if can_interrupt() else None
-    with threadpool_limits(limits=1), deadline(limit, alone=False), unheard():
+    with one_thread(), deadline(limit, alone=False), unheard():
         copy.fit(rows, targets)
         if "n_labels" in made_for:
             ask_labels(copy, rows, n_labels=made_for["n_labels"])

@@ -18,6 +18,7 @@ from ..privacy.sealed import Sealed
 from ..privacy.votes import Votes
 from ._assignment import Seed
 from ._running import Progress, train_each
+from ._training import one_thread
 from .ballots import FallbackTeacher, Rule, class_ballot, label_ballot
 from .models import find_teacher, load_model
 from .partitions import Partition
@@ -64,12 +65,10 @@ class Ensemble:
 
     def vote(self, X: ArrayLike) -> Votes:
         """Return every teacher's ballot on every query."""
-        from threadpoolctl import threadpool_limits
-
         queries = numeric_rows(X)
         rule = Rule(queries, self.n_classes)
         ballots = np.empty((len(self), len(queries)), dtype=np.int64)
-        with threadpool_limits(limits=1):
+        with one_thread():
             for number, teacher in enumerate(self.teachers):
                 ballots[number], trouble = class_ballot(teacher, queries, number=number, rule=rule)
                 if trouble is not None:
@@ -290,11 +289,9 @@ class LabelEnsemble(LabelVoters):
         object.__setattr__(self, "thresholds", check_thresholds(self.thresholds, n_labels=self.n_labels))
 
     def _probabilities(self, X: ArrayLike) -> Floats:
-        from threadpoolctl import threadpool_limits
-
         queries = numeric_rows(X)
         table = np.empty((len(self), len(queries), self.n_labels))
-        with threadpool_limits(limits=1):
+        with one_thread():
             for number, teacher in enumerate(self.teachers):
                 table[number], trouble = label_ballot(teacher, queries, n_labels=self.n_labels)
                 if trouble is not None:
