@@ -89,7 +89,8 @@ def argmax_supremum(sigma: float, orders: ArrayLike | None = None, *, weight: in
     return _argmax_supremum(float(sigma), tuple(check_orders(orders)), int(weight))
 
 
-@lru_cache(maxsize=64)
+# Planners ask for hundreds of noise levels again and again, and a curve is small.
+@lru_cache(maxsize=1024)
 def _check_supremum(sigma: float, orders: tuple[float, ...], weight: int = 1) -> RdpCurve:
     grid = np.array(orders)
     if weight > 1 and sigma >= _FINE:
@@ -110,7 +111,7 @@ def _check_supremum(sigma: float, orders: tuple[float, ...], weight: int = 1) ->
     return RdpCurve(grid, np.minimum(values * (1 + 1e-9), weight**2 * grid / (2 * sigma**2))).as_price()
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=1024)
 def _argmax_supremum(sigma: float, orders: tuple[float, ...], weight: int = 1) -> RdpCurve:
     grid = np.array(orders)
     if weight > 1 and sigma >= _FINE:
