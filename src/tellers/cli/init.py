@@ -97,15 +97,13 @@ def write_settings_file(file: Path, text: str, *, force: bool) -> None:
 
 def _to_do(config: "RunConfig") -> list[str]:
     """Return what must be done before the settings can be run."""
-    from ..runs.settings.sections import FILES, LAYOUTS
-
-    if config.data.name == FILES:
+    if config.data.name == "files":
         return [
             "In [data], say where your rows are (private, public, test), which column is the target, and all "
             "classes.",
             "In [budget], set delta well below 1 / the number of private records.",
         ]
-    if config.data.name in LAYOUTS:
+    if config.data.is_files:
         return [
             "In [data], say where your files are (private, public, test), and in [labels] all labels.",
             "In [budget], set delta well below 1 / the number of private records.",

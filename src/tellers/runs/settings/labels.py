@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
+from ...data._label_files import LABEL_LAYOUTS
+from ...data.embedded import LABEL_DATASETS
 from ...mechanisms.registry import EVENTS, counts_parts, mechanism_named, names
 from ._document import toml_value
 from .mechanism import MechanismConfig
@@ -75,9 +77,6 @@ class LabelsConfig(Options, title="labels"):
         return tuple((at(cause), at(effect)) for cause, effects in told.items() for effect in effects)
 
     def _rules(self, whole: Any) -> Iterator[Problem]:
-        from ...data._label_files import LABEL_LAYOUTS
-        from ...data.embedded import LABEL_DATASETS
-
         data, chosen = whole.data, whole.mechanism
         if not self.names:
             yield from self._without_names(whole, {**LABEL_DATASETS, **LABEL_LAYOUTS})

@@ -11,6 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator
 from pydantic.json_schema import SkipJsonSchema
 
+from ...data._label_files import LABEL_LAYOUTS
+from ...data.embedded import LABEL_DATASETS, read_label_table
+from ...data.named import DATASETS
+from ...data.tables import read_table
 from .._catalogue import MODELS, SEMI_SUPERVISED, model_names
 from ._document import toml_value
 from .labels import LabelsConfig
@@ -56,8 +60,8 @@ SET_ASIDE: dict[str, tuple[int, int]] = {
     FILES: (0, 0),
 }
 # Files of one's own too, with many labels per row, in layouts that others agreed on.
-LAYOUTS = ("chexpert", "clips", "image_table", "mulan", "voc")
-HAS_TEST_PART = ("adult", "fashion_mnist", "mnist", "svhn")
+LAYOUTS = tuple(LABEL_LAYOUTS)
+_LOADERS: Mapping[str, Any] = {**DATASETS, **LABEL_DATASETS, **LABEL_LAYOUTS}
 _AS_USUAL = -1
 _WITH_PERSON = (FILES, "image_table")
 _PLACES = ("private", "public", "test")
@@ -207,6 +211,11 @@ class DataConfig(Options, title="data"):
         """Return whether the rows are in files of one's own."""
         return self.name in (FILES, *LAYOUTS)
 
+    @property
+    def has_test_part(self) -> bool:
+        """Return whether a test part was published with the data set."""
+        return "part" in inspect.signature(_LOADERS.get(self.name, read_table)).parameters
+
     def _rules(self, whole: Any) -> Iterator[Problem]:
         has_classes = not whole.labels.names and self.name == FILES
         one_each = not whole.labels.names and self.name == CLIPS and bool(self.classes)
@@ -243,20 +252,14 @@ class DataConfig(Options, title="data"):
                     "data.n_public",
                     "data.name",
                 )
-            elif not self.is_files and not n_rows and (name == "public" or self.name not in HAS_TEST_PART):
+            elif not self.is_files and not n_rows and (name == "public" or not self.has_test_part):
                 words = f'Expected at least 1 for the data set "{self.name}", got 0.'
                 yield wrong(f"data.{count}", f"{words} Say how many rows are set aside.", "data.name")
 
     def _loader_rules(self, *, for_labels: bool) -> Iterator[Problem]:
         """Return options that the loader does not have, or has no default for."""
-        from ...data._label_files import LABEL_LAYOUTS
-        from ...data.embedded import LABEL_DATASETS, read_label_table
-        from ...data.named import DATASETS
-        from ...data.tables import read_table
-
-        own_table: Any = read_label_table if for_labels else read_table
-        loaders: Mapping[str, Any] = {**DATASETS, **LABEL_DATASETS, **LABEL_LAYOUTS}
-        parameters = inspect.signature(loaders.get(self.name, own_table)).parameters.values()
+        loader = _LOADERS.get(self.name, read_label_table if for_labels else read_table)
+        parameters = inspect.signature(loader).parameters.values()
         own = {p.name: p for p in parameters if p.name not in _NOT_OPTIONS}
         for name in self.options:
             if name not in own:
