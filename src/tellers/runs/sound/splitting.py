@@ -22,7 +22,8 @@ from ...teachers.partitions import Partition, check_disjoint, partition, seat_of
 
 
 Rows = NDArray[np.int64]
-_NOBODY, _STUDENT, _TEST = -1, -2, -3
+NOBODY, STUDENT, TEST = -1, -2, -3
+"""Who has a clip that no teacher has, where owners are numbers."""
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -77,6 +78,15 @@ class Deal:
     def partition(self) -> Partition:
         """Return the teachers' parts, as the rest of the package takes them."""
         return Partition(self.teachers, unit=self.unit)
+
+    @property
+    def owners(self) -> Rows:
+        """Return who has each clip: the number of a teacher, STUDENT, TEST or NOBODY."""
+        owner = np.full(self.n_clips, NOBODY, dtype=np.int64)
+        for teacher, rows in enumerate(self.teachers):
+            owner[rows] = teacher
+        owner[self.student], owner[self.test] = STUDENT, TEST
+        return owner
 
     def only(self, usable: ArrayLike) -> "Deal":
         """Return the deal without clips that cannot be used, by a mask: nobody gets those, none is moved."""
@@ -142,12 +152,12 @@ def deal_clips(
         )
     n_places = int((of_clip >= 0).sum())
     if isinstance(clips, Clips):
-        of_clip[~clips.wanted] = _NOBODY
+        of_clip[~clips.wanted] = NOBODY
         private = private & clips.wanted
     return Deal(
         teachers=tuple(np.flatnonzero(of_clip == teacher) for teacher in range(int(n_teachers))),
-        student=np.flatnonzero(of_clip == _STUDENT),
-        test=np.flatnonzero(of_clip == _TEST),
+        student=np.flatnonzero(of_clip == STUDENT),
+        test=np.flatnonzero(of_clip == TEST),
         unit="one source" if by_source else "one clip",
         n_clips=n_clips,
         n_set_apart=int(private.sum()),
@@ -196,20 +206,18 @@ def deal_table(deals: Mapping[str, Deal], *, n_labels: int) -> str:
     | test clips | 0 | 0 |
     """
 
-    def sizes(deal: Deal) -> str:
-        each = [len(rows) for rows in deal.teachers]
-        return str(each[0]) if min(each) == max(each) else f"{min(each)} to {max(each)}"
-
     lines = {
-        "overall size": [str(deal.n_clips - deal.n_left_out - len(deal.test)) for deal in deals.values()],
-        "classes": [str(n_labels)] * len(deals),
-        "set apart for teachers": [str(deal.n_set_apart) for deal in deals.values()],
-        "one teacher's clips": [sizes(deal) for deal in deals.values()],
-        "student's clips": [str(len(deal.student)) for deal in deals.values()],
-        "test clips": [str(len(deal.test)) for deal in deals.values()],
+        "overall size": [deal.n_clips - deal.n_left_out - len(deal.test) for deal in deals.values()],
+        "classes": [n_labels] * len(deals),
+        "set apart for teachers": [deal.n_set_apart for deal in deals.values()],
+        "one teacher's clips": [
+            _shown(_span([len(rows) for rows in deal.teachers])) for deal in deals.values()
+        ],
+        "student's clips": [len(deal.student) for deal in deals.values()],
+        "test clips": [len(deal.test) for deal in deals.values()],
     }
     head = [f"| data set | {' | '.join(deals)} |", "|---|" + "---:|" * len(deals)]
-    return "\n".join(head + [f"| {name} | {' | '.join(row)} |" for name, row in lines.items()])
+    return "\n".join(head + [f"| {name} | {' | '.join(map(str, row))} |" for name, row in lines.items()])
 
 
 def _deal_lines(
@@ -230,12 +238,12 @@ def _deal_lines(
             f"{n_teachers} teachers. Take fewer teachers."
         )
     private = rest[n_student : n_student + n_private]
-    owner = np.full(n_clips, _NOBODY, dtype=np.int64)
+    owner = np.full(n_clips, NOBODY, dtype=np.int64)
     parts = partition(n_private, n_teachers, seed=np.random.default_rng([seed, 1, n_teachers]))
     size = n_private // n_teachers
     for teacher, part in enumerate(parts):
         owner[private[part[:size] if even else part]] = teacher
-    owner[rest[:n_student]], owner[is_test] = _STUDENT, _TEST
+    owner[rest[:n_student]], owner[is_test] = STUDENT, TEST
     return owner, np.isin(np.arange(n_clips), private)
 
 
@@ -245,7 +253,7 @@ def _deal_sources(
     """Return who has the clips of each line's source, every source for itself."""
     key = assignment_key(seed)
     owner = seat_of(sources, n_teachers, key=key)
-    owner[positions(sources, key=key, purpose="student") < student] = _STUDENT
+    owner[positions(sources, key=key, purpose="student") < student] = STUDENT
     is_test = _given(test, len(sources))
     if is_test is None:
         is_test = positions(sources, key=key, purpose="test") < _share(test)
@@ -255,7 +263,7 @@ def _deal_sources(
             "Expected no source in the test and outside of it, got one. Take all clips of a source, or deal "
             "clips one by one, which protects one clip and not its source."
         )
-    owner[is_test] = _TEST
+    owner[is_test] = TEST
     return owner
 
 

@@ -34,7 +34,7 @@ from ...teachers.partitions import Partition, Protected
 from ...teachers.store import hold, read_label_votes, read_votes, save_label_votes, save_votes
 from .._tables import Tables
 from ..pipeline import Voted
-from .splitting import Deal, deal_clips, mix_within
+from .splitting import NOBODY, STUDENT, TEST, Deal, deal_clips, mix_within
 
 # --- Where the answers of some teachers are charged: one ledger for all of their students. ---
 #
@@ -128,7 +128,6 @@ def _same(one: str, other: str) -> bool:
 
 
 Show = Callable[[str, int, int], object]
-NOBODY, STUDENT, TEST = -1, -2, -3
 RECORD = "record.json"
 MAY_CHANGE = ("device", "log_folder")
 """Where networks are trained, and where that is logged: neither makes other teachers."""
@@ -354,20 +353,12 @@ def _require_enough(deal: Deal, settings: Teaching) -> None:
 
 
 def _usable_owners(deal: Deal, pictures: list[str | None]) -> NDArray[np.int64]:
-    owner = _owners(deal)
+    owner = deal.owners
     owner[[picture is None for picture in pictures]] = NOBODY
     if not (owner == STUDENT).any():
         raise ValueError(
             "Expected a usable clip for the public pool, got none. Set more apart, or mend the recordings."
         )
-    return owner
-
-
-def _owners(deal: Deal) -> NDArray[np.int64]:
-    owner = np.full(deal.n_clips, NOBODY, dtype=np.int64)
-    for teacher, rows in enumerate(deal.teachers):
-        owner[rows] = teacher
-    owner[deal.student], owner[deal.test] = STUDENT, TEST
     return owner
 
 
