@@ -82,5 +82,5 @@ def ears(tmp_path):
 def no_pages(monkeypatch):
     """Draw no pages, which take a second each."""
     monkeypatch.setattr("tellers.runs.pipeline.write_page", lambda *_, **__: None)
-    for name in ("write_sound", "write_votes"):
-        monkeypatch.setattr(f"tellers.runs.sound.student.{name}", lambda *_, **__: None)
+    monkeypatch.setattr("tellers.runs.sound._pages.write_sound", lambda *_, **__: None)
+    monkeypatch.setattr("tellers.runs.sound.student.write_votes", lambda *_, **__: None)

@@ -24,9 +24,8 @@ from tellers.runs import (
     run,
     write_config,
 )
-from tellers.runs._tables import Tables, read_tables
+from tellers.runs._tables import read_tables
 from tellers.runs.sound import Hearing, load_hearing
-from tellers.runs.sound._pages import write_run_sound
 
 pytestmark = pytest.mark.usefixtures("no_pages")
 NAMES = ("siren", "bell", "engine")  # not in the order of the table
@@ -131,21 +130,15 @@ def test_the_page_shows_the_test_clips_of_the_run_and_no_private_one(
     made_clips, tmp_path, monkeypatch, one, by
 ):
     made_clips(tmp_path / "clips", one=one, n_clips=100, sources=20 if by == "person" else 0)
-    tables = []
-
-    def keep(self, *given, begun=Tables.__init__, **named):
-        begun(self, *given, **named)
-        tables.append(self)
-
-    monkeypatch.setattr(Tables, "__init__", keep)
-    config = config_of(tmp_path, one=one, by=by)
-    run(config, tmp_path / "study")
-    ran, shown = tables[-1], {}
+    shown = {}
     monkeypatch.setattr(
         "tellers.runs.sound._pages.write_sound",
-        lambda path, hearing, pictures, *, truth: shown.update(pictures=pictures, truth=truth) or path,
+        lambda path, hearing, pictures, *, truth: shown.update(path=path, pictures=pictures, truth=truth),
     )
-    assert write_run_sound(tmp_path / "study", config) == tmp_path / "study" / "sound.html"
+    config = config_of(tmp_path, one=one, by=by)
+    run(config, tmp_path / "study")
+    assert shown["path"] == tmp_path / "study" / "sound.html"
+    ran = read_tables(config)
     np.testing.assert_array_equal(shown["pictures"].reshape(len(ran.test.X), -1), ran.test.X)
     truth = np.eye(3)[ran.test.y] if one else ran.test.y
     np.testing.assert_array_equal(shown["truth"], truth)
@@ -157,6 +150,7 @@ def test_the_page_shows_the_test_clips_of_the_run_and_no_private_one(
 @pytest.mark.parametrize("n_test", [10, 0])
 def test_the_command_writes_it_and_says_where(made_clips, tmp_path, monkeypatch, capsys, n_test):
     made_clips(tmp_path / "clips", n_clips=80)
+    monkeypatch.undo()  # this page is drawn
     monkeypatch.chdir(tmp_path)
     config = config_of("", n_test=n_test)
     (tmp_path / "a.toml").write_text(write_config(config))

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 # One module each, with a function `command`. The order is that of the help.
 VERBS = (
-    "demo", "init", "run", "sweep", "report", "plan", "account", "publish", "audit", "serve", "ask",
-    "collaborate",
+    "demo", "init", "run", "sweep", "student", "report", "plan", "account", "publish", "audit", "serve",
+    "ask", "collaborate",
 )  # fmt: skip
 # One module each, with verbs of its own in `COMMANDS` and what they are about in `HELP`.
 GROUPS = ("keys", "ledger", "party", "audio")

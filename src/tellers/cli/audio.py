@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from . import options, sweep
+from .run import Resume
 
 if TYPE_CHECKING:
     from ..data.clips import Clips
@@ -46,10 +47,10 @@ Test: TypeAlias = Annotated[float, options.option("Share of the clips to test on
 TestFold: TypeAlias = Annotated[str, options.option("Test on the publisher's own fold.", metavar="FOLD")]
 BySource: TypeAlias = Annotated[
     bool | None,
-    typer.Option(
-        "--by-source/--by-clip",
-        help="Deal, and protect, whole sources (a speaker, a street, a video), or single clips. Without it: "
+    options.option(
+        "Deal, and protect, whole sources (a speaker, a street, a video), or single clips. Without it: "
         "sources where they are known.",
+        "--by-source/--by-clip",
         show_default=False,
     ),
 ]
@@ -134,7 +135,7 @@ def prepare(
     ] = None,
     parents: Annotated[
         bool,
-        typer.Option("--parents", help="Add what labels imply: a bus is a vehicle.", rich_help_panel=_TASK),
+        options.option("Add what labels imply: a bus is a vehicle.", "--parents", panel=_TASK),
     ] = False,
     rate: Annotated[
         int | None,
@@ -155,9 +156,9 @@ def prepare(
     on_finding: Annotated[
         OnFinding, options.option("What broken, silent or short recordings are: skip, or refuse all.")
     ] = OnFinding.skip,
-    keep_silent: Annotated[bool, typer.Option("--keep-silent", help="Silent clips are clips too.")] = False,
+    keep_silent: Annotated[bool, options.option("Silent clips are clips too.", "--keep-silent")] = False,
     recheck: Annotated[
-        bool, typer.Option("--recheck", help="Read files again whose size and time did not change.")
+        bool, options.option("Read files again whose size and time did not change.", "--recheck")
     ] = False,
     jobs: Annotated[int, options.option("Processes at work.", min=1)] = 1,
     seed: Annotated[int, options.option("Of the made-up city.", min=0)] = 7,
@@ -413,7 +414,7 @@ def deal(
     by_source: BySource = None,
     seed: Seed = 7,
     show_private: Annotated[
-        bool, typer.Option("--show-private", help="Show the numbers, which are of the private clips.")
+        bool, options.option("Show the numbers, which are of the private clips.", "--show-private")
     ] = False,
     as_json: options.Json = False,
 ) -> None:
@@ -497,7 +498,7 @@ def train(
     ] = 0,
     one_class: Annotated[
         bool,
-        typer.Option("--one-class", help="Every clip has exactly one label: teachers name one class each."),
+        options.option("Every clip has exactly one label: teachers name one class each.", "--one-class"),
     ] = False,
     resolution: Annotated[int, options.option("Count probabilities in so many parts of a vote.", min=1)] = 1,
     network: Annotated[
@@ -509,15 +510,9 @@ def train(
     mixup: Annotated[float, options.option("Blend clips of a batch; 0 for not.", panel=NETWORK, min=0)] = 1.0,
     balanced: Annotated[
         bool,
-        typer.Option(
-            "--balanced/--shuffled",
-            help="Every label has its turn, or as they come.",
-            rich_help_panel=NETWORK,
-        ),
+        options.option("Every label has its turn, or as they come.", "--balanced/--shuffled", panel=NETWORK),
     ] = True,
-    weighted: Annotated[
-        bool, typer.Option("--weighted", help="Weigh rare labels up.", rich_help_panel=NETWORK)
-    ] = False,
+    weighted: Annotated[bool, options.option("Weigh rare labels up.", "--weighted", panel=NETWORK)] = False,
     pretrained: Pretrained = None,
     held_out: HeldOut = 0.0,
     log_folder: LogFolder = None,
@@ -640,9 +635,7 @@ def student(
             panel="Mechanism",
         ),
     ] = None,
-    learner: Annotated[Learner, typer.Option("--student", help=_LEARNER, rich_help_panel=NETWORK)] = (
-        Learner.tagger
-    ),
+    learner: Annotated[Learner, options.option(_LEARNER, "--student", panel=NETWORK)] = (Learner.tagger),
     network: Annotated[str, options.option("tagger: as for train.", panel=NETWORK)] = "small",
     iterations: Iterations = 200,
     batch_size: BatchSize = 16,
@@ -652,11 +645,9 @@ def student(
     log_folder: LogFolder = None,
     device: Device = "auto",
     private: Annotated[
-        bool, typer.Option("--private", help="Write private pages and numbers too, for the operator's eyes.")
+        bool, options.option("Write private pages and numbers too, for the operator's eyes.", "--private")
     ] = False,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with a run that was cut short; begin it if there is none.")
-    ] = False,
+    resume: Resume = False,
     as_json: options.Json = False,
     **given: Any,
 ) -> None:
@@ -672,10 +663,9 @@ def student(
     Example: tellers audio student ears --out study --epsilon 8 --delta 1e-4
     """
     from ..runs.settings.mechanism import MechanismConfig
-    from ..runs.sound._pages import SOUND_PAGE
     from ..runs.sound.student import TAGGER, student_config, teach_student
     from ..runs.sound.teaching import read_taught
-    from .outcome import say_record, say_warning, steps_shown, tell, tell_sound
+    from .outcome import say_record, say_warning, steps_shown, tell
 
     taught = read_taught(ears)
     name = _mechanism(mechanism, one_class=taught.settings.one_class)
@@ -703,12 +693,9 @@ def student(
         print(json.dumps({**result.as_dict(), "folder": str(out)}))
         return
     tell(result, out)
-    from . import show as screen
+    if not (out / "sound.html").exists():
+        from . import show as screen
 
-    page = out / SOUND_PAGE
-    if page.exists():
-        tell_sound(page)
-    else:
         screen.console().print(screen.note("no clips were set apart to test on, so there is no sound.html."))
 
 

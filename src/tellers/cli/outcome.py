@@ -139,11 +139,6 @@ def _finish(bars: "Progress", task: "TaskID") -> None:
     bars.update(task, total=done, completed=done)
 
 
-def tell_sound(page: Path) -> None:
-    """Say where to see what a student hears."""
-    show.console().print(f"What it hears, and curves of every label: {page}", markup=False, soft_wrap=True)
-
-
 # When it is done
 
 _MOST_LABELS = 20
@@ -185,6 +180,9 @@ def tell(result: "RunResult", folder: Path, *, public_data: bool = False) -> Non
     console.print(
         f"Open {folder / 'report.html'} in a browser. The student and its card: {folder / 'student'}"
     )
+    sound = folder / "sound.html"
+    if sound.exists():
+        console.print(f"What it hears, and curves of every label: {sound}", markup=False, soft_wrap=True)
 
 
 def _summary(result: "RunResult") -> Any:

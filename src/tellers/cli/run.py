@@ -1,13 +1,31 @@
 """`tellers run`: everything from one file of settings, from private rows to a student and its report."""
 
 import json
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 from . import options
 
 if TYPE_CHECKING:
     from ..runs.settings.sections import RunConfig
+
+
+class Step(StrEnum):
+    """The steps of a run."""
+
+    data = "data"
+    teachers = "teachers"
+    votes = "votes"
+    labels = "labels"
+    student = "student"
+    report = "report"
+
+
+Resume: TypeAlias = Annotated[
+    bool, options.option("Go on with a run that was cut short; begin it if there is none.", "--resume")
+]
+Until: TypeAlias = Annotated[Step, options.option("End after this step; --resume goes on from there.")]
 
 
 def command(
@@ -16,10 +34,8 @@ def command(
         Path | None,
         options.option("Folder of the run. Without it: named after CONFIG, beside it.", metavar="DIR"),
     ] = None,
-    resume: Annotated[
-        bool,
-        options.option("Go on with a run that was cut short; begin it if there is none.", "--resume"),
-    ] = False,
+    resume: Resume = False,
+    until: Until = Step.report,
     changes: options.Changes = None,
     cluster: Annotated[
         str,
@@ -40,33 +56,51 @@ def command(
     private ones, is written to private/record.json; copies are refused by overlap = "refuse" in the section
     data. People may have budgets of their own, by the section personal: the groups are shown before anything
     is trained, and each pays from its own account.
+    With --until it ends after one of its steps: data, teachers, votes, labels, student or report. Labels are
+    the first that cost anything. Once there are votes, tellers sweep and tellers student ask no teacher.
 
     Example: tellers init tellers.toml && tellers run tellers.toml --out study
     """
-    from ..runs.pipeline import run
     from ..runs.settings.files import read_config
-    from .outcome import say_record, say_warning, show_groups, steps_shown, tell, tell_sound, warn_of_groups
 
     also = [f"cluster.address={cluster}"] if cluster else []
     settings = read_config(config, changes=[*(changes or ()), *also])
     folder = out if out is not None else config.with_name(f"{config.stem}-run")
+    carry_out(settings, folder, until, resume=resume, as_json=as_json)
+
+
+def carry_out(
+    settings: "RunConfig",
+    folder: Path,
+    until: Step,
+    *,
+    resume: bool,
+    as_json: bool,
+    first: Path | None = None,
+) -> None:
+    """Do the steps of a run, or of another one of the teachers of a first, and say what came of it."""
+    from ..runs.pipeline import run_steps
+    from .outcome import say_record, say_warning, show_groups, steps_shown, tell, warn_of_groups
+
     say_record(folder / "private" / "record.json")
     with steps_shown(wanted=not as_json) as show:
-        shown = warn_of_groups if as_json else show_groups
-        result = run(settings, folder, resume=resume, show=show, show_groups=shown, warn=say_warning)
-        page = _sound_page(folder, settings)
+        done = run_steps(
+            settings,
+            folder,
+            until=until.value,
+            first=first,
+            resume=resume,
+            show=show,
+            show_groups=warn_of_groups if as_json else show_groups,
+            warn=say_warning,
+        )
     if as_json:
-        print(json.dumps({**result.as_dict(), "folder": str(folder)}))
+        told = {"until": until.value} if done is None else done.result.as_dict()
+        print(json.dumps({**told, "folder": str(folder)}))
+    elif done is not None:
+        tell(done.result, folder)
     else:
-        tell(result, folder)
-        if page is not None:
-            tell_sound(page)
+        from . import show as screen
 
-
-def _sound_page(folder: Path, settings: "RunConfig") -> Path | None:
-    """Write the page of sound beside the report, where rows are clips."""
-    if settings.data.name != "clips":
-        return None
-    from ..runs.sound._pages import write_run_sound
-
-    return write_run_sound(folder, settings)
+        words = f"{folder} has come to its {until.value}. Go on with it: --resume."
+        screen.console().print(screen.note(words))

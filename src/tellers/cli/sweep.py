@@ -4,8 +4,6 @@ import json
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from . import options
 
 _SHARES, _KIND, _CHANGED, _MAX_NORM = "0.3,0.5", "gnthreshold", 3, 1.5
@@ -40,7 +38,7 @@ def command(
         int | None, options.option("Checks look at so many of the largest sums.", min=1, show_default="1")
     ] = None,
     variance: Annotated[
-        bool, typer.Option("--variance", help="Read noises as the variance per teacher, as the thesis does.")
+        bool, options.option("Read noises as the variance per teacher, as the thesis does.", "--variance")
     ] = False,
     changed: Annotated[int | None, options.option(_LABELS, min=1, show_default=str(_CHANGED))] = None,
     delta: Annotated[float, options.option("Failure probability.")] = 1e-4,

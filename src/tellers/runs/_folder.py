@@ -394,6 +394,21 @@ def open_books(config: RunConfig, folder: RunFolder, assignment: Assignment | No
     return ledger
 
 
+def require_left(config: RunConfig, folder: RunFolder, *, ledger: str) -> None:
+    """Begin a ledger that others may use too, or refuse one with another budget, or with too little left.
+
+    This is before anything is written down in the folder: what is refused may be put right there.
+    """
+    _books_at(config, folder)
+    require_one_question(config)
+    if config.personal.variant:
+        return
+    accountant = Accountant(Budget(config.budget.epsilon, config.budget.delta))
+    first = config.warm_up() or config.build_mechanism()
+    with open_ledger(ledger, accountant) as books:
+        accountant.require(books.spent, first.price(Unit()), key="the first of this student")
+
+
 def _books_at(config: RunConfig, folder: RunFolder) -> str | Path:
     """Return the address of the ledger, or its file; an address is copied where everybody may read it."""
     written = config.budget.ledger

@@ -35,6 +35,7 @@ from ._folder import (
     make_student,
     open_books,
     require_able,
+    require_left,
     require_same,
     tell_units,
     unlike,
@@ -139,6 +140,7 @@ def run_steps(
     *,
     until: Step = "report",
     voted: "Voted | None" = None,
+    first: str | PathLike[str] | None = None,
     beside: Mapping[str, bytes] | None = None,
     resume: bool = False,
     show: Show | None = None,
@@ -151,8 +153,9 @@ def run_steps(
     are trained; "votes" lie in the private folder; "labels" are released and paid for; the "student" is
     exported with its card, and `result.json` is there; the "report" is the page. To go on, call it again with
     `resume` and a later step: what was done is read and not done again. `voted` are votes of teachers that
-    exist, in place of the first three steps; `beside` are files that travel with the student. The other
-    arguments, and the guarantee, are those of `run`.
+    exist, in place of the first three steps, or they are those of a `first` run, as `voted_in` finds them in
+    its folder; `beside` are files that travel with the student. The other arguments, and the guarantee, are
+    those of `run`.
 
     >>> import tempfile
     >>> from tellers.runs import default_config
@@ -166,10 +169,14 @@ def run_steps(
     """
     if until not in STEPS:
         raise ValueError(f"Expected a step, one of {', '.join(STEPS)}, got {until!r}.")
+    if first is not None:
+        config, voted = voted_in(first, config)
     if voted is not None:
         # Before anything is written down: what is refused may be put right in the same folder.
         check_voted(config, voted)
-        config = _charged_to(config, voted.ledger, Path(folder))
+        config = charged_to(config, voted.ledger, Path(folder))
+        if voted.ledger and not RunFolder(Path(folder)).config.exists():
+            require_left(config, RunFolder(Path(folder)), ledger=voted.ledger)
     place, watched = RunFolder(Path(folder)), Watched(show or _silent)
     with place.held():
         begin(place, config, resume=resume)
@@ -260,6 +267,10 @@ def _carry_out(
             write_page(folder.path, result)
             if private is not None:
                 write_page(folder.path, result, private)
+            if config.data.name == CLIPS:
+                from .sound._pages import write_run_sound
+
+                write_run_sound(folder.path, tables)
     return Finished(result, student, private)
 
 
@@ -449,6 +460,11 @@ def voted_in(folder: str | PathLike[str], config: RunConfig) -> tuple[RunConfig,
             f"Expected a run that stops on a public budget in {place.path}, got one with [budget] stop = "
             '"private": how many queries its ledger holds depends on votes, and nobody else may count on it.'
         )
+    if not is_url(written) and not (place.path / written).exists():
+        raise ValueError(
+            f"Expected the ledger that students of these teachers are charged to in {place.path / written}, "
+            "it is not there. Restore it: what was charged stays charged."
+        )
     tables = read_tables(first)
     assignment = assign_rows(first, tables)
     if assignment.trains_anew:
@@ -478,7 +494,7 @@ def check_voted(config: RunConfig, voted: Voted) -> None:
     require_able(config, voted.tables)
 
 
-def _charged_to(config: RunConfig, ledger: str, folder: Path) -> RunConfig:
+def charged_to(config: RunConfig, ledger: str, folder: Path) -> RunConfig:
     """Return the settings with the ledger of the votes as a run in the folder names it; refuse another."""
     mine = config.budget.ledger
     if not ledger or mine == ledger or _place_of(mine, folder) == _place_of(ledger, folder):

@@ -11,10 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from ...data.metrics import LabelCurve, best_and_worst, label_curves
 from ...data.sound.logmel import LogMel, mel_filters
-from .._tables import read_tables
+from .._tables import Tables
 from ..report._plots import N_COLOURS, Drawing, plot_label_curves, plot_log_mel
 from ..report.write import SheetPart, SheetTable, write_sheet
-from ..settings.sections import CLIPS, RunConfig
 from .tagging import Hearing, Tagged, load_hearing
 
 SOUND_PAGE = "sound.html"
@@ -135,31 +134,19 @@ def _named(part: SheetPart, number: int) -> SheetPart:
     return replace(part, drawings=drawings)
 
 
-# --- The page of sound beside the report of a run on prepared clips, as a student of `ears` has it too. ---
+# --- The page of sound beside the report of a run on prepared clips. ---
 
 
-def write_run_sound(folder: str | PathLike[str], config: RunConfig) -> Path | None:
-    """Write what the student of a finished run hears in its test clips, and return the page.
+def write_run_sound(folder: str | PathLike[str], tables: Tables) -> Path | None:
+    """Write what the student of a run on clips hears in its test clips, and return the page.
 
-    Test clips are public: the page needs no guarantee and costs nothing. None where the rows of a run are no
-    clips, or where none were set apart to test on.
+    Test clips are public: the page needs no guarantee and costs nothing. None where none were set apart to
+    test on.
     """
-    if config.data.name != CLIPS:
-        return None
-    found = _test_clips(config)
-    if found is None:
-        return None
-    hearing = load_hearing(folder)
-    X, truth = found
-    pictures = X.reshape(len(X), *hearing.features.shape)
-    return write_sound(Path(folder) / SOUND_PAGE, hearing, pictures, truth=truth)
-
-
-def _test_clips(config: RunConfig) -> tuple[NDArray[Any], NDArray[np.int64]] | None:
-    """Return the pictures that a run set apart to test on, flat, and which labels each has."""
-    # By the very settings of the run: with others these would be private clips.
-    tables = read_tables(config)
     if tables.test is None:
         return None
-    y = tables.test.y
-    return np.asarray(tables.test.X), y if tables.many_labels else np.eye(tables.n_outputs, dtype=np.int64)[y]
+    hearing, truth = load_hearing(folder), np.asarray(tables.test.y)
+    if not tables.many_labels:
+        truth = np.eye(tables.n_outputs, dtype=np.int64)[truth]
+    pictures = np.asarray(tables.test.X).reshape(len(truth), *hearing.features.shape)
+    return write_sound(Path(folder) / SOUND_PAGE, hearing, pictures, truth=truth)

@@ -206,7 +206,7 @@ def deal_table(deals: Mapping[str, Deal], *, n_labels: int) -> str:
     | test clips | 0 | 0 |
     """
 
-    lines = {
+    lines: dict[str, list[Any]] = {
         "overall size": [deal.n_clips - deal.n_left_out - len(deal.test) for deal in deals.values()],
         "classes": [n_labels] * len(deals),
         "set apart for teachers": [deal.n_set_apart for deal in deals.values()],

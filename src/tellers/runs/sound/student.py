@@ -1,8 +1,6 @@
 """A student of sounds: taught from released labels within a budget, exported, and asked for tags."""
 
-import os
 from collections.abc import Mapping
-from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -10,10 +8,8 @@ from typing import Any
 import numpy as np
 
 from ...ledger.opening import is_url
-from ...privacy.budget import Budget
-from ...privacy.votes import Unit
-from .._folder import RunFolder, Warn, require_one_question
-from ..pipeline import Show, check_voted, run_voted
+from .._folder import RunFolder, Warn, require_left
+from ..pipeline import Show, charged_to, check_voted, run_voted
 from ..report.sweep import write_votes
 from ..result import RunResult
 from ..settings.files import config_as_dict, read_config, with_absolute_paths
@@ -29,7 +25,6 @@ from ..settings.sections import (
     StudentConfig,
     TeachersConfig,
 )
-from ._pages import SOUND_PAGE, write_sound
 from .tagging import Hearing
 from .teaching import MAY_CHANGE, Taught, books_of, settle_books
 
@@ -139,32 +134,24 @@ def teach_student(
     >>> teach_student.__name__
     'teach_student'
     """
-    place, budget = Path(folder), config.budget
-    wanted = "" if budget.ledger == BudgetConfig().ledger else budget.ledger
-    if wanted and "://" not in wanted:
+    place, wanted = Path(folder), config.budget.ledger
+    if wanted == BudgetConfig().ledger:
+        wanted = ""
+    elif not is_url(wanted):
         wanted = str((place / wanted).absolute())
-    ledger = books_of(taught.folder, wanted)
-    config = replace(config, budget=replace(budget, ledger=_seen_from(place, ledger)))
+    voted = taught.voted(wanted)
+    config = charged_to(config, voted.ledger, place)
     resume = resume or _is_done(place, config)
     if config.report.private and taught.test.size:
         taught.require_pictures()  # a model of all private clips is told beside the student: see first
-    voted = replace(taught.voted(), ledger=config.budget.ledger)
     if not (resume or RunFolder(place).config.exists()):
         # All that can be refused is, before books are begun: their budget is for good.
         check_voted(config, voted)
-        require_one_question(config)
-        first = config.build_mechanism().price(Unit())
-        settle_books(taught.folder, ledger, budget=Budget(budget.epsilon, budget.delta), price=first)
-    hearing = Hearing(None, taught.collection.features, taught.label_names)
-    result, student = run_voted(
-        config, folder, voted=voted, beside={"hearing.json": hearing.to_json()}, resume=resume, show=show,
-        warn=warn,
-    )  # fmt: skip
+        require_left(config, RunFolder(place), ledger=voted.ledger)
+        settle_books(taught.folder, voted.ledger)
+        config = charged_to(config, books_of(taught.folder), place)  # somebody else may have been faster
+    result, student = run_voted(config, folder, voted=voted, resume=resume, show=show, warn=warn)
     hearing = Hearing(student, taught.collection.features, taught.label_names)
-    test = voted.tables.test
-    if test is not None:
-        pictures = np.asarray(test.X).reshape(len(test), *taught.shape)
-        write_sound(place / SOUND_PAGE, hearing, pictures, truth=taught.Y[taught.test])
     if config.report.private:
         with np.load(place / "labels.npz", allow_pickle=False) as file:
             asked = file["rows"]
@@ -173,11 +160,6 @@ def teach_student(
             mechanism=config.build_mechanism(), delta=config.budget.delta,
         )  # fmt: skip
     return result, hearing
-
-
-def _seen_from(place: Path, ledger: str) -> str:
-    """Return the file of a ledger as a run in a folder names it: what a run writes is read by everybody."""
-    return ledger if is_url(ledger) else os.path.relpath(Path(ledger).resolve(), place.resolve())
 
 
 def _is_done(place: Path, config: RunConfig) -> bool:

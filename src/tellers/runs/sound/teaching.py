@@ -11,7 +11,6 @@ from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 from zipfile import BadZipFile
 
 import numpy as np
@@ -22,11 +21,9 @@ from ...data.clips import BY_CLIP, clip_notes, load_pictures, one_class_each
 from ...data.dataset import MultilabelDataset
 from ...data.sound.collection import Collection, read_collection
 from ...errors import require_count
-from ...ledger.opening import is_url, open_ledger
+from ...ledger.opening import is_url
 from ...privacy._files import write_whole
 from ...privacy._rows import KeptRows, numeric_rows
-from ...privacy.budget import Accountant, Budget
-from ...privacy.rdp import RdpCurve
 from ...privacy.votes import LabelVotes, Votes
 from ...teachers._running import train_each
 from ...teachers.ensemble import Ensemble, LabelEnsemble, label_model
@@ -50,7 +47,7 @@ def books_of(folder: str | PathLike[str], wanted: str = "") -> str:
     """Return the ledger that all students of some teachers are charged to: a file in full, or an address.
 
     `wanted` names one elsewhere, a team's database say, before the first student; from then on it is that
-    one, and another is refused. Without, it is `ledger.db` beside the teachers. Nothing is written.
+    one. Without, it is `ledger.db` beside the teachers. Nothing is written.
 
     Guarantee: all students of these teachers together keep to the budget of one ledger.
     Assumes:   the folder is not copied, and its ledger not put back from an older copy.
@@ -60,34 +57,15 @@ def books_of(folder: str | PathLike[str], wanted: str = "") -> str:
     there = _read(place)
     if there is None:
         return wanted or str((place / LEDGER).absolute())
-    ledger = there if is_url(there) else str((place / there).absolute())
-    shown = "one in a database" if is_url(ledger) else ledger
-    if wanted and not _same(wanted, ledger):
+    if is_url(there):
+        return there
+    ledger = (place / there).absolute()
+    if not ledger.exists():
         raise ValueError(
-            f"Expected the ledger that students of these teachers are charged to, {shown}, got another. Two "
-            "ledgers are two budgets for the same votes. Leave it out (--ledger)."
-        )
-    if not is_url(ledger) and not Path(ledger).exists():
-        raise ValueError(
-            f"Expected the ledger that students of these teachers are charged to in {shown}, it is not "
+            f"Expected the ledger that students of these teachers are charged to in {ledger}, it is not "
             "there. Restore it: what was charged stays charged."
         )
-    return ledger
-
-
-def settle_books(folder: str | PathLike[str], ledger: str, *, budget: Budget, price: RdpCurve) -> None:
-    """Begin the ledger if there is none, see that it affords one more question, write down its place."""
-    place, accountant = Path(folder), Accountant(budget)
-    if is_url(ledger) and urlsplit(ledger).password:
-        raise ValueError(
-            "Expected the address of a database without a password, which would stand in everything a "
-            "student's run writes. Put it into PGPASSWORD or ~/.pgpass."
-        )
-    with open_ledger(ledger, accountant) as books:
-        accountant.require(books.spent, price, key="the first of this student")
-    if not (place / FILE).exists():
-        _write(place, LEDGER if _same(ledger, str(place / LEDGER)) else ledger)
-    books_of(place, ledger)  # somebody else may have been faster, with another one
+    return str(ledger)
 
 
 def _read(place: Path) -> str | None:
@@ -103,9 +81,12 @@ def _read(place: Path) -> str | None:
         ) from None
 
 
-def _write(place: Path, ledger: str) -> None:
-    """Write down where the books are, unless somebody else just did."""
-    kept = ledger if is_url(ledger) or ledger == LEDGER else str(Path(ledger).absolute())
+def settle_books(folder: str | PathLike[str], ledger: str) -> None:
+    """Write down where the books are, unless that is settled, or somebody else just did."""
+    place = Path(folder)
+    if (place / FILE).exists():
+        return
+    kept = LEDGER if not is_url(ledger) and Path(ledger) == (place / LEDGER).absolute() else ledger
     fresh = place / f".{FILE}.{secrets.token_hex(8)}.tmp"
     write_whole(fresh, (json.dumps({"ledger": kept}) + "\n").encode())
     try:
@@ -116,12 +97,6 @@ def _write(place: Path, ledger: str) -> None:
         os.replace(fresh, place / FILE)
     finally:
         fresh.unlink(missing_ok=True)
-
-
-def _same(one: str, other: str) -> bool:
-    if is_url(one) or is_url(other):
-        return one == other
-    return Path(one).resolve() == Path(other).resolve()
 
 
 # --- How clips are dealt and teachers trained: the settings, and who has which clip, written into a folder.
@@ -451,16 +426,17 @@ class Taught:
         """Return what the teachers say of the pool: many labels, or one class each. Private."""
         return self._votes("votes.npz")
 
-    def voted(self) -> Voted:
+    def voted(self, ledger: str = "") -> Voted:
         """Return the votes with their tables, parts and ledger, as the second half of a run takes them.
 
-        Private pictures are not read; what a run has to know of them is in their hashes.
+        The first student may name another `ledger` than that beside the teachers. Private pictures are not
+        read; what a run has to know of them is in their hashes.
         """
         tables, partition = self.dealt()
         on_test = self._votes("test_votes.npz") if self.test.size else None
         return Voted(
             tables=tables, partition=partition, votes=self.votes, test_votes=on_test,
-            ledger=books_of(self.folder),
+            ledger=books_of(self.folder, ledger),
         )  # fmt: skip
 
     def dealt(self) -> tuple[Tables, Partition]:
