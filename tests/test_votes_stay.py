@@ -9,6 +9,7 @@ import ast
 import functools
 import importlib
 import inspect
+import re
 import sys
 import threading
 import types
@@ -59,6 +60,18 @@ def parts(thing: Any) -> list[tuple[str, Any]]:
     return [(f".{name}", value) for name, value in {**held, **getattr(thing, "__dict__", {})}.items()]
 
 
+@functools.cache
+def property_of_votes(kind: type) -> str | None:
+    """Return the name of a property that says it returns votes; it is not called."""
+    if not kind.__module__.startswith("tellers"):
+        return None
+    for name, made in inspect.getmembers(kind, lambda one: isinstance(one, property)):
+        said = str(inspect.signature(made.fget).return_annotation) if made.fget else ""
+        if re.search(r"\b(Label)?Votes\b", said):
+            return name
+    return None
+
+
 class Watch:
     """What was found where it should not be; `tallies` are arrays that would be votes under another name."""
 
@@ -87,6 +100,8 @@ class Watch:
             seen.add(id(thing))
             if isinstance(thing, VOTES) or self.is_tally(thing):
                 yield f"{path} is {type(thing).__name__}"
+            elif (name := property_of_votes(type(thing))) is not None:
+                yield f"{path}.{name} is a property with votes"
             elif depth < DEPTH:
                 waiting += [(path + step, part, depth + 1) for step, part in parts(thing)]
 
@@ -127,8 +142,16 @@ def test_the_watch_finds_votes_wherever_they_hide() -> None:
         def __init__(self) -> None:
             self.inside = {"a": [(CAST,)]}
 
+    class Reader:
+        __module__ = "tellers.cli.planted"
+
+        @property
+        def votes(self) -> Votes:
+            raise AssertionError("nobody calls this")
+
     planted = {
         "attribute": Holder(),
+        "property": Reader(),
         "slot": Sealed(CAST),
         "method": Holder().__init__,
         "partial": functools.partial(print, CAST),
