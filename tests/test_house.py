@@ -112,6 +112,15 @@ def test_no_stray_words():
     assert not found, "\n".join(found)
 
 
+def test_code_that_pages_name_is_there():
+    found = []
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+        for path in re.findall(r"\b(?:src/tellers|tests)/[\w/]+\.py", page.read_text(encoding="utf-8")):
+            if not (ROOT / path).exists():
+                found.append(f"{page.relative_to(ROOT)}: {path}")
+    assert not found, "\n".join(found)
+
+
 def test_the_house_is_small():
     """A new room or storey is a decision (docs/architecture.md), not an accident."""
     names = [m.name for m in pkgutil.iter_modules(tellers.__path__)]
