@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy.io import wavfile
 
-from tellers.data._overlap import row_hashes
 from tellers.data.clips import load_pictures
+from tellers.data.dataset import row_hashes
 from tellers.data.sound import Kind, features_for, make_city, make_sound, prepare_collection, read_collection
 from tellers.nn.tagger import AudioTagger
 from tellers.runs import BudgetConfig, MechanismConfig, run_voted

@@ -13,7 +13,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 
 from tellers.runs import ModelCard, export_student, load_student
-from tellers.runs.card import export as module
+from tellers.runs import card as module
 
 CARD = ModelCard(
     task="tell 2 classes apart", classes=("a", "b"), unit="one record", n_teachers=60, mechanism="GNMax",

@@ -8,7 +8,7 @@ import pytest
 from tellers import ConfidentGNMax, InteractiveGNMax, NoisyHistogram
 from tellers.data import DATASETS
 from tellers.data._label_files import LABEL_LAYOUTS
-from tellers.data.embedded import LABEL_DATASETS
+from tellers.data.named import LABEL_DATASETS
 from tellers.errors import ConfigError
 from tellers.mechanisms import LABEL_MECHANISMS, MECHANISMS
 from tellers.runs import (

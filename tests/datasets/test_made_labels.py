@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from tellers.data import MultilabelDataset
-from tellers.data.embedded import made_multilabel, read_label_table
+from tellers.data.named import made_multilabel
+from tellers.data.tables import read_label_table
 
 NAMES = ["rain", "wind"]
 X = [[1003.0, 4.0], [1020.5, 2.0], [998.0, 7.0]]

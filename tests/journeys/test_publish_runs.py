@@ -34,7 +34,7 @@ from tellers.runs import (
     publish_run,
     run,
 )
-from tellers.runs.card import export
+from tellers.runs import card as export
 from tellers.teachers import read_votes, save_votes
 
 CLASSES = RunConfig(

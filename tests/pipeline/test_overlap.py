@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sklearn.naive_bayes import GaussianNB
 
 from tellers import Binary, Budget, GNMax, PateClassifier, PateMultilabelClassifier
-from tellers.data._overlap import count_copies, row_hashes
+from tellers.data.dataset import count_copies, row_hashes
 from tellers.privacy import Sealed
 from tellers.privacy._rows import KeptRows
 from tellers.runs import (

@@ -9,9 +9,9 @@ _HOME = {
     "MultilabelDataset": ".dataset",
     "OneEach": ".label_models",
     "adult": ".uci",
-    "breast_cancer": ".embedded",
+    "breast_cancer": ".named",
     "diabetes130": ".uci",
-    "digits": ".embedded",
+    "digits": ".named",
     "fashion_mnist": ".images",
     "load": ".named",
     "measure": ".metrics",
@@ -22,7 +22,7 @@ _HOME = {
     "read_table": ".tables",
     "read_voc": ".annotations",
     "svhn": ".images",
-    "synthetic": ".embedded",
+    "synthetic": ".named",
     "tune_thresholds": ".metrics",
 }
 __all__, __getattr__, __dir__ = _lazy(__name__, _HOME)

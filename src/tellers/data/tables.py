@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from ..errors import MissingExtra, require_present
 from ..privacy._files import DAMAGE, MOST_TEXT, TooLarge, cap, load_npz, require_size
-from ..privacy._rows import numeric_rows
+from ..privacy._rows import label_table, numeric_rows
 from ._directory import unpack
-from .dataset import Dataset
+from .dataset import Dataset, MultilabelDataset
 
 Columns = dict[str, NDArray[Any]]
 
@@ -85,6 +85,55 @@ def read_table(
     except (TypeError, ValueError) as error:
         # A file is input whatever is wrong with it: one kind of error, and it names the file.
         raise ValueError(f"{place.name}: {error}") from error
+
+
+_YES_OR_NO = {"0": 0, "1": 1, "False": 0, "True": 1, "false": 0, "true": 1}
+
+
+def read_label_table(
+    path: str | PathLike[str],
+    label_names: Sequence[str],
+    *,
+    person: str | None = None,
+    id: str | None = None,
+    site: str | None = None,
+    features: Sequence[str] | None = None,
+    categories: Mapping[str, Sequence[object]] | None = None,
+) -> MultilabelDataset:
+    """Read a table with a column of 0 and 1 for each label: CSV with a header, Parquet, or npz.
+
+    Every other column, or those in `features`, is a feature, but for those that say person, id or site.
+    Words need declared `categories`. In an npz a two-dimensional `X` holds all features, and a `Y` all
+    labels, in the order of their names.
+    """
+    place = Path(path)
+    columns = read_columns(place)
+    try:
+        whole = columns.get("Y") if label_names and label_names[0] not in columns else None
+        if whole is not None and whole.ndim == 2:
+            labels, taken = label_table(whole, n_rows=len(whole), n_labels=len(label_names)), ["Y"]
+        else:
+            labels = np.column_stack([_answers(columns, name) for name in label_names])
+            taken = list(label_names)
+        owners: dict[str, Any] = {}
+        for role, column in (("persons", person), ("ids", id), ("sites", site)):
+            if column is not None:
+                _require_columns([column], columns)
+                words = columns[column].astype(str).tolist()
+                require_present(**{column: words})
+                owners[role] = np.array(words)
+                taken.append(column)
+        if features is not None and set(features) & set(taken):
+            raise ValueError("Expected features that are no label, person, id or site.")
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{place.name}: {error}") from error
+    rows = read_features(place, features, categories=categories, leave_out=taken)
+    has_matrix = features is None and "X" in columns and columns["X"].ndim == 2
+    named = features if features is not None else [name for name in columns if name not in taken]
+    return MultilabelDataset(
+        name=place.name.split(".")[0], X=rows, Y=labels.astype(np.int8), label_names=tuple(label_names),
+        feature_names=() if has_matrix else tuple(named), **owners,
+    )  # fmt: skip
 
 
 def read_features(
@@ -204,6 +253,18 @@ def _npz_columns(path: Path) -> Columns:
                 "unpickling runs code. Convert words with numpy.asarray(words, dtype=str)."
             ) from None
         raise ValueError("Expected a whole npz file, this one is damaged. Write it again.") from error
+
+
+def _answers(columns: Columns, name: str) -> NDArray[np.int64]:
+    _require_columns([name], columns)
+    column = columns[name]
+    words = [str(word) for word in (column.astype(int) if column.dtype.kind == "b" else column).tolist()]
+    known = [_YES_OR_NO.get(word.removesuffix(".0"), -1) for word in words]
+    if -1 in known:
+        raise ValueError(
+            f"Expected 0 or 1 in every row of the label {name!r}, got another entry in row {known.index(-1)}."
+        )
+    return np.array(known, dtype=np.int64)
 
 
 def _require_columns(names: Sequence[str], columns: Columns) -> None:

@@ -17,7 +17,7 @@ from .release import SILENT
 class KeptRows:
     """Rows that stay where they are until somebody asks for them, with a hash of each beside them.
 
-    What compares tables looks at the hashes (`data._overlap.row_hashes`), which are of numbers of the kind
+    What compares tables looks at the hashes (`data.dataset.row_hashes`), which are of numbers of the kind
     `number`; `load` reads rows by their numbers, and whoever needs an array of all of them has them read.
     """
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from ..data._overlap import count_copies
+from ..data.dataset import count_copies
 from ..errors import BudgetExhausted
 from ..ledger._chain import ChainedLedger
 from ..ledger.base import groups_on
@@ -38,6 +38,16 @@ if TYPE_CHECKING:
     from .personal.plan import PersonalPlan
 
 
+class Place:
+    """A file or a folder in that of a run; `{round}` stands for a round of teachers trained anew."""
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+
+    def __get__(self, folder: "RunFolder", _kind: type | None = None) -> Path:
+        return folder.path.joinpath(*(name.format(round=folder.round) for name in self.names))
+
+
 @dataclass(frozen=True)
 class RunFolder:
     """Where a run keeps what it makes. Everything under `private` is as private as the data."""
@@ -45,88 +55,29 @@ class RunFolder:
     path: Path
     round: str = ""
 
+    config = Place("config.toml")
+    labels = Place("labels.npz")
+    student = Place("student")  # the model and its card
+    result = Place("result.json")
+    plan = Place("plan.json")  # how groups take part, where people have budgets of their own
+    publication = Place(PUBLICATION)  # what was published of the cost
+    private = Place("private")
+    identity = Place("private", "made_of.json")  # fingerprints of the data and the partition
+    summary = Place("private", "summary.json")  # the private numbers
+    record = Place("private", "record.json")  # what the operator alone may know
+    training = Place("private", "training")  # students that are still being taught
+    partition = Place("private", "{round}", "partition.npz")
+    teachers = Place("private", "{round}", "teachers")
+    votes = Place("private", "{round}", "votes.npz")
+    test_votes = Place("private", "{round}", "test_votes.npz")
+
     def of_round(self, name: str) -> "RunFolder":
         """Return the folder as a round of teachers trained anew has it: teachers and votes of its own."""
         return replace(self, round=name)
 
-    @property
-    def config(self) -> Path:
-        """Return where the settings of the run are."""
-        return self.path / "config.toml"
-
-    @property
-    def labels(self) -> Path:
-        """Return where the released labels are."""
-        return self.path / "labels.npz"
-
-    @property
-    def student(self) -> Path:
-        """Return the folder of the student and its card."""
-        return self.path / "student"
-
-    @property
-    def result(self) -> Path:
-        """Return where the public numbers are."""
-        return self.path / "result.json"
-
-    @property
-    def plan(self) -> Path:
-        """Return where the plan is by which groups of people take part, if they have budgets of their own."""
-        return self.path / "plan.json"
-
-    @property
-    def publication(self) -> Path:
-        """Return where it is kept what was published of the costs of groups."""
-        return self.path / PUBLICATION
-
-    @property
-    def private(self) -> Path:
-        """Return the folder of everything that must not leave."""
-        return self.path / "private"
-
-    @property
-    def identity(self) -> Path:
-        """Return where a fingerprint of the data and the partition is."""
-        return self.private / "made_of.json"
-
-    @property
-    def partition(self) -> Path:
-        """Return where the rows of each teacher are."""
-        return self.private / self.round / "partition.npz"
-
-    @property
-    def teachers(self) -> Path:
-        """Return the folder of the teachers."""
-        return self.private / self.round / "teachers"
-
-    @property
-    def votes(self) -> Path:
-        """Return where the votes on the pool are."""
-        return self.private / self.round / "votes.npz"
-
-    @property
-    def test_votes(self) -> Path:
-        """Return where the votes on the test rows are, if they were asked for."""
-        return self.private / self.round / "test_votes.npz"
-
-    @property
-    def training(self) -> Path:
-        """Return the folder of students that are still being taught."""
-        return self.private / "training"
-
     def lesson(self, settings: object) -> Path:
         """Return the folder of a student that is being taught by some settings; others have another."""
         return self.training / hashlib.sha256(repr(settings).encode()).hexdigest()[:16]
-
-    @property
-    def summary(self) -> Path:
-        """Return where the private numbers are."""
-        return self.private / "summary.json"
-
-    @property
-    def record(self) -> Path:
-        """Return where it is kept what the operator alone may know: see `tellers.runs._folder`."""
-        return self.private / "record.json"
 
     @property
     def key(self) -> str:

@@ -43,7 +43,7 @@ OLD_NAMES = {
     "collaboration.members": "parties.collaboration.members",
     "collaboration.summary": "parties.collaboration.learning",
     "config": "runs runs.settings",
-    "copies": "data._overlap",
+    "copies": "data.dataset",
     "curves": "data.metrics",
     "datasets": "data data.named",
     "datasets.directory": "data._directory",

@@ -15,9 +15,8 @@ from ..data._label_files import LABEL_LAYOUTS, labels_file, require_same_attribu
 from ..data.annotations import read_label_names
 from ..data.clips import clip_notes, one_class_each, read_clip_table, require_same_features
 from ..data.dataset import Dataset, MultilabelDataset, TableLines
-from ..data.embedded import LABEL_DATASETS, read_label_table
-from ..data.named import DATASETS, load
-from ..data.tables import read_columns, read_features, read_table
+from ..data.named import DATASETS, LABEL_DATASETS, load
+from ..data.tables import read_columns, read_features, read_label_table, read_table
 from ..privacy._files import write_whole
 from ..teachers._assignment import assignment_key, identities, positions
 from ..teachers.partitions import Partition, partition

@@ -123,18 +123,7 @@ class PateClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type: ignore[m
         ledger: Ledger | str | PathLike[str] | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
-        self.teacher = teacher
-        self.student = student
-        self.mechanism = mechanism
-        self.budget = budget
-        self.n_teachers = n_teachers
-        self.n_classes = n_classes
-        self.classes = classes
-        self.queries = queries
-        self.groups = groups
-        self.training = training
-        self.ledger = ledger
-        self.random_state = random_state
+        """Keep every parameter as it is; `fit` looks at them."""
 
     def fit(
         self,
@@ -314,17 +303,7 @@ class PateMultilabelClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type
         ledger: Ledger | str | PathLike[str] | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
-        self.teacher = teacher
-        self.student = student
-        self.mechanism = mechanism
-        self.budget = budget
-        self.n_teachers = n_teachers
-        self.n_outputs = n_outputs
-        self.thresholds = thresholds
-        self.queries = queries
-        self.training = training
-        self.ledger = ledger
-        self.random_state = random_state
+        """Keep every parameter as it is; `fit` looks at them."""
 
     def fit(
         self,

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from functools import wraps
+from inspect import signature
 from numbers import Integral
 from os import PathLike
 from pathlib import Path
@@ -27,7 +28,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from .. import __version__
-from ..data._overlap import count_copies
+from ..data.dataset import count_copies
 from ..data.label_models import OneEach
 from ..data.metrics import LabelMetrics
 from ..errors import BudgetExhausted, require_count
@@ -60,8 +61,7 @@ from ._fit_groups import (
     teachers_folder,
 )
 from ._numbers import label_counts, queries_part
-from .card.card import ModelCard
-from .card.export import export_student
+from .card import ModelCard, export_student
 from .labelling import Labels, guaranteed_epsilon, label_pool, most_expected
 from .personal.consent import Consent
 from .personal.plan import PersonalPlan
@@ -178,12 +178,16 @@ def moved(*kinds: type, without: Sequence[str] = ()) -> dict[str, tuple[str, str
 
 
 def accepting_moved(init: Callable[..., None]) -> Callable[..., None]:
-    """Let a constructor take parameters of earlier versions too; its signature shows those of today."""
+    """Return a constructor that keeps the parameters of its signature, and takes those of earlier versions."""
+    shown = signature(init)
 
     @wraps(init)
     def accept(self: "Fitting", **given: Any) -> None:
         old = {name: given.pop(name) for name in [*given] if name in self._moved}
-        init(self, **given)
+        kept = shown.bind(self, **given)
+        kept.apply_defaults()
+        for name, value in [*kept.arguments.items()][1:]:
+            setattr(self, name, value)
         self._accept_moved(old)
 
     return accept

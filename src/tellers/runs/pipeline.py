@@ -44,8 +44,7 @@ from ._numbers import private_numbers, public_result
 from ._private import PrivateNumbers
 from ._tables import Assignment, Tables, assign_rows, digest, read_tables
 from ._voting import Spending, Voting, absent_at_first, release_labels, stored_votes, write_votes
-from .card.card import ModelCard
-from .card.export import export_student
+from .card import ModelCard, export_student
 from .labelling import Labels
 from .report._page import write_page
 from .result import RunResult, write_json, write_result

@@ -33,8 +33,7 @@ from ._finished import FinishedRun, asked_votes, finished_of, read_finished, req
 from ._folder import RunFolder, publications_of
 from ._groups import listed
 from ._private import read_private
-from .card.card import ModelCard
-from .card.export import replace_card
+from .card import ModelCard, replace_card
 from .labelling import most_expected
 from .personal.accounting import Asked
 from .personal.publishing import (

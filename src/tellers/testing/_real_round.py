@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..data.embedded import digits
+from ..data.named import digits
 from ..parties._guard import Finish, GuardRole, PartyConnection
 from ..parties._last_step import LastStep, decide, decision_of
 from ..parties._policy import PartyContext

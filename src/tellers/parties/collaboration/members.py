@@ -10,10 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from ...data._directory import data_directory
 from ...data.annotations import read_mulan
-from ...data.embedded import made_multilabel
 from ...data.label_models import OneEach, label_probabilities
 from ...data.metrics import measure
-from ...data.named import DATASETS, load
+from ...data.named import DATASETS, load, made_multilabel
 from ...errors import require_count
 from ...privacy.release import SILENT
 from ...privacy.votes import LabelVotes, Votes

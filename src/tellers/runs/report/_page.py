@@ -18,7 +18,7 @@ from ...accounting.plan import Consensus
 from ...mechanisms.registry import EVENTS
 from ...privacy._files import write_whole
 from .._private import PrivateNumbers
-from ..card.card import ModelCard, shown_epsilon, shown_parameter
+from ..card import ModelCard, shown_epsilon, shown_parameter
 from ..result import Curve, GroupPart, PersonalPart, RunResult
 from ._plots import (
     N_COLOURS,

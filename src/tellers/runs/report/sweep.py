@@ -21,7 +21,7 @@ from ...privacy.rdp import RdpCurve, check_orders
 from ...privacy.release import SILENT
 from ...privacy.sealed import Sealed
 from ...privacy.votes import LabelVotes, Votes
-from ..card.card import shown_epsilon
+from ..card import shown_epsilon
 from ..sweeps import (
     CLASS_KINDS,
     SweepRow,

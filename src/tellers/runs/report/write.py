@@ -8,7 +8,7 @@ from typing import Any
 
 from ...privacy._files import write_whole
 from .._private import read_private
-from ..card.card import shown_epsilon, shown_parameter
+from ..card import shown_epsilon, shown_parameter
 from ..result import read_published, read_result
 from ._page import page_template, percent, write_page
 from ._plots import Drawing, plot_before_after

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field
 
 from ...data._label_files import LABEL_LAYOUTS
-from ...data.embedded import LABEL_DATASETS
+from ...data.named import LABEL_DATASETS
 from ...mechanisms.registry import EVENTS, counts_parts, mechanism_named, names
 from ._document import toml_value
 from .mechanism import MechanismConfig

@@ -12,9 +12,8 @@ from pydantic import AfterValidator
 from pydantic.json_schema import SkipJsonSchema
 
 from ...data._label_files import LABEL_LAYOUTS
-from ...data.embedded import LABEL_DATASETS, read_label_table
-from ...data.named import DATASETS
-from ...data.tables import read_table
+from ...data.named import DATASETS, LABEL_DATASETS
+from ...data.tables import read_label_table, read_table
 from .._catalogue import MODELS, SEMI_SUPERVISED, model_names
 from ._document import toml_value
 from .labels import LabelsConfig

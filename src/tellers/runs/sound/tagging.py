@@ -17,7 +17,7 @@ from ...data.sound.decoding import Finding, decode, is_silent, silence
 from ...data.sound.logmel import log_mel
 from ...data.sound.prepare import Features
 from ...errors import require_count
-from ..card.export import load_student
+from ..card import load_student
 
 FILE = "hearing.json"
 _AT_ONCE = 64

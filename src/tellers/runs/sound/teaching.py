@@ -16,9 +16,8 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from ...data._overlap import N_BYTES, row_hashes
 from ...data.clips import BY_CLIP, clip_notes, load_pictures, one_class_each
-from ...data.dataset import MultilabelDataset
+from ...data.dataset import N_BYTES, MultilabelDataset, row_hashes
 from ...data.sound.collection import Collection, read_collection
 from ...errors import require_count
 from ...ledger.opening import is_url

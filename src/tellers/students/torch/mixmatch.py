@@ -114,7 +114,7 @@ class MultilabelMixMatchStudent(_MixMatch):
 
     Reference: Berthelot et al. 2019, section 3; Dullerud et al. 2022, section 5.2 (its use for many labels).
 
-    >>> from tellers.data.embedded import made_multilabel
+    >>> from tellers.data.named import made_multilabel
     >>> data = made_multilabel(("sun", "rain", "wind"), n_rows=400, seed=7)
     >>> student = MultilabelMixMatchStudent(steps=60, width=2, random_state=7)
     >>> student.fit(data.X[:100], data.y[:100], data.X[100:]).predict(data.X[:2]).shape

@@ -1,1 +1,0 @@
-"""The model card, and the safe export of a student with it."""
