@@ -178,7 +178,7 @@ def moved(*kinds: type, without: Sequence[str] = ()) -> dict[str, tuple[str, str
 
 
 def accepting_moved(init: Callable[..., None]) -> Callable[..., None]:
-    """Return a constructor that keeps the parameters of its signature, and takes those of earlier versions."""
+    """Return a constructor that keeps the parameters of its signature, and takes earlier ones too."""
     shown = signature(init)
 
     @wraps(init)
