@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -292,8 +293,7 @@ def bound_because(mechanism: object, votes: Votes | None = None) -> str:
     return "" if votes.ballots is not None else ANOTHER_TEACHER
 
 
-@dataclass(frozen=True, eq=False)
-class LabelBlock:
+class LabelBlock(NamedTuple):
     """What queries from `first` on cost, (2, ballots, orders), one row per distinct ballot.
 
     `of_teacher` (teachers, queries) says which row a teacher's ballot is; None where only sums are known, and
@@ -319,13 +319,14 @@ class LabelBlock:
         """Return the sum over the queries for every teacher, or of the worst ballots."""
         if self.of_teacher is None:
             return np.asarray(self.costs.sum(axis=1)[:, None, :])
-        n_teachers, n_queries = self.of_teacher.shape
-        pointers = np.arange(n_teachers + 1) * n_queries
-        cast = csr_array(
-            (np.ones(self.of_teacher.size), self.of_teacher.ravel(), pointers),
-            shape=(n_teachers, self.costs.shape[1]),
-        )
-        return np.stack([cast @ direction for direction in self.costs])
+        return np.stack([sums_of_rows(direction, self.of_teacher) for direction in self.costs])
+
+
+def sums_of_rows(table: Floats, which: NDArray[np.signedinteger[Any]]) -> Floats:
+    """Return for each row of `which` the sum of the rows of a table that it names: a sparse product."""
+    pointers = np.arange(len(which) + 1) * which.shape[1]
+    named = csr_array((np.ones(which.size), which.ravel(), pointers), shape=(len(which), len(table)))
+    return np.asarray(named @ table)
 
 
 def label_blocks(mechanism: object, votes: Votes, grid: Floats) -> Iterator[LabelBlock]:
@@ -364,8 +365,7 @@ def _free(outcomes: LabelOutcomes, grid: Floats) -> Floats:
     """
     assert outcomes.ballots is not None
     assert outcomes.query is not None
-    one, k = outcomes.rule.one, outcomes.rule.n_labels
-    own = outcomes.ballots
+    one, own = outcomes.rule.one, outcomes.ballots
     sums = outcomes.sums[outcomes.query]
     # A distinct cell is a label's kind, its sum and the own vote; divergence grows with distance.
     kinds, which = np.unique(outcomes.law.kinds, axis=1, return_inverse=True)
@@ -384,9 +384,7 @@ def _free(outcomes: LabelOutcomes, grid: Floats) -> Floats:
         for other in (0, one):
             there = law.log_outcomes(total - vote + other, kind)
             worst = np.maximum(worst, pair_divergences(here, there, grid))
-    pointers = np.arange(len(own) + 1) * k
-    cells = csr_array((np.ones(cell.size), cell.ravel(), pointers), shape=(len(own), seen.size))
-    return np.stack([cells @ direction for direction in worst])
+    return np.stack([sums_of_rows(direction, cell) for direction in worst])
 
 
 def _any_part(

@@ -21,7 +21,6 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import csr_array
 
 from ..errors import require_count
 from ..mechanisms._argmax import log_win_slopes, log_wins
@@ -32,6 +31,7 @@ from ..mechanisms.divergence import divergences
 from ..privacy.rdp import Floats, check_orders
 from ..privacy.sealed import Sealed
 from ..privacy.votes import Votes
+from ._label_exact import sums_of_rows
 from .exact import query_costs, teacher_costs
 
 Integers = NDArray[np.int64]
@@ -75,11 +75,7 @@ def team_costs(
     search = _Search.of(mechanism, table.shape[1], grid=grid, reverse=reverse, most=most)
     totals = np.zeros((len(table), 2 * grid.size))
     for _, costs, which in _blocks(search, mechanism, votes, table, student):
-        # Every person's costs in the block are added up by a sparse matrix of zeros and ones.
-        pointers = np.arange(len(table) + 1) * which.shape[1]
-        shape = (len(table), costs.shape[1])
-        cast = csr_array((np.ones(which.size), which.ravel(), pointers), shape=shape)
-        totals += cast @ costs.transpose(1, 0, 2).reshape(shape[1], -1)
+        totals += sums_of_rows(costs.transpose(1, 0, 2).reshape(costs.shape[1], -1), which)
     return Sealed(np.ascontiguousarray(totals.reshape(len(table), 2, -1).transpose(1, 0, 2)))
 
 

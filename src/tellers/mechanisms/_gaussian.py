@@ -10,11 +10,12 @@ from ..privacy.rdp import Floats, RdpCurve
 from ..privacy.release import Cost, Release
 from ..privacy.votes import Unit, Votes
 from ._argmax import group_classes, win_probabilities
-from ._check import check_outcomes
+from ._check import check_outcomes, whole_thresholds
 from ._laws import DiscreteGaussian
 from ._outcomes import Outcomes, assemble
 from .gap_bounds import EnvelopeCost, gap_cost, gap_envelope, top_and_gap_cost
 from .published import published_confident, published_gnmax
+from .registry import check_parameters
 from .sensitivity import CheckedMargins, gaussian_sensitivities
 from .suprema import answer_price, check_price
 
@@ -39,6 +40,9 @@ class GaussianArgmax:
     sigma: float
     price_method: ClassVar[str] = "argmax-rdp"
     noise_on_counts: ClassVar[str] = "gaussian"
+
+    def __post_init__(self) -> None:
+        check_parameters(self)
 
     @property
     def check_sigma(self) -> float | None:
@@ -113,6 +117,10 @@ class CheckedArgmax(GaussianArgmax):
 
     threshold: float
     sigma_threshold: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        whole_thresholds(self.threshold)  # refuses what no count can be compared with
 
     @property
     def check_sigma(self) -> float:

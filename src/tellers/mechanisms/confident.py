@@ -16,7 +16,7 @@ from ._gaussian import Belief, CheckedArgmax, Integers, Size, require_no_student
 from ._outcomes import Outcomes
 from .gap_bounds import confident_envelope
 from .published import check_margins
-from .registry import check_parameters, register
+from .registry import register
 from .sensitivity import CheckedMargins, threshold_limits
 
 
@@ -47,10 +47,6 @@ class ConfidentGNMax(CheckedArgmax):
         "one class turns that class's comparison round, all classes share the noise of one check, and no "
         "price covers that. Take gnmax, or vote in one room."
     )
-
-    def __post_init__(self) -> None:
-        check_parameters(self)
-        whole_thresholds(self.threshold)  # refuses what no count can be compared with
 
     def release(self, votes: Votes, noise: Noise) -> Release:
         """Check every query, answer those that pass, and charge both.

@@ -16,7 +16,7 @@ from ._gaussian import GaussianArgmax, noisy_winners
 from ._laws import DiscreteGaussian
 from ._outcomes import Outcomes, assemble
 from .gap_bounds import gap_cost, gap_log_moves
-from .registry import check_parameters, register
+from .registry import register
 from .suprema import answer_price
 
 
@@ -43,9 +43,6 @@ class GNMax(GaussianArgmax):
     one_price: ClassVar[bool] = True
     publishable: ClassVar[tuple[str, ...]] = ("envelope", "gnss")
     confidential: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        check_parameters(self)
 
     def price(self, unit: Unit, orders: ArrayLike | None = None) -> RdpCurve:
         """Return the most one query can cost, whatever the votes.

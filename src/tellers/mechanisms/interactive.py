@@ -15,7 +15,7 @@ from ._gaussian import Belief, CheckedArgmax, Integers, Size
 from ._outcomes import Outcomes
 from .confident import ConfidentGNMax
 from .gap_bounds import margin_envelope
-from .registry import check_parameters, parameter, register
+from .registry import parameter, register
 from .sensitivity import CheckedMargins
 
 
@@ -48,10 +48,6 @@ class InteractiveGNMax(CheckedArgmax):
     student_confidence: float = parameter(
         "a student surer than this keeps its own label", least=0, most=1, example=0.8
     )
-
-    def __post_init__(self) -> None:
-        check_parameters(self)
-        whole_thresholds(self.threshold)  # refuses what no count can be compared with
 
     def release(self, votes: Votes, noise: Noise, *, student: ArrayLike) -> Release:
         """Check every query against the student, answer those that differ, and charge both.

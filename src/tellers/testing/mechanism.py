@@ -57,8 +57,9 @@ class Trial:
         return {} if self.beliefs is None else {"student": self.beliefs[rows]}
 
     def _votes(self, rows: Any, counts: Integers | None) -> Votes:
-        table = self.votes.counts[rows] if counts is None else counts
-        return Votes.from_counts(table, n_teachers=self.votes.n_teachers)
+        if counts is None:
+            return self.votes[rows]
+        return Votes.from_counts(counts, n_teachers=self.votes.n_teachers)
 
     def outcomes(self, rows: Any, counts: Integers | None = None) -> Any:
         """Return the outcomes of some rows, or of other counts in their place."""
@@ -70,14 +71,25 @@ class Trial:
         return self.mechanism.release(self._votes(rows, counts), source, **self._context(rows))
 
     def drawn(self, release: Any, n: int) -> Integers:
-        """Return the outcome of each query, 0 for no answer and 1 + label for an answer; check them too."""
+        """Return the outcome of each query, 0 for no answer and 1 + label for an answer; check them too.
+
+        Of many labels, what is told of each.
+        """
         require(isinstance(release, Release), f"Expected a Release, got {type(release).__name__}.")
         labels, answered = np.asarray(release.labels), np.asarray(release.answered)
+        many = self.votes.space.kind == "labels"
+        shape = (n, self.votes.n_labels) if many else (n,)
         require(
-            labels.shape == answered.shape == (n,) and labels.dtype.kind in "iu" and answered.dtype == bool,
-            f"Expected {n} whole labels and as many True or False in `answered`, got shapes {labels.shape} "
-            f"and {answered.shape} of {labels.dtype} and {answered.dtype}.",
+            labels.shape == answered.shape == shape and labels.dtype.kind in "iu" and answered.dtype == bool,
+            f"Expected {' x '.join(map(str, shape))} whole labels and as many True or False in `answered`, "
+            f"got shapes {labels.shape} and {answered.shape} of {labels.dtype} and {answered.dtype}.",
         )
+        if many:
+            known = np.isin(labels, (SILENT, 0, 1)).all()
+            require(known, "Expected 0, 1 or SILENT for every label, got another.")
+            silent = bool((answered & (labels == SILENT)).any())
+            require(not silent, "Expected every answered label to be told, got a silent one.")
+            return labels
         inside = (labels < self.votes.n_classes) & (labels >= np.where(answered, 0, SILENT))
         last = self.votes.n_classes - 1
         require(inside.all(), f"Expected answers 0..{last}, else SILENT, got {labels[~inside][:1]}.")
@@ -628,7 +640,7 @@ def check_mechanism(
     rng = np.random.default_rng(seed)
     votes = random_votes(rng, n_teachers, n_classes=n_classes, n_queries=n_random)
     described = check_description(mechanism)
-    trial = Trial(mechanism, votes, student_rows(student, votes), seed)
+    trial = Trial(mechanism, votes.replaced(ballots=None), student_rows(student, votes), seed)
     price = _check_price(mechanism, votes.unit)
     _check_releases(trial, price)
     settings = list(_settings(trial, student, rng))
@@ -636,8 +648,7 @@ def check_mechanism(
     if stated:
         _check_outcomes(trial, price)
         _check_neighbours(trial, rng)
-        shown = {repr(trial.outcomes([0], row[None, :])) for row in votes.counts[:5]}
-        require(len(shown) == 1, "Expected outcomes with the same repr for all votes: they are private.")
+        _check_repr(trial)
         if getattr(mechanism, "symmetric", False) and student is None:
             _check_symmetry(trial, rng)
     charged = _check_each_other(mechanism, settings[0], n_draws, seed)
@@ -763,6 +774,11 @@ def _check_releases(trial: Trial, price: RdpCurve) -> None:
             "Expected the same labels from the same noise; draw all randomness from the `noise` argument.",
         )
         _check_cost(trial.mechanism, release.cost.worst, price, n)
+
+
+def _check_repr(trial: Trial) -> None:
+    shown = {repr(trial.outcomes([row])) for row in range(min(5, len(trial.votes)))}
+    require(len(shown) == 1, "Expected outcomes with the same repr for all votes: they are private.")
 
 
 def _check_cost(mechanism: Any, cost: RdpCurve, price: RdpCurve, n: int) -> None:
@@ -897,9 +913,11 @@ def check_label_mechanism(
     rng = np.random.default_rng(seed)
     votes = random_label_votes(rng, mechanism, n_teachers=n_teachers, n_queries=n_random)
     price = _check_price(mechanism, Unit())
-    _check_label_releases(mechanism, votes, price, seed)
+    trial = Trial(mechanism, votes, None, seed)
+    _check_releases(trial, price)
     if callable(getattr(mechanism, "outcomes", None)):
         _check_costs(mechanism, votes, price)
+        _check_repr(trial)
     moves = Moves(*label_moves(mechanism, max(2, n_teachers), rng))
     _check_labels_each_other(mechanism, moves, n_draws, seed)
     if callable(getattr(mechanism, "outcomes", None)):
@@ -929,41 +947,12 @@ def random_label_votes(rng: np.random.Generator, mechanism: Any, *, n_teachers: 
     return Votes.from_ballots(table, label_space(mechanism))
 
 
-def _labels(release: Any, n: int, n_labels: int) -> Integers:
-    require(isinstance(release, Release), f"Expected a Release, got {type(release).__name__}.")
-    labels, answered = np.asarray(release.labels), np.asarray(release.answered)
-    require(
-        labels.shape == answered.shape == (n, n_labels)
-        and labels.dtype.kind in "iu"
-        and answered.dtype == bool,
-        f"Expected {n} x {n_labels} whole labels and as many True or False in `answered`, got shapes "
-        f"{labels.shape} and {answered.shape} of {labels.dtype} and {answered.dtype}.",
-    )
-    require(np.isin(labels, (SILENT, 0, 1)).all(), "Expected 0, 1 or SILENT for every label, got another.")
-    told = labels != SILENT
-    require(bool((told >= answered).all()), "Expected every answered label to be told, got a silent one.")
-    return labels
-
-
-def _check_label_releases(mechanism: Any, votes: Votes, price: RdpCurve, seed: int) -> None:
-    for n in (1, len(votes)):
-        release, again = (mechanism.release(votes[:n], noise.seeded(seed)) for _ in range(2))
-        same = np.array_equal(_labels(release, n, votes.n_labels), _labels(again, n, votes.n_labels))
-        require(
-            same,
-            "Expected the same labels from the same noise; draw all randomness from the `noise` argument.",
-        )
-        _check_cost(mechanism, release.cost.worst, price, n)
-
-
 def _check_costs(mechanism: Any, votes: Votes, price: RdpCurve) -> None:
     for costs in (block.costs for block in label_blocks(mechanism, votes, price.orders)):
         require(bool((costs >= 0).all()), "Expected costs of at least 0, got a negative one.")
         over = (costs > price.values * (1 + ROUNDING) + 1e-12).any(axis=(0, 1))
         where = f"at order {price.orders[over.argmax()]:g}"
         require(not over.any(), f"Expected no exact cost above the price, not so {where}.")
-    shown = {repr(mechanism.outcomes(votes[[row]])) for row in range(min(5, len(votes)))}
-    require(len(shown) == 1, "Expected outcomes with the same repr for all votes: they are private.")
 
 
 def _check_labels_each_other(mechanism: Any, moves: Moves, n_draws: int, seed: int) -> None:

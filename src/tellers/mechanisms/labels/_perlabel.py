@@ -16,6 +16,7 @@ from ...privacy.release import SILENT, Cost, Release
 from ...privacy.votes import Unit, Votes
 from .._admission import require_label_votes, require_one_ballot
 from ..gap_bounds import EnvelopeCost
+from ..registry import check_parameters
 from ._gap_bounds import label_cost_and_sensitivities, label_log_cost_and_sensitivities
 from ._outcomes import Bar, LabelLaw, LabelOutcomes, answer_supremum, distinct_ballots
 from ._published import Mask, furthest, published_each_label
@@ -67,6 +68,9 @@ class PerLabel(ABC):
     multilabel: ClassVar[bool] = True
     price_method: ClassVar[str] = "labels-rdp"
     lets_abstain: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        check_parameters(self)
 
     @property
     @abstractmethod

@@ -18,13 +18,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ...errors import require_positive
-from ...privacy._scipy import log_ndtr
 from ...privacy.rdp import Floats, RdpCurve, check_orders
 from ...privacy.votes import Votes
 from .._admission import require_label_votes
-from .._check import log_pass_and_fail
 from .._flip_probability import log_q_drawn_gnmax, log_q_gnmax
-from ..published import gaussian_bound
+from ..published import gaussian_bound, log_accept
 from ._rules import BallotRule, Norm
 
 if TYPE_CHECKING:
@@ -180,23 +178,16 @@ def published_each_label(
     weight = max(mechanism.rule.values)
     if weight == 0:
         return np.zeros((len(votes), grid.size))
-    if drawn:
-        sides = log_pass_and_fail((sums - law.threshold).astype(np.float64), law.sigma)
-    else:
-        margins = (sums - total / 2) / law.sigma
-        sides = np.asarray(log_ndtr(margins)), np.asarray(log_ndtr(-margins))
+    sides = log_accept(sums - (law.threshold if drawn else total / 2), law.sigma, drawn=drawn)
     rare = np.minimum(*sides)
     bound = partial(_distinct_bounds, grid=grid)
     k = mechanism.n_labels
     cap = grid * mechanism.plain_rates()[1]
     if law.bar is None:
         return np.minimum(bound(rare, sigma=math.sqrt(2) * law.sigma / weight), cap)
-    if drawn:
-        accept, reject = log_pass_and_fail(law.bar.margin(sums).astype(np.float64), law.bar.sigma)
-    else:
-        threshold = getattr(mechanism, "threshold") * units  # noqa: B009
-        margins = (np.maximum(sums, total - sums) - threshold) / law.bar.sigma
-        accept, reject = np.asarray(log_ndtr(margins)), np.asarray(log_ndtr(-margins))
+    threshold = getattr(mechanism, "threshold") * units  # noqa: B009
+    height = law.bar.margin(sums) if drawn else np.maximum(sums, total - sums) - threshold
+    accept, reject = log_accept(height, law.bar.sigma, drawn=drawn)
     checks = bound(np.minimum(accept, reject), sigma=math.sqrt(2) * law.bar.sigma / weight)
     checks = np.minimum(checks, grid * mechanism.plain_rates()[0])
     weights = np.exp(accept) if told is None else told.astype(np.float64)
@@ -235,8 +226,7 @@ def published_gate(mechanism: Any, votes: Votes, grid: Floats, told: Mask | None
         opened, shut = gate.log_pass_and_fail(sums)
     else:
         height = mechanism.confident_share * votes.n_teachers * mechanism.resolution
-        margins = (gate.top(sums) + gate.height - height) / gate.sigma
-        opened, shut = _all_of(np.asarray(log_ndtr(margins)), np.asarray(log_ndtr(-margins)))
+        opened, shut = _all_of(*log_accept(gate.top(sums) + gate.height - height, gate.sigma))
     sigma_gate = mechanism.sigma_gate * math.sqrt(2 / mechanism.gate_moves)
     checks = gaussian_bound(np.minimum(np.minimum(opened, shut), 0.0), sigma_gate, orders=grid)
     weights = np.exp(opened) if told is None else told.any(axis=1).astype(np.float64)
@@ -246,12 +236,8 @@ def published_gate(mechanism: Any, votes: Votes, grid: Floats, told: Mask | None
 def _joint_log_q(mechanism: "SumOverShare", votes: Votes, *, drawn: bool) -> Floats:
     sums = mechanism.fitted_sums(votes)
     law = mechanism.law(votes.n_teachers)
-    if drawn:
-        sides = log_pass_and_fail((sums - law.threshold).astype(np.float64), law.sigma)
-    else:
-        wanted = np.asarray(mechanism.share) * votes.n_teachers * mechanism.resolution
-        margins = (sums - wanted) / law.sigma
-        sides = np.asarray(log_ndtr(margins)), np.asarray(log_ndtr(-margins))
+    wanted = np.asarray(mechanism.share) * votes.n_teachers * mechanism.resolution
+    sides = log_accept(sums - (law.threshold if drawn else wanted), law.sigma, drawn=drawn)
     return np.minimum(_all_of(np.maximum(*sides), np.minimum(*sides))[1], 0.0)
 
 
@@ -273,11 +259,7 @@ def published_check(
     top: NDArray[np.int64], threshold: float, sigma: float, grid: Floats, *, drawn: bool
 ) -> tuple[Floats, Floats]:
     """Return what a check of the top count costs, (queries, orders), and the log-chance that it passes."""
-    if drawn:
-        accept, reject = log_pass_and_fail(top.astype(np.float64) - math.ceil(threshold), sigma)
-    else:
-        margins = (top.astype(np.float64) - threshold) / sigma
-        accept, reject = np.asarray(log_ndtr(margins)), np.asarray(log_ndtr(-margins))
+    accept, reject = log_accept(top - (math.ceil(threshold) if drawn else threshold), sigma, drawn=drawn)
     return gaussian_bound(np.minimum(accept, reject), math.sqrt(2) * sigma, orders=grid), accept
 
 

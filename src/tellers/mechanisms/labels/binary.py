@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from .._fields import check_sigma, label_count, noise_sigma, side_threshold, vote_parts
-from ..registry import check_parameters, register
+from ..registry import register
 from ._perlabel import FreeMajority
 
 
@@ -32,9 +32,6 @@ class Binary(FreeMajority):
     lets_abstain: ClassVar[bool] = True
     confidential: ClassVar[bool] = True
 
-    def __post_init__(self) -> None:
-        check_parameters(self)
-
 
 @register("confident-binary", "binary, silent on labels that the teachers do not agree on")
 @dataclass(frozen=True)
@@ -61,6 +58,3 @@ class ConfidentBinary(FreeMajority):
     has_bar: ClassVar[bool] = True
     lets_abstain: ClassVar[bool] = True
     confidential: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        check_parameters(self)

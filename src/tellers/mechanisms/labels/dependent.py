@@ -14,7 +14,7 @@ from ...privacy.release import SILENT, Cost, Release
 from ...privacy.votes import Unit, Votes
 from .._admission import require_label_votes, require_one_ballot
 from .._fields import check_sigma, label_count, noise_sigma, side_threshold, vote_parts
-from ..registry import check_parameters, register
+from ..registry import register
 from ._perlabel import FreeMajority, dearest_pair
 from .binary import Binary, ConfidentBinary
 
@@ -162,6 +162,12 @@ class CausesFirst(FreeMajority):
         "it is that of telling all labels, and those that follow from others are not asked"
     )
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        found = self.implications  # refuses cycles, and pairs that are none
+        object.__setattr__(self, "positive", found.positive)
+        object.__setattr__(self, "negative", found.negative)
+
     @property
     def implications(self) -> Implications:
         """Return what follows from what."""
@@ -227,9 +233,6 @@ class DependentBinary(CausesFirst):
 
     adds_implications_to: ClassVar[type] = Binary
 
-    def __post_init__(self) -> None:
-        _check_fields(self)
-
 
 @register()
 @dataclass(frozen=True)
@@ -262,13 +265,3 @@ class ConfidentDependentBinary(CausesFirst):
     resolution: int = vote_parts()
     has_bar: ClassVar[bool] = True
     adds_implications_to: ClassVar[type] = ConfidentBinary
-
-    def __post_init__(self) -> None:
-        _check_fields(self)
-
-
-def _check_fields(mechanism: CausesFirst) -> None:
-    check_parameters(mechanism)
-    found = mechanism.implications  # refuses cycles, and pairs that are none
-    object.__setattr__(mechanism, "positive", found.positive)
-    object.__setattr__(mechanism, "negative", found.negative)

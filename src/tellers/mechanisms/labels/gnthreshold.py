@@ -14,7 +14,7 @@ from ...privacy.release import SILENT, Cost, Release
 from ...privacy.votes import Unit, Votes
 from .._admission import require_label_votes, require_one_ballot
 from .._fields import label_cap, label_count, label_share, noise_sigma, vote_parts
-from ..registry import check_parameters, parameter, register
+from ..registry import parameter, register
 from ._outcomes import Gate, LabelOutcomes, curve
 from ._perlabel import PerLabel, is_number, require_cap, shares
 from ._published import Mask, published_gate, published_share
@@ -36,6 +36,12 @@ class SumOverShare(PerLabel):
     share: float | tuple[float, ...]
     max_labels: int
     note: ClassVar[str] = NOTE
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_cap(self)
+        each = shares(self.share, self.n_labels, "share")
+        object.__setattr__(self, "share", each[0] if is_number(self.share) else each)
 
     @property
     def rule(self) -> BallotRule:
@@ -110,9 +116,6 @@ class GNThreshold(SumOverShare):
     lets_abstain: ClassVar[bool] = True
     confidential: ClassVar[bool] = True
 
-    def __post_init__(self) -> None:
-        check_fields(self)
-
 
 @register("confident-gnthreshold", "gnthreshold, silent where few sums are large")
 @dataclass(frozen=True)
@@ -146,7 +149,7 @@ class ConfidentGNThreshold(SumOverShare):
     publishable: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        super().__post_init__()
         if self.n_top > self.n_labels:
             raise ValueError(f"Expected n_top <= n_labels={self.n_labels}, got n_top={self.n_top}.")
 
@@ -209,15 +212,6 @@ class ConfidentGNThreshold(SumOverShare):
     def gate_moves(self) -> int:
         """Return how many of the largest sums a ballot can move: sorting is a contraction."""
         return min(self.n_top, self.n_labels, 2 * self.rule.most)
-
-
-def check_fields(mechanism: SumOverShare) -> None:
-    """Refuse fields that are out of range, and store them as plain numbers."""
-    check_parameters(mechanism)
-    require_cap(mechanism)
-    each = shares(mechanism.share, mechanism.n_labels, "share")
-    one = is_number(mechanism.share)
-    object.__setattr__(mechanism, "share", each[0] if one else each)
 
 
 def published_labels(n_labels: int, *, variance: float, n_queries: int, orders: Sequence[float]) -> RdpCurve:

@@ -280,6 +280,15 @@ class SetVoting:
     price_method: ClassVar[str] = "labels-rdp"
     answers_whole_queries: ClassVar[bool] = True
 
+    def __post_init__(self) -> None:
+        check_parameters(self)
+        require_cap(self)
+        if n_sets(self.n_labels, self.max_labels) > 2**_MOST_LABELS:
+            raise ValueError(
+                f"Expected at most {_MOST_LABELS} labels, or a cap max_labels on the size of a set, got "
+                f"{self.n_labels} labels."
+            )
+
     @property
     def needs_ballots(self) -> bool:
         """Return that sums alone do not do: sets are counted, not labels."""
@@ -388,9 +397,6 @@ class Powerset(SetVoting):
     max_labels: int = label_cap()
     one_price: ClassVar[bool] = True
 
-    def __post_init__(self) -> None:
-        check_set_fields(self)
-
 
 @register("confident-powerset", "powerset, silent where the teachers do not agree")
 @dataclass(frozen=True)
@@ -413,9 +419,6 @@ class ConfidentPowerset(SetVoting):
     threshold: float = check_threshold(example=25.0)
     sigma_threshold: float = check_sigma(example=12.0)
     max_labels: int = label_cap()
-
-    def __post_init__(self) -> None:
-        check_set_fields(self)
 
     def check_price(self, unit: Unit, orders: ArrayLike | None = None) -> RdpCurve:
         """Return the most that the check costs, which is what silence costs.
@@ -497,7 +500,7 @@ class PartialPowerset(SetVoting):
     one_price: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check_set_fields(self)
+        super().__post_init__()
         given: Any = self.groups
         groups = tuple(listed(group) for group in listed(given))
         every = [label for group in groups for label in group]
@@ -520,14 +523,3 @@ class PartialPowerset(SetVoting):
         """
         grouped = {label for group in self.groups for label in group}
         return (*self.groups, *((label,) for label in range(self.n_labels) if label not in grouped))
-
-
-def check_set_fields(mechanism: Any) -> None:
-    """Refuse fields that are out of range, and store them as plain numbers."""
-    check_parameters(mechanism)
-    require_cap(mechanism)
-    if n_sets(mechanism.n_labels, mechanism.max_labels) > 2**_MOST_LABELS:
-        raise ValueError(
-            f"Expected at most {_MOST_LABELS} labels, or a cap max_labels on the size of a set, got "
-            f"{mechanism.n_labels} labels."
-        )

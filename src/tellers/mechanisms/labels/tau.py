@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 
 from ...privacy.rdp import RdpCurve
 from .._fields import ballot_norm, check_sigma, label_count, noise_sigma, side_threshold, vote_parts
-from ..registry import check_parameters, parameter, register
+from ..registry import parameter, register
 from ._perlabel import Majority
 from ._published import as_published_tau
 from ._rules import BallotRule, clipped_ballots
@@ -57,9 +57,6 @@ class Tau(ClippedMajority):
     resolution: int = vote_parts(_PARTS)
     one_price: ClassVar[bool] = True
 
-    def __post_init__(self) -> None:
-        check_parameters(self)
-
     def published_claim(self) -> RdpCurve:
         """Return what the paper charges one query: too little, see `as_published_tau`.
 
@@ -95,6 +92,3 @@ class ConfidentTau(ClippedMajority):
     norm: Literal["l2", "l1"] = ballot_norm()
     resolution: int = vote_parts(_PARTS)
     has_bar: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        check_parameters(self)
