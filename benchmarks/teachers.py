@@ -28,8 +28,8 @@ from tellers.nn.batched import Batched
 from tellers.nn.classifier import TorchClassifier
 from tellers.nn.networks import build_network
 from tellers.nn.teacher_training import Recipe, TrainingSet, train_together
-from tellers.teachers import Partition, partition, save_votes
-from tellers.teachers.torch import TorchEnsemble, train_torch_ensemble
+from tellers.teachers import Partition, partition, save_votes, train_ensemble
+from tellers.teachers.torch import TorchEnsemble
 
 SEED = 7
 SHAPE = (1, 28, 28)
@@ -94,7 +94,7 @@ def train(
     model = TorchClassifier(
         network, epochs=epochs, device=device, rotation=7.5, shift=0.07
     )  # fmt: skip
-    return train_torch_ensemble(
+    return train_ensemble(
         model, images.X, images.y, parts, n_classes=10, seed=SEED, engine=engine, n_jobs=1
     )  # fmt: skip
 

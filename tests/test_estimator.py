@@ -9,6 +9,7 @@ import math
 import pickle
 import types
 import warnings
+from dataclasses import replace
 from inspect import signature
 from pathlib import Path
 
@@ -458,13 +459,13 @@ def test_torch_teachers_go_to_their_own_backend(blobs, monkeypatch, tmp_path):
     from tellers.teachers import torch as backend
 
     torch.set_num_threads(1)
-    ensembles, real = [], backend.train_torch_ensemble
+    ensembles, real = [], backend.ensemble.train_networks
 
-    def train(*data, **how):
-        ensembles.append(real(*data, engine="batched", **how))
+    def train(*data, options, **how):
+        ensembles.append(real(*data, options=replace(options, engine="batched"), **how))
         return ensembles[-1]
 
-    monkeypatch.setattr(backend.ensemble, "train_torch_ensemble", train)
+    monkeypatch.setattr(backend.ensemble, "train_networks", train)
     network = backend.TorchClassifier("mlp", epochs=10, learning_rate=0.01, batch_size=10, device="cpu")
     model = pate(teacher=network, student=network, n_classes=3, n_jobs=1)
     model.fit(blobs.X, blobs.y, public=blobs.public)

@@ -125,13 +125,13 @@ def test_exhausted_groups_leave_and_the_others_go_on(blobs):
 
 def taught_by(monkeypatch):
     """Return the rows that every ensemble was trained on, one entry for each that is trained from now on."""
-    train, seen = _models.train_teachers, []
+    train, seen = _models.train_ensemble, []
 
     def watched(teacher, X, y, parts, **how):
         seen.append([X[part] for part in parts])
         return train(teacher, X, y, parts, **how)
 
-    monkeypatch.setattr(_models, "train_teachers", watched)
+    monkeypatch.setattr(_models, "train_ensemble", watched)
     return seen
 
 
@@ -285,7 +285,7 @@ def test_what_is_kept_names_no_person(blobs):
     ],
 )  # fmt: skip
 def test_what_makes_no_sense_is_refused_before_training(blobs, monkeypatch, settings, budgets, words):
-    monkeypatch.setattr(_models, "train_teachers", lambda *_, **__: pytest.fail("teachers were trained"))
+    monkeypatch.setattr(_models, "train_ensemble", lambda *_, **__: pytest.fail("teachers were trained"))
     settings = {"min_persons": 10, **settings} if "group 'high'" in words else settings
     with pytest.raises((ValueError, TypeError), match=words):
         fitted(blobs, budgets=budgets, **settings)
@@ -319,7 +319,7 @@ def test_groups_keep_their_accounts_over_several_fits(blobs, tmp_path):
 def test_one_ledger_is_for_groups_or_for_all_alike(blobs, monkeypatch):
     ledger = MemoryLedger(Accountant(Budget(4.0, DELTA)))
     fitted(blobs, budgets=blobs.chosen, levels=LEVELS, n_queries=4, ledger=ledger)
-    monkeypatch.setattr(_models, "train_teachers", lambda *_, **__: pytest.fail("teachers were trained"))
+    monkeypatch.setattr(_models, "train_ensemble", lambda *_, **__: pytest.fail("teachers were trained"))
     with pytest.raises(LedgerConflict, match="accounts of groups"):
         fitted(blobs, ledger=ledger)
     with pytest.raises(LedgerConflict, match="groups of the ledger"):

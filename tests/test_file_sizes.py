@@ -20,7 +20,7 @@ from tellers.ledger.opening import read_export
 from tellers.privacy import Votes
 from tellers.privacy._files import MOST_BYTES, TooLarge
 from tellers.runs import parse_config, read_config
-from tellers.teachers import VoteWriter, read_label_votes, read_votes, save_votes, stored_votes
+from tellers.teachers import VoteWriter, read_votes, save_votes, stored_votes
 from tellers.teachers.models import dump_model, load_model
 
 GIB = 2**30
@@ -72,7 +72,7 @@ def bomb(path, name="ballots.npy", n_bytes=8 * GIB, shape=None):
 
 READERS = {
     "votes": ("ballots.npy", lambda path: read_votes(path, n_classes=2)),
-    "votes on labels": ("label_ballots.npy", read_label_votes),
+    "votes on labels": ("label_ballots.npy", lambda path: read_votes(path, kind="labels")),
     "a table": ("X.npy", lambda path: read_table(path, "y")),
     "a model": ("some.npy", lambda path: load_model(path.read_bytes())),
 }

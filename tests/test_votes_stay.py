@@ -27,7 +27,7 @@ from tellers import Sealed, Votes
 from tellers.accounting import Consensus, LabelConsensus
 from tellers.cli import main
 from tellers.privacy.votes import LabelVotes
-from tellers.teachers import save_label_votes, save_votes
+from tellers.teachers import save_votes
 from tellers.teachers.store import HeldVotes
 
 SOURCE = Path(tellers.__file__).parent
@@ -174,8 +174,8 @@ BUDGET = ["--delta", "1e-5"]
 def place(tmp_path: Path) -> Path:
     save_votes(tmp_path / "votes.npz", CAST)
     save_votes(tmp_path / "proxy.npz", PROXY, truth=TRUTH)
-    save_label_votes(tmp_path / "tags.npz", TAGS)
-    save_label_votes(tmp_path / "public.npz", PUBLIC_TAGS)
+    save_votes(tmp_path / "tags.npz", TAGS)
+    save_votes(tmp_path / "public.npz", PUBLIC_TAGS)
     return tmp_path
 
 

@@ -129,11 +129,10 @@ def train_votes(
         model = LogisticRegression(max_iter=200)
         return train_ensemble(model, X, y, parts, n_classes=10, seed=7).vote(pool)
     try:
-        from tellers.teachers.torch import train_torch_ensemble
+        network = network_of(image_shape, epochs=epochs)
     except ImportError as error:
         sys.exit(f"Training networks needs torch: pip install 'tellers[torch]' ({error})")
-    network = network_of(image_shape, epochs=epochs)
-    return train_torch_ensemble(network, X, y, parts, n_classes=10, seed=7).vote(pool)
+    return train_ensemble(network, X, y, parts, n_classes=10, seed=7).vote(pool)
 
 
 def network_of(image_shape: Any, *, epochs: int, random_state: int | None = None) -> Any:

@@ -20,8 +20,7 @@ import numpy as np
 
 from tellers.data.images import read_idx
 from tellers.nn.classifier import TorchClassifier
-from tellers.teachers import partition, save_votes
-from tellers.teachers.torch import train_torch_ensemble
+from tellers.teachers import partition, save_votes, train_ensemble
 
 
 def main() -> None:
@@ -42,7 +41,7 @@ def main() -> None:
     truth = load("t10k-labels-idx1")[: args.queries]
 
     start = time.perf_counter()
-    ensemble = train_torch_ensemble(
+    ensemble = train_ensemble(
         TorchClassifier("cnn", epochs=args.epochs, batch_size=40, rotation=7.5, shift=0.07),
         images, labels, partition(len(images), args.teachers, seed=args.seed), n_classes=10, seed=args.seed,
         progress=lambda done, of: print(f"{done} of {of}", end="\r", flush=True),

@@ -192,12 +192,12 @@ Voter = Callable[[np.ndarray], Votes]
 def _networks(data: Data, rows: np.ndarray, parts: Partition, seed: int) -> Voter:
     """All networks of an ensemble in one batched program, on the GPU where there is one."""
     from tellers.nn.classifier import TorchClassifier
-    from tellers.teachers.torch import train_torch_ensemble
+    from tellers.teachers import train_ensemble
 
     network = TorchClassifier(
         "cnn", epochs=data.epochs, batch_size=40, rotation=7.5, shift=0.07, image_shape=(28, 28)
     )
-    return train_torch_ensemble(network, data.X[rows], data.y[rows], parts, n_classes=10, seed=seed).vote
+    return train_ensemble(network, data.X[rows], data.y[rows], parts, n_classes=10, seed=seed).vote
 
 
 def _forests(data: Data, rows: np.ndarray, parts: Partition, seed: int) -> Voter:

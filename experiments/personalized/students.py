@@ -38,7 +38,7 @@ def teach(data: Data, lessons: Sequence[Lesson], *, seed: int) -> list[float]:
 def _teach_networks(data: Data, lessons: Sequence[Lesson], *, seed: int) -> np.ndarray:
     """Train students of about equal lessons together: they are an ensemble, each with rows of its own."""
     from tellers.nn.classifier import TorchClassifier
-    from tellers.teachers.torch import train_torch_ensemble
+    from tellers.teachers import train_ensemble
 
     sizes = np.array([len(rows) for rows, _, _ in lessons])
     order = np.argsort(sizes, kind="stable")
@@ -54,7 +54,7 @@ def _teach_networks(data: Data, lessons: Sequence[Lesson], *, seed: int) -> np.n
         network = TorchClassifier(
             "cnn", epochs=epochs, batch_size=40, rotation=7.5, shift=0.07, image_shape=(28, 28)
         )
-        made = train_torch_ensemble(network, data.X[rows], labels, parts, n_classes=10, seed=seed)
+        made = train_ensemble(network, data.X[rows], labels, parts, n_classes=10, seed=seed)
         asked = np.unique(np.concatenate([lessons[at][2] for at in batch]))
         said = made.vote(data.X[asked]).ballots
         assert said is not None

@@ -10,7 +10,7 @@ from tellers.data.sound import features_for, read_collection
 from tellers.privacy import LabelVotes
 from tellers.runs.sound import Teaching, read_taught
 from tellers.runs.sound.teaching import write_deal, written_settings
-from tellers.teachers import save_label_votes
+from tellers.teachers import save_votes
 
 NAMES = ("bell", "engine", "siren")
 FEATURES = features_for(rate=16_000, seconds=0.1)
@@ -56,7 +56,7 @@ def write_ears(collection, folder, *, n_teachers=5, **given):
     taught = read_taught(folder)
     for name, rows in (("votes.npz", taught.pool), ("test_votes.npz", taught.test)):
         ballots = np.repeat(taught.Y[rows][None].astype(np.int64), n_teachers, axis=0)
-        save_label_votes(folder / name, LabelVotes.from_ballots(ballots, n_labels=ballots.shape[2]))
+        save_votes(folder / name, LabelVotes.from_ballots(ballots, n_labels=ballots.shape[2]))
     return taught
 
 

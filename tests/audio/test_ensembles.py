@@ -5,6 +5,7 @@ import pytest
 
 from tellers import Binary, noise
 from tellers.nn.tagger import AudioClassifier, AudioTagger
+from tellers.privacy.votes import SetOf
 from tellers.runs import (
     BudgetConfig,
     DataConfig,
@@ -18,7 +19,7 @@ from tellers.runs import (
     run,
 )
 from tellers.students import fit_labels
-from tellers.teachers import load_label_ensemble, partition, train_label_ensemble, train_teachers
+from tellers.teachers import load_ensemble, partition, train_ensemble
 
 SETTINGS = {"iterations": 4, "batch_size": 8, "device": "cpu"}
 
@@ -32,11 +33,11 @@ def pictures(n_rows, *, seed):
 def test_taggers_are_teachers_kept_on_disk_and_teach_a_student(tmp_path):
     X, Y = pictures(48, seed=7)
     parts = partition(36, 3, seed=7)
-    given = {"n_labels": 2, "seed": 7, "folder": tmp_path, "n_jobs": 1}
-    ensemble = train_label_ensemble(AudioTagger(**SETTINGS), X[:36], Y[:36], parts, **given)
+    given = {"space": SetOf(2), "seed": 7, "folder": tmp_path, "n_jobs": 1}
+    ensemble = train_ensemble(AudioTagger(**SETTINGS), X[:36], Y[:36], parts, **given)
     votes = ensemble.vote(X[36:])
     assert votes.n_teachers == 3
-    again = load_label_ensemble(tmp_path, n_labels=2)
+    again = load_ensemble(tmp_path, space=SetOf(2))
     assert np.array_equal(again.vote(X[36:]).sums, votes.sums)
     release = Binary(sigma=1.0, n_labels=2).release(votes, noise.seeded(7))
     student = fit_labels(AudioTagger(**SETTINGS), X[36:], release, seed=7)
@@ -47,12 +48,12 @@ def test_taggers_are_teachers_kept_on_disk_and_teach_a_student(tmp_path):
 def test_a_changed_row_changes_one_teacher_alone():
     X, Y = pictures(36, seed=7)
     parts = partition(36, 3, seed=7)
-    given = {"n_labels": 2, "seed": 7, "n_jobs": 1}
+    given = {"space": SetOf(2), "seed": 7, "n_jobs": 1}
     model = AudioTagger(**SETTINGS, held_out=0.2, check_every=2, patience=1, weighted=True)
     changed_X, changed_Y = X.copy(), Y.copy()
     changed_X[0], changed_Y[0] = 50.0, 1 - Y[0]
     said = [
-        train_label_ensemble(model, rows, labels, parts, **given).probabilities(X).reveal()
+        train_ensemble(model, rows, labels, parts, **given).probabilities(X).reveal()
         for rows, labels in ((X, Y), (changed_X, changed_Y))
     ]
     moved = [not np.array_equal(one, other) for one, other in zip(*said)]
@@ -64,7 +65,7 @@ def test_classifiers_of_clips_are_teachers_of_one_class(tmp_path):
     model = AudioClassifier(AudioTagger(**SETTINGS), n_classes=3)
     parts = partition(36, 3, seed=7)
     given = {"n_classes": 3, "seed": 7, "folder": tmp_path, "n_jobs": 1}
-    assert train_teachers(model, X, Y.sum(axis=1), parts, **given).vote(X[:5]).n_teachers == 3
+    assert train_ensemble(model, X, Y.sum(axis=1), parts, **given).vote(X[:5]).n_teachers == 3
 
 
 @pytest.mark.parametrize("model", ["tellers.runs.sound:AudioTagger"])

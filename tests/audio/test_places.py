@@ -21,7 +21,7 @@ from tellers.runs._folder import tell_units
 from tellers.runs._tables import deal_rows, read_tables
 from tellers.runs.sound import Teaching, read_taught
 from tellers.runs.sound.teaching import write_deal
-from tellers.teachers import save_label_votes
+from tellers.teachers import save_votes
 
 NAMES = ("bell", "siren")
 N = 40
@@ -235,7 +235,7 @@ def test_a_sweep_over_teachers_of_mixtures(city, capsys):
     for n_teachers in (3, 5):
         taught = owners(collection, city / f"ears{n_teachers}", n_teachers=n_teachers, mix=1, test=0.1)
         ballots = np.random.default_rng(7).integers(2, size=(n_teachers, *taught.truth.shape))
-        save_label_votes(taught.folder / "votes.npz", LabelVotes.from_ballots(ballots, n_labels=4))
+        save_votes(taught.folder / "votes.npz", LabelVotes.from_ballots(ballots, n_labels=4))
         assert (taught.owner != -1).all()  # what is missing is mixed with nothing
         places.append(taught)
     few, many = places

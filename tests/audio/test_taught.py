@@ -11,11 +11,12 @@ from tellers.data.clips import load_pictures
 from tellers.data.dataset import row_hashes
 from tellers.data.sound import Kind, features_for, make_city, make_sound, prepare_collection, read_collection
 from tellers.nn.tagger import AudioTagger
+from tellers.privacy.votes import SetOf
 from tellers.runs import BudgetConfig, MechanismConfig, run_voted
 from tellers.runs._folder import RunFolder, check_overlap
 from tellers.runs.sound import Teaching, deal_clips, read_taught, student_config, teach, teach_student
 from tellers.runs.sound.teaching import write_deal
-from tellers.teachers import load_label_ensemble, train_label_ensemble
+from tellers.teachers import load_ensemble, train_ensemble
 from tellers.teachers.ballots import FallbackTeacher
 
 FEATURES = features_for(rate=16_000, seconds=0.4)
@@ -58,7 +59,7 @@ def _clip_of_teacher(taught, teacher):
 
 def _weights(taught):
     tables, _ = taught.dealt()
-    ensemble = load_label_ensemble(taught.folder / "teachers", n_labels=4)
+    ensemble = load_ensemble(taught.folder / "teachers", space=SetOf(4))
     return ensemble.probabilities(tables.pool).reveal()
 
 
@@ -95,13 +96,11 @@ def test_no_more_than_a_part_is_in_memory_and_teachers_are_the_same(tmp_path, mo
     assert sizes == [len(taught.pool), *parts, len(taught.test), len(taught.pool)]
     # All rows in one table, as an ensemble takes them, make the same networks to the bit.
     tables, partition = taught.dealt()
-    whole = train_label_ensemble(
+    whole = train_ensemble(
         AudioTagger(**TAGGER, shape=taught.shape), tables.private.X, tables.private.y, partition,
-        n_labels=4, seed=7, n_jobs=1,
+        space=SetOf(4), seed=7, n_jobs=1,
     )  # fmt: skip
-    for one, other in zip(
-        whole.teachers, load_label_ensemble(taught.folder / "teachers", n_labels=4).teachers
-    ):
+    for one, other in zip(whole.teachers, load_ensemble(taught.folder / "teachers", space=SetOf(4)).teachers):
         assert one.state_.keys() == other.state_.keys()
         assert all(np.array_equal(values, other.state_[name]) for name, values in one.state_.items())
     np.testing.assert_array_equal(whole.vote(tables.pool).sums, taught.votes.sums)

@@ -12,7 +12,7 @@ from tellers import Binary, GNThreshold, LabelVotes, PartialPowerset, Tau
 from tellers.accounting import LabelConsensus, account
 from tellers.cli import main, options
 from tellers.mechanisms import LABEL_MECHANISMS
-from tellers.teachers import save_label_votes
+from tellers.teachers import save_votes
 
 DELTA = ["--delta", "1e-5"]
 VOTES = LabelConsensus().votes(50, 4, n_queries=30, seed=7)
@@ -21,7 +21,7 @@ VOTES = LabelConsensus().votes(50, 4, n_queries=30, seed=7)
 @pytest.fixture
 def file(tmp_path):
     path = tmp_path / "tags.npz"
-    save_label_votes(path, VOTES)
+    save_votes(path, VOTES)
     return path
 
 
@@ -106,7 +106,7 @@ def test_probabilities_are_counted_in_parts_or_turned_into_votes(tmp_path, books
     code, out, err = run("account", path, "--mechanism", "binary", "--sigma", 3, *DELTA)
     assert (code, out) == (2, "")
     assert "Expected 0 or 1 in ballots" in err
-    save_label_votes(path, LabelVotes.from_ballots(shares, n_labels=3, resolution=100))
+    save_votes(path, LabelVotes.from_ballots(shares, n_labels=3, resolution=100))
     kept = books(path, "--mechanism", "gnthreshold", "--sigma", 3, "--show-private")
     assert kept["private"] == parts["private"]
     code, _, err = run("account", path, "--mechanism", "tau", "--sigma", 3, "--max-norm", 1, *DELTA)
@@ -119,9 +119,9 @@ def test_sparse_files_and_masks(tmp_path, books, file):
     ballots = VOTES.block()
     sparse = LabelVotes.from_ballots([csr_array(one) for one in ballots], n_labels=4)
     path = tmp_path / "sparse.npz"
-    save_label_votes(path, sparse)
+    save_votes(path, sparse)
     assert books(path, *words_for("confident-binary"), "--show-private") == dense
-    save_label_votes(path, sparse, answered=np.arange(120).reshape(30, 4) % 3 == 0)
+    save_votes(path, sparse, answered=np.arange(120).reshape(30, 4) % 3 == 0)
     masked = books(path, *words_for("confident-binary"), "--show-private")
     assert masked["public"] == dense["public"]
     assert masked["charged"]["epsilon"] < dense["public"]["epsilon"]
@@ -173,7 +173,7 @@ def test_files_that_are_not_votes_on_labels(tmp_path, run):
 
 def test_publishing_plans_on_public_votes_and_keeps_its_record(file, tmp_path, run):
     proxy = tmp_path / "proxy.npz"
-    save_label_votes(proxy, LabelConsensus().votes(50, 4, n_queries=50, seed=8))
+    save_votes(proxy, LabelConsensus().votes(50, 4, n_queries=50, seed=8))
     words = ["publish", file, "--mechanism", "gnthreshold", "--sigma", 12, "--share", "0.4,0.5,0.5,0.5"]
     words += [*DELTA, "--method", "envelope", "--proxy", proxy, "--yes", "--json"]
     code, out, _ = run(*words)
@@ -187,7 +187,7 @@ def test_publishing_plans_on_public_votes_and_keeps_its_record(file, tmp_path, r
     assert second["order"] == first["order"]
     lines = [json.loads(line) for line in Path(first["record"]).read_text().splitlines()]
     assert [line["entry"] for line in lines] == ["charged", "published"] * 2
-    save_label_votes(proxy, LabelConsensus().votes(50, 3, n_queries=50, seed=8))
+    save_votes(proxy, LabelConsensus().votes(50, 3, n_queries=50, seed=8))
     words[words.index("--proxy") + 1 :] = [proxy, "--record", tmp_path / "new.jsonl", "--yes", "--json"]
     code, _, err = run(*words)
     assert code == 2

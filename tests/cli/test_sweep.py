@@ -12,7 +12,7 @@ from tellers.accounting import public_cost
 from tellers.cli import main
 from tellers.runs import DataConfig, PersonalConfig, default_config, with_absolute_paths, write_config
 from tellers.runs._tables import read_tables
-from tellers.teachers import save_label_votes, save_votes
+from tellers.teachers import save_votes
 
 N = 12
 
@@ -32,7 +32,7 @@ def write_run(folder, config, votes):
     """Write as much of a run as there is once the teachers have voted."""
     (folder / "private").mkdir(parents=True)
     (folder / "config.toml").write_text(write_config(with_absolute_paths(config)))
-    save = save_label_votes if isinstance(votes, LabelVotes) else save_votes
+    save = save_votes
     save(folder / "private" / "votes.npz", votes)
     return folder
 

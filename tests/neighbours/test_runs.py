@@ -30,7 +30,7 @@ from tellers_tables import (
 from tellers.cli import main
 from tellers.runs import read_config
 from tellers.runs._tables import read_tables
-from tellers.teachers import read_label_votes, read_votes
+from tellers.teachers import read_votes
 from tellers.testing import TableVotes, check_neighbours
 
 SETTINGS = """
@@ -118,7 +118,7 @@ def ran(tmp_path, capsys, no_pages):
         )
         many = "[labels]" in settings
         votes = folder / "private" / "votes.npz"
-        found = read_label_votes(votes).votes if many else read_votes(votes, n_classes=3).votes
+        found = read_votes(votes, kind="labels").votes if many else read_votes(votes, n_classes=3).votes
         read = read_tables(read_config(tmp_path / "settings.toml"))
         return TableVotes(np.asarray(found.ballots), public, owners(read.pool))
 

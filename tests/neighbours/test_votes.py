@@ -15,9 +15,10 @@ from tellers_tables import CHOICES, LEVELS, OF_SITES, PERSONAL, SITES, a_table, 
 
 from tellers import Budget, GNMax
 from tellers.mechanisms import Binary
+from tellers.privacy.votes import SetOf
 from tellers.runs import PateClassifier, PateMultilabelClassifier, RepeatedFitWarning
 from tellers.runs.personal import arrange, read_consent
-from tellers.teachers import partition, train_label_teachers, train_teachers
+from tellers.teachers import partition, train_ensemble
 from tellers.testing import TableVotes, check_neighbours
 
 N_TEACHERS = 5
@@ -62,9 +63,9 @@ def targets(table, many):
 def here(parts, X, y, *, model=CHEAP):
     """Train on this machine, and return the ballots."""
     if y.ndim == 2:
-        found = train_label_teachers(model, X, y, parts, n_labels=2, seed=7, n_jobs=1).vote(QUERIES)
+        found = train_ensemble(model, X, y, parts, space=SetOf(2), seed=7, n_jobs=1).vote(QUERIES)
     else:
-        found = train_teachers(model, X, y, parts, n_classes=3, seed=7, n_jobs=1).vote(QUERIES)
+        found = train_ensemble(model, X, y, parts, n_classes=3, seed=7, n_jobs=1).vote(QUERIES)
     assert found.ballots is not None
     return np.asarray(found.ballots)
 
@@ -106,13 +107,13 @@ def test_networks(relation, many, n_tables):
 @CLASSES_AND_LABELS
 @pytest.mark.parametrize("relation", ["record", "persons", "sites"])
 def test_teachers_on_a_cluster(tmp_path, link, relation, many):
-    from tellers.teachers.dask import train_dask_ensemble, train_dask_label_ensemble, write_shards
+    from tellers.teachers.dask import train_dask_ensemble, write_shards
 
     def train(parts, X, y):
         shards = write_shards(tmp_path / "shards", X, y, parts)
         how = {"seed": 7, "link": link, "store": tmp_path / "store", "on_mismatch": "retrain"}
         if many:
-            return train_dask_label_ensemble(CHEAP, shards, n_labels=2, **how).vote_labels(QUERIES).ballots
+            return train_dask_ensemble(CHEAP, shards, space=SetOf(2), **how).vote(QUERIES).ballots
         return train_dask_ensemble(CHEAP, shards, n_classes=3, **how).vote(QUERIES).ballots
 
     assert check(relation, train, many=many, n_tables=22).n_tried > 15

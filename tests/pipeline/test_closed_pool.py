@@ -28,7 +28,7 @@ from tellers.runs import (
     run,
 )
 from tellers.runs._finished import account_for_pool, asked_votes, read_finished
-from tellers.teachers import save_label_votes
+from tellers.teachers import save_votes
 
 CONFIG = RunConfig(
     data=DataConfig(name="made_multilabel", n_public=40, n_test=60, options={"n_rows": 1500}),
@@ -219,8 +219,8 @@ def test_a_run_whose_end_hangs_on_what_came_out_is_not_summed_up(tmp_path):
 
 def test_a_proxy_is_one_of_as_many_teachers_and_labels(once, tmp_path, tellers):
     good, bad = tmp_path / "good.npz", tmp_path / "bad.npz"
-    save_label_votes(good, LabelConsensus().votes(40, 3, n_queries=50, seed=7))
-    save_label_votes(bad, LabelConsensus().votes(40, 4, n_queries=50, seed=7))
+    save_votes(good, LabelConsensus().votes(40, 3, n_queries=50, seed=7))
+    save_votes(bad, LabelConsensus().votes(40, 4, n_queries=50, seed=7))
     assert propose_publication(once, method="envelope").notes[0].startswith("Order and noise")
     code, _, err = tellers("publish", once, "--proxy", bad, "--yes", "--json")
     assert code == 2

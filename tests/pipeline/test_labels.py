@@ -23,7 +23,7 @@ from tellers.runs import (
     run,
 )
 from tellers.runs._tables import deal_rows, read_tables
-from tellers.teachers import read_label_votes
+from tellers.teachers import read_votes
 
 NAMES = ("rain", "wind", "snow")
 CHECK = {"threshold": 15.0, "sigma_threshold": 5.0}
@@ -108,7 +108,7 @@ def test_the_numbers_on_the_test_rows_are_those_of_the_metrics(tmp_path):
 
 def test_probabilities_are_counted_in_parts_of_a_vote(tmp_path):
     run(settings(labels=LabelsConfig(names=NAMES, resolution=100)), tmp_path / "out")
-    votes = read_label_votes(tmp_path / "out/private/votes.npz").votes
+    votes = read_votes(tmp_path / "out/private/votes.npz", kind="labels").votes
     assert votes.resolution == 100
     assert len(set((votes.sums % 100).ravel().tolist())) > 10
 
@@ -117,7 +117,7 @@ def test_thresholds_decide_who_says_yes(tmp_path):
     votes = []
     for at, limits in enumerate(((0.5,), (0.5, 0.5, 0.01))):
         run(settings(labels=LabelsConfig(names=NAMES, thresholds=limits)), tmp_path / str(at))
-        votes.append(read_label_votes(tmp_path / str(at) / "private/votes.npz").votes)
+        votes.append(read_votes(tmp_path / str(at) / "private/votes.npz", kind="labels").votes)
     usual, lowered = votes
     assert isinstance(usual, LabelVotes)
     assert (usual.sums[:, :2] == lowered.sums[:, :2]).all()

@@ -16,7 +16,7 @@ from tellers.service import Client, LedgerConfig, ServedConfig, ServiceSettings,
 from tellers.service._routes import answer_model
 from tellers.service._teachers import open_served
 from tellers.teachers.models import ConstantLabels, save_teacher
-from tellers.teachers.store import save_label_votes
+from tellers.teachers.store import save_votes
 
 from .conftest import Place
 
@@ -29,7 +29,7 @@ N_TEACHERS = 1000
 def labels(tmp_path):
     """A service of three labels, silent where the teachers do not agree."""
     votes = LabelVotes.from_sums(np.array(SUMS), n_teachers=N_TEACHERS)
-    save_label_votes(tmp_path / "votes.npz", votes)
+    save_votes(tmp_path / "votes.npz", votes)
     return Place(
         ServiceSettings(
             data=ServedConfig(source="votes", path="votes.npz", n_labels=3),

@@ -68,14 +68,13 @@ def test_a_student_is_heard_before_anything_is_charged(tmp_path):
 def test_networks_vote_on_any_row(tmp_path):
     pytest.importorskip("torch")
     from tellers.nn.classifier import TorchClassifier
-    from tellers.teachers import partition
-    from tellers.teachers.torch import train_torch_ensemble
+    from tellers.teachers import partition, train_ensemble
 
     rng = np.random.default_rng(7)
     y = rng.integers(3, size=300)
     X = np.eye(3)[y][:, :2] + 0.05 * rng.normal(size=(300, 2))
     model = TorchClassifier("mlp", epochs=20, learning_rate=0.01, device="cpu")
-    train_torch_ensemble(
+    train_ensemble(
         model, X, y, partition(300, 10, seed=7), n_classes=3, seed=7, n_jobs=1, folder=tmp_path / "teachers"
     )
     settings = ServiceSettings(

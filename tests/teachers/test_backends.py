@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sklearn.tree import DecisionTreeClassifier
 
-from tellers.teachers import Ensemble, is_network, partition, train_teachers
+from tellers.teachers import Ensemble, is_network, partition, train_ensemble
 
 X, Y = np.arange(40.0)[:, None], np.arange(40) % 2
 PARTS = partition(40, 4, seed=7)
@@ -28,10 +28,10 @@ def test_networks_go_to_torch_and_others_do_not():
     assert is_network(MyNetwork("mlp"))
     assert not is_network(DecisionTreeClassifier())
     how = {"n_classes": 2, "seed": 7, "n_jobs": 1}
-    assert isinstance(train_teachers(network, X, Y, PARTS, engine="loop", **how), TorchEnsemble)
-    assert isinstance(train_teachers(DecisionTreeClassifier(), X, Y, PARTS, timeout=60.0, **how), Ensemble)
+    assert isinstance(train_ensemble(network, X, Y, PARTS, engine="loop", **how), TorchEnsemble)
+    assert isinstance(train_ensemble(DecisionTreeClassifier(), X, Y, PARTS, timeout=60.0, **how), Ensemble)
     with pytest.raises(ValueError, match="no time limit for networks"):
-        train_teachers(network, X, Y, PARTS, timeout=60.0, **how)
+        train_ensemble(network, X, Y, PARTS, timeout=60.0, **how)
 
 
 def test_a_wrapped_network_is_trained_as_any_estimator():
@@ -55,11 +55,11 @@ sys.path.insert(0, {str(SRC)!r})
 import numpy as np
 from sklearn.tree import DecisionTreeClassifier
 import tellers.service, tellers.runs, tellers.runs
-from tellers.teachers import load_ensemble, train_teachers
+from tellers.teachers import load_ensemble, train_ensemble
 from tellers.teachers import partition
 X, y = np.arange(40.0)[:, None], np.arange(40) % 2
 parts = partition(40, 4, seed=7)
-train_teachers(DecisionTreeClassifier(), X, y, parts, n_classes=2, seed=7, folder="some", n_jobs=1)
+train_ensemble(DecisionTreeClassifier(), X, y, parts, n_classes=2, seed=7, folder="some", n_jobs=1)
 print(len(load_ensemble("some", n_classes=2)))
 """
     done = subprocess.run(

@@ -125,15 +125,15 @@ def test_the_estimator_itself_stays_unfitted():
 def test_long_work_goes_to_processes_and_short_work_does_not(monkeypatch):
     went = []
 
-    def note(run, numbers, n_workers):
-        went.append(list(numbers))
-        return (module.train_teacher(run.task(number)) for number in list(numbers))
+    def note(backend, units, n_workers):
+        went.append([numbers[0] for numbers in units])
+        return (backend.train(backend.task(numbers)) for numbers in list(units))
 
     monkeypatch.setattr(module, "_in_processes", note)
     monkeypatch.setattr("joblib.cpu_count", lambda: 2)
     wanted = ballots(train(n_jobs=None))
     assert went == []
-    monkeypatch.setattr(module, "_START_SECONDS", 0.0)
+    monkeypatch.setattr(module.ModelTraining, "start_seconds", 0.0)
     np.testing.assert_array_equal(ballots(train(n_jobs=None)), wanted)
     assert went == [[1, 2, 3, 4, 5]]
 
@@ -245,8 +245,9 @@ def test_finished_teachers_are_reused(tmp_path, monkeypatch):
     (tmp_path / ".teacher-00000.skops.abc.tmp").write_bytes(b"half")
     os.utime(tmp_path / ".teacher-00000.skops.abc.tmp", (0, 0))
     trained = []
-    real = module.train_teacher
-    monkeypatch.setattr(module, "train_teacher", lambda task: trained.append(task.number) or real(task))
+    real = module.ModelTraining.train
+    watched = staticmethod(lambda task: trained.append(task.number) or real(task))
+    monkeypatch.setattr(module.ModelTraining, "train", watched)
     seen.clear()
     again = train(folder=tmp_path, progress=lambda done, of: seen.append((done, of)))
     assert trained == [2, 4]

@@ -14,14 +14,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 from tellers.data import OneEach, measure
 from tellers.data.label_models import takes_labels
-from tellers.teachers import (
-    LabelEnsemble,
-    Partition,
-    load_ensemble,
-    load_label_ensemble,
-    partition,
-    train_label_ensemble,
-)
+from tellers.privacy.votes import SetOf
+from tellers.teachers import Ensemble, Partition, load_ensemble, partition, train_ensemble
 from tellers.teachers.models import ConstantLabels
 
 X, Y = make_multilabel_classification(600, 8, n_classes=4, n_labels=2, random_state=7)
@@ -29,8 +23,8 @@ PARTS = partition(400, 8, seed=7)
 
 
 def train(estimator, targets=Y[:400], **options):
-    settings = {"n_labels": 4, "seed": 7, "n_jobs": 1, **options}
-    return train_label_ensemble(estimator, X[:400], targets, PARTS, **settings)
+    settings = {"space": SetOf(4), "seed": 7, "n_jobs": 1, **options}
+    return train_ensemble(estimator, X[:400], targets, PARTS, **settings)
 
 
 @pytest.mark.parametrize(
@@ -85,17 +79,15 @@ def test_thresholds_decide_label_by_label():
     ensemble = train(LogisticRegression(max_iter=500))
     said = ensemble.probabilities(X[400:]).reveal()
     limits = (0.2, 0.9, 0.5, 1.0)
-    other = LabelEnsemble(ensemble.teachers, 4, limits)
+    other = Ensemble(ensemble.teachers, space=SetOf(4), thresholds=limits)
     np.testing.assert_array_equal(other.vote(X[400:]).block(), said >= np.array(limits))
-    parts = LabelEnsemble(ensemble.teachers, 4, resolution=100).vote(X[400:])
+    parts = Ensemble(ensemble.teachers, space=SetOf(4, 100)).vote(X[400:])
     assert parts.resolution == 100
     np.testing.assert_array_equal(parts.block(), np.rint(100 * said))
 
 
 def test_one_label_is_a_table_with_one_column():
-    ensemble = train_label_ensemble(
-        DecisionTreeClassifier(max_depth=4), X[:400], Y[:400, :1], PARTS, n_labels=1, seed=7, n_jobs=1
-    )
+    ensemble = train(DecisionTreeClassifier(max_depth=4), Y[:400, :1], space=SetOf(1))
     assert ensemble.vote(X[400:]).block().shape == (8, 200, 1)
 
 
@@ -106,11 +98,11 @@ def test_teachers_come_back_from_their_folder(tmp_path):
     model = make_pipeline(StandardScaler(), LogisticRegression())
     again = train(model, **options, progress=lambda done, of: seen.append((done, of)))
     assert seen == [(8, 8)]  # nothing was trained
-    loaded = load_label_ensemble(tmp_path, n_labels=4, thresholds=options["thresholds"])
+    loaded = load_ensemble(tmp_path, space=SetOf(4), thresholds=options["thresholds"])
     for other in (again, loaded):
         np.testing.assert_array_equal(other.vote(X[400:]).block(), first.vote(X[400:]).block())
     with pytest.raises(ValueError, match="Expected teachers with n_labels=5"):
-        load_label_ensemble(tmp_path, n_labels=5)
+        load_ensemble(tmp_path, space=SetOf(5))
     with pytest.raises(ValueError, match="Expected teachers with n_classes=4"):
         load_ensemble(tmp_path, n_classes=4)
     with pytest.raises(ValueError, match="different: rows"):
@@ -157,7 +149,8 @@ def test_a_teacher_that_answers_something_else_says_no_to_every_label():
         def predict(self, X):
             return np.full((len(X), 4), 7) if self.how == "seven" else [][0]
 
-    made = LabelEnsemble((ConstantLabels((1, 1, 0, 1)), Odd("seven"), Odd("raises")), 4)
+    some = (ConstantLabels((1, 1, 0, 1)), Odd("seven"), Odd("raises"))
+    made = Ensemble(some, space=SetOf(4))
     np.testing.assert_array_equal(made.vote(X[400:]).sums, np.tile([1, 1, 0, 1], (200, 1)))
     assert made.troubles.reveal() == {1: "it answered something other than was declared", 2: "IndexError"}
     with pytest.raises(TypeError, match="Expected an estimator"):
@@ -186,10 +179,8 @@ def test_what_a_part_does_to_its_teacher_changes_that_ballot_alone(case, resolut
     if case == "alike":
         targets[PARTS[3]] = (0, 1, 1, 0)
     model = Picky(X[PARTS[3][0]] if case == "raises" else np.full(8, np.nan))
-    wanted = train(Picky(np.full(8, np.nan)), resolution=resolution).vote(X[400:]).block()
-    made = train_label_ensemble(
-        model, X[:400], targets, parts, n_labels=4, seed=7, n_jobs=1, resolution=resolution
-    )
+    wanted = train(Picky(np.full(8, np.nan)), space=SetOf(4, resolution)).vote(X[400:]).block()
+    made = train_ensemble(model, X[:400], targets, parts, space=SetOf(4, resolution), seed=7, n_jobs=1)
     found = made.vote(X[400:]).block()
     others = [0, 1, 2, 4, 5, 6, 7]
     np.testing.assert_array_equal(found[others], wanted[others])

@@ -24,7 +24,7 @@ from ..privacy.release import SILENT
 from ..privacy.sealed import Sealed
 from ..privacy.votes import LabelVotes, Votes
 from ..teachers.partitions import Partition
-from ..teachers.store import read_label_votes, read_votes
+from ..teachers.store import read_votes
 from ._folder import RunFolder, open_books, takes_part
 from ._groups import batches_under, exact_by_groups
 from ._private import read_private
@@ -107,7 +107,7 @@ def asked_votes(run: FinishedRun) -> Votes | LabelVotes:
     """Return the votes on the rows that were asked, in that order, before weights; private."""
     rows = run.labels().rows
     if run.result.labels:
-        return read_label_votes(run.folder.votes).votes[rows]
+        return read_votes(run.folder.votes, kind="labels").votes[rows]
     return read_votes(run.folder.votes, n_classes=len(run.result.data.class_names)).votes[rows]
 
 

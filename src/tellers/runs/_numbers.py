@@ -21,7 +21,7 @@ from ..privacy.release import SILENT
 from ..privacy.votes import LabelVotes, Votes
 from ..students._base import fresh
 from ..students.fitting import takes_unlabelled
-from ..teachers.ensemble import label_accuracies
+from ..teachers.ballots import ballots_of
 from ._catalogue import uses_torch
 from ._folder import make_student
 from ._private import NoisePoint, PrivateGroups, PrivateNumbers
@@ -430,10 +430,7 @@ def _noiseless(votes: Votes | LabelVotes) -> NDArray[Any]:
 
 
 def _teacher_accuracies(votes: Votes | LabelVotes, truth: NDArray[np.int64]) -> NDArray[np.float64]:
-    if isinstance(votes, LabelVotes):
-        return label_accuracies(votes, truth).reveal()
-    assert votes.ballots is not None
-    return np.asarray((votes.ballots == truth).mean(axis=1))
+    return ballots_of(votes.space).accuracies(votes, truth)
 
 
 def _against_noise(votes: Votes, truth: NDArray[np.int64]) -> tuple[NoisePoint, ...]:

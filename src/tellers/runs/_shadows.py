@@ -19,7 +19,7 @@ from ..privacy.budget import Accountant, Budget
 from ..privacy.noise import Noise
 from ..privacy.votes import Votes
 from ..students.order import pool_order
-from ..teachers.ensemble import train_teachers
+from ..teachers.ensemble import train_ensemble
 from ..teachers.partitions import Partition
 from ..teachers.pool import VotedPool
 from ..teachers.store import read_votes
@@ -131,7 +131,7 @@ def _lay(
         _require_pool(folder, tables)
         votes = read_votes(folder.votes, n_classes=data.n_classes).votes
     else:
-        votes = train_teachers(
+        votes = train_ensemble(
             model, data.X, data.y, parts, n_jobs=chosen.n_jobs or None, timeout=chosen.timeout or None,
             retries=chosen.retries, progress=lambda done, total: tell("teachers", done, total), **options,
         ).vote(tables.pool)  # fmt: skip
@@ -150,7 +150,7 @@ def _lay(
     sides = []
     for n_rows in (len(y), len(own)):
         alone = Partition((np.arange(n_rows),), unit=parts.unit)
-        teacher = train_teachers(model, X[:n_rows], y[:n_rows], alone, n_jobs=1, **options)
+        teacher = train_ensemble(model, X[:n_rows], y[:n_rows], alone, n_jobs=1, **options)
         cast = teacher.vote(tables.pool).ballots
         assert cast is not None  # teachers vote with ballots
         ballots = votes.ballots.copy()

@@ -21,12 +21,12 @@ from ..mechanisms.base import Mechanism
 from ..privacy import noise
 from ..privacy._files import write_whole
 from ..privacy.budget import Accountant, Budget
-from ..privacy.votes import LabelVotes, Votes
+from ..privacy.votes import LabelVotes, OneOf, SetOf, Votes
 from ..students.order import pool_order
-from ..teachers.ensemble import is_network, train_label_teachers, train_teachers
+from ..teachers.ensemble import train_ensemble
 from ..teachers.partitions import Partition
 from ..teachers.pool import VotedPool
-from ..teachers.store import read_label_votes, read_votes, save_label_votes, save_votes
+from ..teachers.store import read_votes, save_votes
 from ._folder import RunFolder, keep_troubles, make_student, make_teacher, takes_part
 from ._tables import Assignment, Tables, save_partition
 from .labelling import Labels, Progress, guaranteed_epsilon, label_pool, most_expected
@@ -38,7 +38,6 @@ from .settings.sections import RunConfig
 
 if TYPE_CHECKING:
     from ..teachers.dask.cluster import Link
-    from ..teachers.dask.ensemble import DaskEnsemble
     from ._groups import PersonalSpending
 
 
@@ -72,20 +71,20 @@ def trained(
     if tables.many_labels:
         limits = config.labels.thresholds
         given |= {
-            "n_labels": tables.n_outputs, "resolution": config.labels.resolution,
+            "space": SetOf(tables.n_outputs, config.labels.resolution),
             "thresholds": limits[0] if len(limits) == 1 else limits,
         }  # fmt: skip
     else:
-        given["n_classes"] = tables.n_outputs
+        given["space"] = OneOf(tables.n_outputs)
     if config.cluster.address:
         with _on_cluster(config, model, rows, assignment.partition, folder=folder, given=given) as asked:
             yield asked
         return
-    given |= {"folder": folder.teachers, "n_jobs": chosen.n_jobs or None}
-    if not (tables.many_labels and is_network(model)):
-        given |= {"timeout": chosen.timeout or None, "retries": chosen.retries}
-    train: Callable[..., Any] = train_label_teachers if tables.many_labels else train_teachers
-    ensemble = train(model, *rows, assignment.partition, **given)
+    given |= {
+        "folder": folder.teachers, "n_jobs": chosen.n_jobs or None, "timeout": chosen.timeout or None,
+        "retries": chosen.retries,
+    }  # fmt: skip
+    ensemble = train_ensemble(model, *rows, assignment.partition, **given)
     yield _recorded(lambda asked, _progress: ensemble.vote(asked), ensemble, folder)
 
 
@@ -108,7 +107,7 @@ def _on_cluster(
 ) -> Iterator[Ask]:  # fmt: skip
     from ..teachers.dask.cluster import connect
     from ..teachers.dask.dispatch import Patience
-    from ..teachers.dask.ensemble import train_dask_ensemble, train_dask_label_ensemble
+    from ..teachers.dask.ensemble import train_dask_ensemble
     from ..teachers.dask.shards import inside, make_folder, remove, write_queries, write_shards
 
     given |= {
@@ -123,14 +122,12 @@ def _on_cluster(
         try:
             shards = write_shards(inside(place, "shards"), *data, partition)
             written += [shard.address for shard in shards]
-            train = train_dask_label_ensemble if "n_labels" in given else train_dask_ensemble
-            ensemble: DaskEnsemble = train(model, shards, link=link, store=kept, **given)
+            ensemble = train_dask_ensemble(model, shards, link=link, store=kept, **given)
 
             def ask(rows: NDArray[Any], progress: Progress | None) -> Any:
                 written.append(inside(place, f"queries-{secrets.token_hex(8)}.npz"))
                 write_queries(written[-1], rows)
-                vote = ensemble.vote_labels if "n_labels" in given else ensemble.vote
-                return vote(written[-1], progress=progress)
+                return ensemble.vote(written[-1], progress=progress)
 
             yield _recorded(ask, ensemble, folder)
         finally:
@@ -189,18 +186,10 @@ def _require_shared(link: "Link", place: str) -> None:
 # folder of its own for its partition, its teachers and its votes.
 
 
-def write_votes(path: Path, votes: Votes | LabelVotes) -> None:
-    """Write votes of either kind down."""
-    if isinstance(votes, LabelVotes):
-        save_label_votes(path, votes)
-    else:
-        save_votes(path, votes)
-
-
 def stored_votes(path: Path, tables: Tables) -> Votes | LabelVotes:
     """Return the votes of a file, of the kind that the tables ask for."""
     if tables.many_labels:
-        return read_label_votes(path).votes
+        return read_votes(path, kind="labels").votes
     return read_votes(path, n_classes=tables.n_outputs).votes
 
 
@@ -246,9 +235,9 @@ class Voting:
                 ask = teachers.enter_context(self._trained(self.seated(absent), absent, "teachers"))
             with self.step("votes"):
                 votes: Votes | LabelVotes = ask(self.tables.pool, self.progress("votes"))
-                write_votes(place.votes, votes)
+                save_votes(place.votes, votes)
                 if self._wants_test:
-                    write_votes(place.test_votes, ask(self.tables.test.X, None))
+                    save_votes(place.test_votes, ask(self.tables.test.X, None))
         return votes
 
     def anew(self, seating: Seating, absent: Names) -> VotedPool:
@@ -256,7 +245,7 @@ class Voting:
         place = self.place(absent)
         if not place.votes.exists():
             with self.step("anew"), self._trained(self._at(seating), absent, "anew") as ask:
-                write_votes(place.votes, ask(self.tables.pool, None))
+                save_votes(place.votes, ask(self.tables.pool, None))
         return VotedPool(stored_votes(place.votes, self.tables))
 
     def cast(self, absent: Names) -> tuple[Assignment, Votes]:

@@ -19,8 +19,10 @@ from ..mechanisms.labels.binary import Binary
 from ..privacy._rows import label_table
 from ..privacy.budget import Budget
 from ..privacy.release import SILENT
+from ..privacy.votes import SetOf
 from ..students.fitting import fit_distilled, fit_labels, fit_supervised
-from ..teachers.ensemble import check_thresholds, train_label_teachers, train_teachers
+from ..teachers.ballots import check_thresholds
+from ..teachers.ensemble import train_ensemble
 from . import fit as _fit
 from ._fit_groups import check_groups
 from .fit import Fitting, Groups, NoGuaranteeWarning, Queries, Target, Training, public_result
@@ -220,7 +222,7 @@ class PateClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type: ignore[m
         return _fit.default_mechanism(n_teachers, saves=saves)
 
     def _train(self, *rows: Any, seed: int, folder: Path | None, public: Any) -> Any:
-        return train_teachers(
+        return train_ensemble(
             _fit.model_or_default(self.teacher), *rows, n_classes=len(self.classes_), seed=seed,
             n_jobs=_fit.n_processes(self._training.n_jobs), folder=folder, public=public,
         )  # fmt: skip
@@ -423,10 +425,9 @@ class PateMultilabelClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type
 
     def _train(self, *rows: Any, seed: int, folder: Path | None, public: Any) -> Any:
         used = self.mechanism_
-        ensemble = train_label_teachers(
-            _fit.model_or_default(self.teacher), *rows, n_labels=self.n_outputs_, seed=seed,
-            thresholds=check_thresholds(self.thresholds, n_labels=self.n_outputs_),
-            resolution=label_space(used).resolution,
+        ensemble = train_ensemble(
+            _fit.model_or_default(self.teacher), *rows, seed=seed, thresholds=self.thresholds,
+            space=SetOf(self.n_outputs_, label_space(used).resolution),
             n_jobs=_fit.n_processes(self._training.n_jobs), folder=folder, public=public,
         )  # fmt: skip
         require_fit(used, ensemble)

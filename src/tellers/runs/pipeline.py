@@ -27,6 +27,7 @@ from ..privacy._files import write_whole
 from ..privacy.votes import LabelVotes, Votes
 from ..students.fitting import fit_distilled, fit_labels, fit_self_taught, fit_semi_supervised, fit_supervised
 from ..teachers.partitions import Partition
+from ..teachers.store import save_votes
 from ._folder import (
     RunFolder,
     Warn,
@@ -43,7 +44,7 @@ from ._folder import (
 from ._numbers import private_numbers, public_result
 from ._private import PrivateNumbers
 from ._tables import Assignment, Tables, assign_rows, digest, read_tables
-from ._voting import Spending, Voting, absent_at_first, release_labels, stored_votes, write_votes
+from ._voting import Spending, Voting, absent_at_first, release_labels, stored_votes
 from .card import ModelCard, export_student
 from .labelling import Labels
 from .report._page import write_page
@@ -516,7 +517,7 @@ def _place_of(ledger: str, folder: Path) -> str:
 def _keep(path: Path, votes: LabelVotes | Votes, tables: Tables) -> None:
     """Write votes down, or see that those of a run that goes on are the same."""
     if not path.exists():
-        write_votes(path, votes)
+        save_votes(path, votes)
     elif _digest(stored_votes(path, tables)) != _digest(votes):
         raise ValueError(
             f"Expected the votes that the run in {path.parent.parent} was begun with, got others. "

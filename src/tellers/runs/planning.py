@@ -26,10 +26,8 @@ from ..privacy.budget import Budget
 from ..privacy.votes import kept
 from ..teachers.store import (
     HeldVotes,
-    LabelVoteFile,
     VoteFile,
     hold_votes,
-    read_label_votes,
     read_votes,
 )
 
@@ -80,7 +78,7 @@ def class_proxy(proxy: Path | None, assumed: Assumed) -> tuple[HeldVotes, list[s
 def label_proxy(proxy: Path | None, assumed: Assumed) -> tuple[HeldVotes, list[str]]:
     """Return votes on many labels to plan on, and what there is to say of them."""
     if proxy is not None:
-        held = hold_votes(read_label_votes(proxy))
+        held = hold_votes(read_votes(proxy, kind="labels"))
         _require_same("teachers", assumed.n_teachers, held.n_teachers)
         _require_same("labels", assumed.width, held.width)
         return held, []
@@ -93,7 +91,7 @@ def label_proxy(proxy: Path | None, assumed: Assumed) -> tuple[HeldVotes, list[s
     )
     votes, truth = profile.votes(n_teachers, n_labels, n_queries=_QUERIES, seed=0)
     words = [f"Planned on {_QUERIES} made-up queries: {profile}."]
-    return hold_votes(LabelVoteFile(votes, truth=truth)), words
+    return hold_votes(VoteFile(votes, truth=truth)), words
 
 
 def _declared(

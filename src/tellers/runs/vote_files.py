@@ -14,7 +14,7 @@ from ..mechanisms.base import Mechanism
 from ..privacy import noise
 from ..privacy.votes import LabelVotes, Votes, kept
 from ..teachers.pool import VotedPool
-from ..teachers.store import HeldVotes, VoteFile, hold_votes, read_label_votes, read_votes
+from ..teachers.store import HeldVotes, VoteFile, hold_votes, read_votes
 from .publication_plan import plan_publication
 
 AnyVotes = Votes | LabelVotes
@@ -99,7 +99,7 @@ def open_pool(path: str | PathLike[str], *, n_classes: int = 0, n_labels: int = 
     """Read a vote file, on so many classes or labels, as a pool that a room can ask by row numbers."""
     if not n_labels:
         return VotedPool(read_votes(path, n_classes=n_classes).votes)
-    votes = read_label_votes(path).votes
+    votes = read_votes(path, kind="labels").votes
     if votes.n_labels != n_labels:
         raise ValueError(f"Expected votes on {n_labels} labels in {path}, got votes on {votes.n_labels}.")
     return VotedPool(votes)
@@ -124,7 +124,7 @@ def proxy_votes(
         return (public if kind == "labels" else public[0]), words
     if not isinstance(proxy, AnyVotes) and kind == "labels":
         parts = resolution if resolution > 1 else None
-        public = read_label_votes(proxy, resolution=parts, thresholds=thresholds).votes
+        public = read_votes(proxy, kind="labels", resolution=parts, thresholds=thresholds).votes
     elif not isinstance(proxy, AnyVotes):
         public = read_votes(proxy, n_classes=width).votes
     found = hold_votes(VoteFile(public))

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from ..errors import ConfigError
 from ..mechanisms.base import Mechanism
 from ..mechanisms.registry import counts_parts, listens
+from ..privacy import OneOf, SetOf
 from ..privacy._files import load_npy
 from ..privacy.budget import Budget
 from ..privacy.relation import Relation
@@ -19,7 +20,7 @@ from ..runs.result import read_result
 from ..runs.room import Voters
 from ..runs.settings.files import read_config
 from ..runs.vote_files import open_pool
-from ..teachers.ensemble import load_ensemble, load_label_ensemble
+from ..teachers.ensemble import load_ensemble
 from ._ledger import read_plan
 from .settings import ServiceSettings
 
@@ -154,11 +155,7 @@ def _from_votes(settings: ServiceSettings, place: Path) -> Served:
 
 def _from_teachers(settings: ServiceSettings, place: Path) -> Served:
     data = settings.data
-    ensemble: Any
-    if data.n_labels:
-        ensemble = load_label_ensemble(place, n_labels=data.n_labels)
-    else:
-        ensemble = load_ensemble(place, n_classes=data.n_classes)
+    ensemble = load_ensemble(place, space=SetOf(data.n_labels) if data.n_labels else OneOf(data.n_classes))
     width = getattr(ensemble, "n_features", data.n_features)
     if width != data.n_features:
         raise ValueError(f"Expected n_features = {width}, which these networks take, got {data.n_features}.")

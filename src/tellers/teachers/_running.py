@@ -13,35 +13,39 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import TeacherFailed, require_count, require_positive
+from ..errors import TeacherFailed, require_count
 from ._assignment import Seed
-from ._training import Outcome, Task, can_interrupt, copy_estimator, give_up, train_teacher, try_model
-from .ballots import FallbackTeacher
+from ._training import Task, TeacherOutcome, can_interrupt, copy_estimator, give_up, train_teacher, try_model
+from .ballots import Ballots, FallbackTeacher, ask_teachers, known_troubles, made_for
 from .models import (
     ConstantLabels,
     ConstantTeacher,
-    find_teacher,
+    dump_model,
+    find_model,
     fingerprint,
     load_model,
     skops_io,
+    teacher_file,
     type_name,
 )
+from .options import Progress, TrainingOptions
 from .partitions import Partition
 
-Progress = Callable[[int, int], object]
+RowsOf = Callable[[int], tuple[NDArray[Any], NDArray[Any]]]
+"""Rows and answers of the teacher of a number."""
 
-# Starting worker processes, each importing scikit-learn, takes about this long: less work is done in a loop.
-_START_SECONDS = 3.0
 _STALE_SECONDS = 3600.0
 
 
 class RowsByPart(Protocol):
     """Rows that are read when a part of them is asked for, so that no more are in memory than are at work."""
+
+    reads_parts: ClassVar[bool]
 
     def __len__(self) -> int:
         """Return how many rows there are."""
@@ -52,213 +56,327 @@ class RowsByPart(Protocol):
         ...
 
 
-def train_each(
+class Backend(Protocol):
+    """How teachers are trained and kept: models one by one, or networks some at a time.
+
+    What is trained at a time is a unit: `size` teachers, in the order of their numbers.
+    """
+
+    @property
+    def size(self) -> int:
+        """Return how many teachers are trained, and kept, together."""
+
+    @property
+    def folder(self) -> Path | None:
+        """Return where they are kept, if anywhere."""
+
+    @property
+    def start_seconds(self) -> float:
+        """Return about how long worker processes take to start: less work is done in a loop."""
+
+    @property
+    def uses_processes(self) -> bool:
+        """Say whether worker processes help."""
+
+    @property
+    def is_risky(self) -> bool:
+        """Say whether rows may end the process of who learns from them."""
+
+    def file(self, numbers: range) -> str:
+        """Return the name of the file that keeps a unit."""
+
+    def task(self, numbers: range, *, parent: int | None = None) -> Any:
+        """Return all that a unit is trained from; `parent` is the process that sends it to a worker."""
+
+    def train(self, task: Any, /) -> TeacherOutcome:
+        """Train a unit and, where there is a folder, save it."""
+
+    def give_up(self, task: Any, trouble: str, /) -> TeacherOutcome:
+        """Let a unit that could not be trained vote by the rule, and remember that in the folder."""
+
+    def describe(self, numbers: range) -> dict[str, Any]:
+        """Return what the manifest of a unit says that it is made of."""
+
+    def dump(self, task: Any, made: Any) -> bytes:
+        """Return the file that keeps what was made of a unit."""
+
+    def load(self, numbers: range, content: bytes) -> Any:
+        """Return what was made of a unit, from the file that keeps it."""
+
+    def ask(self, numbers: range, made: Any, queries: NDArray[Any]) -> tuple[NDArray[Any], dict[int, str]]:
+        """Return what a unit says to queries, and who of it answers by the rule and why."""
+
+    def troubles(self, numbers: range, made: Any) -> dict[int, str]:
+        """Return who of a unit could not learn, and why."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ModelTraining:
+    """Teachers of any estimator, one by one; see `Backend`. `where` names their place in messages."""
+
+    estimator: Any
+    rows: RowsOf
+    ballots: Ballots
+    seed: int
+    folder: Path | None = None
+    timeout: float | None = None
+    trusted: Sequence[str] = ()
+    where: str = ""
+
+    size: ClassVar[int] = 1
+    start_seconds: ClassVar[float] = 3.0
+    uses_processes: ClassVar[bool] = True
+    is_risky: ClassVar[bool] = True
+    train: ClassVar[Any] = staticmethod(train_teacher)
+    give_up: ClassVar[Any] = staticmethod(give_up)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "trusted", (type_name(type(self.estimator)), *self.trusted))
+
+    def file(self, numbers: range) -> str:
+        """Return the name of the file that keeps a teacher."""
+        return teacher_file(numbers[0])
+
+    def task(self, numbers: range, *, parent: int | None = None) -> Task:
+        """Return all that one teacher is trained from."""
+        X, y = self.rows(numbers[0])
+        return Task(
+            numbers[0], copy_estimator(self.estimator, self.seed, numbers[0]), X, y, self.ballots,
+            folder=self.folder, made_of=None if self.folder is None else self._made_of(X, y),
+            trusted=tuple(self.trusted), timeout=self.timeout, parent=parent,
+        )  # fmt: skip
+
+    def describe(self, numbers: range) -> dict[str, Any]:
+        """Return what the manifest of a teacher says that it is made of."""
+        return self._made_of(*self.rows(numbers[0]))
+
+    def dump(self, task: Task, made: Any) -> bytes:
+        """Return the file that keeps a teacher."""
+        return dump_model(made, trusted=task.trusted)
+
+    def load(self, numbers: range, content: bytes) -> Any:
+        """Return the model that was kept: one like the estimator, a constant one, or the rule's."""
+        where = f"{numbers[0]} in {self.where}"
+        try:
+            model = load_model(content, trusted=self.trusted)
+        except ValueError as error:
+            raise ValueError(f"Teacher {where}: {error}") from error
+        if type(model) not in (type(self.estimator), ConstantTeacher, ConstantLabels, FallbackTeacher):
+            raise ValueError(
+                f"Expected a {type(self.estimator).__name__} as teacher {where}, got another type. Delete it "
+                "to train it again."
+            )
+        return model
+
+    def ask(self, numbers: range, made: Any, queries: NDArray[Any]) -> tuple[NDArray[Any], dict[int, str]]:
+        """Return what a teacher says to queries, or the rule and why."""
+        return ask_teachers({numbers[0]: made}, queries, self.ballots)
+
+    def troubles(self, numbers: range, made: Any) -> dict[int, str]:
+        """Return whether it could not learn, and why."""
+        return known_troubles({numbers[0]: made})
+
+    def _made_of(self, X: NDArray[Any], y: NDArray[Any]) -> dict[str, Any]:
+        made = fingerprint(self.estimator, X, y, n_classes=2, seed=self.seed)
+        del made["n_classes"]
+        return made | made_for(self.ballots.space)
+
+
+def train_models(
     estimator: Any,
     X: NDArray[Any] | RowsByPart,
     y: NDArray[np.int64],
     partition: Partition,
     *,
-    made_for: Mapping[str, int],
-    seed: Seed,
-    folder: str | PathLike[str] | None = None,
-    n_jobs: int | None = None,
-    progress: Progress | None = None,
-    timeout: float | None = None,
-    retries: int = 1,
-    on_mismatch: Literal["refuse", "retrain"] = "refuse",
-    trusted: Sequence[str] = (),
-    public: NDArray[Any] | None = None,
+    ballots: Ballots,
+    seed: int,
+    options: TrainingOptions,
 ) -> tuple[Any, ...]:
-    """Return one fitted copy of an estimator per part; `made_for` says what they answer, for their manifests.
+    """Return one fitted copy of an estimator per part.
 
-    X and y are checked already; y has an answer per row, or rows x labels. X may be `RowsByPart`, which reads
-    a teacher's rows when its turn comes; `public` rows, which the estimator is tried on first, then have to
-    be given. A part from which nothing can be learned makes a `FallbackTeacher`. See `train_ensemble`.
+    X and y are checked already. X may be `RowsByPart`; the `public` rows that the estimator is tried on first
+    then have to be given. A part from which nothing can be learned makes
+    a `FallbackTeacher`. See `train_ensemble`.
     """
+    estimator = ballots.model(estimator)
     check_estimator(estimator)
-    require_count(0, retries=retries)
-    if timeout is not None:
-        require_positive(timeout=timeout)
-    check_options(n_jobs=n_jobs, on_mismatch=on_mismatch)
     check_partition(partition, n_rows=len(X))
-    run = _Run(
-        estimator, X, y, partition, made_for=dict(made_for), seed=seed_number(seed),
-        folder=None if folder is None else open_folder(Path(folder)), timeout=timeout,
-        trusted=(type_name(type(estimator)), *trusted),
+    folder = open_folder(options.folder)
+    backend = ModelTraining(
+        estimator, lambda number: (X[partition[number]], y[partition[number]]), ballots, seed, folder,
+        options.timeout, options.trusted, where=str(folder),
     )  # fmt: skip
-    _reuse(run, retrain=on_mismatch == "retrain")
-    if run.pending:
+    if folder is not None:
+        skops_io()  # slow to import, which is not to be taken for the time that a teacher takes
+    public: Any = options.public
+
+    def try_out() -> None:
         shape = getattr(X if public is None else public, "shape", (0,))[1:]
-        try_model(estimator, shape, run.made_for, public=public, timeout=timeout)
-    try:
-        _complete(run, n_jobs=n_jobs, retries=int(retries), progress=progress)
-    except KeyboardInterrupt as interrupt:
-        interrupt.add_note(say_kept(len(run.finished), len(partition), run.folder))
-        raise
-    return tuple(run.finished[number] for number in range(len(partition)))
+        try_model(estimator, shape, ballots, public=public, timeout=options.timeout)
+
+    return tuple(train_units(backend, len(partition), options, try_out=try_out))
+
+
+# --- Units of teachers: those that an earlier call finished, and the others, in a loop or in processes. ---
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class _Run:
-    """What one call trains from, and the teachers it has so far."""
+class _TrainingRun:
+    """What one call trains, and the units it has so far."""
 
-    estimator: Any
-    X: NDArray[Any] | RowsByPart
-    y: NDArray[np.int64]
-    partition: Partition
-    made_for: dict[str, int]
-    seed: int
-    folder: Path | None
-    timeout: float | None
-    trusted: tuple[str, ...]
-    finished: dict[int, Any] = field(default_factory=dict)
+    backend: Backend
+    n_teachers: int
+    finished: dict[range, Any] = field(default_factory=dict)
 
     @property
-    def pending(self) -> list[int]:
-        return [number for number in range(len(self.partition)) if number not in self.finished]
+    def units(self) -> list[range]:
+        n, size = self.n_teachers, self.backend.size
+        return [range(start, min(start + size, n)) for start in range(0, n, size)]
 
-    def task(self, number: int, *, parent: int | None = None) -> Task:
-        model = copy_estimator(self.estimator, self.seed, number)
-        X, y = self.rows(number)
-        return Task(
-            number, model, X, y, folder=self.folder,
-            made_of=None if self.folder is None else self.describe(X, y), trusted=self.trusted,
-            timeout=self.timeout, parent=parent, made_for=self.made_for,
-        )  # fmt: skip
+    @property
+    def pending(self) -> list[range]:
+        return [numbers for numbers in self.units if numbers not in self.finished]
 
-    def rows(self, number: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
-        part = self.partition[number]
-        return self.X[part], self.y[part]
+    @property
+    def n_finished(self) -> int:
+        return sum(len(numbers) for numbers in self.finished)
 
-    def describe(self, X: NDArray[Any], y: NDArray[np.int64]) -> dict[str, Any]:
-        return describe_teacher(self.estimator, X, y, made_for=self.made_for, seed=self.seed)
-
-    def load(self, number: int, content: bytes) -> Any:
-        return load_teacher(
-            content, like=self.estimator, trusted=self.trusted, where=f"{number} in {self.folder}"
+    def say_kept(self) -> str:
+        """Say what an interrupted training leaves."""
+        done = f"{self.n_finished} of {self.n_teachers} teachers are finished"
+        if self.backend.folder is None:
+            return f"{done} and lost with this call; give a folder to keep them."
+        return (
+            f"{done} and kept in {self.backend.folder}; call again with the same arguments to go on from "
+            "there."
         )
 
 
-def describe_teacher(
-    estimator: Any, X: NDArray[Any], y: NDArray[Any], *, made_for: Mapping[str, int], seed: int
-) -> dict[str, Any]:
-    """Return what the manifest of a teacher says that it is made of."""
-    made = fingerprint(estimator, X, y, n_classes=2, seed=seed)
-    return {name: value for name, value in made.items() if name != "n_classes"} | dict(made_for)
-
-
-def load_teacher(content: bytes, *, like: Any, trusted: Sequence[str], where: str) -> Any:
-    """Return the model of a teacher that was kept, which is like the estimator, constant or the rule's."""
+def train_units(
+    backend: Backend, n_teachers: int, options: TrainingOptions, *, try_out: Callable[[], None]
+) -> list[Any]:
+    """Return what was made of every unit; `try_out` comes before the first that is trained."""
+    run = _TrainingRun(backend, n_teachers)
+    _reuse(run, retrain=options.on_mismatch == "retrain")
+    if run.pending:
+        try_out()
     try:
-        model = load_model(content, trusted=trusted)
-    except ValueError as error:
-        raise ValueError(f"Teacher {where}: {error}") from error
-    if type(model) not in (type(like), ConstantTeacher, ConstantLabels, FallbackTeacher):
-        raise ValueError(
-            f"Expected a {type(like).__name__} as teacher {where}, got another type. Delete it to train it "
-            "again."
-        )
-    return model
+        _complete(run, options)
+    except KeyboardInterrupt as interrupt:
+        interrupt.add_note(run.say_kept())
+        raise
+    return [run.finished[numbers] for numbers in run.units]
 
 
-def _reuse(run: _Run, *, retrain: bool) -> None:
-    """Take the teachers that an earlier call finished, and leave alone whatever else lies in the folder."""
-    if run.folder is None:
+def _reuse(run: _TrainingRun, *, retrain: bool) -> None:
+    """Take the units that an earlier call finished, and leave alone whatever else lies in the folder."""
+    backend, folder = run.backend, run.backend.folder
+    if folder is None:
         return
-    sweep_folder(run.folder)
-    for number in run.pending:
-        found = find_teacher(run.folder, number)
+    for leftover in folder.glob(".teacher*.tmp"):
+        # An hour old: what a killed run left half-written, not what another run is writing.
+        if time.time() - leftover.stat().st_mtime > _STALE_SECONDS:
+            leftover.unlink(missing_ok=True)
+    for numbers in run.pending:
+        found = find_model(folder, backend.file(numbers))
         if found is None:
             continue
         content, made_of = found
-        wanted = run.describe(*run.rows(number))
+        wanted = backend.describe(numbers)
         if made_of == wanted:
-            run.finished[number] = run.load(number, content)
+            run.finished[numbers] = backend.load(numbers, content)
         elif not retrain:
-            refuse_other(run.folder, f"teacher {number}", wanted=wanted, made_of=made_of)
+            last = f" to {numbers[-1]}" if len(numbers) > 1 else ""
+            refuse_other(folder, f"teacher {numbers[0]}{last}", wanted=wanted, made_of=made_of)
 
 
-def _complete(run: _Run, *, n_jobs: int | None, retries: int, progress: Progress | None) -> None:
+def _complete(run: _TrainingRun, options: TrainingOptions) -> None:
     """Train what is missing; who could not be trained in so many tries votes by the rule."""
-    if run.finished and progress is not None:
-        progress(len(run.finished), len(run.partition))
-    failures, damaged = dict[int, str](), set[int]()
-    for _ in range(retries + 1):
+    if run.finished and options.progress is not None:
+        options.progress(run.n_finished, run.n_teachers)
+    failures, damaged = dict[range, str](), set[range]()
+    for _ in range(int(options.retries) + 1):
         failures, damaged = {}, set()
-        for outcome in _outcomes(run, n_jobs):
+        for outcome in _outcomes(run, options):
             if outcome.failure is not None:
-                failures[outcome.number] = outcome.failure
-            elif not _finish(run, outcome, progress):
-                damaged.add(outcome.number)
+                failures[outcome.numbers] = outcome.failure
+            elif not _finish(run, outcome, options.progress):
+                damaged.add(outcome.numbers)
         if not failures and not damaged:
             break
-    for number, trouble in sorted(failures.items()):
-        if not _finish(run, give_up(run.task(number), trouble), progress):
-            damaged.add(number)
+    for numbers, trouble in sorted(failures.items(), key=lambda failed: failed[0].start):
+        if not _finish(run, run.backend.give_up(run.backend.task(numbers), trouble), options.progress):
+            damaged.add(numbers)
     if damaged:
         # Files are written whole and read back: this is a matter of the disk, and not of anybody's rows.
-        said = say_failed(dict.fromkeys(damaged, "its file was damaged"))
-        raise TeacherFailed(f"{said} {say_kept(len(run.finished), len(run.partition), run.folder)}")
+        said = say_failed({number: "its file was damaged" for unit in damaged for number in unit})
+        raise TeacherFailed(f"{said} {run.say_kept()}")
 
 
-def _finish(run: _Run, outcome: Outcome, progress: Progress | None) -> bool:
-    """Take what came of a teacher, or say that its file is not whole."""
+def _finish(run: _TrainingRun, outcome: TeacherOutcome, progress: Progress | None) -> bool:
+    """Take what came of a unit, or say that its file is not whole."""
     if outcome.stop is not None:
         raise outcome.stop
-    model = outcome.model
-    if run.folder is not None:
+    made = outcome.made
+    if run.backend.folder is not None:
         # Read back even now: the ensemble is the same whether a teacher was resumed or not.
-        found = find_teacher(run.folder, outcome.number)
+        found = find_model(run.backend.folder, run.backend.file(outcome.numbers))
         if found is None:
             return False
-        model = run.load(outcome.number, found[0])
-    run.finished[outcome.number] = model
+        made = run.backend.load(outcome.numbers, found[0])
+    run.finished[outcome.numbers] = made
     if progress is not None:
-        progress(len(run.finished), len(run.partition))
+        progress(run.n_finished, run.n_teachers)
     return True
 
 
-def _outcomes(run: _Run, n_jobs: int | None) -> Iterator[Outcome]:
-    """Train the pending teachers once each, in a loop or in processes."""
+def _outcomes(run: _TrainingRun, options: TrainingOptions) -> Iterator[TeacherOutcome]:
+    """Train the pending units once each, in a loop or in processes."""
     import joblib
 
-    if run.folder is not None:
-        skops_io()  # slow to import, which is not to be taken for the time that a teacher takes
-
-    waiting = run.pending
-    n_workers = int(n_jobs) if n_jobs is not None else int(joblib.cpu_count())
+    backend, waiting = run.backend, run.pending
+    n_workers = (options.n_jobs or int(joblib.cpu_count())) if backend.uses_processes else 1
     spent, n_done = 0.0, 0
-    while waiting and _in_a_loop(run, n_jobs, n_workers, seconds=spent / max(n_done, 1) * len(waiting)):
+    while waiting and _in_a_loop(
+        backend, len(waiting), options, n_workers, seconds=spent / max(n_done, 1) * len(waiting)
+    ):
         start = time.perf_counter()
-        outcome = train_teacher(run.task(waiting.pop(0)))
+        outcome = backend.train(backend.task(waiting.pop(0)))
         spent, n_done = spent + time.perf_counter() - start, n_done + 1
         yield outcome
     if not waiting:
         return
     try:
-        for outcome in _in_processes(run, waiting, n_workers):
-            waiting.remove(outcome.number)
+        for outcome in _in_processes(backend, waiting, n_workers):
+            waiting.remove(outcome.numbers)
             yield outcome
     except BrokenProcessPool:
+        if not backend.is_risky:
+            raise TeacherFailed(f"A worker process died; try n_jobs=1. {run.say_kept()}") from None
         # Who killed the process is not said, so each of those left gets processes of its own.
-        for number in waiting:
+        for numbers in waiting:
             try:
-                yield from _in_processes(run, [number], n_workers)
+                yield from _in_processes(backend, [numbers], n_workers)
             except BrokenProcessPool:
-                yield Outcome(number, failure="its process died")
+                yield TeacherOutcome(numbers, failure="its process died")
 
 
-def _in_a_loop(run: _Run, n_jobs: int | None, n_workers: int, *, seconds: float) -> bool:
-    """Say whether the next teacher is trained here, where all that wait are expected to take so long."""
-    if run.timeout is not None and not (n_workers == 1 and can_interrupt()):
+def _in_a_loop(
+    backend: Backend, n_waiting: int, options: TrainingOptions, n_workers: int, *, seconds: float
+) -> bool:
+    """Say whether the next unit is trained here, where all that wait are expected to take so long."""
+    if options.timeout is not None and not (n_workers == 1 and can_interrupt()):
         return False
-    return n_workers == 1 or (n_jobs is None and seconds <= _START_SECONDS)
+    if n_workers == 1 or (n_waiting == 1 and not backend.is_risky):
+        return True
+    return options.n_jobs is None and seconds <= backend.start_seconds
 
 
-def _in_processes(run: _Run, numbers: list[int], n_workers: int) -> Iterator[Outcome]:
+def _in_processes(backend: Backend, units: Sequence[range], n_workers: int) -> Iterator[TeacherOutcome]:
     import joblib
 
-    tasks = (joblib.delayed(train_teacher)(run.task(number, parent=os.getpid())) for number in list(numbers))
+    train = joblib.delayed(backend.train)
+    tasks = (train(backend.task(numbers, parent=os.getpid())) for numbers in list(units))
     with warnings.catch_warnings(), joblib.parallel_config(backend="loky", inner_max_num_threads=1):
         warnings.filterwarnings("ignore", "A worker stopped")  # whose rows end a process is told to nobody
         # Rows are copied to the workers, never mapped: a fit may write to its own rows, as it may in a loop.
@@ -268,20 +386,24 @@ def _in_processes(run: _Run, numbers: list[int], n_workers: int) -> Iterator[Out
         yield from parallel(tasks)
 
 
+def open_folder(folder: str | PathLike[str] | None) -> Path | None:
+    """Return a folder for teachers, made where there is none, for its owner alone."""
+    if folder is None:
+        return None
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        why = f"Expected a folder for teachers at {folder}, got: {error.strerror or error}."
+        raise OSError(error.errno or 0, why) from error
+    return Path(folder).resolve()
+
+
 def seed_number(seed: Seed) -> int:
     """Return the whole number that a seed stands for."""
     if isinstance(seed, np.random.Generator):
         return int(seed.integers(2**63))
     require_count(0, seed=seed)
     return int(seed)
-
-
-def check_options(*, n_jobs: int | None, on_mismatch: str) -> None:
-    """Refuse options of a training that mean nothing."""
-    if n_jobs is not None:
-        require_count(n_jobs=n_jobs)
-    if on_mismatch not in ("refuse", "retrain"):
-        raise ValueError(f"Expected on_mismatch='refuse' or 'retrain', got {on_mismatch!r}.")
 
 
 def refuse_other(
@@ -301,32 +423,6 @@ def say_failed(failures: Mapping[int, str]) -> str:
     number, why = min(failures.items())
     more = ", ".join(str(other) for other in sorted(failures)[1:])
     return f"Teacher {number} could not be trained ({why})." + (f" Nor could: {more}." if more else "")
-
-
-def say_kept(n_finished: int, n_teachers: int, folder: Path | None) -> str:
-    """Say what an interrupted training leaves."""
-    done = f"{n_finished} of {n_teachers} teachers are finished"
-    if folder is None:
-        return f"{done} and lost with this call; give a folder to keep them."
-    return f"{done} and kept in {folder}; call again with the same arguments to go on from there."
-
-
-def open_folder(folder: Path) -> Path:
-    """Return a folder for teachers, made where there is none, for its owner alone."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    except OSError as error:
-        why = f"Expected a folder for teachers at {folder}, got: {error.strerror or error}."
-        raise OSError(error.errno or 0, why) from error
-    return folder.resolve()
-
-
-def sweep_folder(folder: Path) -> None:
-    """Remove what runs that were killed left half-written."""
-    for leftover in folder.glob(".teacher*.tmp"):
-        # An hour old: what a killed run left, not what another run is writing.
-        if time.time() - leftover.stat().st_mtime > _STALE_SECONDS:
-            leftover.unlink(missing_ok=True)
 
 
 def check_partition(partition: Partition, *, n_rows: int) -> None:

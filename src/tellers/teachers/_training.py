@@ -3,14 +3,13 @@
 import faulthandler
 import os
 import signal
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from copy import deepcopy
-from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -21,8 +20,8 @@ from numpy.typing import NDArray
 from ..errors import MissingExtra
 from ..privacy._rows import numeric_rows
 from ..privacy.sealed import unheard
-from .ballots import NO_ROWS, ask_class, ask_labels, fallback_teacher
-from .models import ConstantLabels, ConstantTeacher, save_teacher
+from .ballots import NO_ROWS, Ballots, fallback_teacher, one_thread
+from .models import save_teacher
 
 # --- One teacher: a copy of the estimator, fitted on one part, in this process or in one of its own. ---
 #
@@ -32,21 +31,23 @@ from .models import ConstantLabels, ConstantTeacher, save_teacher
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Task:
-    """All that one teacher is trained from; `parent` is the process that sent it to a worker, if one did.
-
-    `made_for` says what it answers: so many classes, or labels.
-    """
+    """All that one teacher is trained from; `parent` is the process that sent it to a worker, if one did."""
 
     number: int
     model: Any
     X: NDArray[Any]
     y: NDArray[np.int64]
+    ballots: Ballots
     folder: Path | None = None
     made_of: dict[str, Any] | None = None
     trusted: tuple[str, ...] = ()
     timeout: float | None = None
     parent: int | None = None
-    made_for: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def numbers(self) -> range:
+        """Return whose task it is."""
+        return range(self.number, self.number + 1)
 
     @property
     def alone(self) -> bool:
@@ -55,11 +56,11 @@ class Task:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Outcome:
-    """A model (None where it went to disk), why there is none, or an error that ends the run."""
+class TeacherOutcome:
+    """What was made (None where it went to disk), why there is nothing, or an error that ends the run."""
 
-    number: int
-    model: Any = None
+    numbers: range
+    made: Any = None
     failure: str | None = None
     stop: Exception | None = None
 
@@ -68,23 +69,7 @@ class TooLong(BaseException):
     """A teacher takes too long; not an Exception, so that a `fit` that catches those does not go on."""
 
 
-def one_thread() -> AbstractContextManager[Any]:
-    """Let numerical libraries use one thread while it is entered.
-
-    To look for them takes milliseconds: it is done again only where modules were imported since.
-    """
-    limiter: AbstractContextManager[Any] = _thread_pools(len(sys.modules)).limit(limits=1)
-    return limiter
-
-
-@lru_cache(maxsize=1)
-def _thread_pools(n_modules: int) -> Any:
-    from threadpoolctl import ThreadpoolController
-
-    return ThreadpoolController()
-
-
-def train_teacher(task: Task) -> Outcome:
+def train_teacher(task: Task) -> TeacherOutcome:
     """Train one teacher and, where there is a folder, save it.
 
     What an estimator says of an error may quote rows, so only its kind is passed on, and its warnings are
@@ -99,28 +84,28 @@ def train_teacher(task: Task) -> Outcome:
         with one_thread(), deadline(task.timeout, alone=task.alone), unheard():
             model: Any = task.model
             if not len(task.y):
-                model = fallback_teacher(task.number, task.made_for, NO_ROWS)
+                model = fallback_teacher(task.number, task.ballots, NO_ROWS)
             elif (task.y == task.y[0]).all():
-                model = _constant(task.y[0])
+                model = task.ballots.constant(task.y[0])
             else:
                 model.fit(task.X, task.y)
     except TooLong:
-        return Outcome(task.number, failure=f"not finished after {task.timeout:g} seconds")
+        return TeacherOutcome(task.numbers, failure=f"not finished after {task.timeout:g} seconds")
     except MissingExtra as error:
-        return Outcome(task.number, stop=error)
+        return TeacherOutcome(task.numbers, stop=error)
     except (Exception, SystemExit) as error:
-        return Outcome(task.number, failure=type(error).__name__)
+        return TeacherOutcome(task.numbers, failure=type(error).__name__)
     return _kept(task, model)
 
 
-def give_up(task: Task, trouble: str) -> Outcome:
+def give_up(task: Task, trouble: str) -> TeacherOutcome:
     """Let a teacher that could not be trained vote by the rule, and remember that in the folder."""
-    return _kept(task, fallback_teacher(task.number, task.made_for, trouble))
+    return _kept(task, fallback_teacher(task.number, task.ballots, trouble))
 
 
-def _kept(task: Task, model: Any) -> Outcome:
+def _kept(task: Task, model: Any) -> TeacherOutcome:
     if task.folder is None:
-        return Outcome(task.number, model)
+        return TeacherOutcome(task.numbers, model)
     try:
         save_teacher(task.folder, task.number, model=model, made_of=task.made_of or {}, trusted=task.trusted)
     except OSError as error:
@@ -128,17 +113,11 @@ def _kept(task: Task, model: Any) -> Outcome:
             f"Expected room to write teacher {task.number} in {task.folder}, got: {error.strerror or error}. "
             "Finished teachers are kept. Make room and call again with the same arguments."
         )
-        return Outcome(task.number, stop=OSError(error.errno or 0, why))
+        return TeacherOutcome(task.numbers, stop=OSError(error.errno or 0, why))
     except Exception as error:
         stop = error if type(error) is TypeError else TypeError(f"This model cannot be saved: {error}")
-        return Outcome(task.number, stop=stop)
-    return Outcome(task.number)
-
-
-def _constant(answer: Any) -> ConstantTeacher | ConstantLabels:
-    if np.ndim(answer):
-        return ConstantLabels(tuple(int(label) for label in answer))
-    return ConstantTeacher(int(answer))
+        return TeacherOutcome(task.numbers, stop=stop)
+    return TeacherOutcome(task.numbers)
 
 
 @cache
@@ -221,7 +200,7 @@ _STEPS = ("epochs", "iterations")
 def try_model(
     model: Any,
     shape: tuple[int, ...],
-    made_for: Mapping[str, int],
+    ballots: Ballots,
     *,
     public: NDArray[Any] | None = None,
     timeout: float | None = None,
@@ -234,19 +213,23 @@ def try_model(
     """
 
     def learn(rows: NDArray[Any], targets: NDArray[Any]) -> None:
-        _fit_and_ask(model, rows, targets, timeout=timeout, made_for=made_for)
+        copy = _light(copy_estimator(model, 0, 0))
+        limit = timeout if can_interrupt() else None
+        with one_thread(), deadline(limit, alone=False), unheard():
+            copy.fit(rows, targets)
+            ballots.ask(copy, rows)
 
-    try_learning(learn, shape, made_for, public=public, name=type(model).__name__)
+    try_learning(learn, shape, ballots, public=public, name=type(model).__name__)
 
 
 def try_learning(
-    learn: Learn, shape: tuple[int, ...], made_for: Mapping[str, int], *, public: Rows | None, name: str
+    learn: Learn, shape: tuple[int, ...], ballots: Ballots, *, public: Rows | None, name: str
 ) -> None:
     """Refuse what cannot learn stand-in rows: `learn(rows, targets)` raises. See `try_model`."""
     first: tuple[str, BaseException] | None = None
-    for what, rows in _stand_ins(shape, max(made_for.values()), public):
+    for what, rows in _stand_ins(shape, ballots.space.n_answers, public):
         try:
-            learn(rows, _made_up(len(rows), made_for))
+            learn(rows, ballots.made_up(len(rows)))
             return
         except MissingExtra:
             raise
@@ -258,34 +241,11 @@ def try_learning(
     what, failure = first
     late = isinstance(failure, TooLong)
     said = "is not finished in time" if late else f"{type(failure).__name__}: {failure}"
-    answers = " and ".join(f"{n} {kind.removeprefix('n_')}" for kind, n in made_for.items())
     raise ValueError(
-        f"Expected a model that can learn {answers} from rows of shape {shape}, got "
-        f"{name}, which fails on {what} with made-up labels ({said}). Change its settings, "
+        f"Expected a model that can learn {ballots.space.n_answers} {ballots.space.kind} from rows of shape "
+        f"{shape}, got {name}, which fails on {what} with made-up labels ({said}). Change its settings, "
         "or take another model. No private row was touched."
     ) from failure
-
-
-def _made_up(n_rows: int, made_for: Mapping[str, int]) -> NDArray[np.int64]:
-    if "n_classes" in made_for:
-        return np.arange(n_rows) % made_for["n_classes"]
-    # Yes and no to every label, in many combinations.
-    targets = np.random.default_rng(7).integers(0, 2, size=(n_rows, made_for["n_labels"]))
-    targets[0], targets[1] = 0, 1
-    return targets
-
-
-def _fit_and_ask(
-    model: Any, rows: Rows, targets: Rows, *, timeout: float | None, made_for: Mapping[str, int]
-) -> None:
-    copy = _light(copy_estimator(model, 0, 0))
-    limit = timeout if can_interrupt() else None
-    with one_thread(), deadline(limit, alone=False), unheard():
-        copy.fit(rows, targets)
-        if "n_labels" in made_for:
-            ask_labels(copy, rows, n_labels=made_for["n_labels"])
-        else:
-            ask_class(copy, rows, n_classes=made_for["n_classes"])
 
 
 def _light(model: Any) -> Any:

@@ -1,17 +1,230 @@
-"""Ballots: what one teacher answers, checked, and how a teacher votes that could not learn."""
+"""Ballots: what teachers answer, checked, and how a teacher votes that could not learn."""
 
 import hashlib
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from functools import cache, lru_cache
+from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from ..data.label_models import label_probabilities
+from ..data.label_models import OneEach, label_probabilities, takes_labels
+from ..data.metrics import measure
 from ..errors import MissingExtra
+from ..privacy._rows import class_ids, label_table
 from ..privacy.sealed import unheard
+from ..privacy.votes import AnswerSpace, OneOf, SetOf, Votes
+from .models import ConstantLabels, ConstantTeacher
+
+Floats = NDArray[np.float64]
+Thresholds = float | tuple[float, ...]
+Fallback = Callable[[int], NDArray[Any]]
+
+NO_ROWS = "it has no rows"
+OTHER_ANSWERS = "it answered something other than was declared"
+
+
+# --- What teachers answer: a declared class, or a probability of every label, for each question. ---
+#
+# An answer space says what votes are. Here is what teachers of a space learn and say; the two kinds answer
+# the same questions, so that training, voting and loading are written once.
+
+
+@dataclass(frozen=True)
+class ClassBallots:
+    """Every teacher names one class of a `OneOf`."""
+
+    space: AnswerSpace
+
+    def targets(self, y: ArrayLike, *, n_rows: int) -> NDArray[np.int64]:
+        """Return y as class ids, one for each row."""
+        labels = np.asarray(y)
+        if labels.shape != (n_rows,):
+            raise ValueError(
+                f"Expected y with one class id for each of {n_rows} rows, got shape {labels.shape}."
+            )
+        return class_ids(labels, n_classes=self.space.n_answers)
+
+    def made_up(self, n_rows: int) -> NDArray[np.int64]:
+        """Return answers for rows that are nobody's."""
+        return np.arange(n_rows) % self.space.n_answers
+
+    def model(self, estimator: Any) -> Any:
+        """Return the estimator that learns such answers."""
+        return estimator
+
+    def constant(self, answer: Any) -> ConstantTeacher:
+        """Return the teacher of a part whose rows all have one answer."""
+        return ConstantTeacher(int(answer))
+
+    def blank(self, n_teachers: int, n_queries: int) -> NDArray[np.int64]:
+        """Return a table for what so many teachers say to so many queries."""
+        return np.empty((n_teachers, n_queries), dtype=np.int64)
+
+    def ask(self, teacher: Any, queries: NDArray[Any]) -> NDArray[np.int64]:
+        """Return a teacher's class for each query, refusing what is no declared class."""
+        ballot, n_classes = np.asarray(teacher.predict(queries)), self.space.n_answers
+        whole = ballot.dtype.kind in "iu" or (
+            ballot.dtype.kind == "f" and bool((ballot == np.floor(ballot)).all())
+        )
+        if ballot.shape != (len(queries),) or not whole or ((ballot < 0) | (ballot >= n_classes)).any():
+            raise ValueError(
+                f"Expected a class id in 0..{n_classes - 1} for each of {len(queries)} queries, got "
+                f"{ballot.dtype} of shape {ballot.shape}. Let predict return the classes that fit was given."
+            )
+        return ballot.astype(np.int64)
+
+    def fallback(self, queries: NDArray[Any]) -> Fallback:
+        """Return the rule for some questions: which class a teacher of some number names for each.
+
+        It does not depend on their order or number.
+        """
+        n_classes = self.space.n_answers
+
+        @cache  # most votes need no rule
+        def codes() -> NDArray[np.int64]:
+            return np.array([_hash(question) % n_classes for question in queries], dtype=np.int64)
+
+        return lambda number: (codes() + number) % n_classes
+
+    def votes(self, said: NDArray[Any]) -> Votes:
+        """Return the votes of what teachers say, teachers x queries."""
+        return Votes.from_ballots(said, self.space)
+
+    def whole(self, said: NDArray[Any]) -> NDArray[Any]:
+        """Return what teachers say in the smallest whole numbers, as it travels."""
+        return said.astype(np.min_scalar_type(self.space.n_answers - 1))
+
+    def counted(self, whole: NDArray[Any]) -> Votes:
+        """Return the votes of what `whole` returned."""
+        return self.votes(whole)
+
+    def accuracies(self, votes: Votes, truth: NDArray[np.int64]) -> Floats:
+        """Return each teacher's share of right answers."""
+        return np.asarray((votes.block() == truth).mean(axis=1), dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class LabelBallots:
+    """Every teacher says how likely each label of a `SetOf` is: yes where that reaches the label's threshold.
+
+    With a resolution above 1 the votes are the probabilities themselves, in such parts.
+    """
+
+    space: AnswerSpace
+    thresholds: Thresholds = 0.5
+
+    def __post_init__(self) -> None:
+        limits = check_thresholds(self.thresholds, n_labels=self.space.n_answers)
+        object.__setattr__(self, "thresholds", limits)
+
+    @property
+    def resolution(self) -> int:
+        """Return in how many parts a vote is counted."""
+        return int(self.space.most(1))
+
+    def targets(self, y: ArrayLike, *, n_rows: int) -> NDArray[np.int64]:
+        """Return Y as rows x labels of 0 and 1."""
+        return label_table(y, n_rows=n_rows, n_labels=self.space.n_answers)
+
+    def made_up(self, n_rows: int) -> NDArray[np.int64]:
+        """Return answers for rows that are nobody's: yes and no to every label, in many combinations."""
+        targets = np.random.default_rng(7).integers(0, 2, size=(n_rows, self.space.n_answers))
+        targets[0], targets[1] = 0, 1
+        return targets
+
+    def model(self, estimator: Any) -> Any:
+        """Return the estimator if it takes many labels by itself, else one copy of it for each of them."""
+        # One label is one column, which scikit-learn would take for classes.
+        if not callable(getattr(estimator, "fit", None)):
+            return estimator
+        return estimator if self.space.n_answers > 1 and takes_labels(estimator) else OneEach(estimator)
+
+    def constant(self, answer: Any) -> ConstantLabels:
+        """Return the teacher of a part whose rows all have one answer."""
+        return ConstantLabels(tuple(int(label) for label in answer))
+
+    def blank(self, n_teachers: int, n_queries: int) -> Floats:
+        """Return a table for what so many teachers say to so many queries."""
+        return np.empty((n_teachers, n_queries, self.space.n_answers))
+
+    def ask(self, teacher: Any, queries: NDArray[Any]) -> Floats:
+        """Return a teacher's probability of each label for each query, refusing what is none."""
+        said, n_labels = label_probabilities(teacher, queries), self.space.n_answers
+        if said.shape != (len(queries), n_labels) or not ((said >= 0) & (said <= 1)).all():
+            raise ValueError(
+                f"Expected probabilities in [0, 1] of {n_labels} labels for each of {len(queries)} queries, "
+                f"got shape {said.shape} or others. Let predict_proba or predict return those."
+            )
+        return said
+
+    def fallback(self, queries: NDArray[Any]) -> Fallback:
+        """Return the rule for some questions: no to every label."""
+        return lambda _number: np.zeros((len(queries), self.space.n_answers))
+
+    def votes(self, said: NDArray[Any]) -> Votes:
+        """Return the votes of what teachers say, teachers x queries x labels."""
+        return Votes.from_ballots(said if self.resolution > 1 else said >= self.thresholds, self.space)
+
+    def whole(self, said: NDArray[Any]) -> NDArray[Any]:
+        """Return what teachers say in the smallest whole numbers, as it travels."""
+        return self.votes(said).block().astype(np.min_scalar_type(self.resolution))
+
+    def counted(self, whole: NDArray[Any]) -> Votes:
+        """Return the votes of what `whole` returned."""
+        return Votes.from_ballots(whole / self.resolution if self.resolution > 1 else whole, self.space)
+
+    def accuracies(self, votes: Votes, truth: NDArray[np.int64]) -> Floats:
+        """Return each teacher's share of right answers, over rows and labels."""
+        said = (votes.block() * 2 >= self.resolution).astype(np.int64)
+        return np.array([measure(truth, one).accuracy for one in said])
+
+
+Ballots = ClassBallots | LabelBallots
+
+
+def ballots_of(
+    space: AnswerSpace | None = None,
+    *,
+    n_classes: int | None = None,
+    thresholds: float | Sequence[float] = 0.5,
+) -> Ballots:
+    """Return what teachers of an answer space say; `n_classes` is short for one of so many classes."""
+    if (space is None) == (n_classes is None):
+        raise TypeError("Expected n_classes, or the space of answers, OneOf(...) or SetOf(...).")
+    if space is None:
+        space = OneOf(cast(int, n_classes))
+    if space.kind == OneOf.kind:
+        return ClassBallots(space)
+    if space.kind == SetOf.kind:
+        return LabelBallots(space, cast(Thresholds, thresholds))
+    raise ValueError(f"Expected answers that teachers can learn, classes or labels, got {space.kind}.")
+
+
+def made_for(space: AnswerSpace) -> dict[str, int]:
+    """Return what the teachers of a space answer, as their manifests say it."""
+    return {f"n_{space.kind}": space.n_answers}
+
+
+def _hash(question: Any) -> int:
+    # As float64, and 0.0 for -0.0: the same numbers are the same question in every precision.
+    content = (np.asarray(question, dtype="<f8") + 0.0).tobytes()
+    return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little")
+
+
+def check_thresholds(thresholds: float | Sequence[float], *, n_labels: int) -> Thresholds:
+    """Return thresholds as plain numbers, one for all labels or one each, refusing what is no probability."""
+    limits = np.asarray(thresholds, dtype=np.float64)
+    if limits.shape not in ((), (n_labels,)) or not ((limits > 0) & (limits <= 1)).all():
+        raise ValueError(
+            f"Expected one threshold above 0 and up to 1, or one per label ({n_labels}), got shape "
+            f"{limits.shape} or a value outside."
+        )
+    return float(limits) if limits.ndim == 0 else tuple(float(limit) for limit in limits)
+
 
 # --- How a teacher votes that could not learn: by a rule that looks at public things alone. ---
 #
@@ -20,9 +233,6 @@ from ..privacy.sealed import unheard
 # could not learn names the class of number (its own number + a hash of the question) modulo the number of
 # classes, which spreads such votes evenly; of many labels it says no to each. What went wrong is a kind of
 # error, kept sealed.
-
-
-NO_ROWS = "it has no rows"
 
 
 @dataclass(frozen=True)
@@ -43,95 +253,49 @@ class FallbackTeacher:
 
     def predict(self, X: Any) -> NDArray[np.int64]:
         """Return the class, or the labels, that the rule gives for every row."""
-        if self.many:
-            return np.zeros((len(X), self.n_outputs), dtype=np.int64)
-        return Rule(np.asarray(X), self.n_outputs).ballot(self.number)
+        space = SetOf(self.n_outputs) if self.many else OneOf(self.n_outputs)
+        return ballots_of(space).fallback(np.asarray(X))(self.number).astype(np.int64)
 
 
-def fallback_teacher(number: int, made_for: Mapping[str, int], trouble: str) -> FallbackTeacher:
-    """Return the teacher that votes by the rule, for what its manifest says that teachers answer."""
-    many = "n_labels" in made_for
-    return FallbackTeacher(number, int(made_for["n_labels" if many else "n_classes"]), many, trouble)
+def fallback_teacher(number: int, ballots: Ballots, trouble: str) -> FallbackTeacher:
+    """Return the teacher that votes by the rule."""
+    space = ballots.space
+    return FallbackTeacher(number, space.n_answers, space.kind == SetOf.kind, trouble)
 
 
-@dataclass(frozen=True, eq=False)
-class Rule:
-    """The rule for some questions of one class each; it does not depend on their order or number."""
-
-    questions: NDArray[Any]
-    n_classes: int
-
-    def ballot(self, number: int) -> NDArray[np.int64]:
-        """Return the class that a teacher of some number names for each question."""
-        return (self._codes + number) % self.n_classes
-
-    @cached_property
-    def _codes(self) -> NDArray[np.int64]:
-        codes = np.empty(len(self.questions), dtype=np.int64)
-        for row, question in enumerate(self.questions):
-            # As float64, and 0.0 for -0.0: the same numbers are the same question in every precision.
-            content = (np.asarray(question, dtype="<f8") + 0.0).tobytes()
-            digest = hashlib.blake2b(content, digest_size=8).digest()
-            codes[row] = int.from_bytes(digest, "little") % self.n_classes
-        return codes
+def known_troubles(teachers: Mapping[int, Any]) -> dict[int, str]:
+    """Return which teachers vote by the rule, and why; private."""
+    return {
+        number: teacher.trouble
+        for number, teacher in teachers.items()
+        if isinstance(teacher, FallbackTeacher)
+    }
 
 
-# --- What one teacher answers, checked: a declared class, or a probability of every label, for each question.
+def ask_teachers(
+    teachers: Mapping[int, Any], queries: NDArray[Any], ballots: Ballots
+) -> tuple[NDArray[Any], dict[int, str]]:
+    """Return what every teacher says to queries, and who answers by the rule and why.
+
+    Nothing that a teacher does stops a vote.
+    """
+    rule = ballots.fallback(queries)
+    said, troubles = ballots.blank(len(teachers), len(queries)), {}
+    with one_thread():
+        for place, (number, teacher) in enumerate(teachers.items()):
+            answer, trouble = _asked(teacher, queries, ballots)
+            said[place] = rule(number) if answer is None else answer
+            if trouble is not None:
+                troubles[number] = trouble
+    return said, troubles
 
 
-OTHER_ANSWERS = "it answered something other than was declared"
-
-
-def ask_class(teacher: Any, queries: NDArray[Any], *, n_classes: int) -> NDArray[np.int64]:
-    """Return a teacher's class for each query, refusing what is no declared class."""
-    ballot = np.asarray(teacher.predict(queries))
-    whole = ballot.dtype.kind in "iu" or (
-        ballot.dtype.kind == "f" and bool((ballot == np.floor(ballot)).all())
-    )
-    if ballot.shape != (len(queries),) or not whole or ((ballot < 0) | (ballot >= n_classes)).any():
-        raise ValueError(
-            f"Expected a class id in 0..{n_classes - 1} for each of {len(queries)} queries, got "
-            f"{ballot.dtype} of shape {ballot.shape}. Let predict return the classes that fit was given."
-        )
-    return ballot.astype(np.int64)
-
-
-def ask_labels(teacher: Any, queries: NDArray[Any], *, n_labels: int) -> NDArray[np.float64]:
-    """Return a teacher's probability of each label for each query, refusing what is none."""
-    said = label_probabilities(teacher, queries)
-    if said.shape != (len(queries), n_labels) or not ((said >= 0) & (said <= 1)).all():
-        raise ValueError(
-            f"Expected probabilities in [0, 1] of {n_labels} labels for each of {len(queries)} queries, got "
-            f"shape {said.shape} or others. Let predict_proba or predict return those."
-        )
-    return said
-
-
-def class_ballot(
-    teacher: Any, queries: NDArray[Any], *, number: int, rule: Rule
-) -> tuple[NDArray[np.int64], str | None]:
-    """Return a teacher's ballot, or that of the rule and why: nothing that a teacher does stops a vote."""
+def _asked(teacher: Any, queries: NDArray[Any], ballots: Ballots) -> tuple[NDArray[Any] | None, str | None]:
     if isinstance(teacher, FallbackTeacher):
-        return rule.ballot(number), teacher.trouble
-    ballot, trouble = _tried(lambda: ask_class(teacher, queries, n_classes=rule.n_classes))
-    return (rule.ballot(number) if ballot is None else ballot), trouble
-
-
-def label_ballot(
-    teacher: Any, queries: NDArray[Any], *, n_labels: int
-) -> tuple[NDArray[np.float64], str | None]:
-    """Return a teacher's probabilities, or no to every label and why; see `class_ballot`."""
-    nothing = np.zeros((len(queries), n_labels))
-    if isinstance(teacher, FallbackTeacher):
-        return nothing, teacher.trouble
-    said, trouble = _tried(lambda: ask_labels(teacher, queries, n_labels=n_labels))
-    return (nothing if said is None else said), trouble
-
-
-def _tried(ask: Callable[[], NDArray[Any]]) -> tuple[NDArray[Any] | None, str | None]:
+        return None, teacher.trouble
     try:
         with unheard():
-            return ask(), None
+            return ballots.ask(teacher, queries), None
     except MissingExtra:
         raise
     except ValueError as error:
@@ -139,3 +303,19 @@ def _tried(ask: Callable[[], NDArray[Any]]) -> tuple[NDArray[Any] | None, str | 
         return None, OTHER_ANSWERS if ours else "ValueError"
     except (Exception, SystemExit) as error:
         return None, type(error).__name__
+
+
+def one_thread() -> AbstractContextManager[Any]:
+    """Let numerical libraries use one thread while it is entered.
+
+    To look for them takes milliseconds: it is done again only where modules were imported since.
+    """
+    limiter: AbstractContextManager[Any] = _thread_pools(len(sys.modules)).limit(limits=1)
+    return limiter
+
+
+@lru_cache(maxsize=1)
+def _thread_pools(n_modules: int) -> Any:
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..errors import require_count
-from ..privacy.votes import LabelVotes, Votes, keep, kept
+from ..privacy.votes import AnswerSpace, Votes, keep, kept
 
 
 class VotedPool:
@@ -26,10 +26,10 @@ class VotedPool:
     ValueError: Expected row numbers of a pool of 3 rows, 0..2, got another. Ask for rows of this pool.
     """
 
-    def __init__(self, votes: Votes | LabelVotes) -> None:
+    def __init__(self, votes: Votes) -> None:
         keep(self, votes)
 
-    def vote(self, rows: ArrayLike) -> Votes | LabelVotes:
+    def vote(self, rows: ArrayLike) -> Votes:
         """Return the votes on some rows of the pool, in the order asked."""
         numbers = np.asarray(rows)
         if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
@@ -42,13 +42,19 @@ class VotedPool:
                 f"Expected row numbers of a pool of {len(self)} rows, 0..{len(self) - 1}, got another. "
                 "Ask for rows of this pool."
             )
-        asked: Votes | LabelVotes = kept(self)[numbers]
+        asked: Votes = kept(self)[numbers]
         return asked
 
     @property
     def n_teachers(self) -> int:
         """Return how many teachers voted."""
         return int(kept(self).n_teachers)
+
+    @property
+    def space(self) -> AnswerSpace:
+        """Return the space of the votes."""
+        found: AnswerSpace = kept(self).space
+        return found
 
     @property
     def n_classes(self) -> int:
@@ -75,6 +81,5 @@ class VotedPool:
         return len(kept(self))
 
     def __repr__(self) -> str:
-        many = isinstance(kept(self), LabelVotes)
-        about = f"n_labels={self.n_labels}" if many else f"n_classes={self.n_classes}"
+        about = f"n_{self.space.kind}={self.space.n_answers}"
         return f"VotedPool(n_rows={len(self)}, n_teachers={self.n_teachers}, {about})"

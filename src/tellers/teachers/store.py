@@ -4,7 +4,7 @@ import io
 import json
 import math
 import os
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from os import PathLike
@@ -27,16 +27,26 @@ from ..privacy._files import (
     require_size,
     write_whole,
 )
-from ..privacy.votes import LabelVotes, Votes, keep
+from ..privacy.votes import LabelVotes, SetOf, Votes, keep
 
-# --- Votes on disk: one NumPy file with the ballots, or the counts, of a batch of queries. ---
+# --- Votes on disk: one NumPy file with the ballots, or their totals, of a batch of queries. ---
 #
-# A vote file is an `.npy` with ballots (teachers x queries), or an `.npz` with either `ballots` or `counts`
-# (queries x classes) and, where they apply,
+# A vote file for one class is an `.npy` with ballots (teachers x queries), or an `.npz` with either `ballots`
+# or `counts` (queries x classes) and, where they apply,
 #
 # student     the student's probabilities, queries x classes, public
 # answered    which queries the teachers answered, one True or False per query, public
 # truth       the true labels, one per query, for those who measure accuracy
+#
+# A file of votes on many labels is an `.npz` with one of
+#
+# label_ballots                       teachers x queries x labels, 0 and 1 or probabilities
+# label_data, label_indices,          the same as a sparse matrix in compressed rows, one row per teacher
+# label_indptr, label_shape           and query, teacher by teacher; the shape has all three axes
+# label_sums, label_teachers          queries x labels, and how many teachers there are
+#
+# and, where they apply, `label_resolution` (into how many parts a vote was divided: entries are then whole),
+# and `answered` and `truth`, one True or False per query and label.
 #
 # Python objects are never unpickled: opening a stranger's file runs no code of theirs. What a file declares
 # is checked before it is read (`tellers.privacy._files`). Files are written whole or not at all.
@@ -44,66 +54,90 @@ from ..privacy.votes import LabelVotes, Votes, keep
 
 Arrays = dict[str, NDArray[Any]]
 
-_KEYS = ("answered", "ballots", "counts", "student", "truth")
+_BESIDE = ("student", "answered", "truth")
+_CLASS_FORMS = (("ballots",), ("counts",))
+_SPARSE = ("label_data", "label_indices", "label_indptr", "label_shape")
+_SUMS = ("label_sums", "label_teachers")
+_LABEL_FORMS = (("label_ballots",), _SPARSE, _SUMS)
+_KEYS = {
+    "classes": ("ballots", "counts", *_BESIDE),
+    "labels": ("label_ballots", *_SPARSE, *_SUMS, "label_resolution", *_BESIDE),
+}
 # Larger ids are record numbers or hashes, not classes; a table of counts over them would fill the memory.
 _MOST_INFERRED = 10_000
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class VoteFile:
-    """What a vote file holds, checked; `notes` says what was not declared and had to be taken from it."""
+    """What a vote file holds, checked; `notes` says what was not declared and had to be taken from it.
+
+    Of votes on many labels, `answered` and `truth` are True or False, (queries, labels).
+    """
 
     votes: Votes
     student: NDArray[np.float64] | None = None
     answered: NDArray[np.bool_] | None = None
-    truth: NDArray[np.int64] | None = None
+    truth: NDArray[Any] | None = None
     notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        there = [name for name in ("student", "answered", "truth") if getattr(self, name) is not None]
+        there = [name for name in _BESIDE if getattr(self, name) is not None]
         return f"VoteFile({', '.join([repr(self.votes), *there])})"
 
 
-def read_votes(path: str | PathLike[str], *, n_classes: int | None = None) -> VoteFile:
+def read_votes(
+    path: str | PathLike[str],
+    *,
+    kind: Literal["classes", "labels"] | None = "classes",
+    n_classes: int | None = None,
+    resolution: int | None = None,
+    thresholds: ArrayLike | None = None,
+) -> VoteFile:
     """Read a vote file and check that its parts fit together; of a folder of votes, the tallies.
 
-    Without `n_classes` ballots are taken to use every class up to their largest id, and `notes` says so:
-    that looks at private votes, so declare the classes wherever they are known.
+    Parameters
+    ----------
+    kind : what the votes are on; None takes what the file holds.
+    n_classes : how many classes there are. Without it ballots are taken to use every class up to their
+        largest id, and `notes` says so: that looks at private votes, so declare the classes where they are
+        known.
+    resolution : counts probabilities of labels in so many parts of a vote.
+    thresholds : makes a yes of probabilities of labels that reach it, one for all labels or one each.
+        Without either, ballots are 0 and 1.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder) / "votes.npz"
     ...     np.savez(path, ballots=[[0, 1], [0, 1], [2, 1]], answered=[True, False])
     ...     read_votes(path, n_classes=3)
+    ...     np.savez(path, label_ballots=[[[0.9, 0.2]], [[0.8, 0.6]]])
+    ...     read_votes(path, kind="labels", resolution=10).votes.sums
     VoteFile(Votes(<private>, n_queries=2, n_teachers=3, n_classes=3), answered)
+    array([[17,  8]])
     """
     place = Path(path)
     if n_classes is not None:
         require_count(2, n_classes=n_classes)
-    if (place / "votes.json").is_file():
+    if resolution is not None:
+        require_count(resolution=resolution)
+    if resolution is not None and thresholds is not None:
+        raise ValueError("Expected a resolution or thresholds for probabilities, got both. Choose one.")
+    if (place / FILE).is_file() and kind != "labels":
         return _from_parts(place, n_classes)
-    arrays, names = load_arrays(place, _KEYS)
-    given = [key for key in ("ballots", "counts") if key in arrays]
-    if not given and any(name.startswith("label_") for name in names):
-        raise ValueError(
-            f"Expected votes for one class per query in {place.name}, got votes on many labels. Name a "
-            "mechanism for many labels, such as binary, or read them with read_label_votes."
-        )
-    if len(given) != 1:
-        found = "both" if given else f"neither (its arrays: {', '.join(names) or 'none'})"
-        raise ValueError(f"Expected either 'ballots' or 'counts' in {place.name}, got {found}. Keep one.")
+    arrays, names = load_arrays(place, {*_KEYS["classes"], *_KEYS["labels"]})
+    if kind is None:
+        kind = "labels" if any(name.startswith("label_") for name in names) else "classes"
+    form = _form(kind, arrays, names, place.name)
+    notes: tuple[str, ...] = ()
     try:
-        if "ballots" in arrays:
+        if form == ("ballots",):
             votes, notes = _from_ballots(arrays["ballots"], n_classes)
+        elif form == ("counts",):
+            votes = _from_counts(arrays["counts"], n_classes)
         else:
-            votes, notes = _from_counts(arrays["counts"], n_classes), ()
-        return VoteFile(
-            votes,
-            student=_student(arrays.get("student"), votes),
-            answered=_answered(arrays.get("answered"), votes),
-            truth=_truth(arrays.get("truth"), votes),
-            notes=notes,
-        )
+            votes = _from_labels(arrays, form, resolution, thresholds)
+        beside: dict[str, Any] = _beside(votes, {name: arrays.get(name) for name in _BESIDE})
+        return VoteFile(votes, **beside, notes=notes)
     except (TypeError, ValueError) as error:
         # A file is input whatever is wrong with it: one kind of error, and it names the file.
         raise ValueError(f"{place.name}: {error}") from error
@@ -117,7 +151,7 @@ def save_votes(
     answered: ArrayLike | None = None,
     truth: ArrayLike | None = None,
 ) -> None:
-    """Write a vote file that `read_votes` reads: the ballots, or the counts where no ballots are known.
+    """Write a vote file that `read_votes` reads: the ballots, sparse if they are, or else the totals.
 
     Ballots take one byte each for up to 256 classes. The file is private, as the votes are: only its owner
     may read it.
@@ -129,20 +163,35 @@ def save_votes(
     ...     read_votes(Path(folder) / "votes.npz", n_classes=3)
     VoteFile(Votes(<private>, n_queries=2, n_teachers=3, n_classes=3), answered)
     """
-    beside = {
-        "student": _student(None if student is None else np.asarray(student), votes),
-        "answered": _answered(None if answered is None else np.asarray(answered), votes),
-        "truth": _truth(None if truth is None else np.asarray(truth), votes),
-    }
-    if votes.ballots is None:
-        arrays = {"counts": votes.counts.astype(np.min_scalar_type(votes.n_teachers))}
-    else:
-        # By the declared classes, not by the largest ballot: the size of the file says nothing private.
-        arrays = {"ballots": votes.ballots.astype(np.min_scalar_type(votes.n_classes - 1))}
+    given = {"student": student, "answered": answered, "truth": truth}
+    beside = _beside(votes, {n: None if one is None else np.asarray(one) for n, one in given.items()})
+    arrays = _class_arrays(votes) if votes.space.kind == "classes" else _label_arrays(votes)
     arrays |= {name: values for name, values in beside.items() if values is not None}
     written = io.BytesIO()
     np.savez(written, **arrays)
     write_whole(path, written.getvalue())
+
+
+def _class_arrays(votes: Votes) -> Arrays:
+    if votes.ballots is None:
+        return {"counts": votes.counts.astype(np.min_scalar_type(votes.n_teachers))}
+    # By the declared classes, not by the largest ballot: the size of the file says nothing private.
+    return {"ballots": votes.ballots.astype(np.min_scalar_type(votes.n_classes - 1))}
+
+
+def _label_arrays(votes: Votes) -> Arrays:
+    votes.require_all_labels("a vote file")
+    # By the declared resolution, not by the largest ballot.
+    small = np.min_scalar_type(votes.resolution)
+    arrays: Arrays = {"label_resolution": np.array(votes.resolution)}
+    if votes.ballots is None:
+        return arrays | {"label_sums": votes.sums, "label_teachers": np.array(votes.n_teachers)}
+    if not votes.is_sparse:
+        return arrays | {"label_ballots": votes.block().astype(small)}
+    matrix: Any = votes.ballots
+    shape = np.array([votes.n_teachers, votes.n_queries, votes.n_labels])
+    stored = (matrix.data.astype(small), matrix.indices, matrix.indptr, shape)
+    return arrays | dict(zip(_SPARSE, stored, strict=True))
 
 
 @contextmanager
@@ -201,7 +250,6 @@ def load_arrays(place: Path, keys: Collection[str]) -> tuple[Arrays, list[str]]:
 
 
 def _from_parts(folder: Path, n_classes: int | None) -> VoteFile:
-
     stored = stored_votes(folder)
     if n_classes not in (None, stored.n_classes):
         raise ValueError(
@@ -251,6 +299,55 @@ def _from_counts(counts: NDArray[Any], n_classes: int | None) -> Votes:
         raise ValueError(f"{error} The number of teachers is that of query 0.") from None
 
 
+def _form(kind: str, arrays: Arrays, names: Sequence[str], file: str) -> tuple[str, ...]:
+    """Return the arrays in which a file holds votes of a kind, refusing votes of the other one."""
+    known = _CLASS_FORMS if kind == "classes" else _LABEL_FORMS
+    forms = [keys for keys in known if set(keys) <= arrays.keys()]
+    if len(forms) == 1:
+        return forms[0]
+    found = "" if forms else f" (its arrays: {', '.join(names) or 'none'})"
+    if kind == "classes":
+        if not forms and any(name.startswith("label_") for name in names):
+            raise ValueError(
+                f"Expected votes for one class per query in {file}, got votes on many labels. Name a "
+                "mechanism for many labels, such as binary, or read them with kind='labels'."
+            )
+        found = "both" if forms else f"neither{found}"
+        raise ValueError(f"Expected either 'ballots' or 'counts' in {file}, got {found}. Keep one.")
+    if {"ballots", "counts"} & set(names):
+        raise ValueError(
+            f"Expected votes on many labels in {file}, got votes for one class per query. Name a "
+            "mechanism for those, such as gnmax, or save label ballots as 'label_ballots'."
+        )
+    found = "several of them" if forms else f"none of them{found}"
+    raise ValueError(
+        f"Expected 'label_ballots', a sparse form of it, or 'label_sums' with 'label_teachers' in "
+        f"{file}, got {found}. Keep one."
+    )
+
+
+def _beside(votes: Votes, given: dict[str, NDArray[Any] | None]) -> dict[str, NDArray[Any] | None]:
+    """Return what comes beside votes, checked."""
+    if votes.space.kind == "labels":
+        if given["student"] is not None:
+            raise ValueError("Expected a student's probabilities beside votes for one class alone.")
+        checked = {name: _mask(name, given[name], votes) for name in ("answered", "truth")}
+        return {"student": None, **checked}
+    truth = given["truth"]
+    if truth is not None:
+        if truth.shape != (len(votes),) or truth.dtype.kind not in "iu":
+            raise ValueError(
+                f"Expected truth with one class id for each of {len(votes)} queries, "
+                f"got shape {truth.shape} of {truth.dtype}."
+            )
+        truth = truth.astype(np.int64)
+    return {
+        "student": _student(given["student"], votes),
+        "answered": _mask("answered", given["answered"], votes),
+        "truth": truth,
+    }
+
+
 def _student(student: NDArray[Any] | None, votes: Votes) -> NDArray[np.float64] | None:
     if student is None:
         return None
@@ -264,31 +361,79 @@ def _student(student: NDArray[Any] | None, votes: Votes) -> NDArray[np.float64] 
     return student.astype(np.float64)
 
 
-def _answered(answered: NDArray[Any] | None, votes: Votes) -> NDArray[np.bool_] | None:
-    if answered is None:
+def _mask(name: str, mask: NDArray[Any] | None, votes: Votes) -> NDArray[np.bool_] | None:
+    """Return one True or False per query, or per query and label."""
+    if mask is None:
         return None
-    if answered.shape != (len(votes),):
+    on_labels = votes.space.kind == "labels"
+    shape = votes.totals.shape if on_labels else (len(votes),)
+    each = "query and label" if on_labels else "query"
+    if mask.shape != shape or mask.dtype != np.bool_:
         raise ValueError(
-            f"Expected answered with one True or False for each of {len(votes)} queries, "
-            f"got shape {answered.shape}."
+            f"Expected {name} with one True or False per {each}, shape {shape}, got shape {mask.shape} of "
+            f"{mask.dtype}. Convert it with {name}.astype(bool)."
         )
-    if answered.dtype != np.bool_:
-        raise ValueError(
-            f"Expected answered as a mask of True and False, got dtype {answered.dtype}. "
-            "Convert it with answered.astype(bool)."
-        )
-    return np.asarray(answered)
+    return np.asarray(mask)
 
 
-def _truth(truth: NDArray[Any] | None, votes: Votes) -> NDArray[np.int64] | None:
-    if truth is None:
-        return None
-    if truth.shape != (len(votes),) or truth.dtype.kind not in "iu":
+def _from_labels(
+    arrays: Arrays, form: tuple[str, ...], resolution: int | None, thresholds: ArrayLike | None
+) -> Votes:
+    parts = 1
+    if "label_resolution" in arrays:
+        parts = _whole("label_resolution", arrays["label_resolution"])
+        if resolution not in (None, parts):
+            raise ValueError(
+                f"Expected the resolution the votes were counted with, {parts}, got {resolution}."
+            )
+    if form == _SUMS:
+        teachers = _whole("label_teachers", arrays["label_teachers"])
+        parts = parts if resolution is None else resolution
+        return LabelVotes.from_sums(arrays["label_sums"], n_teachers=teachers, resolution=parts)
+    ballots: Any = _matrices(arrays) if form == _SPARSE else arrays["label_ballots"]
+    n_labels = _n_labels(ballots)
+    if parts > 1:
+        # Whole units on disk, a probability in memory: read as it was counted.
+        scaled = [one / parts for one in ballots] if form == _SPARSE else ballots / parts
+        return Votes.from_ballots(scaled, SetOf(n_labels, parts))
+    if thresholds is not None:
+        dense = np.stack([one.toarray() for one in ballots]) if form == _SPARSE else ballots
+        return LabelVotes.from_probabilities(dense, n_labels=n_labels, thresholds=thresholds)
+    return Votes.from_ballots(ballots, SetOf(n_labels, resolution or 1))
+
+
+def _n_labels(ballots: Any) -> int:
+    if not isinstance(ballots, list) and ballots.ndim != 3:
         raise ValueError(
-            f"Expected truth with one class id for each of {len(votes)} queries, "
-            f"got shape {truth.shape} of {truth.dtype}."
+            f"Expected label_ballots of shape (teachers, queries, labels), got shape {ballots.shape}."
         )
-    return truth.astype(np.int64)
+    return max(1, int((ballots[0] if isinstance(ballots, list) else ballots).shape[-1]))
+
+
+def _matrices(arrays: Arrays) -> list[Any]:
+    """Return one sparse matrix per teacher, refusing indices that lead nowhere."""
+    data, indices, pointers, shape = (arrays[key] for key in _SPARSE)
+    if shape.shape != (3,) or shape.dtype.kind not in "iu" or shape.min() < 1:
+        raise ValueError("Expected label_shape as teachers, queries and labels, three whole numbers.")
+    teachers, queries, labels = (int(n) for n in shape)
+    whole = indices.dtype.kind in "iu" and pointers.dtype.kind in "iu"
+    if not whole or pointers.shape != (teachers * queries + 1,) or data.shape != indices.shape:
+        raise ValueError(
+            "Expected a sparse matrix with one row per teacher and query, got parts that do not fit."
+        )
+    inside = indices.size == 0 or (indices.min() >= 0 and indices.max() < labels)
+    if not inside or pointers[0] != 0 or pointers[-1] != data.size or (np.diff(pointers) < 0).any():
+        raise ValueError("Expected label_indices below the number of labels and label_indptr that ascends.")
+    from scipy.sparse import csr_array
+
+    matrix = csr_array((data, indices, pointers), shape=(teachers * queries, labels))
+    return [matrix[i * queries : (i + 1) * queries] for i in range(teachers)]
+
+
+def _whole(name: str, value: NDArray[Any]) -> int:
+    if value.shape != () or value.dtype.kind not in "iu" or int(value) < 1:
+        raise ValueError(f"Expected {name} as one whole number, got shape {value.shape} of {value.dtype}.")
+    return int(value)
 
 
 # --- Votes on disk, too many to hold in memory: a folder of vote files, one for each part of the queries.
@@ -311,8 +456,8 @@ _PART = 1024
 class Voter(Protocol):
     """Whoever votes on rows: an ensemble."""
 
-    def vote(self, X: Any) -> Votes:
-        """Return every teacher's ballot on every row."""
+    def vote(self, X: Any, /) -> Votes:
+        """Return the votes on every row of X."""
         ...
 
 
@@ -577,194 +722,6 @@ def _head(folder: Path) -> dict[str, Any]:
     return head
 
 
-# --- Votes on many labels on disk: one NumPy archive with the ballots, or their sums, of a batch of queries.
-#
-# A file of label votes is an `.npz` with one of
-#
-# label_ballots                       teachers x queries x labels, 0 and 1 or probabilities
-# label_data, label_indices,          the same as a sparse matrix in compressed rows, one row per teacher
-# label_indptr, label_shape           and query, teacher by teacher; the shape has all three axes
-# label_sums, label_teachers          queries x labels, and how many teachers there are
-#
-# and, where they apply, `label_resolution` (into how many parts a vote was divided: entries are then whole),
-# and `answered` and `truth`, one True or False per query and label. Python objects are never unpickled, and
-# files are written whole or not at all.
-
-
-_SPARSE = ("label_data", "label_indices", "label_indptr", "label_shape")
-_SUMS = ("label_sums", "label_teachers")
-_LABEL_KEYS = ("label_ballots", *_SPARSE, *_SUMS, "label_resolution", "answered", "truth")
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class LabelVoteFile:
-    """What a file of label votes holds, checked; `answered` and `truth` are (queries, labels)."""
-
-    votes: LabelVotes
-    answered: NDArray[np.bool_] | None = None
-    truth: NDArray[np.bool_] | None = None
-
-    def __repr__(self) -> str:
-        there = [name for name in ("answered", "truth") if getattr(self, name) is not None]
-        return f"LabelVoteFile({', '.join([repr(self.votes), *there])})"
-
-
-def read_label_votes(
-    path: str | PathLike[str], *, resolution: int | None = None, thresholds: ArrayLike | None = None
-) -> LabelVoteFile:
-    """Read a file of label votes and check that its parts fit together.
-
-    Probabilities are counted in parts of a vote with a `resolution`, or become a yes where they reach
-    `thresholds`, one for all labels or one each. Without either, ballots are 0 and 1.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = Path(folder) / "votes.npz"
-    ...     np.savez(path, label_ballots=[[[0.9, 0.2]], [[0.8, 0.6]]])
-    ...     read_label_votes(path, thresholds=0.5), read_label_votes(path, resolution=10).votes.sums
-    (LabelVoteFile(Votes(<private>, n_queries=1, n_teachers=2, n_labels=2)), array([[17,  8]]))
-    """
-    place = Path(path)
-    if resolution is not None:
-        require_count(resolution=resolution)
-    if resolution is not None and thresholds is not None:
-        raise ValueError("Expected a resolution or thresholds for probabilities, got both. Choose one.")
-    arrays, names = load_arrays(place, _LABEL_KEYS)
-    forms = [keys for keys in (("label_ballots",), _SPARSE, _SUMS) if set(keys) <= arrays.keys()]
-    if len(forms) != 1:
-        if {"ballots", "counts"} & set(names):
-            raise ValueError(
-                f"Expected votes on many labels in {place.name}, got votes for one class per query. Name a "
-                "mechanism for those, such as gnmax, or save label ballots as 'label_ballots'."
-            )
-        found = "several of them" if forms else f"none of them (its arrays: {', '.join(names) or 'none'})"
-        raise ValueError(
-            f"Expected 'label_ballots', a sparse form of it, or 'label_sums' with 'label_teachers' in "
-            f"{place.name}, got {found}. Keep one."
-        )
-    try:
-        votes = _votes(arrays, forms[0], resolution, thresholds)
-        return LabelVoteFile(
-            votes,
-            answered=_mask("answered", arrays.get("answered"), votes),
-            truth=_mask("truth", arrays.get("truth"), votes),
-        )
-    except (TypeError, ValueError) as error:
-        # A file is input whatever is wrong with it: one kind of error, and it names the file.
-        raise ValueError(f"{place.name}: {error}") from error
-
-
-def save_label_votes(
-    path: str | PathLike[str],
-    votes: LabelVotes,
-    *,
-    answered: ArrayLike | None = None,
-    truth: ArrayLike | None = None,
-) -> None:
-    """Write a file that `read_label_votes` reads: the ballots, sparse if they are, or the sums.
-
-    The file is private, as the votes are: only its owner may read it.
-
-    >>> import tempfile
-    >>> votes = LabelVotes.from_ballots([[[1, 0]], [[1, 1]]], n_labels=2)
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     save_label_votes(Path(folder) / "votes.npz", votes, truth=[[True, False]])
-    ...     read_label_votes(Path(folder) / "votes.npz")
-    LabelVoteFile(Votes(<private>, n_queries=1, n_teachers=2, n_labels=2), truth)
-    """
-    votes.require_all_labels("a vote file")
-    # By the declared resolution, not by the largest ballot: the size of the file says nothing private.
-    small = np.min_scalar_type(votes.resolution)
-    arrays: Arrays = {"label_resolution": np.array(votes.resolution)}
-    if votes.ballots is None:
-        arrays |= {"label_sums": votes.sums, "label_teachers": np.array(votes.n_teachers)}
-    elif votes.is_sparse:
-        matrix: Any = votes.ballots
-        shape = np.array([votes.n_teachers, votes.n_queries, votes.n_labels])
-        stored = (matrix.data.astype(small), matrix.indices, matrix.indptr, shape)
-        arrays |= dict(zip(_SPARSE, stored, strict=True))
-    else:
-        arrays["label_ballots"] = votes.block().astype(small)
-    for name, given in (("answered", answered), ("truth", truth)):
-        mask = _mask(name, None if given is None else np.asarray(given), votes)
-        if mask is not None:
-            arrays[name] = mask
-    written = io.BytesIO()
-    np.savez(written, **arrays)
-    write_whole(path, written.getvalue())
-
-
-def _votes(
-    arrays: Arrays, form: tuple[str, ...], resolution: int | None, thresholds: ArrayLike | None
-) -> LabelVotes:
-    parts = 1
-    if "label_resolution" in arrays:
-        parts = _whole("label_resolution", arrays["label_resolution"])
-        if resolution not in (None, parts):
-            raise ValueError(
-                f"Expected the resolution the votes were counted with, {parts}, got {resolution}."
-            )
-    if form == _SUMS:
-        teachers = _whole("label_teachers", arrays["label_teachers"])
-        parts = parts if resolution is None else resolution
-        return LabelVotes.from_sums(arrays["label_sums"], n_teachers=teachers, resolution=parts)
-    ballots: Any = _matrices(arrays) if form == _SPARSE else arrays["label_ballots"]
-    n_labels = _n_labels(ballots)
-    if parts > 1:
-        # Whole units on disk, a probability in memory: read as it was counted.
-        scaled = [one / parts for one in ballots] if form == _SPARSE else ballots / parts
-        return LabelVotes.from_ballots(scaled, n_labels=n_labels, resolution=parts)
-    if thresholds is not None:
-        dense = np.stack([one.toarray() for one in ballots]) if form == _SPARSE else ballots
-        return LabelVotes.from_probabilities(dense, n_labels=n_labels, thresholds=thresholds)
-    return LabelVotes.from_ballots(ballots, n_labels=n_labels, resolution=resolution or 1)
-
-
-def _n_labels(ballots: Any) -> int:
-    if not isinstance(ballots, list) and ballots.ndim != 3:
-        raise ValueError(
-            f"Expected label_ballots of shape (teachers, queries, labels), got shape {ballots.shape}."
-        )
-    return max(1, int((ballots[0] if isinstance(ballots, list) else ballots).shape[-1]))
-
-
-def _matrices(arrays: Arrays) -> list[Any]:
-    """Return one sparse matrix per teacher, refusing indices that lead nowhere."""
-    data, indices, pointers, shape = (arrays[key] for key in _SPARSE)
-    if shape.shape != (3,) or shape.dtype.kind not in "iu" or shape.min() < 1:
-        raise ValueError("Expected label_shape as teachers, queries and labels, three whole numbers.")
-    teachers, queries, labels = (int(n) for n in shape)
-    whole = indices.dtype.kind in "iu" and pointers.dtype.kind in "iu"
-    if not whole or pointers.shape != (teachers * queries + 1,) or data.shape != indices.shape:
-        raise ValueError(
-            "Expected a sparse matrix with one row per teacher and query, got parts that do not fit."
-        )
-    inside = indices.size == 0 or (indices.min() >= 0 and indices.max() < labels)
-    if not inside or pointers[0] != 0 or pointers[-1] != data.size or (np.diff(pointers) < 0).any():
-        raise ValueError("Expected label_indices below the number of labels and label_indptr that ascends.")
-    from scipy.sparse import csr_array
-
-    matrix = csr_array((data, indices, pointers), shape=(teachers * queries, labels))
-    return [matrix[i * queries : (i + 1) * queries] for i in range(teachers)]
-
-
-def _whole(name: str, value: NDArray[Any]) -> int:
-    if value.shape != () or value.dtype.kind not in "iu" or int(value) < 1:
-        raise ValueError(f"Expected {name} as one whole number, got shape {value.shape} of {value.dtype}.")
-    return int(value)
-
-
-def _mask(name: str, mask: NDArray[Any] | None, votes: LabelVotes) -> NDArray[np.bool_] | None:
-    if mask is None:
-        return None
-    if mask.shape != votes.sums.shape or mask.dtype != np.bool_:
-        raise ValueError(
-            f"Expected {name} with one True or False per query and label, shape {votes.sums.shape}, got "
-            f"shape {mask.shape} of {mask.dtype}. Convert it with {name}.astype(bool)."
-        )
-    return np.asarray(mask)
-
-
 # --- Vote files for those who may not read votes. ---
 
 
@@ -809,22 +766,15 @@ def open_votes(
     thresholds: ArrayLike | None = None,
 ) -> HeldVotes:
     """Read a vote file, check it, and hand out what may be asked of it (see `read_votes`)."""
-    if kind == "classes":
-        return hold_votes(read_votes(path, n_classes=n_classes))
-    return hold_votes(read_label_votes(path, resolution=resolution, thresholds=thresholds))
+    given = {"n_classes": n_classes, "resolution": resolution}
+    return hold_votes(read_votes(path, kind=kind, thresholds=thresholds, **given))
 
 
-def hold_votes(file: VoteFile | LabelVoteFile) -> HeldVotes:
+def hold_votes(file: VoteFile) -> HeldVotes:
     """Take votes into the room, and return what stands for them outside."""
-    votes: Any = file.votes
-    many = hasattr(votes, "n_labels")
-    held = HeldVotes(
-        "labels" if many else "classes",
-        len(votes),
-        votes.n_teachers,
-        votes.n_labels if many else votes.n_classes,
-        votes.resolution if many else 1,
-        tuple(getattr(file, "notes", ())),
-    )
+    votes, space = file.votes, file.votes.space
+    kind: Any = space.kind
+    parts = getattr(space, "resolution", 1)
+    held = HeldVotes(kind, len(votes), votes.n_teachers, space.n_answers, parts, file.notes)
     keep(held, file)
     return held

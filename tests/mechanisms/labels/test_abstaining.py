@@ -26,7 +26,7 @@ from tellers.accounting._label_exact import label_blocks
 from tellers.mechanisms.divergence import pair_divergences
 from tellers.mechanisms.labels._gap_bounds import label_cost_and_sensitivities
 from tellers.mechanisms.labels._published import published_label_cost
-from tellers.teachers import save_label_votes
+from tellers.teachers import save_votes
 
 ORDERS = np.array([1.5, 2.0, 8.0, 64.0])
 KNOWS = np.array([[1, 1, 0, 0], [1, 0, 0, 1], [1, 1, 0, 1], [1, 0, 0, 0], [1, 1, 0, 0]], dtype=bool)
@@ -164,7 +164,7 @@ def test_what_is_not_provided_for_is_refused(tmp_path):
     with pytest.raises(ValueError, match="know all labels"):
         label_cost_and_sensitivities(Binary(2.0, 4), votes, 2.0)
     with pytest.raises(ValueError, match="know all labels"):
-        save_label_votes(tmp_path / "votes.npz", votes)
+        save_votes(tmp_path / "votes.npz", votes)
     for knows in (KNOWS[:4], KNOWS * 2, KNOWS[:, :3]):
         with pytest.raises(ValueError, match="Expected knows"):
             LabelVotes.from_ballots(np.ones((5, 1, 4), dtype=int), n_labels=4, knows=knows)

@@ -16,14 +16,15 @@ from tellers_slow_models import StoredTree
 
 from tellers.data import digits
 from tellers.errors import ClusterFailed, MissingExtra, TeacherFailed
-from tellers.teachers import Partition, load_ensemble, partition, train_ensemble, train_label_ensemble
+from tellers.privacy.votes import OneOf, SetOf
+from tellers.teachers import Partition, load_ensemble, partition, train_ensemble
+from tellers.teachers.ballots import ballots_of
 from tellers.teachers.dask import (
     Cluster,
     Patience,
     Shard,
     connect,
     train_dask_ensemble,
-    train_dask_label_ensemble,
     write_queries,
     write_shard,
     write_shards,
@@ -84,22 +85,20 @@ def test_a_worker_that_cannot_open_an_object_store_says_so(link, tmp_path):
 @pytest.mark.parametrize("resolution", [1, 20])
 def test_many_labels_are_voted_on_as_they_are_on_one_machine(link, tmp_path, resolution):
     Y = np.stack([Y_CLASS % 2, Y_CLASS > 5, Y_CLASS == 3], axis=1).astype(int)
-    how = {"n_labels": 3, "seed": 7, "thresholds": 0.4, "resolution": resolution}
+    how = {"space": SetOf(3, resolution), "seed": 7, "thresholds": 0.4}
     shards = write_shards(tmp_path / "shards", X, Y, PARTS)
-    ensemble = train_dask_label_ensemble(
+    ensemble = train_dask_ensemble(
         LogisticRegression(max_iter=50), shards, link=link, store=tmp_path / "store", **how
     )
-    alone = train_label_ensemble(LogisticRegression(max_iter=50), X, Y, PARTS, **how)
-    assert (ensemble.vote_labels(PUBLIC).block() == alone.vote(PUBLIC).block()).all()
-    with pytest.raises(ValueError, match="Expected vote_labels"):
-        ensemble.vote(PUBLIC)
+    alone = train_ensemble(LogisticRegression(max_iter=50), X, Y, PARTS, **how)
+    assert (ensemble.vote(PUBLIC).block() == alone.vote(PUBLIC).block()).all()
+    assert not hasattr(ensemble, "n_classes")
 
 
 @pytest.mark.parametrize("engine", ["loop", "batched"])
 def test_networks_are_trained_together_as_on_one_machine(link, tmp_path, engine):
     from tellers.nn.batched import Batched
     from tellers.nn.classifier import TorchClassifier
-    from tellers.teachers.torch import train_torch_ensemble
 
     model = TorchClassifier("mlp", epochs=2, device="cpu")
     chosen = Batched(chunk=4) if engine == "batched" else engine
@@ -107,7 +106,7 @@ def test_networks_are_trained_together_as_on_one_machine(link, tmp_path, engine)
     ensemble = train_dask_ensemble(
         model, shards, n_classes=10, seed=7, link=link, store=tmp_path / "store", engine=chosen
     )
-    alone = train_torch_ensemble(model, X, Y_CLASS, PARTS, n_classes=10, seed=7, engine=chosen)
+    alone = train_ensemble(model, X, Y_CLASS, PARTS, n_classes=10, seed=7, engine=chosen)
     assert (ensemble.vote(PUBLIC).ballots == alone.vote(PUBLIC).ballots).all()
     assert [len(batch.numbers) for batch in ensemble.batches] == ([4, 4, 1] if chosen != "loop" else [1] * 9)
     assert (
@@ -119,15 +118,7 @@ def test_what_travels_holds_no_rows_and_what_comes_back_is_whole_numbers(tmp_pat
     secret = 0.123456789
     rows = np.array([[secret], [0.5], [0.7]])
     write_shard(str(tmp_path / "part.npz"), rows, [0, 1, 1])
-    job = Job(
-        DecisionTreeClassifier(),
-        n_outputs=2,
-        many=False,
-        seed=7,
-        store=str(tmp_path),
-        n_teachers=1,
-        versions={},
-    )
+    job = Job(DecisionTreeClassifier(), ballots_of(OneOf(2)), seed=7, store=str(tmp_path), n_teachers=1)
     order = pickled(job)
     batch = make_batches([Shard(str(tmp_path / "part.npz"))], 1)[0]
     sent = pickle.dumps((order, batch))
@@ -170,11 +161,9 @@ def kind_of_network(engine):
     pytest.importorskip("torch")
     from tellers.nn.batched import Batched
     from tellers.nn.classifier import TorchClassifier
-    from tellers.teachers.torch import train_torch_ensemble
 
     model = TorchClassifier("mlp", epochs=2, batch_size=20, device="cpu")
-    how = Batched(chunk=4) if engine == "batched" else "loop"
-    return model, train_torch_ensemble, {"engine": how}
+    return model, {"engine": Batched(chunk=4) if engine == "batched" else "loop"}
 
 
 @pytest.mark.parametrize("kind", ["tree", "labels", "batched", "loop"])
@@ -182,31 +171,26 @@ def test_every_teacher_votes_as_on_one_machine_whatever_its_rows_are(link, tmp_p
     from tellers_slow_models import Loud
 
     rows, answers, parts = spoilt()
-    how, n = {"seed": 7, "link": link, "store": tmp_path / "store"}, {"n_classes": 10}
-    model, train_alone, train_far, engine = Loud(), train_ensemble, train_dask_ensemble, {}
+    how, space = {"seed": 7, "link": link, "store": tmp_path / "store"}, OneOf(10)
+    model, engine = Loud(), {}
     if kind == "labels":
-        answers = np.stack([answers % 2, answers > 4], axis=1).astype(int)
-        train_alone, train_far, n = train_label_ensemble, train_dask_label_ensemble, {"n_labels": 2}
+        answers, space = np.stack([answers % 2, answers > 4], axis=1).astype(int), SetOf(2)
     if kind in ("batched", "loop"):
-        model, train_alone, engine = kind_of_network(kind)
-    alone = train_alone(model, rows, answers, parts, **n, **engine, seed=7, n_jobs=1)
+        model, engine = kind_of_network(kind)
+    alone = train_ensemble(model, rows, answers, parts, space=space, **engine, seed=7, n_jobs=1)
     shards = write_shards(tmp_path / "shards", rows, answers, parts)
     seen = []
-    far = train_far(model, shards, **n, **engine, **how, progress=counted(seen))
-    if kind == "labels":
-        found, wanted = far.vote_labels(PUBLIC).block(), alone.vote(PUBLIC).block()
-    else:
-        found, wanted = far.vote(PUBLIC).ballots, alone.vote(PUBLIC).ballots
-    np.testing.assert_array_equal(found, wanted)
+    far = train_dask_ensemble(model, shards, space=space, **engine, **how, progress=counted(seen))
+    found = far.vote(PUBLIC).block()
+    np.testing.assert_array_equal(found, alone.vote(PUBLIC).block())
     assert far.troubles.reveal() == alone.troubles.reveal()
     trees = {1: UNABLE, 2: "RuntimeError", 3: UNABLE, 7: "it has no rows"}
     assert set(far.troubles.reveal()) == ({3, 7} if kind in ("batched", "loop") else set(trees))
     if kind in ("tree", "labels"):
         assert far.troubles.reveal() == trees
     # A second look finds the teachers that were given up, and asks nobody again.
-    again = train_far(model, shards, **n, **engine, **how)
-    same = again.vote_labels(PUBLIC).block() if kind == "labels" else again.vote(PUBLIC).ballots
-    np.testing.assert_array_equal(same, found)
+    again = train_dask_ensemble(model, shards, space=space, **engine, **how)
+    np.testing.assert_array_equal(again.vote(PUBLIC).block(), found)
     assert not recwarn.list
     assert seen[-1] == (9, 9)
     assert capfd.readouterr() == ("", "")
@@ -303,7 +287,7 @@ def test_other_versions_are_refused_before_anything_is_trained(link, tmp_path, m
 def test_a_worker_that_joins_late_with_other_versions_says_so(link, tmp_path):
     shards = write_shards(tmp_path / "shards", X, Y_CLASS, PARTS)
     job = Job(
-        DecisionTreeClassifier(), n_outputs=10, many=False, seed=7, store=str(tmp_path), n_teachers=9,
+        DecisionTreeClassifier(), ballots_of(OneOf(10)), seed=7, store=str(tmp_path), n_teachers=9,
         versions={"numpy": "0.1"},
     )  # fmt: skip
     with pytest.raises(ClusterFailed, match=r"worker .*, got numpy .* instead of 0.1"):

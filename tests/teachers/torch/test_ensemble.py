@@ -17,13 +17,14 @@ from torch import nn
 
 from tellers.data import digits
 from tellers.nn.batched import Batched
-from tellers.nn.classifier import TorchClassifier
+from tellers.nn.classifier import TorchClassifier, TorchLabelClassifier
 from tellers.privacy import Sealed
-from tellers.teachers import Partition, partition, train_ensemble
+from tellers.teachers import Partition, load_ensemble, partition, train_ensemble
+from tellers.teachers._training import copy_estimator
 from tellers.teachers.ballots import FallbackTeacher
 from tellers.teachers.torch import _units as choice
 from tellers.teachers.torch import _units as units
-from tellers.teachers.torch import ensemble, load_torch_ensemble, train_torch_ensemble
+from tellers.teachers.torch._units import NetworkTraining
 
 ROOT = Path(__file__).resolve().parents[3]
 DATA = digits()
@@ -35,7 +36,7 @@ TWO = Batched(chunk=2)
 
 def train(classifier=MLP, X=X, Y=Y, parts=PARTS, **options):
     how = {"n_classes": 10, "seed": 7, "n_jobs": 1, "engine": TWO, **options}
-    return train_torch_ensemble(classifier, X, Y, parts, **how)
+    return train_ensemble(classifier, X, Y, parts, **how)
 
 
 def ballots(made):
@@ -90,8 +91,8 @@ def test_engines_agree(network):
 
 def test_a_looped_teacher_is_a_classifier_fitted_on_its_part():
     looped = train(engine="loop")
-    plain = train_ensemble(MLP, X, Y, PARTS, n_classes=10, seed=7, n_jobs=1)
-    np.testing.assert_array_equal(ballots(looped), plain.vote(PUBLIC).ballots)
+    alone = copy_estimator(MLP, 7, 4).set_params(n_classes=10).fit(X[PARTS[4]], Y[PARTS[4]])
+    np.testing.assert_array_equal(ballots(looped)[4], alone.predict(PUBLIC))
     np.testing.assert_array_equal(looped.teacher(4).predict(PUBLIC), ballots(looped)[4])
 
 
@@ -149,7 +150,7 @@ def test_the_faster_engine_is_taken(monkeypatch):
     for batched, name in ((1.0, "batched"), (3.0, "loop")):
         monkeypatch.setattr(choice, "_MEASURED", {})
         monkeypatch.setattr(
-            choice, "step_seconds", lambda *_, options, b=batched, **__: 2.0 if options is None else b
+            choice, "step_seconds", lambda _, options, b=batched: 2.0 if options is None else b
         )
         assert train(engine="auto").engine.startswith(name)
 
@@ -189,8 +190,8 @@ def test_bad_input_is_refused_with_its_place():
         train(Y=Y[:-1])
     with pytest.raises(ValueError, match="up to row 699"):
         train(parts=partition(700, 6, seed=3))
-    with pytest.raises(TypeError, match="Expected a TorchClassifier, got str"):
-        train("mlp")
+    with pytest.raises(TypeError, match="Expected a TorchClassifier, got TorchLabelClassifier"):
+        train(TorchLabelClassifier(MLP))
     with pytest.raises(ValueError, match="on_mismatch"):
         train(on_mismatch="hope")
     with pytest.raises(ValueError, match="n_classes=10 in the classifier, got 9"):
@@ -264,7 +265,7 @@ def test_what_a_part_does_to_its_teacher_changes_that_ballot_alone(engine, case,
     alone_changed(wanted, found, case)
     again = train(**spoilt(case), engine=engine, folder=tmp_path)
     assert_same(found, again)
-    loaded = load_torch_ensemble(tmp_path, n_classes=10, device="cpu")
+    loaded = load_ensemble(tmp_path, n_classes=10, device="cpu")
     np.testing.assert_array_equal(ballots(found), ballots(loaded))
     assert found.troubles.reveal() == again.troubles.reveal() == loaded.troubles.reveal()
     assert not recwarn.list
@@ -316,8 +317,9 @@ def test_finished_units_are_reused_and_half_written_ones_are_not(tmp_path, monke
     half.write_bytes(half.read_bytes()[:5000])
     (tmp_path / ".teachers-00000-00001.safetensors.abc.tmp").write_bytes(b"half")
     os.utime(tmp_path / ".teachers-00000-00001.safetensors.abc.tmp", (0, 0))
-    trained, real = [], ensemble.train_unit
-    monkeypatch.setattr(ensemble, "train_unit", lambda unit: trained.append(unit.numbers) or real(unit))
+    trained, real = [], NetworkTraining.train
+    watched = staticmethod(lambda unit: trained.append(unit.numbers) or real(unit))
+    monkeypatch.setattr(NetworkTraining, "train", watched)
     seen.clear()
     again = train(folder=tmp_path, progress=lambda done, of: seen.append((done, of)))
     assert trained == [range(2, 4), range(4, 6)]
@@ -390,10 +392,10 @@ from tellers.data import digits
 from tellers.teachers import partition
 from tellers.nn.batched import Batched
 from tellers.nn.classifier import TorchClassifier
-from tellers.teachers.torch import train_torch_ensemble
+from tellers.teachers import train_ensemble
 
 data = digits()
-train_torch_ensemble(
+train_ensemble(
     TorchClassifier("mlp", epochs=40, batch_size=20, device="cpu"), data.X[:600], data.y[:600],
     partition(600, 12, seed=3), n_classes=10, seed=7, folder=sys.argv[1], n_jobs=1, engine=Batched(chunk=2),
     progress=lambda done, of: print(done, flush=True),

@@ -8,8 +8,8 @@ from tellers.data import measure
 from tellers.nn.batched import Batched
 from tellers.nn.classifier import TorchClassifier
 from tellers.nn.losses import row_losses
-from tellers.teachers import Partition, load_ensemble, load_label_ensemble, partition, train_label_teachers
-from tellers.teachers.torch import train_torch_ensemble, train_torch_label_ensemble
+from tellers.privacy.votes import SetOf
+from tellers.teachers import Partition, load_ensemble, partition, train_ensemble
 
 RNG = np.random.default_rng(7)
 X = RNG.normal(size=(500, 6)).astype(np.float32)
@@ -19,8 +19,8 @@ MODEL = TorchClassifier("mlp", epochs=30, batch_size=20, learning_rate=0.01, dev
 
 
 def train(model=MODEL, targets=Y[:400], **options):
-    settings = {"n_labels": 3, "seed": 7, "engine": "loop", "n_jobs": 1, **options}
-    return train_torch_label_ensemble(model, X[:400], targets, PARTS, **settings)
+    settings = {"space": SetOf(3), "seed": 7, "engine": "loop", "n_jobs": 1, **options}
+    return train_ensemble(model, X[:400], targets, PARTS, **settings)
 
 
 def test_the_loss_is_the_mean_of_the_cross_entropy_of_each_label():
@@ -50,8 +50,8 @@ def test_images_and_thresholds():
     images = RNG.normal(size=(60, 8, 8)).astype(np.float32)
     truth = np.stack([images.mean(axis=(1, 2)) > 0, images[:, 0, 0] > 0], axis=1).astype(int)
     model = TorchClassifier("cnn", epochs=2, batch_size=10, device="cpu")
-    ensemble = train_torch_label_ensemble(
-        model, images, truth, partition(60, 2, seed=7), n_labels=2, seed=7, engine="loop",
+    ensemble = train_ensemble(
+        model, images, truth, partition(60, 2, seed=7), space=SetOf(2), seed=7, engine="loop",
         thresholds=(0.01, 1.0),
     )  # fmt: skip
     said = ensemble.probabilities(images).reveal()
@@ -60,35 +60,34 @@ def test_images_and_thresholds():
 
 def test_networks_come_back_from_their_folder(tmp_path):
     first = train(folder=tmp_path, thresholds=0.4)
+    assert repr(first) == "TorchEnsemble(n_teachers=4, n_labels=3, engine='loop')"
     seen = []
     again = train(folder=tmp_path, thresholds=0.4, progress=lambda done, of: seen.append((done, of)))
     assert seen == [(4, 4)]  # nothing was trained
-    loaded = load_label_ensemble(tmp_path, n_labels=3, thresholds=0.4)
+    loaded = load_ensemble(tmp_path, space=SetOf(3), thresholds=0.4)
     for other in (again, loaded):
         np.testing.assert_array_equal(other.vote(X[400:]).block(), first.vote(X[400:]).block())
     with pytest.raises(ValueError, match="n_classes=3"):
         load_ensemble(tmp_path, n_classes=3)
     with pytest.raises(ValueError, match="n_labels=4"):
-        load_label_ensemble(tmp_path, n_labels=4)
+        load_ensemble(tmp_path, space=SetOf(4))
     with pytest.raises(ValueError, match="different: rows"):
         train(folder=tmp_path, targets=1 - Y[:400])
 
 
 def test_networks_of_classes_are_not_taken_for_networks_of_labels(tmp_path):
-    train_torch_ensemble(
+    train_ensemble(
         TorchClassifier("mlp", epochs=1, device="cpu"), X[:400], Y[:400, 0], PARTS, n_classes=2, seed=7,
         engine="loop", folder=tmp_path, n_jobs=1,
     )  # fmt: skip
     assert len(load_ensemble(tmp_path, n_classes=2)) == 4
     with pytest.raises(ValueError, match="n_labels=2"):
-        load_label_ensemble(tmp_path, n_labels=2)
+        load_ensemble(tmp_path, space=SetOf(2))
 
 
-def test_one_name_for_teachers_of_either_backend():
-    ensemble = train_label_teachers(MODEL, X[:400], Y[:400], PARTS, n_labels=3, seed=7, engine="loop")
-    assert repr(ensemble) == "TorchLabelEnsemble(n_teachers=4, n_labels=3, engine='loop')"
+def test_labels_are_declared():
     with pytest.raises(ValueError, match="each of the 4 labels declared"):
-        train(n_labels=4)
+        train(space=SetOf(4))
 
 
 def test_networks_teach_in_the_classifier_too():
@@ -112,9 +111,9 @@ def test_a_teacher_that_cannot_learn_says_no_to_every_label(engine, case, recwar
     else:
         rows[PARTS[2]] *= 1e300
     model = TorchClassifier("mlp", epochs=3, batch_size=20, device="cpu")
-    how = {"n_labels": 3, "seed": 7, "engine": engine, "n_jobs": 1}
-    wanted = train_torch_label_ensemble(model, X[:400], Y[:400], PARTS, **how).vote(X[400:]).block()
-    made = train_torch_label_ensemble(model, rows, Y[:400], parts, **how)
+    how = {"space": SetOf(3), "seed": 7, "engine": engine, "n_jobs": 1}
+    wanted = train_ensemble(model, X[:400], Y[:400], PARTS, **how).vote(X[400:]).block()
+    made = train_ensemble(model, rows, Y[:400], parts, **how)
     found = made.vote(X[400:]).block()
     np.testing.assert_array_equal(found[[0, 1, 3]], wanted[[0, 1, 3]])
     assert (found[2] == 0).all()

@@ -14,9 +14,8 @@ from tellers.data import digits
 from tellers.nn.batched import Batched
 from tellers.nn.classifier import TorchClassifier
 from tellers.nn.weights import dump_states, load_states, read_about
-from tellers.teachers import load_ensemble, partition
+from tellers.teachers import load_ensemble, partition, train_ensemble
 from tellers.teachers.models import ConstantTeacher, find_model, save_teacher, write_model
-from tellers.teachers.torch import load_torch_ensemble, train_torch_ensemble
 
 DATA = digits()
 X, Y, PUBLIC = DATA.X[:600], DATA.y[:600], DATA.X[600:800]
@@ -25,7 +24,7 @@ PARTS = partition(600, 5, seed=3)
 
 def train(folder, network="mlp", *, engine=None, epochs=2, **options):
     model = TorchClassifier(network, epochs=epochs, batch_size=20, device="cpu", **options)
-    return train_torch_ensemble(
+    return train_ensemble(
         model, X, Y, PARTS, n_classes=10, seed=7, n_jobs=1, engine=engine or Batched(chunk=2), folder=folder
     )
 
@@ -71,9 +70,9 @@ def test_a_function_has_to_be_given_again(tmp_path):
     made = train(tmp_path, plain_network)
     with pytest.raises(ValueError, match="network=the function"):
         load_ensemble(tmp_path, n_classes=10)
-    assert same_votes(load_torch_ensemble(tmp_path, n_classes=10, network=plain_network), made)
+    assert same_votes(load_ensemble(tmp_path, n_classes=10, network=plain_network), made)
     with pytest.raises(ValueError, match="teachers of this network"):
-        load_torch_ensemble(tmp_path, n_classes=10, network=lambda: nn.Linear(64, 10))
+        load_ensemble(tmp_path, n_classes=10, network=lambda: nn.Linear(64, 10))
 
 
 @pytest.mark.parametrize("lost", ["teachers-00004-00004.json", "teachers-00000-00001.safetensors"])

@@ -15,9 +15,9 @@ from ...data.metrics import measure
 from ...data.named import DATASETS, load, made_multilabel
 from ...errors import require_count
 from ...privacy.release import SILENT
-from ...privacy.votes import LabelVotes, Votes
+from ...privacy.votes import LabelVotes, SetOf, Votes
 from ...students._base import fresh
-from ...teachers.ensemble import Ensemble, LabelEnsemble
+from ...teachers.ensemble import Ensemble
 from ...teachers.models import ConstantTeacher
 from ...teachers.partitions import partition
 
@@ -126,7 +126,7 @@ def member_votes(members: Sequence[Member], X: NDArray[Any], *, n_outputs: int) 
     models = tuple(member.model for member in members)
     if members[0].y.ndim == 1:
         return Ensemble(models, n_outputs).vote(X)
-    votes = LabelEnsemble(models, n_outputs).vote(X)
+    votes = Ensemble(models, space=SetOf(n_outputs)).vote(X)
     knows = np.array([member.knows for member in members])
     if knows.all():
         return votes

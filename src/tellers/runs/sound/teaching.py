@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from zipfile import BadZipFile
 
 import numpy as np
@@ -23,11 +23,10 @@ from ...errors import require_count
 from ...ledger.opening import is_url
 from ...privacy._files import write_whole
 from ...privacy._rows import KeptRows, numeric_rows
-from ...privacy.votes import LabelVotes, Votes
-from ...teachers._running import train_each
-from ...teachers.ensemble import Ensemble, LabelEnsemble, label_model
+from ...privacy.votes import LabelVotes, OneOf, SetOf, Votes
+from ...teachers.ensemble import Ensemble, train_ensemble
 from ...teachers.partitions import Partition, Protected
-from ...teachers.store import hold, read_label_votes, read_votes, save_label_votes, save_votes
+from ...teachers.store import hold, read_votes, save_votes
 from .._tables import Tables
 from ..pipeline import Voted
 from .splitting import NOBODY, STUDENT, TEST, Deal, deal_clips, mix_within
@@ -457,7 +456,7 @@ class Taught:
         file = require_voted(self.folder, name)
         if self.settings.one_class:
             return read_votes(file, n_classes=len(self.label_names)).votes
-        return read_label_votes(file).votes
+        return read_votes(file, kind="labels").votes
 
     def partition(self) -> Partition:
         """Return the teachers' parts, by numbers among the private rows."""
@@ -548,10 +547,7 @@ def teach(
                 continue
             votes = ensemble.vote(taught.rows(rows))
             _keep_troubles(place, ensemble)
-            if isinstance(votes, LabelVotes):
-                save_label_votes(place / name, votes)
-            else:
-                save_votes(place / name, votes)
+            save_votes(place / name, votes)
     return taught
 
 
@@ -565,6 +561,8 @@ class _Pictures:
     taught: Taught
     private: NDArray[np.int64]
     hashes: NDArray[np.uint8]
+
+    reads_parts: ClassVar[bool] = True
 
     @classmethod
     def of(cls, taught: Taught) -> "_Pictures":
@@ -589,31 +587,30 @@ class _Pictures:
         return self.hashes
 
 
-def _train(taught: Taught, *, n_jobs: int | None, say: Show) -> LabelEnsemble | Ensemble:
+def _train(taught: Taught, *, n_jobs: int | None, say: Show) -> Ensemble:
     from ...nn.tagger import AudioClassifier
 
     settings, n_labels, named = taught.settings, len(taught.label_names), taught.settings.one_class
     pictures, tagger = _Pictures.of(taught), tagger_of(settings, taught.shape)
     Y = taught.Y[pictures.private].astype(np.int64)
-    teachers = train_each(
-        AudioClassifier(tagger, n_classes=n_labels) if named else label_model(tagger, n_labels=n_labels),
-        pictures, Y.argmax(axis=1) if named else Y, taught.partition(),
-        made_for={"n_classes" if named else "n_labels": n_labels}, seed=settings.seed,
+    ensemble = train_ensemble(
+        AudioClassifier(tagger, n_classes=n_labels) if named else tagger, pictures,
+        Y.argmax(axis=1) if named else Y, taught.partition(),
+        space=OneOf(n_labels) if named else SetOf(n_labels, settings.resolution), seed=settings.seed,
         folder=taught.folder / "teachers", n_jobs=n_jobs,
         progress=lambda done, total: say("teachers", done, total), public=taught.rows(taught.pool[:_TRIED]),
     )  # fmt: skip
-    for teacher in teachers:
+    assert isinstance(ensemble, Ensemble)  # taggers are trained one by one
+    for teacher in ensemble.teachers:
         if hasattr(teacher, "set_params"):  # whatever one was trained on, it votes where the others do
             teacher.set_params(**{"tagger__device" if named else "device": tagger.device})
     written = io.BytesIO()
     np.save(written, pictures.every_hash(), allow_pickle=False)
     write_whole(taught.folder / "hashes.npy", written.getvalue())
-    if named:
-        return Ensemble(teachers, n_labels)
-    return LabelEnsemble(teachers, n_labels, resolution=settings.resolution)
+    return ensemble
 
 
-def _keep_troubles(place: Path, ensemble: LabelEnsemble | Ensemble) -> None:
+def _keep_troubles(place: Path, ensemble: Ensemble) -> None:
     """Write down which teachers vote by the rule, and why; the file is there whether any does or not."""
     found = {str(number): why for number, why in sorted(ensemble.troubles.reveal().items())}
     write_whole(place / RECORD, (json.dumps({"teachers": found}, indent=1) + "\n").encode())

@@ -1,25 +1,20 @@
 """Tasks and what a worker does with one: find its teachers or train them, and let them vote."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import MissingExtra
-from ...privacy._rows import label_table, numeric_rows
-from .._running import describe_teacher, load_teacher, refuse_other
-from .._training import Task, copy_estimator, give_up, random_states, train_teacher, try_model
-from ..ballots import FallbackTeacher, Rule, class_ballot, label_ballot
-from ..ensemble import cast_label_votes, declared_labels
-from ..models import dump_model, teacher_file
+from ...errors import ClusterFailed, MissingExtra
+from ...privacy._rows import numeric_rows
+from .._running import Backend, ModelTraining, refuse_other
+from .._training import try_model
+from ..ballots import Ballots
 from .cluster import Versions, differences, say_different, versions_here
 from .shards import Shard, find_kept, keep, read_queries, read_shard
-
-if TYPE_CHECKING:
-    from ...nn.batched import Batched
-
 
 # --- What travels: a description of the teachers one way, whole numbers the other. ---
 #
@@ -31,32 +26,24 @@ if TYPE_CHECKING:
 class Job:
     """What all teachers of a run have in common; none of it comes from their rows.
 
-    `n_outputs` counts classes, or labels where `many`. `store` is a folder as the workers see it, for the
-    teachers they finish. `engine` is how networks are trained: None is one after another.
+    `store` is a folder as the workers see it, for the teachers they finish. `engine` is how networks are
+    trained: None is one after another.
     """
 
     model: Any
-    n_outputs: int
-    many: bool
+    ballots: Ballots
     seed: int
     store: str
     n_teachers: int
-    versions: Versions
+    versions: Versions = field(default_factory=dict)
     trusted: tuple[str, ...] = ()
-    thresholds: float | tuple[float, ...] = 0.5
-    resolution: int = 1
     on_mismatch: Literal["refuse", "retrain"] = "refuse"
     network: bool = False
-    engine: "Batched | None" = None
-
-    @property
-    def made_for(self) -> dict[str, int]:
-        """Return what the teachers answer, as their manifests say it."""
-        return {"n_labels" if self.many else "n_classes": self.n_outputs}
+    engine: Any = None
 
 
 @dataclass(frozen=True)
-class Batch:
+class ShardBatch:
     """The teachers of one task, with the shard of each; those at different places never share a task."""
 
     numbers: tuple[int, ...]
@@ -72,22 +59,36 @@ class Batch:
         """Return where the rows are."""
         return tuple(shard.address for shard in self.shards)
 
-    def only(self, numbers: Sequence[int]) -> "Batch":
+    def only(self, numbers: Sequence[int]) -> "ShardBatch":
         """Return the same task with some of its teachers."""
         kept = [(number, shard) for number, shard in zip(self.numbers, self.shards) if number in set(numbers)]
         return replace(self, numbers=tuple(n for n, _ in kept), shards=tuple(s for _, s in kept))
 
 
-def make_batches(shards: Sequence[Shard], size: int) -> tuple[Batch, ...]:
+def make_batches(shards: Sequence[Shard], size: int) -> tuple[ShardBatch, ...]:
     """Return tasks of up to `size` teachers, in the order of their numbers, each at one place."""
-    batches: list[Batch] = []
+    batches: list[ShardBatch] = []
     for number, shard in enumerate(shards):
         if batches and len(batches[-1].numbers) < size and batches[-1].at == shard.at:
             last = batches.pop()
-            batches.append(Batch((*last.numbers, number), (*last.shards, shard)))
+            batches.append(ShardBatch((*last.numbers, number), (*last.shards, shard)))
         else:
-            batches.append(Batch((number,), (shard,)))
+            batches.append(ShardBatch((number,), (shard,)))
     return tuple(batches)
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """What is wrong here is wrong with every task: the kind, and words without rows."""
+
+    kind: str
+    words: str
+
+    def error(self) -> Exception:
+        """Return the error that says so where the run was started."""
+        kinds: dict[str, type[Exception]]
+        kinds = {"extra": MissingExtra, "versions": ClusterFailed, "order": ClusterFailed}
+        return kinds.get(self.kind, ValueError)(self.words)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -95,14 +96,14 @@ class Answer:
     """What a worker says of one task: ballots in whole numbers (None after training), and what failed.
 
     `failures` are those of files and machines, `unable` who could not learn from its rows, and `troubles` why
-    teachers among the `numbers` vote by the rule. `stop` is a pair of a kind and words, for what would fail
-    everywhere. `worker` is who answers.
+    teachers among the `numbers` vote by the rule. `stop` is what would fail everywhere, and `worker` who
+    answers.
     """
 
     numbers: tuple[int, ...]
     ballots: NDArray[Any] | None = None
     failures: dict[int, str] | None = None
-    stop: tuple[str, str] | None = None
+    stop: Refusal | None = None
     worker: str = ""
     unable: dict[int, str] = field(default_factory=dict)
     troubles: dict[int, str] = field(default_factory=dict)
@@ -113,95 +114,6 @@ class Answer:
             raise TypeError("Expected ballots in whole numbers, got others.")
 
 
-# --- Networks on a worker: a task trains its teachers together, with the engine that all workers use ---
-
-
-def engine_for(job: Job, address: str, asked: Any) -> Any:
-    """Return the engine for a job's networks on this machine, measured with rows of a shard's shape."""
-    from ...nn.devices import find_device
-    from ...nn.networks import build_network, check_network
-    from ..torch._units import choose_engine
-
-    try:
-        X, _ = rows_of(job, address)
-    except Failed as error:
-        raise ValueError(str(error)) from None
-    shape = job.model.row_shape(X.shape)
-    network = build_network(job.model.network, shape, n_classes=job.n_outputs, seed=0)
-    check_network(network, shape, n_classes=job.n_outputs)
-    return choose_engine(
-        asked, network, shape=shape, recipe=job.model.recipe(), n_classes=job.n_outputs,
-        device=find_device(job.model.device), n_teachers=job.n_teachers,
-    ).engine  # fmt: skip
-
-
-def train_networks(
-    job: Job,
-    numbers: Sequence[int],
-    addresses: Sequence[str],
-    queries: NDArray[Any] | None,
-    *,
-    given_up: Mapping[int, str],
-) -> tuple[dict[int, NDArray[Any]], dict[int, str]]:
-    """Find or train the networks of a task, as one unit; return their ballots, and who could not learn."""
-    from ...nn.batched import NO_ANSWER
-    from ...nn.devices import find_device
-    from ...nn.networks import build_network
-    from ..torch._units import (
-        Unit,
-        describe_unit,
-        engine_name,
-        give_up_unit,
-        pack_states,
-        read_troubles,
-        train_unit,
-        unit_states,
-    )
-    from ..torch.ensemble import TorchEnsemble, TorchLabelEnsemble
-
-    tables = [rows_of(job, address) for address in addresses]
-    targets = np.concatenate([y for _, y in tables])
-    shape = job.model.row_shape(tables[0][0].shape)
-    unit = Unit(
-        range(numbers[0], numbers[-1] + 1), job.model, np.concatenate([X for X, _ in tables]),
-        targets.astype(np.float32) if job.many else targets, sizes=[len(y) for _, y in tables],
-        seeds=[random_states(job.seed, number, 1)[0] for number in numbers], shape=shape,
-        n_classes=job.n_outputs, engine=job.engine, n_teachers=job.n_teachers,
-    )  # fmt: skip
-    network = build_network(job.model.network, shape, n_classes=job.n_outputs, seed=0)
-    device = find_device(job.model.device)
-    wanted = describe_unit(unit, network, device=device.type, seed=job.seed)
-    content = kept_or_refused(job, unit.file, wanted)
-    if content is None:
-        hopeless = given_up.get(numbers[0])
-        outcome = train_unit(unit) if hopeless is None else give_up_unit(unit, hopeless)
-        if outcome.stop is not None:
-            raise Stopped("value", str(outcome.stop))
-        assert outcome.states is not None  # without a folder they are handed on
-        content = pack_states(unit, outcome.states, outcome.troubles)
-        keep(job.store, unit.file, content=content, made_of=wanted)
-    troubles = read_troubles(content)
-    if queries is None:
-        return {}, troubles
-    kept = unit_states(content, network, n_outputs=job.n_outputs, n_teachers=len(numbers))
-    states = {name: values.to(device) for name, values in kept.items()}
-    engine = engine_name(job.engine)
-    if job.many:
-        ensemble: Any = TorchLabelEnsemble(
-            job.model, states, shape, job.n_outputs, engine, job.thresholds, job.resolution
-        )
-        ballots: Any = ensemble.vote(queries).block().astype(np.min_scalar_type(job.resolution))
-    else:
-        ensemble = TorchEnsemble(job.model, states, shape, job.n_outputs, engine)
-        ballots = np.array(ensemble.vote(queries).ballots, dtype=np.min_scalar_type(job.n_outputs - 1))
-        rule = Rule(queries, job.n_outputs)
-        for place in ensemble.troubles.reveal():
-            ballots[place] = rule.ballot(numbers[place])  # by their numbers among all teachers
-    for place in ensemble.troubles.reveal():
-        troubles.setdefault(numbers[place], NO_ANSWER)
-    return dict(zip(numbers, ballots)), troubles
-
-
 # --- What a worker does with a task: find its teachers or train them, and let them vote. ---
 #
 # A teacher is a function of its shard, its number and the seed. So it does not matter which worker trains it,
@@ -209,10 +121,10 @@ def train_networks(
 
 
 class Stopped(Exception):
-    """What is wrong here is wrong with every task: the kind, and words without rows."""
+    """What is wrong here is wrong with every task."""
 
     def __init__(self, kind: str, words: str) -> None:
-        self.kind, self.words = kind, words
+        self.refusal = Refusal(kind, words)
         super().__init__(words)
 
 
@@ -253,11 +165,11 @@ def work(
         rows = None
         if queries is not None:
             rows = numeric_rows(read_queries(queries) if isinstance(queries, str) else queries)
-        found = (_networks if job.network else _one_by_one)(job, numbers, addresses, rows, given_up or {})
+        found = _done(job, numbers, addresses, rows, given_up or {})
     except Stopped as stopped:
-        return Answer((), stop=(stopped.kind, stopped.words), worker=who)
+        return Answer((), stop=stopped.refusal, worker=who)
     except MissingExtra as error:
-        return Answer((), stop=("extra", f"{error} (on the worker {who})"), worker=who)
+        return Answer((), stop=Refusal("extra", f"{error} (on the worker {who})"), worker=who)
     except Failed as error:
         return Answer((), failures={number: str(error) for number in numbers}, worker=who)
     except Exception as error:
@@ -276,45 +188,54 @@ def hold(rows: NDArray[Any]) -> NDArray[Any]:
 def pick_engine(order: bytes, address: str, asked: Any) -> Any:
     """Return how networks are trained on this worker's device: `Batched(...)`, or None for a loop.
 
-    A pair of a kind and words says why it cannot be told. See `work` for the order.
+    A `Refusal` says why it cannot be told. See `work` for the order.
     """
-    try:
-        job = _open(order, _worker())
 
-        return engine_for(job, address, asked)
-    except Stopped as stopped:
-        return (stopped.kind, stopped.words)
-    except MissingExtra as error:
-        return ("extra", f"{error} (on the worker {_worker()})")
-    except ValueError as error:
-        return ("value", str(error))
-    except Exception as error:
-        return ("value", f"Expected a worker that can train networks, got {type(error).__name__} on one.")
+    def pick(job: Job) -> Any:
+        from ..torch._units import Candidate, choose_engine
+
+        X, _ = rows_of(job, address)
+        candidate = Candidate.of(job.model, X.shape, job.ballots)
+        return choose_engine(asked, candidate, n_teachers=job.n_teachers)
+
+    return _answered(order, pick)
 
 
-def try_out(order: bytes, address: str, public: NDArray[Any] | None) -> tuple[str, str] | None:
+def try_out(order: bytes, address: str, public: NDArray[Any] | None) -> Refusal | None:
     """Try the model of a job on stand-in rows of the shape that a shard has.
 
     Say what is wrong, if it fails.
     """
-    try:
-        job = _open(order, _worker())
-        shape = rows_of(job, address)[0].shape[1:] if public is None else public.shape[1:]
+
+    def tried(job: Job) -> None:
+        try:
+            shape = rows_of(job, address)[0].shape[1:] if public is None else public.shape[1:]
+        except Failed:
+            return  # a shard that cannot be read is named by the task that reads it
         if job.network:
             from ..torch._units import try_network
 
-            try_network(job.model, shape, job.made_for, public=public)
+            try_network(job.model, shape, job.ballots, public=public)
         else:
-            try_model(job.model, shape, job.made_for, public=public)
+            try_model(job.model, shape, job.ballots, public=public)
+
+    found: Refusal | None = _answered(order, tried)
+    return found
+
+
+def _answered(order: bytes, ask: Callable[[Job], Any]) -> Any:
+    """Return what a question about a job's model gives, of rows that are nobody's, or why it does not."""
+    who = _worker()
+    try:
+        return ask(_open(order, who))
     except Stopped as stopped:
-        return (stopped.kind, stopped.words)
+        return stopped.refusal
     except MissingExtra as error:
-        return ("extra", f"{error} (on the worker {_worker()})")
-    except Failed:
-        return None  # a shard that cannot be read is named by the task that reads it
-    except Exception as error:  # of rows that are nobody's
-        return ("value", str(error))
-    return None
+        return Refusal("extra", f"{error} (on the worker {who})")
+    except (Failed, ImportError, ValueError) as error:
+        return Refusal("value", str(error))
+    except Exception as error:
+        return Refusal("value", f"Expected a worker that can train it, got {type(error).__name__} on one.")
 
 
 def _open(order: bytes, who: str) -> Job:
@@ -338,27 +259,61 @@ def _open(order: bytes, who: str) -> Job:
     return job
 
 
-def _one_by_one(
+def _done(
     job: Job,
     numbers: Sequence[int],
     addresses: Sequence[str],
     queries: NDArray[Any] | None,
     given_up: Mapping[int, str],
 ) -> _Done:
-    done = _Done()
-    for number, address in zip(numbers, addresses):
+    """Find or train the teachers of a task, one by one or networks as one unit, and let them vote."""
+    done, backend = _Done(), _backend(job, dict(zip(numbers, addresses)))
+    units = [range(n, n + 1) for n in numbers]
+    if job.network:
+        units = [range(numbers[0], numbers[-1] + 1)]
+    for unit in units:
         try:
-            content, trouble = _teacher(job, number, address, given_up.get(number))
+            content = _found_or_trained(job, backend, unit, given_up.get(unit[0]))
+            # From its bytes even if it was just trained: the same ballots, whether it was found or not.
+            with _stopping():
+                made = backend.load(unit, content)
+            done.troubles |= backend.troubles(unit, made)
             if queries is not None:
-                teacher = _load(job, number, content)
-                done.ballots[number], trouble = _ballot(job, number, teacher, queries)
-            if trouble is not None:
-                done.troubles[number] = trouble
+                said, troubles = backend.ask(unit, made, queries)
+                done.ballots |= dict(zip(unit, job.ballots.whole(said)))
+                done.troubles |= troubles
         except Failed as error:
-            done.failures[number] = str(error)
+            done.failures |= dict.fromkeys(unit, str(error))
         except Unable as error:
-            done.unable[number] = str(error)
+            done.unable |= dict.fromkeys(unit, str(error))
     return done
+
+
+@contextmanager
+def _stopping() -> Iterator[None]:
+    """Let what is wrong with a model or a store, whatever the rows are, end the run."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        raise Stopped("value", str(error)) from None
+
+
+def _backend(job: Job, places: Mapping[int, str]) -> Backend:
+    """Return what trains the teachers of a task, whose rows are at these places."""
+
+    def rows(number: int) -> tuple[NDArray[Any], NDArray[Any]]:
+        return rows_of(job, places[number])
+
+    if not job.network:
+        return ModelTraining(job.model, rows, job.ballots, job.seed, trusted=job.trusted, where=job.store)
+    # Torch is looked for where networks are trained.
+    from ..torch._units import Candidate, NetworkTraining
+
+    candidate = Candidate.of(job.model, rows(min(places))[0].shape, job.ballots)
+    return NetworkTraining(
+        job.model, candidate.network, rows, job.ballots, job.seed, candidate.shape, job.engine,
+        job.n_teachers,
+    )  # fmt: skip
 
 
 def rows_of(job: Job, address: str) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -366,85 +321,37 @@ def rows_of(job: Job, address: str) -> tuple[NDArray[Any], NDArray[Any]]:
     try:
         X, y = read_shard(address)
         if not len(y) and X.ndim > 1 and not len(X):
-            # Nobody was dealt to this teacher.
-            return X, np.zeros((0, job.n_outputs) if job.many else 0, dtype=np.int64)
+            return X, job.ballots.made_up(2)[:0]  # nobody was dealt to this teacher
         rows = numeric_rows(X)
-        if job.many:
-            return rows, label_table(y, n_rows=len(rows), n_labels=job.n_outputs)
-        return rows, declared_labels(y, n_rows=len(rows), n_classes=job.n_outputs)
+        return rows, job.ballots.targets(y, n_rows=len(rows))
     except (TypeError, ValueError) as error:
         raise Failed(str(error)) from None
 
 
-def kept_or_refused(job: Job, name: str, wanted: dict[str, Any]) -> bytes | None:
-    """Return a model of the store if it is made of the same, None if there is none, or refuse another one."""
+def _found_or_trained(job: Job, backend: Backend, unit: range, given_up: str | None) -> bytes:
+    """Return the file of a unit: the one in the store, or that of one that is trained now, or given up."""
+    name, wanted = backend.file(unit), backend.describe(unit)
     found = find_kept(job.store, name)
-    if found is None:
-        return None
-    content, made_of = found
-    if made_of == wanted:
-        return content
-    if job.on_mismatch == "refuse":
-        try:
-            refuse_other(job.store, name, wanted=wanted, made_of=made_of)
-        except ValueError as error:
-            raise Stopped("value", str(error)) from None
-    return None
-
-
-def _teacher(job: Job, number: int, address: str, given_up: str | None) -> tuple[bytes, str | None]:
-    """Return the file of a teacher: the one in the store, or that of one that is trained now, or given up."""
-    X, y = rows_of(job, address)
-    name = teacher_file(number)
-    wanted = describe_teacher(job.model, X, y, made_for=job.made_for, seed=job.seed)
-    content, trouble = kept_or_refused(job, name, wanted), None
-    if content is None:
-        task = Task(number, copy_estimator(job.model, job.seed, number), X, y, made_for=job.made_for)
-        outcome = train_teacher(task) if given_up is None else give_up(task, given_up)
-        if outcome.stop is not None:
-            raise outcome.stop
-        if outcome.failure is not None:
-            raise Unable(outcome.failure)
-        if isinstance(outcome.model, FallbackTeacher):
-            trouble = outcome.model.trouble
-        try:
-            content = dump_model(outcome.model, trusted=job.trusted)
-            keep(job.store, name, content=content, made_of=wanted)
-        except TypeError as error:
-            raise Stopped("value", str(error)) from None
-        except OSError as error:
-            raise Failed(f"its file could not be written: {error.strerror or type(error).__name__}") from None
-    return content, trouble
-
-
-def _load(job: Job, number: int, content: bytes) -> Any:
-    # From its bytes even if it was just trained: the ballots are the same whether it was found or not.
+    if found is not None and found[1] == wanted:
+        return found[0]
+    if found is not None and job.on_mismatch == "refuse":
+        with _stopping():
+            refuse_other(job.store, name, wanted=wanted, made_of=found[1])
+    task = backend.task(unit)
+    outcome = backend.train(task) if given_up is None else backend.give_up(task, given_up)
+    if isinstance(outcome.stop, MissingExtra):
+        raise outcome.stop
+    if outcome.stop is not None:
+        raise Stopped("value", str(outcome.stop))
+    if outcome.failure is not None:
+        raise Unable(outcome.failure)
+    with _stopping():
+        content = backend.dump(task, outcome.made)
     try:
-        return load_teacher(content, like=job.model, trusted=job.trusted, where=f"{number} in {job.store}")
-    except ValueError as error:
-        raise Stopped("value", str(error)) from None
-
-
-def _ballot(job: Job, number: int, teacher: Any, queries: NDArray[Any]) -> tuple[NDArray[Any], str | None]:
-    if job.many:
-        said, trouble = label_ballot(teacher, queries, n_labels=job.n_outputs)
-        votes = cast_label_votes(said[None], thresholds=job.thresholds, resolution=job.resolution)
-        return np.asarray(votes.block()[0], dtype=np.min_scalar_type(job.resolution)), trouble
-    ballot, trouble = class_ballot(teacher, queries, number=number, rule=Rule(queries, job.n_outputs))
-    return np.asarray(ballot, dtype=np.min_scalar_type(job.n_outputs - 1)), trouble
-
-
-def _networks(
-    job: Job,
-    numbers: Sequence[int],
-    addresses: Sequence[str],
-    queries: NDArray[Any] | None,
-    given_up: Mapping[int, str],
-) -> _Done:
-    # Torch is looked for where networks are trained.
-
-    ballots, troubles = train_networks(job, numbers, addresses, queries, given_up=given_up)
-    return _Done(ballots, troubles=troubles)
+        keep(job.store, name, content=content, made_of=wanted)
+    except OSError as error:
+        raise Failed(f"its file could not be written: {error.strerror or type(error).__name__}") from None
+    return content
 
 
 def _worker() -> str:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import ClusterFailed, MissingExtra, TeacherFailed, require_count, require_positive
-from ._working import Answer, Batch, hold, work
+from ._working import Answer, ShardBatch, hold, work
 from .cluster import Link
 
 _LOOK_SECONDS = 0.02
@@ -54,7 +54,7 @@ class Patience:
 class _Flight:
     """One batch that was handed out: its copies on the cluster, and since when."""
 
-    batch: Batch
+    batch: ShardBatch
     since: float
     copies: list[Any] = field(default_factory=list)
 
@@ -70,7 +70,7 @@ class Dispatch:
 
     link: Link
     order: bytes
-    batches: Sequence[Batch]
+    batches: Sequence[ShardBatch]
     patience: Patience
     queries: str | NDArray[Any] | None = None
     near: Mapping[int, str] = field(default_factory=dict)
@@ -80,7 +80,7 @@ class Dispatch:
     troubles: dict[int, str] = field(default_factory=dict)
     n_doubled: int = 0
     most_in_flight: int = 0
-    _waiting: deque[Batch] = field(default_factory=deque)
+    _waiting: deque[ShardBatch] = field(default_factory=deque)
     _flights: list[_Flight] = field(default_factory=list)
     _tries: dict[int, int] = field(default_factory=dict)
     _losses: dict[int, int] = field(default_factory=dict)
@@ -205,12 +205,9 @@ class Dispatch:
         self._seconds.append(time.monotonic() - flight.since)
         return self._check(flight.batch, answer)
 
-    def _check(self, batch: Batch, answer: Answer) -> Answer | None:
+    def _check(self, batch: ShardBatch, answer: Answer) -> Answer | None:
         if answer.stop is not None:
-            kind, words = answer.stop
-            raise {"extra": MissingExtra, "versions": ClusterFailed, "order": ClusterFailed}.get(
-                kind, ValueError
-            )(words)
+            raise answer.stop.error()
         failed = dict(answer.failures or {})
         told = {*answer.numbers, *failed, *answer.unable}
         table = answer.ballots
@@ -222,7 +219,7 @@ class Dispatch:
         self.troubles.update(answer.troubles)
         return answer if answer.numbers else None
 
-    def _again(self, batch: Batch, failed: Mapping[int, str], *, give_up: bool = False) -> None:
+    def _again(self, batch: ShardBatch, failed: Mapping[int, str], *, give_up: bool = False) -> None:
         """Queue failed teachers again while they have tries left; networks share a task, and its fate.
 
         Who was unable to learn is given up after that, and has its task again, to vote by the rule.
@@ -241,7 +238,7 @@ class Dispatch:
         if retry:
             self._waiting.append(batch.only(retry))
 
-    def _fall(self, batch: Batch, copy: Any) -> None:
+    def _fall(self, batch: ShardBatch, copy: Any) -> None:
         """A task that has no answer: its worker died too often, or the cluster forgot it."""
         if _is_lost(copy):
             self._lose(batch)
@@ -261,7 +258,7 @@ class Dispatch:
             return
         self._again(batch, dict.fromkeys(batch.numbers, why), give_up=died and len(batch.numbers) == 1)
 
-    def _lose(self, batch: Batch) -> None:
+    def _lose(self, batch: ShardBatch) -> None:
         first = batch.numbers[0]
         self._losses[first] = self._losses.get(first, 0) + 1
         if self._losses[first] > _MOST_LOST:

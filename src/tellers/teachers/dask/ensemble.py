@@ -6,21 +6,23 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from os import PathLike, fspath
-from typing import Any, Literal, NoReturn
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ...errors import ClusterFailed, MissingExtra, TeacherFailed, require_count
+from ...errors import TeacherFailed
 from ...privacy._rows import numeric_rows
 from ...privacy.sealed import Sealed
-from ...privacy.votes import LabelVotes, Votes
+from ...privacy.votes import AnswerSpace, Votes
 from .._assignment import Seed
-from .._running import Progress, check_estimator, check_options, say_failed, seed_number
+from .._old_names import renamed
+from .._running import check_estimator, say_failed, seed_number
 from .._training import MANY
-from ..ensemble import check_thresholds, is_network, label_model
-from ..models import type_name
-from ._working import Answer, Batch, Job, make_batches, pick_engine, try_out
+from ..ballots import ballots_of
+from ..ensemble import is_network
+from ..options import Progress, TrainingOptions
+from ._working import Answer, Job, Refusal, ShardBatch, make_batches, pick_engine, try_out
 from .cluster import Link, versions_here
 from .dispatch import Dispatch, Patience
 from .shards import Shard, check_shards
@@ -44,6 +46,7 @@ class DaskEnsemble:
 
     >>> import tempfile
     >>> from sklearn.tree import DecisionTreeClassifier
+    >>> from tellers import SetOf
     >>> from tellers.teachers.dask import Cluster, connect, write_shards
     >>> from tellers.teachers import partition
     >>> X, y, parts = np.eye(8), np.arange(8) % 2, partition(8, 2, seed=7)
@@ -53,16 +56,15 @@ class DaskEnsemble:
     ...     ensemble = train_dask_ensemble(DecisionTreeClassifier(), shards, n_classes=2, **how)
     ...     ensemble.vote(X)
     ...     shards = write_shards(folder, X, np.stack([y, 1 - y], axis=1), parts)
-    ...     how["on_mismatch"] = "retrain"
-    ...     ensemble = train_dask_label_ensemble(DecisionTreeClassifier(), shards, n_labels=2, **how)
-    ...     ensemble.vote_labels(X)
+    ...     how |= {"on_mismatch": "retrain", "space": SetOf(2)}
+    ...     train_dask_ensemble(DecisionTreeClassifier(), shards, **how).vote(X)
     Votes(<private>, n_queries=8, n_teachers=2, n_classes=2)
     Votes(<private>, n_queries=8, n_teachers=2, n_labels=2)
     """
 
     link: Link
     job: Job
-    batches: tuple[Batch, ...]
+    batches: tuple[ShardBatch, ...]
     patience: Patience
     near: dict[int, str] = field(default_factory=dict)
     given_up: dict[int, str] = field(default_factory=dict)
@@ -75,28 +77,19 @@ class DaskEnsemble:
 
     def vote(self, X: ArrayLike | str, *, progress: Progress | None = None) -> Votes:
         """Return every teacher's ballot on every query: rows, or the address of a file that workers read."""
-        self._require(many=False)
-        return Votes.from_ballots(self._ballots(X, progress), n_classes=self.job.n_outputs)
+        return self.job.ballots.counted(self._ballots(X, progress))
 
-    def vote_labels(self, X: ArrayLike | str, *, progress: Progress | None = None) -> LabelVotes:
-        """Return every teacher's ballot on every query and label; see `vote`."""
-        self._require(many=True)
-        table, resolution = self._ballots(X, progress), self.job.resolution
-        if resolution > 1:
-            said = table / np.float64(resolution)
-            return LabelVotes.from_ballots(said, n_labels=self.job.n_outputs, resolution=resolution)
-        return LabelVotes.from_ballots(table, n_labels=self.job.n_outputs)
+    def __getattr__(self, name: str) -> Any:
+        if name != "vote_labels":
+            raise AttributeError(f"DaskEnsemble has no attribute {name!r}")
+        renamed("DaskEnsemble.vote_labels", "DaskEnsemble.vote")
+        return self.vote
 
     @property
     def n_classes(self) -> int:
         """Return how many classes the teachers vote on; those of many labels have none."""
-        self._require(many=False)
-        return self.job.n_outputs
-
-    def _require(self, *, many: bool) -> None:
-        if self.job.many != many:
-            verb = "vote_labels" if self.job.many else "vote"
-            raise ValueError(f"Expected {verb} of these teachers, got the other one.")
+        # An attribute that is not there, for whoever looks whether it is.
+        return self.job.ballots.space.n_classes  # type: ignore[attr-defined, no-any-return]
 
     def _ballots(self, X: ArrayLike | str, progress: Progress | None) -> NDArray[Any]:
         queries = X if isinstance(X, str) else numeric_rows(X)
@@ -118,27 +111,34 @@ class DaskEnsemble:
         return self.job.n_teachers
 
     def __repr__(self) -> str:
-        outputs = "n_labels" if self.job.many else "n_classes"
-        return f"DaskEnsemble(n_teachers={len(self)}, {outputs}={self.job.n_outputs})"
+        space = self.job.ballots.space
+        return f"DaskEnsemble(n_teachers={len(self)}, n_{space.kind}={space.n_answers})"
 
 
 def train_dask_ensemble(
     model: Any,
     shards: Sequence[Shard],
     *,
-    n_classes: int,
     seed: Seed,
     link: Link,
     store: str | PathLike[str],
+    n_classes: int | None = None,
+    space: AnswerSpace | None = None,
+    thresholds: float | Sequence[float] = 0.5,
     **options: Any,
 ) -> DaskEnsemble:
     """Train one copy of a model on each shard, where it is, and keep it in the workers' store.
 
-    Teachers and ballots are those of `train_ensemble`, or of `train_torch_ensemble`, for the same parts and
-    seed. `store` is a folder or URL as the workers see it, theirs alone or shared, as private as the rows:
-    a worker that lacks a teacher trains it again. `options`: `patience` (see `Patience`), `batch`, the
-    teachers of one task, `progress`, `on_mismatch`, `trusted`, `public`, rows that the model is tried on
-    first, and `engine` for networks, whose tasks are the chunks of the batched trainer.
+    Teachers and ballots are those of `train_ensemble` for the same parts and seed. `store` is a folder or URL
+    as the workers see it, theirs alone or shared, as private as the rows: a worker that lacks a teacher
+    trains it again.
+
+    Parameters
+    ----------
+    n_classes, space, thresholds : what teachers answer; see `train_ensemble`.
+    options : `patience` (see `Patience`), `batch`, the teachers of one task, and of `TrainingOptions`
+        progress, on_mismatch, trusted, public, and engine for networks, whose tasks are the chunks of the
+        batched trainer.
 
     >>> import tempfile
     >>> from sklearn.tree import DecisionTreeClassifier
@@ -152,41 +152,10 @@ def train_dask_ensemble(
         ...
     tellers.errors.ClusterFailed: Expected a scheduler at tcp://127.0.0.1:9, nobody answered in ...
     """
-    require_count(2, n_classes=n_classes)
+    ballots, network = ballots_of(space, n_classes=n_classes, thresholds=thresholds), is_network(model)
     job = Job(
-        model, n_outputs=int(n_classes), many=False, seed=seed_number(seed), store=fspath(store),
-        n_teachers=len(shards), versions={}, network=is_network(model),
-    )  # fmt: skip
-    return _train(job, check_shards(shards), link, **options)
-
-
-def train_dask_label_ensemble(
-    model: Any,
-    shards: Sequence[Shard],
-    *,
-    n_labels: int,
-    seed: Seed,
-    link: Link,
-    store: str | PathLike[str],
-    thresholds: float | Sequence[float] = 0.5,
-    resolution: int = 1,
-    **options: Any,
-) -> DaskEnsemble:
-    """Train one copy of a model on each shard of rows with many labels; see `train_dask_ensemble`.
-
-    >>> from tellers.teachers.dask import Cluster, Link
-    >>> train_dask_label_ensemble(None, [], n_labels=0, seed=7, link=Link(Cluster()), store="/data/teachers")
-    Traceback (most recent call last):
-        ...
-    ValueError: Expected a whole number n_labels >= 1, got n_labels=0.
-    """
-    require_count(n_labels=n_labels, resolution=resolution)
-    limits = check_thresholds(thresholds, n_labels=int(n_labels))
-    network = is_network(model)
-    job = Job(
-        model if network else label_model(model, n_labels=int(n_labels)), n_outputs=int(n_labels), many=True,
-        seed=seed_number(seed), store=fspath(store), n_teachers=len(shards), versions={}, network=network,
-        thresholds=limits, resolution=int(resolution),
+        model if network else ballots.model(model), ballots, seed_number(seed), fspath(store), len(shards),
+        network=network,
     )  # fmt: skip
     return _train(job, check_shards(shards), link, **options)
 
@@ -198,30 +167,26 @@ def _train(
     *,
     patience: Patience | None = None,
     batch: int | None = None,
-    progress: Progress | None = None,
-    on_mismatch: Literal["refuse", "retrain"] = "refuse",
-    trusted: Sequence[str] = (),
-    engine: Any = "auto",
-    public: ArrayLike | None = None,
+    **options: Any,
 ) -> DaskEnsemble:
+    how = TrainingOptions(n_jobs=batch, **options)
     check_estimator(job.model)
-    check_options(n_jobs=batch, on_mismatch=on_mismatch)
     packages = _packages(job.model)
     link.require_versions(packages)
     job = replace(
-        job, versions=versions_here(packages), on_mismatch=on_mismatch,
-        trusted=(type_name(type(job.model)), *trusted),
-    )  # fmt: skip
+        job, versions=versions_here(packages), on_mismatch=how.on_mismatch, trusted=tuple(how.trusted)
+    )
     rules = patience or Patience()
-    _try_out(job, shards[0], link, None if public is None else numeric_rows(public)[:MANY])
+    public: Any = how.public
+    _try_out(job, shards[0], link, None if public is None else public[:MANY])
     if job.network:
-        job = replace(job, engine=_engine(job, shards[0], link, engine))
+        job = replace(job, engine=_engine(job, shards[0], link, how.engine))
         size = 1 if job.engine is None else job.engine.chunk or 1
     else:
         n_threads = sum(n for n, _ in link.workers().values())
         size = batch or min(max(math.ceil(len(shards) / (_TASKS_PER_THREAD * n_threads)), 1), _LARGEST_BATCH)
     ensemble = DaskEnsemble(link, job, make_batches(shards, size), rules)
-    for answer in _all_answers(ensemble, None, progress):
+    for answer in _all_answers(ensemble, None, how.progress):
         ensemble.near.update(dict.fromkeys(answer.numbers, answer.worker))
     # What was refused or overwritten once is right now: votes take the teachers as they are.
     return replace(ensemble, job=replace(job, on_mismatch="refuse"))
@@ -286,13 +251,7 @@ def _try_out(job: Job, shard: Shard, link: Link, public: NDArray[Any] | None) ->
         )
     found = future.result() if future.status == "finished" else None
     if found is not None:
-        _refuse(*found)
-
-
-def _refuse(kind: str, words: str) -> NoReturn:
-    raise {"extra": MissingExtra, "versions": ClusterFailed, "order": ClusterFailed}.get(kind, ValueError)(
-        words
-    )
+        raise found.error()
 
 
 def _engine(job: Job, shard: Shard, link: Link, asked: Any) -> Any:
@@ -301,8 +260,8 @@ def _engine(job: Job, shard: Shard, link: Link, asked: Any) -> Any:
         pick_engine, pickled(job), shard.address, asked, pure=False,
         resources={shard.at: 1} if shard.at else None,
     ).result()  # fmt: skip
-    if isinstance(found, tuple):
-        _refuse(*found)
+    if isinstance(found, Refusal):
+        raise found.error()
     return found
 
 

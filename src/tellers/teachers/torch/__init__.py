@@ -9,23 +9,25 @@ if find_spec("torch") is None:
 
 from ...nn.batched import Batched
 from ...nn.classifier import TorchClassifier, TorchLabelClassifier
-from .ensemble import (
-    TorchEnsemble,
-    TorchLabelEnsemble,
-    load_torch_ensemble,
-    load_torch_label_ensemble,
-    train_torch_ensemble,
-    train_torch_label_ensemble,
+from .._old_names import (
+    load_torch_ensemble as load_torch_ensemble,
 )
+from .._old_names import (
+    load_torch_label_ensemble as load_torch_label_ensemble,
+)
+from .._old_names import (
+    train_torch_ensemble as train_torch_ensemble,
+)
+from .._old_names import (
+    train_torch_label_ensemble as train_torch_label_ensemble,
+)
+from .ensemble import TorchEnsemble
+
+TorchLabelEnsemble = TorchEnsemble  # by the name of before
 
 __all__ = [
     "Batched",
     "TorchClassifier",
     "TorchEnsemble",
     "TorchLabelClassifier",
-    "TorchLabelEnsemble",
-    "load_torch_ensemble",
-    "load_torch_label_ensemble",
-    "train_torch_ensemble",
-    "train_torch_label_ensemble",
 ]

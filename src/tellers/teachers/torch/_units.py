@@ -8,11 +8,12 @@ the same arithmetic.
 import hashlib
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -20,16 +21,18 @@ from numpy.typing import NDArray
 from torch import nn
 
 from ...errors import MissingExtra, TeacherFailed
-from ...nn.batched import Batched, Stack, fold_layers
+from ...nn.batched import NO_ANSWER, Batched, Stack, cast_ballots, cast_probabilities, fold_layers
 from ...nn.classifier import TorchClassifier
 from ...nn.devices import find_device, limited_threads
 from ...nn.loop import LOST
-from ...nn.networks import Shape, build_network
+from ...nn.networks import Shape, build_network, check_network
 from ...nn.teacher_training import Recipe, TrainingSet, train_alone, train_together
 from ...nn.weights import Tensors, dump_states, load_states, read_about
 from ...privacy.sealed import unheard
-from .._training import end_with, try_learning
-from ..ballots import NO_ROWS
+from ...privacy.votes import SetOf
+from .._running import RowsOf
+from .._training import TeacherOutcome, end_with, random_states, try_learning
+from ..ballots import NO_ROWS, Ballots, made_for
 from ..models import fingerprint, write_model
 
 _TROUBLES = "troubles"
@@ -37,8 +40,13 @@ LOST_UNIT = "its loss was not a finite number"
 SEEN = "classes seen"  # beside the weights; no name of a weight holds a blank
 
 
+def unit_file(numbers: range) -> str:
+    """Return the name of the file that keeps some teachers."""
+    return f"teachers-{numbers[0]:05d}-{numbers[-1]:05d}.safetensors"
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class Unit:
+class NetworkUnit:
     """All that some teachers are trained from; `parent` is the process that sent it to a worker, if any."""
 
     numbers: range
@@ -48,7 +56,7 @@ class Unit:
     sizes: Sequence[int]
     seeds: Sequence[int]
     shape: Shape
-    n_classes: int
+    ballots: Ballots
     engine: Batched | None
     folder: Path | None = None
     made_of: dict[str, Any] | None = None
@@ -58,12 +66,7 @@ class Unit:
     @property
     def file(self) -> str:
         """Return the name of the file that keeps these teachers."""
-        return f"teachers-{self.numbers[0]:05d}-{self.numbers[-1]:05d}.safetensors"
-
-    @property
-    def answers(self) -> str:
-        """Return what the outputs of the network are counted as: classes, or labels where y has many."""
-        return "n_classes" if self.y.ndim == 1 else "n_labels"
+        return unit_file(self.numbers)
 
     @property
     def about(self) -> dict[str, Any]:
@@ -73,7 +76,7 @@ class Unit:
         named = made["network"] if isinstance(made["network"], str) else None
         return {
             "parameters": made | {"network": named, "device": "auto"}, "shape": list(self.shape),
-            self.answers: self.n_classes, "n_teachers": self.n_teachers, "first": self.numbers[0],
+            **made_for(self.ballots.space), "n_teachers": self.n_teachers, "first": self.numbers[0],
             "engine": engine_name(self.engine),
         }  # fmt: skip
 
@@ -84,37 +87,49 @@ class Unit:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class UnitOutcome:
-    """The states (None where a worker put them on disk), or what ends the run.
+class Networks:
+    """The states of some teachers, stacked, and by number who of them could not learn, and why.
 
-    `troubles` says by number who could not learn, and why: such teachers have seen no class.
+    Such teachers have seen no class.
     """
 
-    numbers: range
-    states: Tensors | None = None
+    states: Tensors
     troubles: dict[int, str] = field(default_factory=dict)
-    stop: Exception | None = None
+
+    @classmethod
+    def joined(cls, parts: "Sequence[Networks]", device: torch.device) -> "Networks":
+        """Return networks of several units as one, on a device."""
+        names = parts[0].states
+        states = {name: torch.cat([part.states[name].to(device) for part in parts]) for name in names}
+        return cls(states, {number: why for part in parts for number, why in part.troubles.items()})
+
+    def ask(
+        self,
+        classifier: TorchClassifier,
+        shape: Shape,
+        ballots: Ballots,
+        queries: NDArray[Any],
+        *,
+        first: int = 0,
+    ) -> tuple[NDArray[Any], dict[int, str]]:
+        """Return what every teacher says to queries, and who of them answers by the rule and why.
+
+        A teacher votes for classes it has seen. One that has seen none, or does not answer in finite numbers,
+        votes by the rule. Numbers count from the `first`.
+        """
+        seen, states = self.states[SEEN], {n: v for n, v in self.states.items() if n != SEEN}
+        network = build_network(classifier.network, shape, n_classes=ballots.space.n_answers, seed=0)
+        rows, device = classifier.as_rows(queries, shape), find_device(classifier.device)
+        cast: Any = cast_probabilities if ballots.space.kind == SetOf.kind else cast_ballots
+        said, lost = cast(network, states, rows, seen=seen, device=device)
+        rule, troubles = ballots.fallback(queries), {}
+        for place in np.flatnonzero(lost).tolist():
+            said[place] = rule(first + place)
+            troubles[first + place] = self.troubles.get(first + place, NO_ANSWER)
+        return said, troubles
 
 
-def describe_unit(unit: Unit, network: nn.Module, *, device: str, seed: int) -> dict[str, Any]:
-    """Return what the manifest of some teachers says that they are made of."""
-    described = TorchClassifier(**{**unit.classifier.get_params(), "device": device})
-    # Who has which of the rows: the same rows may be dealt in another way.
-    owners = np.repeat(unit.numbers, unit.sizes)
-    versions = {"numpy": np.__version__, "torch": torch.__version__}
-    shapes = {name: tuple(values.shape) for name, values in network.state_dict().items()}
-    targets = np.stack([unit.y, owners]) if unit.y.ndim == 1 else np.column_stack([unit.y, owners])
-    made = fingerprint(described, unit.X, targets, n_classes=unit.n_classes, seed=seed, versions=versions)
-    made[unit.answers] = made.pop("n_classes")
-    return {
-        **made,
-        # A function may make another network tomorrow under the same name.
-        "network": hashlib.sha256(f"{network} {shapes}".encode()).hexdigest(),
-        "engine": engine_name(unit.engine),
-    }
-
-
-def train_unit(unit: Unit) -> UnitOutcome:
+def train_unit(unit: NetworkUnit) -> TeacherOutcome:
     """Train some teachers and, where there is a folder, save them.
 
     Teachers of one unit share nothing but the arithmetic: one that cannot learn takes a row of zeros along,
@@ -126,18 +141,18 @@ def train_unit(unit: Unit) -> UnitOutcome:
         states, troubles = _learn(unit)
     except torch.OutOfMemoryError:
         what = "The device's memory is full. Take fewer teachers at a time: engine=Batched(chunk=...)."
-        return UnitOutcome(unit.numbers, stop=MemoryError(what))
+        return TeacherOutcome(unit.numbers, stop=MemoryError(what))
     except (MissingExtra, TeacherFailed) as error:
-        return UnitOutcome(unit.numbers, stop=error)
+        return TeacherOutcome(unit.numbers, stop=error)
     return _kept(unit, states, troubles)
 
 
-def give_up_unit(unit: Unit, trouble: str) -> UnitOutcome:
+def give_up_unit(unit: NetworkUnit, trouble: str) -> TeacherOutcome:
     """Let the one teacher of a unit that could not be trained vote by the rule, and remember it."""
     return _kept(unit, _fresh(unit), {unit.numbers[0]: trouble})
 
 
-def _kept(unit: Unit, states: Tensors, troubles: dict[int, str]) -> UnitOutcome:
+def _kept(unit: NetworkUnit, states: Tensors, troubles: dict[int, str]) -> TeacherOutcome:
     seen = _seen(unit)
     lost = [number - unit.numbers[0] for number in troubles]
     seen[lost] = False
@@ -146,23 +161,22 @@ def _kept(unit: Unit, states: Tensors, troubles: dict[int, str]) -> UnitOutcome:
         for name, values in states.items():
             values[lost] = fresh[name][lost].to(values)
     states = {**states, SEEN: seen.to(next(iter(states.values())).device)}
-    if unit.folder is not None:
-        try:
-            content = pack_states(unit, states, troubles)
-            write_model(unit.folder, unit.file, content=content, made_of=unit.made_of or {})
-        except OSError as error:
-            why = (
-                f"Expected room to write teachers {unit.numbers[0]} to {unit.numbers[-1]} in {unit.folder}, "
-                f"got: {error.strerror or error}. Finished teachers are kept. Make room and call again with "
-                "the same arguments."
-            )
-            return UnitOutcome(unit.numbers, stop=OSError(error.errno or 0, why))
-        if unit.parent is not None:
-            return UnitOutcome(unit.numbers, troubles=troubles)
-    return UnitOutcome(unit.numbers, states, troubles)
+    made = Networks(states, troubles)
+    if unit.folder is None:
+        return TeacherOutcome(unit.numbers, made)
+    try:
+        write_model(unit.folder, unit.file, content=pack_networks(unit, made), made_of=unit.made_of or {})
+    except OSError as error:
+        why = (
+            f"Expected room to write teachers {unit.numbers[0]} to {unit.numbers[-1]} in {unit.folder}, "
+            f"got: {error.strerror or error}. Finished teachers are kept. Make room and call again with "
+            "the same arguments."
+        )
+        return TeacherOutcome(unit.numbers, stop=OSError(error.errno or 0, why))
+    return TeacherOutcome(unit.numbers)
 
 
-def _learn(unit: Unit) -> tuple[Tensors, dict[int, str]]:
+def _learn(unit: NetworkUnit) -> tuple[Tensors, dict[int, str]]:
     """Return the states of the teachers, and who of them could not learn."""
     device, first = find_device(unit.classifier.device), unit.numbers[0]
     known, troubles = _training_set(unit)
@@ -194,7 +208,7 @@ def _learn(unit: Unit) -> tuple[Tensors, dict[int, str]]:
     return learned.states, dict.fromkeys((first + lost for lost in learned.lost), LOST_UNIT) | troubles
 
 
-def _training_set(unit: Unit) -> tuple[TrainingSet, dict[int, str]]:
+def _training_set(unit: NetworkUnit) -> tuple[TrainingSet, dict[int, str]]:
     """Return what is to be learned, with a row of zeros for who has none, or none that can be used."""
     rows, targets, troubles, start = [], [], {}, 0
     for number, size in zip(unit.numbers, unit.sizes):
@@ -214,57 +228,145 @@ def _training_set(unit: Unit) -> tuple[TrainingSet, dict[int, str]]:
     return TrainingSet(X, y, sizes, unit.seeds, unit.recipe), troubles
 
 
-def _networks(unit: Unit) -> list[nn.Module]:
+def _networks(unit: NetworkUnit) -> list[nn.Module]:
     return [
-        build_network(unit.classifier.network, unit.shape, n_classes=unit.n_classes, seed=seed)
+        build_network(unit.classifier.network, unit.shape, n_classes=unit.ballots.space.n_answers, seed=seed)
         for seed in unit.seeds
     ]
 
 
-def _fresh(unit: Unit) -> Tensors:
+def _fresh(unit: NetworkUnit) -> Tensors:
     """Return the states of networks that learned nothing, stacked."""
     states = [network.state_dict() for network in _networks(unit)]
     return {name: torch.stack([one[name].detach() for one in states]) for name in states[0]}
 
 
-def _seen(unit: Unit) -> torch.Tensor:
+def _seen(unit: NetworkUnit) -> torch.Tensor:
     """Return which classes each teacher has rows of: it votes for those. On labels it always votes."""
+    shape = len(unit.sizes), unit.ballots.space.n_answers
     if unit.y.ndim > 1:
-        return torch.ones((len(unit.sizes), unit.n_classes), dtype=torch.bool)
-    owners = np.repeat(np.arange(len(unit.sizes)), unit.sizes)
-    seen = np.zeros((len(unit.sizes), unit.n_classes), dtype=np.bool_)
+        return torch.ones(shape, dtype=torch.bool)
+    owners, seen = np.repeat(np.arange(len(unit.sizes)), unit.sizes), np.zeros(shape, dtype=np.bool_)
     seen[owners, unit.y] = True
     return torch.from_numpy(seen)
 
 
-def pack_states(unit: Unit, states: Tensors, troubles: dict[int, str]) -> bytes:
+def pack_networks(unit: NetworkUnit, made: Networks) -> bytes:
     """Return the bytes of the file of a unit: states, what they are, and who of them could not learn."""
-    return dump_states(states, about=unit.about | ({_TROUBLES: troubles} if troubles else {}))
+    troubles = {_TROUBLES: made.troubles} if made.troubles else {}
+    return dump_states(made.states, about=unit.about | troubles)
 
 
-def unit_states(content: bytes, network: nn.Module, *, n_outputs: int, n_teachers: int) -> Tensors:
-    """Return the states of the file of a unit, refusing those of another network."""
-    like = {**network.state_dict(), SEEN: torch.zeros(n_outputs)}
-    return load_states(content, like=like, n_teachers=n_teachers)
-
-
-def read_troubles(content: bytes) -> dict[int, str]:
-    """Return who of the teachers of a file could not learn, and why; of an earlier version's, nobody."""
+def read_networks(content: bytes, network: nn.Module, ballots: Ballots, *, n_teachers: int) -> Networks:
+    """Return the networks of the file of a unit, refusing those of another network."""
+    like = {**network.state_dict(), SEEN: torch.zeros(ballots.space.n_answers)}
+    states = load_states(content, like=like, n_teachers=n_teachers)
     try:
-        return {int(number): str(why) for number, why in read_about(content).get(_TROUBLES, {}).items()}
-    except ValueError:
-        return {}
+        troubles = read_about(content).get(_TROUBLES, {})
+    except ValueError:  # an earlier version's says nothing of itself
+        troubles = {}
+    return Networks(states, {int(number): str(why) for number, why in troubles.items()})
 
 
-def in_processes(units: Sequence[Unit], n_workers: int, *, parent: int) -> Iterator[UnitOutcome]:
-    """Train units in worker processes, one thread each, and yield what comes of them as it comes."""
-    import joblib
+@dataclass(frozen=True, eq=False, repr=False)
+class NetworkTraining:
+    """Networks, trained a chunk at a time or one by one; see `Backend`."""
 
-    tasks = (joblib.delayed(train_unit)(replace(unit, parent=parent)) for unit in units)
-    with joblib.parallel_config(backend="loky", inner_max_num_threads=1):
-        yield from joblib.Parallel(
-            n_jobs=max(2, n_workers), return_as="generator_unordered", batch_size=1, max_nbytes=None
-        )(tasks)
+    classifier: TorchClassifier
+    network: nn.Module
+    rows: RowsOf
+    ballots: Ballots
+    seed: int
+    shape: Shape
+    engine: Batched | None
+    n_teachers: int
+    folder: Path | None = None
+
+    start_seconds: ClassVar[float] = 6.0  # each process imports torch
+    train: ClassVar[Any] = staticmethod(train_unit)
+    give_up: ClassVar[Any] = staticmethod(give_up_unit)
+
+    @property
+    def size(self) -> int:
+        """Return how many teachers are trained, and kept, together."""
+        return 1 if self.engine is None else self.engine.chunk or 1
+
+    @property
+    def device(self) -> torch.device:
+        """Return where they are trained."""
+        return find_device(self.classifier.device)
+
+    @property
+    def uses_processes(self) -> bool:
+        """Say whether worker processes help: a GPU is shared badly."""
+        return self.device.type == "cpu"
+
+    @property
+    def is_risky(self) -> bool:
+        """Say whether rows may end a process: those trained together do not look at values."""
+        return self.engine is None
+
+    def file(self, numbers: range) -> str:
+        """Return the name of the file that keeps these teachers."""
+        return unit_file(numbers)
+
+    def task(self, numbers: range, *, parent: int | None = None) -> NetworkUnit:
+        """Return all that some teachers are trained from."""
+        unit = self._unit(numbers)
+        return replace(unit, parent=parent, made_of=None if self.folder is None else self._made_of(unit))
+
+    def describe(self, numbers: range) -> dict[str, Any]:
+        """Return what the manifest of some teachers says that they are made of."""
+        return self._made_of(self._unit(numbers))
+
+    def dump(self, task: NetworkUnit, made: Networks) -> bytes:
+        """Return the file that keeps some teachers."""
+        return pack_networks(task, made)
+
+    def load(self, numbers: range, content: bytes) -> Networks:
+        """Return the networks of a file, refusing those of another network."""
+        try:
+            return read_networks(content, self.network, self.ballots, n_teachers=len(numbers))
+        except ValueError as error:
+            raise ValueError(f"{self.file(numbers)} in {self.folder}: {error}") from error
+
+    def ask(
+        self, numbers: range, made: Networks, queries: NDArray[Any]
+    ) -> tuple[NDArray[Any], dict[int, str]]:
+        """Return what some teachers say to queries, and who of them answers by the rule and why."""
+        here = Networks.joined([made], self.device)
+        return here.ask(self.classifier, self.shape, self.ballots, queries, first=numbers[0])
+
+    def troubles(self, numbers: range, made: Networks) -> dict[int, str]:
+        """Return who could not learn, and why."""
+        return made.troubles
+
+    def _unit(self, numbers: range) -> NetworkUnit:
+        tables = [self.rows(number) for number in numbers]
+        targets = np.concatenate([y for _, y in tables])
+        return NetworkUnit(
+            numbers, self.classifier, np.concatenate([X for X, _ in tables]),
+            targets if targets.ndim == 1 else targets.astype(np.float32), sizes=[len(y) for _, y in tables],
+            seeds=[random_states(self.seed, number, 1)[0] for number in numbers], shape=self.shape,
+            ballots=self.ballots, engine=self.engine, folder=self.folder, n_teachers=self.n_teachers,
+        )  # fmt: skip
+
+    def _made_of(self, unit: NetworkUnit) -> dict[str, Any]:
+        described = TorchClassifier(**{**unit.classifier.get_params(), "device": self.device.type})
+        # Who has which of the rows: the same rows may be dealt in another way.
+        owners = np.repeat(unit.numbers, unit.sizes)
+        versions = {"numpy": np.__version__, "torch": torch.__version__}
+        shapes = {name: tuple(values.shape) for name, values in self.network.state_dict().items()}
+        targets = np.stack([unit.y, owners]) if unit.y.ndim == 1 else np.column_stack([unit.y, owners])
+        made = fingerprint(described, unit.X, targets, n_classes=2, seed=self.seed, versions=versions)
+        del made["n_classes"]
+        return {
+            **made,
+            **made_for(self.ballots.space),
+            # A function may make another network tomorrow under the same name.
+            "network": hashlib.sha256(f"{self.network} {shapes}".encode()).hexdigest(),
+            "engine": engine_name(self.engine),
+        }
 
 
 # --- Engines: the one asked for, the one that began in this folder, or the faster one ---
@@ -276,12 +378,23 @@ _STEPS = (1, 2, 8)  # of the runs that are timed
 _TRIED = 5  # epochs, before private rows are touched
 
 
-@dataclass(frozen=True)
-class Choice:
-    """An engine (None is the loop), and why the network cannot be batched, if it cannot."""
+@dataclass(frozen=True, eq=False, repr=False)
+class Candidate:
+    """A network that is to be trained many times, and where."""
 
-    engine: Batched | None
-    why: str = ""
+    network: nn.Module
+    shape: Shape
+    recipe: Recipe
+    n_outputs: int
+    device: torch.device
+
+    @classmethod
+    def of(cls, classifier: TorchClassifier, table: Shape, ballots: Ballots) -> "Candidate":
+        """Return the network of a classifier for the rows of a table of some shape, checked."""
+        recipe, shape = classifier.recipe(), classifier.row_shape(table)
+        network = build_network(classifier.network, shape, n_classes=ballots.space.n_answers, seed=0)
+        check_network(network, shape, n_classes=ballots.space.n_answers)
+        return cls(network, shape, recipe, ballots.space.n_answers, find_device(classifier.device))
 
 
 def engine_name(engine: Batched | None) -> str:
@@ -291,40 +404,35 @@ def engine_name(engine: Batched | None) -> str:
 
 def choose_engine(
     asked: Literal["auto", "batched", "loop"] | Batched,
-    network: nn.Module,
+    candidate: Candidate,
     *,
-    shape: Shape,
-    recipe: Recipe,
-    n_classes: int,
-    device: torch.device,
     n_teachers: int,
     folder: Path | None = None,
-) -> Choice:
-    """Return the engine for a network."""
+) -> Batched | None:
+    """Return the engine for a network; None is the loop."""
     if not isinstance(asked, Batched) and asked not in ("auto", "batched", "loop"):
         raise ValueError(f"Expected engine='auto', 'batched', 'loop' or Batched(...), got {asked!r}.")
     if asked == "loop":
-        return Choice(None)
+        return None
     options = asked if isinstance(asked, Batched) else Batched()
     if options.chunk is None:
-        options = replace(options, chunk=usual_chunk(network, device))
+        options = replace(options, chunk=usual_chunk(candidate.network, candidate.device))
     if asked == "auto" and folder is not None:
         # Timings change from day to day; what was begun is finished the same way.
         begun = _begun(folder)
         if begun in ("loop", options.name):
-            return Choice(None if begun == "loop" else options)
-    why = why_not_batched(network, shape)
+            return None if begun == "loop" else options
+    why = why_not_batched(candidate.network, candidate.shape)
+    if why and asked != "auto":
+        raise ValueError(
+            f"Expected a network that can be batched, got one that cannot: {why}. Take engine='loop'."
+        )
     if why:
-        if asked != "auto":
-            raise ValueError(
-                f"Expected a network that can be batched, got one that cannot: {why}. Take engine='loop'."
-            )
-        return Choice(None, why)
-    if asked == "auto" and (n_teachers == 1 or not _batched_is_faster(
-        network, shape=shape, recipe=recipe, n_classes=n_classes, device=device, options=options
-    )):  # fmt: skip
-        return Choice(None)
-    return Choice(options)
+        warnings.warn(f"Teachers are trained one after another: {why}.", stacklevel=4)
+        return None
+    if asked == "auto" and (n_teachers == 1 or not _batched_is_faster(candidate, options)):
+        return None
+    return options
 
 
 def usual_chunk(network: nn.Module, device: torch.device) -> int:
@@ -374,57 +482,36 @@ def why_not_batched(network: nn.Module, shape: Shape) -> str:
 _MEASURED: dict[str, bool] = {}
 
 
-def _batched_is_faster(
-    network: nn.Module,
-    *,
-    shape: Shape,
-    recipe: Recipe,
-    n_classes: int,
-    device: torch.device,
-    options: Batched,
-) -> bool:
+def _batched_is_faster(candidate: Candidate, options: Batched) -> bool:
     """Time a few steps of both, once per process and network."""
-    if device.type == "cuda":
+    if candidate.device.type == "cuda":
         return True  # a step of one small network leaves a GPU idle; benchmarks/teachers.py measures how much
-    key = f"{network} {shape} {recipe} {n_classes} {device} {options}"
+    key = " ".join(str(getattr(candidate, one.name)) for one in fields(candidate)) + f" {options}"
     if key not in _MEASURED:
-        batched, loop = (
-            step_seconds(
-                network, shape=shape, recipe=recipe, n_classes=n_classes, device=device, options=engine
-            )
-            for engine in (options, None)
-        )  # fmt: skip
-        _MEASURED[key] = batched < loop
+        _MEASURED[key] = step_seconds(candidate, options) < step_seconds(candidate, None)
     return _MEASURED[key]
 
 
-def step_seconds(
-    network: nn.Module,
-    *,
-    shape: Shape,
-    recipe: Recipe,
-    n_classes: int,
-    device: torch.device,
-    options: Batched | None,
-) -> float:
+def step_seconds(candidate: Candidate, options: Batched | None) -> float:
     """Return the seconds that one step of one teacher takes, measured on made-up rows."""
     n = 1 if options is None else options.chunk or 1
-    size = recipe.batch_size
+    size, device = candidate.recipe.batch_size, candidate.device
     generator = np.random.default_rng(7)
-    X = generator.normal(size=(n * size, *shape)).astype(np.float32)
-    y = generator.integers(n_classes, size=n * size)
+    X = generator.normal(size=(n * size, *candidate.shape)).astype(np.float32)
+    y = generator.integers(candidate.n_outputs, size=n * size)
     # On a CPU other work may be going on: what counts is the time this process got.
     clock = time.process_time if device.type == "cpu" else time.perf_counter
     times = []
     with limited_threads(device):
         for n_steps in _STEPS:
-            known = TrainingSet(X, y, [size] * n, list(range(n)), replace(recipe, epochs=n_steps))
-            networks = [deepcopy(network) for _ in range(n)]
+            recipe = replace(candidate.recipe, epochs=n_steps)
+            known = TrainingSet(X, y, [size] * n, list(range(n)), recipe)
+            networks = [deepcopy(candidate.network) for _ in range(n)]
             start = clock()
             if options is None:
                 train_alone(networks[0], known, device=device)
             else:
-                train_together(networks, known, shape=shape, device=device, options=options)
+                train_together(networks, known, shape=candidate.shape, device=device, options=options)
             times.append(clock() - start)
     # The difference leaves out what is done once, and the first run what is done once per process.
     return max(times[-1] - times[-2], 0.0) / (_STEPS[-1] - _STEPS[-2]) / n
@@ -442,18 +529,14 @@ def _begun(folder: Path) -> str | None:
 
 
 def try_network(
-    classifier: TorchClassifier,
-    shape: Shape,
-    made_for: Mapping[str, int],
-    *,
-    public: NDArray[Any] | None = None,
+    classifier: TorchClassifier, shape: Shape, ballots: Ballots, *, public: NDArray[Any] | None = None
 ) -> None:
     """Refuse a network that cannot learn stand-in rows in a few epochs; see `tellers.teachers._training`."""
-    n_outputs, device = max(made_for.values()), find_device(classifier.device)
+    device = find_device(classifier.device)
 
     def learn(rows: NDArray[Any], targets: NDArray[Any]) -> None:
         own = classifier.row_shape(rows.shape)
-        network = build_network(classifier.network, own, n_classes=n_outputs, seed=1)
+        network = build_network(classifier.network, own, n_classes=ballots.space.n_answers, seed=1)
         wanted = targets if targets.ndim == 1 else targets.astype(np.float32)
         recipe = replace(classifier.recipe(), epochs=min(classifier.epochs, _TRIED))
         known = TrainingSet(classifier.as_rows(rows, own), wanted, [len(rows)], [1], recipe)
@@ -461,4 +544,4 @@ def try_network(
             if train_alone(network, known, device=device).lost:
                 raise ValueError(LOST)
 
-    try_learning(learn, shape, made_for, public=public, name=type(classifier).__name__)
+    try_learning(learn, shape, ballots, public=public, name=type(classifier).__name__)
