@@ -51,6 +51,7 @@ class MemoryLedger(ChainedLedger):
     Traceback (most recent call last):
         ...
     tellers.errors.BudgetExhausted: Query 'q1' would take epsilon to ..., past the budget of 0.5. ...
+    >>> ledger.close()  # nothing to hand back: it can be used on
     """
 
     accountant: Accountant

@@ -110,12 +110,18 @@ class AskRole:
         RoundAborted says that there are no labels, why, and whether the query was charged. `note` is called
         with the id of a query and True before it may be charged, and with False if it was not after all: who
         writes that down knows after a crash what may have been paid for.
+
+        >>> from tellers.runs.settings.party import example_settings
+        >>> AskRole(example_settings("asker")).ask(np.zeros((101, 1)))
+        Traceback (most recent call last):
+            ...
+        ValueError: Expected from 1 to 100 rows of a batch, got shape (101, 1).
         """
-        require_engine()
         rows = np.asarray(X, dtype=np.float64)
         most = self._context.settings.session.max_queries
         if rows.ndim != 2 or not 1 <= len(rows) <= most:
             raise ValueError(f"Expected from 1 to {most} rows of a batch, got shape {rows.shape}.")
+        require_engine()
         encoded = self._context.vote_program(len(rows)).encode(rows)
         for left in range(n_retries, -1, -1):
             attempt = _Attempt(self, encoded, note)
