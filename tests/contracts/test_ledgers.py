@@ -286,7 +286,7 @@ BROKEN = [
     (IgnoresWhatWasUsed, "what each account used"),
     (ForgivesOverruns, "used more than was reserved"),
     (SparesGroups, "a question that a group of people does not pay for"),
-    (RacesOnAccounts, "racing threads to (stay within an account|be granted what an account)"),
+    (RacesOnAccounts, "racing threads on an account to (stay within|be granted)"),
     (Unlocked, "racing threads|one of 4 threads|threads to share a ledger"),
 ]
 
@@ -356,7 +356,7 @@ def test_a_ledger_that_checks_accounts_too_early_is_found_by_the_race(tmp_path):
             check_accounts_survive(in_files(tmp_path / f"{turn}", ChecksAccountsOutsideTheLock))
 
     with pytest.raises(
-        AssertionError, match=r"racing processes to (stay within an|be granted what an) account"
+        AssertionError, match=r"racing processes on an account to (stay within|be granted)"
     ):
         race()
 

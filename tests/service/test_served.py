@@ -35,7 +35,7 @@ def test_teachers_vote_on_any_row(tmp_path):
     with open_service_ledger(served.ledger, served.budget) as ledger:
         labels = LabelService(served, ledger, noise.secure())
         # Thirty of thirty votes against noise of three: wrong once in a billion.
-        assert labels.ask("alice", "k1", rows=[[0.5, 1.0], [2.0, 3.0]]).release.labels.tolist() == [2, 2]
+        assert labels.ask("alice", "k1", rows=[[0.5, 1.0], [2.0, 3.0]])[0].labels.tolist() == [2, 2]
         with pytest.raises(NotAnswerable, match="2 numbers"):
             labels.ask("alice", "k2", rows=[[0.5]])
         with pytest.raises(NotAnswerable, match="no pool"):
@@ -62,7 +62,7 @@ def test_a_student_is_heard_before_anything_is_charged(tmp_path):
                 labels.ask("alice", "k1", rows=[[0.0, 0.0]], belief=belief)
         assert not ledger.entries()
         answered = labels.ask("alice", "k1", rows=[[0.0, 0.0]], belief=[[0.0, 0.0, 1.0]])
-    assert len(answered.release) == 1
+    assert len(answered[0]) == 1
 
 
 def test_networks_vote_on_any_row(tmp_path):
@@ -89,7 +89,7 @@ def test_networks_vote_on_any_row(tmp_path):
         answered = LabelService(served, ledger, noise.secure()).ask(
             "alice", "k1", rows=[[1.0, 0.0], [0.0, 0.0]]
         )
-    assert answered.release.labels.tolist() == [0, 2]
+    assert answered[0].labels.tolist() == [0, 2]
     wide = replace(settings, data=replace(settings.data, n_features=3))
     with pytest.raises(ConfigError, match="n_features = 2"):
         open_served(wide)
@@ -133,7 +133,7 @@ def test_the_folder_of_a_run_brings_its_own_terms(tmp_path):
         # What the run has spent is spent.
         assert labels.budget_status().epsilon_spent > 0
         n_before = len(labels.releases())
-        assert labels.ask("alice", "k1", pool=[0, 59]).release.labels.shape == (2,)
+        assert labels.ask("alice", "k1", pool=[0, 59])[0].labels.shape == (2,)
         assert [student for _, student, _, _ in labels.releases()] == [""] * n_before + ["alice"]
     assert json.dumps(result.as_dict())
 
@@ -146,7 +146,7 @@ def test_a_run_with_many_labels_brings_their_names(tmp_path):
     assert len(served.label_names) == 3
     with open_service_ledger(served.ledger, served.budget) as ledger:
         labels = LabelService(served, ledger, noise.secure())
-        assert labels.ask("alice", "k1", pool=[0, 5]).release.labels.shape == (2, 3)
+        assert labels.ask("alice", "k1", pool=[0, 5])[0].labels.shape == (2, 3)
     one_class = MechanismConfig(name="gnmax", sigma=3.0)
     with pytest.raises(ConfigError, match=r"mechanism.name: Expected a mechanism for many labels"):
         open_served(replace(settings, mechanism=one_class))

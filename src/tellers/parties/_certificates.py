@@ -8,6 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+try:
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+except ImportError:  # said when a certificate is made or read
+    x509 = None  # type: ignore[assignment]
+
 from ..errors import MissingExtra, require_count
 from ..ledger.vault import read_owned
 from ._hardening import new_mask_key, public_mask_key
@@ -25,7 +32,6 @@ CERTIFICATE: Final = "certificate.pem"
 KEY: Final = "key.pem"
 LABELS: Final = "labels.json"
 MASK_KEY: Final = "mask.key"
-_MISSING = "Certificates of parties need the library cryptography: pip install 'tellers[capc]'."
 
 
 @dataclass(frozen=True)
@@ -52,6 +58,7 @@ def make_certificate(
     Assumes:   the folder is on a disk that only its owner reads.
     Reference: RFC 5280 (certificates), RFC 8446 (TLS 1.3).
     """
+    _require_library()
     require_name(name)
     require_count(days=days)
     if role not in ROLES:
@@ -65,18 +72,18 @@ def make_certificate(
             "another folder, or remove it if its keys are not in use."
         )
     place.mkdir(parents=True, exist_ok=True, mode=0o700)
-    x509, _, serialization, ec = _library()
     authority, authority_key = _authority(place, days)
     key = ec.generate_private_key(ec.SECP256R1())
     subject = _subject(name, role)
     usages = [x509.oid.ExtendedKeyUsageOID.SERVER_AUTH, x509.oid.ExtendedKeyUsageOID.CLIENT_AUTH]
-    certificate = _signed(
+    issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key())
+    certificate = (
         _builder(subject, authority.subject, key.public_key(), days)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
         .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()), False),
-        authority_key,
+        .add_extension(issuer, critical=False)
+        .sign(authority_key, hashes.SHA256())
     )
     secret, _ = new_mask_key()
     home.mkdir(mode=0o700)
@@ -135,7 +142,6 @@ def require_pin(pin: object, *, name: str) -> None:
 
 def _authority(place: Path, days: int) -> tuple[Any, Any]:
     """Return the authority of a folder, made if it has none, and its key."""
-    x509, _, serialization, ec = _library()
     if (place / AUTHORITY_KEY).exists():
         pem = read_secret(place / AUTHORITY_KEY).encode() + b"\n"
         try:
@@ -154,13 +160,13 @@ def _authority(place: Path, days: int) -> tuple[Any, Any]:
         digital_signature=False, content_commitment=False, key_encipherment=False, data_encipherment=False,
         key_agreement=False, key_cert_sign=True, crl_sign=True, encipher_only=False, decipher_only=False,
     )  # fmt: skip
-    authority = _signed(
+    authority = (
         # It outlives what it signs: a certificate renewed on its last day still has an issuer.
         _builder(name, name, key.public_key(), 2 * days + 30)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(signing, critical=True)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False),
-        key,
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .sign(key, hashes.SHA256())
     )
     _write(place / AUTHORITY_KEY, _private_pem(key))
     _write(place / AUTHORITY, authority.public_bytes(serialization.Encoding.PEM))
@@ -168,7 +174,6 @@ def _authority(place: Path, days: int) -> tuple[Any, Any]:
 
 
 def _builder(subject: Any, issuer: Any, public_key: Any, days: int) -> Any:
-    x509, _, _, _ = _library()
     now = datetime.datetime.now(datetime.UTC)
     return (
         x509.CertificateBuilder()
@@ -182,20 +187,13 @@ def _builder(subject: Any, issuer: Any, public_key: Any, days: int) -> Any:
     )
 
 
-def _signed(builder: Any, key: Any) -> Any:
-    _, hashes, _, _ = _library()
-    return builder.sign(key, hashes.SHA256())
-
-
 def _subject(name: str, role: str) -> Any:
-    x509, _, _, _ = _library()
     oid = x509.oid.NameOID
     parts = [(oid.COMMON_NAME, name), (oid.ORGANIZATIONAL_UNIT_NAME, role)]
     return x509.Name([x509.NameAttribute(kind, text) for kind, text in parts])
 
 
 def _named(certificate: Any, place: Path) -> tuple[str, str]:
-    x509, _, _, _ = _library()
     oid = x509.oid.NameOID
     found = [
         [part.value for part in certificate.subject.get_attributes_for_oid(kind)]
@@ -207,7 +205,7 @@ def _named(certificate: Any, place: Path) -> tuple[str, str]:
 
 
 def _load(path: Path) -> Any:
-    x509, _, _, _ = _library()
+    _require_library()
     try:
         return x509.load_pem_x509_certificate(path.read_bytes())
     except OSError as error:
@@ -220,12 +218,10 @@ def _load(path: Path) -> Any:
 
 
 def _fingerprint(certificate: Any) -> str:
-    _, hashes, _, _ = _library()
     return str(certificate.fingerprint(hashes.SHA256()).hex())
 
 
 def _private_pem(key: Any) -> bytes:
-    _, _, serialization, _ = _library()
     pem: bytes = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
@@ -237,11 +233,8 @@ def _write(path: Path, content: bytes) -> None:
         opened.write(content)
 
 
-def _library() -> tuple[Any, Any, Any, Any]:
-    try:
-        from cryptography import x509
-        from cryptography.hazmat.primitives import hashes, serialization
-        from cryptography.hazmat.primitives.asymmetric import ec
-    except ImportError:
-        raise MissingExtra(_MISSING) from None
-    return x509, hashes, serialization, ec
+def _require_library() -> None:
+    if x509 is None:
+        raise MissingExtra(
+            "Certificates of parties need the library cryptography: pip install 'tellers[capc]'."
+        )

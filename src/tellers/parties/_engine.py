@@ -14,13 +14,12 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..errors import LinkFailed, MissingExtra
 from ._circuits import answers_in_log, build_circuit, require_single_answers
+from ._ring import Integers
 from .programs import ASKER, HELPER, Program, VoteProgram, program_digest
 
-Integers = NDArray[np.int64]
 PROTOCOL: Final = "CHEETAH"
 RING: Final = "FM64"
 TRANSFER: Final = "YACL_Softspoken"

@@ -18,17 +18,16 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..errors import LinkFailed, MissingExtra, PeerRefused, require_positive
 from ._engine import require_engine
 from ._messages import Message
+from ._ring import Integers
 from ._wire import Channel, Pinned
 from .programs import ASKER, HELPER, Program, describe_program
 
 # --- Pipes to workers ---
 
-Integers = NDArray[np.int64]
 _LENGTHS: Final = struct.Struct(">IQ")
 _LONGEST_HEAD: Final = 1 << 20
 _LONGEST_BODY: Final = 1 << 31

@@ -15,8 +15,9 @@ from typing import Any, Final
 
 from ..errors import LinkFailed, TellersError
 from ._engine import Engine
-from ._link import Integers, read_message, write_message
+from ._link import read_message, write_message
 from ._ports import held_port
+from ._ring import Integers
 from ._tunnel import Tunnel
 from ._wire import read_pinned
 from .programs import Program, read_program

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..mechanisms.labels._rules import few_labels
+from ._ring import Integers
 from .programs import DecisionProgram, VoteProgram
 
-Integers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 

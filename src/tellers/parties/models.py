@@ -7,6 +7,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ._ring import Integers
 from .programs import Model, Task, VoteProgram
 
 # Weights are multiplied by a scale that stays private and rounded once. The scale is the largest for which
@@ -15,7 +16,6 @@ from .programs import Model, Task, VoteProgram
 # an arg max nor a comparison with zero notices.
 
 Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 Layers = list[tuple[Floats, Floats]]
 
 _ROOM: Final = 2**60  # No score passes this; a class that a party does not know lies twice as far below.

@@ -13,14 +13,13 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Final, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ..errors import require_count, require_positive
 from ..privacy.release import SILENT
 from ._messages import require_one_of
-from ._ring import whole_table
+from ._ring import Integers, whole_table
 
-Integers = NDArray[np.int64]
 Model = Literal["linear", "network", "forest"]
 Task = Literal["single", "multi"]
 Rule = Literal["argmax", "labels", "confident_labels"]

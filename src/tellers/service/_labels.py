@@ -23,17 +23,6 @@ _PATIENCE_SECONDS = 30.0
 _MOST_WAITING = 8
 
 
-@dataclass(frozen=True, eq=False)
-class AnsweredQuestion:
-    """What came of a question: the release, whether it was on record, and how the accounts stand now."""
-
-    release: Release
-    is_replay: bool
-    epsilon: float
-    left: BudgetStatus
-    own: BudgetStatus | None
-
-
 @dataclass(eq=False)
 class LabelService:
     """Ask for students; each has keys of its own, and an account of its own where one was opened."""
@@ -65,8 +54,8 @@ class LabelService:
         rows: list[list[float]] | None = None,
         pool: list[int] | None = None,
         belief: list[list[float]] | None = None,
-    ) -> AnsweredQuestion:
-        """Answer a student's question, or return what was answered under the same key before."""
+    ) -> tuple[Release, bool]:
+        """Answer a student's question, and say whether it was answered under the same key before."""
         question = self.served.question(rows, pool)
         heard = self.served.belief(belief, len(question))
         name = ledger_key(student, key)
@@ -79,9 +68,7 @@ class LabelService:
             else:
                 # Who paid is on the books; an account opened since does not make it another question.
                 is_replay, pays = self.ledger.find(name) is not None, asked.get("account")
-            release = self.room.ask(question, key=name, student=heard, account=pays)
-        epsilon = release.cost.worst.epsilon(self.served.budget.delta)
-        return AnsweredQuestion(release, is_replay, epsilon, self.budget_status(), self.own(student))
+            return self.room.ask(question, key=name, student=heard, account=pays), is_replay
 
     def budget_status(self) -> BudgetStatus:
         """Return the status of the data's budget; what is left of it is what all groups can pay for."""

@@ -13,7 +13,7 @@ from ..errors import BudgetExhausted, KeyReused, LedgerConflict, Unsettled
 from ..ledger.base import Entry
 from ..privacy.release import describe
 from ._keys import Key, Role
-from ._labels import AnsweredQuestion, LabelService, silent_queries
+from ._labels import LabelService, silent_queries
 from ._ledger import BudgetStatus, account_name
 from ._logs import Metrics
 from ._problems import KINDS, MEDIA_TYPE, HttpProblem
@@ -302,7 +302,7 @@ def add_label_route(router: APIRouter, service: LabelService, metrics: Metrics, 
         the same question is answered as before and costs nothing, so it is always safe to try again.
         """
         try:
-            answered = service.ask(
+            release, is_replay = service.ask(
                 key.name, question.idempotency_key, rows=question.given("rows"), pool=question.given("pool"),
                 belief=question.given("student"),
             )  # fmt: skip
@@ -320,7 +320,24 @@ def add_label_route(router: APIRouter, service: LabelService, metrics: Metrics, 
         except TimeoutError:
             detail = "The ledger is busy. Nothing was charged for a question that was not on the books."
             raise HttpProblem("unavailable", detail, headers={"Retry-After": "2"}) from None
-        return _labels(given, service, question, answered, metrics)
+        if not is_replay:
+            n_silent = int((release.labels < 0).sum())
+            metrics.count_labels(n_answered=release.labels.size - n_silent, n_silent=n_silent)
+        delta, own = service.served.budget.delta, service.own(key.name)
+        return given(
+            idempotency_key=question.idempotency_key,
+            labels=release.labels.tolist(),
+            silent=(release.labels < 0).tolist(),
+            by_teachers=np.asarray(release.answered).tolist(),
+            values=None if release.values is None else release.values.tolist(),
+            replayed=is_replay,
+            charge=ChargeAnswer(
+                epsilon=release.cost.worst.epsilon(delta), delta=delta, n_queries=len(release)
+            ),
+            left=AccountAnswer.of(service.budget_status()),
+            own=None if own is None else AccountAnswer.of(own),
+            **({"names": list(service.served.label_names)} if service.served.n_labels else {}),
+        )
 
 
 def add_ledger_routes(router: APIRouter, service: LabelService) -> None:
@@ -405,31 +422,6 @@ def add_monitoring_routes(router: APIRouter, service: LabelService, metrics: Met
         """Return public numbers alone: requests, released outcomes, and how the budget stands."""
         text = metrics.text(service.budget_status(), service.groups())
         return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
-
-
-def _labels(
-    model: type[LabelsAnswer],
-    service: LabelService,
-    question: LabelRequest,
-    answered: AnsweredQuestion,
-    metrics: Metrics,
-) -> LabelsAnswer:
-    release, served = answered.release, service.served
-    silent = release.labels < 0
-    if not answered.is_replay:
-        metrics.count_labels(n_answered=int((~silent).sum()), n_silent=int(silent.sum()))
-    return model(
-        idempotency_key=question.idempotency_key,
-        labels=release.labels.tolist(),
-        silent=silent.tolist(),
-        by_teachers=np.asarray(release.answered).tolist(),
-        values=None if release.values is None else release.values.tolist(),
-        replayed=answered.is_replay,
-        charge=ChargeAnswer(epsilon=answered.epsilon, delta=served.budget.delta, n_queries=len(release)),
-        left=AccountAnswer.of(answered.left),
-        own=None if answered.own is None else AccountAnswer.of(answered.own),
-        **({"names": list(served.label_names)} if served.n_labels else {}),
-    )
 
 
 def _record(

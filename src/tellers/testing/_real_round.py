@@ -21,9 +21,10 @@ from ..data.named import digits
 from ..parties._guard import Finish, GuardRole, PartyConnection
 from ..parties._last_step import LastStep, decide, decision_of
 from ..parties._policy import PartyContext
+from ..parties._ring import Integers
 from ..parties.clear import clear_votes
 from ..parties.collaboration.learning import answering, tally
-from ..parties.collaboration.members import Integers, Member, deal_members, voters_of
+from ..parties.collaboration.members import Member, deal_members, voters_of
 from ..runs.settings.mechanism import MechanismConfig
 from ..runs.settings.party import BooksConfig, SessionConfig, read_party, settings_for, write_party
 from ..teachers.models import dump_model

@@ -67,15 +67,24 @@ def n_affordable() -> int:
     return n
 
 
-def ask_until_refused(ledger: Ledger, worker: str, share: RdpCurve) -> list[str]:
-    """Reserve and settle until the budget says no; return the keys that were granted."""
+def ask_until_refused(
+    ledger: Ledger, worker: str, share: RdpCurve, also: dict[str, RdpCurve] | None = None
+) -> list[str]:
+    """Reserve and settle until a budget says no; return the keys that were granted."""
     granted = []
     with contextlib.suppress(BudgetExhausted):
         for n in range(100):
-            ticket = ledger.reserve(f"{worker}-{n}", share, event=EVENT)
+            ticket = ledger.reserve(f"{worker}-{n}", share, event=EVENT, also=also)
             granted.append(ticket.key)
             ledger.settle(ticket, outcome(share))
     return granted
+
+
+def require_race(n_granted: int, spent: RdpCurve, accountant: Accountant, who: str) -> None:
+    """Require that whoever raced was granted what a budget affords, 20 prices, and no more."""
+    within = accountant.affords(spent, RdpCurve.zero())
+    require(within, f"Expected racing {who} to stay within the budget; they overdrew it.")
+    require(n_granted == 20, f"Expected racing {who} to be granted what fits, 20, got {n_granted}.")
 
 
 def fork(act: Callable[..., None], *given: Any) -> multiprocessing.process.BaseProcess:
@@ -329,31 +338,17 @@ def _share() -> RdpCurve:
     return whole * ONE * (1 / 20)
 
 
-def _race(ledger: Ledger, worker: str, share: RdpCurve) -> int:
-    n_granted = 0
-    with contextlib.suppress(BudgetExhausted):
-        for n in range(100):
-            ticket = ledger.reserve(f"{worker}-{n}", share, event=EVENT, also={_ALICE: share})
-            n_granted += 1
-            ledger.settle(ticket, outcome(share))
-    return n_granted
-
-
 def _require_race(ledger: Ledger, n_granted: int, who: str) -> None:
     state = ledger.accounts()[_ALICE]
-    within = state.accountant.affords(state.spent, RdpCurve.zero())
-    require(within, f"Expected racing {who} to stay within an account's budget; they overdrew it.")
-    require(
-        n_granted == 20, f"Expected racing {who} to be granted what an account affords, 20, got {n_granted}."
-    )
+    require_race(n_granted, state.spent, state.accountant, f"{who} on an account")
     require_spent(ledger, state.spent, f"when {who} raced for one account, as much as that account")
 
 
 def _check_threads(make_ledger: MakeLedger) -> None:
     share = _share()
     with _opened(make_ledger, "threads on an account") as ledger:
-        granted = race_threads(3, lambda worker: _race(ledger, f"{worker}", share))
-        _require_race(ledger, sum(granted), "threads")
+        mine = race_threads(3, lambda worker: ask_until_refused(ledger, f"{worker}", share, {_ALICE: share}))
+        _require_race(ledger, sum(map(len, mine)), "threads")
 
 
 def _check_reopening(make_ledger: MakeLedger) -> None:
@@ -382,7 +377,7 @@ def _check_processes(make_ledger: MakeLedger) -> None:
 
     def ask(worker: int) -> int:
         with _opened(make_ledger, "processes on an account") as ledger:
-            return _race(ledger, f"{worker}", share)
+            return len(ask_until_refused(ledger, f"{worker}", share, {_ALICE: share}))
 
     n_granted = race_processes(2, ask, "finish its race for an account")
     with make_ledger("processes on an account", _AMPLE) as ledger:
@@ -551,14 +546,7 @@ def _check_threads_ledger(make_ledger: MakeLedger) -> None:
         granted = [key for mine in race_threads(n_threads, ask) for key in mine]
         once = granted.count("the same")
         require(once == 1, f"Expected a key to be given to one of {n_threads} threads, got {once}.")
-        _require_race_ledger(ledger, len(granted) - once, "threads")
-
-
-def _require_race_ledger(ledger: Ledger, n_granted: int, who: str) -> None:
-    after = epsilon(ledger.spent)
-    limit = ACCOUNTANT.budget.epsilon
-    require(after <= limit, f"Expected racing {who} to stay within {limit}, they spent {after:.4g}.")
-    require(n_granted == 20, f"Expected racing {who} to be granted what fits, 20, got {n_granted}.")
+        require_race(len(granted) - once, ledger.spent, ACCOUNTANT, "threads")
 
 
 def _check_killed_between(make_ledger: MakeLedger) -> None:
@@ -615,4 +603,4 @@ def _check_processes_ledger(make_ledger: MakeLedger) -> None:
 
     n_granted = race_processes(3, ask, "finish its race")
     with make_ledger("processes", ACCOUNTANT) as ledger:
-        _require_race_ledger(ledger, n_granted, "processes")
+        require_race(n_granted, ledger.spent, ACCOUNTANT, "processes")

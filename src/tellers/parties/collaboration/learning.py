@@ -21,8 +21,9 @@ from ...privacy.votes import LabelVotes, Votes
 from ...students.order import least_confident
 from .._last_step import decide, draw, require_confidential
 from .._ledger import charge_query, query_price
+from .._ring import Integers
 from ..prices import affordable_queries
-from .members import Integers, Material, Member, choose_askers, fit_member, member_votes, score, voters_of
+from .members import Material, Member, choose_askers, fit_member, member_votes, score, voters_of
 
 # --- Asking ---
 #

@@ -20,12 +20,12 @@ from ...students._base import fresh
 from ...teachers.ensemble import Ensemble
 from ...teachers.models import ConstantTeacher
 from ...teachers.partitions import partition
+from .._ring import Integers
 
 # Members may know different labels. All labels that any of them knows are asked; a member says nothing about
 # a label that it does not know. Which labels those are is public: a member declares them, and nothing is read
 # off its rows.
 
-Integers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from html import escape
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -101,8 +101,7 @@ _MOST_LABELS = 1_000_000_000
 _SEED = 7
 
 
-@dataclass(frozen=True)
-class Profile:
+class Profile(NamedTuple):
     """What a setting gives on made-up votes: the share of queries answered, and of labels that are right."""
 
     agreement: float
@@ -254,8 +253,7 @@ _AGE_SECONDS = 1.0
 _PATIENCE = 20.0
 
 
-@dataclass(frozen=True)
-class OutcomeCounts:
+class OutcomeCounts(NamedTuple):
     """What became of queries: a label of the teachers, the student's own back, silence, or no answer."""
 
     n_answered: int = 0
@@ -265,7 +263,7 @@ class OutcomeCounts:
 
     @property
     def n_queries(self) -> int:
-        return self.n_answered + self.n_student + self.n_silent + self.n_lost
+        return sum(self)
 
     def share(self, n: int) -> float:
         return 100.0 * n / self.n_queries if self.n_queries else 0.0
@@ -417,11 +415,7 @@ def outcomes_of(entry: Entry) -> OutcomeCounts:
 
 
 def total(entries: Sequence[Entry]) -> OutcomeCounts:
-    counted = [outcomes_of(entry) for entry in entries]
-    return OutcomeCounts(
-        sum(one.n_answered for one in counted), sum(one.n_student for one in counted),
-        sum(one.n_silent for one in counted), sum(one.n_lost for one in counted),
-    )  # fmt: skip
+    return OutcomeCounts(*map(sum, zip(OutcomeCounts(), *map(outcomes_of, entries), strict=True)))
 
 
 def n_queries(entry: Entry) -> int:
