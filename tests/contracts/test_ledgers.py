@@ -355,9 +355,7 @@ def test_a_ledger_that_checks_accounts_too_early_is_found_by_the_race(tmp_path):
             (tmp_path / f"{turn}").mkdir()
             check_accounts_survive(in_files(tmp_path / f"{turn}", ChecksAccountsOutsideTheLock))
 
-    with pytest.raises(
-        AssertionError, match=r"racing processes on an account to (stay within|be granted)"
-    ):
+    with pytest.raises(AssertionError, match=r"racing processes on an account to (stay within|be granted)"):
         race()
 
 
