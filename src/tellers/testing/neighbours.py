@@ -56,7 +56,8 @@ class Changes:
         """Return a neighbour by a kind of change, or None where no unit of the table can change so."""
         if self.unit is None:
             return self._at_place(kind)
-        return _KINDS[kind](self)
+        change: Change | None = getattr(self, kind.replace(" ", "_").replace("-", "_"))()
+        return change
 
     def rows_of(self, unit: Any, table: Table) -> Table:
         """Return the rows of a unit in a table, its own or a neighbour of it."""
@@ -232,21 +233,6 @@ def _row(table: Table, row: int) -> dict[str, Any]:
 def _where(rng: np.random.Generator, n: int) -> int:
     """Return the first place, the last, or any."""
     return int(rng.choice([0, n - 1, int(rng.integers(n))]))
-
-
-_KINDS: dict[str, Callable[[Changes], Change | None]] = {
-    "insert unit": Changes.insert_unit,
-    "delete unit": Changes.delete_unit,
-    "insert row": Changes.insert_row,
-    "delete row": Changes.delete_row,
-    "replace": Changes.replace,
-    "move": Changes.move,
-    "re-order": Changes.re_order,
-    "duplicate": Changes.duplicate,
-    "relabel": Changes.relabel,
-    "rename": Changes.rename,
-    "hand over": Changes.hand_over,
-}
 
 
 # --- Check ---

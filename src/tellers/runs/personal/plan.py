@@ -8,7 +8,7 @@ plain PATE.
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,7 +18,6 @@ from ...errors import require_count, require_fraction
 from ...mechanisms.base import Mechanism
 from ...privacy.rdp import RdpCurve
 from ...privacy.votes import Unit
-from ..room import GroupPlan
 from .consent import Group
 
 Integers = NDArray[np.int64]
@@ -27,33 +26,6 @@ Integers = NDArray[np.int64]
 _HAIR = 1e-9
 # Shares further apart than this are as good as that far: whole numbers, and noise in proportion, stay exact.
 _FAR = 2.0**40
-
-
-@runtime_checkable
-class PersonalPlan(GroupPlan, Protocol):
-    """A public description of who votes how loudly, and of what a batch costs each group.
-
-    It is what a room needs, and what there is to tell. Everything in it follows from budgets, numbers of
-    people and a seed; no vote was looked at.
-    """
-
-    @property
-    def groups(self) -> tuple[Group, ...]:
-        """Return the groups that take part, the strictest first."""
-        ...
-
-    @property
-    def summary(self) -> tuple[str, ...]:
-        """Return lines for the operator: the variant, the electorate, and every group."""
-        ...
-
-    def using(self, mechanism: Mechanism) -> "PersonalPlan":
-        """Return the same plan for another mechanism, described for teachers of one vote each."""
-        ...
-
-    def without(self, names: Iterable[str]) -> "PersonalPlan":
-        """Return the plan in which these groups take no part any more, scaled to who is left."""
-        ...
 
 
 def charge(mechanism: Mechanism, unit: Unit, *, n_queries: int, n_answered: int) -> RdpCurve:
@@ -68,26 +40,53 @@ def charge(mechanism: Mechanism, unit: Unit, *, n_queries: int, n_answered: int)
 
 
 @dataclass(frozen=True, eq=False)
-class GroupVariant(ABC):
-    """What the variants do alike; `plain` is the mechanism for teachers of one vote each.
+class PersonalPlan(ABC):
+    """A public description of who votes how loudly, and of what a batch costs each group.
+
+    It is what a room needs (`room.GroupPlan`), and what there is to tell. Everything in it follows from
+    budgets, numbers of people and a seed; no vote was looked at. `groups` take part, the strictest first;
+    `plain` is the mechanism for teachers of one vote each, `mechanism` the one for the votes that there are.
 
     >>> from tellers import GNMax
     >>> from tellers.runs.personal import Weighting
-    >>> plan = Weighting((Group("all", 0.7, 9),), GNMax(40.0), 2, (np.arange(2),), weight_of=(3,))
-    >>> plan.using(GNMax(10.0)).mechanism
-    GNMax(sigma=30.0)
-    >>> list(plan.charges([True, True], key="q0"))
-    ['all']
+    >>> groups, teachers = (Group("low", 0.7, 9), Group("high", 1.4, 9)), (np.arange(2), np.arange(2, 4))
+    >>> plan = Weighting(groups, GNMax(40.0), 4, teachers, weight_of=(1, 2))
+    >>> plan.weights(10, key="q0"), plan.using(GNMax(10.0)).mechanism
+    (array([1, 1, 2, 2]), GNMax(sigma=15.0))
+    >>> list(plan.prices(2, key="q0")), list(plan.without(["low"]).charges([True, True], key="q0"))
+    (['low', 'high'], ['high'])
     """
 
     groups: tuple[Group, ...]
     plain: Mechanism
     mechanism: Mechanism = field(init=False, repr=False)
+    variant: ClassVar[str]
+
+    if TYPE_CHECKING:  # fields of the variants, or worked out by them
+
+        @property
+        def n_teachers(self) -> int: ...
+
+        @property
+        def members(self) -> tuple[Integers, ...]: ...
 
     @property
     @abstractmethod
     def units(self) -> tuple[Unit, ...]:
         """Return how far one person of each group can move a tally that they take part in."""
+
+    @property
+    @abstractmethod
+    def summary(self) -> tuple[str, ...]:
+        """Return lines for the operator: the variant, the electorate, and every group."""
+
+    @abstractmethod
+    def weights(self, n_queries: int, *, key: str) -> Integers | None:
+        """Return how much each teacher's ballot counts in each query of a batch; None for one vote each."""
+
+    @abstractmethod
+    def without(self, names: Iterable[str]) -> Self:
+        """Return the plan in which these groups take no part any more, scaled to who is left."""
 
     def prices(self, n_queries: int, *, key: str) -> dict[str, RdpCurve]:
         """Return the most that a batch can cost each group."""
@@ -107,6 +106,12 @@ class GroupVariant(ABC):
     def using(self, mechanism: Mechanism) -> Self:
         """Return the same plan for another mechanism, described for as many teachers of one vote each."""
         return self if mechanism == self.plain else replace(self, plain=mechanism)
+
+    def _only(self, rest: Sequence[int], **own: Any) -> Self:
+        """Return the plan of some of the groups, with what is the variant's own."""
+        if self.members:
+            own["members"] = tuple(self.members[at] for at in rest)
+        return replace(self, groups=tuple(self.groups[at] for at in rest), **own)
 
 
 def whole_shares(

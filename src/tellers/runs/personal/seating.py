@@ -11,7 +11,7 @@ from ...mechanisms.base import Mechanism
 from ...mechanisms.registry import EVENTS
 from ...teachers.partitions import Partition
 from .consent import Consent, Group
-from .plan import GroupVariant, PersonalPlan, ranges
+from .plan import PersonalPlan, ranges
 from .variants import (
     Upsampling,
     Vanishing,
@@ -197,7 +197,7 @@ def plan_as_dict(plan: PersonalPlan) -> dict[str, Any]:
     >>> record["variant"], record["weight_of"], record["mechanism"]
     ('weighting', [1, 2], {'name': 'GNMax', 'parameters': {'sigma': 40.0}})
     """
-    if not isinstance(plan, GroupVariant):
+    if not isinstance(plan, PersonalPlan):
         raise TypeError(f"Expected a plan by weighting, vanishing or upsampling, got {type(plan).__name__}.")
     own = {name: getattr(plan, name) for name in _own_fields(type(plan))}
     return {
@@ -210,7 +210,7 @@ def plan_as_dict(plan: PersonalPlan) -> dict[str, Any]:
     }
 
 
-def _own_fields(variant: type[GroupVariant]) -> list[str]:
+def _own_fields(variant: type[PersonalPlan]) -> list[str]:
     """Return what a variant is made from, but for what all of them have."""
     known = ("groups", "plain", "members")
     return [one.name for one in fields(variant) if one.init and one.name not in known]

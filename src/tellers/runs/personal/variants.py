@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,7 +19,7 @@ from ...teachers._assignment import assignment_key, seats
 from ...teachers.partitions import Partition, partition
 from .consent import Consent, Group
 from .plan import (
-    GroupVariant,
+    PersonalPlan,
     charge,
     checked_mask,
     left,
@@ -195,7 +195,7 @@ def copies_for(groups: Sequence[Group], *, precision: float = 0.1, most: int = 2
 
 
 @dataclass(frozen=True, eq=False)
-class Upsampling(GroupVariant):
+class Upsampling(PersonalPlan):
     """Every person is copied to as many different teachers as their budget pays for; all vote once.
 
     With `grow="teachers"` there are more teachers, as many times as there are rows, and noise and threshold
@@ -215,6 +215,9 @@ class Upsampling(GroupVariant):
     ([1.0, 2.0], ['low', 'high'])
     >>> Upsampling(groups, GNMax(40.0), 10, copies_of=(1, 2), grow="shares").n_teachers
     10
+    >>> rest = plan.without(["low"])
+    >>> rest.n_teachers, rest.mechanism, rest.copies_of
+    (5, GNMax(sigma=20.0), (1,))
     """
 
     n_plain: int
@@ -284,28 +287,18 @@ class Upsampling(GroupVariant):
         """Return None: every ballot counts once."""
         return None
 
-    def without(self, names: Iterable[str]) -> "Upsampling":
+    def without(self, names: Iterable[str]) -> Self:
         """Return the plan for teachers that are trained anew, without the rows of these groups.
 
         Every teacher learned from every group, so silence would not help: new teachers are needed, and
         `seat` deals them. Their parts are as large as before, so there are fewer of them, and a factor that
         all copies share is divided out: it would multiply teachers, noise and ballots alike, and one ballot
         has a sharper price than several. With `grow="shares"` there are as many, with smaller parts.
-
-        >>> from tellers import GNMax
-        >>> groups = (Group("low", 0.7, 50), Group("high", 1.4, 50))
-        >>> plan = Upsampling(groups, GNMax(40.0), 10, copies_of=(1, 2)).without(["low"])
-        >>> plan.n_teachers, plan.mechanism, plan.copies_of
-        (5, GNMax(sigma=20.0), (1,))
         """
         rest = left(self.groups, names)
         copies = [self.copies_of[at] for at in rest]
         factor = math.gcd(*copies) if self.grow == "teachers" else 1
-        return replace(
-            self,
-            groups=tuple(self.groups[at] for at in rest),
-            copies_of=tuple(number // factor for number in copies),
-        )
+        return self._only(rest, copies_of=tuple(number // factor for number in copies))
 
 
 def upsampled_partition(
@@ -422,7 +415,7 @@ def frequencies_for(groups: Sequence[Group], *, power: float = 2.0) -> tuple[flo
 
 
 @dataclass(frozen=True, eq=False)
-class Vanishing(GroupVariant):
+class Vanishing(PersonalPlan):
     """Teachers learn from one group each, and take part in a share of the queries, by a public schedule.
 
     A batch has a schedule of its own, drawn from the seed and the batch's key before anybody votes: each
@@ -443,6 +436,12 @@ class Vanishing(GroupVariant):
     >>> low, high = plan.prices(4, key="q0").values()
     >>> round(float(high.values[0] / low.values[0]), 1)
     4.0
+    >>> list(plan.charges([True] * 4, key="q0"))
+    ['low', 'high']
+    >>> plan.busiest(6), [plan.loss(size) for size in (1, 4, 6)]
+    ((2, 6), [4.0, 1.0, 1.3333333333333333])
+    >>> plan.without(["high"]).frequency_of, plan.without(["high"]).mechanism
+    ((1.0,), GNMax(sigma=20.0))
     """
 
     n_teachers: int
@@ -505,27 +504,13 @@ class Vanishing(GroupVariant):
         return tuple(lines)
 
     def loss(self, n_queries: int) -> float:
-        """Return how many times its fair share the busiest teacher can be charged in a batch, 1 at best.
-
-        >>> from tellers import GNMax
-        >>> groups, members = (Group("low", 0.7, 5), Group("high", 1.4, 5)), (np.arange(4), np.arange(4, 8))
-        >>> plan = Vanishing(groups, GNMax(40.0), 8, members, frequency_of=(0.25, 1.0), seed=7)
-        >>> [plan.loss(size) for size in (1, 4, 6)]
-        [4.0, 1.0, 1.3333333333333333]
-        """
+        """Return how many times its fair share the busiest teacher can be charged in a batch, 1 at best."""
         require_count(n_queries=n_queries)
         fair = [n_queries * often for often in self.frequency_of]
         return max(1.0, *(n / share for n, share in zip(self.busiest(n_queries), fair, strict=True)))
 
     def busiest(self, n_queries: int) -> tuple[int, ...]:
-        """Return in how many queries of a batch the busiest teacher of each group votes at most.
-
-        >>> from tellers import GNMax
-        >>> groups, members = (Group("low", 0.7, 5), Group("high", 1.4, 5)), (np.arange(4), np.arange(4, 8))
-        >>> plan = Vanishing(groups, GNMax(40.0), 8, members, frequency_of=(0.25, 1.0), seed=7)
-        >>> plan.busiest(6)
-        (2, 6)
-        """
+        """Return in how many queries of a batch the busiest teacher of each group votes at most."""
         sizes = [len(own) for own in self.members]
         in_hands = [
             math.ceil(n_queries * often * n * (1 - _HAIR))
@@ -551,14 +536,7 @@ class Vanishing(GroupVariant):
         return prices
 
     def charges(self, answered: ArrayLike, *, key: str) -> dict[str, RdpCurve]:
-        """Return what a batch did cost each group: the most that it cost one of its teachers.
-
-        >>> from tellers import GNMax
-        >>> group, own = Group("all", 0.7, 9), np.arange(2)
-        >>> plan = Vanishing((group,), GNMax(4.0), 2, (own,), frequency_of=(1,), seed=7)
-        >>> list(plan.charges([True, True], key="q0"))
-        ['all']
-        """
+        """Return what a batch did cost each group: the most that it cost one of its teachers."""
         mask = checked_mask(answered)
         charges = {}
         for at, group in enumerate(self.groups):
@@ -572,23 +550,11 @@ class Vanishing(GroupVariant):
             charges[group.name] = RdpCurve(curves[0].orders, values)
         return charges
 
-    def without(self, names: Iterable[str]) -> "Vanishing":
-        """Return the plan in which these groups never vote; the most generous of those left always does.
-
-        >>> from tellers import GNMax
-        >>> groups, members = (Group("low", 0.7, 5), Group("high", 1.4, 5)), (np.arange(4), np.arange(4, 8))
-        >>> plan = Vanishing(groups, GNMax(40.0), 8, members, frequency_of=(0.25, 1.0), seed=7)
-        >>> plan.without(["high"]).frequency_of, plan.without(["high"]).mechanism
-        ((1.0,), GNMax(sigma=20.0))
-        """
+    def without(self, names: Iterable[str]) -> Self:
+        """Return the plan in which these groups never vote; the most generous of those left always does."""
         rest = left(self.groups, names)
         most = max(self.frequency_of[at] for at in rest)
-        return replace(
-            self,
-            groups=tuple(self.groups[at] for at in rest),
-            members=tuple(self.members[at] for at in rest),
-            frequency_of=tuple(self.frequency_of[at] / most for at in rest),
-        )
+        return self._only(rest, frequency_of=tuple(self.frequency_of[at] / most for at in rest))
 
     def _schedule(self, at: int, n_queries: int, key: str) -> NDArray[np.int8]:
         """Return which of a group's teachers take part in which query of the batch under this key."""
@@ -665,7 +631,7 @@ def weights_for(
 
 
 @dataclass(frozen=True, eq=False)
-class Weighting(GroupVariant):
+class Weighting(PersonalPlan):
     """Teachers learn from one group each, and each ballot counts its group's weight in votes.
 
     `plain` is the mechanism for as many teachers of one vote each; `mechanism` is scaled to the votes that
@@ -684,6 +650,8 @@ class Weighting(GroupVariant):
     >>> prices = plan.prices(10, key="q0")
     >>> round(float(prices["high"].values[0] / prices["low"].values[0]), 1)
     4.0
+    >>> plan.without(["low"]).weights(10, key="q0"), plan.without(["low"]).mechanism
+    (array([0, 0, 1, 1]), GNMax(sigma=20.0))
     """
 
     n_teachers: int
@@ -735,22 +703,11 @@ class Weighting(GroupVariant):
             weights[own] = weight
         return None if np.all(weights == 1) else weights
 
-    def without(self, names: Iterable[str]) -> "Weighting":
+    def without(self, names: Iterable[str]) -> Self:
         """Return the plan in which these groups' teachers are silent and the noise fits who is left.
 
         What divides all weights that are left is taken out of them: only their proportions matter.
-
-        >>> from tellers import GNMax
-        >>> groups = (Group("low", 0.7, 50), Group("high", 1.4, 50))
-        >>> plan = Weighting(groups, GNMax(40.0), 4, (np.arange(2), np.arange(2, 4)), weight_of=(1, 2))
-        >>> plan.without(["low"]).weights(10, key="q0"), plan.without(["low"]).mechanism
-        (array([0, 0, 1, 1]), GNMax(sigma=20.0))
         """
         rest = left(self.groups, names)
         common = math.gcd(*(self.weight_of[at] for at in rest))
-        return replace(
-            self,
-            groups=tuple(self.groups[at] for at in rest),
-            members=tuple(self.members[at] for at in rest),
-            weight_of=tuple(self.weight_of[at] // common for at in rest),
-        )
+        return self._only(rest, weight_of=tuple(self.weight_of[at] // common for at in rest))
