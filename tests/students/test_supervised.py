@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from tellers import SILENT, ConfidentGNMax, Cost, RdpCurve, Release, Votes, noise
 from tellers.errors import SealedValue
 from tellers.students import fit_supervised
-from tellers.students._base import fresh
+from tellers.students.fitting import fresh
 
 X = np.array([[0.0], [0.2], [0.8], [1.0], [50.0]])
 LABELS = np.array([0, 0, 1, 1, SILENT])

@@ -19,8 +19,7 @@ from ..mechanisms.gnmax import GNMax
 from ..privacy.relation import Relation
 from ..privacy.release import SILENT
 from ..privacy.votes import LabelVotes, Votes
-from ..students._base import fresh
-from ..students.fitting import takes_unlabelled
+from ..students.fitting import fresh, takes_unlabelled
 from ..teachers.ballots import ballots_of
 from ._catalogue import uses_torch
 from ._folder import make_student

@@ -23,8 +23,7 @@ from ..privacy.budget import Accountant
 from ..privacy.rdp import RdpCurve
 from ..privacy.release import SILENT, Release
 from ..privacy.votes import Unit
-from ..students._base import count_rows, take_rows
-from ..students.fitting import fit_labels, fit_supervised
+from ..students.fitting import count_rows, fit_labels, fit_supervised, take_rows
 from ..students.order import ORDERS, Order, least_confident, pool_order
 from .room import Room
 

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from ..errors import require_count
 from ..privacy._rows import numeric_rows
-from ._base import Indices, Seed, count_rows
+from .fitting import Indices, Seed, count_rows
 
 # --- Which rows of a pool are typical: those in the middle of many others, taken from all over the pool. ---
 

@@ -85,10 +85,10 @@ class ConstantLabels:
 def skops_io() -> Any:
     """Return `skops.io`, without the array libraries that importing it would load besides.
 
-    To list the estimators of scikit-learn it imports every package in it, and with these torch and dask:
-    seconds, for nothing.
+    To list the estimators of scikit-learn it imports every package in it, and with these torch, dask and
+    pytest: seconds, for nothing.
     """
-    hidden = [f"sklearn.externals.array_api_compat.{name}" for name in ("cupy", "dask", "torch")]
+    hidden = [f"sklearn.externals.array_api_compat.{name}" for name in ("cupy", "dask", "torch")] + ["pytest"]
     hidden = [name for name in hidden if name not in sys.modules]
     sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]
     try:

@@ -16,7 +16,7 @@ from ...data.named import DATASETS, load, made_multilabel
 from ...errors import require_count
 from ...privacy.release import SILENT
 from ...privacy.votes import LabelVotes, SetOf, Votes
-from ...students._base import fresh
+from ...students.fitting import fresh
 from ...teachers.ensemble import Ensemble
 from ...teachers.models import ConstantTeacher
 from ...teachers.partitions import partition

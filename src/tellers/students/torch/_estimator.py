@@ -23,7 +23,7 @@ from ...nn.networks import Factory, Shape, build_student_network
 from ...nn.views import Inputs, Views, views_for
 from ...privacy._rows import class_ids, numeric_rows
 from ...privacy.release import SILENT, Release
-from .._base import drawn_seed, released_labels, require_classes
+from ..fitting import drawn_seed, released_labels, require_classes
 from .training import (
     Loss,
     Precision,

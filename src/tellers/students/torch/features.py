@@ -23,7 +23,7 @@ from ...nn.networks import Factory, Shape, TwoPart, build_student_network
 from ...nn.views import STRONG, Inputs, Views, views_for
 from ...nn.weights import load_arrays
 from ...privacy._rows import numeric_rows
-from .._base import drawn_seed
+from ..fitting import drawn_seed
 from .training import (
     Precision,
     Schedule,
