@@ -112,7 +112,7 @@ def command(
         many = {**of_labels, "max_loss": max_loss, "plots": plots, "groups": given["groups"]}
         _refuse(many, because="without --multilabel")
     from ..privacy.budget import Budget
-    from ..runs import planning
+    from ..runs import _planning as planning
 
     budget = Budget(epsilon, delta)
     width = labels if multilabel else classes

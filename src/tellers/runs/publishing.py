@@ -33,6 +33,7 @@ from ._finished import FinishedRun, asked_votes, finished_of, read_finished, req
 from ._folder import RunFolder, publications_of
 from ._groups import listed
 from ._private import read_private
+from ._vote_files import proxy_votes
 from .card import ModelCard, replace_card
 from .labelling import most_expected
 from .personal.accounting import Asked
@@ -57,7 +58,6 @@ from .result import (
     write_result,
 )
 from .settings.sections import RunConfig
-from .vote_files import proxy_votes
 
 # How a publication stands on the ledger of a run: under one key, charged once
 #

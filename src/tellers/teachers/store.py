@@ -733,7 +733,7 @@ class HeldVotes:
     are counted. `notes` say what was not declared and had to be taken from the file.
 
     Guarantee: nothing that can be reached from here is a ballot or a count. `accounting.account` takes it in
-               place of votes, and `runs.vote_files` publishes what it costs.
+               place of votes, and `runs` publishes what it costs.
     Assumes:   whoever holds it does not import `privacy.votes`, which is held by a linter.
     Reference: docs/architecture.md, "Votes stay in the room".
 
