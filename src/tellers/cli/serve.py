@@ -100,6 +100,11 @@ def _ledger(service: Any) -> str:
 
 
 Config = Annotated[Path, options.option("Settings in TOML; --init writes one.", metavar="FILE")]
+Wait = Annotated[float, options.option("How long to wait for a PostgreSQL server.", metavar="SECONDS", min=0)]
+Banner = Annotated[
+    bool | None,
+    options.option("Say on stderr, for people, what is served and where. Without it: on a terminal."),
+]
 
 
 def command(
@@ -113,13 +118,8 @@ def command(
         bool,
         options.option("Load everything, say what would be served, and do nothing else.", "--check"),
     ] = False,
-    wait: Annotated[
-        float, options.option("How long to wait for a PostgreSQL server.", metavar="SECONDS", min=0)
-    ] = 30.0,
-    banner: Annotated[
-        bool | None,
-        options.option("Say on stderr, for people, what is served and where. Without it: on a terminal."),
-    ] = None,
+    wait: Wait = 30.0,
+    banner: Banner = None,
     trust_ledger: Annotated[
         bool,
         options.option(

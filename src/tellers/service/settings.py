@@ -193,12 +193,6 @@ class ServerConfig(Options, title="server"):
         """Return whether the service speaks TLS itself."""
         return bool(self.tls_cert)
 
-    @property
-    def address(self) -> str:
-        """Return the URL of the service as seen from this machine."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{'https' if self.is_tls else 'http'}://{host}:{self.port}"
-
     def _rules(self, _whole: Any) -> Iterator[Problem]:
         if bool(self.tls_cert) != bool(self.tls_key):
             there, missing = ("tls_cert", "tls_key") if self.tls_cert else ("tls_key", "tls_cert")
@@ -210,6 +204,12 @@ class ServerConfig(Options, title="server"):
                 f'Expected TLS (tls_cert, tls_key) with host = "{self.host}", got none: keys would travel '
                 "for everyone to read. Behind a proxy that speaks TLS, set plain_http = true.",
             )
+
+    @property
+    def address(self) -> str:
+        """Return the URL of the service as seen from this machine."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'https' if self.is_tls else 'http'}://{host}:{self.port}"
 
 
 class ServiceSettings(Settings):
