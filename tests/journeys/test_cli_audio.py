@@ -320,7 +320,7 @@ def test_the_page_of_a_city_runs_as_it_stands(tellers, tmp_path, monkeypatch):
         code, _, err = tellers(*words[1:])
         assert code == 0, (words, err)
         verbs.append(words[2] if words[1] == "audio" else words[1])
-    assert verbs == ["prepare", "train", "sweep", "student", "tag"]
+    assert verbs == ["prepare", "init", "run", "sweep", "student", "tag"]
     result = json.loads((tmp_path / "study" / "result.json").read_text())
     assert result["spent"]["epsilon"] <= 8
     assert result["student"]["accuracy"] > 0.85

@@ -450,6 +450,7 @@ def deal(
             if n == 1 or teachers is not None:  # nobody asked for so many
                 raise
     found = deal_statistics(deals, collection.clips.Y, usable=collection.usable).reveal()
+    _say_now("tellers run --until data")
     if as_json:
         print(json.dumps({"private": True, "deals": found}))
         return
@@ -548,6 +549,7 @@ def train(
     say_record(out / "record.json")
     with steps_shown(wanted=not as_json) as show:
         taught = teach(read_collection(clips), out, settings, n_jobs=jobs or None, show=show)
+    _say_now("tellers run --until votes")
     if as_json:
         print(json.dumps(_said_train(taught)))
     else:
@@ -689,6 +691,7 @@ def student(
     say_record(out / "private" / "record.json")
     with steps_shown(wanted=not as_json) as show:
         result, _ = teach_student(taught, out, config, resume=resume, show=show, warn=say_warning)
+    _say_now("tellers student")
     if as_json:
         print(json.dumps({**result.as_dict(), "folder": str(out)}))
         return
@@ -744,21 +747,28 @@ def _parameters(learner: Learner, *, more: dict[str, Any], **given: Any) -> dict
 # --- `tellers audio`: from recordings to a student that tags them. ---
 
 
-HELP = """From recordings to a student that tags them, with a budget.
+HELP = """From recordings to pictures that every run takes, and from a student to tags.
 
-prepare makes pictures of recordings, deal shows how they would be dealt, train deals them to teachers and
-keeps what these say of a public pool, sweep shows what settings would make of it, student releases labels
-within a budget and teaches, and tag uses the student.
-Nothing needs a download: prepare --made makes a city up.
+prepare makes pictures of recordings, tellers run and tellers student teach with them (tellers init --data
+clips), and tag uses the student. Nothing needs a download: prepare --made makes a city up.
+deal, train, sweep and student are what tellers run --until data, tellers run --until votes, tellers sweep and
+tellers student were called when they were for sounds alone.
 
 Example:
 
 \b
 tellers audio prepare --made 1000 --out city
-tellers audio train city --out ears --teachers 30
-tellers audio student ears --out study --epsilon 8 --delta 1e-4
+tellers init city.toml --data clips
+tellers run city.toml --out study
 tellers audio tag city/sounds/city-000001.wav --student study
 """
+
+
+def _say_now(now: str) -> None:
+    """Warn that a verb for sounds has become one for every run."""
+    from .outcome import say_warning
+
+    say_warning(f"{now} does this for every run; the verb for sounds goes in 0.4 at the earliest.")
 
 
 def _alias(command: Callable[..., None], now: str, **names: str) -> Callable[..., None]:
@@ -772,12 +782,11 @@ def _alias(command: Callable[..., None], now: str, **names: str) -> Callable[...
     @functools.wraps(command)
     def called(**values: Any) -> None:
         from ..runs.sound.teaching import read_taught
-        from .outcome import say_warning
 
         for place in values["ears"]:
             read_taught(place)  # other folders were never taken by this name
         command(**{before.get(name, name): value for name, value in values.items()})
-        say_warning(f"{now} does this for every run; the verb for sounds goes in 0.4 at the earliest.")
+        _say_now(now)
 
     called.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [one.replace(name=names.get(one.name, one.name)) for one in given]

@@ -6,12 +6,15 @@ import math
 import secrets
 import shutil
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from ..data.dataset import count_copies
 from ..errors import BudgetExhausted
@@ -396,6 +399,32 @@ def keep_record(folder: RunFolder, **found: Any) -> None:
     """Write parts of the record down, and leave its other parts as they are."""
     there = json.loads(folder.record.read_bytes()) if folder.record.exists() else {}
     write_json(folder.record, {**there, **found}, public=False)
+
+
+def keep_parts(folder: RunFolder, tables: Tables, assignment: Assignment) -> None:
+    """Write down how many rows, and rows of a class or with a label, the teachers have."""
+    y: Any = assignment.rows(tables.private.y)
+    Y = y if tables.many_labels else np.eye(tables.n_outputs, dtype=np.int64)[y]
+    keep_record(folder, parts=part_statistics(Y, list(assignment.partition)))
+
+
+def part_statistics(Y: NDArray[Any], parts: Sequence[NDArray[np.int64]]) -> dict[str, Any]:
+    """Return the fewest and the most that a teacher has: rows, rows with a label, and labels without one.
+
+    Labels per row are a mean over the rows of all teachers. All of it is private.
+    """
+    each = np.array([Y[rows].sum(axis=0) for rows in parts])
+    heard = np.concatenate(parts)
+    return {
+        "rows": _span([len(rows) for rows in parts]),
+        "labels_per_row": float(Y[heard].sum(axis=1).mean()) if heard.size else 0.0,
+        "with_a_label": _span(each),
+        "without": _span((each == 0).sum(axis=1)),
+    }
+
+
+def _span(values: ArrayLike) -> tuple[int, int]:
+    return int(np.min(values)), int(np.max(values))
 
 
 def keep_troubles(folder: RunFolder, troubles: Sealed[dict[int, str]]) -> None:

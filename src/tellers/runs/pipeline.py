@@ -33,6 +33,7 @@ from ._folder import (
     Warn,
     begin,
     check_overlap,
+    keep_parts,
     make_student,
     open_books,
     require_able,
@@ -149,13 +150,13 @@ def run_steps(
 ) -> Finished | None:
     """Do the steps of a run up to one of them, and return what came of it, once there is a student.
 
-    After "data" the tables are read and dealt, and everything that can be refused was; after "teachers" they
-    are trained; "votes" lie in the private folder; "labels" are released and paid for; the "student" is
-    exported with its card, and `result.json` is there; the "report" is the page. To go on, call it again with
-    `resume` and a later step: what was done is read and not done again. `voted` are votes of teachers that
-    exist, in place of the first three steps, or they are those of a `first` run, as `voted_in` finds them in
-    its folder; `beside` are files that travel with the student. The other arguments, and the guarantee, are
-    those of `run`.
+    After "data" the tables are read and dealt, everything that can be refused was, and the private record
+    says what a teacher has; after "teachers" they are trained; "votes" lie in the private folder; "labels"
+    are released and paid for; the "student" is exported with its card, and `result.json` is there; the
+    "report" is the page. To go on, call it again with `resume` and a later step: what was done is read and
+    not done again. `voted` are votes of teachers that exist, in place of the first three steps, or they are
+    those of a `first` run, as `voted_in` finds them in its folder; `beside` are files that travel with the
+    student. The other arguments, and the guarantee, are those of `run`.
 
     >>> import tempfile
     >>> from tellers.runs import default_config
@@ -218,6 +219,8 @@ def _carry_out(
         # is handed back meanwhile: training may take days.
         with open_books(config, folder, assignment) as ledger:
             absent = absent_at_first(ledger, config, assignment, key=folder.key)
+        if until == "data":
+            keep_parts(folder, tables, assignment)
     voting = Voting(config, tables, folder, assignment, steps.step, steps.progress)
     if until == "teachers":
         voting.train(absent)

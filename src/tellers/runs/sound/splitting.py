@@ -13,6 +13,7 @@ from ...errors import require_count, require_finite, require_fraction
 from ...privacy.sealed import Sealed
 from ...teachers._assignment import assignment_key, identities, positions
 from ...teachers.partitions import Partition, check_disjoint, partition, seat_of
+from .._folder import part_statistics
 
 # --- Clips to teachers, student and test: disjoint, by clip or by source, with the table that goes with it.
 #
@@ -205,14 +206,11 @@ def deal_table(deals: Mapping[str, Deal], *, n_labels: int) -> str:
     | student's clips | 19139 | 19139 |
     | test clips | 0 | 0 |
     """
-
     lines: dict[str, list[Any]] = {
         "overall size": [deal.n_clips - deal.n_left_out - len(deal.test) for deal in deals.values()],
         "classes": [n_labels] * len(deals),
         "set apart for teachers": [deal.n_set_apart for deal in deals.values()],
-        "one teacher's clips": [
-            _shown(_span([len(rows) for rows in deal.teachers])) for deal in deals.values()
-        ],
+        "one teacher's clips": [_shown(_sizes(deal)) for deal in deals.values()],
         "student's clips": [len(deal.student) for deal in deals.values()],
         "test clips": [len(deal.test) for deal in deals.values()],
     }
@@ -302,9 +300,6 @@ def _floor(value: float) -> int:
 # --- The statistics of deals: how many clips and labels a teacher has, in the form of the thesis's table 4.1.
 
 
-Span = tuple[int, int]
-
-
 def deal_statistics(
     deals: Mapping[str, Deal], Y: ArrayLike, *, usable: ArrayLike | None = None
 ) -> Sealed[dict[str, dict[str, Any]]]:
@@ -344,25 +339,24 @@ _LINES = {
 
 
 def _statistics(deal: Deal, Y: NDArray[Any], usable: NDArray[np.bool_]) -> dict[str, Any]:
-    parts = [rows[usable[rows]] for rows in deal.teachers]
-    each = np.array([Y[rows].sum(axis=0) for rows in parts])
-    heard = np.concatenate(parts)
+    found = part_statistics(Y, [rows[usable[rows]] for rows in deal.teachers])
     return {
         "overall": deal.n_clips - deal.n_left_out - len(deal.test),
         "labels": int(Y.shape[1]),
         "set_apart": deal.n_set_apart,
-        "clips": _span([len(rows) for rows in deal.teachers]),
-        "usable": _span([len(rows) for rows in parts]),
-        "labels_per_clip": float(Y[heard].sum(axis=1).mean()) if heard.size else 0.0,
-        "with_a_label": _span(each),
-        "without": _span((each == 0).sum(axis=1)),
+        "clips": _sizes(deal),
+        "usable": found["rows"],
+        "labels_per_clip": found["labels_per_row"],
+        "with_a_label": found["with_a_label"],
+        "without": found["without"],
         "student": len(deal.student),
         "test": len(deal.test),
     }
 
 
-def _span(values: ArrayLike) -> Span:
-    return int(np.min(values)), int(np.max(values))
+def _sizes(deal: Deal) -> tuple[int, int]:
+    each = [len(rows) for rows in deal.teachers]
+    return min(each), max(each)
 
 
 def _shown(value: Any) -> str:
