@@ -34,7 +34,7 @@ from tellers.accounting.costs import independent_cost
 from tellers.accounting.smooth import PublicationRecord, PublishPlan
 from tellers.mechanisms import EVENTS, LABEL_MECHANISMS
 from tellers.runs import plan_publication, reprice
-from tellers.runs.publication_plan import OFFSETS, _Search
+from tellers.runs.publication_plan import OFFSETS, _PlanSearch
 
 DELTA = 1e-5
 EVERY = [
@@ -118,7 +118,7 @@ def test_plans_come_for_what_can_be_published(mechanism):
 
 
 def log_plan(mechanism, proxy, n_queries, **how):
-    return _Search(mechanism, proxy, n_queries, DELTA, how["confidence"], None).best_log_at(3.0, OFFSETS)
+    return _PlanSearch(mechanism, proxy, n_queries, DELTA, how["confidence"], None).best_log_at(3.0, OFFSETS)
 
 
 def plain_plan(mechanism, proxy, n_queries, **how):

@@ -41,8 +41,8 @@ class _Canaries:
     """Rows that go to one teacher or to nobody, and what the teachers say with them and without; private."""
 
     X: NDArray[Any]
-    y: NDArray[np.int64]
     with_them: Votes
+    y: NDArray[np.int64]
     without: Votes
     moved: NDArray[np.int64]
     before: NDArray[np.int64]
@@ -55,11 +55,11 @@ class _Canaries:
 def audit_run(
     config: RunConfig,
     *,
-    folder: RunFolder | None = None,
     n_shadows: int = 200,
+    folder: RunFolder | None = None,
     n_canaries: int = 20,
-    confidence: float = 0.95,
     source: Noise | None = None,
+    confidence: float = 0.95,
     show: Show | None = None,
 ) -> MembershipAudit:
     """Return what an attack on the students of many shadow runs proves, beside what the run states.
@@ -159,7 +159,8 @@ def _lay(
         tell("canaries", len(sides), 2)
     after, before = (side.ballots[number] for side in sides if side.ballots is not None)
     moved = asked[after[asked] != before[asked]]
-    return _Canaries(X[len(own) :], labels, sides[0], sides[1], moved, before[moved], after[moved])
+    there, gone = sides
+    return _Canaries(X[len(own) :], there, labels, gone, moved, before[moved], after[moved])
 
 
 def _shadow(config: RunConfig, tables: Tables, votes: Votes, source: Noise) -> tuple[Any, float]:

@@ -67,7 +67,7 @@ def plan_publication(
     if method is not None:
         require_method(mechanism, method)
     methods = available_methods(mechanism) if method is None else (method,)
-    search = _Search(mechanism, proxy, n_queries, delta, confidence, purse)
+    search = _PlanSearch(mechanism, proxy, n_queries, delta, confidence, purse)
     plans = []
     for each in methods:
         if each == "independent":
@@ -82,7 +82,7 @@ def plan_publication(
 
 
 @dataclass(frozen=True, eq=False)
-class _Search:
+class _PlanSearch:
     """A search for the plan with the smallest median epsilon, on a proxy."""
 
     mechanism: Mechanism
