@@ -20,7 +20,7 @@ from tellers import (
 )
 from tellers.runs import label_pool
 from tellers.runs.labelling import most_expected
-from tellers.students import fit_labels, least_confident
+from tellers.students import fit_supervised, least_confident
 from tellers.teachers import VotedPool
 
 N_TEACHERS = 60
@@ -77,7 +77,7 @@ def test_silence_everywhere_is_an_outcome_with_the_shape_of_labels():
     assert labels.labels.shape == labels.by_teachers.shape == (6, 3)
     assert (labels.n_answered, labels.n_told, labels.stopped_by) == (0, 0, "the number of queries")
     with pytest.raises(ValueError, match="silence for every row and label"):
-        fit_labels(LogisticRegression(), X[labels.rows], labels.labels)
+        fit_supervised(LogisticRegression(), X[labels.rows], labels.labels)
 
 
 def test_the_budget_ends_it_where_one_more_row_does_not_fit():
@@ -109,7 +109,7 @@ def test_each_label_is_taught_by_the_rows_where_it_was_told():
     released = TRUTH.copy()
     released[::2, 0] = SILENT
     released[:, 1] = SILENT
-    student = fit_labels(LogisticRegression(C=100), X, released, seed=7)
+    student = fit_supervised(LogisticRegression(C=100), X, released, seed=7)
     alone = LogisticRegression(C=100).fit(X[1::2], TRUTH[1::2, 0])
     np.testing.assert_array_equal(student.predict(X)[:, 0], alone.predict(X))
     assert (student.predict(X)[:, 1] == 0).all()
@@ -118,7 +118,7 @@ def test_each_label_is_taught_by_the_rows_where_it_was_told():
 
 
 def test_the_least_sure_rows_are_unsure_of_many_labels():
-    student = fit_labels(LogisticRegression(C=100), X, TRUTH)
+    student = fit_supervised(LogisticRegression(C=100), X, TRUTH)
     chosen = least_confident(student, X, 3)
     unsure = np.abs(student.predict_proba(X) - 0.5).mean(axis=1)
     np.testing.assert_array_equal(chosen, np.argsort(unsure, kind="stable")[:3])
@@ -127,4 +127,4 @@ def test_the_least_sure_rows_are_unsure_of_many_labels():
 @pytest.mark.parametrize("released", [[[0, 3]], [[0.5, 1]], [0, 1], [["a", "b"]]])
 def test_labels_that_are_none_are_refused(released):
     with pytest.raises((TypeError, ValueError), match="Expected"):
-        fit_labels(LogisticRegression(), [[0.0]], released)
+        fit_supervised(LogisticRegression(), [[0.0]], released)

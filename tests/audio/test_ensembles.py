@@ -18,7 +18,7 @@ from tellers.runs import (
     TeachersConfig,
     run,
 )
-from tellers.students import fit_labels
+from tellers.students import fit_supervised
 from tellers.teachers import load_ensemble, partition, train_ensemble
 
 SETTINGS = {"iterations": 4, "batch_size": 8, "device": "cpu"}
@@ -40,7 +40,7 @@ def test_taggers_are_teachers_kept_on_disk_and_teach_a_student(tmp_path):
     again = load_ensemble(tmp_path, space=SetOf(2))
     assert np.array_equal(again.vote(X[36:]).sums, votes.sums)
     release = Binary(sigma=1.0, n_labels=2).release(votes, noise.seeded(7))
-    student = fit_labels(AudioTagger(**SETTINGS), X[36:], release, seed=7)
+    student = fit_supervised(AudioTagger(**SETTINGS), X[36:], release, seed=7)
     assert student.random_state is not None
     assert student.predict(X).shape == (48, 2)
 

@@ -84,7 +84,7 @@ def test_rows_come_as_lists_sparse_matrices_and_frames():
         ([SILENT] * 5, "at least one released label, got silence for every row"),
         ([3, SILENT, 3, SILENT, SILENT], "at least 2 classes, got class 3 alone, 2 times"),
         ([0, 1, 0, 1], r"one label per row, 5 of them, got shape \(4,\)"),
-        ([[0, 1, 0, 1, 0]], "one label per row"),
+        ([[0, 1, 0, 1, 0]], "with 5 rows"),
         ([0.0, 1.0, 0.5, 1.0, 0.0], "whole labels"),
         ([0, 1, 0, 1, -2], "whole labels"),
         (list("abcde"), "whole labels"),

@@ -76,7 +76,7 @@ class Checkpoint:
 
 
 @dataclass(frozen=True, eq=False)
-class Snapshot:
+class TrainingState:
     """What changes while networks learn: modules and optimizers by name, tensors beside them, generators."""
 
     device: torch.device

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from .checkpoints import COUNTS, Checkpoint, Snapshot
+from .checkpoints import COUNTS, Checkpoint, TrainingState
 from .weights import Arrays
 
 Step = Callable[[int], Tensor]
@@ -79,11 +79,11 @@ class GradientStep:
         *,
         beside: Mapping[str, nn.Module] | None = None,
         memory: Mapping[str, Tensor] | None = None,
-    ) -> Snapshot:
+    ) -> TrainingState:
         """Return what a checkpoint has to remember: the turns, modules `beside` them, and a `memory`."""
         modules = {f"module/{number}": turn.module for number, turn in enumerate(self.turns)}
         optimizers = {f"optimizer/{number}": one for number, one in enumerate(self.optimizers)}
-        return Snapshot(device, {**(beside or {}), **modules}, optimizers, memory or {})
+        return TrainingState(device, {**(beside or {}), **modules}, optimizers, memory or {})
 
 
 def mixed_precision(device_type: str | None) -> "torch.autocast | nullcontext[None]":
@@ -170,7 +170,7 @@ def train(
     *,
     device: torch.device,
     checks: Checks | None = None,
-    snapshot: Snapshot | None = None,
+    snapshot: TrainingState | None = None,
     checkpoint: Checkpoint | None = None,
     progress: Progress | None = None,
     progress_every: int = 1,
@@ -182,7 +182,7 @@ def train(
     course = Course(
         torch.ones((), dtype=torch.bool, device=device), torch.zeros((), dtype=torch.float32, device=device)
     )
-    snapshot = Snapshot(device) if snapshot is None else snapshot
+    snapshot = TrainingState(device) if snapshot is None else snapshot
     found = checkpoint.load() if checkpoint is not None else None
     if found is not None:
         snapshot.restore(found)

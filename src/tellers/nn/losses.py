@@ -98,6 +98,22 @@ def confusion_of(label_noise: float | ArrayLike, n_classes: int) -> NDArray[np.f
 
 
 @dataclass(frozen=True, eq=False)
+class LabelNoise:
+    """How often labels are wrong, what is done about it, and how far targets are drawn to all answers alike.
+
+    `share` is one number, a confusion matrix of classes, or a number for each of many labels.
+    """
+
+    share: float | ArrayLike = 0.0
+    handling: Handling = "forward"
+    smoothing: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.smoothing < 1:
+            raise ValueError(f"Expected 0 <= smoothing < 1, got smoothing={self.smoothing!r}.")
+
+
+@dataclass(frozen=True, eq=False)
 class ClassLoss:
     """The loss of labels that name one class each."""
 
@@ -107,23 +123,13 @@ class ClassLoss:
     share_right: float
 
     @classmethod
-    def made(
-        cls,
-        *,
-        label_noise: float | ArrayLike,
-        handling: Handling,
-        smoothing: float,
-        n_classes: int,
-        device: torch.device | str,
-    ) -> "ClassLoss":
+    def made(cls, noise: LabelNoise, *, n_classes: int, device: torch.device | str) -> "ClassLoss":
         """Return the loss for a chance of wrong labels, or for a whole confusion matrix."""
-        if handling not in HANDLINGS:
-            raise ValueError(f"Expected noise_handling in {HANDLINGS}, got {handling!r}.")
-        if not 0 <= smoothing < 1:
-            raise ValueError(f"Expected 0 <= smoothing < 1, got smoothing={smoothing!r}.")
-        chances = confusion_of(label_noise, n_classes)
+        if noise.handling not in HANDLINGS:
+            raise ValueError(f"Expected noise_handling in {HANDLINGS}, got {noise.handling!r}.")
+        chances = confusion_of(noise.share, n_classes)
         confusion = torch.as_tensor(chances, dtype=torch.float32, device=device)
-        return cls(confusion, handling, smoothing, float(chances.diagonal().mean()))
+        return cls(confusion, noise.handling, noise.smoothing, float(chances.diagonal().mean()))
 
     def targets(self, labels: Tensor) -> Tensor:
         """Return what the network is to say for each label, one probability per class."""
@@ -162,30 +168,20 @@ class LabelLoss:
     smoothing: float
 
     @classmethod
-    def made(
-        cls,
-        *,
-        label_noise: float | ArrayLike,
-        handling: Handling,
-        smoothing: float,
-        n_labels: int,
-        device: torch.device | str,
-    ) -> "LabelLoss":
+    def made(cls, noise: LabelNoise, *, n_labels: int, device: torch.device | str) -> "LabelLoss":
         """Return the loss for the chance that an answer is wrong, one number or one per label."""
-        if handling not in ("forward", "soft"):
+        if noise.handling not in ("forward", "soft"):
             raise ValueError(
-                f"Expected noise_handling 'forward' or 'soft' for many labels, got {handling!r}."
+                f"Expected noise_handling 'forward' or 'soft' for many labels, got {noise.handling!r}."
             )
-        if not 0 <= smoothing < 1:
-            raise ValueError(f"Expected 0 <= smoothing < 1, got smoothing={smoothing!r}.")
-        given = np.asarray(label_noise, dtype=np.float64)
+        given = np.asarray(noise.share, dtype=np.float64)
         if given.shape not in ((), (n_labels,)) or not ((given >= 0) & (given < 0.5)).all():
             raise ValueError(
                 f"Expected label_noise as one number, or one for each of {n_labels} labels, from 0 to below "
                 "0.5, where an answer says nothing any more, got others."
             )
         flipped = torch.tensor(np.broadcast_to(given, (n_labels,)).copy(), dtype=torch.float32, device=device)
-        return cls(flipped, handling, smoothing)
+        return cls(flipped, noise.handling, noise.smoothing)
 
     def targets(self, labels: Tensor) -> Tensor:
         """Return the chance of a yes for each label, SILENT where nothing was told."""

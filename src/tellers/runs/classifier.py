@@ -20,7 +20,7 @@ from ..privacy._rows import label_table
 from ..privacy.budget import Budget
 from ..privacy.release import SILENT
 from ..privacy.votes import SetOf
-from ..students.fitting import fit_distilled, fit_labels, fit_supervised
+from ..students.fitting import fit_distilled, fit_supervised
 from ..teachers.ballots import check_thresholds
 from ..teachers.ensemble import train_ensemble
 from . import fit as _fit
@@ -439,6 +439,6 @@ class PateMultilabelClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type
         self.n_told_ = int((released.labels != SILENT).sum())
 
     def _taught(self, pool: NDArray[Any], released: Labels, *, seed: int, lenient: bool) -> Any:
-        return fit_labels(
+        return fit_supervised(
             _fit.model_or_default(self.student), pool[released.rows], released.labels, seed=seed
         )

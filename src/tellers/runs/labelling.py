@@ -23,7 +23,7 @@ from ..privacy.budget import Accountant
 from ..privacy.rdp import RdpCurve
 from ..privacy.release import SILENT, Release
 from ..privacy.votes import Unit
-from ..students.fitting import count_rows, fit_labels, fit_supervised, take_rows
+from ..students.fitting import count_rows, fit_supervised, take_rows
 from ..students.order import ORDERS, Order, least_confident, pool_order
 from .room import Room
 
@@ -316,11 +316,8 @@ class _Run:
     def teach(self, estimator: Any, X_pool: Any, *, seed: np.random.Generator) -> Any | None:
         """Return a student of all answers so far, or None while they do not hold two classes."""
         answers = self.labels()
-        if is_multilabel(self.room.mechanism):
-            if not (answers.labels != SILENT).any():
-                return None
-            return fit_labels(estimator, take_rows(X_pool, answers.rows), answers.labels, seed=seed)
-        if np.unique(answers.labels[answers.labels != SILENT]).size < 2:
+        n_least = 1 if is_multilabel(self.room.mechanism) else 2
+        if np.unique(answers.labels[answers.labels != SILENT]).size < n_least:
             return None
         return fit_supervised(estimator, take_rows(X_pool, answers.rows), answers.labels, seed=seed)
 

@@ -25,7 +25,7 @@ from ..data.clips import settings_beside_student
 from ..ledger.opening import is_url
 from ..privacy._files import write_whole
 from ..privacy.votes import LabelVotes, Votes
-from ..students.fitting import fit_distilled, fit_labels, fit_self_taught, fit_semi_supervised, fit_supervised
+from ..students.fitting import fit_distilled, fit_self_taught, fit_semi_supervised, fit_supervised
 from ..teachers.partitions import Partition
 from ..teachers.store import save_votes
 from ._folder import (
@@ -303,8 +303,7 @@ def teach(
                 model, asked, told, rest if len(rest) else asked, seed=seed, progress=progress,
                 folder=training,
             )  # fmt: skip
-        fit = fit_labels if tables.many_labels else fit_supervised
-        return fit(model, asked, told, seed=seed)
+        return fit_supervised(model, asked, told, seed=seed)
     except ValueError as error:
         raise ValueError(
             f"{error} What came out is kept in labels.npz, and epsilon {spending.charged:.4g} is spent."

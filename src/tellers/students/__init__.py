@@ -4,7 +4,6 @@ from .. import _lazy
 
 _HOME = {
     "fit_distilled": ".fitting",
-    "fit_labels": ".fitting",
     "fit_self_taught": ".fitting",
     "fit_semi_supervised": ".fitting",
     "fit_supervised": ".fitting",
@@ -12,4 +11,6 @@ _HOME = {
     "soft_targets": ".fitting",
     "typical_first": ".order",
 }
-__all__, __getattr__, __dir__ = _lazy(__name__, _HOME)
+__all__, _, __dir__ = _lazy(__name__, _HOME)
+# A name of before version 0.2 is found too, and warns when it is called.
+__getattr__ = _lazy(__name__, _HOME | {"fit_labels": ".fitting"})[1]

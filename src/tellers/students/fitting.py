@@ -1,6 +1,7 @@
 """Students of any estimator: supervised, semi-supervised, of many labels, distilled, self-taught."""
 
 import inspect
+import warnings
 from collections.abc import Callable
 from os import PathLike
 from typing import Any
@@ -96,25 +97,56 @@ def fit_supervised(estimator: Any, X: Any, labels: Release | ArrayLike, *, seed:
     interactive mechanism handed back to the student are kept. `seed` fills in every `random_state` that the
     estimator left open. The estimator passed in stays as it was.
 
+    Labels of a table, rows x labels of 1, 0 and SILENT, are each taught to a copy of the estimator, by the
+    rows where it was told or inferred; where it was silent the row teaches the other labels. A label that was
+    always told the same, or never, is constant. An estimator that is `multilabel` and passes over SILENT, as
+    `TorchLabelClassifier` does, is fitted as it is.
+
     Guarantee: whatever the student says later costs nothing more than the release did (post-processing).
     Assumes:   X is public, and the labels were released by a mechanism that was charged.
-    Reference: Papernot et al. 2017, section 2 (the student); Dwork and Roth 2014, Proposition 2.1.
+    Reference: Papernot et al. 2017, section 2 (the student); Dwork and Roth 2014, Proposition 2.1; Dullerud
+               et al. 2022, section 4 (many labels).
 
     >>> from sklearn.linear_model import LogisticRegression
     >>> student = fit_supervised(LogisticRegression(), [[0.0], [1.0], [9.0]], [0, 1, SILENT])
     >>> student.predict([[0.1], [0.9]])
     array([0, 1])
+    >>> released = [[0, 1], [1, SILENT], [SILENT, 1]]
+    >>> fit_supervised(LogisticRegression(C=100), [[0.0], [1.0], [2.0]], released).predict([[0.1], [0.9]])
+    array([[0, 1],
+           [1, 1]])
     >>> fit_supervised(LogisticRegression(), [[0.0], [1.0]], [SILENT, SILENT])
     Traceback (most recent call last):
         ...
     ValueError: Expected at least one released label, got silence for every row. Ask more queries, ...
     """
-    table = released_labels(labels, n_rows=count_rows(X))
-    answered = np.flatnonzero(table != SILENT)
-    require_classes(np.unique(table[answered]), n_answered=answered.size)
+    said = labels.labels if isinstance(labels, Release) else labels
+    on_labels = np.ndim(said) == 2
+    if on_labels:
+        table = label_table(said, n_rows=count_rows(X), silent=True)
+        # Rows without any label teach nobody, and may be many.
+        answered = np.flatnonzero((table != SILENT).any(axis=1))
+        if not answered.size:
+            raise ValueError(
+                "Expected at least one released label, got silence for every row and label. Ask more "
+                "queries, or ask with a lower threshold; silence was charged too."
+            )
+    else:
+        table = released_labels(said, n_rows=count_rows(X))
+        answered = np.flatnonzero(table != SILENT)
+        require_classes(np.unique(table[answered]), n_answered=answered.size)
     student = fresh(estimator, seed=seed)
+    if on_labels and not getattr(student, "multilabel", False):
+        student = OneEach(student)
     student.fit(take_rows(X, answered), table[answered])
     return student
+
+
+def fit_labels(*given: Any, **named: Any) -> Any:
+    """Do what `fit_supervised` does, and say that this is its name now."""
+    words = "tellers.students.fit_labels is now fit_supervised. The old name is removed in version 0.4."
+    warnings.warn(words, DeprecationWarning, stacklevel=2)
+    return fit_supervised(*given, **named)
 
 
 # --- A student that learns from labelled and from unlabelled rows, both public. ---
@@ -165,44 +197,6 @@ def fit_semi_supervised(
 def takes_unlabelled(estimator: Any) -> bool:
     """Say whether an estimator learns from rows without a label too."""
     return "X_unlabelled" in inspect.signature(estimator.fit).parameters
-
-
-# --- A student of many labels: a model per label, or one of all, taught where a label was told. ---
-
-
-def fit_labels(estimator: Any, X: Any, labels: Release | ArrayLike, *, seed: Seed | None = None) -> Any:
-    """Return a student of released labels, rows x labels of 1, 0 and SILENT.
-
-    Each label has a copy of the estimator, fitted to the rows where it was told or inferred; where it was
-    silent the row teaches the other labels. A label that was always told the same, or never, is constant. An
-    estimator that is `multilabel` and passes over SILENT, as `TorchLabelClassifier` does, is fitted as it is.
-
-    Guarantee: whatever the student says later costs nothing more than the release did (post-processing).
-    Assumes:   X is public, and the labels were released by a mechanism that was charged.
-    Reference: Papernot et al. 2017, section 2 (the student); Dullerud et al. 2022, section 4.
-
-    >>> from sklearn.linear_model import LogisticRegression
-    >>> X, released = [[0.0], [1.0], [2.0]], [[0, 1], [1, SILENT], [SILENT, 1]]
-    >>> fit_labels(LogisticRegression(C=100), X, released).predict([[0.1], [0.9]])
-    array([[0, 1],
-           [1, 1]])
-    >>> fit_labels(LogisticRegression(), [[0.0]], [[SILENT, SILENT]])
-    Traceback (most recent call last):
-        ...
-    ValueError: Expected at least one released label, got silence for every row and label. Ask more ...
-    """
-    said = labels.labels if isinstance(labels, Release) else labels
-    table = label_table(said, n_rows=count_rows(X), silent=True)
-    # Rows without any label teach nobody, and may be many.
-    spoken = np.flatnonzero((table != SILENT).any(axis=1))
-    if not spoken.size:
-        raise ValueError(
-            "Expected at least one released label, got silence for every row and label. Ask more queries, "
-            "or ask with a lower threshold; silence was charged too."
-        )
-    copy = fresh(estimator, seed=seed)
-    student = copy if getattr(copy, "multilabel", False) else OneEach(copy)
-    return student.fit(take_rows(X, spoken), table[spoken])
 
 
 # --- A student that learns from shares of votes: distillation from noisy histograms. ---

@@ -62,21 +62,11 @@ class VotingTeachers(ABC):
         """Return the space of their answers."""
         return self.ballots.space
 
-    @property
-    def n_classes(self) -> int:
-        """Return how many classes they vote on; teachers of many labels have none."""
-        # An attribute that is not there, for whoever looks whether it is.
-        return self.space.n_classes  # type: ignore[attr-defined, no-any-return]
-
-    @property
-    def n_labels(self) -> int:
-        """Return how many labels they vote on; teachers of one class have none."""
-        return self.space.n_labels  # type: ignore[attr-defined, no-any-return]
-
-    @property
-    def resolution(self) -> int:
-        """Return in which parts of a vote labels are counted; teachers of one class have none."""
-        return self.space.resolution  # type: ignore[attr-defined, no-any-return]
+    def __getattr__(self, name: str) -> Any:
+        # What a room looks at; teachers of one class per row have no labels, and the other way round.
+        if name not in ("n_classes", "n_labels", "resolution"):
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        return getattr(self.space, name)
 
     def _said(self, X: ArrayLike) -> NDArray[Any]:
         said, troubles = self._ask(numeric_rows(X))

@@ -1,10 +1,12 @@
 """A pool that was voted on once: afterwards the teachers need not be there to answer for it."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike
 
 from ..errors import require_count
-from ..privacy.votes import AnswerSpace, Votes, keep, kept
+from ..privacy.votes import Votes, keep, kept
 
 
 class VotedPool:
@@ -45,32 +47,11 @@ class VotedPool:
         asked: Votes = kept(self)[numbers]
         return asked
 
-    @property
-    def n_teachers(self) -> int:
-        """Return how many teachers voted."""
-        return int(kept(self).n_teachers)
-
-    @property
-    def space(self) -> AnswerSpace:
-        """Return the space of the votes."""
-        found: AnswerSpace = kept(self).space
-        return found
-
-    @property
-    def n_classes(self) -> int:
-        """Return how many classes the teachers vote on; votes on many labels have none."""
-        # An attribute that is not there, for whoever looks whether it is.
-        return int(kept(self).n_classes)
-
-    @property
-    def n_labels(self) -> int:
-        """Return how many labels the teachers vote on; votes for one class have none."""
-        return int(kept(self).n_labels)
-
-    @property
-    def resolution(self) -> int:
-        """Return in which parts of a vote labels are counted; votes for one class have none."""
-        return int(kept(self).resolution)
+    def __getattr__(self, name: str) -> Any:
+        # What a room looks at; a pool of one class per row has no labels, and the other way round.
+        if name not in ("space", "n_teachers", "n_classes", "n_labels", "resolution"):
+            raise AttributeError(f"VotedPool has no attribute {name!r}")
+        return getattr(kept(self), name)
 
     @property
     def has_ballots(self) -> bool:

@@ -11,15 +11,14 @@ from tellers import SILENT  # noqa: E402
 from tellers.nn.losses import (  # noqa: E402
     ClassLoss,
     LabelLoss,
+    LabelNoise,
     confusion_of,
 )
 from tellers.students.torch import MeanTeacherStudent  # noqa: E402
 
 
 def loss_for(noise, handling, smoothing=0.0, n_classes=3):
-    return ClassLoss.made(
-        label_noise=noise, handling=handling, smoothing=smoothing, n_classes=n_classes, device="cpu"
-    )
+    return ClassLoss.made(LabelNoise(noise, handling, smoothing), n_classes=n_classes, device="cpu")
 
 
 @given(
@@ -68,15 +67,15 @@ def test_soft_targets_are_chances_of_the_truth():
 
 
 def test_silence_about_a_label_loses_nothing():
-    loss = LabelLoss.made(label_noise=[0.0, 0.2], handling="forward", smoothing=0.1, n_labels=2, device="cpu")
+    loss = LabelLoss.made(LabelNoise([0.0, 0.2], "forward", 0.1), n_labels=2, device="cpu")
     targets = loss.targets(torch.tensor([[1, SILENT], [SILENT, SILENT]]))
     one, other = (loss.rows(torch.tensor([[1.0, said], [said, said]]), targets) for said in (-3.0, 3.0))
     assert torch.equal(one, other)
     assert one[1] == 0
     with pytest.raises(ValueError, match="one for each of 2 labels"):
-        LabelLoss.made(label_noise=0.5, handling="forward", smoothing=0.0, n_labels=2, device="cpu")
+        LabelLoss.made(LabelNoise(0.5, "forward"), n_labels=2, device="cpu")
     with pytest.raises(ValueError, match="'forward' or 'soft'"):
-        LabelLoss.made(label_noise=0.1, handling="select", smoothing=0.0, n_labels=2, device="cpu")
+        LabelLoss.made(LabelNoise(0.1, "select"), n_labels=2, device="cpu")
 
 
 @pytest.mark.parametrize("handling", ["forward", "soft", "select"])

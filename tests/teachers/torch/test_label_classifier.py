@@ -10,7 +10,7 @@ from tellers.nn.losses import row_losses, told_loss
 from tellers.nn.teacher_training import Recipe, TrainingSet, train_alone
 from tellers.privacy import SILENT
 from tellers.runs import ModelCard, export_student, load_student
-from tellers.students import fit_labels
+from tellers.students import fit_supervised
 
 RNG = np.random.default_rng(7)
 X = RNG.normal(size=(400, 4)).astype(np.float32)
@@ -68,7 +68,7 @@ def test_a_label_that_never_came_out_is_no_and_named():
 
 
 def test_the_same_seed_is_the_same_student():
-    one, same, other = (fit_labels(model(random_state=None), X, Y, seed=seed) for seed in (7, 7, 8))
+    one, same, other = (fit_supervised(model(random_state=None), X, Y, seed=seed) for seed in (7, 7, 8))
     assert isinstance(one, TorchLabelClassifier)
     assert np.array_equal(one.predict_proba(X), same.predict_proba(X))
     assert not np.array_equal(one.predict_proba(X), other.predict_proba(X))

@@ -18,7 +18,7 @@ from ...nn.checkpoints import Checkpoint, fingerprint
 from ...nn.devices import find_device
 from ...nn.estimator import TorchEstimator
 from ...nn.loop import Progress, Turn
-from ...nn.losses import ClassLoss, Handling
+from ...nn.losses import ClassLoss, Handling, LabelNoise
 from ...nn.networks import Factory, Shape, build_student_network
 from ...nn.views import Inputs, Views, views_for
 from ...privacy._rows import class_ids, numeric_rows
@@ -116,10 +116,10 @@ class TorchStudent(TorchEstimator, ABC):
         require_classes(np.unique(labels), n_answered=len(labels))
 
     def _loss(self, n_outputs: int, device: torch.device) -> Loss:
-        return ClassLoss.made(
-            label_noise=self.label_noise, handling=self.noise_handling, smoothing=self.smoothing,
-            n_classes=n_outputs, device=device,
-        )  # fmt: skip
+        return ClassLoss.made(self._noise(), n_classes=n_outputs, device=device)
+
+    def _noise(self) -> LabelNoise:
+        return LabelNoise(self.label_noise, self.noise_handling, self.smoothing)
 
     @staticmethod
     def _probabilities(answers: Tensor) -> Tensor:

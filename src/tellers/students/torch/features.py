@@ -61,15 +61,15 @@ class PublicFeatures:
 
     kind: str = "auto"
     width: int = 64
+    image_shape: Shape | None = None
+    views: Views | Mapping[str, Any] | None = None
     steps: int = 2000
     batch_size: int = 1024
     learning_rate: float = 3e-3
     weight_decay: float = 1e-4
     temperature: float = 0.3
-    views: Views | Mapping[str, Any] | None = None
     precision: Precision = "auto"
     device: str = "auto"
-    image_shape: Shape | None = None
     random_state: int | None = None
 
     def fit(self, X: ArrayLike, y: None = None, *, progress: Progress | None = None) -> Self:

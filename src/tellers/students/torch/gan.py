@@ -30,11 +30,9 @@ class GanStudent(TorchStudent):
 
     Reference: Salimans et al. 2016, sections 3.1 and 5; PATE-G of Papernot et al. 2017, section 3.
 
-    >>> from tellers.data import digits
-    >>> data = digits()
-    >>> student = GanStudent(steps=60, width=4, image_shape=(8, 8), random_state=7)
-    >>> student.fit(data.X[:100], data.y[:100], data.X[100:1000]).predict(data.X[:2]).shape
-    (2,)
+    >>> rows, unlabelled = [[0.0], [1.0]], [[0.1], [0.2], [0.8], [0.9]]
+    >>> GanStudent(steps=40, random_state=7).fit(rows, [0, 1], unlabelled).predict(rows)
+    array([0, 1])
     """
 
     pool_batch_size: int = 128

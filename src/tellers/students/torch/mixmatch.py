@@ -86,11 +86,9 @@ class MixMatchStudent(_MixMatch):
 
     Reference: Berthelot et al. 2019, section 3.
 
-    >>> from tellers.data import digits
-    >>> data = digits()
-    >>> student = MixMatchStudent(steps=60, width=4, image_shape=(8, 8), random_state=7)
-    >>> student.fit(data.X[:100], data.y[:100], data.X[100:1000]).predict(data.X[:2]).shape
-    (2,)
+    >>> student = MixMatchStudent(steps=40, mixing=0.5, random_state=7)
+    >>> student.fit([[0.0], [1.0]], [0, 1], [[0.1], [0.9]]).predict_proba([[0.0]]).argmax()
+    0
     """
 
     weight: float = 3.0
@@ -153,10 +151,7 @@ class MultilabelMixMatchStudent(_MixMatch):
         return label_table(y, n_rows=n_rows, n_labels=len(classes))
 
     def _loss(self, n_outputs: int, device: torch.device) -> Loss:
-        return LabelLoss.made(
-            label_noise=self.label_noise, handling=self.noise_handling, smoothing=self.smoothing,
-            n_labels=n_outputs, device=device,
-        )  # fmt: skip
+        return LabelLoss.made(self._noise(), n_labels=n_outputs, device=device)
 
     @staticmethod
     def _probabilities(answers: Tensor) -> Tensor:

@@ -30,11 +30,9 @@ class VatStudent(TorchStudent):
 
     Reference: Miyato et al. 2018, equations 5 to 12; the student of Papernot et al. 2018, appendix.
 
-    >>> from tellers.data import digits
-    >>> data = digits()
-    >>> student = VatStudent(steps=60, width=4, image_shape=(8, 8), random_state=7)
-    >>> student.fit(data.X[:100], data.y[:100], data.X[100:1000]).predict(data.X[:2]).shape
-    (2,)
+    >>> student = VatStudent(steps=40, random_state=7).fit([[0.0], [1.0]], [0, 1], [[0.1], [0.9]])
+    >>> student.predict([[0.0], [1.0]])
+    array([0, 1])
     """
 
     radius: float = 0.25
