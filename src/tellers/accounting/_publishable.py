@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..mechanisms.base import Mechanism
-from ..privacy.votes import LabelVotes, Votes
+from ..privacy.votes import Votes
 
 Floats = NDArray[np.float64]
 Method = Literal["envelope", "gnss", "independent"]
@@ -34,7 +34,7 @@ def require_method(mechanism: Mechanism, method: str) -> None:
 
 def cost_and_sensitivities(
     mechanism: Mechanism,
-    votes: Votes | LabelVotes,
+    votes: Votes,
     *,
     order: float,
     method: Method,
@@ -73,7 +73,7 @@ def has_logarithm(mechanism: Mechanism, method: Method) -> bool:
 
 def log_cost_and_sensitivities(
     mechanism: Mechanism,
-    votes: Votes | LabelVotes,
+    votes: Votes,
     *,
     order: float,
     offsets: Sequence[float],

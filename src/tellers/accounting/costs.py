@@ -25,7 +25,7 @@ from ..mechanisms.registry import answers_of, listens
 from ..privacy.budget import Accountant, Budget, smallest_budget
 from ..privacy.rdp import Floats, RdpCurve, check_orders
 from ..privacy.sealed import Sealed
-from ..privacy.votes import Held, LabelVotes, Unit, Votes, kept, require_votes_on
+from ..privacy.votes import Held, Unit, Votes, kept, require_votes_on
 from .exact import Progress, exact_cost
 
 # --- Exact composition of releases whose worst case is known. ---
@@ -476,7 +476,7 @@ class Account:
 
 def account(
     mechanism: Mechanism,
-    votes: Votes | LabelVotes | Held,
+    votes: Votes | Held,
     *,
     delta: float,
     budget: float | None = None,
@@ -571,7 +571,7 @@ def account(
         compared=compared,
         private=sealed,
         notes=tuple(notes),
-        n_labels=cast.n_labels if isinstance(cast, LabelVotes) else None,
+        n_labels=cast.n_labels if cast.space.kind == "labels" else None,
         afforded=afforded,
         one_price=bool(getattr(mechanism, "one_price", False)),
         budget_needed=budget_for(mechanism, len(cast), delta=delta),
@@ -580,7 +580,7 @@ def account(
 
 def published_cost(
     mechanism: object,
-    votes: Votes | LabelVotes,
+    votes: Votes,
     *,
     orders: ArrayLike | None = None,
     student: ArrayLike | None = None,
@@ -601,7 +601,7 @@ def published_cost(
             "mechanisms are charged mechanism.price(unit) per query."
         )
     asked: Any = mechanism
-    if isinstance(votes, LabelVotes):
+    if hasattr(mechanism, "published_rows"):
         return published_label_cost(asked, votes, orders=orders, answered=answered, total=True)
     context = {"student": student} if listens(mechanism) else {}
     return np.asarray(asked.published(votes, orders=orders, answered=answered, **context))
@@ -630,7 +630,7 @@ def _kind(mechanism: object, mask: NDArray[np.bool_] | None) -> Kind:
 
 
 def _student(
-    mechanism: object, votes: Votes | LabelVotes, student: ArrayLike | None, notes: list[str]
+    mechanism: object, votes: Votes, student: ArrayLike | None, notes: list[str]
 ) -> NDArray[np.float64] | None:
     if listens(mechanism):
         if student is None:
@@ -638,8 +638,7 @@ def _student(
                 "Expected the student's probabilities (queries x classes) for the interactive check, got "
                 "none. Save them in the vote file as 'student'."
             )
-        any_votes: Any = votes
-        return student_probabilities(student, any_votes)
+        return student_probabilities(student, votes)
     if student is not None:
         name = type(mechanism).__name__
         notes.append(f"The student's probabilities were not used: {name} does not look at them.")
@@ -647,7 +646,7 @@ def _student(
 
 
 def _answered(
-    mechanism: object, votes: Votes | LabelVotes, answered: ArrayLike | None, notes: list[str]
+    mechanism: object, votes: Votes, answered: ArrayLike | None, notes: list[str]
 ) -> NDArray[np.bool_] | None:
     if answered is None:
         return None
@@ -655,7 +654,7 @@ def _answered(
         notes.append(f"The mask 'answered' was not used: {type(mechanism).__name__} answers every query.")
         return None
     mask = np.asarray(answered)
-    shape = votes.sums.shape if isinstance(votes, LabelVotes) else (len(votes),)
+    shape = votes.space.told(len(votes))
     if mask.dtype != np.bool_ or mask.shape != shape:
         each = f"{len(votes)} queries" + (f" and {shape[1]} labels" if len(shape) > 1 else "")
         raise ValueError(

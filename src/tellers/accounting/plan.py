@@ -15,7 +15,7 @@ from ..mechanisms.gnmax import GNMax
 from ..privacy.budget import Accountant, Budget
 from ..privacy.noise import seeded
 from ..privacy.rdp import RdpCurve
-from ..privacy.votes import LabelVotes, Votes
+from ..privacy.votes import SetOf, Votes
 from .costs import independent_cost
 from .exact import exact_cost
 
@@ -102,7 +102,7 @@ class LabelConsensus:
 
     def votes(
         self, n_teachers: int, n_labels: int, *, n_queries: int, seed: int, resolution: int = 1
-    ) -> LabelVotes:
+    ) -> Votes:
         """Return made-up votes; with a `resolution` above 1 teachers give their probability instead of a yes.
 
         >>> LabelConsensus().votes(50, 22, n_queries=4, seed=7)
@@ -116,8 +116,8 @@ class LabelConsensus:
         shape = (n_teachers, n_queries, n_labels)
         if resolution > 1:
             spread = rng.beta(8 * np.clip(chance, 0.01, 0.99), 8 * np.clip(1 - chance, 0.01, 0.99), shape)
-            return LabelVotes.from_ballots(spread, n_labels=n_labels, resolution=resolution)
-        return LabelVotes.from_ballots(rng.random(shape) < chance, n_labels=n_labels)
+            return Votes.from_ballots(spread, SetOf(n_labels, resolution))
+        return Votes.from_ballots(rng.random(shape) < chance, SetOf(n_labels))
 
 
 # --- Planning labels: how many a setting gives, how right they are, and what they cost. ---

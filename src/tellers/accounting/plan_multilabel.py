@@ -23,7 +23,7 @@ from ..privacy.budget import Accountant, Budget
 from ..privacy.noise import seeded
 from ..privacy.rdp import RdpCurve
 from ..privacy.release import SILENT
-from ..privacy.votes import LabelVotes, Unit
+from ..privacy.votes import SetOf, Unit, Votes
 from ._label_exact import bound_because
 from .exact import exact_cost
 from .plan import Progress, _largest
@@ -75,9 +75,7 @@ class LabelProfile:
             raise ValueError(f"Expected 0 <= correlation < 1, got correlation={self.correlation!r}.")
         require_positive(concentration=self.concentration)
 
-    def votes(
-        self, n_teachers: int, n_labels: int, *, n_queries: int, seed: int
-    ) -> tuple[LabelVotes, Booleans]:
+    def votes(self, n_teachers: int, n_labels: int, *, n_queries: int, seed: int) -> tuple[Votes, Booleans]:
         """Return made-up votes and which labels were true, (queries, labels).
 
         >>> votes, truth = LabelProfile(correlation=0.3).votes(50, 22, n_queries=4, seed=7)
@@ -96,7 +94,7 @@ class LabelProfile:
         ballots = np.empty((n_teachers, n_queries, n_labels), dtype=np.uint8)
         for teacher in range(n_teachers):
             ballots[teacher] = truth ^ (self._uniforms(rng, wrong.shape) < hard)
-        return LabelVotes.from_ballots(ballots, n_labels=n_labels), truth
+        return Votes.from_ballots(ballots, SetOf(n_labels)), truth
 
     def _each(self, n_labels: int | None) -> tuple[Floats, Floats]:
         rate, right = np.asarray(self.yes_rate, dtype=float), np.asarray(self.agreement, dtype=float)
@@ -143,10 +141,10 @@ class BallotTraits:
     correlation: float
 
 
-def ballot_traits(votes: LabelVotes) -> BallotTraits:
+def ballot_traits(votes: Votes) -> BallotTraits:
     """Return what a proxy's ballots are like; private where the votes are.
 
-    >>> votes = LabelVotes.from_ballots([[[1, 0, 0]], [[1, 0, 0]], [[0, 1, 0]], [[1, 0, 0]]], n_labels=3)
+    >>> votes = Votes.from_ballots([[[1, 0, 0]], [[1, 0, 0]], [[0, 1, 0]], [[1, 0, 0]]], SetOf(3))
     >>> traits = ballot_traits(votes)
     >>> traits.ones, traits.top_set, round(traits.top_set_if_independent, 2)
     (1.0, 0.75, 0.56)
@@ -169,12 +167,12 @@ def ballot_traits(votes: LabelVotes) -> BallotTraits:
     )
 
 
-def label_gaps(votes: LabelVotes) -> NDArray[np.int64]:
+def label_gaps(votes: Votes) -> NDArray[np.int64]:
     """Return by how many votes each label was decided, (queries, labels); private where the votes are."""
     return np.asarray(np.abs(2 * votes.sums - votes.n_teachers * votes.resolution))
 
 
-def set_gaps(votes: LabelVotes) -> NDArray[np.int64]:
+def set_gaps(votes: Votes) -> NDArray[np.int64]:
     """Return by how many ballots the most popular set of labels led, (queries).
 
     Private where the votes are.
@@ -183,12 +181,12 @@ def set_gaps(votes: LabelVotes) -> NDArray[np.int64]:
     return first - second
 
 
-def _sides(votes: LabelVotes) -> Floats:
+def _sides(votes: Votes) -> Floats:
     share = votes.sums / (votes.n_teachers * votes.resolution)
     return np.asarray(np.maximum(share, 1 - share))
 
 
-def _top_sets(votes: LabelVotes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _top_sets(votes: Votes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     _, query, of_teacher = distinct_ballots(votes.block())
     counts = np.bincount(of_teacher.ravel(), minlength=query.size)
     # Sorted by query and then by count, downwards: the first and the second of each query.
@@ -200,7 +198,7 @@ def _top_sets(votes: LabelVotes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return first, second
 
 
-def _correlation(votes: LabelVotes) -> float:
+def _correlation(votes: Votes) -> float:
     cells = votes.block().reshape(-1, votes.n_labels).astype(np.float64)
     cells = cells[:, cells.std(axis=0) > 0]
     if cells.shape[1] < 2:
@@ -230,7 +228,7 @@ class LabelScores:
     macro_f1: float
 
 
-def label_chances(mechanism: Any, votes: LabelVotes, *, seed: int) -> Floats:
+def label_chances(mechanism: Any, votes: Votes, *, seed: int) -> Floats:
     """Return how likely every label is no, yes or silent, (3, queries, labels); private where votes are.
 
     Computed where labels are decided one by one; else shares of a few draws, from the seed.
@@ -514,7 +512,7 @@ def multilabel_settings(
 
 
 def advise(
-    proxy: LabelVotes,
+    proxy: Votes,
     truth: ArrayLike | None = None,
     *,
     budget: Budget,
@@ -624,8 +622,8 @@ def budget_orders(budget: Budget, n_orders: int = 14) -> Floats:
 
 
 def _sample(
-    proxy: LabelVotes, truth: ArrayLike | None, n_sample: int, seed: int
-) -> tuple[LabelVotes, NDArray[np.bool_] | None]:
+    proxy: Votes, truth: ArrayLike | None, n_sample: int, seed: int
+) -> tuple[Votes, NDArray[np.bool_] | None]:
     if proxy.ballots is None or proxy.resolution != 1:
         raise ValueError(
             "Expected a proxy with ballots of 0 and 1: what clipping and sets make of ballots cannot be told "

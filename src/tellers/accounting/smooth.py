@@ -17,7 +17,7 @@ from ..mechanisms.sensitivity import smooth_sensitivity
 from ..privacy.noise import Noise
 from ..privacy.rdp import RdpCurve
 from ..privacy.release import describe
-from ..privacy.votes import LabelVotes, Unit, Votes
+from ..privacy.votes import Unit, Votes
 from ._publishable import Method, cost_and_sensitivities
 from .costs import independent_cost
 
@@ -170,7 +170,7 @@ def release_value(
 
 def release_cost(
     mechanism: Mechanism,
-    votes: Votes | LabelVotes,
+    votes: Votes,
     noise: Noise,
     *,
     plan: PublishPlan,
@@ -225,7 +225,7 @@ def published_epsilon(
     )
 
 
-def require_one_ballot(votes: Votes | LabelVotes) -> None:
+def require_one_ballot(votes: Votes) -> None:
     """Refuse votes of which one unit changes more than one ballot: no cost is published for those here."""
     if votes.unit != Unit():
         raise ValueError(
@@ -245,7 +245,7 @@ def require_secure(noise: Noise, *, allow_seeded: bool) -> None:
 
 def publish(
     mechanism: Mechanism,
-    votes: Votes | LabelVotes,
+    votes: Votes,
     noise: Noise,
     *,
     plan: PublishPlan,

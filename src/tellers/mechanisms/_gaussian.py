@@ -20,7 +20,7 @@ from .sensitivity import CheckedMargins, gaussian_sensitivities
 from .suprema import answer_price, check_price
 
 Integers = NDArray[np.int64]
-Belief = ArrayLike | None
+Given = ArrayLike | None
 
 
 class Size(NamedTuple):
@@ -83,7 +83,7 @@ class GaussianArgmax:
         return top_and_gap_cost(table, heights, votes.gap, **moved)
 
     def _envelope(
-        self, votes: Votes, order: float, student: Belief, size: Size
+        self, votes: Votes, order: float, student: Given, size: Size
     ) -> tuple[Floats, Integers | None]:
         """Return the table of the envelope, and what it is read at besides the gap, or None."""
         require_no_student(self, student)
@@ -95,13 +95,7 @@ class GaussianArgmax:
         return gap_envelope(most, votes.n_classes, sigma=self.sigma, order=order, weight=weight)
 
     def published_sensitivities(
-        self,
-        votes: Votes,
-        *,
-        order: float,
-        answered: ArrayLike | None = None,
-        student: ArrayLike | None = None,
-        **how: Any,
+        self, votes: Votes, *, order: float, answered: Given = None, student: Given = None, **how: Any
     ) -> tuple[float, Floats]:
         """Return the paper's bound of the forward direction, and its local sensitivities."""
         check = self.margins(votes, student, how.get("n_votes", votes.n_teachers))

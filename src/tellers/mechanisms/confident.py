@@ -12,7 +12,7 @@ from ..privacy.release import SILENT, Release
 from ..privacy.votes import Votes
 from ._check import whole_thresholds
 from ._fields import check_sigma, check_threshold, noise_sigma
-from ._gaussian import Belief, CheckedArgmax, Integers, Size, require_no_student
+from ._gaussian import CheckedArgmax, Given, Integers, Size, require_no_student
 from ._outcomes import Outcomes
 from .gap_bounds import confident_envelope
 from .published import check_margins
@@ -91,7 +91,7 @@ class ConfidentGNMax(CheckedArgmax):
         """
         return np.asarray(votes.top >= self.threshold)
 
-    def _envelope(self, votes: Votes, order: float, student: Belief, size: Size) -> tuple[Floats, Integers]:
+    def _envelope(self, votes: Votes, order: float, student: Given, size: Size) -> tuple[Floats, Integers]:
         """Return the envelope over top counts and gaps."""
         require_no_student(self, student)
         table = confident_envelope(

@@ -11,7 +11,7 @@ from ..privacy.release import SILENT, Release
 from ..privacy.votes import Votes
 from ._check import student_probabilities, whole_thresholds
 from ._fields import check_sigma, check_threshold, noise_sigma
-from ._gaussian import Belief, CheckedArgmax, Integers, Size
+from ._gaussian import CheckedArgmax, Given, Integers, Size
 from ._outcomes import Outcomes
 from .confident import ConfidentGNMax
 from .gap_bounds import margin_envelope
@@ -89,7 +89,7 @@ class InteractiveGNMax(CheckedArgmax):
             raise ValueError("Expected the student's probabilities (queries x classes), got none.")
         return self._thresholds(votes, student_probabilities(student, votes))
 
-    def _envelope(self, votes: Votes, order: float, student: Belief, size: Size) -> tuple[Floats, Integers]:
+    def _envelope(self, votes: Votes, order: float, student: Given, size: Size) -> tuple[Floats, Integers]:
         """Return the envelope over margins and gaps."""
         answers = self.gaps(votes, order, size)
         found = self.margins(votes, student, votes.n_teachers)

@@ -109,6 +109,10 @@ class AnswerSpace(Protocol):
         """Return the ballots of some queries."""
         ...
 
+    def told(self, n_queries: int) -> tuple[int, ...]:
+        """Return the shape of what is told on so many queries."""
+        ...
+
     def require_unit(self, unit: Unit) -> None:
         """Refuse a unit whose norms say nothing about totals in this space."""
         ...
@@ -125,8 +129,9 @@ class OneOf:
     >>> counts, space.take(ballots, [0], 3).ravel()
     (array([[1, 0, 2],
            [0, 3, 0]]), array([0, 2, 2]))
-    >>> space.checked(counts, 3).sum(axis=1), space.most(3), space.require_unit(Unit.of_weight(2))
-    (array([3, 3]), 3, None)
+    >>> space.checked(counts, 3).sum(axis=1), space.most(3), space.told(2)
+    (array([3, 3]), 3, (2,))
+    >>> space.require_unit(Unit.of_weight(2))
     """
 
     n_classes: int
@@ -177,6 +182,10 @@ class OneOf:
         """Return the ballots of some queries."""
         return ballots[:, rows]
 
+    def told(self, n_queries: int) -> tuple[int, ...]:
+        """Return that one class is told for each query."""
+        return (n_queries,)
+
     def require_unit(self, unit: Unit) -> None:
         """Admit every unit: norms are those of the counts."""
 
@@ -193,6 +202,8 @@ class SetOf:
     >>> sums, ballots, _ = space.tally([[[1, 0, 1]], [[1, 0, 0]]])
     >>> space.checked(sums, 2), space.take(ballots, [0], 2).shape, SetOf(3, resolution=10).most(2)
     (array([[2, 0, 1]]), (2, 1, 3), 20)
+    >>> space.told(5)
+    (5, 3)
     >>> space.require_unit(Unit.of_weight(2))
     Traceback (most recent call last):
         ...
@@ -286,6 +297,10 @@ class SetOf:
             return ballots[:, rows]
         n_queries = ballots.shape[0] // n_teachers
         return ballots[(np.arange(n_teachers)[:, None] * n_queries + np.arange(n_queries)[rows]).ravel()]
+
+    def told(self, n_queries: int) -> tuple[int, ...]:
+        """Return that every label is told for each query."""
+        return n_queries, self.n_labels
 
     def require_unit(self, unit: Unit) -> None:
         """Refuse units that move several ballots or heavier ones: label votes have one ballot each."""

@@ -78,7 +78,7 @@ class Trial:
         require(isinstance(release, Release), f"Expected a Release, got {type(release).__name__}.")
         labels, answered = np.asarray(release.labels), np.asarray(release.answered)
         many = self.votes.space.kind == "labels"
-        shape = (n, self.votes.n_labels) if many else (n,)
+        shape = self.votes.space.told(n)
         require(
             labels.shape == answered.shape == shape and labels.dtype.kind in "iu" and answered.dtype == bool,
             f"Expected {' x '.join(map(str, shape))} whole labels and as many True or False in `answered`, "

@@ -13,7 +13,7 @@ from ...mechanisms.labels.adaptive import as_published_share
 from ...privacy.noise import Noise
 from ...privacy.rdp import RdpCurve
 from ...privacy.release import Cost, Release
-from ...privacy.votes import LabelVotes, Unit
+from ...privacy.votes import LabelVotes, Unit, Votes
 from .evidence import (
     Direction,
     DrawnOutcomes,
@@ -141,9 +141,7 @@ def audit_mechanism(
     >>> 0 < audit.epsilon < audit.exact < audit.claim, audit.method, audit.law
     (True, 'losses', 'followed')
     """
-    require_count(8, n_samples=n_samples)
-    require_count(n_queries=n_queries)
-    require_fraction(delta=delta, confidence=confidence)
+    _require_terms(delta=delta, n_samples=n_samples, n_queries=n_queries, confidence=confidence)
     law = stated_law(mechanism, pair)
     chosen = method or ("queries" if law is None else "losses")
     if chosen not in METHODS:
@@ -187,33 +185,28 @@ def audit_mechanism(
 
 
 def audit_at_bad_pair(
-    mechanism: Any,
-    n_teachers: int,
-    *,
-    delta: float,
-    noise: Noise,
-    n_classes: int = 10,
-    n_queries: int = 1,
-    n_samples: int = 20_000,
-    confidence: float = 0.95,
-    **how: Any,
+    mechanism: Any, n_teachers: int, *, delta: float, noise: Noise, n_classes: int = 10, **how: Any
 ) -> tuple[MechanismAudit, str]:
     """Audit a mechanism at votes that are searched for; return what was found, and those votes in words.
 
     A mechanism that names the votes it is worst at (`pair`) is audited there. `how` is for
     `audit_mechanism`.
     """
-    # Refused before the search, which takes a while.
-    require_count(8, n_samples=n_samples)
-    require_count(n_queries=n_queries)
-    require_fraction(delta=delta, confidence=confidence)
-    terms: dict[str, Any] = {"delta": delta, "noise": noise, "n_queries": n_queries}
+    _require_terms(delta=delta, **how)  # before the search, which takes a while
     if hasattr(mechanism, "pair"):
         pair = mechanism.pair(n_teachers)
     else:
-        pair = bad_pair(mechanism, n_teachers, n_classes=n_classes, **terms)
-    audit = audit_mechanism(mechanism, pair, n_samples=n_samples, confidence=confidence, **terms, **how)
-    return audit, str(pair)
+        many = how.get("n_queries", 1)
+        pair = bad_pair(mechanism, n_teachers, delta=delta, noise=noise, n_queries=many, n_classes=n_classes)
+    return audit_mechanism(mechanism, pair, delta=delta, noise=noise, **how), str(pair)
+
+
+def _require_terms(
+    *, delta: float, n_samples: int = 8, n_queries: int = 1, confidence: float = 0.95, **_others: Any
+) -> None:
+    require_count(8, n_samples=n_samples)
+    require_count(n_queries=n_queries)
+    require_fraction(delta=delta, confidence=confidence)
 
 
 def _follows(law: Law, here: DrawnOutcomes, there: DrawnOutcomes, *, limit: float) -> bool:
@@ -313,7 +306,7 @@ class AdaptiveAsPublished:
             raise ValueError(f"Expected a unit behind one ballot of one vote, got {unit}.")
         return RdpCurve.zcdp(self.n_labels / (2 * self.sigma**2))
 
-    def release(self, votes: LabelVotes, noise: Noise) -> Release:
+    def release(self, votes: Votes, noise: Noise) -> Release:
         """Take each query's threshold from its sums, and decide every label at it.
 
         >>> from tellers import noise
