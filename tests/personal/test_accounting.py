@@ -26,7 +26,6 @@ from tellers.runs.personal import (
 )
 from tellers.runs.personal.accounting import (
     each_query,
-    group_costs,
     labels_within_budgets,
     running_epsilons,
     teams_of,
@@ -97,10 +96,10 @@ def test_exact_below_published_below_price(variant, kind, seed, sigma):
     if kind != "gnmax":
         asked = Asked(asked.plan, asked.votes, np.ones(len(asked), bool), asked.student, asked.teams)
     histogram = [ORDERS * (unit.linf / asked.plan.mechanism.sigma) ** 2 for unit in asked.plan.units]
-    for costs, answer in zip(group_costs(asked, orders=ORDERS), histogram, strict=True):
-        forward, reverse = costs.forward.reveal().values, costs.reverse.reveal().values
-        published, public = costs.published.reveal().values, costs.public.values
-        assert np.array_equal(costs.exact.reveal().values, np.maximum(forward, reverse))
+    every = [totals(asked, how, orders=ORDERS) for how in ("exact", "published", "public")]
+    for exact, bound, price, answer, unit in zip(*every, histogram, asked.plan.units, strict=True):
+        forward, reverse = exact.max(axis=1)
+        published, public = bound.max(axis=(0, 1)), price.max(axis=(0, 1))
         assert (forward <= published * (1 + 1e-9) + 1e-12).all()
         assert (forward <= public * (1 + 1e-9)).all()
         assert (reverse <= public * (1 + 1e-9)).all()
@@ -108,7 +107,6 @@ def test_exact_below_published_below_price(variant, kind, seed, sigma):
         cap = answer * len(asked)
         if kind != "gnmax":
             sigma_check = asked.plan.mechanism.sigma_threshold
-            unit = asked.plan.units[[g.name for g in asked.plan.groups].index(costs.name)]
             cap = cap + ORDERS * unit.linf**2 / (2 * sigma_check**2) * len(asked)
         assert (published <= cap * (1 + 1e-12)).all()
 
@@ -170,20 +168,20 @@ def test_equal_budgets_are_plain_pate(variant, kind):
         "upsampling": lambda: Upsampling(group, plain, 12, copies_of=(1,)),
     }[variant]()
     assert plan.weights(30, key="q") is None
-    (costs,) = group_costs(Asked(plan, votes, mask), orders=ORDERS, published="as_published")
-    wanted = exact_cost(plain, votes, orders=ORDERS)
-    assert np.array_equal(costs.exact.reveal().values, wanted.cost.reveal().values)
-    assert np.array_equal(costs.forward.reveal().values, wanted.forward.reveal().values)
+    asked, wanted = Asked(plan, votes, mask), exact_cost(plain, votes, orders=ORDERS)
+    (exact,), (bound,) = (totals(asked, how, orders=ORDERS) for how in ("exact", "as_published"))
+    assert np.array_equal(exact.max(axis=(0, 1)), wanted.cost.reveal().values)
+    assert np.array_equal(exact[0].max(axis=0), wanted.forward.reveal().values)
     published = published_cost(plain, votes, orders=ORDERS, answered=mask)
-    assert np.allclose(costs.published.reveal().values, published, rtol=1e-12)
+    assert np.allclose(bound.max(axis=(0, 1)), published, rtol=1e-12)
 
 
 @every_case
 def test_public_costs_are_what_the_plan_charges(variant, kind):
     asked = record(variant, kind, 3, n_queries=8)
     charges = asked.plan.charges(asked.answered, key="q0")
-    for costs in group_costs(asked):
-        assert np.allclose(costs.public.values, charges[costs.name].values, rtol=1e-12)
+    for group, costs in zip(asked.plan.groups, totals(asked, "public"), strict=True):
+        assert np.allclose(costs.max(axis=(0, 1)), charges[group.name].values, rtol=1e-12)
 
 
 @every_case

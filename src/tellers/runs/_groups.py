@@ -488,7 +488,7 @@ def exact_by_groups(
     and what a person's teachers cost them in one is added to what others cost them in the next.
 
     Guarantee: none to publish: the numbers look at the votes.
-    Assumes:   as `group_costs`, along a path that was fixed beforehand.
+    Assumes:   as `totals`, along a path that was fixed beforehand.
     Reference: docs/maths/personalised.md.
     """
     plan = assignment.plan

@@ -27,7 +27,7 @@ from .plan import PersonalPlan
 # sensitivity, with q from the votes and the noise as they are; exact costs follow every teacher, or every set
 # of teachers with a person's data; the price looks at no vote. A group's cost is that of its worst member.
 #
-# Published bounds and exact costs look at the votes: they are private, and come out sealed.
+# Published bounds and exact costs look at the votes: they are private.
 
 
 Integers = NDArray[np.int64]
@@ -36,23 +36,6 @@ Integers = NDArray[np.int64]
 # that paper's text prints, with q at the relative noise: it is no bound, and kept to show by how much.
 Published = Literal["published", "as_tabulated", "as_published"]
 Accounting = Literal["exact", "published", "as_tabulated", "as_published", "public"]
-
-
-@dataclass(frozen=True, eq=False)
-class GroupCostCurves:
-    """What a run cost the worst member of one group; `published` and the exact costs are private, and sealed.
-
-    `exact` is the larger of `forward` and `reverse` at every order; `published` bounds the forward direction,
-    `public` both.
-    """
-
-    name: str
-    budget: float
-    public: RdpCurve
-    published: Sealed[RdpCurve]
-    exact: Sealed[RdpCurve]
-    forward: Sealed[RdpCurve]
-    reverse: Sealed[RdpCurve]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -149,41 +132,6 @@ class Asked:
         return part
 
 
-def group_costs(
-    asked: Asked,
-    *,
-    orders: ArrayLike | None = None,
-    published: Published = "published",
-) -> tuple[GroupCostCurves, ...]:
-    """Return what the run cost each group, in the order of the plan's groups.
-
-    Guarantee: for every member, `exact` is the divergence of the whole release in the worse direction (or
-               above it, see `team_costs`); `published` bounds the forward one, along the path taken;
-               `public` holds for any votes. With `published="as_published"` the published number is no bound.
-    Assumes:   as `exact_cost`; weights, absences and copies are public and were fixed before the votes.
-    Reference: Papernot et al. 2018, Theorem 6; docs/maths/personalised.md.
-    """
-    grid = check_orders(orders)
-    exact = totals(asked, "exact", orders=grid)
-    bound = totals(asked, published, orders=grid)
-    public = totals(asked, "public", orders=grid)
-    costs = []
-    for at, group in enumerate(asked.plan.groups):
-        forward, backward = exact[at].max(axis=1)
-        costs.append(
-            GroupCostCurves(
-                name=group.name,
-                budget=group.epsilon,
-                public=RdpCurve(grid, public[at].max(axis=(0, 1))),
-                published=Sealed(RdpCurve(grid, bound[at].max(axis=(0, 1)))),
-                exact=Sealed(RdpCurve(grid, np.maximum(forward, backward))),
-                forward=Sealed(RdpCurve(grid, forward)),
-                reverse=Sealed(RdpCurve(grid, backward)),
-            )
-        )
-    return tuple(costs)
-
-
 def teams_of(
     parts: Iterable[ArrayLike], owners: ArrayLike, *, group_of: ArrayLike, n_groups: int
 ) -> tuple[Integers, ...]:
@@ -213,7 +161,14 @@ def teams_of(
 
 
 def totals(asked: Asked, accounting: Accounting, *, orders: ArrayLike | None = None) -> list[Floats]:
-    """Return what the run cost, per group (directions, members, orders); private unless "public"."""
+    """Return what the run cost, per group (directions, members, orders); private unless "public".
+
+    Guarantee: for every member "exact" is the divergence of the whole release, forward and reverse (or above
+               it, see `team_costs`); "published" bounds the forward one, along the path taken; "public" holds
+               for any votes. "as_published" is no bound.
+    Assumes:   as `exact_cost`; weights, absences and copies are public and were fixed before the votes.
+    Reference: Papernot et al. 2018, Theorem 6; docs/maths/personalised.md.
+    """
     grid, mechanism, student = check_orders(orders), asked.plan.mechanism, _student(asked)
     if accounting != "exact":
         rows = _rows(asked, accounting, grid)
@@ -376,7 +331,7 @@ def running_epsilons(
 
     Guarantee: an epsilon at this delta for the worst member, by the accounting that is named; "as_published"
                guarantees nothing (see `published_rows`).
-    Assumes:   as `group_costs`; where to stop does not depend on these numbers, unless they are public.
+    Assumes:   as `totals`; where to stop does not depend on these numbers, unless they are public.
     Reference: docs/maths/personalised.md.
     """
     require_fraction(delta=delta)
