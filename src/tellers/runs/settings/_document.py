@@ -62,12 +62,13 @@ def _plainly(reason: str) -> str:
 
 # --- Where a key stands in a TOML file: the lines that a parser does not keep. ---
 #
-# The standard library reads TOML and forgets where things were. This reads the text a second time, for the
-# keys alone. It is meant for text that the parser has accepted, so it need not find mistakes, only places.
+# The standard library reads TOML and forgets where things were. So the text is parsed a second time, with the
+# number of its line in place of each value. The parser has accepted it before: it need not find mistakes.
 
 
 # Keys of tables, numbers of entries in arrays: ("data", "classes", 1) is the second declared class.
 Key = tuple[str | int, ...]
+_HERE = "line-of-this-table"
 
 # Strings are written so that a long one takes one pass, and no memory for each of its letters.
 _TOKEN = re.compile(
@@ -94,9 +95,69 @@ class _Token(NamedTuple):
 def key_lines(text: str) -> dict[Key, int]:
     """Return the line of every key, table and array entry of a TOML document, from 1.
 
-    A table is where it is first spoken of. Text that is not TOML gives some places, or none.
+    A table is where it is first spoken of. Text that is not TOML gives no places.
     """
-    return _Walk(text).lines
+    lines: dict[Key, int] = {}
+
+    def note(value: Any, key: Key) -> int:
+        """Note the lines of a value and of all inside it, and return the first."""
+        if isinstance(value, dict):
+            found = [line if name == _HERE else note(line, (*key, name)) for name, line in value.items()]
+        elif isinstance(value, list):
+            is_tables = isinstance(value[0], dict)  # others begin with their own line
+            entries = value if is_tables else value[1:]
+            found = [note(entry, (*key, number)) for number, entry in enumerate(entries)]
+            found += [] if is_tables else value[:1]
+        else:
+            found = [value]
+        lines[key] = min(found, default=1)
+        return lines[key]
+
+    try:
+        note(tomllib.loads(_numbered(text.replace("\r\n", "\n"))), ())
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return {}
+    del lines[()]
+    return lines
+
+
+def _numbered(text: str) -> str:
+    """Return a document with the number of its line in place of each value, and in each table and array."""
+    written: list[str] = []
+    brackets: list[str] = []  # that are open in a value
+    state, header = "start", 0
+    for kind, word, line in _tokens(text):
+        mark = word if kind == "mark" else ""
+        if kind == "end":
+            if not brackets:
+                written += [f"\n{_HERE} = {header}"] if state == "header" else []
+                state = "start"
+            written.append("\n")
+        elif state == "start" and mark == "[":
+            state, header = "header", line
+            written.append(word)
+        elif state == "header":
+            written.append(word)
+        elif mark in ("]", "}") and brackets:
+            if written[-1] == "{":  # an inline table without keys has no line in it: it is one
+                written[-1] = str(line)
+            else:
+                written.append(word)
+            brackets.pop()
+            state = "done"
+        elif state in ("start", "key"):
+            written.append(word)
+            state = "value" if mark == "=" else "key"
+        elif mark == "," and brackets:
+            written.append(word)
+            state = "value" if brackets[-1] == "[" else "key"
+        elif state == "value":
+            written.append({"[": f"[{line},", "{": "{"}.get(mark, str(line)))
+            brackets += [mark] if mark in ("[", "{") else []
+            state = {"[": "value", "{": "key"}.get(mark, "done")
+        # All that follows belongs to a value that is written already, such as the time after a date.
+    written += [f"\n{_HERE} = {header}"] if state == "header" else []
+    return "".join(written)
 
 
 def deepest_key(text: str) -> int:
@@ -116,99 +177,6 @@ def deepest_key(text: str) -> int:
     return longest
 
 
-class _Walk:
-    """One pass over the tokens of a document."""
-
-    def __init__(self, text: str) -> None:
-        self.tokens = list(_tokens(text.replace("\r\n", "\n")))
-        self.at = 0
-        self.lines: dict[Key, int] = {}
-        self.n_entries: dict[Key, int] = {}  # of the arrays of tables
-        table: Key = ()
-        while self.skip("end"):
-            if self.here.text == "[" and self.here.kind == "mark":
-                table = self.header()
-            else:
-                self.pair(table)
-
-    @property
-    def here(self) -> _Token:
-        return self.tokens[self.at]
-
-    def skip(self, kind: str) -> bool:
-        """Pass over tokens of a kind; say whether anything is left."""
-        while self.at < len(self.tokens) and self.here.kind == kind:
-            self.at += 1
-        return self.at < len(self.tokens)
-
-    def is_mark(self, *marks: str) -> bool:
-        return self.at < len(self.tokens) and self.here.kind == "mark" and self.here.text in marks
-
-    def header(self) -> Key:
-        line = self.here.line
-        self.at += 1
-        is_array = self.is_mark("[")
-        self.at += is_array
-        names = self.names("]")
-        self.at += 1 + is_array
-        path: Key = ()
-        for depth, name in enumerate(names, start=1):
-            path = (*path, name)
-            self.lines.setdefault(path, line)
-            if is_array and depth == len(names):
-                self.n_entries[path] = self.n_entries.get(path, 0) + 1
-            if path in self.n_entries:
-                path = (*path, self.n_entries[path] - 1)
-                self.lines.setdefault(path, line)
-        return path
-
-    def names(self, end: str) -> list[str]:
-        """Return the parts of a dotted key, up to the mark that ends it."""
-        found = []
-        while self.at < len(self.tokens) and not self.is_mark(end) and self.here.kind != "end":
-            if self.here.kind == "text":
-                found.append(_unquoted(self.here.text))
-            elif self.here.kind == "bare":
-                found.append(self.here.text)
-            self.at += 1
-        return found
-
-    def pair(self, table: Key) -> None:
-        line = self.here.line
-        path = table
-        for name in self.names("="):
-            path = (*path, name)
-            self.lines.setdefault(path, line)
-        self.at += 1
-        self.value(path)
-
-    def value(self, path: Key) -> None:
-        if self.is_mark("["):
-            self.at += 1
-            number = 0
-            while self.skip("end") and not self.is_mark("]"):
-                self.lines.setdefault((*path, number), self.here.line)
-                self.value((*path, number))
-                number += 1
-                self.next_entry("]")
-            self.at += 1
-        elif self.is_mark("{"):
-            self.at += 1
-            while self.skip("end") and not self.is_mark("}"):
-                self.pair(path)
-                self.next_entry("}")
-            self.at += 1
-        else:
-            while self.at < len(self.tokens) and self.here.kind != "end" and not self.is_mark(",", "]", "}"):
-                self.at += 1
-
-    def next_entry(self, end: str) -> None:
-        """Go on to the comma and past it, or to the bracket that ends it all; over what is neither."""
-        while self.skip("end") and not self.is_mark(",", end):
-            self.at += 1
-        self.at += self.is_mark(",")
-
-
 def _tokens(text: str) -> Iterator[_Token]:
     line, seen = 1, 0
     for match in _TOKEN.finditer(text):
@@ -217,13 +185,6 @@ def _tokens(text: str) -> Iterator[_Token]:
         kind = match.lastgroup or ""
         if kind != "comment":
             yield _Token(kind, match.group(), line)
-
-
-def _unquoted(text: str) -> str:
-    try:
-        return str(tomllib.loads(f"key = {text}")["key"])
-    except tomllib.TOMLDecodeError:
-        return text
 
 
 # --- Plain values as TOML writes them. ---
