@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tellers.teachers import Partition, check_disjoint, partition
-from tellers.teachers._assignment import assignment_key
+from tellers.teachers.partitions import assignment_key
 
 
 def teachers_of(parts, n_rows):

@@ -28,8 +28,8 @@ from ..privacy.rdp import RdpCurve
 from ..privacy.sealed import Sealed
 from ..privacy.votes import Unit
 from ..students.fitting import weight_name
-from ..teachers._assignment import RULE, assignment_key
 from ..teachers.ensemble import is_network
+from ..teachers.partitions import RULE, assignment_key
 from ..teachers.store import hold
 from ._catalogue import make_model
 from ._tables import Assignment, Tables, digest, save_partition

@@ -18,7 +18,7 @@ from ..privacy.budget import Accountant, Budget
 from ..privacy.rdp import DEFAULT_ORDERS, RdpCurve
 from ..privacy.sealed import Sealed
 from ..privacy.votes import Votes
-from ..teachers._assignment import assignment_key, identities, positions
+from ..teachers.partitions import assignment_key, identities, positions
 from ._folder import publications_of
 from ._tables import Assignment
 from .labelling import Labels

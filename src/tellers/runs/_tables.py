@@ -18,8 +18,7 @@ from ..data.dataset import Dataset, MultilabelDataset, TableLines
 from ..data.named import DATASETS, LABEL_DATASETS, load
 from ..data.tables import read_columns, read_features, read_label_table, read_table
 from ..privacy._files import write_whole
-from ..teachers._assignment import assignment_key, identities, positions
-from ..teachers.partitions import Partition, partition
+from ..teachers.partitions import Partition, assignment_key, identities, partition, positions
 from .settings.sections import CLIPS, RunConfig
 
 if TYPE_CHECKING:

@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import TeacherFailed, require_count
-from ._assignment import Seed
 from ._training import Task, TeacherOutcome, can_interrupt, copy_estimator, give_up, train_teacher, try_model
 from .ballots import Ballots, FallbackTeacher, ask_teachers, known_troubles, made_for
 from .models import (
@@ -34,7 +33,7 @@ from .models import (
     type_name,
 )
 from .options import Progress, TrainingOptions
-from .partitions import Partition
+from .partitions import Partition, Seed
 
 RowsOf = Callable[[int], tuple[NDArray[Any], NDArray[Any]]]
 """Rows and answers of the teacher of a number."""

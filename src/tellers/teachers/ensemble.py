@@ -13,12 +13,11 @@ from ..errors import require_count
 from ..privacy._rows import numeric_rows
 from ..privacy.sealed import Sealed
 from ..privacy.votes import AnswerSpace, Votes
-from ._assignment import Seed
 from ._running import RowsByPart, seed_number, train_models
 from .ballots import Ballots, ask_teachers, ballots_of, known_troubles, made_for
 from .models import find_teacher, load_model
 from .options import TrainingOptions
-from .partitions import Partition
+from .partitions import Partition, Seed
 
 if TYPE_CHECKING:
     from .torch.ensemble import TorchEnsemble

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from ...errors import require_count, require_finite, require_fraction, require_positive, require_present
 from ...ledger.base import group_account
 from ...privacy.relation import Kind, Relation
-from ...teachers._assignment import identities
+from ...teachers.partitions import identities
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -15,8 +15,7 @@ from ...errors import require_count, require_positive
 from ...mechanisms.base import scaled
 from ...privacy.rdp import RdpCurve
 from ...privacy.votes import Unit
-from ...teachers._assignment import assignment_key, seats
-from ...teachers.partitions import Partition, partition
+from ...teachers.partitions import Partition, assignment_key, partition, seats
 from .consent import Consent, Group
 from .plan import (
     PersonalPlan,

@@ -11,8 +11,15 @@ from numpy.typing import ArrayLike, NDArray
 from ...data.clips import Clips
 from ...errors import require_count, require_finite, require_fraction
 from ...privacy.sealed import Sealed
-from ...teachers._assignment import assignment_key, identities, positions
-from ...teachers.partitions import Partition, check_disjoint, partition, seat_of
+from ...teachers.partitions import (
+    Partition,
+    assignment_key,
+    check_disjoint,
+    identities,
+    partition,
+    positions,
+    seat_of,
+)
 from .._folder import part_statistics
 
 # --- Clips to teachers, student and test: disjoint, by clip or by source, with the table that goes with it.

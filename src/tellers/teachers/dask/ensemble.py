@@ -15,13 +15,13 @@ from ...errors import TeacherFailed
 from ...privacy._rows import numeric_rows
 from ...privacy.sealed import Sealed
 from ...privacy.votes import AnswerSpace, Votes
-from .._assignment import Seed
 from .._old_names import renamed
 from .._running import check_estimator, say_failed, seed_number
 from .._training import MANY
 from ..ballots import ballots_of
 from ..ensemble import is_network
 from ..options import Progress, TrainingOptions
+from ..partitions import Seed
 from ._working import Answer, Job, Refusal, ShardBatch, make_batches, pick_engine, try_out
 from .cluster import Link, versions_here
 from .dispatch import Dispatch, Patience
