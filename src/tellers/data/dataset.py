@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..errors import MissingExtra, require_count, require_present
 from ..privacy._rows import KeptRows, class_ids, numeric_rows
 from ..privacy.sealed import Sealed
+from ..privacy.votes import OneOf, SetOf
 
 # --- Lines of a table ---
 #
@@ -153,6 +154,11 @@ class Dataset:
             raise ValueError(f"Expected images of {X.shape[1]} numbers, got image_shape={self.image_shape}.")
         for name, value in kept.items():
             object.__setattr__(self, name, frozen(value))
+
+    @property
+    def space(self) -> OneOf:
+        """Return what a ballot on a row says."""
+        return OneOf(self.n_classes)
 
     @property
     def n_features(self) -> int:
@@ -323,6 +329,11 @@ class MultilabelDataset:
                 )
         for field, value in kept.items():
             object.__setattr__(self, field, frozen(value))
+
+    @property
+    def space(self) -> SetOf:
+        """Return what a ballot on a row says."""
+        return SetOf(self.n_labels)
 
     @property
     def n_labels(self) -> int:

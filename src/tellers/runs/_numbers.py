@@ -18,7 +18,7 @@ from ..mechanisms.base import Mechanism
 from ..mechanisms.gnmax import GNMax
 from ..privacy.relation import Relation
 from ..privacy.release import SILENT
-from ..privacy.votes import LabelVotes, Votes
+from ..privacy.votes import SetOf, Votes
 from ..students.fitting import fresh, takes_unlabelled
 from ..teachers.ballots import ballots_of
 from ._catalogue import uses_torch
@@ -333,8 +333,8 @@ def private_numbers(
     assignment: Assignment,
     *,
     mechanism: Mechanism,
-    votes: Votes | LabelVotes,
-    test_votes: Votes | LabelVotes | None,
+    votes: Votes,
+    test_votes: Votes | None,
     labels: Labels,
     spending: Spending,
     seconds: dict[str, float],
@@ -357,11 +357,12 @@ def private_numbers(
             assignment, votes, labels=labels, batches=personal.batches, delta=config.budget.delta, cast=cast
         )
         parts["personal"] = PrivateGroups(exact_cost=None if by_group is None else by_group.reveal())
-    if not isinstance(votes, LabelVotes) and tables.pool_y is not None:
+    if not tables.many_labels and tables.pool_y is not None:
         parts["accuracy_against_noise"] = _against_noise(votes, tables.pool_y)
-    if test_votes is not None and tables.test is not None and _has_ballots(test_votes):
+    if test_votes is not None and tables.test is not None and test_votes.ballots is not None:
         right = _noiseless(test_votes) == tables.test.y
-        parts["teacher_accuracies"] = tuple(_teacher_accuracies(test_votes, tables.test.y).tolist())
+        accuracies = ballots_of(test_votes.space).accuracies(test_votes, tables.test.y)
+        parts["teacher_accuracies"] = tuple(accuracies.tolist())
         parts["plurality_accuracy"] = float(right.mean())
         parts["open_model_accuracy"] = _open_model_accuracy(config, tables)
     return PrivateNumbers(
@@ -374,13 +375,7 @@ def private_numbers(
     )
 
 
-def _has_ballots(votes: Votes | LabelVotes) -> bool:
-    return isinstance(votes, LabelVotes) or votes.ballots is not None
-
-
-def exact_curve(
-    config: RunConfig, mechanism: Mechanism, asked: Votes | LabelVotes
-) -> tuple[CostPoint, ...] | None:
+def exact_curve(config: RunConfig, mechanism: Mechanism, asked: Votes) -> tuple[CostPoint, ...] | None:
     """Return the exact epsilon after more and more of the queries, or None where it bounds nothing.
 
     Private, as it depends on the votes.
@@ -388,16 +383,14 @@ def exact_curve(
     # With a student in the loop the sum along the path that was taken bounds nothing; we show none.
     if not config.mechanism.has_exact_cost:
         return None
-    if isinstance(asked, LabelVotes) and asked.ballots is None:
+    if asked.space.kind == SetOf.kind and asked.ballots is None:
         return None
     epsilons = exact_epsilons(mechanism, asked, delta=config.budget.delta).reveal()
     at = np.unique(np.linspace(1, len(asked), min(len(asked), 200)).round().astype(int))
     return tuple(CostPoint(n_queries=int(n), epsilon=float(epsilons[n - 1])) for n in at)
 
 
-def _gaps(
-    votes: Votes | LabelVotes, labels: Labels, personal: "PersonalSpending | None", cast: "Cast"
-) -> list[int]:
+def _gaps(votes: Votes, labels: Labels, personal: "PersonalSpending | None", cast: "Cast") -> list[int]:
     """Return how far the winner of each query was ahead, among the teachers that answered it.
 
     Of many labels, the votes between yes and no of every label that was asked, or of some of them.
@@ -405,7 +398,7 @@ def _gaps(
     if not len(labels):
         return []
     asked = votes[labels.rows]
-    if isinstance(asked, LabelVotes):
+    if asked.space.kind == SetOf.kind:
         apart = np.abs(2 * asked.sums - asked.n_teachers * asked.resolution) // asked.resolution
         every = apart.reshape(-1)
         return [int(gap) for gap in every[:: max(1, -(-every.size // _MOST_GAPS))]]
@@ -421,15 +414,11 @@ def _gaps(
     return gaps
 
 
-def _noiseless(votes: Votes | LabelVotes) -> NDArray[Any]:
+def _noiseless(votes: Votes) -> NDArray[Any]:
     """Return what the teachers say together without noise: the class that leads, or yes where half say it."""
-    if isinstance(votes, LabelVotes):
+    if votes.space.kind == SetOf.kind:
         return np.asarray(2 * votes.sums >= votes.n_teachers * votes.resolution)
     return np.asarray(votes.counts.argmax(axis=1))
-
-
-def _teacher_accuracies(votes: Votes | LabelVotes, truth: NDArray[np.int64]) -> NDArray[np.float64]:
-    return ballots_of(votes.space).accuracies(votes, truth)
 
 
 def _against_noise(votes: Votes, truth: NDArray[np.int64]) -> tuple[NoisePoint, ...]:

@@ -18,6 +18,7 @@ from ..data.dataset import Dataset, MultilabelDataset, TableLines
 from ..data.named import DATASETS, LABEL_DATASETS, load
 from ..data.tables import read_columns, read_features, read_label_table, read_table
 from ..privacy._files import write_whole
+from ..privacy.votes import AnswerSpace, SetOf
 from ..teachers.partitions import Partition, assignment_key, identities, partition, positions
 from .settings.sections import CLIPS, RunConfig
 
@@ -56,14 +57,20 @@ class Tables:
     apart: tuple[str, ...] = ()
 
     @property
+    def space(self) -> AnswerSpace:
+        """Return what a ballot on a row says: one class, or a set of labels."""
+        space: AnswerSpace = self.private.space
+        return space
+
+    @property
     def many_labels(self) -> bool:
         """Return whether a row has many labels, and not one class."""
-        return isinstance(self.private, MultilabelDataset)
+        return self.space.kind == SetOf.kind
 
     @property
     def n_outputs(self) -> int:
         """Return how many classes, or labels, there are."""
-        return int(self.private.n_labels if self.many_labels else self.private.n_classes)
+        return self.space.n_answers
 
 
 def read_tables(config: RunConfig) -> Tables:

@@ -21,7 +21,7 @@ from ..mechanisms.base import Mechanism
 from ..privacy import noise
 from ..privacy._files import write_whole
 from ..privacy.budget import Accountant, Budget
-from ..privacy.votes import LabelVotes, OneOf, SetOf, Votes
+from ..privacy.votes import SetOf, Votes
 from ..students.order import pool_order
 from ..teachers.ensemble import train_ensemble
 from ..teachers.partitions import Partition
@@ -68,14 +68,11 @@ def trained(
     chosen, model = config.teachers, make_teacher(config, tables)
     rows = (assignment.rows(tables.private.X), assignment.rows(tables.private.y))
     given: dict[str, Any] = {"seed": seed, "progress": progress, "public": tables.pool}
-    if tables.many_labels:
+    given["space"] = tables.space
+    if isinstance(tables.space, SetOf):
         limits = config.labels.thresholds
-        given |= {
-            "space": SetOf(tables.n_outputs, config.labels.resolution),
-            "thresholds": limits[0] if len(limits) == 1 else limits,
-        }  # fmt: skip
-    else:
-        given["space"] = OneOf(tables.n_outputs)
+        given["space"] = replace(tables.space, resolution=config.labels.resolution)
+        given["thresholds"] = limits[0] if len(limits) == 1 else limits
     if config.cluster.address:
         with _on_cluster(config, model, rows, assignment.partition, folder=folder, given=given) as asked:
             yield asked
@@ -186,7 +183,7 @@ def _require_shared(link: "Link", place: str) -> None:
 # folder of its own for its partition, its teachers and its votes.
 
 
-def stored_votes(path: Path, tables: Tables) -> Votes | LabelVotes:
+def stored_votes(path: Path, tables: Tables) -> Votes:
     """Return the votes of a file, of the kind that the tables ask for."""
     if tables.many_labels:
         return read_votes(path, kind="labels").votes
@@ -225,7 +222,7 @@ class Voting:
             with self.step("teachers"), self._trained(self.seated(absent), absent, "teachers"):
                 pass
 
-    def votes(self, absent: Names) -> Votes | LabelVotes:
+    def votes(self, absent: Names) -> Votes:
         """Return the votes of the first round on the pool, and see that there are those on the test rows."""
         place = self.place(absent)
         if self._is_done(absent):
@@ -234,7 +231,7 @@ class Voting:
             with self.step("teachers"):
                 ask = teachers.enter_context(self._trained(self.seated(absent), absent, "teachers"))
             with self.step("votes"):
-                votes: Votes | LabelVotes = ask(self.tables.pool, self.progress("votes"))
+                votes: Votes = ask(self.tables.pool, self.progress("votes"))
                 save_votes(place.votes, votes)
                 if self._wants_test:
                     save_votes(place.test_votes, ask(self.tables.test.X, None))
@@ -250,11 +247,9 @@ class Voting:
 
     def cast(self, absent: Names) -> tuple[Assignment, Votes]:
         """Return who learned from whom in a round that was asked, and its votes on the pool."""
-        votes = stored_votes(self.place(absent).votes, self.tables)
-        assert not isinstance(votes, LabelVotes)  # groups vote on classes
-        return self.seated(absent), votes
+        return self.seated(absent), stored_votes(self.place(absent).votes, self.tables)
 
-    def test_votes(self, absent: Names) -> Votes | LabelVotes | None:
+    def test_votes(self, absent: Names) -> Votes | None:
         """Return the votes of the first round on the test rows, where they were wanted."""
         place = self.place(absent)
         if self.tables.test is None or not place.test_votes.exists():
@@ -319,7 +314,7 @@ def release_labels(
     *,
     mechanism: Mechanism,
     voting: Voting,
-    votes: Votes | LabelVotes,
+    votes: Votes,
     ledger: Ledger,
     progress: Progress | None = None,
 ) -> tuple[Labels, Spending]:
@@ -403,9 +398,7 @@ def _spent(
     return Spending(epsilon, charged, tuple(curve), None, not alone)
 
 
-def _privately_affordable(
-    config: RunConfig, mechanism: Mechanism, votes: Votes | LabelVotes, pool: NDArray[Any]
-) -> int:
+def _privately_affordable(config: RunConfig, mechanism: Mechanism, votes: Votes, pool: NDArray[Any]) -> int:
     """Return how many queries fit into the private budget: a number that depends on the votes."""
     if config.queries.order == "active" or not config.mechanism.has_exact_cost:
         raise ValueError(

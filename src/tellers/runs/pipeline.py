@@ -24,7 +24,7 @@ import numpy as np
 from ..data.clips import settings_beside_student
 from ..ledger.opening import is_url
 from ..privacy._files import write_whole
-from ..privacy.votes import LabelVotes, Votes
+from ..privacy.votes import Votes
 from ..students.fitting import fit_distilled, fit_self_taught, fit_semi_supervised, fit_supervised
 from ..teachers.partitions import Partition
 from ..teachers.store import save_votes
@@ -346,6 +346,7 @@ class Voted:
     budgets of their own take part.
 
     >>> import numpy as np
+    >>> from tellers import LabelVotes
     >>> from tellers.data import MultilabelDataset
     >>> rows = MultilabelDataset(name="t", X=np.zeros((4, 2)), Y=np.ones((4, 1)), label_names=("x",))
     >>> tables = Tables(rows, np.zeros((3, 2)))
@@ -360,13 +361,13 @@ class Voted:
 
     tables: Tables
     partition: Partition
-    votes: LabelVotes | Votes
-    test_votes: LabelVotes | Votes | None = None
+    votes: Votes
+    test_votes: Votes | None = None
     ledger: str = ""
     assignment: Assignment | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.votes, LabelVotes) != self.tables.many_labels:
+        if self.votes.space.kind != self.tables.space.kind:
             raise ValueError(
                 "Expected votes on many labels with tables of many labels, or on classes with tables of "
                 "classes, got one of each."
@@ -411,6 +412,7 @@ def run_voted(
 
     >>> import tempfile
     >>> from dataclasses import replace
+    >>> from tellers import LabelVotes
     >>> from tellers.runs import PartitionConfig, QueriesConfig, default_config
     >>> from tellers.runs._tables import deal_rows, read_tables
     >>> config = replace(
@@ -516,7 +518,7 @@ def _place_of(ledger: str, folder: Path) -> str:
     return ledger if is_url(ledger) else str((folder / ledger).resolve())
 
 
-def _keep(path: Path, votes: LabelVotes | Votes, tables: Tables) -> None:
+def _keep(path: Path, votes: Votes, tables: Tables) -> None:
     """Write votes down, or see that those of a run that goes on are the same."""
     if not path.exists():
         save_votes(path, votes)
@@ -527,5 +529,5 @@ def _keep(path: Path, votes: LabelVotes | Votes, tables: Tables) -> None:
         )
 
 
-def _digest(votes: LabelVotes | Votes) -> str:
-    return digest(votes.sums if isinstance(votes, LabelVotes) else votes.counts)
+def _digest(votes: Votes) -> str:
+    return digest(votes.totals)

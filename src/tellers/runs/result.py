@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -406,6 +406,20 @@ SCORES = (
 )  # fmt: skip
 
 
+class Column(NamedTuple):
+    """A column of a table of the report: its title, the entry or property it shows, and how.
+
+    `where` says what has to be known for it: how right released labels are ("judged"), or the student on test
+    rows ("tested"). A narrow page leaves `roomy` columns out.
+    """
+
+    title: str
+    entry: str
+    shown: Literal["share", "bar", "count"] = "share"
+    where: Literal["", "judged", "tested"] = ""
+    roomy: bool = False
+
+
 class LabelPart(ResultPart):
     """What was released of one label, and how well the student knows it; None where nothing can be said.
 
@@ -426,6 +440,18 @@ class LabelPart(ResultPart):
     f1: MaybeShare = None
     precision: MaybeShare = None
     recall: MaybeShare = None
+
+    columns: ClassVar[tuple[Column, ...]] = (
+        Column("Told", "told"),
+        Column("Yes", "yes", "bar"),
+        Column("Right", "labels_right", where="judged", roomy=True),
+        Column("Balanced accuracy", "balanced_accuracy", "bar", "tested"),
+        Column("Accuracy", "accuracy", where="tested", roomy=True),
+        Column("AUC", "auc", where="tested", roomy=True),
+        Column("Average precision", "average_precision", where="tested", roomy=True),
+        Column("F1", "f1", where="tested", roomy=True),
+        Column("Rows with it", "n_test_yes", "count", "tested", roomy=True),
+    )
 
     @property
     def told(self) -> float | None:
@@ -448,6 +474,12 @@ class ClassPart(ResultPart):
     recall: MaybeShare = None
     f1: MaybeShare = None
     n_test: Count = 0
+
+    columns: ClassVar[tuple[Column, ...]] = (
+        Column("Precision", "precision", "bar"),
+        Column("Recall", "recall", "bar"),
+        Column("Test rows", "n_test", "count"),
+    )
 
 
 class StudentPart(ResultPart):

@@ -18,7 +18,7 @@ from ..mechanisms.base import Mechanism
 from ..privacy.noise import Noise
 from ..privacy.rdp import RdpCurve
 from ..privacy.release import Cost, Release, describe
-from ..privacy.votes import LabelVotes, Unit, Votes, keep, kept
+from ..privacy.votes import SetOf, Unit, Votes, keep, kept
 
 _SETTLE_TRIES = 3
 
@@ -30,7 +30,7 @@ class Voters(Protocol):
     are on many labels (and `has_ballots`, where that is not so), `n_classes` where they are not.
     """
 
-    def vote(self, X: Any, /) -> Votes | LabelVotes:
+    def vote(self, X: Any, /) -> Votes:
         """Return the votes on every row of X."""
         ...
 
@@ -194,7 +194,7 @@ class Room:
         mechanism = self.mechanism
         n_teachers = None if plan is None else plan.n_teachers
         require_votes(votes, mechanism, n_queries=n, key=key, n_teachers=n_teachers)
-        if plan is not None and not isinstance(votes, LabelVotes):
+        if plan is not None:
             mechanism, votes = plan.mechanism, _seated(votes, plan, key=key)
         release = mechanism.release(votes, self.noise, **context)
         used = None
@@ -364,17 +364,15 @@ class _Sealing:
         kept(self)()
 
 
-def _seal(
-    vault: Vault, key: str, mechanism: Mechanism, votes: Votes | LabelVotes, context: dict[str, Any]
-) -> None:
+def _seal(vault: Vault, key: str, mechanism: Mechanism, votes: Votes, context: dict[str, Any]) -> None:
     vault.put(key, exact_cost(mechanism, votes, **context).cost)
 
 
-def _is_evaluated(mechanism: Mechanism, votes: Votes | LabelVotes) -> bool:
+def _is_evaluated(mechanism: Mechanism, votes: Votes) -> bool:
     """Return whether the votes alone give an exact cost, without knowing whose data taught whom."""
     if not hasattr(mechanism, "outcomes") or not votes.unit.is_one_ballot:
         return False
-    if not isinstance(votes, LabelVotes) or votes.ballots is not None:
+    if votes.space.kind != SetOf.kind or votes.ballots is not None:
         return True
     # Sums alone say what label by label decisions cost, not what clipped ballots, sets or a gate do.
     rule = getattr(mechanism, "rule", None)

@@ -19,7 +19,7 @@ from ...mechanisms.registry import EVENTS
 from ...privacy._files import write_whole
 from .._private import PrivateNumbers
 from ..card import ModelCard, shown_epsilon, shown_parameter
-from ..result import Curve, GroupPart, PersonalPart, RunResult
+from ..result import Curve, GroupPart, LabelPart, PersonalPart, RunResult
 from ._plots import (
     N_COLOURS,
     Drawing,
@@ -235,10 +235,13 @@ def describe_labels(run: RunResult) -> dict[str, Any] | None:
     tested = any(label.accuracy is not None for label in run.labels)
     silent, told = any(one.n_silent for one in run.labels), run.student.n_labels
     n_inferred = sum(one.n_inferred for one in run.labels)
+    judged = any(label.labels_right is not None for label in run.labels)
+    there = {"": True, "judged": judged, "tested": tested}
     return {
         "many": len(run.labels) > _MANY,
         "tested": tested,
-        "judged": any(label.labels_right is not None for label in run.labels),
+        "judged": judged,
+        "columns": [column for column in LabelPart.columns if there[column.where]],
         "n_possible": run.queries.n_asked * len(run.labels),
         "n_inferred": n_inferred,
         "scores": [(*_WORDS[name], value) for name, value in run.student.known_scores.items()],
