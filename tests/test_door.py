@@ -368,7 +368,7 @@ class Busy(MemoryLedger):
     def settle(self, ticket, release, *, used=None):
         if self.times:
             self.times -= 1
-            if self.is_written and not self._entries[ticket.key].is_settled:
+            if self.is_written and self.find(ticket.key) is None:
                 super().settle(ticket, release, used=used)
             raise self.error("busy")
         super().settle(ticket, release, used=used)
