@@ -130,46 +130,6 @@ def test_help_comes_at_once(words):
     assert best < 0.5
 
 
-def test_a_price_passes_few_files():
-    """Files of ours with a function that runs; what a module does while it is imported does not count."""
-    code = """
-import sys
-from pathlib import Path
-import tellers
-from tellers.cli import main
-home, seen = str(Path(tellers.__file__).parent), set()
-def importing(frame):
-    while frame is not None:
-        if frame.f_code.co_name == "<module>" and frame.f_code.co_filename.startswith(home):
-            return True
-        frame = frame.f_back
-    return False
-def watch(frame, event, _):
-    code = frame.f_code
-    if event == "call" and code.co_filename.startswith(home) and code.co_flags & 1 and not importing(frame):
-        seen.add(code.co_filename.removeprefix(home))
-sys.setprofile(watch)
-try:
-    main(sys.argv[1:])
-finally:
-    sys.setprofile(None)
-    print("passed", *sorted(seen))
-"""
-    words = ["account", ROOT / "examples/mnist_votes.npz", "--classes", "10", "--delta", "1e-5"]
-    words += ["--mechanism", "gnmax", "--sigma", "40", "--json"]
-    done = subprocess.run(
-        [sys.executable, "-c", code, *map(str, words)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-        cwd=ROOT / "src",
-    )
-    passed = done.stdout.splitlines()[-1].split()[1:]
-    assert "/cli/account.py" in passed
-    assert len(passed) <= 15, passed
-
-
 def test_help_loads_nothing_heavy():
     code = (
         "import sys; from tellers.cli import build; build();"

@@ -25,7 +25,7 @@ from ..mechanisms.registry import answers_of, listens
 from ..privacy.budget import Accountant, Budget, smallest_budget
 from ..privacy.rdp import Floats, RdpCurve, check_orders
 from ..privacy.sealed import Sealed
-from ..privacy.votes import Held, Unit, Votes, kept, require_votes_on
+from ..privacy.votes import Unit, VoteHandle, Votes, kept, require_votes_on
 from .exact import Progress, exact_cost
 
 # --- Exact composition of releases whose worst case is known. ---
@@ -476,7 +476,7 @@ class Account:
 
 def account(
     mechanism: Mechanism,
-    votes: Votes | Held,
+    votes: Votes | VoteHandle,
     *,
     delta: float,
     budget: float | None = None,

@@ -735,7 +735,7 @@ class LabelVotes(Votes, metaclass=_OnLabels):
 # --- Votes that are kept for somebody who may not read them. ---
 
 
-class Held(Protocol):
+class VoteHandle(Protocol):
     """A handle for votes that are kept: what anyone may know of them."""
 
     @property

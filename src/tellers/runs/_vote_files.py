@@ -122,11 +122,11 @@ def proxy_votes(
         public = made_up.votes(n_teachers, width, n_queries=_N_PROXY[kind], seed=0, **more)
         words = f"Order and noise were chosen on made-up votes: {made_up}."
         return (public if kind == "labels" else public[0]), words
-    if not isinstance(proxy, AnyVotes) and kind == "labels":
-        parts = resolution if resolution > 1 else None
-        public = read_votes(proxy, kind="labels", resolution=parts, thresholds=thresholds).votes
-    elif not isinstance(proxy, AnyVotes):
-        public = read_votes(proxy, n_classes=width).votes
+    if not isinstance(proxy, Votes):
+        terms: dict[str, Any] = {"n_classes": width}
+        if kind == "labels":
+            terms = {"resolution": resolution if resolution > 1 else None, "thresholds": thresholds}
+        public = read_votes(proxy, kind=kind, **terms).votes
     found = hold_votes(VoteFile(public))
     if (found.kind, found.n_teachers, found.width) != (kind, n_teachers, width):
         raise ValueError(
