@@ -41,8 +41,7 @@ class GaussianArgmax:
     price_method: ClassVar[str] = "argmax-rdp"
     noise_on_counts: ClassVar[str] = "gaussian"
 
-    def __post_init__(self) -> None:
-        check_parameters(self)
+    __post_init__ = check_parameters
 
     @property
     def check_sigma(self) -> float | None:
@@ -129,7 +128,9 @@ class CheckedArgmax(GaussianArgmax):
         passed = margin + noise.discrete_gaussian(self.sigma_threshold, margin.shape) >= 0
         cost = self.check_price(votes.unit) * len(votes)
         if passed.any():
-            labels[passed] = noisy_winners(votes.counts[passed], self.sigma, noise)
+            counts = votes.counts[passed]
+            noisy = counts + noise.discrete_gaussian(self.sigma, counts.shape)
+            labels[passed] = noise.break_ties(noisy)
             cost = cost + self.answer_price(votes.unit) * int(passed.sum())
         return Release(labels, Cost(cost), passed)
 
@@ -166,11 +167,6 @@ class CheckedArgmax(GaussianArgmax):
             votes, self.sigma, threshold=self.threshold, sigma_threshold=self.sigma_threshold,
             student=student, answered=answered, orders=orders, total=True,
         )  # fmt: skip
-
-
-def noisy_winners(counts: Integers, sigma: float, noise: Noise) -> Integers:
-    """Return the class of each query that leads after Gaussian noise on every count."""
-    return noise.break_ties(counts + noise.discrete_gaussian(sigma, counts.shape))
 
 
 def require_no_student(mechanism: object, student: object) -> None:

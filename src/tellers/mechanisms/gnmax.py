@@ -12,7 +12,7 @@ from ..privacy.release import Cost, Release
 from ..privacy.votes import Unit, Votes
 from ._argmax import group_classes, win_probabilities
 from ._fields import noise_sigma
-from ._gaussian import GaussianArgmax, noisy_winners
+from ._gaussian import GaussianArgmax
 from ._laws import DiscreteGaussian
 from ._outcomes import Outcomes, assemble
 from .gap_bounds import gap_cost, gap_log_moves
@@ -70,8 +70,8 @@ class GNMax(GaussianArgmax):
         >>> len(GNMax(sigma=5.0).release(votes, noise.secure()))
         1
         """
-        labels = noisy_winners(votes.counts, self.sigma, noise)
-        return Release(labels, Cost(self.price(votes.unit) * len(votes)))
+        noisy = votes.counts + noise.discrete_gaussian(self.sigma, votes.counts.shape)
+        return Release(noise.break_ties(noisy), Cost(self.price(votes.unit) * len(votes)))
 
     def outcomes(self, votes: Votes) -> Outcomes:
         """Return how likely each class is to win, at these votes and at every neighbour.
