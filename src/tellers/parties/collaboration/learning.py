@@ -13,11 +13,12 @@ from ...ledger.memory import MemoryLedger
 from ...mechanisms.labels._published import as_published_tau, published_label_cost
 from ...mechanisms.labels.binary import Binary
 from ...mechanisms.published import published_gnmax
+from ...mechanisms.registry import answers_of
 from ...privacy.budget import Accountant, Budget
 from ...privacy.noise import Noise
 from ...privacy.rdp import DEFAULT_ORDERS, Floats, RdpCurve
 from ...privacy.release import SILENT
-from ...privacy.votes import LabelVotes, Votes
+from ...privacy.votes import SetOf, Votes
 from ...students.order import least_confident
 from .._last_step import decide, draw, require_confidential
 from .._ledger import charge_query, query_price
@@ -46,11 +47,10 @@ def tally(members: Sequence[Member], X: NDArray[Any], *, mechanism: Any, n_outpu
     return counted(member_votes(members, X, n_outputs=n_outputs), mechanism)
 
 
-def counted(votes: Votes | LabelVotes, mechanism: Any) -> Integers:
+def counted(votes: Votes, mechanism: Any) -> Integers:
     """Return the tally of votes as the mechanism counts them, with its cap on labels; private."""
-    if isinstance(votes, LabelVotes):
-        return np.asarray(mechanism.fitted_sums(votes), dtype=np.int64)
-    return np.asarray(votes.counts, dtype=np.int64)
+    fitted = getattr(mechanism, "fitted_sums", None)
+    return np.asarray(votes.totals if fitted is None else fitted(votes), dtype=np.int64)
 
 
 def ask_members(
@@ -161,17 +161,17 @@ def queries_within(budget: Budget, mechanism: Any, *, n_askers: int = 1) -> int:
     return affordable_queries(mechanism, budget) // n_askers
 
 
-def published_curves(mechanism: Any, votes: Votes | LabelVotes) -> Floats:
+def published_curves(mechanism: Any, votes: Votes) -> Floats:
     """Return what the paper charges queries, (queries, orders): it depends on the votes, and is private.
 
     Confident forms are charged what they cost on average over their checks, as nothing was drawn yet.
     """
-    if isinstance(votes, LabelVotes):
+    if answers_of(mechanism) == "labels":
         return _label_curves(mechanism, votes)
     return published_gnmax(votes, mechanism.sigma, orders=DEFAULT_ORDERS)
 
 
-def _label_curves(mechanism: Any, votes: LabelVotes) -> Floats:
+def _label_curves(mechanism: Any, votes: Votes) -> Floats:
     """The paper goes label by label: labels that equally many know are taken together."""
     voting, share = mechanism, getattr(mechanism, "share", None)
     if share is not None:
@@ -184,7 +184,7 @@ def _label_curves(mechanism: Any, votes: LabelVotes) -> Floats:
     costs = np.zeros((len(votes), DEFAULT_ORDERS.size))
     for n in np.unique(voters[voters > 0]):
         alike = voters == n
-        part = LabelVotes.from_sums(sums[:, alike], n_teachers=int(n))
+        part = Votes.from_totals(sums[:, alike], SetOf(int(alike.sum())), n_teachers=int(n))
         costs += published_label_cost(replace(voting, n_labels=int(alike.sum())), part, orders=DEFAULT_ORDERS)
     if not getattr(mechanism, "max_labels", 0):
         return costs

@@ -15,7 +15,7 @@ from ...data.metrics import measure
 from ...data.named import DATASETS, load, made_multilabel
 from ...errors import require_count
 from ...privacy.release import SILENT
-from ...privacy.votes import LabelVotes, SetOf, Votes
+from ...privacy.votes import AnswerSpace, OneOf, SetOf, Votes
 from ...students.fitting import fresh
 from ...teachers.ensemble import Ensemble
 from ...teachers.models import ConstantTeacher
@@ -118,20 +118,15 @@ def fit_member(estimator: Any, X: NDArray[Any], y: Integers, *, seed: int) -> An
     return fresh(estimator, seed=np.random.default_rng(seed)).fit(X[told], y[told])
 
 
-def member_votes(members: Sequence[Member], X: NDArray[Any], *, n_outputs: int) -> Votes | LabelVotes:
+def member_votes(members: Sequence[Member], X: NDArray[Any], *, n_outputs: int) -> Votes:
     """Return how members vote on rows: a class each, or yes and no to every label; private.
 
     A member abstains on labels that it does not know.
     """
-    models = tuple(member.model for member in members)
-    if members[0].y.ndim == 1:
-        return Ensemble(models, n_outputs).vote(X)
-    votes = Ensemble(models, space=SetOf(n_outputs)).vote(X)
+    space: AnswerSpace = OneOf(n_outputs) if members[0].y.ndim == 1 else SetOf(n_outputs)
+    votes = Ensemble(tuple(member.model for member in members), space=space).vote(X)
     knows = np.array([member.knows for member in members])
-    if knows.all():
-        return votes
-    assert votes.ballots is not None  # teachers make their votes of ballots
-    return LabelVotes.from_ballots(votes.block(), n_labels=n_outputs, knows=knows)
+    return votes if knows.all() else Votes.from_ballots(votes.block(), space, knows=knows)
 
 
 def voters_of(members: Sequence[Member]) -> tuple[int, ...]:
