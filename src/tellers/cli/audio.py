@@ -71,6 +71,7 @@ def network_options(
 
 
 _TASK = "Which labels"
+_LAYOUTS = "esc, urbansound, fsd50k, audioset, or table for a csv of your own."
 _MADE_RATE, _MADE_SECONDS = 16_000, 2.0
 
 
@@ -100,10 +101,7 @@ def prepare(
     made: Annotated[
         int, options.option("Make up N clips of a city, in place of a folder.", metavar="N", min=0)
     ] = 0,
-    layout: Annotated[
-        Layout | None,
-        options.option("esc, urbansound, fsd50k, audioset, or table for a csv of your own."),
-    ] = None,
+    layout: Annotated[Layout | None, options.option(_LAYOUTS)] = None,
     table: Annotated[
         Path | None, options.option("table: columns 'file' and 'labels' (a;b).", metavar="CSV")
     ] = None,

@@ -376,11 +376,6 @@ def clips_folder(
     return replace(rows, places=places)
 
 
-def class_clips(path: str | PathLike[str], class_names: Sequence[str], *, by_clip: bool = False) -> Dataset:
-    """Read a folder of prepared clips that have one label each: the label is the class."""
-    return one_class_each(clips_folder(path, class_names, by_clip=by_clip))
-
-
 def one_class_each(table: MultilabelDataset) -> Dataset:
     """Return rows of one label each as rows of classes, which are the labels in their order."""
     other = table.y.sum(axis=1) != 1

@@ -447,10 +447,6 @@ class ClipOutcome:
     finding: Finding | None
     known: bool
 
-    @property
-    def usable(self) -> bool:
-        return self.key is not None
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Prepared:

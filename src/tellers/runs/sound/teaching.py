@@ -483,14 +483,14 @@ class Taught:
                 "leave out --private: a student alone needs none of them."
             )
 
+    def __repr__(self) -> str:
+        return f"Taught(<private>, n_teachers={self.settings.n_teachers}, n_pool={len(self.pool)})"
+
     def _table(self, rows: NDArray[np.int64], X: NDArray[Any] | KeptRows) -> MultilabelDataset:
         return MultilabelDataset(
             name=self.collection.clips.name, X=X, Y=self.Y[rows], label_names=self.label_names,
             image_shape=self.shape,
         )  # fmt: skip
-
-    def __repr__(self) -> str:
-        return f"Taught(<private>, n_teachers={self.settings.n_teachers}, n_pool={len(self.pool)})"
 
 
 def teach(
