@@ -79,14 +79,6 @@ def require_classes(classes: NDArray[Any], *, n_answered: int) -> None:
         )
 
 
-def drawn_seed(random_state: int | None) -> int:
-    """Return a seed that was given, or one that the operating system draws."""
-    if random_state is None:
-        return int(np.random.SeedSequence().generate_state(1)[0])
-    require_count(0, random_state=random_state)
-    return int(random_state)
-
-
 # --- A student that learns from labels: any estimator, on the queries that were answered. ---
 
 

@@ -2,7 +2,7 @@
 
 The counterpart (weight=0) has the same network, views, steps, labels and seed, so differences are paired.
 On one machine the result is always the same; one that rounds differently draws anew. Over six splits the
-gains of the four had means of 3.8 to 5.7 points and deviations of 2.1 or less, so a mean of five is below
+gains of the four had means of 3.8 to 5.7 points and deviations of 2.1 or less, so a mean of three is below
 `NEED` with a chance of less than 0.2 % each. One that ignored unlabelled rows would gain exactly 0. With many
 labels a row has more to say and the gain is smaller: over eight splits 1.1 points with a deviation of 0.5.
 """
@@ -26,7 +26,7 @@ SMALL = {
     "network": "mlp", "width": 16, "steps": 250, "average": 0.97, "batch_size": 32, "pool_batch_size": 64,
     "image_shape": (8, 8), "device": "cpu",
 }  # fmt: skip
-N_TEST, NEED = 500, 0.01
+N_TEST, NEED = 500, 0.002
 
 
 def split(n_labelled, seed):
@@ -56,7 +56,7 @@ def difference(kind, Y, labels, parts):
 )
 def test_unlabelled_digits_help(kind):
     gains = []
-    for seed in range(5):
+    for seed in range(3):
         parts = split(60, seed)
         gains.append(difference(kind, parts[1], parts[1][parts[2]], parts))
     assert np.mean(gains) > NEED, gains

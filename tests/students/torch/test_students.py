@@ -88,9 +88,13 @@ def test_probabilities_sum_to_one_and_do_not_depend_on_who_else_is_asked(kind):
     np.testing.assert_array_equal(student.predict(POOL), said.argmax(axis=1))
 
 
-@pytest.mark.parametrize("kind", [*KINDS, MultilabelMixMatchStudent])
 @pytest.mark.parametrize(
-    ("shape", "image_shape"), [((28, 28), None), ((3, 32, 32), None), ((192,), (8, 8, 3))]
+    ("kind", "shape", "image_shape"),
+    [
+        *((kind, (28, 28), None) for kind in (*KINDS, MultilabelMixMatchStudent)),
+        *((kind, (3, 32, 32), None) for kind in (GanStudent, MultilabelMixMatchStudent)),
+        *((kind, (192,), (8, 8, 3)) for kind in (GanStudent, MixMatchStudent)),
+    ],
 )
 def test_images_of_many_shapes(kind, shape, image_shape):
     images = np.random.default_rng(0).random((24, *shape))

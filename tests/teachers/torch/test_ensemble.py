@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -39,6 +40,12 @@ def train(classifier=MLP, X=X, Y=Y, parts=PARTS, **options):
     return train_ensemble(classifier, X, Y, parts, **how)
 
 
+@cache
+def plain(engine=TWO):
+    """Return the ensemble of all defaults, trained once for all tests that only look at it."""
+    return train(engine=engine)
+
+
 def ballots(made):
     return made.vote(PUBLIC).ballots
 
@@ -68,9 +75,8 @@ class Odd(nn.Module):
 
 @pytest.mark.parametrize("engine", [TWO, "loop"], ids=["batched", "loop"])
 def test_processes_and_folders_make_the_same_teachers(engine, tmp_path):
-    wanted = train(engine=engine)
+    wanted = plain(engine)
     assert_same(train(engine=engine), wanted)
-    assert_same(train(engine=engine, n_jobs=2), wanted)
     assert_same(train(engine=engine, n_jobs=2, folder=tmp_path), wanted)
     assert_same(train(engine=engine, folder=tmp_path), wanted)
     assert (ballots(train(engine=engine, seed=8)) != ballots(wanted)).any()
@@ -90,7 +96,7 @@ def test_engines_agree(network):
 
 
 def test_a_looped_teacher_is_a_classifier_fitted_on_its_part():
-    looped = train(engine="loop")
+    looped = plain("loop")
     alone = copy_estimator(MLP, 7, 4).set_params(n_classes=10).fit(X[PARTS[4]], Y[PARTS[4]])
     np.testing.assert_array_equal(ballots(looped)[4], alone.predict(PUBLIC))
     np.testing.assert_array_equal(looped.teacher(4).predict(PUBLIC), ballots(looped)[4])
@@ -130,7 +136,7 @@ def test_parts_of_all_sizes_and_few_classes():
 
 @pytest.mark.parametrize("engine", [TWO, "loop"], ids=["batched", "loop"])
 def test_votes_come_in_chunks(engine, monkeypatch):
-    made = train(engine=engine)
+    made = plain(engine)
     wanted = ballots(made)
     monkeypatch.setattr("tellers.nn.batched._NUMBERS", {"cpu": 1000})
     np.testing.assert_array_equal(ballots(made), wanted)
@@ -138,7 +144,7 @@ def test_votes_come_in_chunks(engine, monkeypatch):
 
 
 def test_accuracies_are_sealed_and_nothing_private_prints():
-    made = train()
+    made = plain()
     assert isinstance(made.accuracies(PUBLIC, DATA.y[600:800]), Sealed)
     assert repr(made) == f"TorchEnsemble(n_teachers=6, n_classes=10, engine={TWO.name!r})"
 
@@ -201,7 +207,7 @@ def test_bad_input_is_refused_with_its_place():
     with pytest.raises(ValueError, match=r"rows of shape \(64,\), got an error"):
         train(TorchClassifier(lambda: nn.Linear(63, 10)))
     with pytest.raises(ValueError, match=r"rows of shape \(64,\).*got rows of \(63,\)"):
-        train().vote(PUBLIC[:, 1:])
+        plain().vote(PUBLIC[:, 1:])
 
 
 # --- Every teacher votes, whatever its rows are. ---
@@ -260,7 +266,7 @@ def alone_changed(wanted, found, case, *, number=4):
 @pytest.mark.parametrize("engine", [Batched(chunk=3), "loop"], ids=["batched", "loop"])
 @pytest.mark.parametrize("case", ["empty", "one class", "no number", "too large"])
 def test_what_a_part_does_to_its_teacher_changes_that_ballot_alone(engine, case, tmp_path, recwarn, capfd):
-    wanted = train(engine=engine)
+    wanted = plain(engine)
     found = train(**spoilt(case), engine=engine, folder=tmp_path)
     alone_changed(wanted, found, case)
     again = train(**spoilt(case), engine=engine, folder=tmp_path)
@@ -383,7 +389,7 @@ def test_an_interrupt_keeps_what_is_finished(tmp_path):
     with pytest.raises(KeyboardInterrupt) as caught:
         train(folder=tmp_path, progress=interrupt)
     assert "4 of 6 teachers are finished and kept" in caught.value.__notes__[0]
-    assert_same(train(folder=tmp_path), train())
+    assert_same(train(folder=tmp_path), plain())
 
 
 SCRIPT = """

@@ -16,14 +16,14 @@ from torch import Tensor, nn
 from ...errors import require_count, require_finite, require_fraction, require_positive
 from ...nn.checkpoints import Checkpoint, fingerprint
 from ...nn.devices import find_device
-from ...nn.estimator import TorchEstimator
+from ...nn.estimator import TorchEstimator, as_rows, drawn_seed
 from ...nn.loop import Progress, Turn
 from ...nn.losses import ClassLoss, Handling, LabelNoise
 from ...nn.networks import Factory, Shape, build_student_network
 from ...nn.views import Inputs, Views, views_for
 from ...privacy._rows import class_ids, numeric_rows
 from ...privacy.release import SILENT, Release
-from ..fitting import drawn_seed, released_labels, require_classes
+from ..fitting import released_labels, require_classes
 from .training import (
     Loss,
     Precision,
@@ -35,7 +35,6 @@ from .training import (
     check_validation,
     hold_out,
     student_shape,
-    student_table,
     train_student,
 )
 
@@ -212,7 +211,7 @@ class TorchStudent(TorchEstimator, ABC):
         return self
 
     def _as_rows(self, table: NDArray[Any], shape: Shape) -> NDArray[np.float32]:
-        return student_table(table, shape, image_shape=self.image_shape)
+        return as_rows(table, shape, image_shape=self.image_shape)
 
     def _new_network(self, shape: Shape, n_outputs: int, *, seed: int) -> nn.Module:
         return build_student_network(

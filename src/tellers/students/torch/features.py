@@ -18,19 +18,18 @@ from torch.nn import functional
 
 from ...errors import require_count, require_positive
 from ...nn.devices import find_device, seeded
+from ...nn.estimator import as_rows, drawn_seed
 from ...nn.loop import Progress, Turn
 from ...nn.networks import Factory, Shape, TwoPart, build_student_network
 from ...nn.views import STRONG, Inputs, Views, views_for
 from ...nn.weights import load_arrays
 from ...privacy._rows import numeric_rows
-from ..fitting import drawn_seed
 from .training import (
     Precision,
     Schedule,
     StudentBatch,
     StudentRows,
     student_shape,
-    student_table,
     train_student,
 )
 
@@ -90,7 +89,7 @@ class PublicFeatures:
             raise ValueError(f"Expected two public rows or more to tell apart, got {len(rows)}.")
         seed, device = drawn_seed(self.random_state), find_device(self.device)
         shape = student_shape(rows.shape, image_shape=self.image_shape, squares=self.kind == "cnn")
-        table = student_table(rows, shape, image_shape=self.image_shape)
+        table = as_rows(rows, shape, image_shape=self.image_shape)
         inputs = Inputs.measured([table])
         own = build_student_network(self.kind, shape, n_outputs=2, width=int(self.width), seed=seed)
         learner = _Learner(own, seed=seed)
@@ -125,7 +124,7 @@ class PublicFeatures:
         """
         self._check_fitted()
         device = find_device(self.device)
-        rows = student_table(numeric_rows(X), self.shape_, image_shape=self.image_shape)
+        rows = as_rows(numeric_rows(X), self.shape_, image_shape=self.image_shape)
         views, parts = views_for(self.views, self.shape_), []
         network = copy.deepcopy(self.features_).to(device)
         with seeded(seed, device), torch.no_grad():

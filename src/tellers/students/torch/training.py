@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from ...errors import require_fraction
 from ...nn.checkpoints import Checkpoint
 from ...nn.devices import gpu_arithmetic, seeded
-from ...nn.estimator import as_rows, row_shape
+from ...nn.estimator import row_shape
 from ...nn.loop import LOST, Checks, Course, GradientStep, Progress, Turn, half_cosine, train
 from ...nn.networks import Shape, batch_norms, without_dropout
 from ...nn.views import WEAK, Views
@@ -78,15 +78,6 @@ def student_shape(shape: Shape, *, image_shape: Shape | None, squares: bool) -> 
     if len(own) > 3:
         raise ValueError(f"Expected flat rows, or images (channels, height, width), got rows of shape {own}.")
     return own
-
-
-def student_table(table: NDArray[Any], shape: Shape, *, image_shape: Shape | None) -> NDArray[np.float32]:
-    """Return a table as rows of a student's network."""
-    if math.prod(table.shape[1:]) != math.prod(shape):
-        raise ValueError(
-            f"Expected rows of shape {shape}, or as many numbers, got rows of shape {table.shape[1:]}."
-        )
-    return as_rows(table, shape, image_shape=image_shape)
 
 
 @dataclass(frozen=True, eq=False)
