@@ -5,12 +5,8 @@ import pytest
 
 from tellers import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, RdpCurve, Unit, Votes, exact_cost
 from tellers.accounting import Consensus
-from tellers.accounting._publishable import (
-    available_methods,
-    cost_and_sensitivities,
-    independent_cost,
-    require_method,
-)
+from tellers.accounting._publishable import available_methods, cost_and_sensitivities, require_method
+from tellers.accounting.costs import independent_cost
 from tellers.mechanisms import gap_envelope, gnmax_cost
 from tellers.mechanisms.gap_bounds import confident_envelope
 from tellers.mechanisms.published import check_margins, log_accept, threshold_bound
