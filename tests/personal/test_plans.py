@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tellers import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, NoisyHistogram, Unit, Votes, noise
 from tellers.accounting import teacher_costs
 from tellers.mechanisms.base import scaled
+from tellers.runs import personal
 from tellers.runs.personal import (
     Group,
     PersonalPlan,
@@ -19,11 +20,11 @@ from tellers.runs.personal import (
     Vanishing,
     Weighting,
     arrange,
+    assign_by_plan,
     copies_for,
     frequencies_for,
     make_plan,
     read_consent,
-    seat,
     upsampled_partition,
     weights_for,
 )
@@ -373,7 +374,7 @@ def test_who_has_left_is_charged_nothing_and_the_rest_go_on(variant):
     assert "epsilon 1" not in rest.prices(4, key="q")
     if variant == "upsampling":
         assert rest.n_teachers == round(30 * 500 / 300)
-        seating = seat(rest, consent, seed=7)
+        seating = assign_by_plan(rest, consent, seed=7)
         assert seating.partition.n_teachers == rest.n_teachers
         assert set(consent.group_of[seating.source].tolist()) == {0, 2}
         n_votes = rest.n_teachers
@@ -383,7 +384,7 @@ def test_who_has_left_is_charged_nothing_and_the_rest_go_on(variant):
         assert weights[plan.members[1]].sum() == 0
         n_votes = weights.sum() if variant == "weighting" else weights.sum() / 16
         with pytest.raises(ValueError, match="before any group leaves"):
-            seat(rest, consent, seed=7)
+            assign_by_plan(rest, consent, seed=7)
     assert rest.mechanism.sigma == pytest.approx(40.0 * n_votes / 30)
     last = rest.without("epsilon 2")
     assert [group.epsilon for group in last.groups] == [0.5]
@@ -482,3 +483,13 @@ def test_a_schedule_is_drawn_once_and_does_not_move():
     begun = time.process_time()
     plan.prices(2000, key="q"), plan.weights(2000, key="q"), plan.charges(np.ones(2000, dtype=bool), key="q")
     assert time.process_time() - begun < 3  # 0.5 s; 15 s when every use drew it anew
+
+
+def test_rows_are_still_seated_under_the_old_name():
+    consent = read_consent([0.7, 1.4, 0.7, 1.4, 0.7, 0.7], delta=1e-5)
+    plan = make_plan("weighting", consent, GNMax(40.0), n_teachers=3, seed=7)
+    with pytest.deprecated_call(match="seat is now assign_by_plan"):
+        old = personal.seat(plan, consent, seed=7)
+    new = assign_by_plan(plan, consent, seed=7)
+    assert isinstance(old, personal.Seating)
+    assert [part.tolist() for part in old.partition] == [part.tolist() for part in new.partition]

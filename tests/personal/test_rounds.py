@@ -10,7 +10,7 @@ from tellers.errors import BudgetExhausted
 from tellers.ledger import open_group_accounts
 from tellers.runs import label_pool
 from tellers.runs.personal import Rounds, Upsampling, make_plan, read_consent, rounds_on
-from tellers.runs.personal.rounds import first_and_last, round_name, round_seed, seat_without, who_goes_on
+from tellers.runs.personal.rounds import assign_without, first_and_last, round_name, round_seed, who_goes_on
 from tellers.teachers import VotedPool
 
 DELTA = 1e-5
@@ -273,7 +273,7 @@ def test_names_and_seeds_of_rounds():
     assert round_name(plan, ("epsilon 4", "epsilon 1")) == "without_0_2"
     assert round_seed(7, ()) == 7
     assert len({round_seed(7, ("a",) * n) for n in range(5)}) == 5
-    one, other = (seat_without(plan, consent, ("epsilon 1",), seed=seed) for seed in (7, 8))
+    one, other = (assign_without(plan, consent, ("epsilon 1",), seed=seed) for seed in (7, 8))
     assert not all(np.array_equal(a, b) for a, b in zip(one.partition, other.partition, strict=True))
     assert one.plan.copies_of == (1, 2)  # the factor 2 that both share is no use
     assert first_and_last(books(consent), plan, GNMax(8.0), key="run") == ((), ())

@@ -31,8 +31,8 @@ from ._private import read_private
 from ._tables import Assignment
 from .labelling import Labels
 from .personal.accounting import Asked
+from .personal.assignment import plan_from_dict
 from .personal.plan import PersonalPlan
-from .personal.seating import plan_from_dict
 from .personal.variants import Vanishing
 from .result import RunResult, read_result
 from .settings.files import read_config

@@ -16,10 +16,10 @@ from ..privacy.rdp import RdpCurve
 from ..teachers.partitions import Partition
 from . import _groups
 from .labelling import NextRoom, guaranteed_epsilon
+from .personal.assignment import GroupAssignment
 from .personal.consent import Consent, read_consent
 from .personal.plan import PersonalPlan
 from .personal.rounds import Names, Rounds, round_name, rounds_on, who_goes_on
-from .personal.seating import Seating
 from .personal.variants import Upsampling
 from .room import Room, Voters
 
@@ -74,7 +74,7 @@ class Seats:
     partition: Partition
     plain: Mechanism
     plan: PersonalPlan | None = None
-    seating: Seating | None = None
+    seating: GroupAssignment | None = None
 
     @property
     def mechanism(self) -> Mechanism:
@@ -106,7 +106,7 @@ def room_of(
         ensemble = vote(seats, ())
         return Room(ensemble, seats.plain, ledger, source, plan=seats.plan, exhausted_leave=leave), None
 
-    def vote_anew(seating: Seating, absent: Names) -> Voters:
+    def vote_anew(seating: GroupAssignment, absent: Names) -> Voters:
         return vote(Seats(seating.partition, seats.plain, seating.plan, seating), absent)
 
     nobody: Any = None  # who votes follows from the books

@@ -245,7 +245,7 @@ def require_same(folder: RunFolder, tables: Tables, assignment: Assignment, *, s
 
 def require_plan(folder: RunFolder, plan: "PersonalPlan") -> None:
     """Keep the plan of a run beside its settings, or see that it is the one of the run that is there."""
-    from .personal.seating import plan_as_dict
+    from .personal.assignment import plan_as_dict
 
     record = json.loads(json.dumps(plan_as_dict(plan)))
     if folder.plan.exists():

@@ -24,10 +24,10 @@ from ._tables import Assignment
 from .labelling import Labels
 from .personal._optimise import weights_by_price
 from .personal.accounting import Asked, teams_of, totals
+from .personal.assignment import arrange
 from .personal.consent import Consent, read_consent
 from .personal.plan import PersonalPlan
 from .personal.rounds import rounds_on, who_goes_on
-from .personal.seating import arrange
 from .personal.variants import Upsampling, Vanishing, teachers_per_group
 from .result import GroupPart, GroupPoint, LeftPart, PersonalPart, RoundPart
 from .settings.sections import RunConfig

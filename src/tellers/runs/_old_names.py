@@ -72,7 +72,7 @@ OLD_NAMES = {
     "personal.accounting": "runs.personal.accounting",
     "personal.plan": "runs.personal.plan",
     "personal.publishing": "runs.personal.publishing",
-    "personal.record": "runs.personal.seating",
+    "personal.record": "runs.personal.assignment",
     "personal.rounds": "runs.personal.rounds",
     "personal.running": "runs.personal.accounting",
     "pipeline": "runs runs.pipeline",

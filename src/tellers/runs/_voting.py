@@ -30,8 +30,8 @@ from ..teachers.store import read_votes, save_votes
 from ._folder import RunFolder, keep_troubles, make_student, make_teacher, takes_part
 from ._tables import Assignment, Tables, save_partition
 from .labelling import Labels, Progress, guaranteed_epsilon, label_pool, most_expected
-from .personal.rounds import Names, Rounds, first_and_last, round_name, round_seed, seat_without
-from .personal.seating import Seating
+from .personal.assignment import GroupAssignment
+from .personal.rounds import Names, Rounds, assign_without, first_and_last, round_name, round_seed
 from .personal.variants import Upsampling
 from .room import Room
 from .settings.sections import RunConfig
@@ -214,7 +214,7 @@ class Voting:
         plan, consent = self.assignment.plan, self.assignment.consent
         if not absent or consent is None or not isinstance(plan, Upsampling):
             return self.assignment
-        return self._at(seat_without(plan, consent, absent, seed=self.config.seed))
+        return self._at(assign_without(plan, consent, absent, seed=self.config.seed))
 
     def train(self, absent: Names) -> None:
         """Train the teachers of the first round, and ask them nothing yet."""
@@ -237,7 +237,7 @@ class Voting:
                     save_votes(place.test_votes, ask(self.tables.test.X, None))
         return votes
 
-    def anew(self, seating: Seating, absent: Names) -> VotedPool:
+    def anew(self, seating: GroupAssignment, absent: Names) -> VotedPool:
         """Return the votes of a round, for a room: what `Rounds` asks for."""
         place = self.place(absent)
         if not place.votes.exists():
@@ -264,7 +264,7 @@ class Voting:
         place = self.place(absent)
         return place.votes.exists() and (place.test_votes.exists() or not self._wants_test)
 
-    def _at(self, seating: Seating) -> Assignment:
+    def _at(self, seating: GroupAssignment) -> Assignment:
         return replace(self.assignment, partition=seating.partition, source=seating.source, plan=seating.plan)
 
     def _trained(self, assignment: Assignment, absent: Names, step: str) -> AbstractContextManager[Ask]:

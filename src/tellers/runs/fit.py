@@ -63,10 +63,10 @@ from ._fit_groups import (
 from ._numbers import label_counts, queries_part
 from .card import ModelCard, export_student
 from .labelling import Labels, guaranteed_epsilon, label_pool, most_expected
+from .personal.assignment import arrange, plan_as_dict
 from .personal.consent import Consent
 from .personal.plan import PersonalPlan
 from .personal.rounds import Names, round_seed
-from .personal.seating import arrange, plan_as_dict
 from .repeats import notice, remembered
 from .result import (
     FORMAT,

@@ -18,8 +18,8 @@ from ..ledger.vault import Vault, read_key
 from ..mechanisms.base import Mechanism
 from ..privacy.budget import Accountant, Budget
 from ..privacy.rdp import RdpCurve
+from ..runs.personal.assignment import plan_from_dict
 from ..runs.personal.plan import PersonalPlan
-from ..runs.personal.seating import plan_from_dict
 from ..runs.personal.variants import Vanishing
 from ._keys import KeyStore
 from .settings import ServiceSettings

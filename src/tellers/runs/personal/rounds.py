@@ -15,12 +15,12 @@ from ...errors import BudgetExhausted
 from ...ledger.base import AccountState, Ledger
 from ...mechanisms.base import Mechanism
 from ..room import Room, Voters
+from .assignment import GroupAssignment, assign_by_plan
 from .consent import Consent
-from .seating import Seating, seat
 from .variants import Upsampling
 
 Names = tuple[str, ...]
-VoteAnew = Callable[[Seating, Names], Voters]
+VoteAnew = Callable[[GroupAssignment, Names], Voters]
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,10 +110,10 @@ def round_name(plan: Upsampling, absent: Names) -> str:
     return f"without_{'_'.join(gone)}" if gone else ""
 
 
-def seat_without(plan: Upsampling, consent: Consent, absent: Names, *, seed: int) -> Seating:
+def assign_without(plan: Upsampling, consent: Consent, absent: Names, *, seed: int) -> GroupAssignment:
     """Deal the rows of everybody who is left to teachers of their own; nobody absent is in any part."""
     there = plan.without(absent) if absent else plan
-    return seat(there, consent, seed=round_seed(seed, absent))
+    return assign_by_plan(there, consent, seed=round_seed(seed, absent))
 
 
 @dataclass(frozen=True)
@@ -169,15 +169,16 @@ def first_and_last(
 class Rounds:
     """Rooms one after another, each with teachers trained anew without the groups whose budget is used.
 
-    `vote_anew(seating, absent)` trains the teachers of a round and returns what votes; who is absent names
+    `vote_anew(assignment, absent)` trains the teachers of a round and returns what votes; who is absent names
     the round. All rooms share one ledger, and a group that left is never charged again.
 
     Guarantee: all releases of all rounds together are (epsilon, delta)-differentially private for one person
                of a group, at the budget of its account; what is released after a group has left does not
                depend on its rows at all.
     Assumes:   budgets, groups and numbers of people are public; teachers of a round are trained on the parts
-               of its seating and on nothing else, with seeds of their own; prices are data-independent, so
-               that who leaves, and when, follows from public costs and released answers alone.
+               that they were assigned and on nothing else, with seeds of their own; prices are
+               data-independent, so that who leaves, and when, follows from public costs and released answers
+               alone.
     Reference: Feldman and Zrnic 2021 (Rényi filters, one per group); Mühl and Boenisch 2022, section 3.1; the
                argument is in docs/maths/personalised.md, "Unlearning who left".
 
@@ -187,9 +188,9 @@ class Rounds:
     >>> from tellers.teachers import VotedPool
     >>> consent = read_consent([1.0] * 60 + [8.0] * 60, delta=1e-5)
     >>> plan = Upsampling(consent.groups, GNMax(8.0), 20, copies_of=(1, 2))
-    >>> def vote_anew(seating, absent):
-    ...     print(len(seating.partition), "teachers without", absent)
-    ...     return VotedPool(Votes.from_ballots(np.zeros((len(seating.partition), 9), int), n_classes=2))
+    >>> def vote_anew(assignment, absent):
+    ...     print(len(assignment.partition), "teachers without", absent)
+    ...     return VotedPool(Votes.from_ballots(np.zeros((len(assignment.partition), 9), int), n_classes=2))
     >>> ledger = MemoryLedger(Accountant(Budget(9.0, 1e-5)))
     >>> open_group_accounts(ledger, {group.name: Budget(group.epsilon, 1e-5) for group in consent.groups})
     >>> rounds = Rounds(consent, 7, vote_anew)
@@ -228,8 +229,8 @@ class Rounds:
         return self._anew(room, standing.absent)
 
     def _anew(self, room: Room, absent: Names) -> Room:
-        seating = seat_without(_plan(room), self.consent, absent, seed=self.seed)
-        return replace(room, ensemble=self.vote_anew(seating, absent), absent=absent)
+        assignment = assign_without(_plan(room), self.consent, absent, seed=self.seed)
+        return replace(room, ensemble=self.vote_anew(assignment, absent), absent=absent)
 
 
 def _plan(room: Room) -> Upsampling:

@@ -290,9 +290,10 @@ class Upsampling(PersonalPlan):
         """Return the plan for teachers that are trained anew, without the rows of these groups.
 
         Every teacher learned from every group, so silence would not help: new teachers are needed, and
-        `seat` deals them. Their parts are as large as before, so there are fewer of them, and a factor that
-        all copies share is divided out: it would multiply teachers, noise and ballots alike, and one ballot
-        has a sharper price than several. With `grow="shares"` there are as many, with smaller parts.
+        `assign_by_plan` deals them. Their parts are as large as before, so there are fewer of them, and a
+        factor that all copies share is divided out: it would multiply teachers, noise and ballots alike, and
+        one ballot has a sharper price than several. With `grow="shares"` there are as many, with smaller
+        parts.
         """
         rest = left(self.groups, names)
         copies = [self.copies_of[at] for at in rest]

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from ...errors import require_count
 from ...mechanisms.base import Mechanism
 from ...mechanisms.registry import EVENTS
+from ...teachers._old_names import renamed
 from ...teachers.partitions import Partition
 from .consent import Consent, Group
 from .plan import PersonalPlan, ranges
@@ -24,7 +25,7 @@ from .variants import (
     weights_for,
 )
 
-# --- Seating: from a variant's name to a plan, and from the plan to the rows of every teacher. ---
+# --- Assignment: from a variant's name to a plan, and from the plan to the rows of every teacher. ---
 
 
 Integers = NDArray[np.int64]
@@ -58,7 +59,7 @@ _OPTIONS = {
 
 
 @dataclass(frozen=True, eq=False)
-class Seating:
+class GroupAssignment:
     """A plan and its teachers' rows: parts of `X[source]` where `source` is given, else of X itself."""
 
     plan: PersonalPlan
@@ -71,8 +72,8 @@ class Seating:
         >>> from tellers import GNMax
         >>> from tellers.runs.personal import read_consent
         >>> consent = read_consent([0.7, 1.4, 0.7, 1.4], delta=1e-5)
-        >>> seating = arrange("upsampling", consent, GNMax(4.0), n_teachers=2, seed=7)
-        >>> seating.rows(["a", "b", "c", "d"]).tolist()
+        >>> assignment = arrange("upsampling", consent, GNMax(4.0), n_teachers=2, seed=7)
+        >>> assignment.rows(["a", "b", "c", "d"]).tolist()
         ['a', 'b', 'b', 'c', 'd', 'd']
         """
         whole = np.asarray(table)
@@ -124,14 +125,14 @@ def make_plan(
     return Weighting(groups, mechanism, n_teachers, members, weight_of=whole)
 
 
-def seat(plan: PersonalPlan, consent: Consent, *, seed: int) -> Seating:
+def assign_by_plan(plan: PersonalPlan, consent: Consent, *, seed: int) -> GroupAssignment:
     """Deal the rows to the plan's teachers; all rows of a person stay together.
 
     >>> from tellers import GNMax
     >>> from tellers.runs.personal import read_consent
     >>> consent = read_consent([0.7, 1.4, 0.7, 1.4, 0.7, 0.7], delta=1e-5)
     >>> plan = make_plan("weighting", consent, GNMax(40.0), n_teachers=3, seed=7)
-    >>> [part.tolist() for part in seat(plan, consent, seed=7).partition]
+    >>> [part.tolist() for part in assign_by_plan(plan, consent, seed=7).partition]
     [[0, 2], [4, 5], [1, 3]]
     """
     names = [group.name for group in plan.groups]
@@ -139,7 +140,7 @@ def seat(plan: PersonalPlan, consent: Consent, *, seed: int) -> Seating:
         number = dict(zip(names, plan.copies_of, strict=True))
         copies = [number.get(group.name, 0) for group in consent.groups]
         source, parts = upsampled_partition(consent, copies, plan.n_teachers, seed=seed)
-        return Seating(plan, parts, None if all(n == 1 for n in copies) else source)
+        return GroupAssignment(plan, parts, None if all(n == 1 for n in copies) else source)
     if names != [group.name for group in consent.groups]:
         raise ValueError(
             "Expected a plan with all groups of the consent. Seat the teachers before any group leaves; "
@@ -147,7 +148,16 @@ def seat(plan: PersonalPlan, consent: Consent, *, seed: int) -> Seating:
         )
     pure = budget_pure_partition(consent, [len(own) for own in plan.members], seed=seed)
     place = np.argsort(np.concatenate(plan.members))
-    return Seating(plan, replace(pure, parts=tuple(pure[int(at)] for at in place)))
+    return GroupAssignment(plan, replace(pure, parts=tuple(pure[int(at)] for at in place)))
+
+
+Seating = GroupAssignment
+
+
+def seat(plan: PersonalPlan, consent: Consent, *, seed: int) -> GroupAssignment:
+    """Do what `assign_by_plan` does, and say that this is its name now."""
+    renamed("tellers.runs.personal.seat", "assign_by_plan")
+    return assign_by_plan(plan, consent, seed=seed)
 
 
 def arrange(
@@ -158,8 +168,8 @@ def arrange(
     n_teachers: int,
     seed: int,
     **options: Unpack[PlanOptions],
-) -> Seating:
-    """Return plan and seats in one go: `make_plan` with these options, then `seat`, of one seed.
+) -> GroupAssignment:
+    """Return plan and rows in one go: `make_plan` with these options, then `assign_by_plan`, of one seed.
 
     >>> from tellers import GNMax
     >>> from tellers.runs.personal import read_consent
@@ -168,7 +178,7 @@ def arrange(
     '10 teachers, 15 to 15 rows each (median 15); protected unit: one record'
     """
     plan = make_plan(variant, consent, mechanism, n_teachers=n_teachers, seed=seed, **options)
-    return seat(plan, consent, seed=seed)
+    return assign_by_plan(plan, consent, seed=seed)
 
 
 def _per_group(values: ArrayLike) -> tuple[int, ...]:
