@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from ..errors import PeerRefused, TellersError
 from ..ledger.base import Ledger
@@ -197,7 +197,7 @@ def receive(policy: Policy, state: GuardianState, sender: str, message: Message,
     handler = _HANDLERS.get(type(message))
     if handler is None:
         raise PeerRefused(f"Expected a message for a guardian, got {message.kind!r}.")
-    return handler(policy, state, query, sender, message, now)
+    return handler(_Turn(policy, state, now), query, sender, message)
 
 
 def tick(policy: Policy, state: GuardianState, *, now: float) -> Step:
@@ -291,77 +291,71 @@ def _why_not_now(policy: Policy, state: GuardianState, asker: str, message: Open
     return ""
 
 
-def _ready(
-    policy: Policy, state: GuardianState, query: Query, sender: str, message: Message, now: float
-) -> Step:
-    assert isinstance(message, Ready)
-    _require_member(policy, sender)
+class _Turn(NamedTuple):
+    """The rules, how things stand, and the time, for whatever follows from one message."""
+
+    policy: Policy
+    state: GuardianState
+    now: float
+
+
+def _ready(turn: _Turn, query: Query, sender: str, message: Ready) -> Step:
+    _require_member(turn.policy, sender)
     if query.phase not in ("asking", "agreeing"):
-        return state, []  # too late for this set
+        return turn.state, []  # too late for this set
     if query.out.get(sender) in ("gone", "silent"):
-        return state, []  # it was given up before, and the set may be agreed on
+        return turn.state, []  # it was given up before, and the set may be agreed on
     if sender in query.ready or sender in query.out:
         raise PeerRefused("Expected each party to speak once about a query, got a second word.")
     query = replace(query, ready={**query.ready, sender: message.nonce})
-    return _settle(policy, state, query, now)
+    return _settle(turn.policy, turn.state, query, turn.now)
 
 
-def _out(
-    policy: Policy, state: GuardianState, query: Query, sender: str, message: Message, now: float
-) -> Step:
-    assert isinstance(message, Out)
-    _require_member(policy, sender)
+def _out(turn: _Turn, query: Query, sender: str, message: Out) -> Step:
+    _require_member(turn.policy, sender)
     if sender in query.out:
         if query.out[sender] in ("gone", "silent"):
-            return state, []
+            return turn.state, []
         raise PeerRefused("Expected each party to speak once about a query, got a second word.")
-    return _drop(policy, state, query, sender, message.why, now)
+    return _drop(turn.policy, turn.state, query, sender, message.why, turn.now)
 
 
-def _answered(
-    policy: Policy, state: GuardianState, query: Query, sender: str, message: Message, now: float
-) -> Step:
-    assert isinstance(message, Answered)
+def _answered(turn: _Turn, query: Query, sender: str, message: Answered) -> Step:
     _require_asker(query, sender)
     if query.phase != "asking":
         raise PeerRefused("Expected one answering set at a time, got another while one is agreed on.")
-    if not set(message.parties) <= set(policy.roster):
+    if not set(message.parties) <= set(turn.policy.roster):
         raise PeerRefused("Expected answering parties of the roster, got others.")
     # Who has not been asked says so when its time is over; a little later the guardian stops waiting.
-    until = max(query.opened + 1.5 * policy.patience, now)
+    until = max(query.opened + 1.5 * turn.policy.patience, turn.now)
     query = replace(query, phase="agreeing", claimed=message.parties, until=until)
-    return _settle(policy, state, query, now)
+    return _settle(turn.policy, turn.state, query, turn.now)
 
 
-def _mask(
-    policy: Policy, state: GuardianState, query: Query, sender: str, message: Message, now: float
-) -> Step:
-    assert isinstance(message, Mask)
-    _require_member(policy, sender)
+def _mask(turn: _Turn, query: Query, sender: str, message: Mask) -> Step:
+    _require_member(turn.policy, sender)
     if query.phase != "masking" or sender not in query.parties:
         if sender in query.ready or sender in query.out:
-            return state, []  # the set has changed since it was asked for
+            return turn.state, []  # the set has changed since it was asked for
         raise PeerRefused("Expected a mask when it is asked for, got one before.")
     if sender in query.masks:
         raise PeerRefused("Expected one mask of each party for a query, got a second one.")
-    if message.mask.shape != (query.n_queries, policy.session.n_outputs):
+    if message.mask.shape != (query.n_queries, turn.policy.session.n_outputs):
         raise PeerRefused(
-            f"Expected a mask of {query.n_queries} x {policy.session.n_outputs}, got another shape."
+            f"Expected a mask of {query.n_queries} x {turn.policy.session.n_outputs}, got another shape."
         )
-    return _masking(state, replace(query, masks={**query.masks, sender: message.mask}))
+    return _masking(turn.state, replace(query, masks={**query.masks, sender: message.mask}))
 
 
-def _done(
-    policy: Policy, state: GuardianState, query: Query, sender: str, message: Message, now: float
-) -> Step:
+def _done(turn: _Turn, query: Query, sender: str, message: Done) -> Step:
     _require_asker(query, sender)
     if query.phase != "concluding":
         raise PeerRefused("Expected the end of a query after its last step, got it before.")
-    return close(state, query, None)
+    return close(turn.state, query, None)
 
 
 _BY_LINK = ("failed", "silent")  # What an asker can bring about by breaking its own link to a party.
-_Handler = Callable[[Policy, GuardianState, Query, str, Message, float], Step]
+_Handler = Callable[[_Turn, Query, str, Any], Step]
 _HANDLERS: dict[type[Message], _Handler] = {
     Ready: _ready, Out: _out, Answered: _answered, Mask: _mask, Done: _done
 }  # fmt: skip

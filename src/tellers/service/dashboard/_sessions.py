@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
 from starlette.requests import Request
@@ -25,8 +25,7 @@ from .._problems import HttpProblem
 _MOST_OF_ONE_KEY = 20
 
 
-@dataclass(frozen=True)
-class Session:
+class Session(NamedTuple):
     """A sign-in: its number, the id of the key it was made with, and when it ends (seconds since 1970)."""
 
     number: str
