@@ -206,7 +206,7 @@ def as_rows(table: NDArray[Any], shape: Shape, *, image_shape: Shape | None) -> 
     """Return a table as float32 rows of a shape; flat rows of images have their channels last."""
     if prod(table.shape[1:]) != prod(shape):
         raise ValueError(
-            f"Expected rows of shape {shape}, or as many numbers, got rows of {table.shape[1:]}."
+            f"Expected rows of shape {shape}, or as many numbers, got rows of shape {table.shape[1:]}."
         )
     if image_shape is not None and tuple(table.shape[1:]) != shape:
         table = np.moveaxis(table.reshape(len(table), *_pixels(image_shape)), 3, 1)

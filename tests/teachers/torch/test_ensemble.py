@@ -206,7 +206,7 @@ def test_bad_input_is_refused_with_its_place():
         train(TorchClassifier(lambda: nn.Linear(64, 3)))
     with pytest.raises(ValueError, match=r"rows of shape \(64,\), got an error"):
         train(TorchClassifier(lambda: nn.Linear(63, 10)))
-    with pytest.raises(ValueError, match=r"rows of shape \(64,\).*got rows of \(63,\)"):
+    with pytest.raises(ValueError, match=r"rows of shape \(64,\).*got rows of shape \(63,\)"):
         plain().vote(PUBLIC[:, 1:])
 
 
