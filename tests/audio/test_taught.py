@@ -1,6 +1,7 @@
 """Teachers of clips and what they said: disjoint parts, one changed clip one changed teacher, kept votes."""
 
 import json
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -23,12 +24,28 @@ FEATURES = features_for(rate=16_000, seconds=0.4)
 TAGGER = {"iterations": 3, "batch_size": 4, "device": "cpu"}
 
 
+@pytest.fixture(scope="module", autouse=True)
+def made_city(tmp_path_factory):
+    """Make the city once: every test has a copy of its table and its pictures."""
+    folder = tmp_path_factory.mktemp("city")
+    prepare_collection(make_city(folder / "sounds", 48, seed=7, seconds=0.4), folder, features=FEATURES)
+    CITY.append(folder)
+    yield
+    CITY.clear()
+
+
+CITY = []
+
+
 def city(folder, *, changed=None):
-    clips = make_city(folder / "sounds", 48, seed=7, seconds=0.4)
-    if changed is not None:
-        sound = make_sound("siren", 99, seconds=0.4)
-        wavfile.write(clips.paths[changed], 16_000, np.round(sound * 32767).astype(np.int16))
-    return prepare_collection(clips, folder, features=FEATURES)
+    shutil.copytree(CITY[0], folder, dirs_exist_ok=True)
+    collection = read_collection(folder)
+    if changed is None:
+        return collection
+    here = [folder / "sounds" / path.name for path in collection.clips.paths]
+    sound = make_sound("siren", 99, seconds=0.4)
+    wavfile.write(here[changed], 16_000, np.round(sound * 32767).astype(np.int16))
+    return prepare_collection(replace(collection.clips, paths=here), folder, features=FEATURES)
 
 
 def settings(**given):

@@ -316,11 +316,6 @@ def as_counted(mechanism: Any, votes: LabelVotes) -> LabelVotes:
     return LabelVotes.from_sums(sums, n_teachers=votes.n_teachers, resolution=votes.resolution)
 
 
-def n_outputs(votes: LabelVotes | Votes) -> int:
-    """Return how many classes, or labels, votes are on."""
-    return votes.space.n_answers
-
-
 def as_indicators(classes: ArrayLike, n_classes: int) -> Integers:
     """Return classes as rows of labels, 1 for the class and 0 for all others; silence stays silence."""
     chosen = np.asarray(classes, dtype=np.int64)
@@ -388,7 +383,7 @@ def _row(
     spent = math.inf if as_published else math.nan
     if exact and not as_published:
         spent = exact_cost(mechanism, votes).cost.reveal().epsilon(delta)
-    scores = _scores(truth, labels, told, n_outputs=n_outputs(votes))
+    scores = _scores(truth, labels, told, n_outputs=votes.space.n_answers)
     private = SweepNumbers(**scores, **costs, answered=float(told.mean()), exact_epsilon=spent)
     public = math.inf if as_published else public_cost(mechanism, len(votes), delta=delta).epsilon
     return SweepRow(
