@@ -310,7 +310,7 @@ def _form(kind: str, arrays: Arrays, names: Sequence[str], file: str) -> tuple[s
         if not forms and any(name.startswith("label_") for name in names):
             raise ValueError(
                 f"Expected votes for one class per query in {file}, got votes on many labels. Name a "
-                "mechanism for many labels, such as binary, or read them with kind='labels'."
+                "mechanism for many labels, such as binary, or read them with read_label_votes."
             )
         found = "both" if forms else f"neither{found}"
         raise ValueError(f"Expected either 'ballots' or 'counts' in {file}, got {found}. Keep one.")
@@ -368,6 +368,11 @@ def _mask(name: str, mask: NDArray[Any] | None, votes: Votes) -> NDArray[np.bool
     on_labels = votes.space.kind == "labels"
     shape = votes.totals.shape if on_labels else (len(votes),)
     each = "query and label" if on_labels else "query"
+    if mask.shape != shape and not on_labels:
+        raise ValueError(
+            f"Expected {name} with one True or False for each of {len(votes)} queries, "
+            f"got shape {mask.shape}."
+        )
     if mask.shape != shape or mask.dtype != np.bool_:
         raise ValueError(
             f"Expected {name} with one True or False per {each}, shape {shape}, got shape {mask.shape} of "
