@@ -6,8 +6,8 @@ import pytest
 from tellers import GNMax, Votes
 from tellers.accounting.exact import exact_epsilons
 from tellers.data import digits
+from tellers.runs.labelling import pool_order
 from tellers.students import typical_first
-from tellers.students.order import pool_order
 
 
 def blobs(seed=0, n=60, n_odd=12):

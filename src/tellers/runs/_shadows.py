@@ -18,7 +18,6 @@ from ..privacy import noise
 from ..privacy.budget import Accountant, Budget
 from ..privacy.noise import Noise
 from ..privacy.votes import Votes
-from ..students.order import pool_order
 from ..teachers.ensemble import train_ensemble
 from ..teachers.partitions import Partition
 from ..teachers.pool import VotedPool
@@ -26,7 +25,7 @@ from ..teachers.store import read_votes
 from ._folder import RunFolder, make_student, make_teacher, require_able, takes_part
 from ._tables import Tables, deal_rows, digest, read_tables
 from ._voting import Spending
-from .labelling import guaranteed_epsilon, label_pool, most_expected
+from .labelling import guaranteed_epsilon, label_pool, most_expected, pool_order
 from .pipeline import Show, teach
 from .room import Room
 from .settings.sections import RunConfig

@@ -22,14 +22,13 @@ from ..privacy import noise
 from ..privacy._files import write_whole
 from ..privacy.budget import Accountant, Budget
 from ..privacy.votes import SetOf, Votes
-from ..students.order import pool_order
 from ..teachers.ensemble import train_ensemble
 from ..teachers.partitions import Partition
 from ..teachers.pool import VotedPool
 from ..teachers.store import read_votes, save_votes
 from ._folder import RunFolder, keep_troubles, make_student, make_teacher, takes_part
 from ._tables import Assignment, Tables, save_partition
-from .labelling import Labels, Progress, guaranteed_epsilon, label_pool, most_expected
+from .labelling import Labels, Progress, guaranteed_epsilon, label_pool, most_expected, pool_order
 from .personal.assignment import GroupAssignment
 from .personal.rounds import Names, Rounds, assign_without, first_and_last, round_name, round_seed
 from .personal.variants import Upsampling

@@ -43,7 +43,6 @@ from ..privacy._files import write_whole
 from ..privacy.budget import Accountant, Budget
 from ..privacy.release import SILENT, describe
 from ..privacy.sealed import Sealed
-from ..students.order import ORDERS, Order
 from ..teachers.models import describe_estimator
 from ..teachers.partitions import Partition, partition
 from ..teachers.pool import VotedPool
@@ -62,7 +61,7 @@ from ._fit_groups import (
 )
 from ._numbers import label_counts, queries_part
 from .card import ModelCard, export_student
-from .labelling import Labels, guaranteed_epsilon, label_pool, most_expected
+from .labelling import ORDERS, Labels, Order, guaranteed_epsilon, label_pool, most_expected
 from .personal.assignment import arrange, plan_as_dict
 from .personal.consent import Consent
 from .personal.plan import PersonalPlan

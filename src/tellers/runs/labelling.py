@@ -3,8 +3,6 @@
 Everything here looks at public rows, released labels and public prices alone, so it costs nothing beyond the
 releases themselves. A run that was cut short goes on where it was: each batch has a key made of its place in
 the order, and a key on the books is read from the books.
-
-The file passes 400 lines because orders, rounds and what may be stated of them are one argument.
 """
 
 from collections.abc import Callable
@@ -24,12 +22,14 @@ from ..privacy.rdp import RdpCurve
 from ..privacy.release import SILENT, Release
 from ..privacy.votes import Unit
 from ..students.fitting import count_rows, fit_supervised, take_rows
-from ..students.order import ORDERS, Order, least_confident, pool_order
+from ..students.order import least_confident, same_spread, typical_first
 from .room import Room
 
 Indices = NDArray[np.int64]
 Progress = Callable[[int, int], object]
 NextRoom = Callable[[Room], Room | None]
+Order = Literal["given", "shuffled", "typical", "active"]
+ORDERS = ("given", "shuffled", "typical", "active")
 StoppedBy = Literal["the budget", "the number of queries", "the number of labels", "the end of the pool"]
 
 
@@ -145,6 +145,19 @@ def label_pool(
         if rounds.teach and not run.stopped_by:
             taught = run.teach(student, X_pool, seed=_round_seed(seed, number))
     return run.labels()
+
+
+def pool_order(X_pool: Any, order: Order, *, seed: int) -> Indices:
+    """Return the rows of a pool in the order in which `label_pool` takes them, students aside.
+
+    What is typical is decided on features of the same spread.
+    """
+    n_pool = count_rows(X_pool)
+    if order == "given":
+        return np.arange(n_pool, dtype=np.int64)
+    if order == "typical":
+        return typical_first(same_spread(X_pool), seed=seed)
+    return np.random.default_rng(seed).permutation(n_pool).astype(np.int64)
 
 
 def most_expected(n_queries: int, *mechanisms: Mechanism | None) -> RdpCurve:

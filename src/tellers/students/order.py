@@ -1,13 +1,13 @@
 """The order of questions: typical rows first, at random, or those the student is least sure of."""
 
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import require_count
 from ..privacy._rows import numeric_rows
-from .fitting import Indices, Seed, count_rows
+from .fitting import Indices, Seed
 
 # --- Which rows of a pool are typical: those in the middle of many others, taken from all over the pool. ---
 
@@ -66,26 +66,6 @@ def same_spread(X: Any) -> NDArray[np.float64]:
     scaled = (rows - rows.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
     # A pixel at the rim is black but for a few images: these are not to be far from everything.
     return np.asarray(scaled.clip(-_FARTHEST, _FARTHEST))
-
-
-# --- In which order the rows of a public pool are asked; students who choose aside. ---
-
-
-Order = Literal["given", "shuffled", "typical", "active"]
-ORDERS = ("given", "shuffled", "typical", "active")
-
-
-def pool_order(X_pool: Any, order: Order, *, seed: int) -> Indices:
-    """Return the rows of a pool in the order in which `label_pool` takes them, students aside.
-
-    What is typical is decided on features of the same spread.
-    """
-    n_pool = count_rows(X_pool)
-    if order == "given":
-        return np.arange(n_pool, dtype=np.int64)
-    if order == "typical":
-        return typical_first(same_spread(X_pool), seed=seed)
-    return np.random.default_rng(seed).permutation(n_pool).astype(np.int64)
 
 
 # --- Which rows of a pool teach most: those the student is least sure of. ---
