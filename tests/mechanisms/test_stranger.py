@@ -54,6 +54,7 @@ from tellers.runs import (
     run,
     write_config,
 )
+from tellers.runs.result import MechanismPart
 from tellers.service import LedgerConfig, ServedConfig, ServiceSettings, create_app
 from tellers.service._keys import KeyStore
 from tellers.teachers import save_votes
@@ -381,3 +382,10 @@ def test_what_parameters_disagree_on_is_left_to_the_mechanism():
         assert MechanismConfig(name="loose", sigma=-3.0).build() == Loose(-3.0)
     finally:
         del registry._named["loose"], registry._events["Loose"]
+
+
+def test_parameters_that_are_no_numbers_can_be_written_down():
+    """A result is written after its labels were paid for: what it refuses then, nobody gets."""
+    assert MechanismPart(name="Theirs", ties="random", shares=[0.5, 0.5]).parameters["ties"] == "random"
+    with pytest.raises(ValueError, match="a finite number"):
+        MechanismPart(name="GNMax", sigma="40")

@@ -20,11 +20,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, fields
 from functools import cache
 from importlib import import_module, metadata
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 from ..errors import require_count, require_finite, require_positive
 
 Answers = Literal["classes", "labels"]
+_NUMBERS = {int, float, type(None)}
 _LIMITS = ("above", "below", "least", "most", "choices", "form")
 _ORDER = (
     "lnmax", "gnmax", "confident", "interactive", "histogram", "labels.binary", "labels.tau",
@@ -117,6 +118,13 @@ def check_parameters(mechanism: Any) -> None:
 def declared_fields(kind: Any) -> "list[Field[Any]]":
     """Return the fields of a mechanism, or of its class, that `parameter` made."""
     return [field for field in fields(kind) if "words" in field.metadata]
+
+
+def number_parameters(event: str) -> set[str]:
+    """Return the parameters that are numbers, of the mechanism whose class has this name; none if unknown."""
+    kind = EVENTS.get(event)
+    declared = declared_fields(kind) if kind is not None else []
+    return {field.name for field in declared if set(get_args(_kind(field)) or [_kind(field)]) <= _NUMBERS}
 
 
 # --- Looking mechanisms up. ---

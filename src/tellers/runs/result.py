@@ -28,6 +28,7 @@ from pydantic import (
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from ..accounting.smooth import PublishPlan
+from ..mechanisms.registry import number_parameters
 from ..privacy._files import write_whole
 from ..privacy.relation import Relation
 
@@ -195,10 +196,6 @@ class PartitionPart(ResultPart):
     notes: Texts = ()
 
 
-# Parameters of mechanisms for many labels that are no single number.
-_NO_NUMBERS = ("norm", "share", "shares", "groups", "positive", "negative")
-
-
 class MechanismPart(ResultPart):
     """The mechanism by the name of its class; its parameters stand beside the name."""
 
@@ -208,10 +205,12 @@ class MechanismPart(ResultPart):
     @classmethod
     def _check_parameters(cls, table: Any) -> Any:
         problems: list[InitErrorDetails] = []
-        for name, value in table.items() if isinstance(table, Mapping) else ():
-            check, words = _number, "a finite number"
-            if name in _NO_NUMBERS:
-                check, words = _parameter, "a finite number, text, or a list of those"
+        given = table if isinstance(table, Mapping) else {}
+        numbers = number_parameters(str(given.get("name")))
+        for name, value in given.items():
+            check, words = _parameter, "a finite number, text, or a list of those"
+            if name in numbers:
+                check, words = _number, "a finite number"
             try:
                 if name != "name" and value is not None:
                     check(value)
