@@ -140,7 +140,8 @@ def _argmax_supremum(sigma: float, orders: tuple[float, ...], weight: int = 1) -
     for i, order in enumerate(grid[searched]):
         if order > 1.2 * scanned:
             scanned = order
-            at = int(np.argmax([worst(d, order, 4 * step) for d in range(0, behind.size, 4)])) * 4
+            within = int(np.searchsorted(behind, 2 * order * weight + 9 * sigma)) + 1
+            at = int(np.argmax([worst(d, order, 4 * step) for d in range(0, within, 4)])) * 4
         value = worst(at, order, 1)
         for direction in (1, -1):
             while 0 <= at + direction < behind.size and (near := worst(at + direction, order, 1)) > value:
