@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -263,7 +262,7 @@ def test_a_check_that_always_passes_leaves_the_gap_and_one_that_never_does_leave
 @pytest.mark.parametrize("weight", [2, 3, 7])
 @pytest.mark.parametrize("sigma", [0.8, 4.0, 17.0, 60.0])
 def test_no_histogram_costs_a_loud_ballot_more_than_its_gap_says(n_votes, n_classes, weight, sigma):
-    votes = replace(all_sorted_histograms(n_votes, n_classes), unit=Unit.of_weight(weight))
+    votes = all_sorted_histograms(n_votes, n_classes).replaced(unit=Unit.of_weight(weight))
     orders = ORDERS[30 * sigma / weight >= ORDERS]
     confident = ConfidentGNMax(sigma, 14, 3.0)
     answers, checked = (exact_costs(mechanism, votes, orders) for mechanism in (GNMax(sigma), confident))

@@ -237,7 +237,7 @@ def test_no_command_on_a_run_is_handed_votes(tmp_path: Path) -> None:
         tell("account", study, "--show-private")
         tell("publish", study, "--method", "envelope", "--yes")
         tell("ledger", "status", study / "ledger.db")
-        tell("student", study, "--out", tmp_path / "other", "--set", "queries.n_queries=3")
+        tell("student", study, "--out", tmp_path / "other", "--set", "queries.n_queries=20")
         tell("audit", study, "--shadows", "16", "--canaries", "2")
 
 

@@ -115,19 +115,27 @@ def test_the_version():
 
 @pytest.mark.parametrize("words", [["--help"], ["account", "--help"]], ids=" ".join)
 def test_help_comes_at_once(words):
-    """Half a second, bytecode in place: CPU time, best of five, since other tests run beside this one."""
+    """Half a second, bytecode in place: CPU time, best of five, since other tests run beside this one.
+
+    On a machine that is slow now, three times what the libraries alone take to load.
+    """
     assert tellers(*words).returncode == 0
 
     def spent() -> float:
         usage = resource.getrusage(resource.RUSAGE_CHILDREN)
         return usage.ru_utime + usage.ru_stime
 
-    best = float("inf")
-    for _ in range(5):
-        before = spent()
-        tellers(*words)
-        best = min(best, spent() - before)
-    assert best < 0.5
+    def best(call) -> float:
+        found = []
+        for _ in range(5):
+            before = spent()
+            call()
+            found.append(spent() - before)
+        return min(found)
+
+    libraries = [sys.executable, "-c", "import numpy, typer.main, typer.rich_utils"]
+    alone = best(lambda: subprocess.run(libraries, check=True, timeout=60))
+    assert best(lambda: tellers(*words)) < max(0.5, 3 * alone)
 
 
 def test_help_loads_nothing_heavy():
