@@ -146,13 +146,13 @@ def test_sums_alone_are_answered_and_sealed_only_where_they_say_what_it_cost(tmp
         assert list(vault.read().reveal()) == ["Binary"]
 
 
-CONFIDENT = ConfidentBinary(sigma=4.0, n_labels=3, threshold=50, sigma_threshold=4.0)
+CONFIDENT = ConfidentBinary(sigma=4.0, n_labels=3, threshold=45, sigma_threshold=2.5)
 
 
 def replays(opened):
     """Ask once, with silence on a label, and read the same answer from the books, also by another room."""
     ballots = np.tile(TRUTH, (N_TEACHERS, 1, 1))
-    ballots[:30, 0, 1] = 1  # nobody knows: 20 below the bar at noise 4, told with a probability of 3e-7
+    ballots[:30, 0, 1] = 1  # nobody knows; all lie 15 from the bar at noise 2.5: false alarms 1e-8
     pool = VotedPool(LabelVotes.from_ballots(ballots, n_labels=3))
     first = Room(pool, CONFIDENT, opened, noise.secure()).ask([0, 1, 2], key="batch")
     assert first.labels.tolist() == [[1, SILENT, 1], [0, 0, 0], [0, 1, 1]]
