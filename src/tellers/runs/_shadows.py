@@ -174,11 +174,9 @@ def _shadow(config: RunConfig, tables: Tables, votes: Votes, source: Noise) -> t
     has_part = takes_part(config)
     learner = make_student(config, tables) if has_part else None
     labels = label_pool(
-        Room(VotedPool(votes), mechanism, ledger, source), tables.pool, seed=config.seed,
-        order=asking.order, n_queries=most, n_labels=asking.n_labels or None, batch=asking.batch,
-        student=learner, first=(asking.warm_up or asking.first or None) if has_part else None,
-        per_round=(asking.per_round or None) if has_part else None, warm_up=config.warm_up(),
-        queries=np.arange(n_pool),
+        Room(VotedPool(votes), mechanism, ledger, source), tables.pool, seed=config.seed, n_queries=most,
+        batch=asking.batch, student=learner, warm_up=config.warm_up(), queries=np.arange(n_pool),
+        **asking.asked(with_student=has_part),
     )  # fmt: skip
     used = [mechanism, *filter(None, [config.warm_up()])]
     claim = guaranteed_epsilon(ledger, accountant, most=most_expected(most, *used))

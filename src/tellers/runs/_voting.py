@@ -344,11 +344,9 @@ def release_labels(
     elif assignment.leave:
         room = replace(room, exhausted_leave=True)
     labels = label_pool(
-        room, tables.pool, seed=config.seed, order=asking.order, n_queries=most,
-        n_labels=asking.n_labels or None, batch=batch, student=student,
-        first=(asking.warm_up or asking.first or None) if has_part else None,
-        per_round=(asking.per_round or None) if has_part else None, warm_up=warm_up,
+        room, tables.pool, seed=config.seed, n_queries=most, batch=batch, student=student, warm_up=warm_up,
         queries=np.arange(n_pool), key=key, next_room=next_room, progress=progress,
+        **asking.asked(with_student=has_part),
     )  # fmt: skip
     spending = _spent(
         config, assignment, ledger, folder=folder, most=most, used=[mechanism, *filter(None, [warm_up])],

@@ -626,6 +626,11 @@ class QueriesConfig(Options, title="queries"):
         ge=0,
     )
 
+    def asked(self, *, with_student: bool) -> dict[str, Any]:
+        """Return how the pool is asked and when that ends, as `label_pool` takes it."""
+        rounds = {"first": self.warm_up or self.first or None, "per_round": self.per_round or None}
+        return {"order": self.order, "n_labels": self.n_labels or None, **(rounds if with_student else {})}
+
     def _rules(self, whole: Any) -> Iterator[Problem]:
         chosen, is_interactive = "mechanism.name", whole.mechanism.hears_student
         for name in ("warm_up", "warm_up_threshold"):
