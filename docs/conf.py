@@ -145,8 +145,15 @@ def _shortened(text: str | None) -> str | None:
     return re.sub(r"ndarray\[(?:Any|~?tuple\[[^]]*\]), dtype\[([\w.]+)\]\]", r"NDArray[\1]", text)
 
 
+def forget_signature(_app: object, thing: object, _bound: bool) -> None:
+    """Drop what Sphinx noted of a class method when it documented it under another name."""
+    if inspect.ismethod(thing):
+        vars(thing.__func__).pop("__signature__", None)
+
+
 def setup(app) -> None:
     """Hook the functions above into the build."""
+    app.connect("autodoc-before-process-signature", forget_signature, priority=100)
     app.connect("autodoc-process-signature", shorten_types)
     app.connect("builder-inited", write_reference)
     app.connect("autodoc-process-docstring", plain_to_rst)

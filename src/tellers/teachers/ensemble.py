@@ -98,7 +98,7 @@ class Ensemble(VotingTeachers):
     Parameters
     ----------
     teachers : sequence of fitted models, one per part.
-    n_classes : how many classes they tell apart; short for ``space=OneOf(n_classes)``.
+    n_classes : how many classes they tell apart; short for `space=OneOf(n_classes)`.
     space : what they answer, `OneOf` or `SetOf`.
     thresholds : of labels, one for all or one each.
 
@@ -164,7 +164,7 @@ def train_ensemble(
 
     Parameters
     ----------
-    n_classes : how many classes there are; short for ``space=OneOf(n_classes)``.
+    n_classes : how many classes there are; short for `space=OneOf(n_classes)`.
     space : what teachers answer, `OneOf` or `SetOf`.
     thresholds : of labels, one for all or one each; see `Ensemble`.
     options : folder, n_jobs, progress, timeout, retries, on_mismatch, trusted, public, engine; see
