@@ -41,9 +41,10 @@ lint: .venv/.dev ## format, lint, types, import contracts, dependencies
 	$(BIN)/deptry src
 
 # Mechanisms, accounting, ledgers, settings and what is pinned; no whole runs, processes, browsers or networks.
-WHOLE_RUNS := $(addprefix tests/test_,docs.py estimator%.py examples.py experiments.py multiwinner.py votes_stay.py)
+LONG := $(addprefix tests/test_,docs.py envelope.py estimator%.py examples.py experiments.py label_alternatives.py \
+	multiwinner.py votes_stay.py)
 QUICK := tests/card tests/config tests/ledger tests/mechanisms tests/golden/test_names.py \
-	tests/golden/test_settings.py $(filter-out $(WHOLE_RUNS),$(wildcard tests/test_*.py))
+	tests/golden/test_settings.py $(filter-out $(LONG),$(wildcard tests/test_*.py))
 
 quick: .venv/.dev ## a minute of tests, of what everything else stands on
 	$(BIN)/python -m pytest -n $(JOBS) -q -m "not slow and not reproduction and not campaign" $(QUICK)
