@@ -627,7 +627,11 @@ class QueriesConfig(Options, title="queries"):
     )
 
     def asked(self, *, with_student: bool) -> dict[str, Any]:
-        """Return how the pool is asked and when that ends, as `label_pool` takes it."""
+        """Return how the pool is asked and when that ends, as `label_pool` takes it.
+
+        >>> QueriesConfig(order="active", first=20).asked(with_student=True)
+        {'order': 'active', 'n_labels': None, 'first': 20, 'per_round': None}
+        """
         rounds = {"first": self.warm_up or self.first or None, "per_round": self.per_round or None}
         return {"order": self.order, "n_labels": self.n_labels or None, **(rounds if with_student else {})}
 
