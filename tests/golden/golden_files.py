@@ -283,7 +283,7 @@ def layout(folder: Path) -> dict[str, str]:
 
 def finished_run(folder: Path, name: str) -> dict[str, Any]:
     """Run the settings `run-NAME.toml` of a folder with inputs, and return all that is kept of it."""
-    done = call(["run", f"run-{name}.toml", "--out", "out", "--json"], folder)
+    done = call(["run", f"run-{name}.toml", "--out", "out", "--json"], folder, steady=True)
     if done[0]:
         return outcome(done, folder)
     told = outcome(done, folder)
@@ -593,7 +593,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def served(folder: Path) -> dict[str, Any]:
+def served(folder: Path, *, start: Any = subprocess.Popen) -> dict[str, Any]:
     """Start a service over equal votes in a folder with inputs, ask it in every way, and stop it."""
     import httpx
 
@@ -610,7 +610,7 @@ def served(folder: Path) -> dict[str, Any]:
     around["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
     command = [sys.executable, "-m", "tellers", "serve", "--config", settings.name]
     with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(command, cwd=folder, env=around, stdout=log, stderr=log)
+        process = start(command, cwd=folder, env=around, stdout=log, stderr=log)
     try:
         _wait_for(process, url, folder / "log")
         with httpx.Client(base_url=url, timeout=30) as client:

@@ -157,7 +157,7 @@ RUNS = {
         ),
     ),
     "adaptive-gnthreshold": _run(
-        LABEL_FILES, _mechanism(name="adaptive-gnthreshold", sigma=1.0, scale=2.0, shares=[0.4, 0.5])
+        LABEL_FILES, _mechanism(name="adaptive-gnthreshold", sigma=1.0, scale=2.0, shares=[0.6, 0.7])
     ),
     "weighting": _run(more=LEVELS.format("weighting") + PRIVATE),
     "vanishing": _run(more=LEVELS.format("vanishing"), mechanism=_mechanism(name="gnmax", sigma=0.6)),

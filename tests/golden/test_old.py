@@ -8,12 +8,22 @@ import json
 from importlib.metadata import version
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 HERE = Path(__file__).parent
 NAMES = json.loads((HERE / "old.json").read_text(encoding="utf-8"))["kept"]
 RUNS = [name for name in NAMES if name not in ("books", "teachers", "students")]
 TORCH = ("networks", "label-networks")
+# The rotation that made-up rows of three features had where these runs were made: the last digits of a QR
+# decomposition differ from processor to processor, and a run goes on with its own rows alone.
+ROTATION = np.array(
+    [
+        [-0.09566758570650524, -0.33463852249636405, -0.9374778783024902],
+        [-0.0798180490027644, -0.936186030393776, 0.3423226483143298],
+        [-0.9922080387189374, 0.10757683652624493, 0.06285246331310232],
+    ]
+)
 
 
 @pytest.fixture(scope="module")
@@ -60,8 +70,13 @@ def test_students_answer_as_they_did(kept, golden, students, name):
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_a_finished_run_is_read_and_gone_on_with(kept, golden, tmp_path, name):
+def test_a_finished_run_is_read_and_gone_on_with(kept, golden, tmp_path, name, monkeypatch):
     """Votes are cast again by the teachers that are kept, and nothing but the student is written anew."""
+    decomposed = np.linalg.qr
+    assert np.allclose(decomposed(np.random.default_rng(0).normal(size=(3, 3)))[0], ROTATION, rtol=1e-12)
+    monkeypatch.setattr(
+        "numpy.linalg.qr", lambda a, *rest: (ROTATION, None) if a.shape == (3, 3) else decomposed(a, *rest)
+    )
     if name in TORCH:
         pytest.importorskip("torch")
     pytest.importorskip("fastapi")

@@ -1,6 +1,6 @@
 """Small runs of every kind release the labels, state the epsilon and leave the files that they did when kept.
 
-Classes lie far apart and noise is small beside twelve equal votes, so nothing here hangs on what is drawn.
+Classes lie far apart, noise is small beside twelve equal votes and drawn from the same bytes every time.
 Times, versions, places and drawn names are masked; all other numbers agree to nine digits.
 """
 
