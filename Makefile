@@ -8,7 +8,9 @@ BIN := .venv/bin
 # Tests and benchmarks run one thread per process: BLAS threads on top only take turns.
 OMP_NUM_THREADS ?= 1
 OPENBLAS_NUM_THREADS ?= 1
-export PYTHON OMP_NUM_THREADS OPENBLAS_NUM_THREADS
+# Tests start many processes, which would compile our sources again and again without bytecode.
+PYTHONDONTWRITEBYTECODE :=
+export PYTHON OMP_NUM_THREADS OPENBLAS_NUM_THREADS PYTHONDONTWRITEBYTECODE
 
 # Where `make demo` leaves its run, and which paper `make reproduce` repeats.
 OUT ?= tellers-demo
@@ -16,7 +18,7 @@ PAPER ?= pate2017
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint quick coverage chaos bench reproduce docs fresh browser postgres clean clean-all
+.PHONY: help demo test behaviour test-all lint quick coverage chaos bench reproduce docs fresh browser postgres clean clean-all
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -25,8 +27,11 @@ demo: .venv/.base ## teachers, votes, a ledger, a student and its report, on dig
 	@$(BIN)/tellers demo --out $(OUT)
 
 test: .venv/.dev browser postgres ## lint, types, import contracts, dependencies and the tests of behaviour
-	@$(MAKE) --no-print-directory lint
-	$(BIN)/python -m pytest -n $(JOBS) -m "not reproduction and not campaign"
+	@# Types take a core for half a minute: the tests have the other one from the start.
+	@$(MAKE) --no-print-directory -j 2 lint behaviour
+
+behaviour: .venv/.dev
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not reproduction and not campaign"
 
 test-all: .venv/.dev browser postgres ## the rest: campaigns of faults, long proofs, quick reproductions of the papers
 	$(BIN)/python -m pytest -n $(JOBS) -m "campaign or reproduction" --ignore=tests/parties tests

@@ -7,17 +7,32 @@ import shutil
 from pathlib import Path
 
 import pytest
+from _pytest.doctest import DoctestModule
 from hypothesis import HealthCheck, settings
+
+from . import forked
 
 # One failing example must fail for everyone: the default profile draws the same examples every time.
 # HYPOTHESIS_PROFILE=explore looks further, with fresh examples and many more of them.
 settings.register_profile(
-    "steady", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+    "steady",
+    derandomize=True,
+    deadline=None,
+    max_examples=50,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.register_profile(
     "explore", parent=settings.get_profile("steady"), derandomize=False, max_examples=2000
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file():
+    """Examples are in `src`: looking for them here would import every file of tests a second time."""
+    found = yield
+    return [one for one in found if not isinstance(one, DoctestModule)]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -28,21 +43,24 @@ def _unflushed():
         yield
 
 
-# Whole runs whose pages nobody looks at: plots are half of their time, and tests/report draws them.
-_WITHOUT_PLOTS = {"golden", "journeys", "neighbours", "personal", "pipeline", "teachers"}
+# Whole runs whose pages nobody looks at: plots are half of their time, and tests/report draws them. A module
+# that looks at drawings says so: DRAWN = True.
+_WITHOUT_PLOTS = {"audio", "golden", "journeys", "neighbours", "personal", "pipeline", "teachers"}
+_ALSO_WITHOUT = {"test_student.py", "test_sweep.py", "test_votes_stay.py"}
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _plots_in_words(request):
-    looked_at = "audio" in request.path.name  # pictures of sound are part of what comes out
     folders = {folder.name for folder in request.path.parents if folder.parent == Path(__file__).parent}
-    if looked_at or _WITHOUT_PLOTS.isdisjoint(folders):
+    in_words = not _WITHOUT_PLOTS.isdisjoint(folders) or request.path.name in _ALSO_WITHOUT
+    if getattr(request.module, "DRAWN", False) or not in_words:
         yield
         return
     from tellers.runs.report import _plots
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_plots, "draw_svg", lambda draw, *, title, **_: f"<p>{title}</p>")
+        patch.setattr(forked.Popen, "plots", False)
         yield
 
 

@@ -42,8 +42,8 @@ def exact_costs(mechanism, votes, orders):
 # Every histogram, for ensembles that can be listed ----------------------------------------------------------
 
 
-@pytest.mark.parametrize(("n_teachers", "n_classes"), [(24, 3), (16, 5), (30, 4)])
-@pytest.mark.parametrize("sigma", [0.3, 1.0, 3.0, 10.0, 15.9, 17.0, 33.0, 60.0])
+@pytest.mark.parametrize(("n_teachers", "n_classes"), [(24, 3), (16, 5)])
+@pytest.mark.parametrize("sigma", [0.3, 1.0, 3.0, 10.0, 15.9, 17.0, 60.0])
 def test_no_histogram_costs_more_than_its_gap_says(n_teachers, n_classes, sigma):
     votes = all_sorted_histograms(n_teachers, n_classes)
     orders = ORDERS[30 * sigma >= ORDERS]
@@ -191,7 +191,7 @@ def table_of_the_proof(n_teachers, n_classes, sigma, order, gaps, *, n_parts=8):
 
 @pytest.mark.parametrize(
     ("n_teachers", "n_classes", "sigma", "order"),
-    [(30, 5, 10.0, 3.0), (40, 4, 16.0, 2.0), (40, 3, 40.0, 20.0), (25, 10, 3.0, 4.0)],
+    [(30, 5, 10.0, 3.0), (30, 4, 16.0, 2.0), (25, 10, 3.0, 4.0)],
 )
 def test_the_table_is_the_one_of_the_proof(n_teachers, n_classes, sigma, order):
     gaps = np.arange(0, n_teachers + 1, 3)

@@ -44,7 +44,7 @@ from tellers import (
 from tellers.errors import BudgetExhausted, InsecureNoise
 from tellers.privacy import Votes
 from tellers.runs import Groups, NoGuaranteeWarning, Queries, Room, Training, load_student
-from tellers.runs import fit as _inputs
+from tellers.runs import _fit_inputs as _inputs
 from tellers.teachers import Ensemble
 
 # Settings are given by the names of earlier versions here: all of them are still accepted.

@@ -47,6 +47,7 @@ def blobs():
 def pate(**settings) -> PateClassifier:
     usual = {
         "teacher": GaussianNB(),
+        "student": GaussianNB(),
         "n_teachers": 30,
         "n_classes": 3,
         "mechanism": GNMax(sigma=8.0),

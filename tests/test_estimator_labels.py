@@ -44,8 +44,8 @@ PRIVATE, POOL, TEST = slice(0, 800), slice(800, 1000), slice(1000, 1200)
 
 def pate(**settings) -> PateMultilabelClassifier:
     """Thirty quick teachers, and a budget for some tens of rows."""
-    given = {"teacher": GaussianNB(), "n_teachers": 30, "budget": BUDGET, "n_labels": 4, **settings}
-    return PateMultilabelClassifier(**given)
+    given = {"teacher": GaussianNB(), "student": GaussianNB(), "n_teachers": 30, "budget": BUDGET}
+    return PateMultilabelClassifier(**{**given, "n_labels": 4, **settings})
 
 
 def fitted(**settings) -> PateMultilabelClassifier:
@@ -70,7 +70,10 @@ EXPECTED = {
 
 
 @pytest.mark.filterwarnings("ignore::tellers.runs.NoGuaranteeWarning")
-@parametrize_with_checks([PateMultilabelClassifier()], expected_failed_checks=lambda estimator: EXPECTED)
+@parametrize_with_checks(
+    [PateMultilabelClassifier(teacher=GaussianNB(), student=GaussianNB())],
+    expected_failed_checks=lambda estimator: EXPECTED,
+)
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 

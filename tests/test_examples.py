@@ -1,18 +1,19 @@
 """Every example runs, and says what it promises."""
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from . import forked
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
 def run(script: str, *words: str | Path) -> str:
     command = [sys.executable, str(EXAMPLES / script), *map(str, words)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    done = forked.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -92,7 +92,7 @@ def test_a_mask_charges_what_was_told(mechanism, votes):
     else:
         assert books.n_answered == release.answered.sum()
         assert books.private.reveal().kind == "realised"
-        with pytest.raises(ValueError, match="15 queries and 4 labels"):
+        with pytest.raises(ValueError, match=r"per query and label, shape \(15, 4\), got"):
             account(mechanism, votes, delta=DELTA, answered=release.answered[:, 0])
 
 

@@ -55,7 +55,7 @@ def elections(draw):
     return Tau(sigma, n_labels, max_norm=norm, norm=kind), votes
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=90, deadline=None)
 @given(elections())
 def test_no_ballot_is_dearer(election):
     mechanism, votes = election

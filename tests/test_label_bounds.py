@@ -60,7 +60,7 @@ def mechanisms(rng, votes):
 
 
 @given(seed=st.integers(0, 2**32 - 1))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=22, deadline=None)
 def test_the_forward_divergence_is_below_the_bound_and_the_bound_below_its_cap(seed):
     rng = np.random.default_rng(seed)
     votes = random_votes(rng)
@@ -140,7 +140,7 @@ def test_a_silent_label_pays_for_its_check_alone():
     )
     assert none < one < both
     assert np.isclose(both - one, one - none)
-    with pytest.raises(ValueError, match=r"\(3, 2\) of them"):
+    with pytest.raises(ValueError, match=r"shape \(3, 2\), got"):
         published_label_cost(mechanism, votes, answered=[True, False, True])
 
 

@@ -128,7 +128,7 @@ def plain_plan(mechanism, proxy, n_queries, **how):
 
 @pytest.mark.parametrize("make", [plain_plan, log_plan])
 def test_the_published_value_is_an_upper_one_as_often_as_it_says(make):
-    """400 releases at confidence 0.9: more misses than this are seen once in a million runs."""
+    """150 releases at confidence 0.9: more misses than this are seen once in a million runs."""
     votes, mechanism = label_votes(4), Binary(10.0, 6)
     plan = make(mechanism, label_votes(5), 120, confidence=0.9)
     assert (plan.offset is None) == (make is plain_plan)
@@ -136,10 +136,10 @@ def test_the_published_value_is_an_upper_one_as_often_as_it_says(make):
     true = RdpCurve(np.array([plan.order]), exact + plan.price).epsilon(DELTA)
     source = noise.seeded(7)
     published = [
-        publish(mechanism, votes, source, plan=plan, delta=DELTA, allow_seeded=True) for _ in range(400)
+        publish(mechanism, votes, source, plan=plan, delta=DELTA, allow_seeded=True) for _ in range(150)
     ]
     values = np.array([one.epsilon_upper for one in published])
-    assert np.sum(values < true) <= binom.isf(1e-6, 400, 0.1)
+    assert np.sum(values < true) <= binom.isf(1e-6, 150, 0.1)
     assert published[0].covers == "both directions"
     # The proxy is like the votes: what was expected is what comes.
     assert np.median(values) == pytest.approx(plan.expected_epsilon, rel=0.1)

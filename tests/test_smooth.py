@@ -242,7 +242,7 @@ def test_a_cost_that_cannot_move_is_published_as_it_is():
 
 # How often the published value may be too low before the test says so: past this count a run in which each
 # release fails with probability 1 - confidence, independently, ends up once in a million.
-N_RELEASES, FALSE_ALARMS = 400, 1e-6
+N_RELEASES, FALSE_ALARMS = 150, 1e-6
 
 
 def most_misses(confidence):

@@ -211,14 +211,16 @@ name = "breast_cancer"
 n_public = 60
 n_test = 60
 [partition]
-n_teachers = 20
+n_teachers = 10
 [teachers]
 model = "naive_bayes"
 [mechanism]
 name = "gnmax"
-sigma = 5.0
+sigma = 3.0
 [queries]
 n_queries = 12
+[student]
+model = "naive_bayes"
 [budget]
 epsilon = 30.0
 delta = 1e-4
@@ -238,7 +240,7 @@ def test_no_command_on_a_run_is_handed_votes(tmp_path: Path) -> None:
         tell("publish", study, "--method", "envelope", "--yes")
         tell("ledger", "status", study / "ledger.db")
         tell("student", study, "--out", tmp_path / "other", "--set", "queries.n_queries=20")
-        tell("audit", study, "--shadows", "16", "--canaries", "2")
+        tell("audit", study, "--shadows", "8", "--canaries", "2")
 
 
 def test_no_service_is_handed_votes(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,4 +83,4 @@ def no_pages(monkeypatch):
     """Draw no pages, which take a second each."""
     monkeypatch.setattr("tellers.runs.pipeline.write_page", lambda *_, **__: None)
     monkeypatch.setattr("tellers.runs.sound._pages.write_sound", lambda *_, **__: None)
-    monkeypatch.setattr("tellers.runs.sound.student.write_votes", lambda *_, **__: None)
+    monkeypatch.setattr("tellers.runs.sound.teaching.write_votes", lambda *_, **__: None)

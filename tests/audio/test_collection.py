@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tellers.data.clips import FILE, clips_folder, read_clip_table
+from tellers.data.clips import FILE, clips_folder
 from tellers.data.sound import features_for, make_city, prepare_collection, read_collection
 from tellers.errors import ClipsRefused, ConfigError
 from tellers.runs import (
@@ -132,8 +132,7 @@ def test_clips_have_labels_or_classes(data, labels, words):
 def test_a_damaged_table_or_picture_is_named(clips, tmp_path):
     place = tmp_path / "city"
     prepare_collection(clips, place, features=FEATURES)
-    table = read_clip_table(place)
-    (place / table.pictures[2]).write_bytes(b"half")
+    (place / read_collection(place).picture_files[2]).write_bytes(b"half")
     with pytest.raises(ValueError, match=r"clip 2 .*Prepare again"):
         clips_folder(place, NAMES)
     said = json.loads((place / FILE).read_bytes())
@@ -143,10 +142,10 @@ def test_a_damaged_table_or_picture_is_named(clips, tmp_path):
     ):
         (place / FILE).write_text(json.dumps(broken))
         with pytest.raises(ValueError, match=words):
-            read_clip_table(place)
+            read_collection(place)
     (place / FILE).write_text("{")
     with pytest.raises(ValueError, match="Expected JSON"):
-        read_clip_table(place)
+        read_collection(place)
 
 
 def test_rates_have_the_published_shape_or_near_it():

@@ -2,12 +2,13 @@
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+
+from .. import forked
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "experiments" / "audio"
@@ -31,7 +32,7 @@ def experiment(monkeypatch):
 def run(*words, fails=False, **env):
     command = [sys.executable, str(FOLDER / "run.py"), *map(str, words)]
     full = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1", **env}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False, env=full)
+    done = forked.run(command, capture_output=True, text=True, timeout=900, check=False, env=full)
     assert (done.returncode != 0) == fails, done.stdout + done.stderr
     return done
 

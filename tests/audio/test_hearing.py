@@ -1,13 +1,18 @@
 """A student that hears: tags in the order of the files, findings where there are none."""
 
+from dataclasses import asdict
+
 import numpy as np
 import pytest
 from scipy.io import wavfile
 
+from tellers.data.clips import recording_settings
 from tellers.data.sound import features_for, make_city
 from tellers.runs.sound import Hearing, load_hearing
+from tellers.runs.sound._pages import write_tags
 
 FEATURES = features_for(rate=16_000, seconds=0.4)
+DRAWN = True
 
 
 class Loudness:
@@ -20,7 +25,7 @@ class Loudness:
 
 def test_every_file_has_its_own_tags_whatever_is_beside_it(tmp_path):
     pytest.importorskip("soundfile")
-    clips = make_city(tmp_path, 70, seed=7, seconds=0.4)
+    clips = make_city(tmp_path, 66, seed=7, seconds=0.4)
     hearing = Hearing(Loudness(), FEATURES, ("loud", "soft"))
     alone = [hearing.tag([path])[0].scores for path in clips.paths[:3]]
     (tmp_path / "broken.wav").write_bytes(b"RIFF")
@@ -40,6 +45,15 @@ def test_every_file_has_its_own_tags_whatever_is_beside_it(tmp_path):
         "finding": {"kind": "broken", "detail": tagged[0].finding.detail},
         "tags": [],
     }
+
+
+def test_recordings_are_shown_with_their_pictures(tmp_path):
+    pytest.importorskip("soundfile")
+    hearing = Hearing(Loudness(), FEATURES, ("loud", "soft"))
+    paths = make_city(tmp_path, 2, seed=7, seconds=0.4).paths
+    page = write_tags(tmp_path / "tags.html", hearing, hearing.tag([*paths, "gone.wav"])).read_text()
+    assert (page.count("<image"), page.count("missing: no such file")) == (2, 1)
+    assert all(f'id="clip-{number}-title"' in page for number in (1, 2))
 
 
 def test_a_model_of_other_labels_is_refused():
@@ -63,7 +77,7 @@ def test_a_student_of_something_else_is_told_so(tmp_path):
         load_hearing(tmp_path / "student")
     with pytest.raises(ValueError, match="Expected files among"):
         export_student(model, tmp_path / "other", card=card, beside={"run.py": b""})
-    beside = {"hearing.json": Hearing(None, FEATURES, ("a", "b")).to_json()}
+    beside = {"hearing.json": recording_settings(("a", "b"), asdict(FEATURES))}
     export_student(model, tmp_path / "student", card=card, overwrite=True, beside=beside)
     assert load_hearing(tmp_path / "student").features == FEATURES
     # What lies beside is checked as the model is.

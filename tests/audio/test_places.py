@@ -194,7 +194,7 @@ def test_teachers_have_whole_sources_whatever_is_in_them(tmp_path):
     twice = write_clips(tmp_path / "twice", contents=[0 if i == 17 else i for i in range(N)])
     alike = owners(read_collection(twice), tmp_path / "ears2")
     np.testing.assert_array_equal(alike.owner, plain.owner)
-    assert "clips 0 and 17" in clip_notes(alike.collection.table)[1][0]
+    assert "clips 0 and 17" in clip_notes(alike.collection)[1][0]
 
 
 @pytest.fixture

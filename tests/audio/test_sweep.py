@@ -21,6 +21,7 @@ from tellers.runs.sound import (
 from tellers.runs.sweeps import KINDS, flip_chances
 
 DELTA = 1e-8
+DRAWN = True
 
 
 def made_up(n_queries, *, n_teachers=20, n_labels=3, resolution=1, seed=7):

@@ -16,6 +16,7 @@ from tellers.runs.sound import SweepSetting, draw_sweep, flip_buckets, sweep, sw
 from tellers.runs.sweeps import as_indicators
 
 DELTA = 1e-6
+DRAWN = True
 
 
 def made_up(n_queries, *, n_teachers=20, n_classes=3, seed=7):

@@ -102,9 +102,9 @@ def test_votes_are_kept_and_other_settings_refused(tmp_path):
 def test_no_more_than_a_part_is_in_memory_and_teachers_are_the_same(tmp_path, monkeypatch):
     collection, sizes = city(tmp_path), []
 
-    def watched(table, names):
+    def watched(collection, names):
         sizes.append(len(names))
-        return load_pictures(table, names)
+        return load_pictures(collection, names)
 
     monkeypatch.setattr("tellers.runs.sound.teaching.load_pictures", watched)
     taught = teach(collection, tmp_path / "ears", settings(), n_jobs=1)
@@ -149,7 +149,7 @@ def test_every_teacher_of_sounds_votes_whatever_its_clips_are(case, one_class, t
     chosen = settings(one_class=one_class, tagger={**TAGGER, "held_out": 0.3, "check_every": 1})
     wanted = teach(collection, tmp_path / "calm", chosen, n_jobs=1)
     mine = np.flatnonzero(wanted.owner == 1)
-    table = json.loads((collection.table.folder / "clips.json").read_bytes())
+    table = json.loads((collection.folder / "clips.json").read_bytes())
     other = next(row for row in mine if (wanted.Y[row] != wanted.Y[mine[0]]).any())
     kept = {"none usable": [], "one usable": [mine[0]], "too few": [mine[0], other]}.get(case, mine)
     for row in mine:
@@ -157,9 +157,9 @@ def test_every_teacher_of_sounds_votes_whatever_its_clips_are(case, one_class, t
             table["clips"][row]["labels"] = [table["label_names"][2]]
         elif row not in kept:
             table["clips"][row]["picture"] = None
-    (collection.table.folder / "clips.json").write_text(json.dumps(table))
+    (collection.folder / "clips.json").write_text(json.dumps(table))
     capfd.readouterr()
-    found = teach(read_collection(collection.table.folder), tmp_path / "ears", chosen, n_jobs=1)
+    found = teach(read_collection(collection.folder), tmp_path / "ears", chosen, n_jobs=1)
     assert capfd.readouterr() == ("", "")
     assert not recwarn.list
     assert len(found.pool) == len(wanted.pool)
@@ -187,7 +187,7 @@ def test_a_student_needs_no_private_picture(tmp_path, one_class):
     np.testing.assert_array_equal(row_hashes(before), taught.hashes)
     public = {taught.pictures[row] for row in (*taught.pool, *taught.test)}
     for picture in set(taught.pictures) - public:
-        (collection.table.folder / picture).unlink()
+        (collection.folder / picture).unlink()
     again, warned = read_taught(tmp_path / "ears"), []
     if one_class:
         tables = again.voted().tables

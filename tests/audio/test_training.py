@@ -13,10 +13,18 @@ from safetensors.torch import save_file
 from tellers.data.metrics import average_precision
 from tellers.errors import MissingExtra
 from tellers.nn.checkpoints import FILE
+from tellers.nn.loop import half_cosine
 from tellers.nn.losses import class_weights, told_loss
 from tellers.nn.networks import make_network, network_factory
-from tellers.nn.sound_training import AudioRecipe, BalancedRows, Mixup, ShuffledRows, mix, split_rows
-from tellers.nn.tagger import AudioClassifier, AudioTagger
+from tellers.nn.tagger import (
+    AudioClassifier,
+    AudioTagger,
+    BalancedRows,
+    Deck,
+    kept_shares,
+    mix,
+    split_rows,
+)
 from tellers.nn.weights import fit_weights, load_pretrained
 from tellers.privacy import SILENT
 
@@ -185,7 +193,7 @@ def test_balanced_batches_show_a_rare_label_as_often_as_a_common_one():
     Y[:990, 0], Y[990:, 1] = 1, 1
     rows = BalancedRows(Y, seed=7).take(640)
     assert Y[rows].sum(axis=0).tolist() == [320, 320]
-    plain = ShuffledRows(1000, seed=7).take(640)
+    plain = Deck(np.arange(1000), np.random.default_rng(7)).take(640)
     assert Y[plain].sum(axis=0)[1] <= 10  # there are no more
 
 
@@ -228,9 +236,9 @@ def test_silence_stays_silence_in_a_mixture(lines):
 
 def test_half_of_the_rows_are_mixed():
     """Binomial(4000, 1/2) strays more than 200 from 2000 with a chance below 3e-10."""
-    kept = Mixup(concentration=0.5, share=0.5).draw(4000, np.random.default_rng(7))
+    kept = kept_shares(4000, 0.5, share=0.5, draw=np.random.default_rng(7))
     assert abs(int((kept < 1).sum()) - 2000) < 200
-    assert (Mixup(share=0.0).draw(50, np.random.default_rng(7)) == 1).all()
+    assert (kept_shares(50, 1.0, share=0.0, draw=np.random.default_rng(7)) == 1).all()
 
 
 @given(tables, st.floats(0.1, 2), st.floats(0, 50))
@@ -452,7 +460,6 @@ def test_without_tensorboard_a_log_folder_is_refused_and_with_one_it_is_written(
     assert written[-1] == "closed"
 
 
-def test_a_recipe_falls_from_its_rate_to_nothing():
-    recipe = AudioRecipe(iterations=10, learning_rate=0.2)
-    assert recipe.rate(0) == 0.2
-    assert recipe.rate(10) == pytest.approx(0.0)
+def test_the_rate_falls_from_all_of_it_to_nothing():
+    assert half_cosine(0, 10) == 1.0
+    assert half_cosine(10, 10) == pytest.approx(0.0)

@@ -22,9 +22,9 @@ def two_camps(n_first, n_second):
 def test_tau_voting_costs_more_than_published():
     """Forty queries: published < found <= exact <= price. False alarm at most 1e-6."""
     tau = Tau(sigma=1.0, n_labels=4, max_norm=2**0.5)
-    pair = bad_pair(tau, 21, delta=0.02, noise=noise.seeded(7), n_queries=40)
+    pair = bad_pair(tau, 15, delta=0.02, noise=noise.seeded(7), n_queries=40)
     audit = audit_mechanism(
-        tau, pair, delta=0.02, noise=noise.seeded(7), n_samples=4000, n_queries=40, confidence=1 - 1e-6,
+        tau, pair, delta=0.02, noise=noise.seeded(7), n_samples=2000, n_queries=40, confidence=1 - 1e-6,
         method="losses", claim=published_claim(tau),
     )  # fmt: skip
     assert not audit.holds
@@ -35,7 +35,7 @@ def test_tau_voting_costs_more_than_published():
 def test_tau_voting_costs_more_than_published_by_releases_alone():
     """One query, and no law is believed: only counted. False alarm at most 0.001."""
     audit = audit_mechanism(
-        TAU, two_camps(9, 11), delta=0.01, noise=noise.seeded(7), n_samples=500_000, confidence=0.999,
+        TAU, two_camps(9, 11), delta=0.01, noise=noise.seeded(7), n_samples=300_000, confidence=0.999,
         claim=published_claim(TAU), method="events",
     )  # fmt: skip
     assert not audit.holds

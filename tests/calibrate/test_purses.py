@@ -14,8 +14,8 @@ from tellers.runs.personal.publishing import distances_of, publication_prices
 from tellers.runs.publication_plan import Purse
 
 GROUPS = (Group("low", 0.7, 50), Group("high", 1.4, 50))
-PLAN = Weighting(GROUPS, GNMax(20.0), 120, (np.arange(60), np.arange(60, 120)), weight_of=(1, 2))
-VOTES = Votes.from_ballots(np.zeros((120, 10), dtype=int), n_classes=4)
+PLAN = Weighting(GROUPS, GNMax(12.0), 60, (np.arange(30), np.arange(30, 60)), weight_of=(1, 2))
+VOTES = Votes.from_ballots(np.zeros((60, 10), dtype=int), n_classes=4)
 PROXY = Asked(PLAN, VOTES.weighted(PLAN.weights(10, key="proxy")))
 KNOWN = {"n_queries": 500, "delta": 1e-5}
 

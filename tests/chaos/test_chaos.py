@@ -30,7 +30,7 @@ def campaign(tmp_path, backend, *words):
 def test_the_books_hold_whoever_is_killed(tmp_path, backend, request):
     if backend == "postgresql":
         request.getfixturevalue("postgres")  # skipped, or failed, where there is none
-    code, said = campaign(tmp_path, backend, "--kills", "40", "--pause", "0.15")
+    code, said = campaign(tmp_path, backend, "--kills", "24", "--pause", "0.15")
     assert code == 0, said
     assert re.search(r"seed 7: \d+ kills \(.*\d+ client", said)
     assert int(re.search(r"(\d+) questions answered", said)[1]) > 0

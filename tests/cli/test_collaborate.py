@@ -85,7 +85,7 @@ def test_what_is_wrong_is_said_in_one_paragraph(tellers):
         ("--parties", "3", "--askers", "4"): "Expected at most 3 askers",
         ("--mechanism", "binary"): "Expected --mechanism gnmax for one class per row",
         ("--mechanism", "confident"): "Take gnmax, or vote in one room.",
-        ("--threshold", "30"): "Expected no --threshold for --mechanism gnmax",
+        ("--threshold", "30"): "Expected only --sigma for --mechanism gnmax, got --threshold too.",
         ("--parties", "200"): "Take fewer parties, or fewer rows for each of them.",
         ("--epsilon", "-1"): "epsilon",
     }

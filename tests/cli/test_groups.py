@@ -20,6 +20,8 @@ from tellers.runs import (
     run,
 )
 
+from .. import forked
+
 CONFIG = RunConfig(
     data=DataConfig(name="breast_cancer", n_public=60, n_test=60),
     partition=PartitionConfig(n_teachers=20),
@@ -49,7 +51,7 @@ def study(once: Path, tmp_path: Path) -> Path:
 
 def tellers(*words: str | Path, answer: str | None = None) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "tellers", *map(str, words)]
-    return subprocess.run(command, input=answer, capture_output=True, text=True, timeout=120, check=False)
+    return forked.run(command, input=answer, capture_output=True, text=True, timeout=120, check=False)
 
 
 def test_groups_are_published_once_and_shown_again(study: Path) -> None:

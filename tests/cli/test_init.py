@@ -5,8 +5,8 @@ import json
 import pytest
 
 from tellers.cli import main
+from tellers.data._records import NAMED
 from tellers.runs import default_config, read_config
-from tellers.runs.settings.sections import SET_ASIDE
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def test_it_writes_settings_for_digits_and_says_what_comes_next(run, tmp_path):
     assert "tellers run tellers.toml" in out
 
 
-@pytest.mark.parametrize("name", sorted(SET_ASIDE))
+@pytest.mark.parametrize("name", sorted(NAMED))
 def test_every_data_set_has_settings(run, tmp_path, name):
     code, out, err = run("init", "my run.toml", "--data", name, "--json")
     assert (code, err) == (0, "")
@@ -99,7 +99,7 @@ def test_every_mistake_of_settings_is_a_line_of_its_own(capsys, monkeypatch):
     def command(*_args, **_kwargs):
         parse_config("[budget]\nepsilon = 0\ndelta = 3\n", source="run.toml")
 
-    monkeypatch.setattr("tellers.runs.settings.defaults.default_config", command)
+    monkeypatch.setattr("tellers.runs.settings.files.default_config", command)
     with pytest.raises(SystemExit) as ended:
         main(["init", "x.toml"])
     assert ended.value.code == 2

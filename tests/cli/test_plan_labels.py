@@ -1,23 +1,21 @@
 """`tellers plan --multilabel`, as a person and as a script would call it."""
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 BUDGET = ["--epsilon", "8", "--delta", "1e-5"]
 SMALL = ["--multilabel", "--teachers", "20", "--labels", "4", "--yes-rate", "0.3", *BUDGET]
+ONE = ["--mechanism", "binary", "--sigma", "3"]
 
 
-def tellers(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tellers", "plan", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+@pytest.fixture
+def plan(tellers):
+    return lambda *words: tellers("plan", *words)
 
 
-def proxy_file(folder: Path, **changed: object) -> Path:
+def proxy_file(folder, **changed):
     rng = np.random.default_rng(7)
     truth = rng.random((30, 4)) < 0.3
     ballots = truth ^ (rng.random((20, 30, 4)) < 0.05)
@@ -27,10 +25,13 @@ def proxy_file(folder: Path, **changed: object) -> Path:
     return path
 
 
-def test_the_best_comes_first_with_reasons_and_everything_as_json() -> None:
-    done = tellers(*SMALL, "--json")
+def test_the_best_comes_first_with_reasons_declared_sets_and_everything_as_json(plan):
+    done = plan(*SMALL, "--groups", "0,1;2,3", "--json")
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
+    partial = [one for one in result["plans"] if one["mechanism"] == "PartialPowerset"]
+    assert partial
+    assert all(one["parameters"]["groups"] == [[0, 1], [2, 3]] for one in partial)
     keeps = [plan["keeps"] for plan in result["plans"]]
     assert keeps == sorted(keeps, reverse=True)
     worth = [plan["queries_public"] * plan["told"] for plan in result["plans"] if plan["keeps"]]
@@ -45,8 +46,8 @@ def test_the_best_comes_first_with_reasons_and_everything_as_json() -> None:
     assert any("made-up" in note for note in result["notes"])
 
 
-def test_people_get_a_table_of_all_mechanisms_with_the_forecast_marked() -> None:
-    done = tellers(*SMALL, "--correlation", "0.5")
+def test_people_get_a_table_of_all_mechanisms_with_the_forecast_marked(plan):
+    done = plan(*SMALL, "--correlation", "0.5")
     assert done.returncode == 0, done.stderr
     said = " ".join(done.stdout.split())
     words = ("Best:", "Ballots:", "Binary", "Powerset", "no noise", "private books", "would leak")
@@ -54,9 +55,9 @@ def test_people_get_a_table_of_all_mechanisms_with_the_forecast_marked() -> None
         assert word in said
 
 
-def test_a_proxy_stands_in_for_the_assumption(tmp_path: Path) -> None:
+def test_a_proxy_stands_in_for_the_assumption(plan, tmp_path):
     path = proxy_file(tmp_path)
-    done = tellers("--multilabel", "--proxy", path, *BUDGET, "--json")
+    done = plan("--multilabel", "--proxy", path, *BUDGET, *ONE, "--json")
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     assert (result["against"], result["ballots"]["n_teachers"], result["ballots"]["n_labels"]) == (
@@ -64,30 +65,23 @@ def test_a_proxy_stands_in_for_the_assumption(tmp_path: Path) -> None:
         20,
         4,
     )
-    done = tellers("--multilabel", "--proxy", proxy_file(tmp_path, truth=None), *BUDGET, "--json")
+    done = plan("--multilabel", "--proxy", proxy_file(tmp_path, truth=None), *BUDGET, *ONE, "--json")
     result = json.loads(done.stdout)
     assert result["against"] == "majority"
     assert result["noiseless"]["accuracy"] == 1.0
 
 
-def test_declared_groups_are_tried_as_sets() -> None:
-    done = tellers(*SMALL, "--groups", "0,1;2,3", "--json")
-    assert done.returncode == 0, done.stderr
-    partial = [plan for plan in json.loads(done.stdout)["plans"] if plan["mechanism"] == "PartialPowerset"]
-    assert partial
-    assert all(plan["parameters"]["groups"] == [[0, 1], [2, 3]] for plan in partial)
+def test_groups_that_cannot_be_are_refused(plan):
     for words, said in (("0,1;1,2", "no label twice"), ("0;x", "numbers such as")):
-        refused = tellers(*SMALL, "--groups", words)
+        refused = plan(*SMALL, "--groups", words)
         assert refused.returncode == 2
         assert said in " ".join(refused.stderr.split())
 
 
 @pytest.mark.slow
-def test_pictures_are_drawn_and_named(tmp_path: Path) -> None:
+def test_pictures_are_drawn_and_named(plan, tmp_path):
     pytest.importorskip("matplotlib")
-    done = tellers(
-        "--multilabel", "--proxy", proxy_file(tmp_path), *BUDGET, "--plots", tmp_path / "new" / "p"
-    )
+    done = plan("--multilabel", "--proxy", proxy_file(tmp_path), *BUDGET, "--plots", tmp_path / "new" / "p")
     assert done.returncode == 0, done.stderr
     for name in ("sigma", "max_norm", "T", "gaps"):
         picture = (tmp_path / "new" / "p" / f"{name}.png").read_bytes()
@@ -108,8 +102,8 @@ def test_pictures_are_drawn_and_named(tmp_path: Path) -> None:
         (["--multilabel", "--proxy", "nothing.npz", *BUDGET], "found nothing"),
     ],
 )
-def test_bad_input_is_explained(words: list[str], expected: str) -> None:
-    done = tellers(*words)
+def test_bad_input_is_explained(plan, words, expected):
+    done = plan(*words)
     assert done.returncode == 2
     assert expected in done.stderr
     assert "Traceback" not in done.stderr
@@ -127,28 +121,26 @@ def test_bad_input_is_explained(words: list[str], expected: str) -> None:
         ({}, ["--yes-rate", "0.2"], "--yes-rate with --proxy"),
     ],
 )
-def test_a_proxy_that_does_not_fit_is_refused(
-    tmp_path: Path, changed: dict[str, object], words: list[str], expected: str
-) -> None:
-    done = tellers("--multilabel", "--proxy", proxy_file(tmp_path, **changed), *words, *BUDGET)
+def test_a_proxy_that_does_not_fit_is_refused(plan, tmp_path, changed, words, expected):
+    done = plan("--multilabel", "--proxy", proxy_file(tmp_path, **changed), *words, *BUDGET)
     assert done.returncode == 2
     assert expected in done.stderr
 
 
-def test_a_damaged_proxy_and_a_file_of_another_kind_are_named(tmp_path: Path) -> None:
+def test_a_damaged_proxy_and_a_file_of_another_kind_are_named(plan, tmp_path):
     path = tmp_path / "proxy.npz"
     path.write_bytes(proxy_file(tmp_path).read_bytes()[:200])
     np.save(tmp_path / "ballots.npy", np.ones((3, 4, 5)))
     for name in ("proxy.npz", "ballots.npy"):
-        done = tellers("--multilabel", "--proxy", tmp_path / name, *BUDGET)
+        done = plan("--multilabel", "--proxy", tmp_path / name, *BUDGET)
         assert done.returncode == 2
         assert name in done.stderr
         assert "Expected" in done.stderr
 
 
-def test_a_place_that_is_no_folder_is_refused_before_anything_is_computed(tmp_path: Path) -> None:
+def test_a_place_that_is_no_folder_is_refused_before_anything_is_computed(plan, tmp_path):
     (tmp_path / "taken").write_text("mine")
-    done = tellers(*SMALL, "--plots", tmp_path / "taken")
+    done = plan(*SMALL, "--plots", tmp_path / "taken")
     assert done.returncode == 2
     assert "Expected a folder for --plots" in done.stderr
     assert (tmp_path / "taken").read_text() == "mine"

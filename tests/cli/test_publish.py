@@ -15,7 +15,7 @@ SETTING = ["--mechanism", "gnmax", "--sigma", "12", "--classes", "3", "--delta",
 
 
 @pytest.fixture
-def votes(tmp_path: Path) -> Path:
+def votes(tmp_path):
     """Two hundred queries by 60 teachers, most of them easy."""
     rng = np.random.default_rng(7)
     ballots = rng.choice(3, size=(60, 200), p=[0.93, 0.05, 0.02])
@@ -24,12 +24,7 @@ def votes(tmp_path: Path) -> Path:
     return path
 
 
-def tellers(*words: str | Path, answer: str | None = None) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tellers", *map(str, words)]
-    return subprocess.run(command, input=answer, capture_output=True, text=True, timeout=120, check=False)
-
-
-def test_json_has_the_agreed_keys_and_the_charge_is_on_record(votes: Path) -> None:
+def test_json_has_the_agreed_keys_and_the_charge_is_on_record(tellers, votes):
     done = tellers("publish", votes, *SETTING, "--method", "envelope", "--yes", "--json")
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
@@ -43,7 +38,7 @@ def test_json_has_the_agreed_keys_and_the_charge_is_on_record(votes: Path) -> No
     assert lines[1]["epsilon_upper"] == result["epsilon_upper"]
 
 
-def test_publishing_again_keeps_the_plan_and_pays_on_top(votes: Path) -> None:
+def test_publishing_again_keeps_the_plan_and_pays_on_top(tellers, votes):
     words = ["publish", votes, *SETTING, "--yes", "--json"]
     first, second = (json.loads(tellers(*words).stdout) for _ in range(2))
     assert second["order"] == first["order"]
@@ -52,21 +47,22 @@ def test_publishing_again_keeps_the_plan_and_pays_on_top(votes: Path) -> None:
     assert entries[0]["plan"] == entries[2]["plan"]
 
 
-def test_nothing_is_spent_without_a_yes(votes: Path) -> None:
-    done = tellers("publish", votes, *SETTING, "--method", "envelope", answer="n\n")
+def test_nothing_is_spent_without_a_yes(votes):
+    words = [sys.executable, "-m", "tellers", "publish", str(votes), *SETTING, "--method", "envelope"]
+    done = subprocess.run(words, input="n\n", capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0
     assert "nothing was spent" in done.stdout.lower()
     assert not list(votes.parent.glob("*.jsonl"))
 
 
-def test_json_without_yes_is_refused(votes: Path) -> None:
+def test_json_without_yes_is_refused(tellers, votes):
     done = tellers("publish", votes, *SETTING, "--json")
     assert done.returncode == 2
     assert "--yes" in json.loads(done.stderr)["error"]
     assert not list(votes.parent.glob("*.jsonl"))
 
 
-def test_independent_draws_nothing_and_charges_nothing(votes: Path) -> None:
+def test_independent_draws_nothing_and_charges_nothing(tellers, votes):
     done = tellers("publish", votes, *SETTING, "--method", "independent", "--yes", "--json")
     result = json.loads(done.stdout)
     assert result["charged"] == 0
@@ -75,12 +71,12 @@ def test_independent_draws_nothing_and_charges_nothing(votes: Path) -> None:
     assert result["epsilon_upper"] == pytest.approx(independent_cost(GNMax(12.0), 200).epsilon(1e-5))
 
 
-def test_gnss_says_that_it_covers_one_direction(votes: Path) -> None:
+def test_gnss_says_that_it_covers_one_direction(tellers, votes):
     done = tellers("publish", votes, *SETTING, "--method", "gnss", "--yes", "--json")
     assert json.loads(done.stdout)["covers"] == "forward direction"
 
 
-def test_a_proxy_must_fit(votes: Path, tmp_path: Path) -> None:
+def test_a_proxy_must_fit(tellers, votes, tmp_path):
     proxy = tmp_path / "proxy.npz"
     np.savez(proxy, counts=np.array([[30, 10, 5]]))
     done = tellers("publish", votes, *SETTING, "--proxy", proxy, "--yes", "--json")
@@ -99,7 +95,7 @@ def test_a_proxy_must_fit(votes: Path, tmp_path: Path) -> None:
         (["--delta", "0"], "delta"),
     ],
 )
-def test_bad_input_spends_nothing(votes: Path, words: list[str], expected: str) -> None:
+def test_bad_input_spends_nothing(tellers, votes, words, expected):
     done = tellers("publish", votes, *SETTING, "--yes", *words)
     assert done.returncode == 2
     assert expected in done.stderr
@@ -107,7 +103,7 @@ def test_bad_input_spends_nothing(votes: Path, words: list[str], expected: str) 
     assert not list(votes.parent.glob("*.jsonl"))
 
 
-def test_lnmax_has_no_envelope(votes: Path) -> None:
+def test_lnmax_has_no_envelope(tellers, votes):
     words = ["--mechanism", "lnmax", "--gamma", "0.05", "--classes", "3", "--delta", "1e-5"]
     done = tellers("publish", votes, *words, "--method", "envelope", "--yes")
     assert done.returncode == 2

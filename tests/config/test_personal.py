@@ -104,5 +104,5 @@ def test_the_file_of_budgets_is_found_from_another_folder(tmp_path):
 
 
 def test_a_run_without_groups_says_so():
-    assert not RunConfig().personal.is_on
+    assert not RunConfig().personal.variant
     assert PersonalConfig(variant="weighting", column="c").source == "column"

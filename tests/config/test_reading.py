@@ -250,7 +250,7 @@ def test_the_error_is_ours_and_a_bad_value_and_survives_a_process():
 # --- The line is right wherever the mistake is. ---
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(data=st.data())
 def test_a_wrong_key_at_a_random_place_is_found_there(data, any_run):
     lines = write_config(data.draw(any_run)).splitlines()
@@ -265,7 +265,7 @@ def test_a_wrong_key_at_a_random_place_is_found_there(data, any_run):
     assert [(line, words[:15]) for line, _, words in problems(text)] == [(place + 1, "Unknown option.")]
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(data=st.data())
 def test_a_wrong_type_at_a_random_place_is_found_there(data, any_run):
     lines = write_config(data.draw(any_run)).splitlines()

@@ -7,8 +7,7 @@ import pytest
 
 from tellers import ConfidentGNMax, InteractiveGNMax, NoisyHistogram
 from tellers.data import DATASETS
-from tellers.data._label_files import LABEL_LAYOUTS
-from tellers.data.named import LABEL_DATASETS
+from tellers.data._records import NAMED
 from tellers.errors import ConfigError
 from tellers.mechanisms import LABEL_MECHANISMS, MECHANISMS
 from tellers.runs import (
@@ -20,7 +19,6 @@ from tellers.runs import (
     TeachersConfig,
     parse_config,
 )
-from tellers.runs.settings.sections import FILES, SET_ASIDE
 
 FILE = """
 [data]
@@ -193,8 +191,9 @@ def test_the_mechanisms_are_those_that_are_named():
 
 
 def test_every_data_set_and_every_mechanism_can_be_named():
-    assert set(SET_ASIDE) == {*DATASETS, *LABEL_DATASETS, *LABEL_LAYOUTS, FILES}
-    assert {name for name in SET_ASIDE if DataConfig(name=name).has_test_part} == {
+    assert {name for name, one in NAMED.items() if not one.files} == {*DATASETS, "made_multilabel"}
+    assert all(DataConfig(name=name).name == name for name in NAMED)
+    assert {name for name, one in NAMED.items() if one.has_test_part} == {
         "adult", "fashion_mnist", "mnist", "svhn",
     }  # fmt: skip
     named = get_args(MechanismConfig.declared()["name"].annotation)

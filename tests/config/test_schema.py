@@ -4,14 +4,14 @@ import tomllib
 
 import pytest
 
+from tellers.data._records import NAMED
 from tellers.runs import PartySettings, RunConfig, default_config, write_config, write_party
 from tellers.runs.settings.party import example_settings
-from tellers.runs.settings.sections import SET_ASIDE
 from tellers.service import ServiceSettings, write_settings
 
 jsonschema = pytest.importorskip("jsonschema_rs")  # which schemathesis brings
 WRITTEN = [
-    *((RunConfig, write_config(default_config(name))) for name in SET_ASIDE),
+    *((RunConfig, write_config(default_config(name))) for name in NAMED),
     *((PartySettings, write_party(example_settings(role))) for role in ("asker", "answerer", "guardian")),
     (ServiceSettings, write_settings(ServiceSettings())),
 ]

@@ -50,7 +50,7 @@ OURS = [
 
 @pytest.mark.parametrize("mechanism", OURS, ids=repr)
 def test_ours_keep_their_promises(mechanism):
-    check_label_mechanism(mechanism, n_random=100, n_draws=8000)
+    check_label_mechanism(mechanism, n_random=60, n_draws=3000)
 
 
 def test_every_mechanism_with_a_name_is_checked():
@@ -142,7 +142,7 @@ BROKEN = {
 @pytest.mark.parametrize(("mechanism", "words"), BROKEN.items(), ids=lambda value: str(value))
 def test_broken_ones_are_found(mechanism, words):
     with pytest.raises(AssertionError) as found:
-        check_label_mechanism(mechanism, n_random=60, n_draws=8000)
+        check_label_mechanism(mechanism, n_random=30, n_draws=4000)
     assert words in str(found.value)
 
 
@@ -154,22 +154,22 @@ def test_planted_faults_are_found(name):
 
 
 def test_what_the_faults_were_planted_in_is_sound():
-    check_label_mechanism(Binary(3.0, 3), n_random=60, n_draws=8000)
+    check_label_mechanism(Binary(3.0, 3), n_random=30, n_draws=4000)
     check_label_mechanism(Binary(2.0, 12), n_random=20, n_draws=2000)
 
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("mechanism", [Binary(2.0, 3), Powerset(2.0, 2)], ids=repr)
 def test_false_alarms_of_checks_are_as_rare_as_stated(mechanism, monkeypatch):
-    """120 checks of a sound mechanism at a rate of 5 %: this fails with probability below 1e-6."""
+    """60 checks of a sound mechanism at a rate of 5 %: this fails with probability below 1e-6."""
     monkeypatch.setattr("tellers.testing.mechanism.FALSE_ALARM", 0.05)
     alarms = 0
-    for seed in range(500, 620):
+    for seed in range(500, 560):
         try:
-            check_label_mechanism(mechanism, n_random=20, n_draws=2000, seed=seed)
+            check_label_mechanism(mechanism, n_random=20, n_draws=1000, seed=seed)
         except AssertionError:
             alarms += 1
-    assert alarms <= binom.ppf(1 - 1e-6, 120, 0.05)
+    assert alarms <= binom.ppf(1 - 1e-6, 60, 0.05)
 
 
 def test_one_that_is_not_frozen_is_found():

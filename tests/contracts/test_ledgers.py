@@ -12,7 +12,6 @@ from tellers.errors import BudgetExhausted, LedgerConflict
 from tellers.ledger import Charge, Ticket
 from tellers.ledger import _chain as chained
 from tellers.testing import check_ledger
-from tellers.testing.ledger import check_accounts_survive
 
 from .plain_ledger import PlainLedger
 
@@ -37,7 +36,7 @@ def test_a_plain_ledger():
 
 
 def test_the_ledger_in_a_file(tmp_path):
-    check_ledger(in_files(tmp_path), n_kills=10)
+    check_ledger(in_files(tmp_path), n_kills=5)
 
 
 class Generous(PlainLedger):
@@ -353,7 +352,7 @@ def test_a_ledger_that_checks_accounts_too_early_is_found_by_the_race(tmp_path):
     def race():
         for turn in range(20):
             (tmp_path / f"{turn}").mkdir()
-            check_accounts_survive(in_files(tmp_path / f"{turn}", ChecksAccountsOutsideTheLock))
+            check_ledger(in_files(tmp_path / f"{turn}", ChecksAccountsOutsideTheLock), n_kills=0)
 
     with pytest.raises(AssertionError, match=r"racing processes on an account to (stay within|be granted)"):
         race()
@@ -414,7 +413,7 @@ def in_database(url, kind=PostgresLedger):
 
 
 def test_the_ledger_in_a_database(database):
-    check_ledger(in_database(database), n_kills=5)
+    check_ledger(in_database(database), n_kills=3)
 
 
 class ForgetsToLock(PostgresLedger):

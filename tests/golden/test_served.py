@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from .. import forked
+
 pytest.importorskip("fastapi")
 pytest.importorskip("httpx")
 
@@ -14,7 +16,7 @@ SERVED = json.loads((Path(__file__).parent / "served.json").read_text(encoding="
 @pytest.fixture(scope="module")
 def found(kept, tmp_path_factory):
     """What a real server says now, in a process of its own."""
-    return kept.served(kept.inputs(tmp_path_factory.mktemp("served") / "place"))
+    return kept.served(kept.inputs(tmp_path_factory.mktemp("served") / "place"), start=forked.Popen)
 
 
 @pytest.mark.parametrize("name", SERVED)

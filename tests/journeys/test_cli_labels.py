@@ -14,6 +14,8 @@ import pytest
 from tellers import Accountant, Budget, SqliteLedger
 from tellers.runs import load_student
 
+from .. import forked
+
 NAMES = ["rain", "wind", "snow"]
 CONFIG = """
 [data]
@@ -55,7 +57,7 @@ CONFIDENT = 'name = "confident-binary"\nsigma = 6.0\nthreshold = 24\nsigma_thres
 
 def tellers(*words, cwd):
     command = [sys.executable, "-m", "tellers", *map(str, words)]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=120, check=False)
+    return forked.run(command, cwd=cwd, capture_output=True, text=True, timeout=120, check=False)
 
 
 def days(path, n_rows, *, seed, labels=True):
@@ -86,7 +88,8 @@ def study(tmp_path):
     return write
 
 
-def test_from_tables_to_a_student_and_its_report(study):
+def test_from_tables_to_a_student_and_its_report(study, monkeypatch):
+    monkeypatch.setattr(forked.Popen, "plots", True)
     folder = study(private="true")
     done = tellers("run", "a.toml", "--out", "out", "--json", cwd=folder)
     assert done.returncode == 0, done.stderr

@@ -12,6 +12,8 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
+from .. import forked
+
 FORESTS = """
 [data]
 name = "files"
@@ -79,9 +81,9 @@ def study(tmp_path):
     return tmp_path
 
 
-def tellers(study, *words, mood="", timeout=180, **options):
+def tellers(study, *words, mood="", timeout=180, start=forked.run, **options):
     environment = {**os.environ, "MOOD": mood, "PYTHONPATH": os.pathsep.join([*sys.path, str(study)])}
-    return subprocess.run(
+    return start(
         [sys.executable, "-m", "tellers", *words], cwd=study, env=environment, timeout=timeout,
         capture_output=True, text=True, check=False, **options,
     )  # fmt: skip
@@ -94,7 +96,7 @@ def change(study, old, new):
 
 
 def test_a_study_of_ones_own_files_to_its_report(study):
-    done = tellers(study, "run", "study.toml", "--out", "out", "--json")
+    done = tellers(study, "run", "study.toml", "--out", "out", "--json", start=subprocess.run)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     assert result["partition"]["unit"] == "one person"
@@ -251,7 +253,7 @@ def test_a_folder_that_is_no_run_has_no_report(study):
 
 @pytest.mark.campaign
 def test_the_demo_is_the_whole_of_it(study):
-    done = tellers(study, "demo", "--out", "demo", timeout=400)
+    done = tellers(study, "demo", "--out", "demo", timeout=400, start=subprocess.run)
     assert done.returncode == 0, done.stderr
     for words in (
         "a model trained on the private rows",

@@ -1,11 +1,12 @@
 """How many source files a reader passes on the way of one row, and of one price."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from .. import forked
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = """
@@ -29,11 +30,11 @@ model = "naive_bayes"
 VOTES = ("examples/mnist_votes.npz", "--classes", "10", "--delta", "1e-5", "--mechanism", "gnmax", "--sigma")
 
 
-@pytest.mark.parametrize(("verb", "most"), [("run", 60), ("account", 15)])
+@pytest.mark.parametrize(("verb", "most"), [("run", 62), ("account", 16)])
 def test_a_command_passes_few_files(tmp_path, verb, most):
     (tmp_path / "study.toml").write_text(SETTINGS)
     words = (tmp_path / "study.toml", "--out", tmp_path / "study") if verb == "run" else (*VOTES, "40")
-    done = subprocess.run(
+    done = forked.run(
         [sys.executable, ROOT / "scripts" / "files_passed.py", verb, *words],
         cwd=ROOT, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
     )  # fmt: skip

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -36,6 +35,8 @@ from tellers.runs import (
 )
 from tellers.runs import card as export
 from tellers.teachers import read_votes, save_votes
+
+from .. import forked
 
 CLASSES = RunConfig(
     data=DataConfig(name="breast_cancer", n_public=60, n_test=60),
@@ -242,7 +243,7 @@ def test_killed_for_good_at_the_draw(tmp_path, finished, tellers):
         "noise.Noise.gaussian = lambda *a, **k: os.kill(os.getpid(), signal.SIGKILL)\n"
         "main(['publish', sys.argv[1], '--method', 'envelope', '--yes', '--json'])"
     )
-    done = subprocess.run([sys.executable, "-c", dies, str(study)], check=False, capture_output=True)
+    done = forked.run([sys.executable, "-c", dies, str(study)], check=False, capture_output=True)
     assert done.returncode == -9
     (reserved,) = publications(study)
     assert not reserved.is_settled

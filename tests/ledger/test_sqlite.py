@@ -486,7 +486,7 @@ def _make(path, go, said):
 def test_many_processes_may_make_the_same_ledger_at_once(tmp_path):
     # Looking at a file while another process makes it must see all of it or nothing.
     fork = multiprocessing.get_context("fork")
-    for attempt in range(8):
+    for attempt in range(4):
         go, said = fork.Event(), fork.Queue()
         makers = [fork.Process(target=_make, args=(tmp_path / f"{attempt}.db", go, said)) for _ in range(5)]
         for maker in makers:

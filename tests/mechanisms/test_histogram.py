@@ -86,11 +86,11 @@ def test_it_can_be_described_and_made_again():
 
 @pytest.mark.parametrize(
     ("sigma", "setting"),
-    [(0.5, {}), (2.0, {"n_teachers": 1}), (5.0, {"n_classes": 2}), (40.0, {"n_classes": 10})],
+    [(0.5, {}), (2.0, {"n_teachers": 1}), (5.0, {"n_classes": 2})],
 )
 def test_it_keeps_its_promises(sigma, setting):
     # A false alarm has probability below 1e-6 per call, and the seed is fixed.
-    check_mechanism(NoisyHistogram(sigma), n_random=200, **setting)
+    check_mechanism(NoisyHistogram(sigma), n_random=100, n_draws=4000, **setting)
 
 
 @dataclass(frozen=True)
@@ -130,4 +130,4 @@ class Broken:
 def test_values_are_watched_where_labels_show_nothing(mistake, message):
     # The labels of all of these are sound: only the values give the ballots away.
     with pytest.raises(AssertionError, match=message):
-        check_mechanism(Broken(mistake), n_random=50)
+        check_mechanism(Broken(mistake), n_random=50, n_draws=4000)

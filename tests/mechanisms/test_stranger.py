@@ -192,7 +192,7 @@ def test_draws_follow_the_law():
 
 
 def test_it_keeps_every_promise_of_a_mechanism():
-    check_mechanism(Exponential(RATE), n_teachers=20, n_classes=3, n_random=200, n_draws=4000)
+    check_mechanism(Exponential(RATE), n_teachers=20, n_classes=3, n_random=100, n_draws=2000)
 
 
 # --- Passed in as an object. ---

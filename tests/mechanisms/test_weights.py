@@ -59,15 +59,16 @@ def divergence(p, q, order):
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda m: type(m).__name__)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(votes=weighted_votes())
 def test_costs_of_weighted_ballots_are_those_of_every_tally_written_out(mechanism, votes):
     wide = votes.weights if votes.weights.ndim == 2 else np.tile(votes.weights[:, None], (1, len(votes)))
     expected = np.zeros((2, votes.n_teachers, ORDERS.size))
+    unmoved = [labels_at(mechanism, votes.counts[query : query + 1])[0] for query in range(len(votes))]
     for teacher in range(votes.n_teachers):
         for query in range(len(votes)):
             weight, ballot = wide[teacher, query], votes.ballots[teacher, query]
-            here = labels_at(mechanism, votes.counts[query : query + 1])[0]
+            here = unmoved[query]
             worst = np.zeros((2, ORDERS.size))
             for other in range(votes.n_classes):
                 moved = votes.counts[query : query + 1].copy()
@@ -120,7 +121,7 @@ def test_the_running_epsilon_ends_at_the_whole_cost_with_weights_and_absences():
     assert last == pytest.approx(exact_cost(mechanism, votes).cost.reveal().epsilon(1e-5), rel=1e-12)
 
 
-@pytest.mark.parametrize(("sigma", "weight"), [(20.0, 2), (37.0, 3), (60.0, 7)])
+@pytest.mark.parametrize(("sigma", "weight"), [(20.0, 2), (60.0, 7)])
 @pytest.mark.parametrize("supremum", [argmax_supremum, check_supremum])
 def test_the_table_of_prices_is_never_below_the_search_itself(supremum, sigma, weight, monkeypatch):
     orders = [1.25, 2.0, 6.0, 16.0, 40.0, 96.0]

@@ -73,7 +73,7 @@ PLAIN = {
 }
 
 
-@tried(330, 14_000)
+@tried(110, 14_000)
 @pytest.mark.parametrize("case", PLAIN)
 def test_one_unit_changes_the_rows_of_one_teacher(case, n_tables):
     how, given = PLAIN[case]
@@ -109,7 +109,7 @@ def personal(variant, *, persons):
     return table, way, lambda rows: copies[str(rows["budget"][0])]
 
 
-@tried(200, 8_000)
+@tried(72, 8_000)
 @pytest.mark.parametrize("persons", [False, True], ids=["records", "persons"])
 @VARIANTS
 def test_with_budgets_of_their_own_a_unit_changes_its_copies(variant, persons, n_tables):
@@ -192,7 +192,7 @@ FILES = {
 }  # fmt: skip
 
 
-@tried(110, 5_000)
+@tried(44, 5_000)
 @pytest.mark.parametrize("case", FILES)
 def test_files_of_which_units_are_set_aside(files, tmp_path, case, n_tables):
     data, partition, given = FILES[case]
@@ -203,7 +203,7 @@ def test_files_of_which_units_are_set_aside(files, tmp_path, case, n_tables):
     assert found.n_tried > n_tables / 3
 
 
-@tried(56, 2_000)
+@tried(24, 2_000)
 @VARIANTS
 def test_files_with_budgets_of_which_persons_are_set_aside(files, variant, n_tables):
     settings = {"variant": variant, "column": "budget", "levels": LEVELS}
@@ -216,7 +216,7 @@ def test_files_with_budgets_of_which_persons_are_set_aside(files, variant, n_tab
     assert found.n_tried > n_tables / 3
 
 
-@tried(33, 1_000)
+@tried(11, 1_000)
 @pytest.mark.parametrize("many", [False, True], ids=["classes", "labels"])
 @pytest.mark.parametrize("unit", ["source", None], ids=["sources", "clips"])
 def test_clips_of_which_units_are_set_aside(tmp_path, unit, many, n_tables):

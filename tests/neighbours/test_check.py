@@ -65,11 +65,11 @@ def copies(name):
 
 
 def test_sound_ways_pass_and_every_kind_is_tried():
-    found = check_neighbours(by_name, a_table(), unit="who", target="y", choices=CHOICES, n_tables=1100)
-    assert found.n_tried == 1100
-    assert found.tried == dict.fromkeys(found.tried, 100)
+    found = check_neighbours(by_name, a_table(), unit="who", target="y", choices=CHOICES, n_tables=1001)
+    assert found.n_tried == 1001
+    assert found.tried == dict.fromkeys(found.tried, 91)
     assert found.worst == {kind: 2 if kind in ("rename", "hand over") else 1 for kind in found.tried}
-    assert found.summary.startswith("1,100 neighbouring tables: at most 1 ballot changed by ")
+    assert found.summary.startswith("1,001 neighbouring tables: at most 1 ballot changed by ")
     assert found.summary.endswith((", 2 by rename, hand over", ", 2 by hand over, rename"))
 
 
@@ -84,8 +84,8 @@ def test_sound_ways_pass_and_every_kind_is_tried():
     ids=["by place", "stratified", "copies", "units that stay"],
 )
 def test_every_relation_has_sound_ways(way, given):
-    found = check_neighbours(way, a_table(), choices=CHOICES, n_tables=300, **given)
-    assert found.n_tried == 300
+    found = check_neighbours(way, a_table(), choices=CHOICES, n_tables=110, **given)
+    assert found.n_tried == 110
 
 
 def first_appearance(table):
@@ -250,9 +250,9 @@ def test_who_is_set_aside_is_skipped_and_counted_and_others_are_not():
         kept = {name: column[~public] for name, column in table.items()}
         return TableVotes(by_name(kept).ballots, {"pool": table["x"][public]}, set(names[public].tolist()))
 
-    found = check_neighbours(aside, a_table(), unit="who", target="y", choices=CHOICES, n_tables=440)
-    assert found.n_skipped > 44
-    assert found.n_tried + found.n_skipped == 440
+    found = check_neighbours(aside, a_table(), unit="who", target="y", choices=CHOICES, n_tables=220)
+    assert found.n_skipped > 22
+    assert found.n_tried + found.n_skipped == 220
     assert "skipped, whose unit is public anyway" in found.summary
 
     def the_largest(table):

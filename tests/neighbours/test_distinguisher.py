@@ -37,6 +37,9 @@ by = "person"
 model = "tree"
 n_jobs = 1
 
+[student]
+model = "naive_bayes"
+
 [mechanism]
 name = "gnmax"
 sigma = {SIGMA}

@@ -38,6 +38,9 @@ SETTINGS = """
 model = "naive_bayes"
 n_jobs = 1
 
+[student]
+model = "naive_bayes"
+
 [budget]
 epsilon = 1000.0
 delta = 1e-5
@@ -130,7 +133,7 @@ def known(result):
     return {name: value for name, value in result.items() if name not in DRAWN}
 
 
-@tried(6, 22)
+@tried(4, 22)
 @pytest.mark.parametrize("case", CASES)
 def test_a_run_on_files(tmp_path, ran, case, n_tables):
     settings, given = CASES[case]
@@ -157,7 +160,7 @@ def test_a_run_on_files(tmp_path, ran, case, n_tables):
     assert found.n_tried >= n_tables / 3
 
 
-@tried(6, 22)
+@tried(4, 22)
 def test_a_run_on_clips(tmp_path, ran, n_tables):
     features = write_pictures(tmp_path, 80)
     shown = {np.load(tmp_path / f"pictures/{n}.npy").tobytes(): n for n in range(80)}

@@ -81,14 +81,14 @@ def check(relation, train, *, many, n_tables):
     return check_neighbours(way, small(column), target="y", choices=CHOICES, n_tables=n_tables, **given)
 
 
-@tried(22, 220)
+@tried(11, 220)
 @CLASSES_AND_LABELS
 @pytest.mark.parametrize("relation", RELATIONS)
 def test_teachers_on_this_machine(relation, many, n_tables):
     assert check(relation, here, many=many, n_tables=n_tables).n_tried > 0.8 * n_tables
 
 
-@tried(33, 440)
+@tried(11, 440)
 @CLASSES_AND_LABELS
 @pytest.mark.parametrize("relation", ["record", "persons", "sites"])
 def test_networks(relation, many, n_tables):
@@ -116,7 +116,7 @@ def test_teachers_on_a_cluster(tmp_path, link, relation, many):
             return train_dask_ensemble(CHEAP, shards, space=SetOf(2), **how).vote(QUERIES).ballots
         return train_dask_ensemble(CHEAP, shards, n_classes=3, **how).vote(QUERIES).ballots
 
-    assert check(relation, train, many=many, n_tables=22).n_tried > 15
+    assert check(relation, train, many=many, n_tables=11).n_tried > 7
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +129,7 @@ def link():
         yield link
 
 
-@tried(16, 160)
+@tried(8, 160)
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_teachers_of_people_with_budgets_of_their_own(variant, n_tables):
     def way(table):
@@ -201,8 +201,8 @@ def fitted(pate, X, y, **given):
 
 
 SETTINGS = {
-    "teacher": CHEAP, "n_teachers": N_TEACHERS, "budget": Budget(1000.0, 1e-5), "random_state": 7,
-    "n_jobs": 1, "n_queries": 200, "batch": 200,
+    "teacher": CHEAP, "student": CHEAP, "n_teachers": N_TEACHERS, "budget": Budget(1000.0, 1e-5),
+    "random_state": 7, "n_jobs": 1, "n_queries": 200, "batch": 200,
 }  # fmt: skip
 ARGUMENTS = {"persons": "persons", "ids": "ids", "sites": "sites"}
 

@@ -66,7 +66,7 @@ class FakeNetwork:
             )
             for name in NAMES
         }  # fmt: skip
-        self.states = {name: answerer.begin() for name in NAMES}
+        self.states = {name: answerer.AnswererState() for name in NAMES}
         self.heard = {"ann": [], "bea": []}
         self.steps, self.refusals = {}, []
         self.lost, self.masks_sent = set(), []

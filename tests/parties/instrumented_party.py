@@ -1,25 +1,24 @@
 """Parties for tests alone: a guardian that records its noise, and parties that die at a step.
 
-    python -m instrumented_party party.toml FOLDER [STEP]
-
-serves like `tellers party guard` or `answer`; a guardian writes each last step into FOLDER as QID.npz, and
-whoever reads that can undo the privacy of the query. A STEP such as `before:ready`, `after:mask`, `on:roll`
-or `on:mask:3` kills the process, without a word, before or after it sends a kind of message, or when it has
-received one, for the third time. `before:run`, `after:run` and `before:need` are steps of the engine, and
-`after:charge` is the moment at which the ledger has a query. With `freeze:` before it, the process is stopped
-at the step (SIGSTOP) and goes on when it is told to (SIGCONT).
+`main` serves like `tellers party guard` or `answer`, and `ask` asks about a few rows. A guardian writes each
+last step into a folder as QID.npz, and whoever reads that can undo the privacy of the query. A step such as
+`before:ready`, `after:mask`, `on:roll` or `on:mask:3` kills the process, without a word, before or after it
+sends a kind of message, or when it has received one, for the third time. `before:run`, `after:run` and
+`before:need` are steps of the engine, and `after:charge` is the moment at which the ledger has a query. With
+`freeze:` before it, the process is stopped at the step (SIGSTOP) and goes on when it is told to (SIGCONT).
 """
 
 import os
 import signal
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tellers.parties import _answer, _guard
+import numpy as np
+
+from tellers.parties import AskRole, _answer, _guard
 from tellers.parties._answer import AnswerRole
-from tellers.parties._link import SharedLink
+from tellers.parties._link import EngineLink
 from tellers.parties._wire import Channel
 from tellers.runs import read_party
 from tellers.testing._real_round import NoiseRecorder, say, say_address
@@ -40,7 +39,7 @@ def die_at(step: str, *, die: Callable[[], Any] | None = None) -> None:
             end()
 
     if kind in ("run", "need"):
-        _around(SharedLink, kind, when, reached)
+        _around(EngineLink, kind, when, reached)
     elif kind == "charge":
         for module in (_guard, _answer):
             _around(module, "charge_query", when, reached)
@@ -74,15 +73,27 @@ def freeze() -> None:
 
 def main(config: str, folder: str, step: str = "") -> None:
     """Serve until a signal, or until the step."""
-    if step.startswith("freeze:"):
-        die_at(step.removeprefix("freeze:"), die=freeze)
-    elif step:
-        die_at(step)
+    take_step(step)
     settings = read_party(config)
     if settings.party.role == "guardian":
         NoiseRecorder(settings, Path(folder), say=say).run(say_address)
     else:
         AnswerRole(settings, say=say).run(say_address)
+
+
+def ask(config: str, step: str, n_retries: str) -> None:
+    """Ask for the labels of two rows, until the step."""
+    take_step(step)
+    with AskRole(read_party(config), say=say) as asker:
+        say(f"{len(asker.ask(np.zeros((2, 6)), n_retries=int(n_retries)).labels)} labels")
+
+
+def take_step(step: str) -> None:
+    """Die at a step, or freeze there, if there is one."""
+    if step.startswith("freeze:"):
+        die_at(step.removeprefix("freeze:"), die=freeze)
+    elif step:
+        die_at(step)
 
 
 def _around(owner: Any, name: str, when: str, reached: Callable[[], None]) -> None:
@@ -101,7 +112,3 @@ def _around(owner: Any, name: str, when: str, reached: Callable[[], None]) -> No
 
 def _kill_this() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:4])

@@ -1,8 +1,6 @@
 """A session of real processes with models of any kind, whose parties may keep all that they receive."""
 
 import json
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,8 +15,9 @@ from tellers.runs import write_party
 from tellers.runs.settings.party import HardeningConfig, PartyLimitsConfig
 from tellers.teachers.models import dump_model, load_model
 
+from . import recording_party
 from .near_ties import near_ties
-from .process_network import ENVIRONMENT, ProcessNetwork
+from .process_network import ProcessNetwork, begin
 
 HIDDEN, N_TREES, DEPTH = (8,), 3, 3
 
@@ -65,37 +64,19 @@ class ModelNetwork(ProcessNetwork):
             model = random_model(kind, task, n_outputs, X, self.rng)
             (self.folder / name / "model.skops").write_bytes(dump_model(model))
 
-    def start(self, *names, step=""):
+    def _begin(self, name, step):
         if not self.watched:
-            return super().start(*names, step=step)
-        for name in names:
-            config, noise = str(self.folder / name / "party.toml"), str(self.folder / "noise")
-            words = ["-m", "recording_party", str(self.view(name)), config, noise]
-            with open(self.folder / f"{name}.log", "ab") as log:
-                self.processes[name] = subprocess.Popen(
-                    [sys.executable, *words], stdout=subprocess.PIPE, stderr=log, env=ENVIRONMENT
-                )
-        for name in names:
-            assert b" at " in self.processes[name].stdout.readline(), self.log(name)
-        return self
+            return super()._begin(name, step)
+        config, noise = self.folder / name / "party.toml", self.folder / "noise"
+        return begin(recording_party.main, self.view(name), config, noise, log=self.folder / f"{name}.log")
 
     def ask(self, rows, batch):
         """Ask in a process that keeps its view too; return labels, ids of batches and who answered each."""
         np.save(self.folder / "rows.npy", rows)
         out, config = self.folder / "labels.npz", self.folder / "ann" / "party.toml"
-        words = [
-            "recording_party",
-            self.view("ann"),
-            config,
-            self.folder / "rows.npy",
-            out,
-            batch,
-        ]
-        done = subprocess.run(
-            [sys.executable, "-m", *map(str, words)], capture_output=True, text=True, env=ENVIRONMENT,
-            timeout=1200, check=False,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
+        words = (self.view("ann"), config, self.folder / "rows.npy", out, batch)
+        done = begin(recording_party.ask, *words, log=self.folder / "ann.log")
+        assert done.wait(timeout=1200) == 0, self.log("ann")
         with np.load(out) as found:
             return found["labels"], list(found["qids"]), [tuple(p.split(",")) for p in found["parties"]]
 

@@ -5,8 +5,9 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tellers.parties.clear import _walk, clear_scores
 from tellers.parties.programs import VoteProgram
+
+from .definitions import _walk, scores_of
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -21,7 +22,7 @@ def near_ties(program: VoteProgram, model: Mapping[str, Integers], X: ArrayLike)
     way if it is within one unit of it.
     """
     x = program.encode(X)
-    scores = clear_scores(program, model, x)
+    scores = scores_of(program, model, x)
     near: Mask = np.zeros(len(x), dtype=np.bool_)
     if program.model == "forest":
         # A node that does not split has a limit that no input comes near.

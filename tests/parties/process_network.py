@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 import sys
 import time
 from contextlib import ExitStack
@@ -13,9 +12,10 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 from sklearn.multiclass import OneVsRestClassifier
 
-from tellers.parties import clear_votes
+from tellers.ledger import open_ledger
+from tellers.parties._answer import AnswerRole
 from tellers.parties._certificates import make_certificate
-from tellers.parties._last_step import LastStep, decide, decision_of
+from tellers.parties._last_step import decide
 from tellers.parties._policy import PartyContext
 from tellers.parties._ports import held_port
 from tellers.runs import MechanismConfig, read_party, write_party
@@ -27,12 +27,28 @@ from tellers.runs.settings.party import (
     settings_for,
 )
 from tellers.teachers.models import dump_model
+from tellers.testing._real_round import NoiseRecorder, unmasked
+
+from .. import forked
+from . import instrumented_party
+from .definitions import votes_of
 
 NAMES = ("east", "north", "south", "upper", "west")
 N_FEATURES = 6
-SOURCE = Path(__file__).parents[2] / "src"
-PATHS = os.pathsep.join([str(SOURCE), str(Path(__file__).parent)])  # parties for tests are here
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src"
+PATHS = os.pathsep.join([str(SOURCE), str(ROOT)])  # parties for tests are in the latter
 ENVIRONMENT = {**os.environ, "PYTHONPATH": PATHS, "OMP_NUM_THREADS": "1"}
+
+
+def begin(act, *words, log):
+    """Start a process that calls a function of a module of this folder; what it says is in a log."""
+    name = f"tests.parties.{act.__module__.rpartition('.')[2]}"
+    code = f"import sys; from {name} import {act.__name__}; {act.__name__}(*sys.argv[1:])"
+    with open(log, "ab") as file:
+        return forked.Popen(
+            [sys.executable, "-c", code, *map(str, words)], stdout=file, stderr=file, env=ENVIRONMENT
+        )
 
 
 class ProcessNetwork:
@@ -92,29 +108,22 @@ class ProcessNetwork:
 
     def start(self, *names, step=""):
         """Start parties, and wait until they listen; with a step they die at it."""
+        since = {name: len(self.log(name)) for name in names}
         for name in names:
-            config = str(self.folder / name / "party.toml")
-            words = ["-m", "instrumented_party", config, str(self.folder / "noise"), step]
-            if name != "guard" and not step:
-                words = ["-m", "tellers", "party", "answer", "--config", config]
-            with open(self.folder / f"{name}.log", "ab") as log:
-                self.processes[name] = subprocess.Popen(
-                    [sys.executable, *words], stdout=subprocess.PIPE, stderr=log, env=ENVIRONMENT
-                )
+            self.processes[name] = self._begin(name, step)
         for name in names:
-            line = self.processes[name].stdout.readline()
-            assert b" at " in line, (name, self.log(name))
+            wait_for(lambda name=name: "serving at " in self.log(name)[since[name] :], name=name)
         return self
+
+    def _begin(self, name, step):
+        config = self.folder / name / "party.toml"
+        noise = self.folder / "noise"
+        return begin(instrumented_party.main, config, noise, step, log=self.folder / f"{name}.log")
 
     def wait_until_connected(self, *names, since=0):
         """Wait until the guardian has said, after `since` in its log, that these parties are connected."""
-        until = time.monotonic() + 100
-        while time.monotonic() < until:
-            log = self.log("guard")[since:]
-            if all(f"{name} is connected." in log for name in names):
-                return self
-            time.sleep(0.05)
-        raise AssertionError(self.log("guard"))
+        wait_for(lambda: all(f"{name} is connected." in self.log("guard")[since:] for name in names))
+        return self
 
     def restart(self, *names, step=""):
         """Start parties again that are gone, and wait until all are connected."""
@@ -128,18 +137,17 @@ class ProcessNetwork:
         return self.start("guard", *self.names).wait_until_connected(*self.names)
 
     def log(self, name):
-        return (self.folder / f"{name}.log").read_text()
+        place = self.folder / f"{name}.log"
+        return place.read_text() if place.exists() else ""
 
     def kill(self, name, number=signal.SIGKILL):
         process = self.processes.pop(name)
         process.send_signal(number)
         process.wait(timeout=20)
-        process.stdout.close()
 
     def wait_for_death(self, name):
         process = self.processes.pop(name)
         assert process.wait(timeout=30) == -signal.SIGKILL, self.log(name)
-        process.stdout.close()
 
     def close(self):
         for name in list(self.processes):
@@ -154,16 +162,56 @@ class ProcessNetwork:
         context = PartyContext(self.settings("guard"))
         program = context.vote_program(len(rows))
         encoded = program.encode(rows)
-        tally = sum(
-            clear_votes(program, PartyContext(self.settings(name)).model(), encoded) for name in parties
-        )
-        with np.load(self.folder / "noise" / f"{qid}.npz") as kept:
-            drawn = {name: kept[name] for name in kept.files}
-        rule = decision_of(
-            context.mechanism, n_outputs=tally.shape[1], n_answering=len(parties),
-            voters=context.voters(parties),
+        tally = sum(votes_of(program, PartyContext(self.settings(name)).model(), encoded) for name in parties)
+        return decide(unmasked(self.folder / "noise", context, qid, parties), tally)
+
+
+class ThreadNetwork(ProcessNetwork):
+    """The same session with its parties in this process; their engines are processes all the same."""
+
+    def _begin(self, name, step):
+        def say(words):
+            with open(self.folder / f"{name}.log", "a") as file:
+                file.write(f"{words}\n")
+
+        settings = self.settings(name)
+        role = AnswerRole(settings, say=say) if name != "guard" else NoiseRecorder(
+            settings, self.folder / "noise", say=say
         )  # fmt: skip
-        step = LastStep(
-            rule, np.zeros_like(tally), drawn["answer_noise"], drawn.get("ranks"), drawn.get("check_noise")
-        )
-        return decide(step, tally)
+        role.start()
+        say(f"serving at {role.address}")
+        return role
+
+    def kill(self, name):
+        self.processes.pop(name).stop()
+
+
+def charged(network, name="guard"):
+    """Return how many queries each entry of a party's books is for."""
+    with open_ledger(network.folder / name / "ledger.db") as ledger:
+        return [entry.event["n_queries"] for entry in ledger.entries()]
+
+
+def compare(network, asker, n, *, parties=None):
+    """Ask for labels of random rows, and hold them against the clear computation with the noise drawn."""
+    rows = network.rows(n)
+    batch = asker.ask(rows)
+    np.testing.assert_array_equal(batch.labels, network.clear(rows, batch.qid, batch.parties))
+    assert batch.parties == (network.names if parties is None else parties)
+    return batch
+
+
+def warm(network, asker):
+    """Make links to everybody: on a busy machine a party may miss the first query, and that is in order."""
+    for _ in range(5):
+        if asker.ask(network.rows(2)).parties == network.names:
+            return
+    raise AssertionError(network.log("guard"))
+
+
+def wait_for(is_true, *, seconds=100.0, **about):
+    """Wait until something is so, or fail."""
+    until = time.monotonic() + seconds
+    while not is_true():
+        assert time.monotonic() < until, about
+        time.sleep(0.02)

@@ -1,9 +1,6 @@
 """Parties for tests alone that record every byte they receive.
 
-    python -m recording_party VIEW party.toml NOISE
-    python -m recording_party VIEW party.toml rows.npy labels.npz BATCH
-
-serves like `instrumented_party`, or asks for labels of rows, and fills the folder VIEW:
+`main` serves like that of `instrumented_party`, and `ask` asks for labels of rows; both fill a folder, VIEW:
 
     wire.ROLE.bin            what came over connections for messages, from parties of a role, after TLS
     messages.jsonl           each message that was read from it: who sent it, and its header
@@ -36,15 +33,12 @@ from tellers.parties._messages import Mask, encode
 from tellers.parties._tunnel import Tunnel
 from tellers.parties._wire import Channel, FrameReader
 from tellers.runs import read_party
-from tellers.testing._real_round import say
-
-_SERVES = "--worker"
 
 
 def watch_party(view: Path) -> None:
     """Change this process, a party's, so that it keeps what it receives, and its workers likewise."""
     view.mkdir(parents=True, exist_ok=True)
-    link._WORKER = ("recording_party", _SERVES, str(view))
+    link._WORKER = (__name__, str(view))
     real_feed, real_receive = FrameReader.feed, Channel.receive
 
     def feed(reader: FrameReader, data: bytes) -> Any:
@@ -74,7 +68,7 @@ def watch_worker(view: Path) -> None:
 
     def obey(self: Any, head: dict[str, Any], tables: Any) -> Any:
         now["phase"] = str(head.get("do"))
-        now["name"] = str(head.get("peer_name", now["name"]))
+        now["name"] = str(head.get("peer", now)["name"])
         return real_obey(self, head, tables)
 
     def take(self: Tunnel, kind: int, number: int, piece: bytes) -> None:
@@ -126,32 +120,27 @@ class _RecordingLink:
         return getattr(self._real, name)
 
 
-def ask(config: str, rows: str, out: str, batch: int) -> None:
-    """Ask for labels of all rows of a file, batch by batch, and write them with the ids of the batches."""
-    from tellers.parties.ask import AskRole
+def main(view: str, config: str, noise: str) -> None:
+    """Serve, and keep what comes."""
+    from . import instrumented_party  # workers need nothing of it
 
+    watch_party(Path(view))
+    instrumented_party.main(config, noise)
+
+
+def ask(view: str, config: str, rows: str, out: str, batch: str) -> None:
+    """Ask for labels of all rows of a file, batch by batch, and write them with the ids of the batches."""
+    from tellers.parties import AskRole
+    from tellers.testing._real_round import say
+
+    watch_party(Path(view))
     X, found = np.load(rows), []
     with AskRole(read_party(config), say=say) as asker:
-        for start in range(0, len(X), batch):
-            found.append(asker.ask(X[start : start + batch]))
+        for start in range(0, len(X), int(batch)):
+            found.append(asker.ask(X[start : start + int(batch)]))
     parties = np.array([",".join(one.parties) for one in found])
     labels = np.concatenate([one.labels for one in found])
     np.savez(out, labels=labels, qids=np.array([one.qid for one in found]), parties=parties)
-
-
-def main(*words: str) -> None:
-    """Be a party, or a worker of one, that keeps what it receives."""
-    if words[0] == _SERVES:
-        watch_worker(Path(words[1]))
-        worker.main(int(words[2]))
-        return
-    watch_party(Path(words[0]))
-    if len(words) == 5:
-        ask(words[1], words[2], words[3], int(words[4]))
-    else:
-        import instrumented_party  # beside this file, which is run as a module
-
-        instrumented_party.main(words[1], words[2])
 
 
 def _keep(place: Path, data: bytes) -> None:
@@ -160,5 +149,6 @@ def _keep(place: Path, data: bytes) -> None:
             file.write(data)
 
 
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+if __name__ == "__main__":  # a worker of such a party
+    watch_worker(Path(sys.argv[1]))
+    worker.main(int(sys.argv[2]))

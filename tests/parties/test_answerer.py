@@ -25,7 +25,7 @@ def asked(**other):
 
 
 def ready(rules, qid=QID):
-    state, answer = answerer.question(rules, answerer.begin(), "ann", asked(qid=qid), now=0.0)
+    state, answer = answerer.question(rules, answerer.AnswererState(), "ann", asked(qid=qid), now=0.0)
     assert answer.kind == "accepted"
     mask = state.queries[qid].mask
     state, [said] = answerer.delivered(state, qid)
@@ -44,7 +44,7 @@ def ready(rules, qid=QID):
     ],
 )
 def test_questions_that_are_refused(other, words):
-    state, answer = answerer.question(policy(), answerer.begin(), "ann", asked(**other), now=0.0)
+    state, answer = answerer.question(policy(), answerer.AnswererState(), "ann", asked(**other), now=0.0)
     assert answer.kind == "refused"
     assert words in answer.why
     assert not state.queries
@@ -54,27 +54,27 @@ def test_questions_that_are_refused(other, words):
 
 def test_strangers_and_too_many_at_once():
     rules = policy(max_open=1)
-    assert "not among" in answerer.question(rules, answerer.begin(), "eve", asked(), now=0.0)[1].why
-    state, _ = answerer.question(rules, answerer.begin(), "ann", asked(), now=0.0)
+    assert "not among" in answerer.question(rules, answerer.AnswererState(), "eve", asked(), now=0.0)[1].why
+    state, _ = answerer.question(rules, answerer.AnswererState(), "ann", asked(), now=0.0)
     assert "At most 1" in answerer.question(rules, state, "ann", asked(qid="2" * 32), now=0.0)[1].why
 
 
 def test_who_was_announced_and_refused_hears_the_same_reason():
     rules = policy(quotas={"ann": 1})
     coming = Expect(qid=QID, asker="ann", n_queries=2, program=PROGRAM, terms=TERMS, seconds=9.0)
-    state, [out] = answerer.expect(rules, answerer.begin(), coming, now=0.0)
+    state, [out] = answerer.expect(rules, answerer.AnswererState(), coming, now=0.0)
     assert out.why == "refused"
     assert "quota of 1" in answerer.question(rules, state, "ann", asked(), now=0.0)[1].why
 
 
 def test_one_asker_takes_no_place_of_another():
     rules = policy(max_open=1, quotas={"ann": 6, "eve": 6})
-    state, _ = answerer.question(rules, answerer.begin(), "eve", asked(), now=0.0)
+    state, _ = answerer.question(rules, answerer.AnswererState(), "eve", asked(), now=0.0)
     assert answerer.question(rules, state, "ann", asked(qid="2" * 32), now=0.0)[1].kind == "accepted"
 
 
 def test_a_question_that_nobody_announced_is_refused_for_good():
-    state, answer = answerer.unannounced(answerer.begin(), QID)
+    state, answer = answerer.unannounced(answerer.AnswererState(), QID)
     assert "announced no such query" in answer.why
     assert answerer.question(policy(), state, "ann", asked(), now=0.0)[1].kind == "refused"
     coming = Expect(qid=QID, asker="ann", n_queries=2, program=PROGRAM, terms=TERMS, seconds=9.0)
@@ -92,7 +92,7 @@ def test_without_the_guardian_a_query_is_over_and_nothing_is_said_of_it_later():
 
 
 def test_quotas_count_lent_masks_for_ever_and_others_while_they_last():
-    rules, state = policy(), answerer.begin(answered={"ann": 4})
+    rules, state = policy(), answerer.AnswererState(answered={"ann": 4})
     state, first = answerer.question(rules, state, "ann", asked(), now=0.0)
     assert first.kind == "accepted"
     state, second = answerer.question(rules, state, "ann", asked(qid="2" * 32), now=0.0)
@@ -131,7 +131,7 @@ def test_sets_that_are_too_small_foreign_or_without_our_number():
         with pytest.raises(PeerRefused, match="own fresh number"):
             answerer.roll(policy(), state, Roll(qid=QID, nonces=nonces), noise=secure())
     with pytest.raises(PeerRefused, match="that this party answered"):
-        answerer.roll(policy(), answerer.begin(), Roll(qid=QID, nonces={}), noise=secure())
+        answerer.roll(policy(), answerer.AnswererState(), Roll(qid=QID, nonces={}), noise=secure())
 
 
 def test_masks_and_numbers_are_never_the_same_twice():
@@ -147,27 +147,27 @@ def coming(**other):
 
 
 def test_what_is_announced_and_asked_must_be_the_same():
-    state, _ = answerer.expect(policy(), answerer.begin(), coming(), now=0.0)
+    state, _ = answerer.expect(policy(), answerer.AnswererState(), coming(), now=0.0)
     with pytest.raises(PeerRefused, match="announced once"):
         answerer.expect(policy(), state, coming(), now=0.0)
     assert "another query" in answerer.question(policy(), state, "ann", asked(n_queries=1), now=0.0)[1].why
     state, answer = answerer.question(policy(), state, "ann", asked(), now=0.0)
     assert answer.kind == "accepted"
     # The announcement may also come after the question.
-    state, _ = answerer.question(policy(), answerer.begin(), "ann", asked(), now=0.0)
+    state, _ = answerer.question(policy(), answerer.AnswererState(), "ann", asked(), now=0.0)
     state, said = answerer.expect(policy(), state, coming(), now=0.0)
     assert said == []
     assert state.queries[QID].phase == "asked"
 
 
 def test_what_would_be_refused_is_refused_when_it_is_announced():
-    state, [out] = answerer.expect(policy(), answerer.begin(), coming(n_queries=7), now=0.0)
+    state, [out] = answerer.expect(policy(), answerer.AnswererState(), coming(n_queries=7), now=0.0)
     assert out.why == "refused"
     assert answerer.expect(policy(), state, coming(), now=0.0)[1][0].why == "refused"
 
 
 def test_time_ends_what_nobody_asks_for():
-    state, _ = answerer.expect(policy(), answerer.begin(), coming(), now=0.0)
+    state, _ = answerer.expect(policy(), answerer.AnswererState(), coming(), now=0.0)
     assert answerer.tick(state, now=8.0)[1] == []
     state, [out] = answerer.tick(state, now=9.5)
     assert out.why == "not asked"

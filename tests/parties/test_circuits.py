@@ -1,4 +1,7 @@
-"""Circuits, run in the clear, compute what `clear` computes: no shares, no engine, so cases are cheap."""
+"""Circuits, run in the clear, compute what they should: no shares, no engine, so cases are cheap.
+
+They are run with NumPy, which needs no compiler, and some with JAX as well, which the engine takes them from.
+"""
 
 import numpy as np
 import pytest
@@ -8,6 +11,8 @@ from hypothesis import strategies as st
 from tellers.parties import DecisionProgram, clear_decision, clear_votes
 from tellers.parties._circuits import build_circuit
 from tellers.parties.programs import VoteProgram
+
+from .definitions import labels_of, votes_of
 
 
 def random_model(program, generator):
@@ -26,10 +31,16 @@ def random_model(program, generator):
     return model
 
 
-def evaluate(program, tables):
-    jax = pytest.importorskip("jax")
-    with jax.experimental.enable_x64():
-        return np.asarray(build_circuit(program)(*(jax.numpy.asarray(tables[s.name]) for s in program.slots)))
+def evaluate(program, tables, *, with_jax=False):
+    """Return what a circuit gives in NumPy; it is the same in JAX, if it is asked too."""
+    with np.errstate(over="ignore"):
+        found = build_circuit(program, np)(*(tables[slot.name] for slot in program.slots))
+    if with_jax:
+        jax = pytest.importorskip("jax")
+        with jax.experimental.enable_x64():
+            given = [jax.numpy.asarray(tables[slot.name]) for slot in program.slots]
+            np.testing.assert_array_equal(build_circuit(program)(*given), found)
+    return found
 
 
 SHAPES = {
@@ -47,9 +58,20 @@ SHAPES = {
 @given(
     seed=st.integers(0, 2**32 - 1), n_outputs=st.integers(2, 11), task=st.sampled_from(["single", "multi"])
 )
-@settings(max_examples=15)
+@settings(max_examples=40)
 def test_votes(shape, seed, n_outputs, task):
-    pytest.importorskip("jax")
+    require_votes(shape, seed, n_outputs, task)
+
+
+@pytest.mark.parametrize(
+    ("shape", "task"),
+    [("linear, abstaining", "single"), ("forest", "multi")],
+)
+def test_votes_with_jax(shape, task):
+    require_votes(shape, 7, 5, task, with_jax=True)
+
+
+def require_votes(shape, seed, n_outputs, task, **how):
     generator = np.random.default_rng(seed)
     if "abstaining" in shape:
         task = "single"
@@ -62,7 +84,8 @@ def test_votes(shape, seed, n_outputs, task):
     x = generator.integers(-2, 3, (6, 5))
     mask = generator.integers(-(2**63), 2**63 - 1, program.output_shape)
     with np.errstate(over="ignore"):
-        votes = evaluate(program, {"x": x, "mask": mask, **model}) + mask
+        votes = evaluate(program, {"x": x, "mask": mask, **model}, **how) + mask
+    assert np.array_equal(votes, votes_of(program, model, x))
     assert np.array_equal(votes, clear_votes(program, model, x))
     if task == "single":
         assert ((votes.sum(axis=1) == 1) | program.abstaining).all()
@@ -70,9 +93,17 @@ def test_votes(shape, seed, n_outputs, task):
 
 @pytest.mark.parametrize("rule", ["argmax", "labels", "confident_labels"])
 @given(seed=st.integers(0, 2**32 - 1), n_outputs=st.integers(2, 11))
-@settings(max_examples=15)
+@settings(max_examples=40)
 def test_decisions(rule, seed, n_outputs):
-    pytest.importorskip("jax")
+    require_decisions(rule, seed, n_outputs)
+
+
+@pytest.mark.parametrize("rule", ["argmax", "confident_labels"])
+def test_decisions_with_jax(rule):
+    require_decisions(rule, 7, 5, with_jax=True)
+
+
+def require_decisions(rule, seed, n_outputs, **how):
     generator = np.random.default_rng(seed)
     limits = tuple(generator.integers(0, 7, n_outputs).tolist()) if "labels" in rule else ()
     bar = tuple(generator.integers(0, 7, n_outputs).tolist()) if "confident" in rule else ()
@@ -85,5 +116,7 @@ def test_decisions(rule, seed, n_outputs):
     with np.errstate(over="ignore"):
         shares = counts - masks
     given_ = program.guardian_inputs(masks, answer_noise=drawn, ranks=ranks, check_noise=check)
-    opened = evaluate(program, {"shares": shares, **given_})
-    assert np.array_equal(program.decode(opened), clear_decision(program, shares, given_))
+    opened = evaluate(program, {"shares": shares, **given_}, **how)
+    found = program.decode(opened)
+    assert np.array_equal(found, labels_of(program, shares, given_))
+    assert np.array_equal(found, clear_decision(program, shares, given_))

@@ -24,7 +24,6 @@ from tellers.parties import (
     program_digest,
     program_for,
 )
-from tellers.parties._circuits import build_circuit
 from tellers.parties._last_step import decide, decision_of, draw
 from tellers.parties._policy import PartyContext
 from tellers.parties._ring import fresh_mask, ring_scaled, ring_sum
@@ -33,6 +32,8 @@ from tellers.parties.programs import describe_program, read_program
 from tellers.runs import MechanismConfig, parse_party, write_party
 from tellers.runs.settings.party import SessionConfig, settings_for
 from tellers.teachers.models import dump_model
+
+from .test_circuits import evaluate
 
 N_LABELS = 4
 SETS = {"east": (0, 1), "north": (1, 3), "west": (0, 1, 3)}  # nobody but south knows label 2
@@ -76,9 +77,7 @@ def test_labels_are_those_of_one_room_with_the_same_noise(mechanism, names):
     asker = ring_sum([mechanism.fitted_sums(votes), ring_scaled(masks, -1)])
     step = draw(mechanism, masks, n_answering=len(names), noise=noise.seeded(11), voters=voters)
     np.testing.assert_array_equal(decide(step, asker), said)
-    program = step.decision.program(n_outputs=N_LABELS, n_queries=300)
-    inputs = program.guardian_inputs(masks, answer_noise=step.answer_noise, check_noise=step.check_noise)
-    np.testing.assert_array_equal(clear_decision(program, asker, inputs), said)
+    np.testing.assert_array_equal(clear_decision(step.program, asker, step.inputs()), said)
     assert (said[:, 2] == SILENT).all() == ("south" not in names)
     assert {0, 1} <= set(np.unique(said))
 
@@ -87,15 +86,13 @@ def test_labels_are_those_of_one_room_with_the_same_noise(mechanism, names):
 @given(seed=st.integers(0, 2**32 - 1), n_outputs=st.integers(1, 9))
 @settings(max_examples=15)
 def test_circuits_decide_as_in_the_clear(rule, seed, n_outputs):
-    jax = pytest.importorskip("jax")
     rng = np.random.default_rng(seed)
     voters = tuple(rng.integers(0, 8, n_outputs).tolist())
     mechanism = Binary(1.0, n_outputs)
     if rule == "confident_labels":
         mechanism = ConfidentBinary(1.0, n_outputs, threshold=4, sigma_threshold=1.0)
-    program = decision_of(mechanism, n_outputs=n_outputs, n_answering=7, voters=voters).program(
-        n_outputs=n_outputs, n_queries=6
-    )
+    one = decision_of(mechanism, n_outputs=n_outputs, n_answering=7, voters=voters)
+    program = replace(one, batch=6)
     counts = rng.integers(0, np.array(voters) + 1, (6, n_outputs))
     masks = rng.integers(-(2**63), 2**63 - 1, counts.shape)
     drawn = rng.integers(-2, 3, (2, *counts.shape))
@@ -105,9 +102,7 @@ def test_circuits_decide_as_in_the_clear(rule, seed, n_outputs):
         masks, answer_noise=drawn[0], check_noise=drawn[1] if program.is_confident else None
     )
     tables = {"shares": shares, **inputs}
-    with jax.experimental.enable_x64():
-        circuit = build_circuit(program)
-        opened = np.asarray(circuit(*(jax.numpy.asarray(tables[slot.name]) for slot in program.slots)))
+    opened = evaluate(program, tables)
     assert not opened[:, np.array(voters) == 0].any()  # not even noise is opened of a label that nobody knows
     np.testing.assert_array_equal(program.decode(opened), clear_decision(program, shares, inputs))
 

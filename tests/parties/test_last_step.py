@@ -1,5 +1,7 @@
 """The guardian's part and the asker's together decide as the mechanism does in one room."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -48,12 +50,8 @@ def test_the_arithmetic_of_the_circuit_is_the_definition_of_the_last_step(mechan
     tally = np.random.default_rng(5).integers(0, 21, (2000, 4))
     asker, masks = shared(tally, 3)
     step = draw(mechanism, masks, n_answering=20, noise=noise.seeded(13))
-    program = step.decision.program(n_outputs=4, n_queries=2000)
-    given_ = program.guardian_inputs(
-        masks, answer_noise=step.answer_noise, ranks=step.ranks, check_noise=step.check_noise
-    )
     said = decide(step, asker)
-    np.testing.assert_array_equal(clear_decision(program, asker, given_), said)
+    np.testing.assert_array_equal(clear_decision(step.program, asker, step.inputs()), said)
     assert len(np.unique(said)) >= 2
     if step.ranks is not None:
         noisy = tally + step.answer_noise
@@ -90,7 +88,7 @@ def test_ties_are_broken_uniformly():
 def told(mechanism, tally, *, added, checks):
     """Return for each noise of the check whether label 0 is told, by an asker that adds to its sum."""
     n = len(checks)
-    program = decision_of(mechanism, n_outputs=2, n_answering=9).program(n_outputs=2, n_queries=n)
+    program = replace(decision_of(mechanism, n_outputs=2, n_answering=9), batch=n)
     masks, both = fresh_mask((n, 2)), np.tile(checks[:, None], (1, 2))
     given_ = program.guardian_inputs(masks, answer_noise=np.zeros((n, 2), dtype=np.int64), check_noise=both)
     with np.errstate(over="ignore"):

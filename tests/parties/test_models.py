@@ -21,8 +21,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from tellers.parties import clear_votes, encode_model, program_for
-from tellers.parties.clear import clear_scores
 
+from .definitions import scores_of
 from .near_ties import near_ties
 
 DIGITS, DIGIT = load_digits(return_X_y=True)
@@ -132,7 +132,7 @@ def test_no_input_leaves_the_ring(seed, hidden, log_size):
     except ValueError:
         assume(False)  # Refused: too large at the fewest bits.
     signs = generator.choice([-1, 1], (200, 9)) * program.largest_input
-    scores = clear_scores(program, model, signs)
+    scores = scores_of(program, model, signs)
     # The same in integers without end.
     values = [[int(v) for v in row] for row in signs]
     for layer in range(len(widths) - 1):

@@ -1,18 +1,16 @@
 """Every role killed at every step: what is charged, who goes on, and whether the next query works."""
 
-import subprocess
-import sys
+import signal
 
-import numpy as np
 import pytest
 
 pytest.importorskip("cryptography")
 
 from tellers.errors import RoundAborted
-from tellers.ledger import open_ledger
 from tellers.parties import AskRole
 
-from .process_network import ENVIRONMENT, ProcessNetwork
+from . import instrumented_party
+from .process_network import ProcessNetwork, begin, charged, compare
 
 pytestmark = pytest.mark.campaign
 N = 2
@@ -33,73 +31,71 @@ def asker(network):
         yield made
 
 
-def charged(network, name="guard"):
-    with open_ledger(network.folder / name / "ledger.db") as ledger:
-        return len(ledger.entries())
+def n_charged(network, name="guard"):
+    return len(charged(network, name))
 
 
-def compare(network, asker, *, parties=None):
-    rows = network.rows(N)
-    batch = asker.ask(rows)
-    np.testing.assert_array_equal(batch.labels, network.clear(rows, batch.qid, batch.parties))
-    if parties is not None:
-        assert batch.parties == parties
-    return batch
+def begin_again(network, name, step=""):
+    """Start a party again, killed if it lives, and whoever else died before."""
+    if name in network.processes:
+        network.kill(name)
+    network.start(*(other for other in network.names if other not in network.processes and other != name))
+    network.restart(name, step=step)
 
 
-# Whether the party that dies is still in the set: only once its mask is there.
+# What an answering party does when it dies, in the second query that it sees; whether it is still in the set:
+# only once its mask is there.
 ANSWERER = {
-    "on:expect": False,
-    "on:question": False,
-    "after:accepted": False,
-    "before:run": False,
-    "after:run": False,
-    "after:ready": False,
-    "on:roll": False,
-    "after:charge": False,
-    "after:mask": True,
+    "on:expect:2": False,
+    "on:question:2": False,
+    "after:accepted:2": False,
+    "before:run:2": False,
+    "after:run:2": False,
+    "after:ready:2": False,
+    "on:roll:2": False,
+    "after:charge:2": False,
+    "after:mask:2": True,
 }
 
 
 @pytest.mark.parametrize("step", ANSWERER)
 def test_an_answering_party_dies(network, asker, step):
-    network.kill("south")
-    network.restart("south", step=step)
-    before, own, east = charged(network), charged(network, "south"), charged(network, "east")
+    begin_again(network, "south", step)
+    # Whoever comes back, as it did after the step before this one, is asked with everybody.
+    compare(network, asker, N)
+    before, own, east = n_charged(network), n_charged(network, "south"), n_charged(network, "east")
     others = tuple(name for name in network.names if name != "south")
-    compare(network, asker, parties=network.names if ANSWERER[step] else others)
+    compare(network, asker, N, parties=network.names if ANSWERER[step] else others)
     network.wait_for_death("south")
-    assert charged(network) == before + 1
-    assert charged(network, "south") == own + (step in ("after:charge", "after:mask"))
+    assert n_charged(network) == before + 1
+    assert n_charged(network, "south") == own + step.startswith(("after:charge", "after:mask"))
     # Whoever had lent a mask to a set that broke keeps it on its own books, and pays again for the next.
-    if step in ("on:roll", "after:charge"):
-        assert charged(network, "east") == east + 2
+    if step.startswith(("on:roll", "after:charge")):
+        assert n_charged(network, "east") == east + 2
     else:
-        assert charged(network, "east") in (east + 1, east + 2)
-    network.restart("south")
-    compare(network, asker, parties=network.names)
-    assert charged(network) == before + 2
+        assert n_charged(network, "east") in (east + 1, east + 2)
 
 
-# Whether the query is charged.
+# What the guardian does when it dies, in its second query; whether the query is charged.
 GUARDIAN = {
-    "on:open": False,
-    "after:opened": False,
-    "on:answered": False,
-    "after:roll": False,
-    "on:mask:3": False,
-    "after:charge": True,
-    "before:agreed": True,
-    "after:agreed": True,
-    "before:run": True,
+    "on:open:2": False,
+    "after:opened:2": False,
+    "on:answered:2": False,
+    "after:roll:4": False,
+    "on:mask:6": False,
+    "after:charge:2": True,
+    "before:agreed:2": True,
+    "after:agreed:2": True,
+    "before:run:2": True,
 }
 
 
 @pytest.mark.parametrize("step", GUARDIAN)
 def test_the_guardian_dies(network, asker, step):
-    network.kill("guard")
-    network.restart("guard", step=step)
-    before = charged(network)
+    begin_again(network, "guard", step)
+    before = n_charged(network)
+    compare(network, asker, N)
+    assert n_charged(network) == before + 1
     try:
         asker.ask(network.rows(N), n_retries=0)
         has_labels = True
@@ -107,11 +103,8 @@ def test_the_guardian_dies(network, asker, step):
         has_labels = False
     network.wait_for_death("guard")
     # Its worker outlives it for a moment, and may end what it was told to do.
-    assert not has_labels or step in ("after:agreed", "before:run")
-    assert charged(network) == before + GUARDIAN[step]
-    network.restart("guard")
-    compare(network, asker, parties=network.names)
-    assert charged(network) == before + GUARDIAN[step] + 1
+    assert not has_labels or step in ("after:agreed:2", "before:run:2")
+    assert n_charged(network) == before + 1 + GUARDIAN[step]
 
 
 # Whether the query is charged; None where it depends on who is faster.
@@ -119,7 +112,6 @@ ASKER = {
     "after:open": False,
     "on:opened": False,
     "after:question": False,
-    "on:accepted": False,
     "before:run": False,
     "before:answered": False,
     "after:answered": None,
@@ -127,23 +119,17 @@ ASKER = {
     "before:done": True,
 }
 
-DYING = """
-import sys
-import numpy as np
-from tellers.runs import read_party
-from tellers.parties import AskRole
-from instrumented_party import die_at
-die_at(sys.argv[2])
-AskRole(read_party(sys.argv[1])).ask(np.zeros((2, 6)), n_retries=0)
-"""
-
 
 @pytest.mark.parametrize("step", ASKER)
 def test_the_asker_dies(network, asker, step):
-    before, since = charged(network), len(network.log("guard"))
-    words = [sys.executable, "-c", DYING, str(network.folder / "ann" / "party.toml"), step]
-    assert subprocess.run(words, env=ENVIRONMENT, timeout=300, check=False).returncode == -9
-    compare(network, asker, parties=network.names)
-    found = charged(network) - before - 1
+    if "guard" not in network.processes:
+        begin_again(network, "guard")
+        compare(network, asker, N)
+    before, since = n_charged(network), len(network.log("guard"))
+    config = network.folder / "ann" / "party.toml"
+    process = begin(instrumented_party.ask, config, step, 0, log=network.folder / "ann.log")
+    assert process.wait(timeout=300) == -signal.SIGKILL
+    compare(network, asker, N)
+    found = n_charged(network) - before - 1
     assert found in ((0, 1) if ASKER[step] is None else (int(ASKER[step]),))
     assert "failed" not in network.log("guard")[since:]  # who is gone is gone: no alarm

@@ -1,9 +1,7 @@
-"""Guardian, answering parties and an asker as processes of their own, over TLS and with the engine."""
+"""Guardian, answering parties and an asker over TLS and with the engine, as processes or commands."""
 
 import csv
 import json
-import os
-import subprocess
 import sys
 
 import numpy as np
@@ -16,63 +14,46 @@ from tellers.ledger import open_ledger
 from tellers.parties import AskRole
 from tellers.runs import MechanismConfig
 
-from .process_network import ENVIRONMENT, SOURCE, ProcessNetwork
+from .. import forked
+from .process_network import ENVIRONMENT, ProcessNetwork, ThreadNetwork, charged, compare
 
 
 @pytest.fixture
 def make_network(tmp_path, engine):
     made = []
 
-    def make(**options):
-        made.append(ProcessNetwork(tmp_path, **options))
-        return made[-1]
+    def make(kind=ProcessNetwork, **options):
+        made.append(kind(tmp_path, **options))
+        return made[-1].start_all()
 
     yield make
     for one in made:
         one.close()
 
 
-def charged(network, name="guard"):
-    """Return how many queries each entry of a party's books is for."""
-    with open_ledger(network.folder / name / "ledger.db") as ledger:
-        return [entry.event["n_queries"] for entry in ledger.entries()]
-
-
-def compare(network, asker, n):
-    """Ask for labels of random rows, and hold them against the clear computation with the noise drawn."""
-    rows = network.rows(n)
-    batch = asker.ask(rows)
-    np.testing.assert_array_equal(batch.labels, network.clear(rows, batch.qid, batch.parties))
-    return batch
-
-
 @pytest.mark.slow
-def test_labels_are_those_of_the_clear_with_the_noise_that_was_drawn(make_network):
-    network = make_network().start_all()
+def test_labels_are_those_of_the_clear_until_the_budget_is_used(make_network):
+    network = make_network(ThreadNetwork, n_answerers=2, quorum=2, n_labels=3, epsilon=160.0)
     with AskRole(network.settings("ann")) as asker:
+        price, more = (asker.price(n).epsilon(1e-5) for n in (40, 60))
+        assert price < 160 < more, (price, more)
         for _ in range(2):
-            assert compare(network, asker, 20).parties == network.names
+            compare(network, asker, 20)
+        with pytest.raises(RoundAborted, match="Nothing was charged"):
+            asker.ask(network.rows(20))
+    # Refused before anybody lent a mask, and not asked again.
     for name in ("guard", *network.names):
         assert charged(network, name) == [20, 20]
     assert "failed" not in network.log("guard")  # the asker was done, and hung up
 
 
-SESSIONS = {
-    "one class": {"n_answerers": 5},
-    "labels": {"n_answerers": 5, "n_labels": 4},
-    "plain masks": {"n_answerers": 3, "pairwise": False},
-    "abstaining": {"n_answerers": 3, "abstain_below": 1.2},
-}
-
-
 @pytest.mark.campaign
-@pytest.mark.parametrize("session", SESSIONS)
-def test_more_sessions(make_network, session):
-    network = make_network(**SESSIONS[session]).start_all()
+def test_plain_masks_and_parties_that_abstain(make_network):
+    network = make_network(pairwise=False, abstain_below=1.2)
     with AskRole(network.settings("ann")) as asker:
-        for n in (100, 100, 31, 1):
-            assert compare(network, asker, n).parties == network.names
-    assert charged(network) == charged(network, "north") == [100, 100, 31, 1]
+        for n in (100, 31):
+            compare(network, asker, n)
+    assert charged(network) == charged(network, "north") == [100, 31]
 
 
 @pytest.mark.campaign
@@ -82,63 +63,23 @@ def test_parties_that_know_different_labels(make_network, bar):
     if bar:
         mechanism = MechanismConfig(name="confident-binary", sigma=1.0, threshold=1.5, sigma_threshold=0.8)
     sets = {"east": (0, 1), "north": (1, 3), "south": (0, 1, 2)}
-    network = make_network(
-        n_answerers=3, n_labels=4, labels=sets, mechanism=mechanism, patience=240.0
-    ).start_all()
+    network = make_network(n_answerers=3, n_labels=4, labels=sets, mechanism=mechanism, patience=240.0)
     with AskRole(network.settings("ann")) as asker:
         batch = compare(network, asker, 100)
-        assert batch.parties == network.names
         # South alone knows it. With the bar a row is told with probability 0.25: one of the two answers is
         # missing by chance in less than 1e-4 of all runs.
         assert {0, 1} <= set(np.unique(batch.labels[:, 2]))
         network.kill("south")
-        batch = compare(network, asker, 100)
-        assert batch.parties == ("east", "north")
+        batch = compare(network, asker, 100, parties=("east", "north"))
         assert (batch.labels[:, 2] == -1).all()
         assert {0, 1} <= set(np.unique(batch.labels[:, [0, 1, 3]]))
     assert charged(network) == charged(network, "north") == [100, 100]
 
 
-@pytest.mark.campaign
-def test_the_command_writes_labels_and_says_what_they_cost(make_network, tmp_path):
-    network = make_network(max_queries=10).start_all()
-    rows = network.rows(25)
-    np.savetxt(tmp_path / "rows.csv", rows, delimiter=",")
-    words = [
-        "party", "ask", "--config", tmp_path / "ann" / "party.toml", "--rows", tmp_path / "rows.csv",
-        "--out", tmp_path / "labels.csv", "--json",
-    ]  # fmt: skip
-    environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
-
-    def ask():
-        return subprocess.run(
-            [sys.executable, "-m", "tellers", *map(str, words)], capture_output=True, text=True,
-            env=environment, timeout=200, check=False,
-        )  # fmt: skip
-
-    done = ask()
-    assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    with open(tmp_path / "labels.csv", newline="") as file:
-        labels = np.array([int(line["label"]) for line in csv.DictReader(file)])
-    batches = [batch["n_queries"] for batch in told["batches"]]
-    assert batches == charged(network) == [10, 10, 5]
-    starts = np.cumsum([0, *batches])
-    for batch, start, end in zip(told["batches"], starts, starts[1:]):
-        expected = network.clear(rows[start:end], batch["qid"], tuple(batch["answering"]))
-        np.testing.assert_array_equal(labels[start:end], expected)
-    with open_ledger(network.folder / "guard" / "ledger.db") as ledger:
-        assert told["epsilon"] == pytest.approx(ledger.spent.epsilon(1e-5))
-    again = ask()
-    assert again.returncode == 2
-    assert "is there" in again.stderr
-    assert charged(network) == [10, 10, 5]
-
-
 DYING = """
 import sys
 from tellers.cli import main
-from instrumented_party import die_at
+from tests.parties.instrumented_party import die_at
 if sys.argv[1]:
     die_at(sys.argv[1])
 main(sys.argv[2:])
@@ -146,66 +87,60 @@ main(sys.argv[2:])
 
 
 @pytest.mark.campaign
-def test_a_command_that_was_killed_goes_on_where_it_stopped(make_network, tmp_path):
-    network = make_network(n_labels=3, max_queries=10).start_all()
-    rows = network.rows(25)
+def test_commands_write_labels_say_what_they_cost_and_go_on_where_they_stopped(make_network, tmp_path):
+    network = make_network(n_answerers=2, quorum=2, n_labels=3, max_queries=10)
+    rows = network.rows(35)
+    np.savetxt(tmp_path / "rows.csv", rows, delimiter=",")
     np.save(tmp_path / "rows.npy", rows)
+    words = ["party", "ask", "--config", tmp_path / "ann" / "party.toml", "--json"]
 
-    def ask(out, *more, step=""):
-        words = ["party", "ask", "--config", tmp_path / "ann" / "party.toml", "--rows", tmp_path / "rows.npy"]
-        words += ["--out", tmp_path / out, "--json", *more]
-        return subprocess.run(
-            [sys.executable, "-c", DYING, step, *map(str, words)], capture_output=True, text=True,
-            env=ENVIRONMENT, timeout=300, check=False,
+    def ask(given, out, *more, step=None):
+        begin = ["-m", "tellers"] if step is None else ["-c", DYING, step]
+        done = [*begin, *words, "--rows", tmp_path / given, "--out", tmp_path / out, *more]
+        return forked.run(
+            [sys.executable, *map(str, done)], capture_output=True, text=True, env=ENVIRONMENT, timeout=300,
+            check=False,
         )  # fmt: skip
 
-    def require_labels(told, out):
-        with np.load(tmp_path / out) as found:
-            labels, numbers = found["labels"], found["rows"].tolist()
+    def require_labels(told, numbers, labels):
         for batch in told["batches"]:
             start, end = batch["rows"]
             at = numbers.index(start)
             expected = network.clear(rows[start:end], batch["qid"], tuple(batch["answering"]))
             np.testing.assert_array_equal(labels[at : at + end - start], expected)
 
-    # Before the third batch could be charged: nothing is lost.
-    assert ask("free.npz", step="on:opened:3").returncode == -9
-    assert charged(network) == [10, 10]
-    done = ask("free.npz")
+    def require_kept(told):
+        with np.load(tmp_path / "labels.npz") as found:
+            require_labels(told, found["rows"].tolist(), found["labels"])
+
+    done = ask("rows.csv", "labels.csv")
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
-    assert (told["n_before"], told["n_labelled"], told["n_lost"]) == (20, 25, 0)
-    require_labels(told, "free.npz")
-    assert charged(network) == [10, 10, 5]
+    assert [batch["n_queries"] for batch in told["batches"]] == charged(network) == [10, 10, 10, 5]
+    with open(tmp_path / "labels.csv", newline="") as file:
+        lines = np.array([[int(number) for number in line] for line in list(csv.reader(file))[1:]])
+    require_labels(told, lines[:, 0].tolist(), lines[:, 1:])
+    with open_ledger(network.folder / "guard" / "ledger.db") as ledger:
+        assert told["epsilon"] == pytest.approx(ledger.spent.epsilon(1e-5))
+    again = ask("rows.csv", "labels.csv")
+    assert again.returncode == 2
+    assert "is there" in again.stderr
 
-    # After the second was charged, with its labels on their way: they are lost, and asked again if told to.
-    assert ask("lost.npz", step="on:agreed:2").returncode == -9
-    done = ask("lost.npz")
+    # Killed before the second batch could be charged: nothing is lost, and it goes on with that batch.
+    assert ask("rows.npy", "labels.npz", step="on:opened:2").returncode == -9
+    assert charged(network)[4:] == [10]
+    # Killed after the third was charged, with its labels on their way: lost, and asked again if told to.
+    assert ask("rows.npy", "labels.npz", step="on:agreed:2").returncode == -9
+    assert charged(network)[5:] == [10, 10]
+    done = ask("rows.npy", "labels.npz")
     assert done.returncode == 2
     told = json.loads(done.stdout)
-    assert (told["n_before"], told["n_labelled"], told["n_lost"]) == (10, 15, 10)
-    assert "10 rows, from row 10 on, may have been charged" in " ".join(done.stderr.split())
-    require_labels(told, "lost.npz")
-    done = ask("lost.npz", "--again")
+    assert (told["n_before"], told["n_labelled"], told["n_lost"]) == (20, 25, 10)
+    assert "10 rows, from row 20 on, may have been charged" in " ".join(done.stderr.split())
+    require_kept(told)
+    done = ask("rows.npy", "labels.npz", "--again")
     assert done.returncode == 0, done.stderr
-    require_labels(json.loads(done.stdout), "lost.npz")
-    assert charged(network) == [10, 10, 5, 10, 10, 5, 10]
-    with open_ledger(network.folder / "guard" / "ledger.db") as ledger:
-        spent = ledger.spent.epsilon(1e-5)
+    require_kept(json.loads(done.stdout))
+    assert charged(network)[7:] == [5, 10]
     with AskRole(network.settings("ann")) as asker:
-        assert asker.price(60).epsilon(1e-5) == pytest.approx(spent)
-        assert json.loads(done.stdout)["epsilon_at_most"] == pytest.approx(asker.price(35).epsilon(1e-5))
-
-
-@pytest.mark.campaign
-def test_a_budget_that_is_used_ends_it_and_nothing_is_charged(make_network):
-    network = make_network(epsilon=45.0).start_all()
-    with AskRole(network.settings("ann")) as asker:
-        price = asker.price(20).epsilon(1e-5)
-        assert 30 < price < 45, price
-        compare(network, asker, 20)
-        with pytest.raises(RoundAborted, match="Nothing was charged"):
-            asker.ask(network.rows(20))
-    # Refused before anybody lent a mask, and not asked again.
-    for name in ("guard", *network.names):
-        assert charged(network, name) == [20]
+        assert json.loads(done.stdout)["epsilon_at_most"] == pytest.approx(asker.price(45).epsilon(1e-5))

@@ -69,7 +69,7 @@ class AnswererAtWork:
         self.policy = policy_of(
             name, roster=ROSTER, quotas={"ann": 1000}, pair_keys=pair_keys(name, secret, keys)
         )
-        self.state, self.lock = answerer.begin(), threading.Lock()
+        self.state, self.lock = answerer.AnswererState(), threading.Lock()
         self.channel = connect(address, world.identities[name], world.peers["guard"], timeout=10.0)
         threading.Thread(target=self.listen, daemon=True).start()
 

@@ -44,7 +44,9 @@ def test_a_party_says_in_words_that_its_books_are_empty():
     network = FakeNetwork()
     policy = replace(network.policies["north"], affords=lambda n: False)
     asked = {"n_queries": 2, "n_features": 4, "n_outputs": 3, "program": PROGRAM, "terms": TERMS}
-    _, said = answerer.question(policy, answerer.begin(), "ann", Question(qid="1" * 32, **asked), now=0.0)
+    _, said = answerer.question(
+        policy, answerer.AnswererState(), "ann", Question(qid="1" * 32, **asked), now=0.0
+    )
     assert said.why == "This party's own books cannot pay for it."
 
 

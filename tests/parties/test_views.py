@@ -14,12 +14,11 @@ import pytest
 
 pytest.importorskip("cryptography")
 
-from tellers.parties import clear_votes
 from tellers.parties._messages import KINDS
 from tellers.parties._policy import PartyContext
-from tellers.parties.clear import clear_scores
 
 from . import views
+from .definitions import scores_of, votes_of
 from .model_network import ModelNetwork, read
 from .process_network import SOURCE
 
@@ -80,8 +79,8 @@ def secrets_of(network, rows, batch, qids):
             e.coef_ for e in getattr(inner, "estimators_", [inner])
         ]:
             own["model"] |= views.written(np.asarray(weights)) | views.written(np.asarray(weights).T)
-        own["scores"] = views.written(np.stack([clear_scores(program, model, x) for x in coded]))
-        own["votes"] = set().union(*(views.written_small(clear_votes(program, model, x)) for x in coded))
+        own["scores"] = views.written(np.stack([scores_of(program, model, x) for x in coded]))
+        own["votes"] = set().union(*(views.written_small(votes_of(program, model, x)) for x in coded))
         own["mask"] = views.written(np.stack([one["mask"] for one in put_in(network, name, "ann")]))
         got = np.frombuffer(read(network.view("ann") / f"outcomes.{name}.bin"), dtype="<i8")
         found["ann"][f"share of {name}"] = views.written(got)
@@ -109,7 +108,13 @@ KINDS_RECEIVED = {
 }
 SESSIONS = {
     "classes, linear, masks that cancel, shares of noise": {"n_outputs": 10, "noise_sigma": 2.0},
-    "labels, network, plain masks": {"task": "multi", "kind": "network", "n_outputs": 8, "pairwise": False},
+    "labels, network, plain masks": {
+        "task": "multi",
+        "kind": "network",
+        "n_outputs": 8,
+        "n_answerers": 2,
+        "pairwise": False,
+    },
 }
 
 
@@ -117,7 +122,7 @@ SESSIONS = {
 @pytest.mark.parametrize("session", SESSIONS)
 def test_nobody_receives_what_is_anothers(make_network, session):
     options = SESSIONS[session]
-    network = make_network(n_answerers=3, n_features=12, **options).start_all()
+    network = make_network(**{"n_answerers": 3, "n_features": 12, **options}).start_all()
     rows, batch = network.rows(200), 100
     _, qids, _ = network.ask(rows, batch)
     roles = {"ann": "asker", "guard": "guardian"} | dict.fromkeys(network.names, "answerer")

@@ -4,6 +4,7 @@ import csv
 import importlib.util
 import os
 import re
+import shlex
 import subprocess
 import sys
 import time
@@ -15,6 +16,7 @@ pytest.importorskip("cryptography")
 
 from tellers.testing._ports import free_ports
 
+from .. import forked
 from .process_network import SOURCE
 
 ROOT = Path(__file__).parents[2]
@@ -33,31 +35,42 @@ def blocks():
     return [(block.language, block.text) for block in pages.blocks(PAGE)]
 
 
+def as_tellers(text):
+    """Return a command of the page as what installing would put on the path."""
+    first, *words = shlex.split(text)
+    assert first == "tellers"
+    return [sys.executable, "-m", "tellers", *words]
+
+
 class Reader:
     """Somebody who follows the page for all parties on one machine."""
 
     def __init__(self, folder):
         self.folder, self.serving = folder, {}
         self.ports = dict(zip(ROLES, free_ports(len(ROLES))))
-        command = folder / "bin" / "tellers"  # what installing puts on the path
-        command.parent.mkdir()
-        command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m tellers "$@"\n')
-        command.chmod(0o755)
-        path = f"{command.parent}{os.pathsep}{os.environ['PATH']}"
-        self.environment = {**os.environ, "PATH": path, "PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"}
+        self.environment = {**os.environ, "PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"}
 
     def shell(self, text, where=""):
-        done = subprocess.run(
-            ["bash", "-euc", text], cwd=self.folder / where, env=self.environment, capture_output=True,
-            text=True, timeout=PATIENCE, check=False,
-        )  # fmt: skip
-        assert done.returncode == 0, (where, text, done.stderr)
-        return done.stdout
+        """Do what a block says; `tellers` is forked and not started anew, into a file if it says so."""
+        how = {"cwd": self.folder / where, "env": self.environment, "text": True, "timeout": PATIENCE}
+        said = ""
+        lines = text.splitlines() if "tellers " in text else [text]
+        for line in lines:
+            words, _, place = line.partition(" > ")
+            if words.startswith("tellers "):
+                done = forked.run(as_tellers(words), capture_output=True, **how)
+                if place:
+                    (self.folder / where / place).write_text(done.stdout)
+            else:
+                done = subprocess.run(["bash", "-euc", line], capture_output=True, check=False, **how)
+            assert done.returncode == 0, (where, line, done.stderr)
+            said += done.stdout
+        return said
 
     def serve(self, name, text):
         with open(self.folder / f"{name}.log", "wb") as log:
-            self.serving[name] = subprocess.Popen(
-                text.split(), cwd=self.folder / name, env=self.environment, stdout=log, stderr=log
+            self.serving[name] = forked.Popen(
+                as_tellers(text), cwd=self.folder / name, env=self.environment, stdout=log, stderr=log
             )
 
     def as_said_for(self, text, name):
@@ -106,7 +119,7 @@ def test_the_page_leads_to_labels_and_books(reader):
         assert "What remains" in " ".join(told.split())
         assert ("pays for" in told) == (name != "ann")
     for name in HOSPITALS:
-        done = subprocess.run(
+        done = forked.run(
             [sys.executable, "-c", train], cwd=reader.folder / name, env=reader.environment, check=False
         )
         assert done.returncode == 0

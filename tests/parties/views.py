@@ -120,41 +120,37 @@ def written_small(numbers):
 def leaks(streams, secrets):
     """Return the names of the secrets of which a run stands in a stream; `secrets` has runs by name."""
     stream = bytes(64).join(streams)  # nothing that is looked for goes on over so many zeros
-    by_length = defaultdict(set)
-    for runs in secrets.values():
-        for run in runs:
-            by_length[len(run)].add(run)
-    found = set().union(*(sightings(stream, runs) for runs in by_length.values()))
+    found = sightings(stream, set().union(*secrets.values()))
     return sorted(name for name, runs in secrets.items() if not found.isdisjoint(runs))
 
 
 def sightings(stream, patterns):
     """Return the patterns that stand somewhere in a stream, at any byte.
 
-    All have one length, at least eight. Each is known by one of its words, the one with most different
-    bytes; the stream is read as words at all eight offsets, and where a known word stands the rest is
-    compared.
+    All are of at least eight bytes. Each is known by one of its words, the one with most different bytes; the
+    stream is read as words at all eight offsets, and where a known word stands the rest is compared. Most
+    words are no known ones by a look at some of their bits.
     """
-    if not patterns:
-        return set()
-    length = len(next(iter(patterns)))
     known = defaultdict(list)
     for pattern in patterns:
         # Looking at a few words is enough, and shorter.
-        place = max(range(0, min(length, 72) - 7, 4), key=lambda i: len(set(pattern[i : i + 8])))
+        place = max(range(0, min(len(pattern), 72) - 7, 4), key=lambda i: len(set(pattern[i : i + 8])))
         known[pattern[place : place + 8]].append((place, pattern))
     wanted = np.sort(np.frombuffer(b"".join(known), dtype="<u8"))
+    maybe = np.zeros(1 << 22, dtype=np.bool_)
+    maybe[_some_bits(wanted)] = True
     found = set()
     for offset in range(8):
-        usable = (len(stream) - offset) // 8 * 8
-        if usable <= 0:
-            continue
-        words = np.frombuffer(stream, dtype="<u8", count=usable // 8, offset=offset)
-        at = np.searchsorted(wanted, words)
-        at[at == len(wanted)] = 0
-        for hit in np.flatnonzero(wanted[at] == words).tolist():
+        words = np.frombuffer(stream, dtype="<u8", count=max(0, len(stream) - offset) // 8, offset=offset)
+        near = np.flatnonzero(maybe[_some_bits(words)])
+        for hit in near[np.isin(words[near], wanted)].tolist():
             start = offset + 8 * hit
             for place, pattern in known[stream[start : start + 8]]:
-                if start >= place and stream[start - place : start - place + length] == pattern:
+                if start >= place and stream[start - place : start - place + len(pattern)] == pattern:
                     found.add(pattern)
     return found
+
+
+def _some_bits(words):
+    """Return 22 bits of each word that depend on all of its bytes."""
+    return (words * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(42)

@@ -84,7 +84,7 @@ every_case = pytest.mark.parametrize(
 
 
 @every_case
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(seed=seeds, sigma=st.sampled_from([2.0, 6.0, 20.0]))
 def test_exact_below_published_below_price(variant, kind, seed, sigma):
     """Forward: exact <= Theorem 6 with q from the real noise <= price, which bounds the reverse as well.
@@ -338,7 +338,7 @@ def test_what_does_not_fit_together_is_refused():
     assert next(each_query(upsampled, "exact"))[1].shape[0] == 2
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(
     seed=seeds,
     n_groups=st.integers(1, 20),

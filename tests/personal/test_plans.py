@@ -160,7 +160,7 @@ def test_equal_budgets_are_charged_what_the_release_says(variant, mechanism):
 
 
 @given(BUDGETS, st.sampled_from(VARIANTS), st.sampled_from(MECHANISMS), st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_a_batch_is_charged_at_most_its_price(budgets, variant, mechanism, data):
     n_teachers = data.draw(st.integers(20, 40))
     consent = consent_of(budgets, each=n_teachers)

@@ -83,7 +83,7 @@ def publish_plan(method="envelope", *, order=6.0, confidence=0.9, sigma=8.0):
 # Above the exact cost ---------------------------------------------------------------------------------------
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     seed=st.integers(0, 2**31),
     n_classes=st.integers(2, 5),
@@ -103,7 +103,7 @@ def test_no_member_costs_more_than_what_is_sanitised(seed, n_classes, order, var
         assert exact.max() <= found.total * (1 + 1e-9)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     seed=st.integers(0, 2**31),
     n_classes=st.integers(2, 5),

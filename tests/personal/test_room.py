@@ -82,7 +82,7 @@ def test_no_group_passes_its_budget_and_the_first_that_would_ends_it(variant, me
     )
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(
     epsilons=st.lists(st.floats(0.3, 6.0), min_size=1, max_size=20, unique=True),
     variant=st.sampled_from(["weighting", "vanishing", "upsampling"]),
@@ -93,7 +93,8 @@ def test_nobody_is_ever_above_their_budget(epsilons, variant, adversarial, seed)
     rng = np.random.default_rng(seed)
     epsilons = sorted(epsilons)
     options = {"most": 6} if variant == "upsampling" else {}
-    room = a_room(variant, GNMax(sigma=20.0), epsilons, teachers=60, n_per_group=60, **options)
+    # Of all mechanisms this one's price is worked out fastest; the books do not know the difference.
+    room = a_room(variant, NoisyHistogram(sigma=20.0), epsilons, teachers=60, n_per_group=60, **options)
     n = room.plan.n_teachers
     # Adversarial: a tie in every query, the dearest there is. Otherwise anything.
     table = (
@@ -109,14 +110,13 @@ def test_nobody_is_ever_above_their_budget(epsilons, variant, adversarial, seed)
 
 
 @pytest.mark.campaign
-def test_nobody_is_above_their_budget_in_two_thousand_random_distributions():
+def test_nobody_is_above_their_budget_in_a_thousand_random_distributions():
     rng = np.random.default_rng(11)
-    for _ in range(2000):
+    for _ in range(1000):
         n_groups = int(rng.integers(1, 21))
         epsilons = np.unique(np.round(rng.uniform(0.2, 8.0, n_groups), 3)).tolist()
         variant = str(rng.choice(["weighting", "vanishing", "upsampling"]))
         options = {"most": 5} if variant == "upsampling" else {}
-        # Of all mechanisms this one's price is worked out fastest; the books do not know the difference.
         mechanism = NoisyHistogram(sigma=float(rng.choice([20.0, 60.0, 200.0])))
         room = a_room(variant, mechanism, epsilons, teachers=40, n_per_group=45, **options)
         room.ensemble.ballots = rng.integers(0, 2, (room.plan.n_teachers, 400))

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tellers import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, Unit, Votes
@@ -55,8 +55,10 @@ def some_votes(seed, *, n_teachers=9, n_queries=4, n_classes=3, agreement=0.6):
 
 
 seeds = st.integers(0, 10**6)
+some = settings(max_examples=35)
 
 
+@some
 @given(seed=seeds, n_classes=st.integers(2, 4), u=st.integers(1, 3), sigma=st.sampled_from([0.8, 3.0, 12.0]))
 def test_equals_brute_force(seed, n_classes, u, sigma):
     votes = some_votes(seed, n_classes=n_classes, n_queries=2)
@@ -105,6 +107,7 @@ def test_queries_add_up_to_the_run(n_classes):
     assert np.array_equal(costs[:, 0], costs[:, 3])  # a team is a set
 
 
+@some
 @given(seed=seeds, u=st.integers(2, 5), sigma=st.sampled_from([0.5, 1.0, 2.0, 5.0, 40.0]))
 def test_bounds_beyond_the_enumeration(seed, u, sigma):
     """Forward vertices give GNMax's largest divergence; every bound is above what enumeration finds.
@@ -121,13 +124,10 @@ def test_bounds_beyond_the_enumeration(seed, u, sigma):
     for mechanism in (GNMax(sigma), ConfidentGNMax(sigma, **check)):
         exact = team_costs(mechanism, votes, team, orders=orders, most=10**6).reveal()
         bound = team_costs(mechanism, votes, team, orders=orders, most=0).reveal()
-        search = team_costs(mechanism, votes, team, orders=orders, reverse="vertices").reveal()
         slack = 1e-9 * exact + 1e-13
         assert (bound >= exact - slack).all()
-        assert np.array_equal(bound[0], search[0])
         if isinstance(mechanism, GNMax):
             assert np.allclose(bound[0], exact[0], rtol=1e-9, atol=1e-13)
-            assert (search[1] <= exact[1] + slack).all()
             price = np.array(orders) * (u / sigma) ** 2 * len(votes)
             assert (bound <= price * (1 + 1e-12)).all()
 
@@ -160,6 +160,7 @@ def test_splitting_can_cost_more_than_any_corner_when_there_is_a_check():
     assert np.allclose(exact, at([30, 32, 32]), rtol=1e-6)
 
 
+@some
 @given(seed=seeds, sigma=st.sampled_from([2.0, 6.0]))
 def test_more_ballots_cost_more(seed, sigma):
     """A smaller team's alternatives are among those of a larger one: its ballots may also stay."""
@@ -171,6 +172,7 @@ def test_more_ballots_cost_more(seed, sigma):
             assert (fewer <= more * (1 + 1e-9) + 1e-13).all()
 
 
+@some
 @given(seed=seeds)
 def test_never_above_the_price(seed):
     votes = some_votes(seed, n_classes=4, n_teachers=12)
@@ -181,6 +183,7 @@ def test_never_above_the_price(seed):
             assert (costs <= mechanism.price(Unit.of_ballots(u)).values * len(votes) * (1 + 1e-9)).all()
 
 
+@some
 @given(seed=seeds, u=st.integers(1, 3))
 def test_a_cost_depends_on_tallies_and_own_ballots_only(seed, u):
     """Others may swap ballots among themselves as they like: while the tally stays, so does the cost."""
@@ -251,8 +254,6 @@ def test_bad_teams_are_refused():
         team_costs(GNMax(4.0), votes.weighted(np.ones(9, dtype=int)), [[0, 1]])
     with pytest.raises(TypeError, match="LNMax"):
         team_costs(LNMax(0.1), votes, [[0, 1]])
-    with pytest.raises(ValueError, match="reverse"):
-        team_costs(GNMax(4.0), votes, [[0, 1]], reverse="guess")
     with pytest.raises(ValueError, match="student"):
         team_costs(GNMax(4.0), votes, [[0, 1]], student=np.full(votes.counts.shape, 1 / 3))
     interactive = InteractiveGNMax(4.0, threshold=2, sigma_threshold=3.0, student_confidence=0.9)

@@ -15,30 +15,26 @@ from tellers.cli import main
 from tellers.errors import BudgetExhausted
 from tellers.runs import (
     BudgetConfig,
-    DataConfig,
     LabelsConfig,
     MechanismConfig,
     PartitionConfig,
     QueriesConfig,
     ReportConfig,
-    RunConfig,
-    StudentConfig,
-    TeachersConfig,
     propose_publication,
     run,
 )
 from tellers.runs._finished import account_for_pool, asked_votes, read_finished
 from tellers.teachers import save_votes
 
-CONFIG = RunConfig(
-    data=DataConfig(name="made_multilabel", n_public=40, n_test=60, options={"n_rows": 1500}),
-    labels=LabelsConfig(names=("rain", "wind", "snow")),
+from ..small_runs import LABELS, run_on_votes
+
+CONFIG = replace(
+    LABELS,
+    data=replace(LABELS.data, options={"n_rows": 1500}),
     partition=PartitionConfig(n_teachers=40),
-    teachers=TeachersConfig(model="naive_bayes", n_jobs=1),
     mechanism=MechanismConfig(name="binary", sigma=8.0),
     budget=BudgetConfig(epsilon=30.0, delta=1e-4),
     queries=QueriesConfig(n_queries=30),
-    student=StudentConfig(model="naive_bayes"),
     report=ReportConfig(private=True),
 )
 DEPENDENT = replace(
@@ -53,7 +49,7 @@ CONFIDENT = replace(
 
 def made(tmp_path_factory, config):
     folder = tmp_path_factory.mktemp("run") / "study"
-    run(config, folder)
+    run_on_votes(config, folder)
     return folder
 
 
@@ -202,7 +198,7 @@ def test_nothing_is_spent_without_a_yes_or_for_a_public_price(study, tellers, mo
 def test_a_budget_without_room_refuses_and_is_not_touched(tmp_path):
     just_enough = (10 * CONFIG.build_mechanism().price(Unit())).epsilon(1e-4) * (1 + 1e-9)
     poor = replace(CONFIG, queries=QueriesConfig(), budget=BudgetConfig(epsilon=just_enough, delta=1e-4))
-    result = run(poor, tmp_path / "out")
+    result = run_on_votes(poor, tmp_path / "out")
     assert (result["queries"]["n_asked"], result["queries"]["stopped_by"]) == (10, "the budget")
     ledger = (tmp_path / "out/ledger.db").read_bytes()
     with pytest.raises(BudgetExhausted, match="Expected room for a publication"):
@@ -212,7 +208,7 @@ def test_a_budget_without_room_refuses_and_is_not_touched(tmp_path):
 
 def test_a_run_whose_end_hangs_on_what_came_out_is_not_summed_up(tmp_path):
     ended = replace(CONFIDENT, queries=QueriesConfig(n_labels=5))
-    run(ended, tmp_path / "out")
+    run_on_votes(ended, tmp_path / "out")
     with pytest.raises(ValueError, match="a number of queries fixed beforehand"):
         propose_publication(tmp_path / "out")
 

@@ -17,13 +17,13 @@ from tellers.runs import (
     PartitionConfig,
     QueriesConfig,
     ReportConfig,
-    RunConfig,
     StudentConfig,
-    TeachersConfig,
     run,
 )
 from tellers.runs._tables import deal_rows, read_tables
 from tellers.teachers import read_votes
+
+from ..small_runs import LABELS, run_on_votes
 
 NAMES = ("rain", "wind", "snow")
 CHECK = {"threshold": 15.0, "sigma_threshold": 5.0}
@@ -43,18 +43,8 @@ PARAMETERS = {
 
 def settings(name="binary", *, labels=None, **changes):
     """Return a small run on made rows: twenty teachers, twelve questions."""
-    given = PARAMETERS[name]
-    chosen = {
-        "data": DataConfig(name="made_multilabel", n_public=40, n_test=60, options={"n_rows": 700}),
-        "labels": labels or LabelsConfig(names=NAMES),
-        "partition": PartitionConfig(n_teachers=20),
-        "teachers": TeachersConfig(model="naive_bayes", n_jobs=1),
-        "mechanism": MechanismConfig(name=name, sigma=4.0, **given),
-        "budget": BudgetConfig(epsilon=60.0, delta=1e-4),
-        "queries": QueriesConfig(n_queries=12),
-        "student": StudentConfig(model="naive_bayes"),
-    }
-    return RunConfig(**{**chosen, **changes})
+    mechanism = MechanismConfig(name=name, sigma=4.0, **PARAMETERS[name])
+    return replace(LABELS, **{"mechanism": mechanism, "labels": labels or LABELS.labels, **changes})
 
 
 def test_every_mechanism_is_tried():
@@ -64,7 +54,7 @@ def test_every_mechanism_is_tried():
 @pytest.mark.parametrize("name", sorted(PARAMETERS))
 def test_a_run_with_every_mechanism(name, tmp_path):
     config = settings(name, report=ReportConfig(private=True))
-    result = run(config, tmp_path / "out")
+    result = run_on_votes(config, tmp_path / "out")
     mechanism = config.build_mechanism()
     assert result["mechanism"]["name"] == type(mechanism).__name__
     most = (12 * mechanism.price(Unit())).epsilon(1e-4)
@@ -96,7 +86,7 @@ def test_the_numbers_on_the_test_rows_are_those_of_the_metrics(tmp_path):
     from tellers.runs import load_student
 
     config = settings()
-    result = run(config, tmp_path / "out")
+    result = run_on_votes(config, tmp_path / "out")
     test = read_tables(config).test
     student = load_student(tmp_path / "out/student")
     found = measure(test.y, student.predict(test.X), scores=student.predict_proba(test.X))
@@ -116,7 +106,7 @@ def test_probabilities_are_counted_in_parts_of_a_vote(tmp_path):
 def test_thresholds_decide_who_says_yes(tmp_path):
     votes = []
     for at, limits in enumerate(((0.5,), (0.5, 0.5, 0.01))):
-        run(settings(labels=LabelsConfig(names=NAMES, thresholds=limits)), tmp_path / str(at))
+        run_on_votes(settings(labels=LabelsConfig(names=NAMES, thresholds=limits)), tmp_path / str(at))
         votes.append(read_votes(tmp_path / str(at) / "private/votes.npz", kind="labels").votes)
     usual, lowered = votes
     assert isinstance(usual, LabelVotes)
@@ -126,7 +116,7 @@ def test_thresholds_decide_who_says_yes(tmp_path):
 
 def test_a_private_stop_says_that_it_guarantees_nothing(tmp_path):
     budget = BudgetConfig(epsilon=60.0, delta=1e-4, stop="private", private_epsilon=6.0)
-    result = run(settings(budget=budget, queries=QueriesConfig()), tmp_path / "out")
+    result = run_on_votes(settings(budget=budget, queries=QueriesConfig()), tmp_path / "out")
     assert not result["spent"]["is_guarantee"]
     assert 0 < result["queries"]["n_asked"] <= 40
 
@@ -134,7 +124,7 @@ def test_a_private_stop_says_that_it_guarantees_nothing(tmp_path):
 def test_what_would_be_silent_throughout_keeps_what_was_spent(tmp_path):
     mechanism = MechanismConfig(name="confident-binary", sigma=4.0, threshold=400.0, sigma_threshold=1.0)
     with pytest.raises(ValueError, match=r"silence for every row and label.* epsilon [\d.]+ is spent"):
-        run(settings(mechanism=mechanism), tmp_path / "out")
+        run_on_votes(settings(mechanism=mechanism), tmp_path / "out")
     with np.load(tmp_path / "out/labels.npz") as kept:
         assert (kept["labels"] == -1).all()
 
@@ -145,7 +135,7 @@ def test_a_network_is_a_student_of_many_labels(tmp_path):
 
     chosen = StudentConfig(model="torch_mlp", parameters={"epochs": 5, "device": "cpu"})
     config = settings(student=chosen, report=ReportConfig(private=True))
-    result = run(config, tmp_path / "out")
+    result = run_on_votes(config, tmp_path / "out")
     student = load_student(tmp_path / "out/student")
     test = read_tables(config).test
     assert result["student"]["accuracy"] == pytest.approx((student.predict(test.X) == test.y).mean())
@@ -163,7 +153,7 @@ def test_a_network_that_cannot_learn_is_refused_before_anything_is_charged(tmp_p
 
 def test_other_labels_are_another_run(tmp_path):
     config = settings()
-    run(config, tmp_path / "out")
+    run_on_votes(config, tmp_path / "out")
     other = replace(config, labels=LabelsConfig(names=("rain", "wind", "hail")))
     with pytest.raises(ValueError, match=r"got others for labels\.names"):
         run(other, tmp_path / "out", resume=True)
@@ -192,8 +182,9 @@ def test_persons_stay_together_and_an_archive_may_hold_all_labels_at_once(tmp_pa
 
 def test_many_labels_are_folded_on_the_page(tmp_path):
     names = tuple(f"label {n}" for n in range(40))
-    config = settings(labels=LabelsConfig(names=names), budget=BudgetConfig(epsilon=300.0, delta=1e-4))
-    run(config, tmp_path / "out")
+    few = {"partition": PartitionConfig(n_teachers=3), "queries": QueriesConfig(n_queries=4)}
+    budget = BudgetConfig(epsilon=300.0, delta=1e-4)
+    run(settings(labels=LabelsConfig(names=names), budget=budget, **few), tmp_path / "out")
     page = (tmp_path / "out/report.html").read_text()
     assert "All 40 labels" in page
 

@@ -1,20 +1,13 @@
 """Runs in which people have budgets of their own: every variant, who leaves, what is refused, resuming."""
 
-import contextlib
 import json
-import os
 import re
-import signal
-import subprocess
-import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tellers import Accountant, Budget, SqliteLedger
 from tellers.cli.outcome import show_groups, warn_of_groups
 from tellers.errors import BudgetExhausted
 from tellers.runs import (
@@ -25,45 +18,39 @@ from tellers.runs import (
     PersonalConfig,
     QueriesConfig,
     ReportConfig,
-    RunConfig,
-    TeachersConfig,
+    Room,
     read_config,
     run,
-    write_config,
 )
 from tellers.runs._groups import budgets_from_file
 from tellers.runs.personal import plan_from_dict
 
+from .. import small_runs
+from ..small_runs import books, run_on_votes, two_groups
+
 ROOT = Path(__file__).resolve().parents[2]
-TWO = {"levels": {"low": 3.0, "high": 6.0}, "shares": {"low": 0.5, "high": 0.5}}
-SMALL = RunConfig(
+SMALL = replace(
+    small_runs.SMALL,
     data=DataConfig(name="digits", n_public=120, n_test=100),
-    partition=PartitionConfig(n_teachers=20),
-    teachers=TeachersConfig(model="naive_bayes"),
     mechanism=MechanismConfig(name="confident", sigma=8.0, threshold=8.0, sigma_threshold=16.0),
     budget=BudgetConfig(epsilon=20.0, delta=1e-5),
-    personal=PersonalConfig(variant="weighting", **TWO),
+    queries=QueriesConfig(),
+    personal=two_groups(3.0, 6.0),
 )
 GNMAX = MechanismConfig(name="gnmax", sigma=8.0)
-
-
-def entries(folder, budget=SMALL.budget):
-    with SqliteLedger(folder / "ledger.db", Accountant(Budget(budget.epsilon, budget.delta))) as ledger:
-        return ledger.entries(), ledger.accounts()
 
 
 @pytest.mark.parametrize("variant", ["weighting", "vanishing", "upsampling"])
 def test_every_variant_runs_and_nobody_passes_their_budget(tmp_path, variant):
     shown = []
-    config = replace(
-        SMALL, personal=PersonalConfig(variant=variant, **TWO), report=ReportConfig(private=True)
-    )
+    personal = two_groups(3.0, 6.0, variant=variant)
+    config = replace(SMALL, personal=personal, report=ReportConfig(private=True))
     result = run(config, tmp_path / "study", show_groups=lambda rows, lines: shown.append((rows, lines)))
     personal, (rows, lines) = result["personal"], shown[0]
     assert [row["name"] for row in rows] == ["low", "high"]
     assert sum(row["n_persons"] for row in rows) == result["data"]["n_private"]
     assert lines[0].startswith(variant)
-    _, accounts = entries(tmp_path / "study")
+    _, accounts = books(tmp_path / "study", SMALL)
     for group in personal["groups"]:
         spent = accounts[f"group/{group['name']}"].spent.epsilon(1e-5)
         assert group["spent"] == spent == personal["cost"][-1]["epsilon"][group["name"]]
@@ -97,14 +84,23 @@ def test_every_variant_runs_and_nobody_passes_their_budget(tmp_path, variant):
     assert "agreed to epsilon = 3, and is held to epsilon = " in card
 
 
+PLAIN = replace(
+    SMALL, mechanism=GNMAX, personal=PersonalConfig(), budget=BudgetConfig(epsilon=6.0, delta=1e-5)
+)
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    """Return the folder of a run with one budget for all, and its result."""
+    folder = tmp_path_factory.mktemp("runs") / "plain"
+    return folder, run(PLAIN, folder)
+
+
 @pytest.mark.parametrize("variant", ["weighting", "vanishing", "upsampling"])
-def test_with_one_budget_for_all_it_is_a_plain_run(tmp_path, variant):
-    plain = replace(
-        SMALL, mechanism=GNMAX, personal=PersonalConfig(), budget=BudgetConfig(epsilon=6.0, delta=1e-5)
-    )
-    equal = replace(plain, personal=PersonalConfig(variant=variant, levels={"all": 6.0}, shares={"all": 1.0}))
-    first, second = run(plain, tmp_path / "plain"), run(equal, tmp_path / "equal")
-    (mine, _), (theirs, accounts) = (entries(tmp_path / name, plain.budget) for name in ("plain", "equal"))
+def test_with_one_budget_for_all_it_is_a_plain_run(tmp_path, plain, variant):
+    equal = replace(PLAIN, personal=PersonalConfig(variant=variant, levels={"all": 6.0}, shares={"all": 1.0}))
+    (folder, first), second = plain, run(equal, tmp_path / "equal")
+    (mine, _), (theirs, accounts) = (books(place, PLAIN) for place in (folder, tmp_path / "equal"))
     assert len(mine) == len(theirs) > 1
     for one, other in zip(mine, theirs, strict=True):
         assert np.array_equal(one.charged.values, other.charged.values)
@@ -114,21 +110,18 @@ def test_with_one_budget_for_all_it_is_a_plain_run(tmp_path, variant):
     assert first["spent"] == second["spent"]
     for name in ("votes.npz", "partition.npz"):
         with (
-            np.load(tmp_path / "plain/private" / name) as one,
+            np.load(folder / "private" / name) as one,
             np.load(tmp_path / "equal/private" / name) as two,
         ):
             assert all(np.array_equal(one[key], two[key]) for key in one.files)
 
 
 def test_the_others_go_on_when_the_strict_group_has_left(tmp_path):
-    levels = {"low": 2.0, "high": 9.0}
-    chosen = PersonalConfig(variant="weighting", levels=levels, shares=TWO["shares"], precision=0.9)
+    chosen = two_groups(2.0, 9.0, precision=0.9)
     config = replace(SMALL, mechanism=GNMAX, personal=chosen)
     ended = run(replace(config, personal=replace(chosen, weights="price")), tmp_path / "balanced")
     assert ended["personal"]["left"] == []
-    vanishing = PersonalConfig(
-        variant="vanishing", levels=levels, shares=TWO["shares"], power=0.5, leave=True
-    )
+    vanishing = two_groups(2.0, 9.0, variant="vanishing", power=0.5, leave=True)
     result = run(replace(config, personal=vanishing, report=ReportConfig(private=True)), tmp_path / "leaving")
     low, high = result["personal"]["groups"]
     assert result["personal"]["left"][0]["name"] == "low"
@@ -174,13 +167,14 @@ def test_a_ceiling_below_the_budgets_is_said_before_anything_is_trained(tmp_path
     leaving = replace(
         SMALL, personal=replace(SMALL.personal, leave=True), budget=BudgetConfig(epsilon=4.0, delta=1e-5)
     )
-    assert any("could have gone on" in line for line in run(leaving, tmp_path / "other")["warnings"])
+    other = run_on_votes(leaving, tmp_path / "other")
+    assert any("could have gone on" in line for line in other["warnings"])
 
 
 def test_batches_suit_the_schedule_of_vanishing(tmp_path):
-    chosen = PersonalConfig(variant="vanishing", **TWO)
+    chosen = two_groups(3.0, 6.0, variant="vanishing")
     config = replace(SMALL, personal=chosen, queries=QueriesConfig(batch=5))
-    result = run(config, tmp_path / "study")
+    result = run_on_votes(config, tmp_path / "study")
     assert any("Batches are of 8 queries and not of 5" in line for line in result["warnings"])
     assert result["personal"]["cost"][0]["n_queries"] == 8
 
@@ -213,18 +207,18 @@ def test_groups_and_a_plain_run_do_not_share_a_ledger(tmp_path):
     budget = BudgetConfig(epsilon=20.0, delta=1e-5, ledger=str(tmp_path / "shared.db"))
     # Always answered: of ten noisy checks one may let nothing through that a student could learn from.
     few = replace(SMALL, mechanism=GNMAX, budget=budget, queries=QueriesConfig(n_queries=10))
-    run(few, tmp_path / "one")
-    second = run(replace(few, seed=8), tmp_path / "two")  # the same groups: they pay for both
+    run_on_votes(few, tmp_path / "one")
+    second = run_on_votes(few, tmp_path / "two")  # the same groups: they pay for both
     assert second["personal"]["cost"][0]["epsilon"]["low"] > 0
     assert second["personal"]["groups"][0]["stated"] == 3.0
-    with pytest.raises(ValueError, match="a ledger without groups"):
+    with pytest.raises(ValueError, match=r"budget\.ledger: Expected the budgets of the people"):
         run(replace(few, personal=PersonalConfig()), tmp_path / "three")
     others = PersonalConfig(variant="weighting", levels={"a": 3.0, "b": 6.0}, shares={"a": 0.5, "b": 0.5})
-    with pytest.raises(ValueError, match="the groups of this run"):
+    with pytest.raises(ValueError, match=r"budget\.ledger: Expected the groups of the ledger"):
         run(replace(few, personal=others), tmp_path / "four")
     plain = replace(few, personal=PersonalConfig(), budget=replace(budget, ledger=str(tmp_path / "plain.db")))
-    run(plain, tmp_path / "five")
-    with pytest.raises(ValueError, match="groups paid for every question"):
+    run_on_votes(plain, tmp_path / "five")
+    with pytest.raises(ValueError, match=r"budget\.ledger: Expected .*no group paid"):
         run(replace(plain, personal=SMALL.personal), tmp_path / "six")
 
 
@@ -315,36 +309,29 @@ def test_a_file_of_budgets_is_read_strictly(tmp_path, text, levels, says):
         budgets_from_file(tmp_path / "consent.csv", ["ann"], levels=levels)
 
 
-def test_a_killed_run_goes_on_and_charges_nobody_twice(tmp_path):
-    chosen = PersonalConfig(variant="vanishing", levels=TWO["levels"], shares=TWO["shares"], leave=True)
+class Killed(BaseException):
+    """Stands for a process that ends."""
+
+
+def test_a_killed_run_goes_on_and_charges_nobody_twice(tmp_path, monkeypatch):
+    chosen = two_groups(3.0, 6.0, variant="vanishing", leave=True)
     config = replace(SMALL, personal=chosen, queries=QueriesConfig(batch=4))
-    (tmp_path / "study.toml").write_text(write_config(config))
-    folder = tmp_path / "study"
-    words = [
-        sys.executable,
-        "-m",
-        "tellers",
-        "run",
-        str(tmp_path / "study.toml"),
-        "--out",
-        str(folder),
-        "--resume",
-    ]
-    process = subprocess.Popen(
-        words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
-    )
-    deadline, before = time.monotonic() + 120, []
-    while len(before) < 3 and process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.002)
-        if (folder / "ledger.db").exists() and (folder / "private" / "votes.npz").exists():
-            before, _ = entries(folder)
-    with contextlib.suppress(ProcessLookupError):  # it may have been faster
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    before, _ = entries(folder)
-    assert before
+    folder, settle, settled = tmp_path / "study", Room._settle, []
+
+    def die(self, ticket, release, used):
+        if len(settled) == 2:  # the third batch is paid for, and its outcome is lost
+            raise Killed
+        settled.append(ticket.key)
+        settle(self, ticket, release, used)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Room, "_settle", die)
+        with pytest.raises(Killed):
+            run_on_votes(config, folder)
+    before, _ = books(folder, config)
+    assert [entry.is_settled for entry in before] == [True, True, False]
     result = run(config, folder, resume=True)
-    after, accounts = entries(folder)
+    after, accounts = books(folder, config)
     for one, other in zip(before, after, strict=False):
         assert one.key == other.key
         if one.is_settled:
@@ -354,7 +341,7 @@ def test_a_killed_run_goes_on_and_charges_nobody_twice(tmp_path):
     for name, state in accounts.items():
         assert state.spent.epsilon(1e-5) <= state.budget.epsilon, name
     assert result["queries"]["n_asked"] == sum(entry.event["n_queries"] for entry in after)
-    assert result["queries"]["n_lost"] == sum(e.event["n_queries"] for e in after if not e.is_settled)
+    assert result["queries"]["n_lost"] == before[-1].event["n_queries"]
 
 
 def test_the_settings_on_the_page_run(tmp_path):
@@ -372,10 +359,9 @@ def test_a_student_may_take_part(tmp_path, variant):
     )
     asking = QueriesConfig(warm_up=20, warm_up_threshold=8.0, per_round=20, n_queries=60)
     config = replace(
-        SMALL, **grouped(variant, low=6.0), mechanism=listens, queries=asking,
+        SMALL, personal=two_groups(20.0, 40.0, variant=variant), mechanism=listens, queries=asking,
         budget=BudgetConfig(epsilon=60.0, delta=1e-5), report=ReportConfig(private=True),
     )  # fmt: skip
-    config = replace(config, personal=replace(config.personal, levels={"low": 20.0, "high": 40.0}))
     result = run(config, tmp_path / "study")
     for group in result["personal"]["groups"]:
         assert 0 < group["spent"] <= group["stated"] <= group["epsilon"]

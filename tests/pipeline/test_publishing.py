@@ -18,7 +18,6 @@ from tellers.runs import (
     PersonalConfig,
     QueriesConfig,
     RunConfig,
-    TeachersConfig,
     propose_publication,
     publish_run,
     run,
@@ -29,17 +28,12 @@ from tellers.runs.personal import publishing
 from tellers.runs.personal.publishing import independent_group_costs
 from tellers.runs.result import PublishedCosts, read_published
 
+from .. import small_runs
+from ..small_runs import run_on_votes
+
 TWO = {"levels": {"low": 8.0, "high": 16.0}, "shares": {"low": 0.5, "high": 0.5}}
 MUCH = {"low": 24.0, "high": 48.0}
-CONFIG = RunConfig(
-    data=DataConfig(name="breast_cancer", n_public=60, n_test=60),
-    partition=PartitionConfig(n_teachers=20),
-    teachers=TeachersConfig(model="naive_bayes"),
-    mechanism=MechanismConfig(name="gnmax", sigma=5.0),
-    queries=QueriesConfig(n_queries=20),
-    budget=BudgetConfig(epsilon=30.0, delta=1e-4),
-    personal=PersonalConfig(variant="weighting", **TWO),
-)
+CONFIG = replace(small_runs.SMALL, personal=PersonalConfig(variant="weighting", **TWO))
 CONFIDENT = MechanismConfig(name="confident", sigma=5.0, threshold=10.0, sigma_threshold=8.0)
 
 
@@ -52,7 +46,7 @@ def finished(tmp_path_factory):
         name = repr(config)
         if name not in kept:
             kept[name] = tmp_path_factory.mktemp("run") / "study"
-            run(config, kept[name])
+            run_on_votes(config, kept[name])
         shutil.copytree(kept[name], to / "study")
         return to / "study"
 
@@ -60,10 +54,7 @@ def finished(tmp_path_factory):
 
 
 def books(folder, config=CONFIG):
-    with SqliteLedger(
-        folder / "ledger.db", Accountant(Budget(config.budget.epsilon, config.budget.delta))
-    ) as ledger:
-        return ledger.entries(), ledger.accounts()
+    return small_runs.books(folder, config)
 
 
 def publications(folder):

@@ -1,48 +1,47 @@
 """Runs by upsampling in which groups leave: teachers are trained anew without them, and the run goes on."""
 
 import json
+import shutil
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from tellers import Accountant, Budget, SqliteLedger
 from tellers.cli.outcome import steps_shown, tell
 from tellers.errors import BudgetExhausted
 from tellers.runs import (
     BudgetConfig,
     DataConfig,
     MechanismConfig,
-    PartitionConfig,
     PersonalConfig,
     QueriesConfig,
     ReportConfig,
-    RunConfig,
-    TeachersConfig,
     run,
 )
 from tellers.runs._groups import read_agreed
 from tellers.runs._tables import read_tables
 from tellers.runs.personal import plan_from_dict
+from tellers.runs.pipeline import run_steps
 from tellers.runs.result import read_result
+
+from .. import small_runs
 
 LEAVING = PersonalConfig(
     variant="upsampling", levels={"low": 2.0, "high": 8.0}, shares={"low": 0.5, "high": 0.5}, most=2,
     precision=0.9, leave=True,
 )  # fmt: skip
-STUDY = RunConfig(
+STUDY = replace(
+    small_runs.SMALL,
     data=DataConfig(name="digits", n_public=120, n_test=100),
-    partition=PartitionConfig(n_teachers=20),
-    teachers=TeachersConfig(model="naive_bayes"),
     mechanism=MechanismConfig(name="gnmax", sigma=8.0),
     budget=BudgetConfig(epsilon=20.0, delta=1e-5),
+    queries=QueriesConfig(),
     personal=LEAVING,
 )
 
 
-def books(folder, budget=STUDY.budget):
-    with SqliteLedger(folder / "ledger.db", Accountant(Budget(budget.epsilon, budget.delta))) as ledger:
-        return ledger.entries(), ledger.accounts()
+def books(folder, config=STUDY):
+    return small_runs.books(folder, config)
 
 
 @pytest.fixture(scope="module")
@@ -126,6 +125,14 @@ def test_private_numbers_add_up_over_the_rounds(study):
     assert highs == sorted(highs)
 
 
+@pytest.fixture(scope="module")
+def voted(tmp_path_factory):
+    """Return the folder of a run whose first teachers have voted."""
+    folder = tmp_path_factory.mktemp("runs") / "voted"
+    run_steps(STUDY, folder, until="votes")
+    return folder
+
+
 class Killed(BaseException):
     """Stands for a process that ends."""
 
@@ -133,18 +140,18 @@ class Killed(BaseException):
 @pytest.mark.parametrize(
     "moment", [("labels", 10), ("anew", 3), ("anew", 10), ("labels", 33)], ids=lambda at: f"{at[0]}-{at[1]}"
 )
-def test_a_killed_run_ends_as_one_that_was_left_alone(study, tmp_path, moment):
+def test_a_killed_run_ends_as_one_that_was_left_alone(study, voted, tmp_path, moment):
     def die(step, done, _total):
         if (step, done) == moment:
             raise Killed
 
-    config = replace(STUDY, report=ReportConfig(private=True))
+    shutil.copytree(voted, tmp_path / "study")
     with pytest.raises(Killed):
-        run(config, tmp_path / "study", show=die)
+        run(STUDY, tmp_path / "study", resume=True, show=die)
     cut = len(books(tmp_path / "study")[0])
     steps = []
     result = run(
-        config, tmp_path / "study", resume=True, show=lambda step, done, total: steps.append((step, done))
+        STUDY, tmp_path / "study", resume=True, show=lambda step, done, total: steps.append((step, done))
     )
     folder, whole, _ = study
     (mine, _), (theirs, _) = books(tmp_path / "study"), books(folder)
@@ -186,7 +193,7 @@ def test_equal_budgets_are_a_plain_run_with_or_without_leave(tmp_path):
     plain = replace(STUDY, personal=PersonalConfig(), budget=BudgetConfig(epsilon=4.0, delta=1e-5))
     equal = replace(plain, personal=replace(LEAVING, levels={"all": 4.0}, shares={"all": 1.0}))
     first, second = run(plain, tmp_path / "plain"), run(equal, tmp_path / "equal")
-    (mine, _), (theirs, _) = (books(tmp_path / name, plain.budget) for name in ("plain", "equal"))
+    (mine, _), (theirs, _) = (books(tmp_path / name, plain) for name in ("plain", "equal"))
     assert len(mine) == len(theirs) > 1
     for one, other in zip(mine, theirs, strict=True):
         assert np.array_equal(one.charged.values, other.charged.values)

@@ -2,8 +2,10 @@
 
 import json
 import os
+import shutil
 import threading
 from dataclasses import replace
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -27,14 +29,32 @@ from tellers.runs import (
 )
 from tellers.runs._folder import RunFolder
 
+from .. import small_runs
+from ..small_runs import run_on_votes
+
 TASK = {"n_rows": 980, "difficulty": 0.4, "n_classes": 3}
-SMALL = RunConfig(
+SMALL = replace(
+    small_runs.SMALL,
     data=DataConfig(name="synthetic", n_public=80, n_test=100, options=TASK),
     partition=PartitionConfig(n_teachers=40),
-    teachers=TeachersConfig(model="naive_bayes"),
     mechanism=MechanismConfig(name="confident", sigma=5.0, threshold=20.0, sigma_threshold=8.0),
     budget=BudgetConfig(epsilon=20.0, delta=1e-5),
+    queries=QueriesConfig(),
 )
+
+
+@pytest.fixture(scope="module")
+def once(tmp_path_factory):
+    """Return the folder of a finished run, and its result."""
+    folder = tmp_path_factory.mktemp("runs") / "study"
+    return folder, run(SMALL, folder)
+
+
+@pytest.fixture
+def finished(once, tmp_path):
+    """Return a copy of a finished run, and its result."""
+    folder, result = once
+    return Path(shutil.copytree(folder, tmp_path / "study")), result
 
 
 def a_ledger(folder, budget=SMALL.budget):
@@ -71,31 +91,31 @@ def test_a_run_leaves_everything_and_says_what_is_true(tmp_path):
     assert result["student"]["accuracy"] > 0.8
 
 
-def test_a_finished_run_is_not_done_twice(tmp_path):
-    first = run(SMALL, tmp_path / "study")
-    with a_ledger(tmp_path / "study") as ledger:
+def test_a_finished_run_is_not_done_twice(finished):
+    folder, first = finished
+    with a_ledger(folder) as ledger:
         head = ledger.verify()
-    again = run(SMALL, tmp_path / "study", resume=True)
-    with a_ledger(tmp_path / "study") as ledger:
+    again = run(SMALL, folder, resume=True)
+    with a_ledger(folder) as ledger:
         assert ledger.verify(head) == head
     for key in ("queries", "cost", "spent", "student"):
         assert again[key] == first[key]
 
 
-def test_what_may_change_changes_nothing_that_was_paid_for(tmp_path):
-    first = run(SMALL, tmp_path / "study")
-    kept = (tmp_path / "study" / "labels.npz").read_bytes()
-    with a_ledger(tmp_path / "study") as ledger:
+def test_what_may_change_changes_nothing_that_was_paid_for(finished):
+    folder, first = finished
+    kept = (folder / "labels.npz").read_bytes()
+    with a_ledger(folder) as ledger:
         head = ledger.verify()
-    told = replace(SMALL, report=ReportConfig(private=True), student=StudentConfig(model="naive_bayes"))
+    told = replace(SMALL, report=ReportConfig(private=True), student=StudentConfig(model="tree"))
     told = replace(told, teachers=replace(SMALL.teachers, retries=3))
-    second = run(told, tmp_path / "study", resume=True)
-    third = run(read_config(tmp_path / "study" / "config.toml"), tmp_path / "study", resume=True)
-    with a_ledger(tmp_path / "study") as ledger:
+    second = run(told, folder, resume=True)
+    third = run(read_config(folder / "config.toml"), folder, resume=True)
+    with a_ledger(folder) as ledger:
         assert ledger.verify(head) == head
-    assert (tmp_path / "study" / "labels.npz").read_bytes() == kept
+    assert (folder / "labels.npz").read_bytes() == kept
     assert first["queries"] == second["queries"] == third["queries"]
-    assert second["student"]["model"] == third["student"]["model"] == "naive_bayes"
+    assert second["student"]["model"] == third["student"]["model"] == "tree"
 
 
 def test_a_run_from_files_goes_on_from_its_own_copy_of_the_settings(tmp_path):
@@ -128,10 +148,10 @@ def test_a_run_from_files_goes_on_from_its_own_copy_of_the_settings(tmp_path):
 def test_other_data_on_a_shared_ledger_are_another_question(tmp_path):
     budget = BudgetConfig(epsilon=30.0, delta=1e-5, ledger=str(tmp_path / "shared.db"))
     config = replace(SMALL, budget=budget, queries=QueriesConfig(n_queries=20))
-    run(config, tmp_path / "one")
+    run_on_votes(config, tmp_path / "one")
     with SqliteLedger(tmp_path / "shared.db", Accountant(Budget(30.0, 1e-5))) as ledger:
         before = ledger.spent.values
-    run(config, tmp_path / "two")
+    run_on_votes(config, tmp_path / "two")
     with SqliteLedger(tmp_path / "shared.db", Accountant(Budget(30.0, 1e-5))) as ledger:
         assert (ledger.spent.values > 1.5 * before).all()
 
@@ -170,25 +190,23 @@ def test_what_cannot_end_well_is_refused_before_anything_is_trained(tmp_path, ch
 def test_silence_alone_says_what_it_cost(tmp_path):
     silent = replace(SMALL, mechanism=replace(SMALL.mechanism, threshold=400.0))
     with pytest.raises(ValueError, match=r"silence for every row.*epsilon [0-9.]+ is spent"):
-        run(silent, tmp_path / "study")
+        run_on_votes(silent, tmp_path / "study")
     assert (tmp_path / "study" / "labels.npz").exists()
 
 
-def test_votes_of_a_run_whose_settings_are_gone_are_not_taken_up(tmp_path):
-    run(SMALL, tmp_path / "study")
-    for path in (tmp_path / "study").iterdir():
+def test_votes_of_a_run_whose_settings_are_gone_are_not_taken_up(finished):
+    folder, _ = finished
+    for path in folder.iterdir():
         if path.is_file():
             path.unlink()
     with pytest.raises(ValueError, match="Expected a new or empty folder"):
-        run(replace(SMALL, teachers=TeachersConfig(model="tree")), tmp_path / "study", resume=True)
+        run(replace(SMALL, teachers=TeachersConfig(model="tree")), folder, resume=True)
 
 
-def test_nothing_private_is_in_what_is_published(tmp_path):
-    public, told = (
-        run(replace(SMALL, report=ReportConfig(private=private)), tmp_path / str(private))
-        for private in (False, True)
-    )
-    assert not (tmp_path / "False" / "private" / "summary.json").exists()
+def test_nothing_private_is_in_what_is_published(once, tmp_path):
+    folder, public = once
+    told = run_on_votes(replace(SMALL, report=ReportConfig(private=True)), tmp_path / "True")
+    assert not (folder / "private" / "summary.json").exists()
     summary = json.loads((tmp_path / "True" / "private" / "summary.json").read_text())
     assert summary["plurality_accuracy"] > 0.9
     assert len(summary["teacher_accuracies"]) == 40
@@ -204,16 +222,16 @@ def test_nothing_private_is_in_what_is_published(tmp_path):
             assert secret not in words
 
 
-def test_other_settings_or_other_rows_do_not_go_on_with_a_run(tmp_path):
-    run(SMALL, tmp_path / "study")
+def test_other_settings_or_other_rows_do_not_go_on_with_a_run(finished):
+    folder, _ = finished
     with pytest.raises(ValueError, match=r"holds a run.*--resume"):
-        run(SMALL, tmp_path / "study")
+        run(SMALL, folder)
     other = replace(SMALL, mechanism=replace(SMALL.mechanism, sigma=6.0))
     with pytest.raises(ValueError, match=r"begun with, got others for mechanism.sigma"):
-        run(other, tmp_path / "study", resume=True)
-    (tmp_path / "study" / "private" / "made_of.json").write_text('{"private": "other"}')
+        run(other, folder, resume=True)
+    (folder / "private" / "made_of.json").write_text('{"private": "other"}')
     with pytest.raises(ValueError, match="begun with, got another private"):
-        run(SMALL, tmp_path / "study", resume=True)
+        run(SMALL, folder, resume=True)
 
 
 def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path):
@@ -263,7 +281,7 @@ def test_one_run_at_a_time(tmp_path):
 def test_every_mechanism_and_order(tmp_path, mechanism, extra):
     budget = BudgetConfig(epsilon=60.0, delta=1e-5)
     config = replace(SMALL, mechanism=mechanism, budget=budget, **extra)
-    result = run(config, tmp_path / "study")
+    result = run_on_votes(config, tmp_path / "study")
     assert 0 < result["spent"]["epsilon"] <= 60.0
     assert result["student"]["accuracy"] > 0.8
     again = run(config, tmp_path / "study", resume=True)
@@ -277,7 +295,7 @@ def test_every_mechanism_and_order(tmp_path, mechanism, extra):
 def test_a_private_stop_is_explicit_and_is_no_guarantee(tmp_path):
     budget = BudgetConfig(epsilon=50.0, delta=1e-5, stop="private", private_epsilon=2.0)
     config = replace(SMALL, budget=budget, report=ReportConfig(private=True))
-    result = run(config, tmp_path / "study")
+    result = run_on_votes(config, tmp_path / "study")
     assert not result["spent"]["is_guarantee"]
     assert "depends on the votes" in result["spent"]["why"]
     assert result["queries"]["stopped_by"] in ("the private budget", "the end of the pool")
@@ -287,13 +305,14 @@ def test_a_private_stop_is_explicit_and_is_no_guarantee(tmp_path):
     with pytest.raises(ValueError, match="a ledger in the folder of the run"):
         run(replace(config, budget=elsewhere), tmp_path / "third")
     with pytest.raises(BudgetExhausted, match="first query alone"):
-        run(replace(config, budget=replace(budget, private_epsilon=1e-9)), tmp_path / "other")
+        run_on_votes(replace(config, budget=replace(budget, private_epsilon=1e-9)), tmp_path / "other")
 
 
 def test_two_runs_may_share_a_ledger(tmp_path):
     budget = BudgetConfig(epsilon=8.0, delta=1e-5, ledger=str(tmp_path / "shared.db"))
-    first = run(replace(SMALL, budget=budget, queries=QueriesConfig(n_queries=20)), tmp_path / "one")
-    second = run(replace(SMALL, budget=budget, seed=8), tmp_path / "two")
+    few = replace(SMALL, budget=budget, queries=QueriesConfig(n_queries=20))
+    first = run_on_votes(few, tmp_path / "one")
+    second = run_on_votes(replace(SMALL, budget=budget), tmp_path / "two")
     assert second["cost"][0]["epsilon"] > first["spent"]["charged"]
     assert second["queries"]["stopped_by"] == "the budget"
     assert second["spent"]["epsilon"] == 8.0
@@ -304,7 +323,7 @@ def test_the_books_of_a_run_may_be_in_a_database(tmp_path, own_database, monkeyp
     monkeypatch.setenv("PGPASSWORD", parts.password)
     inside = own_database.replace(f":{parts.password}@", "@")
     config = replace(SMALL, budget=BudgetConfig(epsilon=20.0, delta=1e-5, ledger=inside))
-    first = run(config, tmp_path / "study")
+    first = run_on_votes(config, tmp_path / "study")
     again = run(config, tmp_path / "study", resume=True)
     assert again["spent"] == first["spent"]
     with open_ledger(inside) as ledger:

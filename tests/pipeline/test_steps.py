@@ -8,28 +8,17 @@ from tellers.ledger import open_ledger
 from tellers.privacy.budget import Accountant, Budget
 from tellers.runs import (
     BudgetConfig,
-    DataConfig,
     MechanismConfig,
     PartitionConfig,
-    QueriesConfig,
     ReportConfig,
-    RunConfig,
-    StudentConfig,
     TeachersConfig,
-    default_config,
     read_config,
     run,
 )
 from tellers.runs.pipeline import STEPS, run_steps, voted_in
 
-SMALL = RunConfig(
-    data=DataConfig(name="breast_cancer", n_public=60, n_test=100),
-    partition=PartitionConfig(n_teachers=30),
-    teachers=TeachersConfig(model="naive_bayes"),
-    mechanism=MechanismConfig(name="gnmax", sigma=6.0),
-    queries=QueriesConfig(n_queries=20),
-    student=StudentConfig(model="naive_bayes"),
-)
+from ..small_runs import LABELS, SMALL
+
 LEAVES = {
     "data": {"private/made_of.json", "ledger.db"},
     "teachers": {"private/teachers"},
@@ -71,8 +60,7 @@ def test_a_step_that_there_is_none_of(tmp_path):
     [
         (SMALL, {"mechanism": MechanismConfig(name="gnmax", sigma=7.0)}),
         (
-            replace(default_config("made_multilabel"), partition=PartitionConfig(n_teachers=20),
-                    queries=QueriesConfig(n_queries=10)),
+            LABELS,
             {"mechanism": MechanismConfig(name="gnthreshold", sigma=30.0)},
         ),
     ],

@@ -2,23 +2,45 @@
 
 import json
 import shutil
+from functools import cache
 from pathlib import Path
 
 import pytest
 
+from tellers.runs import write_report
+
 HERE = Path(__file__).parent
 
 
-@pytest.fixture
-def folder(tmp_path):
+def copied(room):
     """Return a copy of the folder of a finished run."""
-    place = tmp_path / "run"
+    place = room / "run"
     shutil.copytree(HERE / "digits", place)
     (place / "config.toml").write_text('[data]\nname = "digits"\n')
     return place
 
 
 @pytest.fixture
+def folder(tmp_path):
+    """Return a copy of the folder of a finished run, to be changed."""
+    return copied(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def written(make_ugly, tmp_path_factory):
+    """Return a function that returns the report of the run, or of the ugly one; not to be changed."""
+
+    @cache
+    def write(*, private=False, ugly=False):
+        place = copied(tmp_path_factory.mktemp("written"))
+        if ugly:
+            make_ugly(place)
+        return write_report(place, private=private)
+
+    return lambda private=False, ugly=False: write(private=private, ugly=ugly)
+
+
+@pytest.fixture(scope="session")
 def change():
     """Return a function that replaces entries of a JSON file, by path with double underscores."""
 
@@ -35,7 +57,7 @@ def change():
     return replace
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_ugly(change):
     """Return a function that turns a run into one where everything that can be awkward is."""
 
@@ -68,3 +90,69 @@ def make_ugly(change):
         )
 
     return worsen
+
+
+@pytest.fixture(scope="session")
+def a_group():
+    """Return a function that makes the entry of a group."""
+
+    def make(at, *, epsilon, name=None, **changes):
+        group = {
+            "name": name or f"level {at}", "epsilon": epsilon, "stated": epsilon, "spent": 0.9 * epsilon,
+            "budget_left": 0.2, "n_persons": 100, "share": 0.1, "waste": 0.0, "n_teachers": 10,
+            "weight": at + 1, "n_queries": 40,
+        }  # fmt: skip
+        return {**group, **changes}
+
+    return make
+
+
+def personal(groups, **changes):
+    names = {group["name"]: group["spent"] for group in groups}
+    cost = [
+        {"n_queries": n, "epsilon": {name: spent * n / 40 for name, spent in names.items()}}
+        for n in (10, 20, 30, 40)
+    ]
+    return {
+        "variant": "weighting",
+        "leave": False,
+        "plan": [],
+        "groups": groups,
+        "cost": cost,
+        "left": [],
+        **changes,
+    }
+
+
+@pytest.fixture
+def grouped(folder, change):
+    """Return a function that gives the run of the folder groups, and exact costs to its private numbers."""
+
+    def give(groups, **changes):
+        table = personal(groups, **changes)
+        change(folder / "result.json", personal=table)
+        exact = [{**p, "epsilon": {n: 0.5 * e for n, e in p["epsilon"].items()}} for p in table["cost"]]
+        change(folder / "private" / "summary.json", personal={"exact_cost": exact})
+        return folder
+
+    return give
+
+
+@pytest.fixture(scope="session")
+def a_publication():
+    """Return a function that makes what was published of groups."""
+
+    def make(groups):
+        return {
+            "format": 1, "made": "2026-11-15T12:00:00+00:00", "n_queries": 40, "delta": 1e-5,
+            "covers": "both directions",
+            "plan": {"method": "envelope", "order": 8.0, "beta": 0.01, "sigma_release": 3.0,
+                     "confidence": 0.95, "expected_epsilon": 1.0},
+            "groups": [
+                {"name": group["name"], "budget": group["epsilon"], "public": group["spent"],
+                 "epsilon_upper": 0.4321, "charged": 0.1, "after": group["spent"] + 0.05, "budget_left": 0.1}
+                for group in groups
+            ],
+        }  # fmt: skip
+
+    return make

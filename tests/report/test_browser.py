@@ -1,5 +1,7 @@
 """The report in a browser, with JavaScript off: nothing is asked for, everything fits and can be read."""
 
+import json
+
 import pytest
 
 from tellers.runs import write_report
@@ -10,9 +12,9 @@ def visit(browser):
     """Return a function that opens a page with JavaScript off and keeps what went wrong in `problems`."""
     contexts = []
 
-    def visit(path, *, width=1100, scheme="light"):
+    def visit(path, *, scheme="light"):
         context = browser.new_context(
-            viewport={"width": width, "height": 900}, color_scheme=scheme, java_script_enabled=False
+            viewport={"width": 1100, "height": 900}, color_scheme=scheme, java_script_enabled=False
         )
         contexts.append(context)
         page = context.new_page()
@@ -31,34 +33,33 @@ def visit(browser):
 
 @pytest.mark.parametrize("ugly", [False, True], ids=["usual", "ugly"])
 @pytest.mark.parametrize("private", [False, True], ids=["public", "private"])
-def test_it_opens_fits_and_can_be_read(folder, make_ugly, visit, low_contrast, private, ugly):
-    if ugly:
-        make_ugly(folder)
-    path = write_report(folder, private=private)
-    for width, scheme in ((1100, "light"), (1100, "dark"), (360, "light"), (360, "dark")):
-        page = visit(path, width=width, scheme=scheme)
-        assert page.problems == []
-        assert page.locator("h1").inner_text().endswith("a student taught in private")
-        assert page.locator("script, img, iframe").count() == 0
+def test_it_opens_fits_and_can_be_read(written, visit, low_contrast, private, ugly):
+    page = visit(written(private, ugly))
+    assert page.problems == []
+    assert page.locator("h1").inner_text().endswith("a student taught in private")
+    assert page.locator("script, img, iframe").count() == 0
+    for width in (1100, 360):
+        page.set_viewport_size({"width": width, "height": 900})
         assert page.evaluate("document.documentElement.scrollWidth") <= width
-        assert page.evaluate(low_contrast) == []
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme)
+            assert page.evaluate(low_contrast) == [], scheme
         for drawing in page.locator("svg").all():
             box = drawing.bounding_box()
             assert box["width"] > 250
             assert 0.55 < box["height"] / box["width"] < 0.7
 
 
-def test_light_and_dark_differ(folder, visit):
-    path = write_report(folder)
-    papers = [
-        visit(path, scheme=scheme).evaluate("getComputedStyle(document.documentElement).backgroundColor")
-        for scheme in ("light", "dark")
-    ]
+def test_light_and_dark_differ(written, visit):
+    page, papers = visit(written()), []
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        papers.append(page.evaluate("getComputedStyle(document.documentElement).backgroundColor"))
     assert papers[0] != papers[1]
 
 
-def test_the_text_of_drawings_stays_inside(folder, visit):
-    page = visit(write_report(folder, private=True))
+def test_the_text_of_drawings_stays_inside(written, visit):
+    page = visit(written(private=True))
     outside = page.evaluate(
         """() => [...document.querySelectorAll('svg')].flatMap(svg => {
           const frame = svg.getBoundingClientRect();
@@ -72,8 +73,8 @@ def test_the_text_of_drawings_stays_inside(folder, visit):
     assert outside == []
 
 
-def test_settings_open_with_the_keyboard(folder, visit):
-    page = visit(write_report(folder))
+def test_settings_open_with_the_keyboard(written, visit):
+    page = visit(written())
     row = page.get_by_text("mechanism.sigma_threshold")
     assert not row.is_visible()
     for _ in range(page.locator("summary").count()):
@@ -84,10 +85,36 @@ def test_settings_open_with_the_keyboard(folder, visit):
     assert row.is_visible()
 
 
-def test_paper_is_white_and_has_the_settings(folder, visit, low_contrast):
-    page = visit(write_report(folder), scheme="dark")
+def test_paper_is_white_and_has_the_settings(written, visit, low_contrast):
+    page = visit(written(), scheme="dark")
     page.emulate_media(media="print", color_scheme="dark")
     assert page.evaluate("getComputedStyle(document.documentElement).backgroundColor") == "rgb(255, 255, 255)"
     assert page.evaluate(low_contrast) == []
     assert page.get_by_text("mechanism.sigma_threshold").is_visible()
     assert len(page.pdf(format="A4")) > 10_000
+
+
+@pytest.mark.parametrize(("private", "n_groups"), [(False, 20), (True, 2)])
+def test_groups_fit_and_can_be_read(
+    grouped, a_group, a_publication, browser, low_contrast, private, n_groups
+):
+    groups = [a_group(at, epsilon=1.0 + at, waste=0.1 * (n_groups > 2)) for at in range(n_groups)]
+    groups[0]["name"] = "a level with a rather long name, and on, and on"
+    for group in groups:
+        group["n_labels"] = 1234
+    folder = grouped(groups)
+    (folder / "publication.json").write_text(json.dumps(a_publication(groups)))
+    path = write_report(folder, private=private)
+    for width in (1100, 360):
+        context = browser.new_context(viewport={"width": width, "height": 900}, java_script_enabled=False)
+        page = context.new_page()
+        page.goto(path.as_uri())
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        for card in page.locator(".wide").all():
+            assert card.evaluate("it => it.scrollWidth - it.clientWidth") == 0, "the table needs scrolling"
+        page.get_by_text("Public cost of each group in numbers").click()
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme)
+            assert page.evaluate(low_contrast) == [], scheme
+        context.close()

@@ -10,47 +10,7 @@ from tellers.runs.result import read_result
 NASTY = '"><script>alert(1)</script>{{ 7 * 7 }} a.b'
 
 
-def a_group(at, *, epsilon, name=None, **changes):
-    group = {
-        "name": name or f"level {at}", "epsilon": epsilon, "stated": epsilon, "spent": 0.9 * epsilon,
-        "budget_left": 0.2, "n_persons": 100, "share": 0.1, "waste": 0.0, "n_teachers": 10, "weight": at + 1,
-        "n_queries": 40,
-    }  # fmt: skip
-    return {**group, **changes}
-
-
-def personal(groups, **changes):
-    names = {group["name"]: group["spent"] for group in groups}
-    cost = [
-        {"n_queries": n, "epsilon": {name: spent * n / 40 for name, spent in names.items()}}
-        for n in (10, 20, 30, 40)
-    ]
-    return {
-        "variant": "weighting",
-        "leave": False,
-        "plan": [],
-        "groups": groups,
-        "cost": cost,
-        "left": [],
-        **changes,
-    }
-
-
-@pytest.fixture
-def grouped(folder, change):
-    """Return a function that gives the run of the folder groups, and exact costs to its private numbers."""
-
-    def give(groups, **changes):
-        table = personal(groups, **changes)
-        change(folder / "result.json", personal=table)
-        exact = [{**p, "epsilon": {n: 0.5 * e for n, e in p["epsilon"].items()}} for p in table["cost"]]
-        change(folder / "private" / "summary.json", personal={"exact_cost": exact})
-        return folder
-
-    return give
-
-
-def test_groups_have_a_table_and_a_plot_and_exact_costs_stay_private(grouped):
+def test_groups_have_a_table_and_a_plot_and_exact_costs_stay_private(grouped, a_group):
     strict = a_group(0, epsilon=1.0, n_queries=20, spent=0.987)
     folder = grouped([strict, a_group(1, epsilon=2.0)], left=[{"name": "level 0", "after": 20}], leave=True)
     page = write_report(folder).read_text()
@@ -72,20 +32,20 @@ def test_a_run_without_groups_has_none(folder):
     assert read_result(folder).personal is None
 
 
-def test_names_of_groups_are_text(grouped):
+def test_names_of_groups_are_text(grouped, a_group):
     page = write_report(grouped([a_group(0, epsilon=1.0, name=NASTY), a_group(1, epsilon=2.0)])).read_text()
     assert "<script" not in page
     assert "&lt;script&gt;" in page
 
 
-def test_a_damaged_entry_is_named(grouped, change):
+def test_a_damaged_entry_is_named(grouped, change, a_group):
     folder = grouped([a_group(0, epsilon=1.0)])
     change(folder / "result.json", personal__groups=[{"name": "low"}])
     with pytest.raises(ValueError, match=r"at personal.groups.0.epsilon, got nothing.*changed or damaged"):
         write_report(folder)
 
 
-def test_the_card_promises_each_group_its_own(grouped):
+def test_the_card_promises_each_group_its_own(grouped, a_group):
     groups = [a_group(0, epsilon=1.0), a_group(1, epsilon=2.0, name="a|b")]
     folder = grouped(groups, left=[{"name": "level 0", "after": 20}])
     card = ModelCard.from_result(json.loads((folder / "result.json").read_text()))
@@ -100,21 +60,7 @@ def test_the_card_promises_each_group_its_own(grouped):
     assert any("treated as public, and so is who takes part" in line for line in card.not_guaranteed)
 
 
-def a_publication(groups):
-    return {
-        "format": 1, "made": "2026-11-15T12:00:00+00:00", "n_queries": 40, "delta": 1e-5,
-        "covers": "both directions",
-        "plan": {"method": "envelope", "order": 8.0, "beta": 0.01, "sigma_release": 3.0, "confidence": 0.95,
-                 "expected_epsilon": 1.0},
-        "groups": [
-            {"name": group["name"], "budget": group["epsilon"], "public": group["spent"],
-             "epsilon_upper": 0.4321, "charged": 0.1, "after": group["spent"] + 0.05, "budget_left": 0.1}
-            for group in groups
-        ],
-    }  # fmt: skip
-
-
-def test_labels_and_shares_are_told_and_every_cost_in_numbers(grouped):
+def test_labels_and_shares_are_told_and_every_cost_in_numbers(grouped, a_group):
     groups = [a_group(0, epsilon=1.0, n_labels=31, budget_left=0.25), a_group(1, epsilon=2.0, n_labels=37)]
     page = write_report(grouped(groups)).read_text()
     assert '<td>75 %</td><td class="roomy">31</td>' in page
@@ -126,7 +72,7 @@ def test_labels_and_shares_are_told_and_every_cost_in_numbers(grouped):
     assert ", paid for" not in write_report(grouped([a_group(0, epsilon=1.0)])).read_text()
 
 
-def test_what_was_published_is_in_the_report(grouped):
+def test_what_was_published_is_in_the_report(grouped, a_group, a_publication):
     groups = [a_group(0, epsilon=1.0, name=NASTY), a_group(1, epsilon=2.0)]
     folder = grouped(groups)
     record = a_publication(groups)
@@ -142,28 +88,3 @@ def test_what_was_published_is_in_the_report(grouped):
     (folder / "publication.json").write_text(json.dumps({**record, "groups": [{"name": "low"}]}))
     with pytest.raises(ValueError, match=r"at groups.0.budget, got nothing.*Restore the file"):
         write_report(folder)
-
-
-@pytest.mark.parametrize("n_groups", [2, 20])
-@pytest.mark.parametrize("private", [False, True], ids=["public", "private"])
-def test_it_fits_and_can_be_read(grouped, browser, low_contrast, private, n_groups):
-    groups = [a_group(at, epsilon=1.0 + at, waste=0.1 * (n_groups > 2)) for at in range(n_groups)]
-    groups[0]["name"] = "a level with a rather long name, and on, and on"
-    for group in groups:
-        group["n_labels"] = 1234
-    folder = grouped(groups)
-    (folder / "publication.json").write_text(json.dumps(a_publication(groups)))
-    path = write_report(folder, private=private)
-    for width, scheme in ((1100, "light"), (1100, "dark"), (360, "light"), (360, "dark")):
-        context = browser.new_context(
-            viewport={"width": width, "height": 900}, color_scheme=scheme, java_script_enabled=False
-        )
-        page = context.new_page()
-        page.goto(path.as_uri())
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
-        for card in page.locator(".wide").all():
-            assert card.evaluate("it => it.scrollWidth - it.clientWidth") == 0, "the table needs scrolling"
-        page.get_by_text("Public cost of each group in numbers").click()
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
-        assert page.evaluate(low_contrast) == []
-        context.close()

@@ -4,6 +4,7 @@ import io
 import re
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -20,10 +21,33 @@ with warnings.catch_warnings():
 from tellers import Accountant, Budget, GNMax, Votes
 from tellers.accounting import exact_cost
 from tellers.runs import MechanismConfig
-from tellers.service import LedgerConfig, LimitsConfig, ServedConfig, ServiceSettings, create_app
+from tellers.service import LedgerConfig, LimitsConfig, ServedConfig, ServiceSettings, _keys, create_app
 from tellers.service._keys import KeyStore
 from tellers.service._ledger import account_name, open_service_ledger
 from tellers.teachers import save_votes
+
+slow_hasher = _keys.hasher
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _quick_hashes() -> Iterator[None]:
+    """Keys are hashed as ever, but with little memory and once: what a guess costs is no test's but one's."""
+    from argon2 import PasswordHasher
+
+    quick = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_keys, "hasher", lambda: quick)
+        yield
+
+
+@pytest.fixture
+def hashed_as_ever(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Hashes cost what they cost a service."""
+    monkeypatch.setattr(_keys, "hasher", slow_hasher)
+    _keys._stand_in.cache_clear()
+    yield
+    _keys._stand_in.cache_clear()
+
 
 N_TEACHERS = 20_011
 SIGMA = 150.0
@@ -116,20 +140,20 @@ class Place:
         return client
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Iterator[Place]:
-    save_votes(tmp_path / "votes.npz", Votes.from_counts(np.array(TALLIES), n_teachers=N_TEACHERS))
+@contextmanager
+def watched(folder: Path) -> Iterator[Place]:
+    """Make a place, and see in the end that nothing private was said there and no key was written down."""
+    save_votes(folder / "votes.npz", Votes.from_counts(np.array(TALLIES), n_teachers=N_TEACHERS))
     made = Place(
         ServiceSettings(
             data=ServedConfig(source="votes", path="votes.npz", n_classes=3),
             mechanism=MechanismConfig(name="gnmax", sigma=SIGMA),
             ledger=LedgerConfig(url="ledger.db", epsilon=BUDGET.epsilon, delta=BUDGET.delta),
             limits=LimitsConfig(max_batch=200, max_body_bytes=20_000),
-            folder=str(tmp_path),
+            folder=str(folder),
         )
     )
     yield made
-    # Whatever a test was about: nothing private was said, and no key was written down.
     said, log = "\n".join(made.heard), made.log.getvalue()
     assert not leaks(said), "a private number was in a response"
     assert not leaks(log), "a private number was in the log"
@@ -137,6 +161,31 @@ def place(tmp_path: Path) -> Iterator[Place]:
         secret = token.split("_", 2)[2]
         assert secret not in said
         assert secret not in log
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    with watched(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def shared_place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """One for all tests of a module that do not get in each other's way."""
+    with watched(tmp_path_factory.mktemp("place")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def shared_client(shared_place: Place) -> Iterator[TestClient]:
+    with shared_place.open() as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def anna(shared_place: Place) -> dict[str, str]:
+    """What a student of the shared place sends; nobody asks there so that something is charged."""
+    return shared_place.bearer("anna")
 
 
 @pytest.fixture

@@ -39,21 +39,22 @@ def sign_in(client, token):
         ("GET", "/v1/ledger/verify", "auditor"), ("GET", "/metrics", "operator"),
     ],
 )  # fmt: skip
-def test_books_that_cannot_be_reached_are_said_to_be_away(place, monkeypatch, error, method, path, role):
-    who = place.bearer("somebody", role)
-    with place.open() as client:
-        ledger = client.app.state.service.labels.ledger
+def test_books_that_cannot_be_reached_are_said_to_be_away(
+    shared_place, shared_client, monkeypatch, error, method, path, role
+):
+    who, ask = shared_place.bearer("somebody", role), shared_client.request
+    ledger = shared_client.app.state.service.labels.ledger
 
-        def away(_look):
-            raise error("postgresql://team:secret@db.example is away")
+    def away(_look):
+        raise error("postgresql://team:secret@db.example is away")
 
-        monkeypatch.setattr(ledger, "_read", away)
-        given = {"json": {"idempotency_key": "k1", "pool": [0]}} if method == "POST" else {}
-        answer = client.request(method, path, headers=who, **given)
-        require_unavailable(answer)
-        assert "db.example" not in answer.text + place.log.getvalue()
-        monkeypatch.undo()
-        assert client.request(method, path, headers=who, **given).status_code == 200
+    monkeypatch.setattr(ledger, "_read", away)
+    given = {"json": {"idempotency_key": error.__name__, "pool": [0]}} if method == "POST" else {}
+    answer = ask(method, path, headers=who, **given)
+    require_unavailable(answer)
+    assert "db.example" not in answer.text + shared_place.log.getvalue()
+    monkeypatch.undo()
+    assert ask(method, path, headers=who, **given).status_code == 200
 
 
 def test_pages_say_it_too(place, monkeypatch):

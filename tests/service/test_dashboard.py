@@ -65,8 +65,10 @@ def ask(client, headers, key="k1", pool=(0, 1)):
     return client.post("/v1/labels", headers=headers, json={"idempotency_key": key, "pool": list(pool)})
 
 
-def test_every_page_is_in_the_tables_above(client):
-    there = {route.path for route in client.app.routes if isinstance(route, Route) and is_page(route.path)}
+def test_every_page_is_in_the_tables_above(shared_client):
+    there = {
+        route.path for route in shared_client.app.routes if isinstance(route, Route) and is_page(route.path)
+    }
     assert there == {path.partition("?")[0] for path in [*LOOKS, *FORMS, *OPEN]}
 
 
@@ -74,17 +76,17 @@ def test_every_page_is_in_the_tables_above(client):
 
 
 @pytest.mark.parametrize("path", LOOKS)
-def test_strangers_are_sent_to_the_sign_in(client, path):
-    answer = client.get(path, follow_redirects=False)
+def test_strangers_are_sent_to_the_sign_in(shared_client, path):
+    answer = shared_client.get(path, follow_redirects=False)
     assert answer.status_code == 303
     assert answer.headers["location"] == "/dashboard/sign-in"
-    live = client.get(path, headers={"HX-Request": "true"}, follow_redirects=False)
+    live = shared_client.get(path, headers={"HX-Request": "true"}, follow_redirects=False)
     assert (live.status_code, live.headers["hx-redirect"], live.text) == (401, "/dashboard/sign-in", "")
 
 
 @pytest.mark.parametrize("path", FORMS)
-def test_forms_of_strangers_do_nothing(client, path):
-    answer = client.post(path, data={"form": "0" * 64}, follow_redirects=False)
+def test_forms_of_strangers_do_nothing(shared_client, path):
+    answer = shared_client.post(path, data={"form": "0" * 64}, follow_redirects=False)
     assert (answer.status_code, answer.headers["location"]) == (303, "/dashboard/sign-in")
 
 
@@ -137,11 +139,11 @@ def test_students_are_not_let_in(place, client):
 @pytest.mark.parametrize(
     "key", ["", "nothing", f"tlr_{'a' * 12}_{'b' * 43}", "tlr_<script>alert(1)</script>"]
 )
-def test_wrong_keys_are_refused_and_not_repeated(client, key):
-    answer = sign_in(client, key)
+def test_wrong_keys_are_refused_and_not_repeated(shared_client, key):
+    answer = sign_in(shared_client, key)
     assert answer.status_code == 401
     assert not key or key not in answer.text
-    assert "tellers_session" not in client.cookies
+    assert "tellers_session" not in shared_client.cookies
 
 
 def test_guessing_is_slowed_down(place):
@@ -469,8 +471,8 @@ def test_pages_load_nothing_from_elsewhere_and_nothing_inline(client, operator):
     "name",
     ["../pages.py", "..%2fpages.py", "%2e%2e/pages.py", "/etc/passwd", "vendor/../../pages.py", "vendor"],
 )
-def test_no_other_files_are_served(client, name):
-    answer = client.get(f"/dashboard/static/{name}")
+def test_no_other_files_are_served(shared_client, name):
+    answer = shared_client.get(f"/dashboard/static/{name}")
     assert answer.status_code in (200, 404)
     assert "import" not in answer.text
     assert "root:" not in answer.text

@@ -37,7 +37,7 @@ def test_answers_are_what_the_description_says(place, tmp_path, mode, with_rows)
         assert len(operations) == 6
         for operation in operations:
 
-            @settings(max_examples=40 if operation.path == "/v1/labels" else 10, deadline=None)
+            @settings(max_examples=24 if operation.path == "/v1/labels" else 6, deadline=None)
             @given(case=operation.as_strategy(GenerationMode(mode)))
             def try_one(case):
                 nonlocal n_answered

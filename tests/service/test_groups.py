@@ -107,7 +107,7 @@ def test_every_group_pays_and_the_first_that_cannot_ends_it(tmp_path, variant):
     place = Place(tmp_path, variant)
     alice, otto = place.bearer("alice"), place.bearer("otto", "operator")
     with place.open() as client:
-        answers, refusal = ask_all(client, alice, size=max(4, getattr(place.plan, "period", 1)))
+        answers, refusal = ask_all(client, alice, size=max(8, getattr(place.plan, "period", 1)))
         assert answers
         assert refusal.status_code == 402
         told = refusal.json()

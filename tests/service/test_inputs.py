@@ -51,16 +51,15 @@ JSON = {"Content-Type": "application/json"}
         (b" " * 20_001, 413, "too-large"),
     ],
 )  # fmt: skip
-def test_bad_bodies_are_refused_and_cost_nothing(place, alice, body, status, kind):
-    with place.open() as client:
-        refused = client.post("/v1/labels", headers={**alice, **JSON}, content=body)
+def test_bad_bodies_are_refused_and_cost_nothing(shared_place, shared_client, anna, body, status, kind):
+    refused = shared_client.post("/v1/labels", headers={**anna, **JSON}, content=body)
     assert refused.status_code == status
     assert refused.headers["content-type"] == "application/problem+json"
     said = refused.json()
     assert said["type"] == f"urn:tellers:problem:{kind}"
     assert {"title", "detail", "advice", "request_id"} <= set(said)
     assert said["status"] == status
-    assert place.spent() == 0
+    assert shared_place.spent() == 0
 
 
 def test_a_body_without_a_length_is_counted_as_it_comes(place, alice):
@@ -91,32 +90,29 @@ def test_another_content_type_is_refused(place, alice, kind):
     assert fine.status_code == 200
 
 
-def test_what_was_sent_is_not_sent_back(place, alice):
+def test_what_was_sent_is_not_sent_back(shared_place, shared_client, anna):
     secret = 0.7312845
     body = {"idempotency_key": "k", "pool": [secret], "feature": secret}
-    with place.open() as client:
-        refused = client.post("/v1/labels", headers=alice, json=body)
+    refused = shared_client.post("/v1/labels", headers=anna, json=body)
     assert refused.status_code == 422
-    assert str(secret) not in refused.text + place.log.getvalue()
+    assert str(secret) not in refused.text + shared_place.log.getvalue()
 
 
-def test_mistakes_say_where_they_are(place, alice):
-    with place.open() as client:
-        said = client.post("/v1/labels", headers=alice, json={"idempotency_key": "k", "pool": [0, 9]}).json()
+def test_mistakes_say_where_they_are(shared_client, anna):
+    body = {"idempotency_key": "k", "pool": [0, 9]}
+    said = shared_client.post("/v1/labels", headers=anna, json=body).json()
     assert said["mistakes"] == [{"where": "pool.1", "what": "Input should be less than or equal to 4"}]
 
 
 @pytest.mark.parametrize(
     "query", ["limit=0", "limit=1001", "limit=x", "after=-1", "after=1e3", f"after={'9' * 40}"]
 )
-def test_bad_queries_are_refused(place, alice, query):
-    with place.open() as client:
-        assert client.get(f"/v1/releases?{query}", headers=alice).status_code == 422
+def test_bad_queries_are_refused(shared_client, anna, query):
+    assert shared_client.get(f"/v1/releases?{query}", headers=anna).status_code == 422
 
 
-def test_requests_of_strangers_are_not_read(place):
-    with place.open() as client:
-        refused = client.post("/v1/labels", headers=JSON, content=b" " * 1_000_000)
+def test_requests_of_strangers_are_not_read(shared_client):
+    refused = shared_client.post("/v1/labels", headers=JSON, content=b" " * 1_000_000)
     assert refused.status_code == 401
 
 
@@ -146,17 +142,15 @@ def test_a_thousand_mistakes_are_told_as_one(place, alice, monkeypatch):
     ],
     ids=["a name twice", "a name twice in other letters", "many names", "UTF-16", "UTF-32", "no escape"],
 )
-def test_what_readers_may_differ_on_is_refused(place, alice, body):
-    with place.open() as client:
-        refused = client.post("/v1/labels", headers={**alice, **JSON}, content=body)
+def test_what_readers_may_differ_on_is_refused(shared_place, shared_client, anna, body):
+    refused = shared_client.post("/v1/labels", headers={**anna, **JSON}, content=body)
     assert refused.status_code == 400
-    assert place.spent() == 0.0
+    assert shared_place.spent() == 0.0
 
 
-def test_a_long_name_is_not_sent_back(place, alice):
+def test_a_long_name_is_not_sent_back(shared_client, anna):
     body = {"idempotency_key": "k", "pool": [0], "x" * 10_000: 1}
-    with place.open() as client:
-        refused = client.post("/v1/labels", headers=alice, json=body)
+    refused = shared_client.post("/v1/labels", headers=anna, json=body)
     assert refused.status_code == 422
     assert len(refused.text) < 2000
 

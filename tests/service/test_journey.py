@@ -19,6 +19,8 @@ from tellers.service import Client
 from tellers.teachers import save_votes
 from tellers.testing._ports import free_port
 
+from .. import forked
+
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 
 SETTINGS = """\
@@ -46,13 +48,24 @@ def environment(**more):
     return {**kept, "PYTHONPATH": str(SOURCE), "NO_COLOR": "1", "COLUMNS": "200", **more}
 
 
-def tellers(folder, *words, code=0, **more):
-    done = subprocess.run(
-        [sys.executable, "-m", "tellers", *words], cwd=folder, capture_output=True, text=True, timeout=120,
-        check=False, env=environment(**more),
-    )  # fmt: skip
-    assert done.returncode == code, done.stdout + done.stderr
-    return done.stdout if code == 0 else done.stderr
+@pytest.fixture
+def tellers(folder, capsys, monkeypatch):
+    """Return a function that runs a command in the folder and returns what it says."""
+    from tellers.cli import main
+
+    def run(*words, code=0, key=None):
+        with monkeypatch.context() as here:
+            here.chdir(folder)
+            here.setenv("NO_COLOR", "1")
+            here.setenv("COLUMNS", "200")
+            here.setenv("TELLERS_KEY", key) if key else here.delenv("TELLERS_KEY", raising=False)
+            with pytest.raises(SystemExit) as caught:
+                main(words)
+        out, err = capsys.readouterr()
+        assert caught.value.code == code, out + err
+        return out if code == 0 else err
+
+    return run
 
 
 class Server:
@@ -61,7 +74,7 @@ class Server:
     def __init__(self, folder, url, code=("-m", "tellers", "serve", "--config", "service.toml")):
         self.url, self.log = url, folder / "service.log"
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
+            self.process = forked.Popen(
                 [sys.executable, *code], cwd=folder, stdout=log, stderr=log, env=environment()
             )
         deadline = time.monotonic() + 60
@@ -89,40 +102,41 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_a_day_of_a_service(folder):
+def test_a_day_of_a_service(folder, tellers):
     url = (folder / "url").read_text()
-    key = tellers(folder, "keys", "create", "--name", "alice", "--epsilon", "1.0").strip()
-    made = json.loads(tellers(folder, "keys", "create", "--name", "otto", "--role", "operator", "--json"))
+    key = tellers("keys", "create", "--name", "alice", "--epsilon", "1.0").strip()
+    made = json.loads(tellers("keys", "create", "--name", "otto", "--role", "operator", "--json"))
     assert made["role"] == "operator"
-    told = json.loads(tellers(folder, "serve", "--check", "--json"))
+    told = json.loads(tellers("serve", "--check", "--json"))
     assert (told["n_pool"], told["epsilon_left"]) == (4, 3.0)
     server = Server(folder, url)
     try:
         asked = ("ask", "--url", url, "--pool", "0-3", "--name", "day")
-        said = tellers(folder, *asked, "--out", "labels.npz", TELLERS_KEY=key)
+        said = tellers(*asked, "--out", "labels.npz", key=key)
         assert "4 labels for 4 queries" in said
         assert "Your account" in said
         with np.load(folder / "labels.npz") as kept:
             assert kept["labels"].tolist() == [0, 1, 2, 1]
             assert kept["rows"].tolist() == [0, 1, 2, 3]
         (folder / "key").write_text(key + "\n")
-        again = json.loads(tellers(folder, *asked, "--json", "--key-file", "key"))
+        again = json.loads(tellers(*asked, "--json", "--key-file", "key"))
         assert (again["labels"], again["replayed"]) == ([0, 1, 2, 1], [True])
         # As many as there is budget for, and what came is kept.
         words = ("ask", "--url", url, "--pool", ",".join(["0"] * 2000), "--batch", "10", "--out", "many.npz")
-        refused = tellers(folder, *words, code=2, TELLERS_KEY=key)
+        refused = tellers(*words, code=2, key=key)
         assert "Your own budget pays for" in refused
         with np.load(folder / "many.npz") as kept:
             assert 10 <= len(kept["labels"]) < 2000
-        listed = json.loads(tellers(folder, "keys", "list", "--json"))
+        listed = json.loads(tellers("keys", "list", "--json"))
         number = next(one["id"] for one in listed if one["name"] == "alice")
-        assert "Revoked" in tellers(folder, "keys", "revoke", number)
-        assert "not known, or was revoked" in tellers(folder, *asked, code=2, TELLERS_KEY=key)
+        assert "Revoked" in tellers("keys", "revoke", number)
+        assert "not known, or was revoked" in tellers(*asked, code=2, key=key)
         metrics = httpx.get(f"{url}/metrics", headers={"Authorization": f"Bearer {made['key']}"}).text
         assert "tellers_queries_left" in metrics
         assert "server" not in httpx.get(f"{url}/v1/health").headers
     finally:
-        server.stop()
+        code = server.stop()
+    assert code in (0, -signal.SIGTERM)
     log = server.log.read_text()
     lines = [json.loads(line) for line in log.splitlines()]
     assert {"serving", "request", "stopped"} <= {line["event"] for line in lines}
@@ -148,9 +162,9 @@ serving.serve(read_settings("service.toml"))
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
-def test_a_server_that_ends_while_it_is_asked(folder, how):
+def test_a_server_that_ends_while_it_is_asked(folder, tellers, how):
     url = (folder / "url").read_text()
-    key = tellers(folder, "keys", "create", "--name", "alice").strip()
+    key = tellers("keys", "create", "--name", "alice").strip()
     server = Server(folder, url, ("-c", SLOW))
     got = {}
 
@@ -185,7 +199,7 @@ def test_a_server_that_ends_while_it_is_asked(folder, how):
         again.stop()
 
 
-def test_tls(folder):
+def test_tls(folder, tellers):
     openssl = subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", "key.pem", "-out", "cert.pem",
          "-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"],
@@ -196,12 +210,10 @@ def test_tls(folder):
     text = (folder / "service.toml").read_text() + 'tls_cert = "cert.pem"\ntls_key = "key.pem"\n'
     (folder / "service.toml").write_text(text)
     url = (folder / "url").read_text().replace("http:", "https:")
-    key = tellers(folder, "keys", "create", "--name", "alice").strip()
+    key = tellers("keys", "create", "--name", "alice").strip()
     server = Server(folder, url)
     try:
-        said = tellers(
-            folder, "ask", "--url", url, "--pool", "2", "--ca", "cert.pem", "--json", TELLERS_KEY=key
-        )
+        said = tellers("ask", "--url", url, "--pool", "2", "--ca", "cert.pem", "--json", key=key)
         assert json.loads(said)["labels"] == [2]
         headers = httpx.get(f"{url}/v1/health", verify=False).headers
         assert headers["Strict-Transport-Security"].startswith("max-age")

@@ -2,6 +2,7 @@
 
 import io
 import json
+import logging
 import os
 import pty
 import signal
@@ -17,11 +18,14 @@ import httpx
 import pytest
 from rich.console import Console
 
+from tellers.cli import main
 from tellers.cli import serve as welcome
 from tellers.ledger.sql import wait_until_there
-from tellers.service import KeysConfig, LedgerConfig, VaultConfig, create_app, write_settings
+from tellers.service import KeysConfig, LedgerConfig, VaultConfig, _server, create_app, write_settings
 from tellers.service._ledger import wait_for_databases
-from tellers.testing._ports import free_port
+from tellers.service._logs import _OTHERS
+
+from .. import forked
 
 SRC = Path(__file__).resolve().parents[2] / "src"
 NOBODY = "postgresql://team:very-secret@127.0.0.1:1/privacy"
@@ -38,7 +42,7 @@ def settings_file(place, tmp_path, **server):
 
 
 def serve(tmp_path, *words, **streams):
-    return subprocess.Popen(
+    return forked.Popen(
         [sys.executable, "-m", "tellers", "serve", "--config", "service.toml", *words], cwd=tmp_path,
         env=environment(), **streams,
     )  # fmt: skip
@@ -102,27 +106,26 @@ def test_a_person_is_told_where_and_what(place, tmp_path, find_leaks):
     assert not find_leaks(said.decode())
 
 
-def test_a_machine_reads_json_alone(place, tmp_path):
-    port = free_port()
-    settings_file(place, tmp_path, port=port)
-    with (tmp_path / "log").open("wb") as log:
-        process = serve(tmp_path, stderr=log, stdout=log)
-    until(lambda: answers(f"http://127.0.0.1:{port}"))
-    process.terminate()
-    assert process.wait(timeout=60) in (0, -signal.SIGTERM)
-    events = [json.loads(line)["event"] for line in (tmp_path / "log").read_text().splitlines()]
-    assert {"serving", "stopped"} <= set(events)
+@pytest.fixture
+def logs_as_before():
+    """Put back whom the web server and libraries log to."""
+    loggers = [logging.getLogger(name) for name in _OTHERS]
+    before = [(logger.handlers, logger.propagate, logger.level) for logger in loggers]
+    yield
+    for logger, (logger.handlers, logger.propagate, level) in zip(loggers, before, strict=True):
+        logger.setLevel(level)
 
 
-def test_a_port_that_is_taken_is_an_error(place, tmp_path):
+@pytest.mark.usefixtures("logs_as_before")
+def test_a_port_that_is_taken_is_an_error(place):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        settings_file(place, tmp_path, port=taken.getsockname()[1])
-        process = serve(tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
-        _, said = process.communicate(timeout=60)
-    assert process.returncode != 0
-    assert b"address already in use" in said
+        server = replace(place.settings.server, port=taken.getsockname()[1])
+        with pytest.raises(SystemExit) as caught:
+            _server.serve(replace(place.settings, server=server), log_stream=place.log)
+    assert caught.value.code
+    assert "address already in use" in place.log.getvalue()
 
 
 def test_the_words_of_the_beginning(place, monkeypatch):
@@ -156,13 +159,16 @@ def test_an_address_that_is_everywhere_is_shown_as_one_that_can_be_visited(place
     assert f"http:{shown}/dashboard" in capsys.readouterr().err
 
 
-def test_a_database_that_stays_away_ends_the_start_with_a_clear_error(place, tmp_path):
+def test_a_database_that_stays_away_ends_the_start_with_a_clear_error(place, tmp_path, capsys, monkeypatch):
     there = replace(place.settings, keys=KeysConfig(store=NOBODY))
     (tmp_path / "service.toml").write_text(write_settings(there))
     begun = time.monotonic()
-    process = serve(tmp_path, "--wait", "1.5", stderr=subprocess.PIPE, stdout=subprocess.PIPE)
-    out, said = (words.decode() for words in process.communicate(timeout=60))
-    assert process.returncode == 1
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as caught:
+        main(("serve", "--config", "service.toml", "--wait", "1.5"))
+    out, said = capsys.readouterr()
+    assert caught.value.code == 1
     assert out == ""
     assert time.monotonic() - begun >= 1.5
     assert "privacy on 127.0.0.1:1 within 1.5 seconds" in said

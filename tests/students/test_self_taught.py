@@ -29,8 +29,7 @@ def gains(model, n_labels, noise, n_seeds):
     return np.array(found)
 
 
-@pytest.mark.parametrize("noise", [0.0, 0.1])
-@pytest.mark.parametrize("model", [SVC(C=3.0), LogisticRegression(max_iter=500)])
+@pytest.mark.parametrize(("model", "noise"), [(SVC(C=3.0), 0.1), (LogisticRegression(max_iter=500), 0.0)])
 def test_unlabelled_digits_help(model, noise):
     """The mean of four paired gains is above 2 points.
 

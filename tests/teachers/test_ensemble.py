@@ -34,6 +34,8 @@ from tellers.teachers import _training as training
 from tellers.teachers.ballots import FallbackTeacher
 from tellers.teachers.models import ConstantTeacher
 
+from .. import forked
+
 ROOT = Path(__file__).resolve().parents[2]
 DATA = digits()
 X, Y, PUBLIC = DATA.X[:600], DATA.y[:600], DATA.X[600:800]
@@ -134,7 +136,7 @@ def test_long_work_goes_to_processes_and_short_work_does_not(monkeypatch):
 
     def note(backend, units, n_workers):
         went.append([numbers[0] for numbers in units])
-        return (backend.train(backend.task(numbers)) for numbers in list(units))
+        return (module.train_unit(backend.task(numbers)) for numbers in list(units))
 
     monkeypatch.setattr(module, "_in_processes", note)
     monkeypatch.setattr("joblib.cpu_count", lambda: 2)
@@ -252,9 +254,8 @@ def test_finished_teachers_are_reused(tmp_path, monkeypatch):
     (tmp_path / ".teacher-00000.skops.abc.tmp").write_bytes(b"half")
     os.utime(tmp_path / ".teacher-00000.skops.abc.tmp", (0, 0))
     trained = []
-    real = module.ModelTraining.train
-    watched = staticmethod(lambda task: trained.append(task.number) or real(task))
-    monkeypatch.setattr(module.ModelTraining, "train", watched)
+    real = module.train_unit
+    monkeypatch.setattr(module, "train_unit", lambda task: trained.extend(task.numbers) or real(task))
     seen.clear()
     again = train(folder=tmp_path, progress=lambda done, of: seen.append((done, of)))
     assert trained == [2, 4]
@@ -504,16 +505,16 @@ def test_a_dying_process_costs_its_teacher_the_vote_and_nobody_hears_of_it(how, 
 
 
 def test_a_full_disk_is_said_and_nothing_half_written_is_loaded(tmp_path, monkeypatch):
-    real = training.save_teacher
+    real = training.write_model
 
-    def fills(folder, number, **rest):
-        if number == 3:
-            (folder / "teacher-00003.skops").write_bytes(b"PK half")
+    def fills(folder, name, **rest):
+        if name == "teacher-00003.skops":
+            (folder / name).write_bytes(b"PK half")
             raise OSError(28, "No space left on device")
-        real(folder, number, **rest)
+        real(folder, name, **rest)
 
     with monkeypatch.context() as patch:
-        patch.setattr(training, "save_teacher", fills)
+        patch.setattr(training, "write_model", fills)
         with pytest.raises(OSError, match=r"teacher 3 .*No space left.*call again") as caught:
             train(folder=tmp_path)
     assert caught.value.errno == 28
@@ -572,8 +573,8 @@ def test_killed_at_random_moments_it_ends_with_the_same_teachers(tmp_path):
     generator = np.random.default_rng(11)
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
     folder, finished, n_killed = tmp_path / "teachers", 0, 0
-    for n_jobs in (1, 1, 2, 1, 1):
-        child = subprocess.Popen(
+    for n_jobs in (1, 2, 1):
+        child = forked.Popen(
             [sys.executable, "-c", SCRIPT, str(folder), str(n_jobs)],
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment, text=True,
             start_new_session=True,

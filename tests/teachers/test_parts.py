@@ -1,5 +1,6 @@
 """Votes in a folder of parts: what comes back, what a crash leaves, and what is refused."""
 
+import inspect
 import json
 import os
 import signal
@@ -20,6 +21,8 @@ from tellers.errors import FolderInUse
 from tellers.teachers import Ensemble, VoteWriter, read_votes, stored_votes, vote_in_parts
 from tellers.teachers import store as parts
 from tellers.teachers.models import ConstantTeacher
+
+from .. import forked
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -125,16 +128,6 @@ def test_a_part_without_its_counts_is_no_part(tmp_path, monkeypatch):
     np.testing.assert_array_equal(last.ballots, votes_of(3, 4).ballots)
 
 
-KILLED = """
-import sys
-import numpy as np
-from tellers.teachers import vote_in_parts
-sys.path.insert(0, sys.argv[2])
-from test_parts import Slow
-vote_in_parts(Slow(), np.arange(400)[:, None], sys.argv[1], n_queries=5, resume=True)
-"""
-
-
 class Slow:
     """Teachers whose ballot on a row is a function of the row."""
 
@@ -142,13 +135,24 @@ class Slow:
         return Votes.from_ballots((X[:, 0] * np.arange(1, 31)[:, None]) % 7, n_classes=7)
 
 
+KILLED = f"""
+import sys
+import numpy as np
+from tellers import Votes
+from tellers.teachers import vote_in_parts
+
+{inspect.getsource(Slow)}
+vote_in_parts(Slow(), np.arange(400)[:, None], sys.argv[1], n_queries=5, resume=True)
+"""
+
+
 def test_killed_again_and_again_the_votes_are_the_same(tmp_path):
     """SIGKILL wherever it falls; three times, then left to finish."""
     folder = tmp_path / "votes"
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    command = [sys.executable, "-c", KILLED, str(folder), str(Path(__file__).parent)]
+    command = [sys.executable, "-c", KILLED, str(folder)]
     for n_parts in (3, 17, 40):
-        process = subprocess.Popen(command, env=environment)
+        process = forked.Popen(command, env=environment)
         end = time.monotonic() + 60
         while len(list(folder.glob("counts-*.npz"))) < n_parts and process.poll() is None:
             assert time.monotonic() < end
@@ -160,7 +164,7 @@ def test_killed_again_and_again_the_votes_are_the_same(tmp_path):
         with pytest.raises(ValueError, match="interrupted"):
             stored_votes(folder)
     else:
-        subprocess.run(command, env=environment, check=True, timeout=60)
+        forked.run(command, env=environment, check=True, timeout=60)
     rows = np.arange(400)[:, None]
     ballots = np.concatenate([part.ballots for part in stored_votes(folder).parts()], axis=1)
     np.testing.assert_array_equal(ballots, Slow().vote(rows).ballots)

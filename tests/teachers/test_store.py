@@ -107,7 +107,7 @@ def floats(**places):
         ({"counts": COUNTS, "student": STUDENT[0]}, "student probabilities of shape"),
         ({"counts": COUNTS, "student": np.full((3, 3), "x")}, "as numbers"),
         ({"counts": COUNTS, "answered": [1, 0, 1]}, "astype.bool"),
-        ({"counts": COUNTS, "answered": [True, False]}, "each of 3 queries"),
+        ({"counts": COUNTS, "answered": [True, False]}, "per query, shape .3,., got shape .2,."),
         ({"counts": COUNTS, "truth": [0, 1]}, "truth with one class id"),
         ({"counts": COUNTS, "truth": [0.0, 1.0, 2.0]}, "truth with one class id"),
     ],

@@ -149,10 +149,10 @@ class _Labels:
         distinct, which = np.unique(kinds, axis=1, return_inverse=True)
         most, one = int(sums.max(initial=0)) + 1, int(votes.max(initial=0)) + 1
         code = (which.reshape(-1) * most + sums) * one + votes
-        seen, at = np.unique(code, return_inverse=True)
+        seen, at = _distinct(code, distinct.shape[1] * most * one)
         rest, vote = np.divmod(seen, one)
         which, total = np.divmod(rest, most)
-        return cls(distinct[:, which], total, vote, at.reshape(code.shape))
+        return cls(distinct[:, which], total, vote, at)
 
 
 @dataclass(frozen=True, eq=False)
@@ -365,38 +365,28 @@ def _free(outcomes: LabelOutcomes, grid: Floats) -> Floats:
     """
     assert outcomes.ballots is not None
     assert outcomes.query is not None
-    one, own = outcomes.rule.one, outcomes.ballots
-    sums = outcomes.sums[outcomes.query]
-    # A distinct cell is a label's kind, its sum and the own vote; divergence grows with distance.
-    kinds, which = np.unique(outcomes.law.kinds, axis=1, return_inverse=True)
-    which = which.reshape(-1)
-    span = int(outcomes.sums.max(initial=0)) + 1
-    code = (which * span + sums) * (one + 1) + own
-    seen, cell = _distinct(code, kinds.shape[1] * span * (one + 1))
-    rest, vote = np.divmod(seen, one + 1)
-    at, total = np.divmod(rest, span)
-    kind, law = kinds[:, at], outcomes.law
+    law, one = outcomes.law, outcomes.rule.one
+    # Divergence grows with distance.
+    cells = _Labels.of(outcomes.sums[outcomes.query], outcomes.ballots, law.kinds)
     if law.bar is not None and outcomes.rule.has_parts:
-        worst = _any_part(law, total, vote, kind, one, grid)
+        worst = _any_part(law, cells, one, grid)
     else:
-        here = law.log_outcomes(total, kind)
-        worst = np.zeros((2, seen.size, grid.size))
+        here = law.log_outcomes(cells.sums, cells.kinds)
+        worst = np.zeros((2, cells.sums.size, grid.size))
         for other in (0, one):
-            there = law.log_outcomes(total - vote + other, kind)
+            there = law.log_outcomes(cells.sums - cells.votes + other, cells.kinds)
             worst = np.maximum(worst, pair_divergences(here, there, grid))
-    return np.stack([sums_of_rows(direction, cell) for direction in worst])
+    return np.stack([sums_of_rows(direction, cells.at) for direction in worst])
 
 
-def _any_part(
-    law: LabelLaw, total: Integers, vote: Integers, kind: Integers, one: int, grid: Floats
-) -> Floats:
+def _any_part(law: LabelLaw, cells: "_Labels", one: int, grid: Floats) -> Floats:
     """Return the worst divergence of each cell over all votes 0 .. `one`, step by step away from its own."""
-    places, cell = np.unique(np.stack([total, *kind]), axis=1, return_inverse=True)
+    places, cell = np.unique(np.stack([cells.sums, *cells.kinds]), axis=1, return_inverse=True)
     sums, kinds = places[0], places[1:]
     cell = cell.reshape(-1)
     here = law.log_outcomes(sums, kinds)
-    worst = np.zeros((2, total.size, grid.size))
-    for sign, reach in ((-1, vote), (1, one - vote)):
+    worst = np.zeros((2, cells.sums.size, grid.size))
+    for sign, reach in ((-1, cells.votes), (1, one - cells.votes)):
         # The worst so far, of all sums within this many steps on this side.
         running = np.zeros((2, sums.size, grid.size))
         for step in range(1, int(reach.max(initial=0)) + 1):
@@ -442,7 +432,7 @@ def _gated(outcomes: LabelOutcomes, labels: Floats, grid: Floats) -> Floats:
             silent = f[:, None] + step * (f - f2)[:, None]
             told = p[:, None] + step * ((p - p2)[:, None] + labels[way])
             worst[way] = np.maximum(worst[way], np.logaddexp(silent, told) / step)
-    return np.asarray(np.clip(worst, 0.0, gate.price(outcomes.rule, grid) + labels))
+    return np.asarray(np.clip(worst, 0.0, gate.price(outcomes.rule, grid).values + labels))
 
 
 def _worst(outcomes: LabelOutcomes, grid: Floats) -> Floats:

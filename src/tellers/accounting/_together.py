@@ -17,7 +17,7 @@ Everything here looks at the votes: results are private, and come out sealed.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -35,7 +35,6 @@ from ._label_exact import sums_of_rows
 from .exact import query_costs, teacher_costs
 
 Integers = NDArray[np.int64]
-Reverse = Literal["enumerate", "vertices"]
 
 # Pairs of (ballots now, ballots then) per pass, and queries per block: memory stays flat.
 _PAIRS = 1 << 13
@@ -50,7 +49,6 @@ def team_costs(
     votes: Votes,
     teams: ArrayLike,
     *,
-    reverse: Reverse = "enumerate",
     most: int = 300,
     orders: ArrayLike | None = None,
     student: ArrayLike | None = None,
@@ -58,12 +56,11 @@ def team_costs(
     """Return what the run cost each person, sealed: (2 directions, persons, orders).
 
     `teams` (persons, u) holds the teachers with a person's data. Up to `most` alternatives per set of ballots
-    are all looked at; beyond that, `reverse="vertices"` looks only at those with all u ballots in one class.
+    are all looked at.
 
     Guarantee: entry (d, i, k) is at least the divergence of the whole release when all ballots of team i
                change, forward (0) or reverse (1), at order k; it is that divergence where all alternatives
-               are looked at, and forward for GNMax always. With `reverse="vertices"` entry (1, i, k) is what
-               a search found, not proved to be the largest.
+               are looked at, and forward for GNMax always.
     Assumes:   as `exact_cost`; every ballot counts one vote. What is not looked at rests on log-concavity,
                which holds for Gaussian noise and, in all tests, for the noise that is drawn.
     Reference: docs/maths/personalised.md; for u = 1 `exact.teacher_costs`, which answers then.
@@ -72,7 +69,7 @@ def team_costs(
     if table.shape[1] == 1:
         by_teacher = teacher_costs(mechanism, votes, orders=grid, student=student).reveal()
         return Sealed(np.ascontiguousarray(by_teacher[:, table[:, 0]]))
-    search = _Search.of(mechanism, table.shape[1], grid=grid, reverse=reverse, most=most)
+    search = _Search.of(mechanism, table.shape[1], grid=grid, most=most)
     totals = np.zeros((len(table), 2 * grid.size))
     for _, costs, which in _blocks(search, mechanism, votes, table, student):
         totals += sums_of_rows(costs.transpose(1, 0, 2).reshape(costs.shape[1], -1), which)
@@ -118,22 +115,17 @@ class _Search:
     sigma_threshold: float | None
     n_ballots: int
     grid: Floats
-    reverse: Reverse
     most: int
 
     @classmethod
-    def of(
-        cls, mechanism: Any, n_ballots: int, *, grid: Floats, reverse: Reverse = "enumerate", most: int = 300
-    ) -> "_Search":
+    def of(cls, mechanism: Any, n_ballots: int, *, grid: Floats, most: int = 300) -> "_Search":
         if not hasattr(mechanism, "checked_against"):
             raise TypeError(
                 "Expected GNMax, ConfidentGNMax or InteractiveGNMax where several ballots change together, "
                 f"got {type(mechanism).__name__}. Charge its price instead: price(Unit.of_ballots(...))."
             )
-        if reverse not in ("enumerate", "vertices"):
-            raise ValueError(f"Expected reverse 'enumerate' or 'vertices', got {reverse!r}.")
         require_count(0, most=most)
-        return cls(DiscreteGaussian(mechanism.sigma), mechanism.check_sigma, n_ballots, grid, reverse, most)
+        return cls(DiscreteGaussian(mechanism.sigma), mechanism.check_sigma, n_ballots, grid, most)
 
     def costs(self, counts: Integers, thresholds: Integers, now: Integers) -> Floats:
         """Return the cost of every row, (2, rows, orders); exchangeable classes stand next to each other."""
@@ -161,9 +153,7 @@ class _Search:
         return result
 
     def _looks_at_all(self, sizes: tuple[int, ...]) -> bool:
-        if sum(sizes) == 2:
-            return True
-        return self.reverse == "enumerate" and n_alternatives(sizes, self.n_ballots) <= self.most
+        return sum(sizes) == 2 or n_alternatives(sizes, self.n_ballots) <= self.most
 
     def _enumerated(self, counts: Integers, thresholds: Integers, now: Integers, *, then: Integers) -> Floats:
         moved = (counts - now)[:, None, :] + then[None, :, :]
@@ -180,8 +170,7 @@ class _Search:
     def _bounded(self, counts: Integers, thresholds: Integers, now: Integers) -> Floats:
         corners = self.n_ballots * np.eye(counts.shape[1], dtype=np.int64)
         winners = _largest(*self._winners(counts, (counts - now)[:, None, :] + corners), self.grid)
-        if self.reverse == "enumerate":
-            winners[1] = self._tangent(counts, corners - now[:, None, :])
+        winners[1] = self._tangent(counts, corners - now[:, None, :])
         if self.sigma_threshold is None:
             return winners
         # Convex in the probability of passing, which grows with the margin: largest at an end of its range.

@@ -18,7 +18,7 @@ from scipy.optimize import brentq
 from scipy.special import erfcx, gammaln, log_ndtr
 
 from ..errors import MissingExtra, require_count, require_fraction, require_positive
-from ..mechanisms._check import student_probabilities
+from ..mechanisms._check import answered_mask, student_probabilities
 from ..mechanisms.base import Mechanism
 from ..mechanisms.labels._published import labels_told, plain_cost, published_label_cost
 from ..mechanisms.registry import answers_of, listens
@@ -513,7 +513,7 @@ def account(
     else:
         file = kept(votes)
         cast, student, answered = file.votes, getattr(file, "student", None), file.answered
-    _require_fitting(mechanism, cast)
+    require_votes_on(answers_of(mechanism), cast, type(mechanism).__name__)
     notes: list[str] = []
     beliefs = _student(mechanism, cast, student, notes)
     mask = _answered(mechanism, cast, answered, notes)
@@ -618,11 +618,6 @@ def _why_no_private_number(mechanism: object) -> str:
     return f"{name} does not say how likely its outcomes are: there is no exact cost, and no private number."
 
 
-def _require_fitting(mechanism: object, votes: object) -> None:
-    if isinstance(votes, Votes):
-        require_votes_on(answers_of(mechanism), votes, type(mechanism).__name__)
-
-
 def _kind(mechanism: object, mask: NDArray[np.bool_] | None) -> Kind:
     if getattr(mechanism, "one_price", False):
         return "bound"
@@ -653,14 +648,7 @@ def _answered(
     if getattr(mechanism, "one_price", False):
         notes.append(f"The mask 'answered' was not used: {type(mechanism).__name__} answers every query.")
         return None
-    mask = np.asarray(answered)
-    shape = votes.space.told(len(votes))
-    if mask.dtype != np.bool_ or mask.shape != shape:
-        each = f"{len(votes)} queries" + (f" and {shape[1]} labels" if len(shape) > 1 else "")
-        raise ValueError(
-            f"Expected answered with one True or False for each of {each}, "
-            f"got shape {mask.shape} of {mask.dtype}."
-        )
+    mask = answered_mask(answered, votes)
     notes.append(
         f"{int(mask.sum())} answers are charged, as the mask 'answered' says. How many there are is itself "
         "an outcome: what may be stated is the public epsilon, in which every query is answered, or the "

@@ -8,15 +8,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
+from ..mechanisms._check import student_probabilities
 from ..mechanisms._outcomes import chunks
 from ..mechanisms.base import Mechanism
 from ..mechanisms.divergence import divergences
-from ..privacy.rdp import RdpCurve, check_orders
+from ..privacy.rdp import Floats, RdpCurve, check_orders
 from ..privacy.sealed import Sealed
 from ..privacy.votes import Unit, Votes
 from ._label_exact import ANOTHER_TEACHER, LabelBlock, bound_because, label_blocks
 
-Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 
@@ -401,12 +401,7 @@ def _blocks(
     if votes.space.kind == "labels":
         yield from label_blocks(mechanism, votes, grid)
         return
-    beliefs = None if student is None else np.asarray(student, dtype=np.float64)
-    if beliefs is not None and beliefs.shape != votes.counts.shape:
-        raise ValueError(
-            f"Expected student probabilities of shape (queries, classes) = {votes.counts.shape}, "
-            f"got {beliefs.shape}."
-        )
+    beliefs = None if student is None else student_probabilities(student, votes)
     n_weights = 1 if votes.weights is None else np.unique(votes.weights).size
     block = _block_size(votes.n_classes, grid, n_weights)
     tallies = votes.replaced(ballots=None)  # which need not be cut: a cost is one of counts

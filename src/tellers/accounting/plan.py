@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -15,9 +16,9 @@ from ..mechanisms.gnmax import GNMax
 from ..privacy.budget import Accountant, Budget
 from ..privacy.noise import seeded
 from ..privacy.rdp import RdpCurve
-from ..privacy.votes import SetOf, Votes
-from .costs import independent_cost
-from .exact import exact_cost
+from ..privacy.votes import SetOf, Unit, Votes
+from .costs import at_orders, independent_cost
+from .exact import ExactCost, exact_cost
 
 
 @dataclass(frozen=True)
@@ -126,9 +127,9 @@ class LabelConsensus:
 Against = Literal["exact", "public"]
 Progress = Callable[[int], None]
 
-# The best order of a plan lies among these; a plan needs no finer grid.
 # Releases by which a mechanism is judged that does not say how likely its outcomes are.
 _DRAWS = 20
+# The best order of a plan lies among these; a plan needs no finer grid.
 _ORDERS = np.array([1.5, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 17, 20, 24, 29, 35, 42, 50, 64, 96, 128, 256, 512])
 
 
@@ -206,7 +207,7 @@ def plan_labels(
         )
     plans = []
     for mechanism in settings(proxy.n_teachers) if mechanisms is None else mechanisms:
-        plans.append(_plan(mechanism, proxy, right, budget, n_public, against))
+        plans.append(_Trial(mechanism, proxy, right, budget, against).plan(n_public))
         if progress is not None:
             progress(1)
     return sorted(plans, key=lambda plan: -plan.information)
@@ -233,23 +234,27 @@ def sigma_for_labels(
     True
     """
     require_count(n_labels=n_labels)
-    right = np.asarray(truth)
     low, high = math.log(0.005 * proxy.n_teachers + 0.5), math.log(20.0 * proxy.n_teachers + 100)
 
-    def at(log_sigma: float) -> LabelPlan:
-        share = expected_labels(make(math.exp(log_sigma)), proxy)[0]
-        n_queries = math.ceil(n_labels / max(share, 1e-9))
-        return _plan(make(math.exp(log_sigma)), proxy, right, budget, n_queries, against)
+    def tried(log_sigma: float) -> tuple[_Trial, int, bool]:
+        trial = _Trial(make(math.exp(log_sigma)), proxy, np.asarray(truth), budget, against)
+        n_needed = math.ceil(n_labels / max(trial.share, 1e-9))
+        return trial, n_needed, trial.n_queries(n_needed) * trial.share >= n_labels
 
-    if at(high).n_labels < n_labels:
+    trial, n_needed, is_enough = tried(high)
+    if not is_enough:
         raise ValueError(
             f"Expected a budget that can pay for {n_labels} labels, got {budget}. "
             "Ask for fewer labels or raise the budget."
         )
     for _ in range(14):
         middle = (low + high) / 2
-        low, high = (low, middle) if at(middle).n_labels >= n_labels else (middle, high)
-    return at(high)
+        quieter, n_quieter, is_enough = tried(middle)
+        if is_enough:
+            trial, n_needed, high = quieter, n_quieter, middle
+        else:
+            low = middle
+    return trial.plan(n_needed)
 
 
 def expected_of(
@@ -275,47 +280,98 @@ def expected_labels(
     return float(answered.mean()), float(right.sum() / answered.sum())
 
 
-def _plan(
-    mechanism: Mechanism, proxy: Votes, truth: NDArray[Any], budget: Budget, n_public: int, against: Against
-) -> LabelPlan:
-    share, accuracy = expected_labels(mechanism, proxy, truth)
-    found = exact_cost(mechanism, proxy, orders=_ORDERS) if hasattr(mechanism, "outcomes") else None
-    exact = None if found is None else found.cost.reveal() * (1 / len(proxy))
-    if exact is None and against == "exact":
-        raise ValueError(
-            f"Expected a mechanism with outcomes to hold a budget against its exact cost, got "
-            f"{type(mechanism).__name__}. Hold it against the public price."
+@dataclass(frozen=True, eq=False)
+class _Trial:
+    """A setting, the public votes it is tried on, and the budget it is held to."""
+
+    mechanism: Mechanism
+    proxy: Votes
+    truth: NDArray[Any]
+    budget: Budget
+    against: Against
+
+    @cached_property
+    def expected(self) -> tuple[float, float]:
+        return expected_labels(self.mechanism, self.proxy, self.truth)
+
+    @property
+    def share(self) -> float:
+        return self.expected[0]
+
+    @cached_property
+    def exact(self) -> ExactCost | None:
+        if hasattr(self.mechanism, "outcomes"):
+            return exact_cost(self.mechanism, self.proxy, orders=_ORDERS)
+        if self.against == "exact":
+            raise ValueError(
+                f"Expected a mechanism with outcomes to hold a budget against its exact cost, got "
+                f"{type(self.mechanism).__name__}. Hold it against the public price."
+            )
+        return None
+
+    def charged(self, n_queries: int, orders: ArrayLike | None = None) -> RdpCurve:
+        one_price = getattr(self.mechanism, "one_price", False)
+        n_answers = None if one_price else math.ceil(self.share * n_queries)
+        return independent_cost(self.mechanism, n_queries, n_answers=n_answers, orders=orders)
+
+    def n_queries(self, n_public: int) -> int:
+        if self.exact is not None and self.against == "exact":
+            return n_within(self.exact, self.budget, n_public)
+        held = [Accountant(self.budget).held_at]
+        return n_affordable(self.mechanism, self.budget, n_public, lambda n: self.charged(n, held))
+
+    def plan(self, n_public: int) -> LabelPlan:
+        n_queries, delta, (share, accuracy) = self.n_queries(n_public), self.budget.delta, self.expected
+        public = independent_cost(self.mechanism, n_queries).epsilon(delta)
+        if self.against == "public":
+            public = stated_epsilon(self.mechanism, self.budget, n_queries, n_public)
+        exact = None
+        if self.exact is not None:
+            exact = (_each(self.exact) * n_queries).epsilon(delta)
+        return LabelPlan(
+            self.mechanism,
+            n_queries,
+            n_queries * share,
+            accuracy,
+            exact,
+            public,
+            self.charged(n_queries).epsilon(delta),
+            n_queries * share * _bits(accuracy, self.proxy.n_classes),
+            "" if self.exact is None else self.exact.bound_because,
         )
-    accountant, one_price = Accountant(budget), bool(getattr(mechanism, "one_price", False))
 
-    def charged(n_queries: int, orders: ArrayLike | None = None) -> RdpCurve:
-        n_answers = None if one_price else math.ceil(share * n_queries)
-        return independent_cost(mechanism, n_queries, n_answers=n_answers, orders=orders)
 
-    if exact is not None and against == "exact":
-        n_queries = _largest(lambda n: (exact * n).epsilon(budget.delta) <= budget.epsilon, n_public)
-    else:
-        # By the rule of a ledger: before each query its whole price must fit.
-        held = [accountant.held_at]
-        price = independent_cost(mechanism, 1, orders=held)
-        n_queries = accountant.n_affordable(price, n_public, spent_after=lambda n: charged(n, held))
-    spent = charged(n_queries)
-    if against == "exact":
-        epsilon_public = independent_cost(mechanism, n_queries).epsilon(budget.delta)
-    else:
-        most = independent_cost(mechanism, n_public)
-        epsilon_public = accountant.guarantee(spent, most=most, one_price=one_price)
-    return LabelPlan(
-        mechanism,
-        n_queries,
-        n_queries * share,
-        accuracy,
-        None if exact is None else (exact * n_queries).epsilon(budget.delta),
-        epsilon_public,
-        spent.epsilon(budget.delta),
-        n_queries * share * _bits(accuracy, proxy.n_classes),
-        "" if found is None else found.bound_because,
-    )
+# --- How far a budget goes, for classes and for many labels. ---
+
+
+def n_affordable(mechanism: Any, budget: Budget, n_public: int, charged: Callable[[int], RdpCurve]) -> int:
+    """Return how many queries a ledger is expected to let through: before each its whole price must fit.
+
+    `charged` says what so many queries are expected to be charged, at the order of the budget.
+    """
+    accountant = Accountant(budget)
+    price = at_orders(mechanism.price, Unit(), [accountant.held_at])
+    return accountant.n_affordable(price, n_public, spent_after=charged)
+
+
+def stated_epsilon(mechanism: Any, budget: Budget, n_queries: int, n_public: int) -> float:
+    """Return the epsilon that a run states which asked so many queries of a pool."""
+    price, one_price = mechanism.price(Unit()), bool(getattr(mechanism, "one_price", False))
+    return Accountant(budget).guarantee(price * n_queries, most=price * n_public, one_price=one_price)
+
+
+def n_within(exact: ExactCost, budget: Budget, n_public: int) -> int:
+    """Return how many queries fit the budget, if they cost what those cost that were voted on."""
+    one, low, high = _each(exact), 0, n_public
+    while low < high:
+        middle = (low + high + 1) // 2
+        fits = (one * middle).epsilon(budget.delta) <= budget.epsilon
+        low, high = (middle, high) if fits else (low, middle - 1)
+    return low
+
+
+def _each(exact: ExactCost) -> RdpCurve:
+    return exact.cost.reveal() * (1 / exact.n_queries)
 
 
 def _label_chances(mechanism: Mechanism, proxy: Votes) -> NDArray[np.float64]:
@@ -328,15 +384,6 @@ def _label_chances(mechanism: Mechanism, proxy: Votes) -> NDArray[np.float64]:
         drawn = mechanism.release(proxy, source).labels
         chances[np.arange(len(proxy)), 1 + drawn] += 1 / _DRAWS  # silence is -1
     return chances
-
-
-def _largest(fits: Callable[[int], bool], most: int) -> int:
-    """Return the largest n <= most that fits, by bisection; 0 if not even one does."""
-    low, high = 0, most
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle - 1)
-    return low
 
 
 def _bits(accuracy: float, n_classes: int) -> float:

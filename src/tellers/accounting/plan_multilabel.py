@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import mul
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -26,7 +27,7 @@ from ..privacy.release import SILENT
 from ..privacy.votes import SetOf, Unit, Votes
 from ._label_exact import bound_because
 from .exact import exact_cost
-from .plan import Progress, _largest
+from .plan import Progress, n_affordable, n_within, stated_epsilon
 
 Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
@@ -446,10 +447,15 @@ class Advice:
 
     plans: tuple[MultilabelPlan, ...]
     traits: BallotTraits
-    regime: Regime
     noiseless: LabelScores
     against_truth: bool
     n_forecast: int
+
+    @property
+    def regime(self) -> Regime:
+        """Return the kind of ballots, and what to make of it given what was found best."""
+        found = [None if best is None else best.mechanism for best in (self.best, self.best_exact)]
+        return regime_of(self.traits, *found)
 
     @property
     def best(self) -> MultilabelPlan | None:
@@ -561,9 +567,12 @@ def advise(
     for mechanism in tried:
         chances = label_chances(mechanism, votes, seed=seed)
         scores = expected_scores(chances, reference)
+        expected = expected_price(mechanism, chances, orders=[Accountant(budget).held_at])
+        n_queries = n_affordable(mechanism, budget, n_public, partial(mul, expected))
         plan = MultilabelPlan(
             mechanism,
-            *_affordable(mechanism, chances, budget, n_public),
+            n_queries,
+            stated_epsilon(mechanism, budget, n_queries, n_public),
             None,
             _told(chances, reference),
             expected_scores(chances, majority).accuracy,
@@ -573,9 +582,8 @@ def advise(
         )
         if plan.keeps or forecast_all:
             few = votes[: _forecast_queries(mechanism, len(votes))]
-            exact = exact_cost(cast(Any, mechanism), few, orders=grid).cost.reveal() * (1 / len(few))
-            within = partial(_within, exact, budget)
-            plan = replace(plan, n_queries_exact=_largest(within, n_public))
+            exact = exact_cost(cast(Any, mechanism), few, orders=grid)
+            plan = replace(plan, n_queries_exact=n_within(exact, budget, n_public))
         plans.append(plan)
         if progress is not None:
             progress(1)
@@ -583,9 +591,7 @@ def advise(
         key=lambda plan: (not plan.keeps, -plan.worth if plan.keeps else -plan.scores.balanced_accuracy)
     )
     n_forecast = min((_forecast_queries(m, len(votes)) for m in tried), default=0)
-    unsettled = Advice(tuple(plans), traits, regime_of(traits), noiseless, right is not None, n_forecast)
-    found = [None if best is None else best.mechanism for best in (unsettled.best, unsettled.best_exact)]
-    return replace(unsettled, regime=regime_of(traits, found[0], found[1]))
+    return Advice(tuple(plans), traits, noiseless, right is not None, n_forecast)
 
 
 def expected_price(
@@ -593,6 +599,8 @@ def expected_price(
 ) -> RdpCurve:
     """Return what a query is expected to cost under the public price; silence pays for its check alone."""
     unit = Unit()
+    if getattr(mechanism, "one_price", False):
+        return cast(RdpCurve, mechanism.price(unit, orders))
     told = 1 - chances[2]
     checks: RdpCurve = mechanism.check_price(unit, orders)
     k = mechanism.n_labels
@@ -659,22 +667,6 @@ def _told(chances: Floats, reference: NDArray[np.bool_]) -> float:
     told = 1 - chances[2]
     kinds = [told[kind].mean() for kind in (reference, ~reference) if kind.any()]
     return float(np.mean(kinds))
-
-
-def _affordable(
-    mechanism: LabelMechanism, chances: Floats, budget: Budget, n_public: int
-) -> tuple[int, float]:
-    """Return how many queries a ledger with this budget is expected to let through, and what it states."""
-    accountant, one_price = Accountant(budget), bool(getattr(mechanism, "one_price", False))
-    held, unit = [accountant.held_at], Unit()
-    one = mechanism.price(unit, held) if one_price else expected_price(mechanism, chances, orders=held)
-    n_queries = accountant.n_affordable(mechanism.price(unit, held), n_public, spent_after=lambda n: one * n)
-    price = mechanism.price(unit)
-    return n_queries, accountant.guarantee(price * n_queries, most=price * n_public, one_price=one_price)
-
-
-def _within(one: RdpCurve, budget: Budget, n_queries: int) -> bool:
-    return (one * n_queries).epsilon(budget.delta) <= budget.epsilon
 
 
 def _first(

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
 from ..errors import InsecureNoise, LedgerConflict, require_fraction, require_positive
 from ..mechanisms.base import Mechanism
 from ..mechanisms.sensitivity import smooth_sensitivity
 from ..privacy.noise import Noise
-from ..privacy.rdp import RdpCurve
+from ..privacy.rdp import Floats, RdpCurve
 from ..privacy.release import describe
 from ..privacy.votes import Unit, Votes
 from ._publishable import Method, cost_and_sensitivities
@@ -32,8 +32,6 @@ from .costs import independent_cost
 # which is why z enters the price. What is published is F plus the price, at one order that was fixed
 # before voting, turned into an epsilon: it holds between the votes at hand and each of their neighbours.
 
-
-Floats = NDArray[np.float64]
 
 # F is rounded up to this grid, which hides the low bits of the floating-point noise.
 _GRAIN = 1e-6
@@ -61,19 +59,19 @@ def release_price(order: float, *, beta: float, sigma_release: float, z: float =
 def release_prices(order: float, *, betas: Floats, sigmas: Floats, z: float = 0.0) -> Floats:
     """Return `release_price` for every pair of beta and sigma, (betas, sigmas)."""
     require_positive(order=order - 1)
-    # The maximum over r sits at an end for z = 0 and near one otherwise; both ends are in the grid.
-    ratio = np.exp(betas[:, None] * np.linspace(-1, 1, 801)[None, :])
-    v = 1 - order + order * ratio**2
-    with np.errstate(invalid="ignore", divide="ignore"):
-        spread = (order * np.log(ratio) - 0.5 * np.log(v)) / (order - 1)
-        move = (
-            np.minimum(1, ratio)[:, None, :] + abs(z) * sigmas[None, :, None] * np.abs(1 - ratio)[:, None, :]
-        )
-        value = order * move**2 / (2 * sigmas[None, :, None] ** 2 * v[:, None, :]) + spread[:, None, :]
-    value = np.where((v > 0)[:, None, :], value, np.inf)
+    result = np.empty((betas.size, sigmas.size))
+    # One beta at a time: what is added up then stays in a cache.
+    for i, beta in enumerate(betas):
+        # The maximum over r sits at an end for z = 0 and near one otherwise; both ends are in the grid.
+        ratio = np.exp(beta * np.linspace(-1, 1, 801))
+        v = 1 - order + order * ratio**2
+        with np.errstate(invalid="ignore", divide="ignore"):
+            spread = (order * np.log(ratio) - 0.5 * np.log(v)) / (order - 1)
+            move = np.minimum(1, ratio) + abs(z) * sigmas[:, None] * np.abs(1 - ratio)
+            value = order * move**2 / (2 * sigmas[:, None] ** 2 * v) + spread
+        result[i] = np.where(v > 0, value, np.inf).max(axis=1)
     # 801 points miss less than 1e-5 of a smooth maximum.
-    result: Floats = value.max(axis=2) * (1 + 1e-5)
-    return result
+    return result * (1 + 1e-5)
 
 
 def price_2018(order: float, *, beta: float, sigma_release: float) -> float:

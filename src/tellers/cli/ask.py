@@ -49,7 +49,8 @@ def command(
         raise ValueError("Expected either --rows FILE or --pool IDS.")
     table = None if rows is None else _read_rows(rows)
     ids = np.arange(len(table)) if table is not None else np.asarray(parse_ids(str(pool)))
-    _require_writable(out)
+    if out is not None:
+        options.require_place_for("--out", out, "labels.npz")
     answers: list[LabelAnswer] = []
     with Client(url, _key(key_file), verify=True if ca is None else _context(ca)) as client:
         for start in range(0, len(ids), batch):
@@ -83,12 +84,6 @@ def parse_ids(text: str) -> list[int]:
     return ids
 
 
-def _require_writable(out: Path | None) -> None:
-    # Said before anything is paid for.
-    if out is not None and (out.is_dir() or not os.access(out.absolute().parent, os.W_OK)):
-        raise ValueError(f"Expected a file in a folder that can be written for --out, got {out}.")
-
-
 def _key(file: Path | None) -> str:
     if file is None:
         key = os.environ.get("TELLERS_KEY", "").strip()
@@ -111,7 +106,6 @@ def _context(ca: Path) -> Any:
 
 
 def _read_rows(file: Path) -> Any:
-
     from ..privacy._files import TooLarge, load_npy
 
     try:

@@ -1,9 +1,8 @@
 """`tellers audio`: from recordings to a student that tags them."""
 
-import functools
 import inspect
 import json
-from collections.abc import Callable
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from shlex import quote
@@ -15,9 +14,7 @@ from . import options, sweep
 from .run import Resume
 
 if TYPE_CHECKING:
-    from ..data.clips import Clips
-    from ..data.sound.collection import Collection
-    from ..runs.settings.sections import BudgetConfig
+    from ..data.clips import Clips, Collection
     from ..runs.sound.tagging import Tagged
     from ..runs.sound.teaching import Taught
 
@@ -57,14 +54,14 @@ BySource: TypeAlias = Annotated[
 
 
 def network_options(
-    *, iterations: int, pretrained: Path | None, held_out: float, log_folder: Path | None
+    *, iterations: int, pretrained: Path | None, held_out: float, log_folder: Path | None, **given: Any
 ) -> dict[str, Any]:
-    """Return parameters of a tagger that are left out where nothing is said."""
+    """Return parameters of a tagger; some are left out where nothing is said."""
     places = {"pretrained": pretrained, "log_folder": log_folder}
-    said: dict[str, Any] = {name: str(place.absolute()) for name, place in places.items() if place}
+    given |= {name: str(place.absolute()) for name, place in places.items() if place}
     if held_out:
-        said |= {"held_out": held_out, "check_every": max(1, iterations // _LOOKS)}
-    return said
+        given |= {"held_out": held_out, "check_every": max(1, iterations // _LOOKS)}
+    return {"iterations": iterations, **given}
 
 
 # --- `tellers audio prepare`: recordings to pictures, and a table of what could not be used. ---
@@ -72,24 +69,10 @@ def network_options(
 
 _TASK = "Which labels"
 _LAYOUTS = "esc, urbansound, fsd50k, audioset, or table for a csv of your own."
-_MADE_RATE, _MADE_SECONDS = 16_000, 2.0
 
 
-class Layout(StrEnum):
-    """How the files of a data set are laid out."""
-
-    esc = "esc"
-    urbansound = "urbansound"
-    fsd50k = "fsd50k"
-    audioset = "audioset"
-    table = "table"
-
-
-class OnFinding(StrEnum):
-    """What becomes of a run with recordings that cannot be used."""
-
-    skip = "skip"
-    refuse = "refuse"
+Layout = StrEnum("Layout", ["esc", "urbansound", "fsd50k", "audioset", "table"])
+OnFinding = StrEnum("OnFinding", ["skip", "refuse"])
 
 
 def prepare(
@@ -182,6 +165,10 @@ def prepare(
     chosen = {"table": table, "source": source, "fold": fold, "segments": segments}
     tree = {"ontology": ontology, "keep": keep, "remove": remove, "most": most, "parents": parents}
     declared = [name.strip() for name in labels.split(",")] if labels else []
+    if rate is None:
+        rate = 16_000 if made else 44_100
+    if seconds is None:
+        seconds = 2.0 if made else 10.0
     with steps_shown(wanted=not as_json) as show:
         if made:
             from ..data.sound.generator import make_city
@@ -191,9 +178,6 @@ def prepare(
             _require_taken("--made", {"layout": layout, **chosen, **tree}, taken=("most",))
             if show is not None:
                 show("made", 0, 0)
-            rate, seconds = (
-                _MADE_RATE if rate is None else rate, _MADE_SECONDS if seconds is None else seconds
-            )  # fmt: skip
             clips = make_city(out / "sounds", made, seed=seed, rate=rate, seconds=seconds, n_labels=(1, 2))
         else:
             clips = _read(folder, layout, declared=declared, **chosen, **tree)
@@ -204,10 +188,7 @@ def prepare(
         answers: Any = dict.fromkeys(Kind, on_finding.value)
         if keep_silent:
             answers[Kind.SILENT] = "keep"
-        heard = features_for(
-            rate=44_100 if rate is None else rate, seconds=10.0 if seconds is None else seconds, n_mels=mels,
-            window=window, hop=hop,
-        )  # fmt: skip
+        heard = features_for(rate=rate, seconds=seconds, n_mels=mels, window=window, hop=hop)
         try:
             collection = prepare_collection(
                 clips, out, features=heard, n_jobs=jobs, on_finding=answers, recheck=recheck,
@@ -257,11 +238,11 @@ def _read(folder: Path | None, layout: Layout | None, **given: Any) -> "Clips":
     from ..data.sound import layouts
     from ..data.sound.ontology import read_ontology
 
-    tree = {name: given[name] for name in ("keep", "remove", "most")}
-    tree = {name: value for name, value in tree.items() if value is not None} | {"parents": given["parents"]}
-    if layout in (Layout.esc, Layout.urbansound):
-        read = layouts.read_esc if layout is Layout.esc else layouts.read_urbansound
-        return read(folder)
+    tree = {name: given[name] for name in ("keep", "most", "parents")} | {"remove": given["remove"] or ()}
+    if layout is Layout.esc:
+        return layouts.read_esc(folder)
+    if layout is Layout.urbansound:
+        return layouts.read_urbansound(folder)
     if layout is Layout.fsd50k:
         ontology = None if given["ontology"] is None else read_ontology(given["ontology"])
         return layouts.read_fsd50k(folder, ontology=ontology, **tree)
@@ -425,12 +406,14 @@ def deal(
 
     Example: tellers audio deal city --teachers 1,10,20 --show-private
     """
-    from ..data.sound.collection import read_collection
+    from ..data.clips import read_collection
     from ..runs.sound.splitting import deal_experiments, deal_statistics, statistics_rows
     from ..runs.sound.teaching import fold_clips
 
     collection = read_collection(clips)
-    numbers = _USUAL if teachers is None else _numbers(teachers)
+    numbers = _USUAL
+    if teachers is not None:
+        numbers = options.listed("--teachers", teachers, int, "numbers such as 1,10,20")
     if not show_private:
         raise ValueError(
             "Expected --show-private: how many clips and labels a teacher would have are numbers of the "
@@ -462,24 +445,10 @@ def deal(
     console.print(show.private_panel(table))
 
 
-def _numbers(text: str) -> list[int]:
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError:
-        raise ValueError(f"Expected numbers such as 1,10,20 for --teachers, got {text!r}.") from None
-
-
 # --- `tellers audio train`: teachers of clips, and what they say of the public pool. ---
 
 
-class Network(StrEnum):
-    """The networks."""
-
-    small = "small"
-    resnet18 = "resnet18"
-    resnet34 = "resnet34"
-    vgg11 = "vgg11"
-    vgg19 = "vgg19"
+Network = StrEnum("Network", ["small", "resnet18", "resnet34", "vgg11", "vgg19"])
 
 
 def train(
@@ -528,18 +497,15 @@ def train(
 
     Example: tellers audio train city --out ears --teachers 30
     """
-    from ..data.sound.collection import read_collection
+    from ..data.clips import read_collection
     from ..runs.sound.teaching import Teaching, teach
     from .outcome import say_record, steps_shown
 
-    tagger: dict[str, Any] = {
-        "network": network.value, "iterations": iterations, "batch_size": batch_size,
-        "learning_rate": learning_rate, "mixup": mixup, "balanced": balanced, "weighted": weighted,
-        "device": device,
-    }  # fmt: skip
-    tagger |= network_options(
-        iterations=iterations, pretrained=pretrained, held_out=held_out, log_folder=log_folder
-    )
+    tagger = network_options(
+        network=network.value, iterations=iterations, batch_size=batch_size, learning_rate=learning_rate,
+        mixup=mixup, balanced=balanced, weighted=weighted, device=device, pretrained=pretrained,
+        held_out=held_out, log_folder=log_folder,
+    )  # fmt: skip
     settings = Teaching(
         n_teachers=teachers, seed=seed, student=student, test=test, test_fold=test_fold, by_source=by_source,
         mix=mix, resolution=resolution, one_class=one_class, tagger=tagger,
@@ -592,16 +558,7 @@ _USUAL_NOISE = 0.25
 _OF_CLASSES = ("gnmax", "confident")
 
 
-class Learner(StrEnum):
-    """What learns from released labels."""
-
-    tagger = "tagger"
-    multilabel_mixmatch = "multilabel_mixmatch"
-    mixmatch = "mixmatch"
-    mean_teacher = "mean_teacher"
-    vat = "vat"
-
-
+Learner = StrEnum("Learner", ["tagger", "multilabel_mixmatch", "mixmatch", "mean_teacher", "vat"])
 _LEARNER = (
     "tagger: from what was told. multilabel_mixmatch (one class: mixmatch, mean_teacher, vat): from all of "
     "the pool."
@@ -610,10 +567,10 @@ _LEDGER = (
     "For the first student of these teachers: a file or a database that all of them are charged to. Without "
     "it: ledger.db in EARS."
 )
-# Those that learn from all of the pool: many labels, and one class each.
-_WHOLE_POOL = {
-    False: (Learner.multilabel_mixmatch,),
-    True: (Learner.mixmatch, Learner.mean_teacher, Learner.vat),
+# Those of many labels, and those of one class each.
+_LEARNERS = {
+    False: (Learner.tagger, Learner.multilabel_mixmatch),
+    True: (Learner.tagger, Learner.mixmatch, Learner.mean_teacher, Learner.vat),
 }
 
 
@@ -663,26 +620,27 @@ def student(
     Example: tellers audio student ears --out study --epsilon 8 --delta 1e-4
     """
     from ..runs.settings.mechanism import MechanismConfig
-    from ..runs.sound.student import TAGGER, student_config, teach_student
-    from ..runs.sound.teaching import read_taught
+    from ..runs.settings.sections import BudgetConfig
+    from ..runs.sound.teaching import TAGGER, read_taught, student_config, teach_student
     from .outcome import say_record, say_warning, steps_shown, tell
 
     taught = read_taught(ears)
-    name = _mechanism(mechanism, one_class=taught.settings.one_class)
-    _require_learner(learner, one_class=taught.settings.one_class)
+    one_class = taught.settings.one_class
+    if one_class and mechanism is not None:
+        _require_among("--mechanism", mechanism, _OF_CLASSES, one_class=True)
+    name = str(mechanism or ("gnmax" if one_class else "gnthreshold"))
+    _require_among("--student", learner, _LEARNERS[one_class], one_class=one_class)
     given["sigma"] = _USUAL_NOISE * taught.settings.n_teachers if sigma is None else sigma
     options.require_parameters(name, given)
     values = {p: options.parsed(p, value) for p, value in given.items() if value is not None}
     config = student_config(
         taught, mechanism=MechanismConfig(name=name, **values),
-        budget=_budget(epsilon, delta, ledger), n_queries=queries,
+        budget=BudgetConfig(epsilon=epsilon, delta=delta, **_ledger(ledger)), n_queries=queries,
         model=TAGGER if learner is Learner.tagger else learner.value,
         parameters=_parameters(
             learner, network=network, iterations=iterations, batch_size=batch_size,
-            learning_rate=learning_rate, device=device,
-            more=network_options(
-                iterations=iterations, pretrained=pretrained, held_out=held_out, log_folder=log_folder
-            ),
+            learning_rate=learning_rate, device=device, pretrained=pretrained, held_out=held_out,
+            log_folder=log_folder,
         ),
         private=private,
     )  # fmt: skip
@@ -700,46 +658,31 @@ def student(
         screen.console().print(screen.note("no clips were set apart to test on, so there is no sound.html."))
 
 
-def _budget(epsilon: float, delta: float, ledger: str) -> "BudgetConfig":
-    from ..runs.settings.sections import BudgetConfig
-
-    if not ledger:
-        return BudgetConfig(epsilon=epsilon, delta=delta)
-    where = ledger if "://" in ledger else str(Path(ledger).absolute())
-    return BudgetConfig(epsilon=epsilon, delta=delta, ledger=where)
+def _ledger(where: str) -> dict[str, Any]:
+    if not where:
+        return {}
+    return {"ledger": where if "://" in where else str(Path(where).absolute())}
 
 
-def _mechanism(chosen: str | None, *, one_class: bool) -> str:
-    if one_class and chosen not in (None, *_OF_CLASSES):
-        raise ValueError(
-            f"Expected --mechanism {' or '.join(_OF_CLASSES)} where every clip has one class, got {chosen}."
-        )
-    return str(chosen or ("gnmax" if one_class else "gnthreshold"))
-
-
-def _require_learner(learner: Learner, *, one_class: bool) -> None:
-    known = (Learner.tagger, *_WHOLE_POOL[one_class])
-    if learner not in known:
+def _require_among(option: str, chosen: str, known: Sequence[str], *, one_class: bool) -> None:
+    if chosen not in known:
         *some, last = known
         what = "one class" if one_class else "many labels"
         raise ValueError(
-            f"Expected --student {', '.join(some)} or {last} where clips have {what}, got {learner}."
+            f"Expected {option} {', '.join(some)} or {last} where clips have {what}, got {chosen}."
         )
 
 
-def _parameters(learner: Learner, *, more: dict[str, Any], **given: Any) -> dict[str, Any]:
+def _parameters(learner: Learner, **given: Any) -> dict[str, Any]:
     if learner is Learner.tagger:
-        return given | more
-    if more:
+        return network_options(**given)
+    if any(given[name] for name in ("pretrained", "held_out", "log_folder")):
         raise ValueError(
             "Expected --pretrained, --held-out and --log-folder with --student tagger alone, got one with "
             f"--student {learner}. Leave it out."
         )
-    return {
-        "steps": given["iterations"], "batch_size": given["batch_size"],
-        "learning_rate": given["learning_rate"], "device": given["device"], "width": 8,
-        "pool_batch_size": 2 * given["batch_size"],
-    }  # fmt: skip
+    kept = {name: given[name] for name in ("batch_size", "learning_rate", "device")}
+    return {**kept, "steps": given["iterations"], "width": 8, "pool_batch_size": 2 * given["batch_size"]}
 
 
 # --- `tellers audio`: from recordings to a student that tags them. ---
@@ -769,34 +712,26 @@ def _say_now(now: str) -> None:
     say_warning(f"{now} does this for every run; the verb for sounds goes in 0.4 at the earliest.")
 
 
-def _alias(command: Callable[..., None], now: str, **names: str) -> Callable[..., None]:
-    """Return a command by the name it had when it was for sounds alone: it warns once it is done.
+def _sweep(**given: Any) -> None:
+    from ..runs.sound.teaching import read_taught
 
-    `names` are what arguments were called then.
-    """
-    before = {then: name for name, then in names.items()}
-    given = inspect.signature(command).parameters.values()
+    ears = given.pop("ears")
+    for place in ears:
+        read_taught(place)  # other folders were never taken by this name
+    sweep.command(ears, **given)
+    _say_now("tellers sweep")
 
-    @functools.wraps(command)
-    def called(**values: Any) -> None:
-        from ..runs.sound.teaching import read_taught
 
-        for place in values["ears"]:
-            read_taught(place)  # other folders were never taken by this name
-        command(**{before.get(name, name): value for name, value in values.items()})
-        _say_now(now)
-
-    called.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [one.replace(name=names.get(one.name, one.name)) for one in given]
-    )
-    return called
+_sweep.__doc__ = sweep.command.__doc__
+_runs, *_others = inspect.signature(sweep.command).parameters.values()
+_sweep.__signature__ = inspect.Signature([_runs.replace(name="ears"), *_others])  # type: ignore[attr-defined]
 
 
 COMMANDS = {
     "prepare": prepare,
     "deal": deal,
     "train": train,
-    "sweep": _alias(sweep.command, "tellers sweep", runs="ears"),
+    "sweep": _sweep,
     "student": student,
     "tag": tag,
 }

@@ -106,7 +106,7 @@ def command(
         "published": published or None,
     }  # fmt: skip
     if run is not None:
-        _refuse(of_mechanism, f"for the run {run}", "Leave the run out to audit a mechanism.")
+        options.refuse(of_mechanism, f"for the run {run}, got it", "Leave the run out to audit a mechanism.")
         n_shadows, n_canaries = (
             usual if value is None else value for value, usual in ((shadows, 200), (canaries, 20))
         )
@@ -117,7 +117,8 @@ def command(
             "Expected the folder of a run, its settings, or --mechanism, got none of them. For example: "
             "tellers audit study, or tellers audit --mechanism gnmax --sigma 5 --delta 0.01"
         )
-    _refuse({"shadows": shadows, "canaries": canaries}, "for a mechanism", "They belong to a run.")
+    of_run = {"shadows": shadows, "canaries": canaries}
+    options.refuse(of_run, "for a mechanism, got it", "They belong to a run.")
     named, delta = options.require_for_file(mechanism, delta)
     from ..accounting.audit.mechanism import AdaptiveAsPublished, audit_at_bad_pair, published_claim
     from ..privacy import noise
@@ -126,7 +127,8 @@ def command(
     if published and named == "adaptive-gnthreshold":
         chosen = AdaptiveAsPublished(sigma=chosen.sigma, n_labels=chosen.n_labels)
     elif options.is_label_mechanism(named):
-        _refuse({"classes": classes}, f"for --mechanism {named}", "Labels are counted: --labels.")
+        advice = "Labels are counted: --labels."
+        options.refuse({"classes": classes}, f"for --mechanism {named}, got it", advice)
     n_queries, n_samples = (
         usual if value is None else value for value, usual in ((queries, 1), (samples, 20_000))
     )
@@ -150,15 +152,10 @@ def command(
         print_mechanism(show.console(), audit, pair, chosen, published=published)
 
 
-def _refuse(given: dict[str, Any], where: str, advice: str) -> None:
-    foreign = [options.flag(name) for name, value in given.items() if value is not None]
-    if foreign:
-        raise ValueError(f"Expected no {' or '.join(foreign)} {where}, got it. {advice}")
-
-
 def _built(name: str, n_labels: int | None, given: dict[str, Any]) -> Any:
     if not options.is_label_mechanism(name):
-        _refuse({"labels": n_labels}, f"for --mechanism {name}", "Say how many classes there are: --classes.")
+        advice = "Say how many classes there are: --classes."
+        options.refuse({"labels": n_labels}, f"for --mechanism {name}, got it", advice)
         return options.build_mechanism(name, **given)
     if n_labels is None:
         options.require_parameters(name, given)

@@ -9,7 +9,7 @@ from . import options
 from .options import option
 
 if TYPE_CHECKING:
-    from ..parties.collaboration.learning import Collaboration, Terms
+    from ..parties.collaboration.learning import Collaboration
     from ..parties.collaboration.members import Material
 
 
@@ -20,17 +20,8 @@ _SCORES = {"accuracy": "accuracy", "bac": "BAC", "auc": "AUC", "map": "mAP"}
 Which = StrEnum("Which", ["random", "weakest"])
 Order = StrEnum("Order", ["random", "uncertain"])
 # Those that parties can compute together, and confident, which is refused in words.
-MechanismName = StrEnum(
-    "MechanismName",
-    {
-        "gnmax": "gnmax",
-        "confident": "confident",
-        "binary": "binary",
-        "confident_binary": "confident-binary",
-        "gnthreshold": "gnthreshold",
-    },
-)
-_NEEDS = {"confident-binary": ("threshold", "sigma_threshold")}
+_COMPUTABLE = ("gnmax", "confident", "binary", "confident-binary", "gnthreshold")
+MechanismName: Any = options.choice("MechanismName", _COMPUTABLE)
 _DATA = (
     "digits or made (many labels) come along; mnist, adult, tmc2007-500, yeast and others are read from the "
     "data directory."
@@ -92,7 +83,7 @@ def command(
         "data": data, "parties": parties, "rows_each": rows_each, "labels_each": labels_each,
         "askers": askers, "which": which.value,
         "order": order.value, "epsilons": tuple(epsilon or (10.0,)), "delta": delta, "model": model,
-        "mechanism": mechanism.value if mechanism else None,
+        "mechanism": mechanism and str(mechanism),
     }  # fmt: skip
     given = {
         "sigma": sigma, "threshold": threshold, "sigma_threshold": sigma_threshold, "max_labels": max_labels,
@@ -120,14 +111,18 @@ def command(
 def _repetition(
     chosen: dict[str, Any], given: dict[str, Any], *, data_dir: Path | None, seed: int, step: Any
 ) -> "Collaboration":
-    from ..parties.collaboration.learning import collaborate
+    from ..parties.collaboration.learning import Terms, collaborate
     from ..parties.collaboration.members import deal_members
     from ..privacy import noise
     from ..runs._catalogue import make_model
 
     n = chosen["parties"]
     material = _material(chosen, data_dir=data_dir, seed=seed)
-    terms = _terms(chosen, given, material)
+    terms = Terms(
+        mechanism=_mechanism(chosen, given, material), epsilons=chosen["epsilons"], delta=chosen["delta"],
+        n_askers=chosen["askers"], which=chosen["which"], order=chosen["order"],
+        countings=("sound", "published"),
+    )  # fmt: skip
     balanced = (
         {"class_weight": "balanced"} if material.is_multilabel and chosen["model"] == "logistic" else {}
     )
@@ -170,82 +165,47 @@ def _material(chosen: dict[str, Any], *, data_dir: Path | None, seed: int) -> "M
         raise ValueError(str(error).replace("data_dir=...", "--data-dir")) from None
 
 
-def _terms(chosen: dict[str, Any], given: dict[str, Any], material: "Material") -> "Terms":
-    from ..parties.collaboration.learning import Terms
-
-    return Terms(
-        mechanism=_mechanism(chosen, given, material), epsilons=chosen["epsilons"], delta=chosen["delta"],
-        n_askers=chosen["askers"], which=chosen["which"], order=chosen["order"],
-        countings=("sound", "published"),
-    )  # fmt: skip
-
-
 def _mechanism(chosen: dict[str, Any], given: dict[str, Any], material: "Material") -> Any:
     from ..mechanisms.confident import ConfidentGNMax
-    from ..mechanisms.registry import mechanism_named
 
-    k = material.n_outputs
-    name = chosen["mechanism"] or ("gnthreshold" if material.is_multilabel else "gnmax")
+    many, k = material.is_multilabel, material.n_outputs
+    name = chosen["mechanism"] or ("gnthreshold" if many else "gnmax")
     if name == "confident":
         why = ConfidentGNMax.why_not_confidential
         raise ValueError(f"Expected another --mechanism than confident. {why}")
-    if (name == "gnmax") == material.is_multilabel:
-        kind = "many labels" if material.is_multilabel else "one class per row"
-        fitting = "binary, confident-binary or gnthreshold" if material.is_multilabel else "gnmax"
+    if (name == "gnmax") == many:
+        kind = "many labels" if many else "one class per row"
+        fitting = "binary, confident-binary or gnthreshold" if many else "gnmax"
         raise ValueError(f"Expected --mechanism {fitting} for {kind}, got {name}.")
-    needed = _NEEDS.get(name, ())
-    missing = [parameter for parameter in needed if given[parameter] is None]
-    if missing:
-        flags = " and ".join(options.flag(parameter) for parameter in missing)
-        raise ValueError(
-            f"Expected {flags} for --mechanism {name}, got none. For example: --threshold "
-            f"{0.6 * chosen['parties']:g} --sigma-threshold {0.2 * chosen['parties']:g}"
-        )
-    allowed = {"sigma", *needed, *(("max_labels",) if name == "gnthreshold" else ())}
-    foreign = [p for p, value in given.items() if value is not None and p not in allowed]
-    if foreign:
-        flags = " and ".join(options.flag(parameter) for parameter in foreign)
-        raise ValueError(f"Expected no {flags} for --mechanism {name}, got it. Leave it out.")
-    sigma = given["sigma"] if given["sigma"] is not None else 0.16 * chosen["parties"]
-    values = {p: value for p, value in {**given, "sigma": sigma}.items() if value is not None}
-    if material.is_multilabel:
-        values["n_labels"] = k
-    if name == "gnthreshold":
-        values.setdefault("max_labels", min(3, k))
-    return mechanism_named(name)(**values)
+    values = dict(given)
+    if values["sigma"] is None:
+        values["sigma"] = 0.16 * chosen["parties"]
+    if name == "gnthreshold" and values["max_labels"] is None:
+        values["max_labels"] = min(3, k)
+    return options.build_mechanism(name, n_labels=k if many else None, **values)
 
 
 def _result(
     held: "list[Collaboration]", chosen: dict[str, Any], given: dict[str, Any], *, seed: int
 ) -> dict[str, Any]:
+    from pydantic_core import from_json, to_json
+
     from ..parties.collaboration.learning import summary
 
-    lines = []
-    for line in summary(held):
-        plain = {key: value for key, value in vars(line).items() if key != "scores"}
-        means = {name: {"mean": mean, "error": error} for name, (mean, error) in line.scores.items()}
-        lines.append({**plain, "scores": means})
+    def means(scores: dict[str, tuple[float, float]]) -> dict[str, Any]:
+        return {name: {"mean": mean, "error": error} for name, (mean, error) in scores.items()}
+
+    lines = [{**vars(line), "scores": means(line.scores)} for line in summary(held)]
     words = ["tellers collaborate"]
     flags = {**chosen, **given, "seed": seed, "repeat": len(held)}
     for epsilon in flags.pop("epsilons"):
         words.append(f"--epsilon {epsilon:g}")
     words += [f"{options.flag(name)} {value}" for name, value in flags.items() if value is not None]
-    result: dict[str, Any] = {
-        "command": " ".join(words),
-        "seeds": [seed + i for i in range(len(held))],
-        "summary": _plain(lines),
-        "repetitions": _plain([one.as_dict() for one in held]),
-    }
-    return result
-
-
-def _plain(value: Any) -> Any:
-    """Return the value with None where a number is none: JSON has no NaN."""
-    if isinstance(value, dict):
-        return {key: _plain(one) for key, one in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(one) for one in value]
-    return None if isinstance(value, float) and value != value else value
+    result = {
+        "command": " ".join(words), "seeds": [seed + i for i in range(len(held))], "summary": lines,
+        "repetitions": [one.as_dict() for one in held],
+    }  # fmt: skip
+    return dict(from_json(to_json(result, inf_nan_mode="null")))  # JSON has no NaN
 
 
 def _tell(held: "list[Collaboration]", out: Path | None) -> None:

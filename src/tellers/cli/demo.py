@@ -36,7 +36,7 @@ def command(
     from dataclasses import replace
 
     from ..runs.pipeline import run
-    from ..runs.settings.defaults import default_config
+    from ..runs.settings.files import default_config
     from ..runs.settings.sections import ReportConfig
     from . import show as shown
     from .outcome import steps_shown, tell

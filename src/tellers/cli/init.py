@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..data._records import NAMED
 from . import options
 
 if TYPE_CHECKING:
@@ -27,9 +28,9 @@ File = Annotated[
 Data = Annotated[
     str,
     options.option(
-        "What to learn from: adult, breast_cancer, diabetes130, digits, fashion_mnist, made_multilabel, "
-        "mnist, svhn, synthetic, files for tables of your own, or, with many labels, voc, chexpert, clips, "
-        "image_table or mulan.",
+        f"What to learn from: {', '.join(name for name, one in NAMED.items() if not one.files)}, files for "
+        "tables of your own, or, with many labels, "
+        f"{', '.join(name for name, one in NAMED.items() if one.files and not one.load)}.",
         metavar="NAME",
     ),
 ]
@@ -59,8 +60,7 @@ def command(
     \b
     tellers init --data digits
     """
-    from ..runs.settings.defaults import default_config
-    from ..runs.settings.files import write_config
+    from ..runs.settings.files import default_config, write_config
 
     if schema is not None:
         from .. import runs, service
@@ -108,7 +108,7 @@ def _to_do(config: "RunConfig") -> list[str]:
             "In [data], say where your files are (private, public, test), and in [labels] all labels.",
             "In [budget], set delta well below 1 / the number of private records.",
         ]
-    if config.data.name not in ("breast_cancer", "digits", "made_multilabel", "synthetic"):
+    if "data_dir" in config.data.record.parameters():
         return [
             f"Have the files of {config.data.name} in the folder that directory or TELLERS_DATA names.",
         ]

@@ -1,14 +1,16 @@
 """`tellers keys`: who may ask a service."""
 
 import json
+from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from . import options
 from .serve import Config
 
 if TYPE_CHECKING:
-    from ..service._keys import Key, KeyStore
+    from ..service._keys import KeyStore
     from ..service.settings import ServiceSettings
 
 
@@ -34,11 +36,29 @@ def create(
 
     Example: tellers keys create --name alice --epsilon 1.0
     """
-    settings, store = _open(config)
-    try:
-        _create(settings, store, name, role, epsilon=epsilon, delta=delta, as_json=as_json)
-    finally:
-        store.close()
+    if epsilon is None and delta is not None:
+        raise ValueError("Expected --epsilon with --delta, got none.")
+    if epsilon is not None and role != "student":
+        raise ValueError(f"Expected no budget with --role {role}: it cannot spend.")
+    settings, opened = _open(config)
+    account = None
+    with opened as store:
+        token, key = store.create(name, role)
+        if epsilon is not None:
+            try:
+                account = _open_account(settings, name, epsilon, delta)
+            except BaseException:
+                store.revoke(key.id)  # a key whose budget was refused would spend without one
+                raise
+    if as_json:
+        print(json.dumps({**asdict(key), "key": token, "account": account}))
+        return
+    from . import show
+
+    print(token)
+    own = f" Its account: {account}, epsilon {epsilon:g}." if account else ""
+    words = f"The key of {name}, {role}. It is not shown again: hand it over by a safe way.{own}"
+    show.console(stderr=True).print(words)
 
 
 def list_keys(config: Config = Path("service.toml"), as_json: options.Json = False) -> None:
@@ -46,11 +66,11 @@ def list_keys(config: Config = Path("service.toml"), as_json: options.Json = Fal
 
     Example: tellers keys list
     """
-    _, store = _open(config)
-    keys = store.all()
-    store.close()
+    _, opened = _open(config)
+    with opened as store:
+        keys = store.all()
     if as_json:
-        print(json.dumps([_told(key) for key in keys]))
+        print(json.dumps([asdict(key) for key in keys]))
         return
     from . import show
 
@@ -70,50 +90,21 @@ def revoke(
 
     Example: tellers keys revoke abcdefghijkl
     """
-    _, store = _open(config)
-    try:
+    _, opened = _open(config)
+    with opened as store:
         key = store.revoke(key_id)
-    finally:
-        store.close()
-    print(json.dumps(_told(key)) if as_json else f"Revoked {key.id} of {key.name}.")
+    print(json.dumps(asdict(key)) if as_json else f"Revoked {key.id} of {key.name}.")
 
 
 COMMANDS = {"create": create, "list": list_keys, "revoke": revoke}
 
 
-def _open(config: Path) -> "tuple[ServiceSettings, KeyStore]":
+def _open(config: Path) -> "tuple[ServiceSettings, closing[KeyStore]]":
     from ..service._keys import KeyStore
     from ..service.settings import read_settings
 
     settings = read_settings(config)
-    return settings, KeyStore(settings.place(settings.keys.store))
-
-
-def _create(
-    settings: "ServiceSettings", store: "KeyStore", name: str, role: str, *, epsilon: float | None,
-    delta: float | None, as_json: bool,
-) -> None:  # fmt: skip
-    _refuse(epsilon is None and delta is not None, "Expected --epsilon with --delta, got none.")
-    _refuse(
-        epsilon is not None and role != "student", f"Expected no budget with --role {role}: it cannot spend."
-    )
-    token, key = store.create(name, role)
-    account = None
-    if epsilon is not None:
-        try:
-            account = _open_account(settings, name, epsilon, delta)
-        except BaseException:
-            store.revoke(key.id)  # a key whose budget was refused would spend without one
-            raise
-    if as_json:
-        print(json.dumps({**_told(key), "key": token, "account": account}))
-        return
-    from . import show
-
-    print(token)
-    console = show.console(stderr=True)
-    own = f" Its account: {account}, epsilon {epsilon:g}." if account else ""
-    console.print(f"The key of {name}, {role}. It is not shown again: hand it over by a safe way.{own}")
+    return settings, closing(KeyStore(settings.place(settings.keys.store)))
 
 
 def _open_account(settings: "ServiceSettings", name: str, epsilon: float, delta: float | None) -> str:
@@ -126,14 +117,3 @@ def _open_account(settings: "ServiceSettings", name: str, epsilon: float, delta:
     with open_service_ledger(served.ledger, served.budget, name=settings.ledger.name) as ledger:
         ledger.open_account(account_name(name), budget)
     return account_name(name)
-
-
-def _told(key: "Key") -> dict[str, Any]:
-    return {
-        "id": key.id, "name": key.name, "role": key.role, "created": key.created, "revoked": key.revoked
-    }  # fmt: skip
-
-
-def _refuse(wrong: bool, words: str) -> None:
-    if wrong:
-        raise ValueError(words)

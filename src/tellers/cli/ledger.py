@@ -13,6 +13,7 @@ from . import options, show
 if TYPE_CHECKING:
     from ..ledger._chain import ChainedLedger
     from ..ledger.base import Entry
+    from ..privacy.budget import Accountant
     from ..privacy.rdp import RdpCurve
     from ..privacy.release import Release
     from ..runs.repricing import Repricing
@@ -29,44 +30,37 @@ def _plain(text: str) -> "Text":
 def state_of(ledger: "ChainedLedger", where: str) -> dict[str, Any]:
     """Return what there is to say about a ledger as a whole."""
     entries, lines = ledger.entries(), ledger.lines()
-    budget, spent = ledger.accountant.budget, ledger.spent
     return {
         "where": where,
-        "epsilon": budget.epsilon,
-        "delta": budget.delta,
+        **_books(ledger.accountant, ledger.spent),
         "held_at": ledger.accountant.held_at,
-        "spent": ledger.accountant.epsilon(spent),
-        "left": ledger.accountant.left(spent),
         "n_settled": sum(entry.is_settled for entry in entries),
         "n_open": sum(not entry.is_settled for entry in entries),
-        "accounts": {
-            name: {
-                "epsilon": account.budget.epsilon,
-                "delta": account.budget.delta,
-                "spent": account.epsilon,
-                "left": account.accountant.left(account.spent),
-            }
-            for name, account in ledger.accounts().items()
-        },
+        "accounts": {name: _books(one.accountant, one.spent) for name, one in ledger.accounts().items()},
         "lines": len(lines),
         "head": lines[-1].hash,
     }
 
 
+def _books(accountant: "Accountant", spent: "RdpCurve") -> dict[str, float]:
+    """Return a budget, what is spent of it and what is left."""
+    budget = accountant.budget
+    return {
+        "epsilon": budget.epsilon,
+        "delta": budget.delta,
+        "spent": accountant.epsilon(spent),
+        "left": accountant.left(spent),
+    }
+
+
 def print_state(state: dict[str, Any]) -> None:
-    """Print the state of a ledger for people."""
     screen = show.console()
     screen.print()
-    screen.print(
-        _plain(
-            f"{state['where']}: {state['n_settled']:,} questions settled, {state['n_open']:,} open "
-            "(charged in full)."
-        )
-    )
+    settled = f"{state['n_settled']:,} questions settled, {state['n_open']:,} open (charged in full)."
+    screen.print(_plain(f"{state['where']}: {settled}"))
     screen.print(f"{state['lines']:,} lines, to hash {state['head']}\n", style="dim")
     rows = show.table("", "budget", "delta", "spent", "left", "", numbers=(1, 2, 3, 4))
-    accounts = [("the data", state), *state["accounts"].items()]
-    for name, account in accounts:
+    for name, account in [("the data", state), *state["accounts"].items()]:
         rows.add_row(
             _plain(name),
             f"{account['epsilon']:g}",
@@ -84,15 +78,13 @@ def print_state(state: dict[str, Any]) -> None:
 
 
 def print_made(made: dict[str, Any]) -> None:
-    """Say what `tellers ledger init` did."""
     screen = show.console()
     if "tables" in made:
         screen.print(_plain(f"Tables in {made['where']}: version {made['tables']}."))
     if "epsilon" in made:
         called = f"Ledger {made['name']!r} in" if made["name"] else "Ledger in"
-        screen.print(
-            _plain(f"{called} {made['where']}: epsilon {made['epsilon']:g} at delta {made['delta']:g}.")
-        )
+        budget = f"epsilon {made['epsilon']:g} at delta {made['delta']:g}."
+        screen.print(_plain(f"{called} {made['where']}: {budget}"))
         for name in made["accounts"]:
             screen.print(_plain(f"Account {name}"))
 
@@ -101,6 +93,7 @@ def row(entry: "Entry", delta: float) -> dict[str, Any]:
     """Return one question as JSON shows it."""
     release = entry.release
     n_queries = entry.event.get("n_queries", None if release is None else len(release))
+    outcome = "settled" if release is not None else "overran"
     return {
         "key": entry.key,
         "mechanism": entry.event.get("mechanism"),
@@ -109,7 +102,7 @@ def row(entry: "Entry", delta: float) -> dict[str, Any]:
         **_told(release),
         "reserved": entry.reserved.epsilon(delta),
         "charged": entry.charged.epsilon(delta),
-        "state": _state(entry),
+        "state": outcome if entry.is_settled else "open",
         "accounts": {name: paid.charged.epsilon(delta) for name, paid in entry.also.items()},
     }
 
@@ -124,35 +117,24 @@ def _told(release: "Release | None") -> dict[str, int | None]:
     return {"n_answered": int(told.any(axis=1).sum()), "n_told": int(told.sum()), "n_labels": told.shape[1]}
 
 
-def _answers(each: dict[str, Any]) -> str:
-    if each["n_answered"] is None:
-        return ""
-    labels = f" ({each['n_told']:,} labels)" if "n_told" in each else ""
-    return f"{each['n_answered']:,}{labels}"
-
-
-def _state(entry: "Entry") -> str:
-    if not entry.is_settled:
-        return "open"
-    return "settled" if entry.release is not None else "overran"
+def _count(number: int | None) -> str:
+    return "" if number is None else f"{number:,}"
 
 
 def print_rows(told: dict[str, Any], *, delta: float) -> None:
-    """Print questions for people."""
     screen, rows = show.console(), told["entries"]
     if not rows:
         screen.print("No question on these books yet.")
         return
-    numbers = (2, 3, 4, 5)
-    shown = show.table(
-        "key", "mechanism", "queries", "answered", "reserved", "charged", "state", "accounts", numbers=numbers
-    )
+    headings = ("key", "mechanism", "queries", "answered", "reserved", "charged", "state", "accounts")
+    shown = show.table(*headings, numbers=(2, 3, 4, 5))
     for each in rows:
+        labels = f" ({each['n_told']:,} labels)" if "n_told" in each else ""
         shown.add_row(
             _plain(each["key"]),
             _plain(each["mechanism"] or ""),
-            "" if each["n_queries"] is None else f"{each['n_queries']:,}",
-            _answers(each),
+            _count(each["n_queries"]),
+            _count(each["n_answered"]) + labels,
             show.figure(each["reserved"]),
             show.figure(each["charged"]),
             each["state"],
@@ -169,16 +151,14 @@ def print_rows(told: dict[str, Any], *, delta: float) -> None:
 
 
 def print_verified(told: dict[str, Any], *, compared: bool) -> None:
-    """Say that the books are intact."""
     screen = show.console()
     screen.print(f"[green]Intact:[/green] {told['lines']:,} lines, every hash fits.")
     screen.print(f"Hash of the last line: {told['head']}")
     if compared:
         screen.print("The hash that was noted before is in the chain.")
-    else:
-        screen.print(
-            show.note("keep this hash elsewhere and hand it back with --head: it shows if lines are missing.")
-        )
+        return
+    words = "keep this hash elsewhere and hand it back with --head: it shows if lines are missing."
+    screen.print(show.note(words))
 
 
 def repriced(again: "Repricing", delta: float) -> dict[str, Any]:
@@ -212,13 +192,8 @@ def print_repriced(state: dict[str, Any]) -> None:
         known = [q for q in questions if q["repriced"] is not None]
         changed = sum(abs(q["repriced"] - q["charged"]) > 1e-9 * max(1.0, q["charged"]) for q in known)
         n_queries = sum(q["n_queries"] or 0 for q in questions)
-        rows.add_row(
-            _plain(name),
-            f"{len(questions):,}",
-            f"{n_queries:,}",
-            f"{changed:,}",
-            f"{len(questions) - len(known):,}",
-        )
+        counts = (len(questions), n_queries, changed, len(questions) - len(known))
+        rows.add_row(_plain(name), *map(_count, counts))
     screen.print()
     screen.print(show.indented(rows))
     screen.print(f"Charged: epsilon {show.figure(state['charged'])} at delta {state['delta']:g}.")
@@ -293,7 +268,6 @@ def read_vault(ledger: "ChainedLedger", costs: "dict[str, RdpCurve]") -> dict[st
 
 
 def print_vault(told: dict[str, Any]) -> None:
-    """Print what a vault holds, in the frame of what is private."""
     rows = show.table("", "epsilon", numbers=(1,))
     rows.add_row("charged, whatever the votes (public)", show.figure(told["charged_epsilon"]))
     name = f"{told['exact_kind']}, at these very votes (private)"
@@ -323,10 +297,7 @@ password to PGPASSWORD or ~/.pgpass: what is on a command line can be read by ot
 Example: tellers ledger init spend.db --epsilon 2 --delta 1e-5 && tellers ledger status spend.db
 """
 
-Where: TypeAlias = Annotated[
-    str,
-    options.argument("WHERE", "A file, or postgresql://user@host/name."),
-]
+Where: TypeAlias = Annotated[str, options.argument("WHERE", "A file, or postgresql://user@host/name.")]
 Name: TypeAlias = Annotated[
     str, options.option("Which ledger, where a database has several.", "--name", metavar="NAME")
 ]
@@ -335,9 +306,7 @@ Name: TypeAlias = Annotated[
 def init(
     where: Where,
     epsilon: Annotated[float | None, options.option("The budget of the data.")] = None,
-    delta: Annotated[
-        float | None, options.option("Failure probability, well below 1 / private records.")
-    ] = None,
+    delta: Annotated[float | None, options.option(options.DELTA)] = None,
     account: Annotated[
         list[str] | None,
         options.option(
@@ -359,7 +328,7 @@ def init(
     from ..privacy.budget import Accountant, Budget
 
     in_database = is_url(where)
-    made: dict[str, Any] = {"where": _shown(where), "name": name if in_database else None}
+    made: dict[str, Any] = {"where": options.shown_place(where), "name": name if in_database else None}
     if (epsilon is None) != (delta is None) or (epsilon is None and not in_database):
         raise ValueError(
             "Expected --epsilon and --delta, the budget of the data. For example: --epsilon 2 --delta 1e-5"
@@ -386,7 +355,7 @@ def status(where: Where, name: Name = "main", as_json: options.Json = False) -> 
     Example: tellers ledger status spend.db
     """
     with _opened(where, name) as ledger:
-        state = state_of(ledger, _shown(where))
+        state = state_of(ledger, options.shown_place(where))
     show.tell(state, print_state, as_json=as_json)
 
 
@@ -486,7 +455,7 @@ def import_(
         import_ledger(stream, where, head=head, name=name) as ledger,
     ):
         found, n_lines = ledger.verify(), len(ledger.lines())
-    said = {"where": _shown(where), "lines": n_lines, "head": found}
+    said = {"where": options.shown_place(where), "lines": n_lines, "head": found}
     print(json.dumps(said) if as_json else f"{n_lines} lines in {said['where']}, to hash {found}")
 
 
@@ -502,8 +471,7 @@ def reprice(where: Where, name: Name = "main", as_json: options.Json = False) ->
 
     with _opened(where, name) as ledger:
         again, delta = price_again(ledger.entries()), ledger.accountant.budget.delta
-    state = repriced(again, delta)
-    show.tell(state, print_repriced, as_json=as_json)
+    show.tell(repriced(again, delta), print_repriced, as_json=as_json)
 
 
 def show_vault(
@@ -555,17 +523,6 @@ def _opened(where: str, name: str) -> "ChainedLedger":
         return open_ledger(where, name=name) if is_url(where) else open_ledger(where)
     except FileNotFoundError as missing:
         raise ValueError(f"{missing} Look for a slip, or make one with tellers ledger init.") from None
-
-
-def _shown(where: str) -> str:
-    """Return a place as it may be printed: without a password."""
-    from ..ledger.opening import is_url
-
-    if not is_url(where):
-        return where
-    from ..ledger.sql.connection import parse_url, shown
-
-    return shown(parse_url(where))
 
 
 def _account(text: str) -> tuple[str, float]:

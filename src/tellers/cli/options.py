@@ -22,6 +22,7 @@ _NOISE = "Mechanism"
 _LABELS = "Many labels per query"
 _MOST_ORDERS = 5000
 C = TypeVar("C", bound=Callable[..., None])
+N = TypeVar("N", int, float)
 
 
 def option(words: str, *flags: str, panel: str | None = None, **more: Any) -> Any:
@@ -49,10 +50,11 @@ VotesOrRun: TypeAlias = Annotated[
 Mechanism: TypeAlias = Annotated[
     str | None, option("How the votes of a file become outcomes.", panel=_NOISE, metavar="NAME")
 ]
+DELTA = "Failure probability, well below 1 / private records."
 MaybeDelta: TypeAlias = Annotated[
     float | None, option("Failure probability, well below 1 / private records; needed for a file.")
 ]
-Delta: TypeAlias = Annotated[float, option("Failure probability, well below 1 / private records.")]
+Delta: TypeAlias = Annotated[float, option(DELTA)]
 Classes: TypeAlias = Annotated[
     int | None, option("Number of classes. Without it: the largest id in the ballots plus one.")
 ]
@@ -119,7 +121,7 @@ def derive(command: Callable[..., None]) -> None:
         f"How votes become outcomes: {', '.join(of_classes[:-1])} or {of_classes[-1]}. "
         f"Many labels: {', '.join(of_labels[:-1])} or {of_labels[-1]}."
     )
-    kind = _choice("MechanismName", [*of_classes, *of_labels])
+    kind = choice("MechanismName", [*of_classes, *of_labels])
     own = _marked[command][1]
     found = {one.name: _maybe(*_kind_and_words(one)) for one in parameters().values() if one.name not in own}
     _sign(command, _maybe(kind, words, _NOISE, metavar="NAME"), found)
@@ -156,14 +158,15 @@ def _keyword(name: str, annotation: Any) -> inspect.Parameter:
 def _kind_and_words(one: "Parameter") -> tuple[Any, str, str]:
     panel, form = _LABELS if one.for_labels else _NOISE, one.limits.get("form")
     if "choices" in one.limits:
-        return _choice(one.name, one.limits["choices"]), one.words, panel
+        return choice(one.name, one.limits["choices"]), one.words, panel
     if form is None:
         return one.kind, one.words, panel
     example = "'0,2;1,3'" if form == "groups" else "0.3,0.5"
     return str, f"{one.words[:-1]}, as {example}.", panel
 
 
-def _choice(name: str, choices: Collection[str]) -> Any:
+def choice(name: str, choices: Collection[str]) -> Any:
+    """Return the words that an option may be."""
     return StrEnum(name, {choice.replace("-", "_"): choice for choice in choices})
 
 
@@ -225,6 +228,14 @@ def build_mechanism(name: str, *, n_labels: int | None = None, **given: Any) -> 
     return mechanism_named(name)(**values)
 
 
+def listed(option: str, text: str, kind: Callable[[str], N], wanted: str) -> list[N]:
+    """Return the numbers of a comma-separated list."""
+    try:
+        return [kind(part) for part in text.split(",")]
+    except ValueError:
+        raise ValueError(f"Expected {wanted} for {option}, got {text!r}.") from None
+
+
 def parse_orders(text: str | None) -> list[float] | None:
     """Return the Rényi orders of `a:b` (integers, both included) or of a comma-separated list."""
     if text is None:
@@ -247,11 +258,11 @@ def parse_orders(text: str | None) -> list[float] | None:
     return orders
 
 
-def require_place_for(option: str, path: Path) -> None:
-    """Refuse a page that could not be written, before the work that it shows is done."""
+def require_place_for(option: str, path: Path, example: str = "page.html") -> None:
+    """Refuse a file that could not be written, before what it is to hold is worked out or paid for."""
     if path.is_dir():
         raise ValueError(
-            f"Expected a file for {option}, got the folder {path}. Name a page in it, {path}/page.html"
+            f"Expected a file for {option}, got the folder {path}. Name one in it, such as {path / example}"
         )
     if not path.parent.is_dir():
         raise ValueError(
@@ -264,6 +275,17 @@ def require_place_for(option: str, path: Path) -> None:
         )
 
 
+def shown_place(where: str, name: str = "") -> str:
+    """Return where a ledger is, as it may be printed: without a password, with its name in a database."""
+    from ..ledger.opening import is_url
+
+    if not is_url(where):
+        return where
+    from ..ledger.sql.connection import parse_url, shown
+
+    return f"{name!r} in {shown(parse_url(where))}" if name else shown(parse_url(where))
+
+
 # --- Vote files and runs. ---
 
 
@@ -272,13 +294,15 @@ def folder_of(path: Path, *, but: Mapping[str, object]) -> Path | None:
     folder = path.parent if path.name == "plan.json" else path
     if folder is path and (not path.is_dir() or (path / "votes.json").is_file()):
         return None  # votes alone, in a file or in a folder of parts
-    foreign = [flag(name) for name, value in but.items() if value is not None]
-    if foreign:
-        raise ValueError(
-            f"Expected no {' and no '.join(foreign)} with the folder of a run, which keeps its settings. "
-            "Leave it out."
-        )
+    refuse(but, "with the folder of a run, which keeps its settings")
     return folder
+
+
+def refuse(given: Mapping[str, object], where: str, advice: str = "Leave it out.") -> None:
+    """Refuse options that mean nothing where they were given."""
+    foreign = [flag(name) for name, value in given.items() if value is not None]
+    if foreign:
+        raise ValueError(f"Expected no {' and no '.join(foreign)} {where}. {advice}")
 
 
 def load(file: Path, given: dict[str, Any]) -> "tuple[HeldVotes, Any, float]":
@@ -320,18 +344,10 @@ def parsed(parameter: str, value: Any) -> Any:
     known = parameters().get(parameter)
     form = None if known is None else known.limits.get("form")
     if form == "groups":
-        return tuple(tuple(_numbers(parameter, group, int)) for group in value.split(";"))
+        wanted = "numbers such as '0,2;1,3'"
+        return tuple(tuple(listed(flag(parameter), group, int, wanted)) for group in value.split(";"))
     if form == "numbers":
-        found = tuple(_numbers(parameter, value, float))
+        found = tuple(listed(flag(parameter), value, float, "numbers such as 0.3,0.5"))
         # One number stands for all, unless there is always a list of them.
         return found[0] if len(found) == 1 and isinstance(known.example, float) else found  # type: ignore[union-attr]
     return str(value) if isinstance(value, StrEnum) else value
-
-
-def _numbers(parameter: str, text: str, kind: type) -> list[Any]:
-    try:
-        return [kind(part) for part in text.split(",")]
-    except ValueError:
-        example = "'0,2;1,3'" if kind is int else "0.3,0.5"
-        option = flag(parameter)
-        raise ValueError(f"Expected numbers such as {example} for {option}, got {text!r}.") from None

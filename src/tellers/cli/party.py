@@ -148,7 +148,8 @@ def certs(
         )
     cards = [make_certificate(folder, name, role=role, days=days, labels=own) for role, name, own in wanted]
     if as_json:
-        print(json.dumps({"folder": str(folder), "parties": [_told(card) for card in cards]}, indent=2))
+        told = [asdict(card) | {"expires": card.expires.isoformat()} for card in cards]
+        print(json.dumps({"folder": str(folder), "parties": told}, indent=2))
         return
     print(_lines(cards))
     from . import show
@@ -337,13 +338,6 @@ def _cards(folder: Path) -> "list[Card]":
             f"Expected certificates of parties in {folder}, found none. Make them with: tellers party certs"
         )
     return [read_card(home) for home in homes]
-
-
-def _told(card: "Card") -> dict[str, Any]:
-    return {
-        "name": card.name, "role": card.role, "pin": card.pin, "mask_key": card.mask_key,
-        "expires": card.expires.isoformat(), "labels": list(card.labels),
-    }  # fmt: skip
 
 
 def _lines(cards: "list[Card]") -> str:

@@ -1,19 +1,17 @@
 """`tellers party ask`: rows in, labels batch by batch, and a journal so that an interrupted file goes on."""
 
-import csv
 import hashlib
 import io
 import json
 import os
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
 from ..errors import RoundAborted
-from ..privacy._files import MOST_TEXT, cap, load_npy, read_bounded, write_whole
+from ..privacy._files import MOST_TEXT, cap, load_npy, read_bounded, sync_folder, write_whole
 from ..runs.settings.party import PartySettings
 
 Span = tuple[int, int]
@@ -45,7 +43,7 @@ class Journal:
             lines = self._whole_lines()
             if not lines:
                 self._append(head)
-                sync_folder(self.path)
+                sync_folder(self.path.parent)
                 return
             self._require_same(lines[0], head, out)
             for line in lines[1:]:
@@ -57,7 +55,7 @@ class Journal:
     @property
     def n_labelled(self) -> int:
         """Return how many rows have labels."""
-        return sum(end - start for start, end in self._spans())
+        return sum(end - start for start, end in (batch["span"] for batch in self.batches))
 
     @property
     def n_lost(self) -> int:
@@ -90,27 +88,20 @@ class Journal:
         """Return what writes down, for a batch, from when on and until when it may be charged."""
 
         def note(qid: str, may_be_charged: bool) -> None:
-            line = {"asking": qid, "span": list(span)} if may_be_charged else {"free": qid}
-            self._append(line)
-            self._take(line)
+            self._write({"asking": qid, "span": list(span)} if may_be_charged else {"free": qid})
 
         return note
 
     def keep(self, span: Span, batch: dict[str, Any]) -> None:
         """Write down the labels of a batch, durably."""
-        line = {**batch, "span": list(span)}
-        self._append(line)
-        self._take(line)
+        self._write({**batch, "span": list(span)})
 
     def close(self, *, remove: bool) -> None:
         """Let another process write it; or remove it, once the file of labels is complete."""
         if remove:
             self.path.unlink(missing_ok=True)
-            sync_folder(self.path)
+            sync_folder(self.path.parent)
         self._file.close()
-
-    def _spans(self) -> list[Span]:
-        return [tuple(batch["span"]) for batch in self.batches]
 
     def _take(self, line: dict[str, Any]) -> None:
         if "asking" in line:
@@ -121,6 +112,10 @@ class Journal:
         else:
             self.lost.pop(line["qid"], None)
             self.batches.append(line)
+
+    def _write(self, line: dict[str, Any]) -> None:
+        self._append(line)
+        self._take(line)
 
     def _append(self, line: dict[str, Any]) -> None:
         self._file.write(json.dumps(line, separators=(",", ":")).encode() + b"\n")
@@ -149,16 +144,6 @@ class Journal:
                     f"Expected the {what} that {out.name} was begun with, got others. Nothing was asked; go "
                     f"on with the same ones, or name another --out. {self.path.name} belongs to the old."
                 )
-
-
-def sync_folder(path: Path) -> None:
-    """Make the name of a file durable, where folders can be."""
-    with suppress(OSError):
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
 
 
 def _as_owner(path: str, flags: int) -> int:
@@ -315,11 +300,8 @@ def _write(out: Path, rows: list[int], labels: Any) -> None:
     if out.suffix == ".npz":
         np.savez(buffer, labels=labels, rows=np.asarray(rows))
     else:
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
         names = ["label"] if labels.ndim == 1 else [f"label{j}" for j in range(labels.shape[1])]
-        writer.writerow(["row", *names])
-        for row, said in zip(rows, labels.reshape(len(labels), -1).tolist()):
-            writer.writerow([row, *said])
-        buffer.write(text.getvalue().encode())
+        heading = ",".join(["row", *names])
+        table = np.column_stack([rows, labels])
+        np.savetxt(buffer, table, fmt="%d", delimiter=",", header=heading, comments="")
     write_whole(out, buffer.getvalue())

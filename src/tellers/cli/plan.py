@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 
 _MANY = "Many labels"
+_LEAVE = "Leave it out. See: tellers plan --help"
 
 
 class AgainstName(StrEnum):
@@ -105,12 +106,12 @@ def command(
     of_labels = {"yes_rate": yes_rate, "correlation": correlation}
     if multilabel:
         single = {"classes": classes, "plot": plot, "against": against if against != "public" else None}
-        _refuse(single, because="with --multilabel")
+        options.refuse(single, "with --multilabel, where it means nothing", _LEAVE)
         if proxy is not None:
-            _refuse(of_labels, because="with --proxy")
+            options.refuse(of_labels, "with --proxy, where it means nothing", _LEAVE)
     else:
         many = {**of_labels, "max_loss": max_loss, "plots": plots, "groups": given["groups"]}
-        _refuse(many, because="without --multilabel")
+        options.refuse(many, "without --multilabel, where it means nothing", _LEAVE)
     from ..privacy.budget import Budget
     from ..runs import _planning as planning
 
@@ -120,7 +121,8 @@ def command(
     terms: dict[str, Any] = {"budget": budget, "bars": partial(show.progress_bar, wanted=not as_json)}
     if multilabel:
         if plots is not None:
-            _require_folder(plots)
+            if plots.exists() and not plots.is_dir():
+                raise ValueError(f"Expected a folder for --plots, got the file {plots}. Name another.")
             planning.require_matplotlib("--plots")
         # Groups alone are tried as sets among all others.
         groups = options.parsed("groups", given["groups"]) if given["groups"] and named is None else ()
@@ -161,21 +163,6 @@ def command(
         for_people = partial(_print_plans, plans, budget, top)
     told = {"epsilon": epsilon, "delta": delta, **told, "notes": notes}
     show.tell(told, for_people, as_json=as_json)
-
-
-def _refuse(given: dict[str, Any], *, because: str) -> None:
-    """Refuse options that mean nothing here."""
-    named = [options.flag(name) for name, value in given.items() if value is not None]
-    if named:
-        raise ValueError(
-            f"Expected no {' and no '.join(named)} {because}, where it means nothing. Leave it out. "
-            "See: tellers plan --help"
-        )
-
-
-def _require_folder(folder: Path) -> None:
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"Expected a folder for --plots, got the file {folder}. Name another.")
 
 
 def _require_mechanism(

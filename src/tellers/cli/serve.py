@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from rich.console import Console
 from rich.text import Text
@@ -87,13 +87,9 @@ def _is_anywhere(host: str) -> bool:
         return False
 
 
-def _ledger(service: Any) -> str:
-    place: str = service.labels.served.ledger
-    if "://" not in place:
-        return place
-    from ..ledger.sql.connection import parse_url, shown
-
-    return f"{service.settings.ledger.name!r} in {shown(parse_url(place))}"  # without a password
+def _ledger(service: "Service") -> str:
+    place = service.labels.served.ledger
+    return options.shown_place(place, service.settings.ledger.name)
 
 
 # --- `tellers serve`: put teachers behind a service that hands out labels only against budget. ---

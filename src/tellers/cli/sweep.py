@@ -11,6 +11,7 @@ _KINDS = (
     "gnthreshold, adaptive, adaptive-as-published, binary, tau or powerset; a list. Of one class each it is "
     "gnmax."
 )
+_NUMBERS, _COUNTS = "numbers such as 0.1,0.3", "whole numbers such as 0,100"
 _LABELS = "Labels a row has at most: all that the thesis charges."
 
 
@@ -65,10 +66,10 @@ def command(
     from . import show
 
     grid: dict[str, Any] = {
-        "sigmas": _numbers("sigma", sigma),
-        "shares": _numbers("share", share or _SHARES),
+        "sigmas": options.listed("--sigma", sigma, float, _NUMBERS),
+        "shares": options.listed("--share", share or _SHARES, float, _NUMBERS),
         "checks": _checks(check),
-        "n_samples": _counts("samples", samples),
+        "n_samples": [n or None for n in options.listed("--samples", samples, int, _COUNTS)],
         "max_labels": max_labels or 0,
         "noise": "variance" if variance else "deviation",
         "max_norm": _MAX_NORM if max_norm is None else max_norm,
@@ -106,7 +107,7 @@ def command(
 
 def _require_classes(**given: object) -> None:
     """Refuse what is said of many labels where every row has one class."""
-    said = [f"--{name.replace('_', '-')}" for name, value in given.items() if value not in (None, "gnmax")]
+    said = [options.flag(name) for name, value in given.items() if value not in (None, "gnmax")]
     if said:
         raise ValueError(
             f"Expected no {' or '.join(said)} where every row has one class: the class with the most votes "
@@ -162,20 +163,6 @@ def _setting(row: dict[str, Any], rows: list[dict[str, Any]]) -> str:
         if len({other[name] for other in rows}) > 1:
             said.append(f"{row[name]} {word}")
     return ", ".join(said)
-
-
-def _numbers(name: str, text: str) -> list[float]:
-    try:
-        return [float(part) for part in text.split(",")]
-    except ValueError:
-        raise ValueError(f"Expected numbers such as 0.1,0.3 for --{name}, got {text!r}.") from None
-
-
-def _counts(name: str, text: str) -> list[int | None]:
-    try:
-        return [int(part) or None for part in text.split(",")]
-    except ValueError:
-        raise ValueError(f"Expected whole numbers such as 0,100 for --{name}, got {text!r}.") from None
 
 
 def _checks(text: str) -> list[tuple[float, float] | None]:

@@ -4,13 +4,12 @@ All of them take the path of that file and the labels that are wanted, and retur
 decoded. Without `need_labels` labels may be missing: those of a public pool often are.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from .annotations import VOC_CLASSES, read_attributes, read_mulan, read_voc
-from .clips import clips_folder
 from .dataset import MultilabelDataset, Policy
 from .images import read_chexpert, read_image_table
 
@@ -134,15 +133,6 @@ def require_same_attributes(path: FilePath, like: FilePath, *, labels: Sequence[
         raise ValueError(
             f"{Path(path).name}: expected the attributes of {Path(like).name} but for labels, got {where}."
         )
-
-
-LABEL_LAYOUTS: dict[str, Callable[..., MultilabelDataset]] = {
-    "chexpert": chexpert_table,
-    "clips": clips_folder,
-    "image_table": image_table,
-    "mulan": mulan_file,
-    "voc": voc_list,
-}
 
 
 def _unpacked(path: FilePath) -> Path:

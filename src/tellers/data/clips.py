@@ -3,14 +3,19 @@
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .dataset import Dataset, MultilabelDataset, TableLines, alike_recordings, frozen, row_index
+from .sound.decoding import Finding, Kind, findings_table
+
+if TYPE_CHECKING:
+    from .sound.prepare import ClipSource, Features, Prepared
 
 READ_OFF = "label names were read off the table"
 """A note: nobody declared the labels, so that the list itself tells something of the clips."""
@@ -149,14 +154,19 @@ class Clips:
         """Return the table in which some clips, by a mask, are none of the task; they keep their place."""
         others = np.asarray(rows, dtype=bool)
         n = int((others & self.wanted).sum())
-        told = (f"{n} clip{'s' if n > 1 else ''} left out: {why}",) if n and why else ()
-        return replace(self, left_out=others | ~self.wanted, notes=(*self.notes, *told))
+        told = left_out_note(n, why) if why else ()
+        return replace(self, left_out=others | ~self.wanted, notes=self.notes + told)
 
     def __len__(self) -> int:
         return len(self.paths)
 
     def __repr__(self) -> str:
         return f"Clips({self.name!r}, n_clips={len(self)}, n_labels={self.n_labels})"
+
+
+def left_out_note(n: int, why: str) -> tuple[str, ...]:
+    """Return the note about clips that were left out, or none where none were."""
+    return (f"{n} clip{'s' if n > 1 else ''} left out: {why}",) if n else ()
 
 
 def label_matrix(label_sets: Sequence[Iterable[str]], names: Sequence[str]) -> NDArray[np.int8]:
@@ -172,10 +182,15 @@ def label_matrix(label_sets: Sequence[Iterable[str]], names: Sequence[str]) -> N
 
 # --- Folders of prepared clips ---
 #
-# `tellers audio prepare` writes such a folder. Teachers and students learn from the pictures, so whoever
-# trains needs neither the recordings nor a library that decodes them.
+#     FOLDER/clips.json     which recording carries which labels, and where its picture is
+#     FOLDER/pictures/      the pictures, by content
+#
+# `tellers audio prepare` writes such a folder. Recordings that cannot be used, and clips that are left out
+# for their labels, keep their place in the table: clips are dealt by that place, so that no clip moves
+# another from one teacher to another. Teachers and students learn from the pictures, so whoever trains needs
+# neither the recordings nor a library that decodes them.
 
-FILE = "clips.json"
+FILE, PICTURES = "clips.json", "pictures"
 FORMAT = 1
 RECORDING_FORMAT = 1
 _LEFT_OUT = "Clips whose recording is missing or cannot be used teach nobody; how many is not told."
@@ -187,49 +202,91 @@ BY_CLIP = (
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class ClipTable:
-    """What `clips.json` says: for every clip its recording, labels, fold, source and picture, if it has one.
+class Collection:
+    """Clips with their pictures, as they lie in a folder; clips without a picture are there too.
 
-    `features` are the settings that the pictures were made with, `findings` what could not be used: path,
-    kind and detail. `left_out` marks clips that are none of the task, by their labels; they have no picture.
+    `picture_files` say where the picture of each clip lies, if it has one, and `settings` what pictures were
+    made with, as it is written. `findings` are what could not be used. `n_known` recordings were known.
+
+    >>> import tempfile
+    >>> from tellers.data.sound import features_for, make_city, prepare_collection
+    >>> place = Path(tempfile.mkdtemp())
+    >>> features = features_for(rate=16_000, seconds=1.0)
+    >>> clips = make_city(place / "sounds", 4, seed=7, seconds=1.0)
+    >>> collection = prepare_collection(clips, place, features=features)
+    >>> collection, read_collection(place).pictures([0, 3]).shape
+    (Collection('city', n_clips=4, n_pictures=4), (2, 51, 64))
+    >>> collection.usable.all(), collection.findings_text(), collection.alike(collection.units())
+    (True, 'No findings.', ())
+    >>> collection.prepare(clips.paths[:1]).picture_files()[0].startswith("pictures/")
+    True
     """
 
     folder: Path
-    name: str
-    label_names: tuple[str, ...]
-    paths: tuple[str, ...]
-    Y: NDArray[np.int8]
-    pictures: tuple[str | None, ...]
+    clips: Clips
+    picture_files: tuple[str | None, ...]
     shape: tuple[int, int]
-    folds: tuple[Any, ...] | None = None
-    sources: tuple[Any, ...] | None = None
-    features: Mapping[str, Any] | None = None
-    findings: tuple[Mapping[str, str], ...] = ()
-    notes: tuple[str, ...] = ()
-    left_out: NDArray[np.bool_] | None = None
+    settings: Mapping[str, Any]
+    findings: tuple[Finding, ...]
+    n_known: int = 0
 
     @property
     def usable(self) -> NDArray[np.bool_]:
         """Return which clips have a picture."""
-        return np.array([picture is not None for picture in self.pictures], dtype=np.bool_)
+        return np.array([picture is not None for picture in self.picture_files], dtype=np.bool_)
+
+    @cached_property
+    def features(self) -> "Features":
+        """Return the settings that the pictures were made with."""
+        from .sound.prepare import features_from_dict
+
+        return features_from_dict(self.settings)
+
+    def pictures(self, rows: ArrayLike) -> NDArray[np.float32]:
+        """Return the pictures of some clips by their numbers, (clips, frames, bins)."""
+        return load_pictures(self, [self.picture_files[int(i)] for i in np.asarray(rows)])
 
     def units(self, *, by_clip: bool = False) -> NDArray[Any]:
         """Return the unit of every clip, usable or not: its source where that is known, or its line."""
-        if by_clip or self.sources is None:
-            return np.arange(len(self.paths))
-        return np.array([str(one) for one in self.sources])
+        if by_clip or self.clips.sources is None:
+            return np.arange(len(self.clips))
+        return self.clips.sources.astype(str)
 
     def alike(self, units: NDArray[Any]) -> tuple[tuple[int, int], ...]:
         """Return pairs of clips of two units that have the same recording, under two names; private."""
-        silent = {str(Path(one["path"]).absolute()) for one in self.findings if one["kind"] == "silent"}
-        return alike_recordings(self.pictures, units, quiet=[path in silent for path in self.paths])
+        silent = {str(Path(one.path).absolute()) for one in self.findings if one.kind is Kind.SILENT}
+        quiet = [str(path) in silent for path in self.clips.paths]
+        return alike_recordings(self.picture_files, units, quiet=quiet)
+
+    def prepare(self, recordings: "Sequence[ClipSource]", **options: Any) -> "Prepared":
+        """Make pictures of other recordings, or of mixtures, with the same settings and in the same place.
+
+        What is silent there has a picture too: whether clips of a mixture are was asked when they came in.
+        `options` are those of `prepare_clips`.
+        """
+        from .sound.prepare import prepare_clips
+
+        keep: Any = {Kind.SILENT: "keep"}
+        place = self.folder / PICTURES
+        return prepare_clips(recordings, place, features=self.features, on_finding=keep, **options)
+
+    def findings_text(self, *, n_rows: int = 20) -> str:
+        """Return what could not be used, as a table in text."""
+        return findings_table(self.findings, n_rows=n_rows)
 
     def __repr__(self) -> str:
         n = int(self.usable.sum())
-        return f"ClipTable({self.name!r}, n_clips={len(self.paths)}, n_pictures={n})"
+        return f"Collection({self.clips.name!r}, n_clips={len(self.clips)}, n_pictures={n})"
 
 
-def read_clip_table(folder: str | PathLike[str]) -> ClipTable:
+def read_collection(folder: str | PathLike[str]) -> Collection:
+    """Return the clips of a folder that was prepared.
+
+    >>> read_collection("nowhere")
+    Traceback (most recent call last):
+        ...
+    ValueError: Expected a folder of prepared clips, found no clips.json in nowhere. ...
+    """
     place = Path(folder)
     place = place.parent if place.name == FILE else place
     try:
@@ -246,37 +303,38 @@ def read_clip_table(folder: str | PathLike[str]) -> ClipTable:
                 f"Expected format {FORMAT} in {place / FILE}, got {said['format']}. "
                 "Read it with the version of tellers that wrote it."
             )
-        names = tuple(said["label_names"])
+        rows, names = said["clips"], said["label_names"]
         column = {name: j for j, name in enumerate(names)}
-        clips = said["clips"]
-        Y = np.zeros((len(clips), len(names)), dtype=np.int8)
-        for i, clip in enumerate(clips):
-            Y[i, [column[label] for label in clip["labels"]]] = 1
+        Y = np.zeros((len(rows), len(names)), dtype=np.int8)
+        for i, row in enumerate(rows):
+            Y[i, [column[label] for label in row["labels"]]] = 1
+        clips = Clips(
+            name=str(said["name"]), paths=tuple(row["path"] for row in rows), Y=Y, label_names=tuple(names),
+            sources=_column(rows, "source"), folds=_column(rows, "fold"), notes=tuple(said["notes"]),
+            left_out=np.array([bool(row.get("left_out")) for row in rows], dtype=np.bool_),
+        )  # fmt: skip
+        findings = (Finding(one["path"], Kind(one["kind"]), one["detail"]) for one in said["findings"])
         frames, bins = (int(n) for n in said["shape"])
-        return ClipTable(
-            folder=place, name=str(said["name"]), label_names=names,
-            paths=tuple(clip["path"] for clip in clips), Y=Y,
-            pictures=tuple(clip["picture"] for clip in clips), shape=(frames, bins),
-            folds=_column(clips, "fold"), sources=_column(clips, "source"), features=said["features"],
-            findings=tuple(said["findings"]), notes=tuple(said["notes"]),
-            left_out=np.array([bool(clip.get("left_out")) for clip in clips], dtype=np.bool_),
+        return Collection(
+            folder=place, clips=clips, picture_files=tuple(row["picture"] for row in rows),
+            shape=(frames, bins), settings=said["features"] or {}, findings=tuple(findings),
         )  # fmt: skip
     except (KeyError, TypeError, IndexError) as error:
         raise ValueError(f"Expected a whole table in {place / FILE}, got another. Prepare again.") from error
 
 
-def load_pictures(table: ClipTable, pictures: Sequence[str | None]) -> NDArray[np.float32]:
-    """Return pictures by their names in a table, (clips, frames, bins); one that is not whole is refused."""
-    stack = np.empty((len(pictures), *table.shape), dtype=np.float32)
-    for i, name in enumerate(pictures):
+def load_pictures(collection: Collection, files: Sequence[str | None]) -> NDArray[np.float32]:
+    """Return pictures by their files in a folder, (clips, frames, bins); one that is not whole is refused."""
+    stack = np.empty((len(files), *collection.shape), dtype=np.float32)
+    for i, name in enumerate(files):
         try:
-            one = np.load(table.folder / str(name), allow_pickle=False)
+            one = np.load(collection.folder / str(name), allow_pickle=False)
         except (OSError, ValueError, EOFError):
             one = None
-        if name is None or one is None or one.shape != table.shape:
+        if name is None or one is None or one.shape != collection.shape:
             raise ValueError(
-                f"Expected a whole picture of {table.shape} for clip {i} in {table.folder}, got none, or a "
-                "damaged one. Prepare again."
+                f"Expected a whole picture of {collection.shape} for clip {i} in {collection.folder}, got "
+                "none, or a damaged one. Prepare again."
             )
         stack[i] = one
     return stack
@@ -288,9 +346,9 @@ def require_same_features(folder: str | PathLike[str], *others: str | PathLike[s
     A picture of the same size at another rate shows other sounds in the same places.
     """
     told = [other for other in others if other is not None]
-    wanted = _drawn(read_clip_table(folder).features) if told else {}
+    wanted = _drawn(read_collection(folder).settings) if told else {}
     for other in told:
-        given = _drawn(read_clip_table(other).features)
+        given = _drawn(read_collection(other).settings)
         changed = sorted(name for name in {*wanted, *given} if wanted.get(name) != given.get(name))
         if changed:
             words = ", ".join(f"{name} {given.get(name)} and not {wanted.get(name)}" for name in changed[:4])
@@ -300,16 +358,15 @@ def require_same_features(folder: str | PathLike[str], *others: str | PathLike[s
             )
 
 
-def _drawn(features: Mapping[str, Any] | None) -> dict[str, Any]:
+def _drawn(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a picture looks like by, flat: neither what is refused, nor how numbers are stored."""
-    said: dict[str, Any] = dict(features or {})
-    both = {**said.get("decoding", {}), **said.get("logmel", {})}
+    both = {**settings.get("decoding", {}), **settings.get("logmel", {})}
     return {name: value for name, value in both.items() if name not in ("shortest", "silent", "rates")}
 
 
 def settings_beside_student(folder: str | PathLike[str], names: Sequence[str]) -> dict[str, bytes]:
     """Return the file that lies beside a student of prepared clips: how recordings become its pictures."""
-    return {"hearing.json": recording_settings(names, read_clip_table(folder).features or {})}
+    return {"hearing.json": recording_settings(names, read_collection(folder).settings)}
 
 
 def recording_settings(names: Sequence[str], features: Mapping[str, Any]) -> bytes:
@@ -318,21 +375,22 @@ def recording_settings(names: Sequence[str], features: Mapping[str, Any]) -> byt
     return (json.dumps(said) + "\n").encode()
 
 
-def clip_notes(table: ClipTable) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def clip_notes(collection: Collection) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return what may be told of a table of clips to anyone, and what counts private clips.
 
     That clips may be left out is told whether or not some were: one broken recording changes no public word.
     """
-    counted = tuple(note for note in table.notes if note[:1].isdigit())
-    n_lost = int((~table.usable).sum())
-    lost = (f"{n_lost} of {len(table.paths)} recordings could not be used",) if n_lost else ()
-    public = (*(note for note in table.notes if note not in counted), _LEFT_OUT)
-    return public, counted + lost + _alike_note(table)
+    notes = collection.clips.notes
+    counted = tuple(note for note in notes if note[:1].isdigit())
+    n_lost = int((~collection.usable).sum())
+    lost = (f"{n_lost} of {len(collection.clips)} recordings could not be used",) if n_lost else ()
+    public = (*(note for note in notes if note not in counted), _LEFT_OUT)
+    return public, counted + lost + _alike_note(collection)
 
 
-def _alike_note(table: ClipTable) -> tuple[str, ...]:
+def _alike_note(collection: Collection) -> tuple[str, ...]:
     """Return words on recordings that are in the table under two names, for its owner alone."""
-    twice, apart = table.alike(table.units(by_clip=True)), table.alike(table.units())
+    twice, apart = (collection.alike(collection.units(by_clip=by_clip)) for by_clip in (True, False))
     if not twice:
         return ()
     named = ", ".join(f"{one} and {other}" for one, other in twice[:5]) + (", ..." * (len(twice) > 5))
@@ -354,24 +412,23 @@ def clips_folder(
     (`by_clip`, and a note says it), whatever is in the recordings: one under two names is in `clip_notes`. A
     pool needs no labels.
     """
-    table = read_clip_table(path)
-    usable = np.flatnonzero(table.usable)
+    collection = read_collection(path)
+    clips, usable = collection.clips, np.flatnonzero(collection.usable)
     if not usable.size:
-        raise ValueError(f"Expected clips with a picture in {table.folder}, found none. Prepare others.")
+        raise ValueError(f"Expected clips with a picture in {collection.folder}, found none. Prepare others.")
     if not isinstance(by_clip, bool):  # from a file of settings
         raise TypeError(f"Expected by_clip to be true or false, got {by_clip!r}.")
-    units = table.units(by_clip=by_clip)
-    X = load_pictures(table, [table.pictures[i] for i in usable])
-    sources = None if table.sources is None else np.array([str(table.sources[i]) for i in usable])
-    known = sources is not None
+    X, known = collection.pictures(usable), clips.sources is not None
     rows = MultilabelDataset(
-        name=table.name, X=X.reshape(len(X), -1), Y=table.Y[usable], label_names=table.label_names,
-        image_shape=table.shape, persons=sources, notes=clip_notes(table)[0],
+        name=clips.name, X=X.reshape(len(X), -1), Y=clips.Y[usable], label_names=clips.label_names,
+        image_shape=collection.shape, persons=collection.units()[usable] if known else None,
+        notes=clip_notes(collection)[0],
     ).choose(label_names)  # fmt: skip
-    columns = [table.label_names.index(name) for name in label_names]
+    columns = [clips.label_names.index(name) for name in label_names]
     places = TableLines(
-        at=usable, units=units, unit="one source" if known and not by_clip else "one clip",
-        classes=table.Y[:, columns].argmax(axis=1), notes=(BY_CLIP,) if known and by_clip else (),
+        at=usable, units=collection.units(by_clip=by_clip),
+        unit="one source" if known and not by_clip else "one clip",
+        classes=clips.Y[:, columns].argmax(axis=1), notes=(BY_CLIP,) if known and by_clip else (),
     )  # fmt: skip
     return replace(rows, places=places)
 
@@ -391,6 +448,6 @@ def one_class_each(table: MultilabelDataset) -> Dataset:
     )  # fmt: skip
 
 
-def _column(clips: Sequence[Mapping[str, Any]], name: str) -> tuple[Any, ...] | None:
-    values = tuple(clip.get(name) for clip in clips)
-    return None if any(value is None for value in values) else values
+def _column(rows: Sequence[Mapping[str, Any]], name: str) -> NDArray[Any] | None:
+    values = [row.get(name) for row in rows]
+    return None if any(value is None for value in values) else np.array(values)

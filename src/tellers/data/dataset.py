@@ -93,6 +93,8 @@ def alike_recordings(
     return tuple(twice)
 
 
+_OWNERS = ("persons", "ids", "sites")
+
 # --- One class per row ---
 #
 # Classes, features and their names are public; the rows, and how many each person has, are not. A data set
@@ -143,15 +145,12 @@ class Dataset:
         kept["feature_names"] = _names(
             self.feature_names or (f"x{j}" for j in range(X.shape[1])), X.shape[1], "feature"
         )
-        for name in ("persons", "ids", "sites"):
-            if getattr(self, name) is not None:
-                column = _column(getattr(self, name), n_rows=len(X), name=name)
-                require_present(**{name: column.tolist()})
-                kept[name] = column
+        kept |= _owners(self, len(X))
+        for name in kept.keys() & set(_OWNERS):
+            require_present(**{name: kept[name].tolist()})
         if self.budgets is not None:
             kept["budgets"] = _budgets(self.budgets, n_rows=len(X))
-        if self.image_shape is not None and math.prod(self.image_shape) != X.shape[1]:
-            raise ValueError(f"Expected images of {X.shape[1]} numbers, got image_shape={self.image_shape}.")
+        _require_images(self.image_shape, X.shape[1])
         for name, value in kept.items():
             object.__setattr__(self, name, frozen(value))
 
@@ -174,15 +173,7 @@ class Dataset:
 
     def take(self, rows: ArrayLike) -> "Dataset":
         """Return the data set of some rows, by their numbers or by a mask."""
-        index = row_index(rows)
-        columns = {name: getattr(self, name) for name in ("persons", "ids", "budgets", "sites")}
-        return Dataset(
-            name=self.name, X=self.X[index], y=self.y[index], n_classes=self.n_classes,
-            class_names=self.class_names, feature_names=self.feature_names,
-            image_shape=self.image_shape, notes=self.notes,
-            places=None if self.places is None else self.places.take(index),
-            **{name: None if column is None else column[index] for name, column in columns.items()},
-        )  # fmt: skip
+        return replace(self, **_taken(self, rows, "X", "y", "budgets"))
 
     def __len__(self) -> int:
         return len(self.X)
@@ -191,6 +182,32 @@ class Dataset:
         shape = f"n_rows={len(self)}, n_features={self.n_features}, n_classes={self.n_classes}"
         there = [name for name in ("persons", "ids", "budgets", "sites") if getattr(self, name) is not None]
         return f"Dataset({', '.join([repr(self.name), shape, *there])})"
+
+
+def _owners(data: Any, n_rows: int) -> dict[str, NDArray[Any]]:
+    """Return the columns that say to whom the rows of a data set belong, those that are there."""
+    there = [name for name in _OWNERS if getattr(data, name) is not None]
+    return {name: _column(getattr(data, name), n_rows=n_rows, name=name) for name in there}
+
+
+def _taken(data: Any, rows: ArrayLike, *columns: str) -> dict[str, Any]:
+    """Return some rows of what a data set has for each of its rows."""
+    numbers = np.arange(len(data))[row_index(rows)]
+    taken: dict[str, Any] = {}
+    for name in (*columns, *_OWNERS):
+        column = getattr(data, name)
+        if isinstance(column, tuple):
+            taken[name] = tuple(column[number] for number in numbers)
+        elif column is not None:
+            taken[name] = column[numbers]
+    if data.places is not None:
+        taken["places"] = data.places.take(numbers)
+    return taken
+
+
+def _require_images(image_shape: tuple[int, ...] | None, n_features: int) -> None:
+    if image_shape is not None and math.prod(image_shape) != n_features:
+        raise ValueError(f"Expected images of {n_features} numbers, got image_shape={image_shape}.")
 
 
 def _features(values: ArrayLike) -> NDArray[Any]:
@@ -295,16 +312,13 @@ class MultilabelDataset:
     places: TableLines | None = None
 
     def __post_init__(self) -> None:
-        Y, names = np.asarray(self.Y), tuple(str(name) for name in self.label_names)
+        Y = np.asarray(self.Y)
         if Y.ndim != 2 or Y.size == 0:
             raise ValueError(f"Expected Y of shape (rows, labels), neither empty, got shape {Y.shape}.")
         if Y.dtype.kind not in "biuf" or not np.isin(Y, (0, 1, UNKNOWN)).all():
             raise ValueError(f"Expected 0, 1 or {UNKNOWN} (not known) in Y, got another value.")
-        if len(names) != Y.shape[1] or len(set(names)) != len(names):
-            raise ValueError(
-                f"Expected {Y.shape[1]} different label names, got {len(names)}, {len(set(names))} different."
-            )
-        kept: dict[str, Any] = {"Y": Y.astype(np.int8), "label_names": names}
+        kept: dict[str, Any] = {"Y": Y.astype(np.int8)}
+        kept["label_names"] = _names(self.label_names, Y.shape[1], "label")
         if (self.X is None) == (self.paths is None):
             raise ValueError("Expected either X or paths: rows of features, or images.")
         if self.X is not None:
@@ -313,20 +327,15 @@ class MultilabelDataset:
                 raise ValueError(
                     f"Expected {kept['X'].shape[1]} feature names, got {len(self.feature_names)}."
                 )
-            if self.image_shape is not None and math.prod(self.image_shape) != kept["X"].shape[1]:
-                raise ValueError(
-                    f"Expected images of {kept['X'].shape[1]} numbers, got image_shape={self.image_shape}."
-                )
+            _require_images(self.image_shape, kept["X"].shape[1])
         if self.paths is not None:
             kept["paths"] = tuple(Path(path) for path in self.paths)
-        for what in ("persons", "ids", "sites"):
-            if getattr(self, what) is not None:
-                kept[what] = np.asarray(getattr(self, what))
-        for what in ("X", "paths", "persons", "ids", "sites"):
+        for what in ("X", "paths"):
             if what in kept and len(kept[what]) != len(Y):
                 raise ValueError(
                     f"Expected {what} with one entry for each of {len(Y)} rows, got {len(kept[what])}."
                 )
+        kept |= _owners(self, len(Y))
         for field, value in kept.items():
             object.__setattr__(self, field, frozen(value))
 
@@ -365,17 +374,7 @@ class MultilabelDataset:
 
     def take(self, rows: ArrayLike) -> "MultilabelDataset":
         """Return the data set of some rows, by their numbers or by a mask."""
-        places = np.arange(len(self))[row_index(rows)]
-        return replace(
-            self,
-            Y=self.Y[places],
-            X=None if self.X is None else self.X[places],
-            paths=None if self.paths is None else tuple(self.paths[i] for i in places),
-            persons=None if self.persons is None else self.persons[places],
-            ids=None if self.ids is None else self.ids[places],
-            sites=None if self.sites is None else self.sites[places],
-            places=None if self.places is None else self.places.take(places),
-        )
+        return replace(self, **_taken(self, rows, "X", "Y", "paths"))
 
     def choose(self, label_names: Sequence[str]) -> "MultilabelDataset":
         """Return the data set of some labels, in the order given."""
@@ -417,7 +416,7 @@ class MultilabelDataset:
 
     def __repr__(self) -> str:
         kind = "images" if self.X is None else f"n_features={self.X.shape[1]}"
-        there = [name for name in ("persons", "ids", "sites") if getattr(self, name) is not None]
+        there = [name for name in _OWNERS if getattr(self, name) is not None]
         shape = f"n_rows={len(self)}, n_labels={self.n_labels}"
         return f"MultilabelDataset({', '.join([repr(self.name), shape, kind, *there])})"
 

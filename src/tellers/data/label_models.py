@@ -12,6 +12,18 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 
+def count_rows(X: Any) -> int:
+    """Return how many rows a matrix, a data frame, a sparse matrix or a list has."""
+    return int(X.shape[0]) if hasattr(X, "shape") else len(X)
+
+
+def take_rows(X: Any, rows: Integers) -> Any:
+    """Return some rows of a matrix, a data frame, a sparse matrix or a list, in the order given."""
+    if hasattr(X, "iloc"):
+        return X.iloc[rows]
+    return X[rows] if hasattr(X, "shape") else np.asarray(X)[rows]
+
+
 class OneEach:
     """A copy of a classifier for every label, each fitted to the rows where its label is known.
 
@@ -61,7 +73,7 @@ class OneEach:
         """Fit a copy for every label that has both answers."""
         from sklearn.base import clone
 
-        table = label_table(Y, n_rows=X.shape[0] if hasattr(X, "shape") else len(X), silent=True)
+        table = label_table(Y, n_rows=count_rows(X), silent=True)
         self.models_: list[Any] = []
         self.constants_: list[int] = []
         self.silent_labels_ = [int(i) for i in np.flatnonzero((table == SILENT).all(axis=0))]
@@ -73,7 +85,7 @@ class OneEach:
                 self.models_.append(None)
             else:
                 model = clone(self.estimator, safe=False)
-                self.models_.append(model.fit(_rows(X, known), told))
+                self.models_.append(model.fit(take_rows(X, known), told))
             self.constants_.append(constant)
         return self
 
@@ -89,8 +101,7 @@ class OneEach:
 
     def predict_proba(self, X: Any) -> Floats:
         """Return the probability of every label, rows x labels."""
-        n = X.shape[0] if hasattr(X, "shape") else len(X)
-        answers = np.empty((n, self.n_labels))
+        answers = np.empty((count_rows(X), self.n_labels))
         for label, (model, constant) in enumerate(zip(self.models_, self.constants_, strict=True)):
             if model is None:
                 answers[:, label] = constant
@@ -138,9 +149,3 @@ def label_probabilities(model: Any, X: Any) -> Floats:
         if met.size:
             answers[:, label] = np.asarray(table)[:, met[0]]
     return answers
-
-
-def _rows(X: Any, rows: Integers) -> Any:
-    if hasattr(X, "iloc"):
-        return X.iloc[rows]
-    return X[rows] if hasattr(X, "shape") else np.asarray(X)[rows]

@@ -82,9 +82,12 @@ class LabelCounts:
 
     @property
     def balanced_accuracy(self) -> Floats:
-        """Return the mean of the recall of yes and of no, NaN where one of them was never asked for."""
-        yes = _divide(self.hits, self.hits + self.misses)
-        return np.asarray((yes + _divide(self.rejections, self.rejections + self.false_alarms)) / 2)
+        """Return the mean of the recall of yes and of no, NaN where one of them was never asked for.
+
+        Reference: Brodersen et al. 2010; the "mean recall per class" of Dullerud et al. 2022.
+        """
+        of_no = _divide(self.rejections, self.rejections + self.false_alarms)
+        return np.asarray((self.recall + of_no) / 2)
 
     @property
     def precision(self) -> Floats:
@@ -115,26 +118,26 @@ def measure(truth: ArrayLike, predicted: ArrayLike, *, scores: ArrayLike | None 
     (0.833, 0.875, ())
     """
     table, said = _pair(truth, predicted)
-    ranks = said.astype(np.float64) if scores is None else scores
-    ranked = _scores(ranks, table.shape)
+    ranks = said if scores is None else scores
     told, counts = said != SILENT, LabelCounts.of(table, said)
     per_label = {
         "accuracy": counts.accuracy,
         "balanced_accuracy": counts.balanced_accuracy,
-        "auc": _by_label(_auc, table, ranked, told),
-        "average_precision": _by_label(_average_precision, table, ranked, told),
+        "auc": _by_label(_auc, table, ranks, told=told),
+        "average_precision": _by_label(_average_precision, table, ranks, told=told),
         "f1": counts.f1,
     }
     undefined = {
         name: tuple(int(i) for i in np.flatnonzero(np.isnan(values))) for name, values in per_label.items()
     }
+    means = {name: mean_over_labels(values) for name, values in per_label.items()}
     return LabelMetrics(
-        accuracy=mean_over_labels(per_label["accuracy"]),
-        balanced_accuracy=mean_over_labels(per_label["balanced_accuracy"]),
-        auc=mean_over_labels(per_label["auc"]),
-        mean_average_precision=mean_over_labels(per_label["average_precision"]),
-        micro_f1=float(counts.together.f1[0]),
-        macro_f1=mean_over_labels(per_label["f1"]),
+        accuracy=means["accuracy"],
+        balanced_accuracy=means["balanced_accuracy"],
+        auc=means["auc"],
+        mean_average_precision=means["average_precision"],
+        micro_f1=micro_f1(table, said),
+        macro_f1=means["f1"],
         per_label=per_label,
         undefined={name: labels for name, labels in undefined.items() if labels},
         n_silent=int((~told).sum()),
@@ -148,43 +151,24 @@ def mean_over_labels(per_label: ArrayLike) -> float:
     return float(known.mean()) if known.size else float("nan")
 
 
-def accuracy(truth: ArrayLike, predicted: ArrayLike) -> Floats:
-    """Return the share of right answers of every label, among the rows where it was told."""
-    return LabelCounts.of(truth, predicted).accuracy
-
-
 def balanced_accuracy(truth: ArrayLike, predicted: ArrayLike) -> Floats:
-    """Return the mean of the recall of yes and of no, label by label; NaN where one of them has no row.
-
-    Reference: Brodersen et al. 2010; the "mean recall per class" of Dullerud et al. 2022.
-    """
+    """Return the balanced accuracy of every label, among the rows where it was told."""
     return LabelCounts.of(truth, predicted).balanced_accuracy
+
+
+def micro_f1(truth: ArrayLike, predicted: ArrayLike) -> float:
+    """Return the F1 of all labels together."""
+    return float(LabelCounts.of(truth, predicted).together.f1[0])
 
 
 def auc(truth: ArrayLike, scores: ArrayLike) -> Floats:
     """Return how often a row with the label is ranked above one without, label by label; ties count half."""
-    table = _truth(truth)
-    ranked = _scores(scores, table.shape)
-    return _by_label(_auc, table, ranked, np.ones(table.shape, dtype=np.bool_))
+    return _by_label(_auc, truth, scores)
 
 
 def average_precision(truth: ArrayLike, scores: ArrayLike) -> Floats:
     """Return the area under the steps of precision over recall, label by label; its mean is the mAP."""
-    table = _truth(truth)
-    ranked = _scores(scores, table.shape)
-    return _by_label(_average_precision, table, ranked, np.ones(table.shape, dtype=np.bool_))
-
-
-def f1(truth: ArrayLike, predicted: ArrayLike) -> Floats:
-    """Return 2 hits / (2 hits + misses + false alarms), label by label; its mean is the macro F1.
-
-    A label that is nowhere and was nowhere said has no F1: NaN.
-    """
-    return LabelCounts.of(truth, predicted).f1
-
-
-def micro_f1(truth: ArrayLike, predicted: ArrayLike) -> float:
-    return float(LabelCounts.of(truth, predicted).together.f1[0])
+    return _by_label(_average_precision, truth, scores)
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,11 +200,7 @@ def precision_recall(truth: ArrayLike, predicted: ArrayLike) -> PrecisionRecall:
     )
 
 
-METRICS: dict[str, Callable[[Integers, Integers], Floats]] = {
-    "accuracy": accuracy,
-    "balanced_accuracy": balanced_accuracy,
-    "f1": f1,
-}
+METRICS = ("accuracy", "balanced_accuracy", "f1")  # of `LabelCounts`
 
 
 def tune_thresholds(
@@ -257,7 +237,7 @@ def tune_thresholds(
     grid = grid[np.argsort(np.abs(grid - 0.5), kind="stable")]
     best, chosen = np.full(table.shape[1], -np.inf), np.full(table.shape[1], 0.5)
     for threshold in grid:
-        value = METRICS[metric](table, (chances >= threshold).astype(np.int64))
+        value = getattr(LabelCounts.of(table, chances >= threshold), metric)
         better = value > best + 1e-12
         best, chosen = np.where(better, value, best), np.where(better, threshold, chosen)
     return np.asarray(chosen)
@@ -292,10 +272,18 @@ def _divide(part: Floats, whole: Floats) -> Floats:
 
 
 def _by_label(
-    number: Callable[[Integers, Floats], float], table: Integers, ranked: Floats, told: NDArray[np.bool_]
+    number: Callable[[Integers, Floats], float],
+    truth: ArrayLike,
+    scores: ArrayLike,
+    *,
+    told: NDArray[np.bool_] | None = None,
 ) -> Floats:
-    columns = zip(table.T, ranked.T, told.T, strict=True)
-    return np.array([number(truth[rows], ranks[rows]) for truth, ranks, rows in columns])
+    """Return a number of every label, of the rows where it was told."""
+    table = _truth(truth)
+    ranked = _scores(scores, table.shape)
+    rows = np.ones(table.shape, dtype=np.bool_) if told is None else told
+    columns = zip(table.T, ranked.T, rows.T, strict=True)
+    return np.array([number(each[some], ranks[some]) for each, ranks, some in columns])
 
 
 def _auc(truth: Integers, ranks: Floats) -> float:
@@ -311,11 +299,16 @@ def _auc(truth: Integers, ranks: Floats) -> float:
 def _average_precision(truth: Integers, ranks: Floats) -> float:
     if not truth.any():
         return float("nan")
+    _, hits, said = _steps(truth, ranks)
+    return float((np.diff(hits / hits[-1], prepend=0.0) * (hits / said)).sum())
+
+
+def _steps(truth: Integers, ranks: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return thresholds that change something, highest first, with the hits and the yes said from each."""
     order = np.argsort(-ranks, kind="stable")
-    hits = np.cumsum(truth[order])
     last = np.flatnonzero(np.append(np.diff(ranks[order]) != 0, True))
-    precision, recall = hits[last] / (last + 1), hits[last] / hits[-1]
-    return float((np.diff(recall, prepend=0.0) * precision).sum())
+    hits = np.cumsum(truth[order])[last].astype(np.float64)
+    return ranks[order][last], hits, (last + 1).astype(np.float64)
 
 
 # --- Curves ---
@@ -352,16 +345,11 @@ def label_curves(truth: ArrayLike, scores: ArrayLike) -> list[LabelCurve]:
         n_yes = int(np.count_nonzero(column))
         if n_yes in (0, len(column)):
             continue
-        order = np.argsort(-values, kind="stable")
-        last = np.flatnonzero(np.append(np.diff(values[order]) != 0, True))
-        hits = np.cumsum(column[order])[last].astype(np.float64)
-        said = (last + 1).astype(np.float64)
-        curves.append(
-            LabelCurve(
-                label, values[order][last], hits / said, hits / n_yes, (said - hits) / (len(column) - n_yes),
-                float(areas[label]), float(ranks[label]),
-            )
-        )  # fmt: skip
+        thresholds, hits, said = _steps(column, values)
+        false_alarms = (said - hits) / (len(column) - n_yes)
+        precision, recall = hits / said, hits / n_yes
+        own = float(areas[label]), float(ranks[label])
+        curves.append(LabelCurve(label, thresholds, precision, recall, false_alarms, *own))
     return curves
 
 

@@ -3,15 +3,23 @@
 import inspect
 import math
 from collections.abc import Callable, Sequence
+from functools import cache
 from os import PathLike
 from typing import Any
 
 import numpy as np
 
 from ..errors import require_count, require_finite
+from ._records import NAMED
 from .dataset import Dataset, MultilabelDataset
-from .images import fashion_mnist, mnist, svhn
-from .uci import adult, diabetes130
+
+
+@cache
+def _bundled(name: str) -> Any:
+    """Return a table that comes with scikit-learn, read once; whoever takes it takes copies."""
+    from sklearn import datasets
+
+    return getattr(datasets, name)()
 
 
 def digits() -> Dataset:
@@ -20,11 +28,9 @@ def digits() -> Dataset:
     >>> digits()
     Dataset('digits', n_rows=1797, n_features=64, n_classes=10)
     """
-    from sklearn.datasets import load_digits
-
-    bunch = load_digits()
+    bunch = _bundled("load_digits")
     return Dataset(
-        name="digits", X=bunch.data / 16.0, y=bunch.target, n_classes=10,
+        name="digits", X=bunch.data / 16.0, y=bunch.target.copy(), n_classes=10,
         feature_names=tuple(bunch.feature_names), image_shape=(8, 8),
     )  # fmt: skip
 
@@ -37,11 +43,9 @@ def breast_cancer() -> Dataset:
     >>> breast_cancer().class_names
     ('malignant', 'benign')
     """
-    from sklearn.datasets import load_breast_cancer
-
-    bunch = load_breast_cancer()
+    bunch = _bundled("load_breast_cancer")
     return Dataset(
-        name="breast_cancer", X=bunch.data, y=bunch.target, n_classes=2,
+        name="breast_cancer", X=bunch.data.copy(), y=bunch.target.copy(), n_classes=2,
         class_names=tuple(map(str, bunch.target_names)), feature_names=tuple(map(str, bunch.feature_names)),
     )  # fmt: skip
 
@@ -109,7 +113,7 @@ def made_multilabel(
 
     require_count(n_rows=n_rows, n_features=n_features, n_labels_per_row=n_labels_per_row)
     X, Y = make_multilabel_classification(
-        n_rows, n_features, n_classes=len(label_names), n_labels=n_labels_per_row, random_state=seed
+        n_rows, n_features, n_classes=len(label_names), n_labels=n_labels_per_row, random_state=seed % 2**32
     )
     # Counts become small numbers by a factor that is the same whatever the rows are.
     return MultilabelDataset(name="made_multilabel", X=X / 10.0, Y=Y, label_names=tuple(label_names))
@@ -117,16 +121,8 @@ def made_multilabel(
 
 # By name, for files and command lines
 
-LABEL_DATASETS: dict[str, Callable[..., MultilabelDataset]] = {"made_multilabel": made_multilabel}
 DATASETS: dict[str, Callable[..., Dataset]] = {
-    "adult": adult,
-    "breast_cancer": breast_cancer,
-    "diabetes130": diabetes130,
-    "digits": digits,
-    "fashion_mnist": fashion_mnist,
-    "mnist": mnist,
-    "svhn": svhn,
-    "synthetic": synthetic,
+    name: one.reader() for name, one in NAMED.items() if one.load and not one.files
 }
 
 

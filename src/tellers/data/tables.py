@@ -177,9 +177,11 @@ def read_columns(path: Path) -> Columns:
     return _csv_columns(unpack(path, most=cap(MOST_TEXT)))
 
 
-def encode(column: NDArray[Any], categories: Sequence[object], *, name: str) -> NDArray[np.int64]:
+def encode(
+    column: NDArray[Any] | Sequence[str], categories: Sequence[object], *, name: str
+) -> NDArray[np.int64]:
     """Return the position of each entry among declared categories, refusing entries that are none of them."""
-    words = _texts(column, name)
+    words = _texts(column, name) if isinstance(column, np.ndarray) else column
     known = {text: code for code, text in enumerate(map(_word, categories))}
     if len(known) < len(categories):
         raise ValueError(f"Expected different categories for {name!r}, got one twice.")
@@ -357,7 +359,8 @@ def _texts(column: NDArray[Any], name: str) -> list[str]:
     flat = _flat(column, name)
     if flat.dtype.kind not in "Uiufb":
         raise ValueError(f"Expected numbers or words in {name!r}, got {flat.dtype}.")
-    return [_word(entry) for entry in flat.tolist()]
+    entries: list[Any] = flat.tolist()
+    return entries if flat.dtype.kind == "U" else [_word(entry) for entry in entries]
 
 
 def _words(column: NDArray[Any], name: str) -> list[str]:

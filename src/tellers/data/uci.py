@@ -119,7 +119,7 @@ def adult(
         rows = [row for row in rows if "?" not in row]
     *columns, incomes = zip(*rows)
     described = {column: sorted(["?", *words.split()]) if words else [] for column, words in _ADULT.items()}
-    y = encode(np.array([income.rstrip(".") for income in incomes]), _INCOMES, name="income")
+    y = encode([income.rstrip(".") for income in incomes], _INCOMES, name="income")
     return Dataset(
         name=f"adult/{part}",
         X=_table(dict(zip(_ADULT, columns)), described),
@@ -163,7 +163,7 @@ def diabetes130(
         raise ValueError(f"Expected the columns of {name}, got none called {', '.join(absent)}.")
     _require_width(rows, len(header), name)
     columns = dict(zip(header, zip(*rows)))
-    outcome = encode(np.array(columns["readmitted"]), ("<30", ">30", "NO"), name="readmitted")
+    outcome = encode(columns["readmitted"], ("<30", ">30", "NO"), name="readmitted")
     data = Dataset(
         name="diabetes130",
         X=_table(columns, {column: words.split() for column, words in _DIABETES.items()}),
@@ -185,9 +185,9 @@ def diabetes130(
 def _table(columns: dict[str, tuple[str, ...]], described: dict[str, list[str]]) -> NDArray[np.float64]:
     X = np.empty((len(next(iter(columns.values()))), len(described)))
     for j, (name, categories) in enumerate(described.items()):
-        column = np.array(columns[name])
+        column = columns[name]
         try:
-            X[:, j] = encode(column, categories, name=name) if categories else column.astype(np.float64)
+            X[:, j] = encode(column, categories, name=name) if categories else np.array(column, np.float64)
         except ValueError as error:
             if categories:
                 raise

@@ -10,29 +10,19 @@ import threading
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Protocol
 
-
-class Closable(Protocol):
-    """What a fork asks of a ledger."""
-
-    _lock: threading.RLock
-
-    def close(self) -> None:
-        """Hand back what is open; it is opened again when it is needed."""
-        ...
-
+from ._chain import ChainedLedger
 
 BEFORE: list[Callable[[], None]] = []
 """What else to do before a fork, with all locks held."""
 
-_LEDGERS: "weakref.WeakSet[Closable]" = weakref.WeakSet()
+_LEDGERS: "weakref.WeakSet[ChainedLedger]" = weakref.WeakSet()
 # Held from before a fork until after it: meanwhile no ledger is made, and no other thread forks.
 _gate = threading.RLock()
-_handed_back: list[Closable] = []
+_handed_back: list[ChainedLedger] = []
 
 
-def watch(ledger: Closable) -> None:
+def watch(ledger: ChainedLedger) -> None:
     """Take care of a ledger at every fork from now on."""
     with _gate:
         _LEDGERS.add(ledger)

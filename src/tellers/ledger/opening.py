@@ -131,14 +131,13 @@ def import_ledger(
             f"The export does not hold the line with hash {head[:16]}..., which the ledger held. It was made "
             "of other books, or of older ones. Nothing was written."
         )
-    terms = json.loads(lines[0].body)
     try:
-        accountant = Accountant.held(Budget(terms["epsilon"], terms["delta"]), terms["held_at"])
+        accountant = _accountant(lines[0])
     except (KeyError, TypeError, ValueError):
         raise LedgerConflict(
             "Expected a budget in the first line of the export, got none. Nothing was written."
         ) from None
-    require_terms(terms, accountant, "the export")
+    require_terms(json.loads(lines[0].body), accountant, "the export")
     if is_url(where):
         from .sql.postgres import fill
 

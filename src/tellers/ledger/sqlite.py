@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import LedgerConflict, require_positive
+from ..privacy._files import sync_folder
 from ..privacy.budget import Accountant
 from . import _forks
 from ._chain import READABLE, SCHEMA, ChainedLedger, LedgerState, Line, Pages, T, opening
@@ -133,12 +134,7 @@ def _create(connection: sqlite3.Connection, first: Sequence[Line], file: Path, t
         connection.execute(f"PRAGMA application_id = {_APPLICATION}")
         connection.execute(f"PRAGMA user_version = {SCHEMA}")
     connection.execute("COMMIT")
-    if os.name == "posix":  # the name of a new file is durable when its folder is
-        folder = os.open(file.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+    sync_folder(file.parent)  # the name of a new file is durable when its folder is
 
 
 def _use_log(connection: sqlite3.Connection, file: Path, timeout: float) -> None:

@@ -46,6 +46,19 @@ def whole_thresholds(threshold: float, student_votes: NDArray[np.float64] | None
     return whole
 
 
+def answered_mask(values: ArrayLike, votes: Votes, name: str = "answered") -> NDArray[np.bool_]:
+    """Return one True or False per query, and per label where there are many, or refuse them."""
+    mask, shape = np.asarray(values), votes.space.told(len(votes))
+    if mask.shape != shape or mask.dtype != np.bool_:
+        each = "query and label" if len(shape) > 1 else "query"
+        advice = "" if mask.dtype == np.bool_ else f" Convert it with {name}.astype(bool)."
+        raise ValueError(
+            f"Expected {name} with one True or False per {each}, shape {shape}, got shape {mask.shape} of "
+            f"{mask.dtype}.{advice}"
+        )
+    return mask
+
+
 def student_probabilities(student: ArrayLike, votes: Votes) -> NDArray[np.float64]:
     """Return the student's probabilities, checked: one row per query, rows in [0, 1] that sum to 1."""
     belief = np.asarray(student, dtype=np.float64)

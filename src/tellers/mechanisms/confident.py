@@ -33,8 +33,14 @@ class ConfidentGNMax(CheckedArgmax):
 
     >>> from tellers import Votes, noise
     >>> votes = Votes.from_counts([[240, 10], [130, 120]], n_teachers=250)
-    >>> ConfidentGNMax(sigma=5.0, threshold=200, sigma_threshold=9.0).release(votes, noise.seeded(7)).labels
-    array([ 0, -1])
+    >>> mechanism = ConfidentGNMax(sigma=5.0, threshold=200, sigma_threshold=9.0)
+    >>> mechanism.release(votes, noise.seeded(7)).labels, mechanism.likely_answered(votes)
+    (array([ 0, -1]), array([ True, False]))
+    >>> mechanism.checked_against(votes)[0], mechanism.margins(votes, None, 250).highest
+    (array([200, 200]), 50)
+    >>> np.exp(mechanism.outcomes(votes).log_labels).round(3)
+    array([[0., 1., 0.],
+           [1., 0., 0.]])
     """
 
     sigma: float = noise_sigma(example=40.0)
@@ -49,46 +55,21 @@ class ConfidentGNMax(CheckedArgmax):
     )
 
     def release(self, votes: Votes, noise: Noise) -> Release:
-        """Check every query, answer those that pass, and charge both.
-
-        >>> from tellers import Votes, noise
-        >>> votes = Votes.from_counts([[240, 10]], n_teachers=250)
-        >>> mechanism = ConfidentGNMax(sigma=5.0, threshold=900, sigma_threshold=9.0)
-        >>> mechanism.release(votes, noise.secure()).labels
-        array([-1])
-        """
+        """Check every query, answer those that pass, and charge both."""
         labels = np.full(len(votes), SILENT, dtype=np.int64)
         return self._release(votes, noise, thresholds=self.checked_against(votes), labels=labels)
 
     def outcomes(self, votes: Votes) -> Outcomes:
-        """Return how likely silence and each class are, at these votes and at every neighbour.
-
-        >>> from tellers import Votes
-        >>> mechanism = ConfidentGNMax(sigma=5.0, threshold=25, sigma_threshold=9.0)
-        >>> np.exp(mechanism.outcomes(Votes.from_counts([[20, 5]], n_teachers=25)).log_labels).round(3)
-        array([[0.692, 0.303, 0.005]])
-        """
+        """Return how likely silence and each class are, at these votes and at every neighbour."""
         return self._outcomes(votes, self.checked_against(votes))
 
     def checked_against(self, votes: Votes, student: ArrayLike | None = None) -> Integers:
-        """Return the whole threshold of every count, (queries, classes).
-
-        >>> votes = Votes.from_counts([[20, 5]], n_teachers=25)
-        >>> mechanism = ConfidentGNMax(sigma=5.0, threshold=15, sigma_threshold=9.0)
-        >>> mechanism.checked_against(votes)
-        array([[15, 15]])
-        """
+        """Return the whole threshold of every count, (queries, classes)."""
         require_no_student(self, student)
         return np.broadcast_to(whole_thresholds(self.threshold), votes.counts.shape)
 
     def likely_answered(self, votes: Votes) -> NDArray[np.bool_]:
-        """Return which queries the check would most likely let through; private.
-
-        >>> votes = Votes.from_counts([[20, 5]], n_teachers=25)
-        >>> mechanism = ConfidentGNMax(sigma=5.0, threshold=15, sigma_threshold=9.0)
-        >>> mechanism.likely_answered(votes)
-        array([ True])
-        """
+        """Return which queries the check would most likely let through; private."""
         return np.asarray(votes.top >= self.threshold)
 
     def _envelope(self, votes: Votes, order: float, student: Given, size: Size) -> tuple[Floats, Integers]:
@@ -101,11 +82,6 @@ class ConfidentGNMax(CheckedArgmax):
         return table, votes.top
 
     def margins(self, votes: Votes, student: ArrayLike | None, n_votes: int) -> CheckedMargins:
-        """Return the margins of the top counts, and the least and the largest there can be.
-
-        >>> votes = Votes.from_counts([[20, 5]], n_teachers=25)
-        >>> ConfidentGNMax(sigma=5.0, threshold=15, sigma_threshold=9.0).margins(votes, None, 25).highest
-        10
-        """
+        """Return the margins of the top counts, and the least and the largest there can be."""
         limits = threshold_limits(self.threshold, n_votes, votes.n_classes)
         return CheckedMargins(self.sigma_threshold, check_margins(votes, self.threshold), *limits)

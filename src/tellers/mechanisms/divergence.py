@@ -5,12 +5,10 @@ and run of orders, not one per order.
 """
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from ..privacy.rdp import check_orders
+from ..privacy.rdp import Floats, check_orders
 from ._outcomes import Outcomes
-
-Floats = NDArray[np.float64]
 
 # A run of orders must stay inside float range.
 _POWER_RANGE = 500.0

@@ -29,11 +29,10 @@ from numpy.typing import NDArray
 from ..errors import require_count, require_positive
 from ..privacy._scipy import maximum_filter, maximum_filter1d
 from ._check import log_pass_and_fail, whole_thresholds
-from ._laws import DiscreteGaussian
+from ._laws import DiscreteGaussian, Floats
 from ._log_sum_sensitivity import largest_quotients, log_moves, slopes_up_to
 from .suprema import ThreeWays, argmax_supremum, both_directions
 
-Floats = NDArray[np.float64]
 Moves = tuple[tuple[int, float], ...]
 
 # Expectations over R are trapezoid sums at sigma/32 or finer, distances are stepped by sigma/16: both

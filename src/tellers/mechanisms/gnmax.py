@@ -36,6 +36,12 @@ class GNMax(GaussianArgmax):
     >>> votes = Votes.from_counts([[200, 50], [30, 220]], n_teachers=250)
     >>> GNMax(sigma=5.0).release(votes, noise.seeded(7)).labels
     array([0, 1])
+    >>> few = Votes.from_counts([[20, 5]], n_teachers=25)
+    >>> import numpy as np
+    >>> np.exp(GNMax(sigma=5.0).outcomes(few).log_labels).round(3)
+    array([[0.   , 0.983, 0.017]])
+    >>> GNMax(sigma=5.0).log_envelope(few, order=8.0, offsets=[1.0])[1].shape
+    (1, 14)
     """
 
     sigma: float = noise_sigma(example=40.0)
@@ -63,35 +69,16 @@ class GNMax(GaussianArgmax):
         return RdpCurve.zcdp(unit.l2**2 / (2 * self.sigma**2)).as_price()
 
     def release(self, votes: Votes, noise: Noise) -> Release:
-        """Draw the noise and return the winners.
-
-        >>> from tellers import Votes, noise
-        >>> votes = Votes.from_counts([[200, 50]], n_teachers=250)
-        >>> len(GNMax(sigma=5.0).release(votes, noise.secure()))
-        1
-        """
+        """Draw the noise and return the winners."""
         noisy = votes.counts + noise.discrete_gaussian(self.sigma, votes.counts.shape)
         return Release(noise.break_ties(noisy), Cost(self.price(votes.unit) * len(votes)))
 
     def outcomes(self, votes: Votes) -> Outcomes:
-        """Return how likely each class is to win, at these votes and at every neighbour.
-
-        >>> import math
-        >>> from tellers import Votes
-        >>> outcomes = GNMax(sigma=5.0).outcomes(Votes.from_counts([[20, 5]], n_teachers=25))
-        >>> [round(math.exp(p), 3) for p in outcomes.log_labels[0]]
-        [0.0, 0.983, 0.017]
-        """
+        """Return how likely each class is to win, at these votes and at every neighbour."""
         groups = group_classes(votes.counts, unit=votes.unit)
         return assemble(groups, win_probabilities(groups, DiscreteGaussian(self.sigma)))
 
     def log_envelope(self, votes: Votes, *, order: float, offsets: Sequence[float]) -> tuple[float, Floats]:
-        """Return the envelope, and how fast log(1 + it / offset) moves, (offsets, distances); private.
-
-        >>> votes = Votes.from_counts([[20, 5]], n_teachers=25)
-        >>> total, moves = GNMax(sigma=5.0).log_envelope(votes, order=8.0, offsets=[1.0])
-        >>> moves.shape
-        (1, 14)
-        """
+        """Return the envelope, and how fast log(1 + it / offset) moves, (offsets, distances); private."""
         table = self.gaps(votes, order)
         return gap_cost(table, votes.gap).total, gap_log_moves(table, votes.gap, offsets)

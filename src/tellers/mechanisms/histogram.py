@@ -35,6 +35,8 @@ class NoisyHistogram:
            [ 29, 212]])
     >>> release.labels
     array([0, 1])
+    >>> round((461 * NoisyHistogram(sigma=40.0).price(votes.unit)).epsilon(1e-5), 2)
+    3.46
     """
 
     sigma: float = noise_sigma(example=40.0)
@@ -47,23 +49,13 @@ class NoisyHistogram:
         check_parameters(self)
 
     def price(self, unit: Unit, orders: ArrayLike | None = None) -> RdpCurve:
-        """Return what one query costs, whatever the votes.
-
-        >>> from tellers import Unit
-        >>> round((461 * NoisyHistogram(sigma=40.0).price(Unit())).epsilon(1e-5), 2)
-        3.46
-        """
+        """Return what one query costs, whatever the votes."""
         return RdpCurve.zcdp(unit.l2**2 / (2 * self.sigma**2), orders).as_price()
 
     def release(self, votes: Votes, noise: Noise) -> Release:
         """Draw the noise and return the noisy counts; their leaders come along as labels, free of charge.
 
         Noisy counts can be negative and need not sum to the number of teachers.
-
-        >>> from tellers import Votes, noise
-        >>> votes = Votes.from_counts([[200, 50]], n_teachers=250)
-        >>> NoisyHistogram(sigma=5.0).release(votes, noise.secure()).values.shape
-        (1, 2)
         """
         noisy = votes.counts + noise.discrete_gaussian(self.sigma, votes.counts.shape)
         cost = Cost(self.price(votes.unit) * len(votes))

@@ -38,6 +38,13 @@ class InteractiveGNMax(CheckedArgmax):
     >>> release = mechanism.release(votes, noise.seeded(7), student=[[0.4, 0.6], [0.9, 0.1]])
     >>> release.labels, release.answered
     (array([0, 0]), array([ True, False]))
+    >>> even = {"student": [[0.5, 0.5], [0.5, 0.5]]}
+    >>> mechanism.checked_against(votes, **even)[0], mechanism.margins(votes, n_votes=250, **even).margins
+    (array([215, 215]), array([25, 25]))
+    >>> np.exp(mechanism.outcomes(votes, **even).log_labels[0]).round(3)
+    array([0.002, 0.998, 0.   ])
+    >>> mechanism.warm_up(20.0)
+    ConfidentGNMax(sigma=5.0, threshold=20.0, sigma_threshold=9.0)
     """
 
     sigma: float = noise_sigma(example=40.0)
@@ -50,14 +57,7 @@ class InteractiveGNMax(CheckedArgmax):
     )
 
     def release(self, votes: Votes, noise: Noise, *, student: ArrayLike) -> Release:
-        """Check every query against the student, answer those that differ, and charge both.
-
-        >>> from tellers import Votes, noise
-        >>> votes = Votes.from_counts([[240, 10]], n_teachers=250)
-        >>> mechanism = InteractiveGNMax(sigma=5.0, threshold=90, sigma_threshold=9.0, student_confidence=0.8)
-        >>> len(mechanism.release(votes, noise.secure(), student=[[0.5, 0.5]]))
-        1
-        """
+        """Check every query against the student, answer those that differ, and charge both."""
         belief = student_probabilities(student, votes)
         sure = belief.max(axis=1) > self.student_confidence
         labels = np.where(sure, belief.argmax(axis=1), SILENT).astype(np.int64)
@@ -68,23 +68,11 @@ class InteractiveGNMax(CheckedArgmax):
 
         A confirmed label and silence are one outcome: which of the two it is depends on the student
         alone, and `log_labels` lists it first.
-
-        >>> from tellers import Votes
-        >>> mechanism = InteractiveGNMax(sigma=5.0, threshold=9, sigma_threshold=9.0, student_confidence=0.8)
-        >>> outcomes = mechanism.outcomes(Votes.from_counts([[20, 5]], n_teachers=25), student=[[0.5, 0.5]])
-        >>> bool(np.isclose(np.exp(outcomes.log_labels).sum(), 1))
-        True
         """
         return self._outcomes(votes, self.checked_against(votes, student))
 
     def checked_against(self, votes: Votes, student: ArrayLike | None = None) -> Integers:
-        """Return the whole threshold of every count, (queries, classes): it moves with the student.
-
-        >>> votes = Votes.from_counts([[20, 5]], n_teachers=25)
-        >>> mechanism = InteractiveGNMax(5.0, threshold=9, sigma_threshold=9.0, student_confidence=0.8)
-        >>> mechanism.checked_against(votes, student=[[0.5, 0.5]])
-        array([[22, 22]])
-        """
+        """Return the whole threshold of every count, (queries, classes): it moves with the student."""
         if student is None:
             raise ValueError("Expected the student's probabilities (queries x classes), got none.")
         return self._thresholds(votes, student_probabilities(student, votes))
@@ -99,24 +87,14 @@ class InteractiveGNMax(CheckedArgmax):
         return table, found.margins - found.lowest
 
     def warm_up(self, threshold: float) -> ConfidentGNMax:
-        """Return what answers while there is no student to hear: confident voting with the same noise.
-
-        >>> InteractiveGNMax(5.0, threshold=9, sigma_threshold=9.0, student_confidence=0.8).warm_up(20.0)
-        ConfidentGNMax(sigma=5.0, threshold=20.0, sigma_threshold=9.0)
-        """
+        """Return what answers while there is no student to hear: confident voting with the same noise."""
         return ConfidentGNMax(self.sigma, threshold, self.sigma_threshold)
 
     def _thresholds(self, votes: Votes, belief: NDArray[np.float64]) -> Integers:
         return whole_thresholds(self.threshold, votes.n_votes[:, None] * belief)
 
     def margins(self, votes: Votes, student: ArrayLike | None, n_votes: int) -> CheckedMargins:
-        """Return the margins beyond the student's share, and the least and the largest there can be: public.
-
-        >>> votes = Votes.from_counts([[20, 5]], n_teachers=25)
-        >>> mechanism = InteractiveGNMax(5.0, threshold=9, sigma_threshold=9.0, student_confidence=0.8)
-        >>> mechanism.margins(votes, [[0.5, 0.5]], 25).margins
-        array([-2])
-        """
+        """Return the margins beyond the student's share, and their least and largest: public."""
         thresholds = self.checked_against(votes, student)
         highest = (votes.n_votes - thresholds.min(axis=1)).max()
         # The largest of m differences is at least their mean.

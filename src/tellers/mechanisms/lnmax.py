@@ -34,6 +34,14 @@ class LNMax:
     >>> votes = Votes.from_counts([[200, 50], [30, 220]], n_teachers=250)
     >>> LNMax(gamma=0.5).release(votes, noise.seeded(7)).labels
     array([0, 1])
+    >>> few, quiet = Votes.from_counts([[20, 5]], n_teachers=25), LNMax(gamma=0.2)
+    >>> import numpy as np
+    >>> round(float(np.exp(quiet.outcomes(few).log_labels).sum()), 9)
+    1.0
+    >>> bool(quiet.published(few, orders=[8.0]) < quiet.price(few.unit, [8.0]).values)
+    True
+    >>> quiet.published_sensitivities(few, order=8.0)[1].size
+    26
     """
 
     gamma: float = parameter(
@@ -49,57 +57,29 @@ class LNMax:
         check_parameters(self)
 
     def price(self, unit: Unit, orders: ArrayLike | None = None) -> RdpCurve:
-        """Return the most one query can cost, whatever the votes.
-
-        >>> from tellers import Unit
-        >>> bool(LNMax(gamma=0.05).price(Unit()).values.max() <= 0.1)
-        True
-        """
+        """Return the most one query can cost, whatever the votes."""
         if unit.is_one_ballot:
             return laplace_price(self.gamma * unit.linf, orders)
         return RdpCurve.pure(self.gamma * unit.l1, orders).as_price()
 
     def release(self, votes: Votes, noise: Noise) -> Release:
-        """Draw the noise and return the winners.
-
-        >>> from tellers import Votes, noise
-        >>> len(LNMax(gamma=0.05).release(Votes.from_counts([[2, 1]], n_teachers=3), noise.secure()))
-        1
-        """
+        """Draw the noise and return the winners."""
         noisy = votes.counts + noise.discrete_laplace(1 / Fraction(self.gamma), votes.counts.shape)
         return Release(noise.break_ties(noisy), Cost(self.price(votes.unit) * len(votes)))
 
     def outcomes(self, votes: Votes) -> Outcomes:
-        """Return how likely each class is to win, at these votes and at every neighbour.
-
-        >>> import math
-        >>> from tellers import Votes
-        >>> outcomes = LNMax(gamma=0.5).outcomes(Votes.from_counts([[20, 5]], n_teachers=25))
-        >>> round(sum(math.exp(p) for p in outcomes.log_labels[0]), 9)
-        1.0
-        """
+        """Return how likely each class is to win, at these votes and at every neighbour."""
         groups = group_classes(votes.counts, unit=votes.unit)
         return assemble(groups, win_probabilities(groups, DiscreteLaplace(1 / self.gamma)))
 
     def published(self, votes: Votes, *, orders: ArrayLike | None = None, answered: Any = None) -> Floats:
-        """Return the paper's data-dependent cost of all these votes, at each order; private.
-
-        >>> votes = Votes.from_counts([[20, 5]], n_teachers=25)
-        >>> bool(LNMax(gamma=0.2).published(votes, orders=[8.0]) < 8 * 0.2**2)
-        True
-        """
+        """Return the paper's data-dependent cost of all these votes, at each order; private."""
         return published_lnmax(votes, self.gamma, orders=orders, total=True)
 
     def published_sensitivities(
         self, votes: Votes, *, order: float, answered: ArrayLike | None = None
     ) -> tuple[float, Floats]:
-        """Return the paper's bound of the forward direction, and its local sensitivities; private.
-
-        >>> votes = Votes.from_counts([[20, 5]], n_teachers=25)
-        >>> total, local = LNMax(gamma=0.2).published_sensitivities(votes, order=8.0)
-        >>> local.size
-        26
-        """
+        """Return the paper's bound of the forward direction, and its local sensitivities; private."""
         counts, n = votes.counts, votes.n_teachers
         cost = lnmax_cost(counts, n, gamma=self.gamma, order=order, drawn=True)
         return cost, lnmax_local_sensitivities(counts, n, gamma=self.gamma, order=order, drawn=True)

@@ -20,7 +20,7 @@ from ..errors import require_count, require_finite, require_fraction, require_po
 from ..privacy._scipy import log_ndtr
 from ..privacy.rdp import Floats, RdpCurve, check_orders
 from ..privacy.votes import Votes
-from ._check import log_pass_and_fail, student_probabilities, whole_thresholds
+from ._check import answered_mask, log_pass_and_fail, student_probabilities, whole_thresholds
 from ._flip_probability import log_q_drawn_gnmax, log_q_drawn_lnmax, log_q_gnmax, log_q_lnmax, whole_votes
 
 _BLOCK = 1 << 16  # numbers per pass: a few such arrays stay in the cache, so 1e5 queries need no more memory
@@ -195,7 +195,7 @@ def published_confident(
     log_accepts, log_rejects = log_accept(
         check_margins(votes, threshold, student=student), sigma_threshold, drawn=drawn
     )
-    weights = np.exp(log_accepts) if answered is None else _mask(answered, len(votes))
+    weights = np.exp(log_accepts) if answered is None else answered_mask(answered, votes).astype(np.float64)
     log_q = (log_q_drawn_gnmax if drawn else log_q_gnmax)(votes.counts, sigma)
     answers = _price(
         lambda some: gaussian_bound(some, sigma, orders=orders), log_q, weights=weights, total=total
@@ -273,16 +273,6 @@ def _log_probabilities(values: ArrayLike) -> Floats:
     if logs.ndim != 1 or not np.all(logs <= 0):
         raise ValueError(f"Expected a row of log-probabilities <= 0 without NaN, got shape {logs.shape}.")
     return logs
-
-
-def _mask(answered: ArrayLike, n_queries: int) -> Floats:
-    mask = np.asarray(answered)
-    if mask.shape != (n_queries,) or mask.dtype != np.bool_:
-        raise ValueError(
-            f"Expected answered as one True or False per query, {n_queries} of them, "
-            f"got shape {mask.shape} of {mask.dtype}."
-        )
-    return mask.astype(np.float64)
 
 
 def _log1mexp(x: Floats) -> Floats:

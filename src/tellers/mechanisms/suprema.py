@@ -25,6 +25,10 @@ from ._laws import DiscreteGaussian, Floats
 # The search steps by sigma/16 through a function of scale sigma and fits a parabola at the top, which
 # misses less than 1e-4 of the maximum. Prices are raised by more than that.
 _MARGIN = 1 + 3e-4
+# How many distances lie between two that are looked at, and by how much the order grows until they are again.
+_SCANNED, _SCANNED_AGAIN = 16, 1.5
+# From this sigma on a divergence is smooth enough in the threshold to be looked for in two steps.
+_SMOOTH = 16.0
 # Above this order / sigma an arg max costs over 98 % of the histogram, which is charged instead.
 _NEARLY_HISTOGRAM = 12.0
 # Beyond this sigma the factor price * sigma^2 / order is a function of order / sigma to about 1e-4, which
@@ -130,25 +134,36 @@ def _argmax_supremum(sigma: float, orders: tuple[float, ...], weight: int = 1) -
     far = math.ceil(largest * weight)
     race = ThreeWays(DiscreteGaussian(sigma), deepest=int(behind[-1]), reach=far, weight=weight)
     table = lru_cache(maxsize=None)(lambda which: race(int(behind[which])))
+    coarse = 4 * step
 
-    def worst(which: int, order: float, stride: int) -> float:
+    def worst(which: int, order: float) -> float:
+        """Return the dearest threshold: some of them, and all around the best of these."""
         here, there = table(which)
-        return float(both_directions(here[:, ::stride], there[:, ::stride], order).max())
+        if sigma < _SMOOTH:
+            return float(both_directions(here, there, order).max())
+        some = both_directions(here[:, ::coarse], there[:, ::coarse], order)
+        found = float(some.max())
+        for best in some.argmax(axis=1) * coarse:
+            near = slice(max(0, best - coarse), best + coarse + 1)
+            found = max(found, float(both_directions(here[:, near], there[:, near], order).max()))
+        return found
 
-    # The worst distance moves with the order: search all of them, and for orders just above walk uphill.
+    # The worst distance moves with the order: look at some of all, and from the last or the best walk uphill.
     values, at, scanned = np.empty(searched.size), 0, 0.0
     for i, order in enumerate(grid[searched]):
-        if order > 1.2 * scanned:
+        value_at = lru_cache(maxsize=None)(lambda which, order=order: worst(which, order))
+        if order > _SCANNED_AGAIN * scanned:
             scanned = order
             within = int(np.searchsorted(behind, 2 * order * weight + 9 * sigma)) + 1
-            at = int(np.argmax([worst(d, order, 4 * step) for d in range(0, within, 4)])) * 4
-        value = worst(at, order, 1)
-        for direction in (1, -1):
-            while 0 <= at + direction < behind.size and (near := worst(at + direction, order, 1)) > value:
-                at, value = at + direction, near
+            at = max([at, *range(0, within, _SCANNED)], key=value_at)
+        stride = 1
+        while stride:
+            beside = [which for which in (at + stride, at - stride) if 0 <= which < behind.size]
+            best = max([at, *beside], key=value_at)
+            at, stride = best, stride // 2 if best == at else 2 * stride
+        values[i] = value_at(at)
         if step > 1 and 0 < at < behind.size - 1:
-            value = _peak(worst(at - 1, order, 1), value, worst(at + 1, order, 1))
-        values[i] = value
+            values[i] = _peak(value_at(at - 1), value_at(at), value_at(at + 1))
     price = histogram.copy()
     price[searched] = np.minimum(values * _MARGIN, histogram[searched])
     return RdpCurve(grid, price).as_price()

@@ -184,7 +184,6 @@ class _Folded:
         return self.stack.weights.get(name)
 
     def by_teacher(self, x: Tensor) -> Tensor:
-        """Return (teachers, batch, ...)."""
         if self.layout == "grouped":
             x = x.reshape(x.shape[0], self.n, -1, *x.shape[2:]).transpose(0, 1)
         elif self.layout == "unfold":

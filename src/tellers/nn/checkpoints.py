@@ -85,7 +85,6 @@ class TrainingState:
     memory: Mapping[str, Tensor] = field(default_factory=dict)
 
     def arrays(self) -> Arrays:
-        """Return all of it as named arrays."""
         arrays = {**_pack("memory", self.memory), "random/cpu": torch.get_rng_state().numpy()}
         if self.device.type == "cuda":
             arrays["random/device"] = torch.cuda.get_rng_state(self.device).numpy()
@@ -98,7 +97,6 @@ class TrainingState:
 
     @torch.no_grad()
     def restore(self, arrays: Arrays) -> None:
-        """Give everything back what `arrays` returned."""
         for name, value in _unpack("memory", arrays).items():
             self.memory[name].copy_(value)
         for name, module in self.modules.items():

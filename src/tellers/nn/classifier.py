@@ -162,14 +162,6 @@ class TorchClassifier(TorchEstimator):
             )
         return own
 
-    def as_rows(self, table: NDArray[Any], shape: Shape) -> NDArray[np.float32]:
-        """Return a table as float32 rows of the shape that the network gets.
-
-        >>> TorchClassifier("mlp").as_rows(np.zeros((2, 4)), (4,)).dtype
-        dtype('float32')
-        """
-        return estimator.as_rows(table, shape, image_shape=self.image_shape)
-
     def __repr__(self) -> str:
         name = self.network if isinstance(self.network, str) else getattr(self.network, "__qualname__", "...")
         return f"TorchClassifier(network={name!r}, epochs={self.epochs!r})"

@@ -31,6 +31,7 @@ class TorchEstimator:
     # What a file holds beside parameters and weights: attributes that end in "_".
     _kept: ClassVar[tuple[str, ...]] = ()
 
+    image_shape: Shape | None
     state_: Arrays
     _network: nn.Module | None
     predict: Callable[..., NDArray[Any]]
@@ -56,6 +57,10 @@ class TorchEstimator:
             else:
                 raise ValueError(f"Expected one of {', '.join(known)}, got {name!r}.")
         return self
+
+    def as_rows(self, table: NDArray[Any], shape: Shape) -> NDArray[np.float32]:
+        """Return a table as float32 rows of the shape that the network gets."""
+        return as_rows(table, shape, image_shape=self.image_shape)
 
     def score(self, X: ArrayLike, y: ArrayLike) -> float:
         """Return the share of rows whose class, or of labels whose answer, is predicted."""

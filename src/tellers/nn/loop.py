@@ -127,7 +127,6 @@ class Course:
 
     @property
     def is_finite(self) -> bool:
-        """Say whether every loss so far was a finite number."""
         return bool(self.finite.all())
 
     def check(self, checks: Checks) -> None:
@@ -144,7 +143,6 @@ class Course:
             checks.report(self.step, learned, held)
 
     def arrays(self) -> Arrays:
-        """Return all of it as named arrays."""
         return {
             **{f"best/{name}": values for name, values in self.best.items()},
             COUNTS: np.array([self.step, self.n_waited, self.best_step]),
@@ -154,7 +152,6 @@ class Course:
         }
 
     def restore(self, arrays: Arrays) -> None:
-        """Go on from what `arrays` returned."""
         self.best = {name[5:]: values for name, values in arrays.items() if name.startswith("best/")}
         self.step, self.n_waited, self.best_step = (int(count) for count in arrays[COUNTS])
         self.best_loss = float(arrays["best_loss"])

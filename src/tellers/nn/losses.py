@@ -141,7 +141,6 @@ class ClassLoss:
         return (1 - self.smoothing) * sharp + self.smoothing / n_classes
 
     def rows(self, answers: Tensor, targets: Tensor) -> Tensor:
-        """Return the loss of every row."""
         if self.handling == "forward" and self.share_right < 1:
             # A sum and no matrix product, which mixed precision would round to three digits.
             released = (answers.softmax(1)[:, :, None] * self.confusion).sum(1)
@@ -151,7 +150,6 @@ class ClassLoss:
         return -(targets * log_released).sum(1)
 
     def __call__(self, answers: Tensor, targets: Tensor, *, share: float) -> Tensor:
-        """Return the loss of a batch; `share` says how far training has come."""
         losses = self.rows(answers, targets)
         if self.handling == "select" and share >= _SELECTS_AFTER:
             n_kept = max(1, round(self.share_right * len(losses)))
@@ -202,5 +200,4 @@ class LabelLoss:
         return (losses * told).sum(1) / told.sum(1).clamp_min(1)
 
     def __call__(self, answers: Tensor, targets: Tensor, *, share: float) -> Tensor:
-        """Return the loss of a batch."""
         return self.rows(answers, targets).mean()

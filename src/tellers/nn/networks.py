@@ -120,7 +120,6 @@ class TwoPart(nn.Module):
         self.features, self.head = features, head
 
     def forward(self, rows: Tensor) -> Tensor:
-        """Return one number per class, or label, of every row."""
         answers: Tensor = self.head(self.features(rows))
         return answers
 
@@ -193,7 +192,6 @@ class ResidualBlock(nn.Module):
             )
 
     def forward(self, rows: Tensor) -> Tensor:
-        """Return what the block makes of rows."""
         seen = torch.relu(self.bn1(self.conv1(rows)))
         return torch.relu(self.bn2(self.conv2(seen)) + self.downsample(rows))
 
@@ -220,7 +218,6 @@ class ResNet(nn.Module):
         _start(self)
 
     def forward(self, rows: Tensor) -> Tensor:
-        """Return one number per label."""
         seen = self.pool(torch.relu(self.bn1(self.conv1(rows))))
         seen = self.layer4(self.layer3(self.layer2(self.layer1(seen))))
         return torch.as_tensor(self.head(seen.mean(dim=(2, 3))))
@@ -252,7 +249,6 @@ class Vgg(nn.Module):
         _start(self)
 
     def forward(self, rows: Tensor) -> Tensor:
-        """Return one number per label."""
         return torch.as_tensor(self.classifier(self.pool(self.features(rows)).flatten(1)))
 
 
@@ -278,7 +274,6 @@ class SmallCnn(nn.Module):
         _start(self)
 
     def forward(self, rows: Tensor) -> Tensor:
-        """Return one number per label."""
         seen = self.features(rows)
         return torch.as_tensor(self.head(torch.cat([seen.mean(dim=(2, 3)), seen.amax(dim=(2, 3))], dim=1)))
 

@@ -41,7 +41,6 @@ class Recipe:
 
     @property
     def augments(self) -> bool:
-        """Say whether rows are turned or shifted."""
         return self.rotation > 0 or self.shift > 0
 
     def n_steps(self, n_rows: int) -> int:
@@ -108,16 +107,13 @@ class TrainingSet:
 
     @property
     def n_steps(self) -> list[int]:
-        """Return how many steps each teacher takes."""
         return [self.recipe.n_steps(size) for size in self.sizes]
 
     @property
     def offsets(self) -> NDArray[np.int64]:
-        """Return where each teacher's rows begin."""
         return np.concatenate([[0], np.cumsum(self.sizes)[:-1]]).astype(np.int64)
 
     def streams(self) -> list[Batches]:
-        """Return each teacher's own stream of batches."""
         return [Batches(size, self.recipe, seed=seed) for size, seed in zip(self.sizes, self.seeds)]
 
 
@@ -229,7 +225,6 @@ class _BatchedStep:
         return self.losses
 
     def _keep(self, finished: list[int]) -> None:
-        """Keep the states of those whose last step this was."""
         if not finished:
             return
         now = self.stack.states()

@@ -64,7 +64,7 @@ class ImageViews:
             _require_share(name, getattr(self, name), most=180.0 if name == "rotation" else 0.9)
 
     def see(self, rows: Tensor, strength: float) -> Tensor:
-        """Return a view of every image, each drawn for itself."""
+        """Return every image moved, and mirrored or with its contrast changed where that is asked for."""
         moves = torch.rand(len(rows), 4, device=rows.device) * 2 - 1
         seen = self._moved(rows, moves, strength)
         if self.flip:
@@ -150,7 +150,7 @@ class RowViews:
         _require_share("borrowed", self.borrowed, most=0.9)
 
     def see(self, rows: Tensor, strength: float) -> Tensor:
-        """Return a view of every row, each drawn for itself."""
+        """Return every row with noise, and some of its values borrowed from other rows."""
         others = rows[torch.randperm(len(rows), device=rows.device)]
         lent = torch.rand(rows.shape, device=rows.device) < strength * self.borrowed
         return torch.where(lent, others, rows) + strength * self.noise * torch.randn_like(rows)
@@ -203,7 +203,6 @@ class Inputs:
 
     @classmethod
     def measured(cls, tables: Sequence[NDArray[np.float32]]) -> "Inputs":
-        """Return the scale of public rows."""
         if tables[0].ndim == 4:
             brightest = max(float(np.abs(table).max()) for table in tables) or 1.0
             return cls(np.zeros(1, np.float32), np.full(1, brightest, np.float32))
@@ -212,7 +211,6 @@ class Inputs:
         return cls(rows.mean(axis=0).astype(np.float32), np.where(spread > 0, spread, 1.0).astype(np.float32))
 
     def tensor(self, rows: NDArray[np.float32], device: torch.device) -> Tensor:
-        """Return rows on a device, scaled."""
         scaled = (rows - self.centre) / self.scale
         if rows.ndim != 4:
             scaled = scaled.clip(-_FARTHEST, _FARTHEST)

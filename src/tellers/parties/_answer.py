@@ -1,7 +1,7 @@
 """An answering party: its part of the protocol, and its process."""
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -11,7 +11,7 @@ from ..privacy.noise import Noise
 from ..runs.settings.party import PartySettings
 from ._hardening import fresh_nonce, lend, zero_sum_mask
 from ._ledger import affords, charge_query, query_price, remembered
-from ._link import Outbox, SharedLink
+from ._link import EngineLink, Outbox
 from ._messages import Accepted, Closed, Expect, Hello, Mask, Message, Out, Question, Ready, Refused, Roll
 from ._policy import Policy, why_not
 from ._process import PartyProcess
@@ -57,11 +57,6 @@ class AnswererState:
     queries: Mapping[str, Answering] = field(default_factory=dict)
     used: frozenset[str] = frozenset()
     answered: Mapping[str, int] = field(default_factory=dict)
-
-
-def begin(*, used: Iterable[str] = (), answered: Mapping[str, int] | None = None) -> AnswererState:
-    """Return the state of a new session, with what this party's own books say of earlier ones."""
-    return AnswererState(used=frozenset(used), answered=dict(answered or {}))
 
 
 def expect(
@@ -192,24 +187,13 @@ def tick(state: AnswererState, *, now: float) -> tuple[AnswererState, list[Messa
 def _why_not_now(
     policy: Policy, state: AnswererState, asker: str, message: Expect | Question, *, own: str = ""
 ) -> str:
-    why = why_not(policy, asker, message, host="this party")
-    if why:
-        return why
-    mine = [
-        query for qid, query in state.queries.items()
-        if query.asker == asker and qid != own and query.phase != "lent"
-    ]  # fmt: skip
-    if len(mine) >= policy.limits.max_open:
-        return f"At most {policy.limits.max_open} queries of one asker are on their way at a time."
-    waiting = sum(query.n_queries for query in mine)
-    quota = policy.quotas[asker]
-    if state.answered.get(asker, 0) + waiting + message.n_queries > quota:
-        return f"The quota of {quota} queries of this asker is used."
+    unpaid = [query for qid, query in state.queries.items() if qid != own and query.phase != "lent"]
     # Who finds out only when the answering set is fixed ends the query for everybody.
-    under_way = sum(q.n_queries for qid, q in state.queries.items() if qid != own and q.phase != "lent")
-    if policy.affords is not None and not policy.affords(under_way + message.n_queries):
-        return "This party's own books cannot pay for it."
-    return ""
+    return why_not(
+        policy, asker, message, host="this party", answered=state.answered, unpaid=unpaid,
+        n_open=sum(query.asker == asker for query in unpaid),
+        poor="This party's own books cannot pay for it.",
+    )  # fmt: skip
 
 
 def _put(state: AnswererState, query: Answering) -> AnswererState:
@@ -222,8 +206,6 @@ def _without(state: AnswererState, qid: str) -> AnswererState:
 
 # --- Process ---
 
-_LONG = 7 * 24 * 3600.0
-_TICK = 0.25
 _GLANCE = 0.01
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 5.0
 
@@ -244,7 +226,7 @@ class AnswerRole(PartyProcess):
     def __init__(self, settings: PartySettings, **options: Any) -> None:
         super().__init__(settings, **options)
         known = remembered(self._ledger)
-        self._state = begin(used=known["used"], answered=known["answered"])
+        self._state = AnswererState(used=known["used"], answered=known["answered"])
         self._noise = noises.secure()
         self._outbox: Outbox | None = None
         self._channels: set[Channel] = set()
@@ -256,7 +238,7 @@ class AnswerRole(PartyProcess):
 
     def start(self) -> None:
         askers = [peer for peer in self._context.peers if peer.role == "asker"]
-        self._serve(askers, self._stay_with_guardian, self._watch_the_clock)
+        self._serve(askers, self._stay_with_guardian)
 
     def _close_connections(self) -> None:
         for channel in list(self._channels):
@@ -287,13 +269,16 @@ class AnswerRole(PartyProcess):
         with self._lock:
             self._outbox = outbox
             self._channels.add(channel)
+
+        def obey(message: Message) -> bool:
+            with self._lock:
+                self._tell(self._obey(message))
+            return True
+
         try:
-            while not self._stopping.is_set():
-                message = channel.receive(timeout=_LONG)
-                with self._lock:
-                    self._tell(self._obey(message))
-        except (PeerRefused, TimeoutError) as refusal:
-            self._say(str(refusal))
+            why = self._heed(channel, obey)
+            if why:
+                self._say(why)
         finally:
             with self._lock:
                 self._outbox = None
@@ -339,29 +324,25 @@ class AnswerRole(PartyProcess):
             if self._outbox is not None:
                 self._outbox.put(word)
 
-    def _watch_the_clock(self) -> None:
-        while not self._stopping.is_set():
-            with self._lock:
-                self._state, said = tick(self._state, now=time.monotonic())
-                self._tell(said)
-            time.sleep(_TICK)
+    def _tick(self) -> None:
+        self._state, said = tick(self._state, now=time.monotonic())
+        self._tell(said)
 
     # --- With askers. ---
 
     def _host(self, channel: Channel) -> None:
         ends = Pinned(self._context.identity, channel.peer)
-        lane = SharedLink(HELPER, ends, model=self._model, timeout=self._context.patience)
+        lane = EngineLink(HELPER, None, ends, model=self._model, timeout=self._context.patience)
         with self._lock:
             self._channels.add(channel)
+
+        def obey(message: Message) -> bool:
+            return not isinstance(message, Question) or self._vote(channel, lane, message)
+
         try:
-            while not self._stopping.is_set():
-                message = channel.receive(timeout=_LONG)
-                if isinstance(message, Question) and not self._vote(channel, lane, message):
-                    break
-        except (PeerRefused, TimeoutError):
-            pass  # an asker may go whenever it likes
+            self._heed(channel, obey)  # an asker may go whenever it likes
         finally:
-            lane.close()
+            lane.give_up()
             channel.close()
             with self._lock:
                 self._channels.discard(channel)
@@ -385,7 +366,7 @@ class AnswerRole(PartyProcess):
             while qid not in self._state.used and time.monotonic() < until and not self._stopping.is_set():
                 time.sleep(_GLANCE)
 
-    def _vote(self, channel: Channel, lane: SharedLink, message: Question) -> bool:
+    def _vote(self, channel: Channel, lane: EngineLink, message: Question) -> bool:
         """Answer a question; return whether the connection is still of use."""
         qid, asker, patience = message.qid, channel.peer.name, self._context.patience
         answer, mask = self._consider(asker, message)

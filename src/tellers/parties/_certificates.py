@@ -111,19 +111,14 @@ def read_card(home: str | os.PathLike[str]) -> Card:
     certificate = _load(place / CERTIFICATE)
     name, role = _named(certificate, place / CERTIFICATE)
     labels = json.loads((place / LABELS).read_bytes()) if (place / LABELS).exists() else ()
+    pin, mask_key = certificate.fingerprint(hashes.SHA256()).hex(), read_secret(place / MASK_KEY)
     return Card(
-        name, role, _fingerprint(certificate), public_mask_key(read_secret(place / MASK_KEY)),
-        certificate.not_valid_after_utc, tuple(labels),
+        name, role, pin, public_mask_key(mask_key), certificate.not_valid_after_utc, tuple(labels)
     )  # fmt: skip
 
 
 def read_secret(path: str | os.PathLike[str]) -> str:
     return read_owned(Path(path), "a secret key", "tellers party certs", most=16_384)
-
-
-def fingerprint(path: str | os.PathLike[str]) -> str:
-    """Return the pin of the certificate in a file: the SHA-256 of its encoding, 64 hexadecimal digits."""
-    return _fingerprint(_load(Path(path)))
 
 
 def require_name(name: object) -> None:
@@ -215,10 +210,6 @@ def _load(path: Path) -> Any:
         ) from None
     except ValueError:
         raise ValueError(f"Expected a certificate (PEM) in {path}, got something else.") from None
-
-
-def _fingerprint(certificate: Any) -> str:
-    return str(certificate.fingerprint(hashes.SHA256()).hex())
 
 
 def _private_pem(key: Any) -> bytes:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final
 
 from ..errors import LinkFailed, require_count
@@ -134,34 +134,21 @@ def require_single_answers(both: Sequence[Sequence[int]], *, has_products: bool)
 Circuit = Callable[..., Any]
 
 
-def build_circuit(program: Program) -> Circuit:
+def build_circuit(program: Program, numeric: Any = None) -> Circuit:
     """Return a program's circuit: a function of its slots, in their order.
 
-    Run in the clear, a circuit gives what it gives on shares; `clear` computes the same without the engine.
+    It computes with `jax.numpy`, which the engine compiles; with NumPy it gives in the clear what it gives on
+    shares.
     """
-
+    if numeric is None:
+        import jax.numpy as numeric  # Comes with the engine, which was asked for before.
     if isinstance(program, VoteProgram):
-
-        def vote(x: Any, mask: Any, *model: Any) -> Any:
-            return _vote(program, x, mask, model)
-
-        return vote
-
-    def decide(shares: Any, answer: Any, *checks: Any) -> Any:
-        return _decide(program, shares, answer, checks)
-
-    return decide
+        return partial(_vote, numeric, program)
+    return partial(_decide, numeric, program)
 
 
-def _numeric() -> Any:
-    import jax.numpy as jnp  # Comes with the engine, which was asked for before.
-
-    return jnp
-
-
-def _product(x: Any, w: Any) -> Any:
+def _product(jnp: Any, x: Any, w: Any) -> Any:
     """Multiply block by block, each answered by one ciphertext; see `tiling`."""
-    jnp = _numeric()
     blocks = single_answer_blocks(x.shape[0], x.shape[1], w.shape[1])
     strips: dict[int, list[Any]] = {}
     for block in blocks:
@@ -170,34 +157,32 @@ def _product(x: Any, w: Any) -> Any:
     return rows[0] if len(rows) == 1 else jnp.concatenate(rows, axis=0)
 
 
-def _vote(program: VoteProgram, x: Any, mask: Any, model: tuple[Any, ...]) -> Any:
-    jnp = _numeric()
+def _vote(jnp: Any, program: VoteProgram, x: Any, mask: Any, *model: Any) -> Any:
     least = model[-1] if program.has_least else None
     model = model if least is None else model[:-1]
     if program.model == "forest":
-        scores = _forest(program, x, model)
+        scores = _forest(jnp, program, x, model)
     else:
         scores = x
         for layer in range(0, len(model), 2):
-            scores = _product(scores, model[layer]) + model[layer + 1]
+            scores = _product(jnp, scores, model[layer]) + model[layer + 1]
             if layer + 2 < len(model):
                 scores = jnp.maximum(scores, 0)
     if program.task == "multi":
         ballot = (scores > 0).astype(jnp.int64)
         if program.max_labels is not None and program.max_labels < program.n_outputs:
-            ballot = _first_labels(ballot, program.max_labels)
+            ballot = _first_labels(jnp, ballot, program.max_labels)
         return ballot - mask
     if program.model == "forest" and program.n_trees == 1:
         return scores - mask  # A leaf holds its vote already.
     if least is not None:
         # One more class, the last of equal ones, that nobody counts.
         scores = jnp.concatenate([scores, jnp.broadcast_to(least, (scores.shape[0], 1))], axis=1)
-    return _lead(scores)[:, : program.n_outputs].astype(jnp.int64) - mask
+    return _lead(jnp, scores)[:, : program.n_outputs].astype(jnp.int64) - mask
 
 
-def _first_labels(ballot: Any, most: int) -> Any:
+def _first_labels(jnp: Any, ballot: Any, most: int) -> Any:
     """Keep the first `most` ones of each row: the running count says which those are."""
-    jnp = _numeric()
     counts, columns = ballot[:, :1], [ballot[:, :1]]
     for k in range(1, ballot.shape[1]):
         counts = counts + ballot[:, k : k + 1]
@@ -208,13 +193,12 @@ def _first_labels(ballot: Any, most: int) -> Any:
     return jnp.concatenate([ballot[:, :most], kept], axis=1)
 
 
-def _lead(scores: Any) -> Any:
+def _lead(jnp: Any, scores: Any) -> Any:
     """Return for each row one bit per column: whether it leads, the first of equal ones.
 
     A tournament: of two neighbours the larger goes on, and everybody behind the smaller is out. Each column
     keeps one bit, which every later round only ANDs.
     """
-    jnp = _numeric()
     n_rows, n = scores.shape
     alive, groups, values = None, [[i] for i in range(n)], scores
     while len(groups) > 1:
@@ -244,12 +228,11 @@ def _lead(scores: Any) -> Any:
     return alive
 
 
-def _forest(program: VoteProgram, x: Any, model: tuple[Any, ...]) -> Any:
+def _forest(jnp: Any, program: VoteProgram, x: Any, model: tuple[Any, ...]) -> Any:
     """Walk all trees at once: every node is compared, and one bit per node says whether it was reached."""
-    jnp = _numeric()
     features, limits, leaves, offsets = model
     n_trees, n_nodes = program.n_trees, 2**program.depth - 1
-    to_the_right = (_product(x, features) > limits).reshape(x.shape[0], n_trees, n_nodes)
+    to_the_right = (_product(jnp, x, features) > limits).reshape(x.shape[0], n_trees, n_nodes)
     right = to_the_right[:, :, :1]
     reached = jnp.stack([jnp.logical_not(right), right], axis=3)
     for level in range(1, program.depth):
@@ -257,15 +240,14 @@ def _forest(program: VoteProgram, x: Any, model: tuple[Any, ...]) -> Any:
         right = jnp.logical_and(here, to_the_right[:, :, 2**level - 1 : 2 ** (level + 1) - 1])
         reached = jnp.stack([jnp.logical_xor(here, right), right], axis=3)
     at = reached.reshape(x.shape[0], program.n_leaves).astype(jnp.int64)
-    return _product(at, leaves) + offsets
+    return _product(jnp, at, leaves) + offsets
 
 
-def _decide(program: DecisionProgram, shares: Any, answer: Any, checks: tuple[Any, ...]) -> Any:
-    jnp = _numeric()
+def _decide(jnp: Any, program: DecisionProgram, shares: Any, answer: Any, *checks: Any) -> Any:
     if program.is_multilabel:
         given = shares + answer >= jnp.array(program.limits, dtype=jnp.int64)
     else:
-        given = _lead(shares * program.tie_scale + answer)
+        given = _lead(jnp, shares * program.tie_scale + answer)
     if not program.is_confident:
         return given.astype(jnp.int64)
     bar = jnp.array(program.bar, dtype=jnp.int64)

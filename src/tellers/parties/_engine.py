@@ -1,8 +1,8 @@
 """The engine of secret computation: one end of a two-party link, in a process of its own.
 
 The engine is SPU with its CHEETAH protocol, between two parties, on integers modulo 2^64, with SoftSpoken
-oblivious transfer. There is no dealer: protocols that need one, or a third party, are refused. This module is
-imported by worker processes; the parties themselves speak to it through `link`.
+oblivious transfer. There is no dealer, and no way to a protocol that needs one. This module is imported by
+worker processes; the parties themselves speak to it through `link`.
 """
 
 import hashlib
@@ -11,6 +11,7 @@ import platform
 import sys
 from collections.abc import Callable, Mapping
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from typing import Any, Final
 
 import numpy as np
@@ -20,9 +21,6 @@ from ._circuits import answers_in_log, build_circuit, require_single_answers
 from ._ring import Integers
 from .programs import ASKER, HELPER, Program, VoteProgram, program_digest
 
-PROTOCOL: Final = "CHEETAH"
-RING: Final = "FM64"
-TRANSFER: Final = "YACL_Softspoken"
 LINE: Final = "0.9"
 """The versions of the engine that `tiling` was measured on, and whose log it can read."""
 
@@ -35,14 +33,13 @@ def require_engine() -> None:
     Another line of versions is refused too: how products are cut, and what is read in the engine's log to see
     that it was so, was found by watching this one.
     """
-    try:
-        import spu  # noqa: F401
-    except ImportError as error:
+    # Looked for and not imported: a party leaves that to its workers.
+    if find_spec("spu") is None:
         here = f"Python {platform.python_version()} on {platform.system()} ({platform.machine()})"
         raise MissingExtra(
             f"Confidential rounds need the engine spu, which exists for {_WHERE}; this is {here}. "
             "There: pip install 'tellers[capc]'. Everything else works without it."
-        ) from error
+        )
     try:
         found = version("spu")
     except PackageNotFoundError:
@@ -54,26 +51,14 @@ def require_engine() -> None:
         )
 
 
-def engine_settings(
-    *, protocol: str = PROTOCOL, ring: str = RING, transfer: str = TRANSFER, check: bool = True
-) -> dict[str, Any]:
-    """Return the engine's settings, of which there is one set; anything else is refused.
-
-    Other protocols of the engine have one party, or a third one, deal out the randomness: whoever deals can
-    read the others' secrets. They are faster, and would not be noticed in the outcome.
-    """
-    if protocol != PROTOCOL:
-        raise ValueError(
-            f"Expected protocol {PROTOCOL}, got {protocol!r}: a dealer, or more parties, are refused."
-        )
-    if ring != RING or transfer != TRANSFER:
-        raise ValueError(f"Expected ring {RING} and transfer {TRANSFER}, got {ring!r} and {transfer!r}.")
-    return {
-        "protocol": protocol,
-        "field": ring,
-        "experimental_enable_colocated_optimization": True,  # An input stays with its owner, not in shares.
-        "cheetah_2pc_config": {"ot_kind": transfer},
-    }
+# There is one set of settings. Other protocols of the engine have one party, or a third one, deal out the
+# randomness: whoever deals can read the others' secrets. They are faster, and would not be noticed.
+SETTINGS: Final[Mapping[str, Any]] = {
+    "protocol": "CHEETAH",
+    "field": "FM64",
+    "experimental_enable_colocated_optimization": True,  # An input stays with its owner, not in shares.
+    "cheetah_2pc_config": {"ot_kind": "YACL_Softspoken"},
+}
 
 
 class Engine:
@@ -115,7 +100,7 @@ class Engine:
             protocol=self._lib.ProtocolKind.CHEETAH, field=self._lib.FieldType.FM64
         )
         # The binding does not name the kind of oblivious transfer; its JSON reader does.
-        if not config.ParseFromJsonString(json.dumps(engine_settings())):
+        if not config.ParseFromJsonString(json.dumps(SETTINGS)):
             raise LinkFailed("Expected the engine to take its settings, it refused: another version of spu?")
         if config.protocol != self._lib.ProtocolKind.CHEETAH or config.field != self._lib.FieldType.FM64:
             raise LinkFailed(

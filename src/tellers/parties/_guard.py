@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, Literal, NamedTuple
@@ -14,7 +14,7 @@ from ..privacy.noise import Noise
 from ..runs.settings.party import PartySettings
 from ._last_step import LastStep, draw, require_confidential
 from ._ledger import affords, charge_query, query_price, remembered
-from ._link import Outbox, SharedLink, WorkQueue
+from ._link import EngineLink, Outbox, WorkQueue
 from ._messages import (
     Aborted,
     Agreed,
@@ -33,7 +33,7 @@ from ._messages import (
     Roll,
 )
 from ._policy import Policy, why_not
-from ._process import PartyProcess
+from ._process import TICK, PartyProcess
 from ._ring import Integers, ring_sum
 from ._wire import PROTOCOL, Channel, Pinned
 from .programs import HELPER
@@ -59,20 +59,14 @@ class Send:
 class ChargeQuery:
     """Write the query on the ledger, durably; then call `charged`, or `refused` if it cannot be paid."""
 
-    qid: str
-    asker: str
-    parties: tuple[str, ...]
-    n_queries: int
-    left_out: tuple[str, ...] = ()
+    query: "Query"
 
 
 @dataclass(frozen=True, eq=False)
 class Conclude:
     """Draw the noise and go to the last step; `masks` is the sum over the answering set, and secret."""
 
-    qid: str
-    asker: str
-    parties: tuple[str, ...]
+    query: "Query"
     masks: Integers = field(repr=False)
 
 
@@ -112,20 +106,6 @@ class GuardianState:
 
 
 Step = tuple[GuardianState, list[Action]]
-
-
-def begin(
-    *,
-    used: Iterable[str] = (),
-    answered: Mapping[str, int] | None = None,
-    last_set: Mapping[str, tuple[str, ...]] | None = None,
-    changes: Mapping[str, int] | None = None,
-) -> GuardianState:
-    """Return the state of a new session, with what the ledger says of earlier ones."""
-    return GuardianState(
-        used=frozenset(used), answered=dict(answered or {}), last_set=dict(last_set or {}),
-        changes=dict(changes or {}),
-    )  # fmt: skip
 
 
 def join(state: GuardianState, name: str) -> GuardianState:
@@ -235,7 +215,7 @@ def charged(policy: Policy, state: GuardianState, qid: str, *, now: float) -> St
         changes={**state.changes, query.asker: state.changes.get(query.asker, 0) + changed},
     )
     told: list[Action] = [Send(name, Closed(qid=qid)) for name in query.parties]
-    return state, [*told, Conclude(qid, query.asker, query.parties, total)]
+    return state, [*told, Conclude(rest, total)]
 
 
 def refused(state: GuardianState, qid: str, why: str) -> Step:
@@ -269,26 +249,18 @@ def _open(policy: Policy, state: GuardianState, asker: str, message: Open, now: 
 
 
 def _why_not_now(policy: Policy, state: GuardianState, asker: str, message: Open) -> str:
-    why = why_not(policy, asker, message, host="the guardian")
-    if why:
-        return why
     if state.strikes.get(asker, 0) >= policy.limits.max_strikes:
         return (
             "The asker left out parties that were ready, or left when masks were lent, too often; the "
             "guardian's operator must look at it."
         )
-    mine = [query for query in state.queries.values() if query.asker == asker]
-    if len(mine) >= policy.limits.max_open:
-        return f"At most {policy.limits.max_open} queries of one asker are on their way at a time."
-    waiting = sum(query.n_queries for query in mine if query.phase != "concluding")
-    quota = policy.quotas[asker]
-    if state.answered.get(asker, 0) + waiting + message.n_queries > quota:
-        return f"The quota of {quota} queries of this asker is used."
-    # Looked at before anybody lends a mask: what it cannot pay for must cost nobody anything.
-    under_way = sum(query.n_queries for query in state.queries.values() if query.phase != "concluding")
-    if policy.affords is not None and not policy.affords(under_way + message.n_queries):
-        return "The budget does not suffice for so many queries."
-    return ""
+    # Looked at before anybody lends a mask: what the budget cannot pay for must cost nobody anything.
+    return why_not(
+        policy, asker, message, host="the guardian", answered=state.answered,
+        n_open=sum(query.asker == asker for query in state.queries.values()),
+        unpaid=[query for query in state.queries.values() if query.phase != "concluding"],
+        poor="The budget does not suffice for so many queries.",
+    )  # fmt: skip
 
 
 class _Turn(NamedTuple):
@@ -408,11 +380,10 @@ def _agree(policy: Policy, state: GuardianState, query: Query, now: float) -> St
 
 
 def _masking(state: GuardianState, query: Query) -> Step:
-    """ChargeQuery the query as soon as all masks are there."""
+    """Charge the query as soon as all masks are there."""
     if any(name not in query.masks for name in query.parties):
         return put(state, query), []
-    ready = put(state, replace(query, phase="charging"))
-    return ready, [ChargeQuery(query.qid, query.asker, query.parties, query.n_queries, query.left_out)]
+    return put(state, replace(query, phase="charging")), [ChargeQuery(query)]
 
 
 def _drop(policy: Policy, state: GuardianState, query: Query, name: str, why: str, now: float) -> Step:
@@ -521,7 +492,7 @@ class Guardian:
 
     def __post_init__(self) -> None:
         require_confidential(self.mechanism)
-        self.state = begin(**remembered(self.ledger))
+        self.state = GuardianState(**remembered(self.ledger))
         price = query_price(self.mechanism, 1)
         self.policy = replace(self.policy, affords=lambda n: affords(self.ledger, price * n))
         self._lock = threading.RLock()
@@ -553,12 +524,12 @@ class Guardian:
             if isinstance(action, Send):
                 tasks.append(action)
             elif isinstance(action, ChargeQuery):
-                tasks += self._follow(self._charge(action))
+                tasks += self._follow(self._charge(action.query))
             else:
                 tasks += self._conclude(action)
         return tasks
 
-    def _charge(self, asked: ChargeQuery) -> Step:
+    def _charge(self, asked: Query) -> Step:
         account = None if self.account is None else self.account(asked.asker)
         try:
             charge_query(
@@ -574,13 +545,11 @@ class Guardian:
         return charged(self.policy, self.state, asked.qid, now=self.clock())
 
     def _conclude(self, asked: Conclude) -> list[Task]:
-        n = len(asked.parties)
-        voters = self.policy.voters(asked.parties)
-        step = draw(self.mechanism, asked.masks, n_answering=n, noise=self.noise, voters=voters)
-        return [
-            Send(asked.asker, Agreed(qid=asked.qid, parties=asked.parties)),
-            Finish(asked.qid, asked.asker, step),
-        ]
+        query, parties = asked.query, asked.query.parties
+        voters = self.policy.voters(parties)
+        step = draw(self.mechanism, asked.masks, n_answering=len(parties), noise=self.noise, voters=voters)
+        agreed = Agreed(qid=query.qid, parties=parties)
+        return [Send(query.asker, agreed), Finish(query.qid, query.asker, step)]
 
 
 def _short(words: str) -> str:
@@ -590,15 +559,13 @@ def _short(words: str) -> str:
 
 # --- Process ---
 
-_LONG = 7 * 24 * 3600.0
-_TICK = 0.25
 _GRACE = 5.0  # What an asker said last may still be on its way when its link is gone.
 
 
 class PartyConnection:
     """A party's connection to the guardian: what is sent to it, and for an asker the link for last steps."""
 
-    def __init__(self, channel: Channel, lane: SharedLink | None) -> None:
+    def __init__(self, channel: Channel, lane: EngineLink | None) -> None:
         self.channel, self.lane = channel, lane
         self.outbox = Outbox(channel)
         self.work = WorkQueue()  # What is done on a link is done in the order of the messages.
@@ -636,7 +603,7 @@ class PartyConnection:
         self.outbox.close()
         self.channel.close()
         if self.lane is not None:
-            self.lane.close()
+            self.lane.give_up()
         self.work.close()
 
 
@@ -660,7 +627,7 @@ class GuardRole(PartyProcess):
         self._connections: dict[str, PartyConnection] = {}
 
     def start(self) -> None:
-        self._serve(self._context.peers, self._watch_the_clock)
+        self._serve(self._context.peers)
 
     def _close_connections(self) -> None:
         for connection in list(self._connections.values()):
@@ -670,7 +637,7 @@ class GuardRole(PartyProcess):
         name, role, lane = channel.peer.name, channel.peer.role, None
         if role == "asker":
             ends = Pinned(self._context.identity, channel.peer)
-            lane = SharedLink(HELPER, ends, timeout=self._context.patience)
+            lane = EngineLink(HELPER, None, ends, timeout=self._context.patience)
         connection = PartyConnection(channel, lane)
         with self._lock:
             before = self._connections.get(name)
@@ -680,17 +647,20 @@ class GuardRole(PartyProcess):
             self._connections[name] = connection
             self._follow(self._guardian.joined(name))
         self._say(f"{name} is connected.")
+
+        def obey(message: Message) -> bool:
+            with self._lock:
+                if self._connections.get(name) is not connection:
+                    return False
+                if role == "asker" or not isinstance(message, Hello):
+                    self._follow(self._guardian.handle(name, message))
+                connection.heard(message)
+                return True
+
         try:
-            while not self._stopping.is_set():
-                message = channel.receive(timeout=_LONG)
-                with self._lock:
-                    if self._connections.get(name) is not connection:
-                        break
-                    if role == "asker" or not isinstance(message, Hello):
-                        self._follow(self._guardian.handle(name, message))
-                    connection.heard(message)
-        except (PeerRefused, TimeoutError) as refusal:
-            self._say(str(refusal))
+            why = self._heed(channel, obey)
+            if why:
+                self._say(why)
         finally:
             connection.has_left = True
             connection.close()
@@ -699,19 +669,16 @@ class GuardRole(PartyProcess):
                     del self._connections[name]
                     self._follow(self._guardian.left(name))
 
-    def _watch_the_clock(self) -> None:
-        while not self._stopping.is_set():
-            with self._lock:
-                self._follow(self._guardian.tick())
-                for name, connection in list(self._connections.items()):
-                    if connection.channel.peer.role == "answerer" and not connection.has_left:
-                        self._call(name, connection)
-            time.sleep(_TICK)
+    def _tick(self) -> None:
+        self._follow(self._guardian.tick())
+        for name, connection in list(self._connections.items()):
+            if connection.channel.peer.role == "answerer" and not connection.has_left:
+                self._call(name, connection)
 
     def _call(self, name: str, connection: PartyConnection) -> None:
         """Let go of an answering party that gives no sign of life; it comes back when it can."""
         context = self._context
-        if not connection.call(_TICK, patience=context.patience, name=context.identity.name):
+        if not connection.call(TICK, patience=context.patience, name=context.identity.name):
             self._say(f"{name} gave no sign of life for {context.patience / 2:g} s.")
             connection.has_left = True
             connection.close()
@@ -751,16 +718,11 @@ class GuardRole(PartyProcess):
             self._mux.forget(qid)
 
     def _finish(self, connection: PartyConnection, task: Finish) -> None:
-        step = task.step
+        program = task.step.program
         try:
             assert connection.lane is not None
-            n_queries, n_outputs = step.masks.shape
-            program = step.decision.program(n_outputs=n_outputs, n_queries=n_queries)
             connection.lane.need(program, lambda: self._mux.take(task.qid, timeout=self._context.patience))
-            inputs = program.guardian_inputs(
-                step.masks, answer_noise=step.answer_noise, ranks=step.ranks, check_noise=step.check_noise
-            )
-            connection.lane.run(program, inputs)
+            connection.lane.run(program, task.step.inputs())
         except (TellersError, ValueError, OSError) as error:
             self._tell_of_failure(connection, task.qid, error)
 

@@ -17,7 +17,8 @@ which one ballot moves by one vote. ConfidentGNMax has one check noise for all c
 two cuts, the gap between them depends on single votes, and silence tells of it. So it has no rule here.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -31,33 +32,26 @@ from .programs import DecisionProgram
 _UNREACHED: Final = 2**39  # No sum of votes and noise is as large; and the label is silent by its voters.
 
 
-@dataclass(frozen=True)
-class Decision:
-    """What is public about the last step: the rule and its whole limits."""
-
-    rule: str
-    n_answering: int
-    limits: tuple[int, ...] = ()
-    bar: tuple[int, ...] = ()
-    voters: tuple[int, ...] = ()
-
-    def program(self, *, n_outputs: int, n_queries: int) -> DecisionProgram:
-        rule: Any = self.rule
-        return DecisionProgram(
-            rule=rule, n_outputs=n_outputs, batch=n_queries, n_answerers=self.n_answering,
-            limits=self.limits, bar=self.bar, voters=self.voters,
-        )  # fmt: skip
-
-
 @dataclass(frozen=True, eq=False)
 class LastStep:
-    """The guardian's side of the last step; all but the decision is secret, and shown to nobody."""
+    """The guardian's side of the last step; all but the rule is secret, and shown to nobody."""
 
-    decision: Decision
+    rule: DecisionProgram
     masks: Integers = field(repr=False)
     answer_noise: Integers = field(repr=False)
     ranks: Integers | None = field(default=None, repr=False)
     check_noise: Integers | None = field(default=None, repr=False)
+
+    @property
+    def program(self) -> DecisionProgram:
+        """Return the public program of all queries, which parties may compute together."""
+        return replace(self.rule, batch=len(self.masks))
+
+    def inputs(self) -> dict[str, Integers]:
+        """Return what the guardian puts into the program."""
+        return self.program.guardian_inputs(
+            self.masks, answer_noise=self.answer_noise, ranks=self.ranks, check_noise=self.check_noise
+        )
 
 
 def require_confidential(mechanism: Any) -> None:
@@ -77,24 +71,25 @@ def require_confidential(mechanism: Any) -> None:
 
 def decision_of(
     mechanism: Any, *, n_outputs: int, n_answering: int, voters: tuple[int, ...] = ()
-) -> Decision:
-    """Return what is public about the last step of a mechanism, if so many parties answer.
+) -> DecisionProgram:
+    """Return the public program of the last step of one query, if so many parties answer.
 
     `voters` says how many of them know each label, where not all know all.
     """
     require_confidential(mechanism)
     require_outputs(mechanism, (1, n_outputs))
+    named = partial(DecisionProgram, n_outputs=n_outputs, batch=1, n_answerers=n_answering)
     if answers_of(mechanism) == "labels":
         each = voters or (n_answering,) * n_outputs
         law = mechanism.law(each)
         limits = tuple(int(limit) if n else _UNREACHED for n, limit in zip(each, law.threshold, strict=True))
         if law.bar is None:
-            return Decision("labels", n_answering, limits, voters=voters)
+            return named(rule="labels", limits=limits, voters=voters)
         bar = tuple(law.bar.height if n else _UNREACHED for n in each)
-        return Decision("confident_labels", n_answering, limits, bar, voters)
+        return named(rule="confident_labels", limits=limits, bar=bar, voters=voters)
     if voters:
         raise ValueError("Expected voters of labels for a mechanism of many labels, got another mechanism.")
-    return Decision("argmax", n_answering)
+    return named(rule="argmax")
 
 
 def draw(
@@ -107,19 +102,17 @@ def draw(
     Assumes:   fewer than 2^40 answering parties with whole votes, so that no tally wraps around.
     Reference: Choquette-Choo et al. 2021 (CaPC), step 3; noise as in `tellers.privacy.noise`.
     """
-    decision = decision_of(mechanism, n_outputs=masks.shape[-1], n_answering=n_answering, voters=voters)
+    rule = decision_of(mechanism, n_outputs=masks.shape[-1], n_answering=n_answering, voters=voters)
     require_outputs(mechanism, masks.shape)
-    n_queries, n_outputs = masks.shape
     check = None
     # In the order of `release`: the same seed then gives the same labels, here and in one room.
     if answers_of(mechanism) == "labels":
         if mechanism.has_bar:
             check = noise.discrete_gaussian(mechanism.bar_sigma, masks.shape)
         answer = noise.discrete_gaussian(mechanism.sum_sigma, masks.shape)
-        return LastStep(decision, masks, answer, check_noise=check)
+        return LastStep(rule, masks, answer, check_noise=check)
     answer = noise.discrete_gaussian(mechanism.sigma, masks.shape)
-    ranks = _ranks(n_queries, n_outputs, noise)
-    return LastStep(decision, masks, answer, ranks)
+    return LastStep(rule, masks, answer, _ranks(masks.shape, noise))
 
 
 def decide(step: LastStep, asker_sum: Integers) -> Integers:
@@ -127,16 +120,14 @@ def decide(step: LastStep, asker_sum: Integers) -> Integers:
 
     `clear.clear_decision` is the arithmetic of the circuit for it, and a test holds the two equal.
     """
-    tally, rule = ring_sum([asker_sum, step.masks]), step.decision
+    tally, rule = ring_sum([asker_sum, step.masks]), step.rule
     noisy = tally + step.answer_noise
     if step.ranks is not None:
-        labels = np.lexsort(np.stack([step.ranks, noisy]), axis=1)[:, -1]
-    else:
-        labels = (noisy >= np.array(rule.limits)).astype(np.int64)
-    total = np.array(rule.voters) if rule.voters else np.int64(rule.n_answering)
-    if step.check_noise is None:
-        return np.where(total > 0, labels, SILENT).astype(np.int64)
-    told = (np.maximum(tally, total - tally) + step.check_noise >= np.array(rule.bar)) & (total > 0)
+        return np.asarray(np.lexsort(np.stack([step.ranks, noisy]), axis=1)[:, -1], dtype=np.int64)
+    labels = (noisy >= np.array(rule.limits)).astype(np.int64)
+    told = rule.totals > 0
+    if step.check_noise is not None:
+        told = told & (np.maximum(tally, rule.totals - tally) + step.check_noise >= np.array(rule.bar))
     return np.where(told, labels, SILENT)
 
 
@@ -149,8 +140,9 @@ def require_outputs(mechanism: Any, shape: tuple[int, ...]) -> None:
         raise ValueError(f"Expected queries x the {n_labels} labels of the mechanism, got shape {shape}.")
 
 
-def _ranks(n_queries: int, n_outputs: int, noise: Noise) -> Integers:
+def _ranks(shape: tuple[int, ...], noise: Noise) -> Integers:
     """Return for each query its outputs in an order of their own, all orders equally likely."""
+    n_queries, n_outputs = shape
     ranks = np.tile(np.arange(n_outputs, dtype=np.int64), (n_queries, 1))
     rows = np.arange(n_queries)
     for last in range(n_outputs - 1, 0, -1):

@@ -88,4 +88,4 @@ def remembered(ledger: Ledger) -> dict[str, Any]:
             odd = last_set.get(asker, parties) != parties or bool(entry.event.get("left_out"))
             changes[asker] = changes.get(asker, 0) + odd
             last_set[asker] = parties
-    return {"used": used, "answered": answered, "last_set": last_set, "changes": changes}
+    return {"used": frozenset(used), "answered": answered, "last_set": last_set, "changes": changes}

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -82,9 +83,8 @@ _ENDED = {3: "the peer closed the connection", 4: "its party was gone", 255: "th
 
 @dataclass(frozen=True)
 class Traffic:
-    """What one command took: seconds in the worker, and bytes sent and received inside TLS."""
+    """What one command took: bytes sent and received inside TLS."""
 
-    seconds: float
     n_sent: int
     n_received: int
 
@@ -99,24 +99,24 @@ class EngineLink:
     `connect` returns a connected TCP socket: the asker dials, the others accept. Every `open` calls it again.
     A link that failed is closed: its worker is dead, whatever the peer still does; `open` starts anew.
     Commands block, each up to `timeout` seconds, so a party with several links runs each in a thread.
+    A link that goes with a connection for messages is opened once, when it is first needed (`need`), with the
+    answerer's `model`, and both ends do the same in order.
     """
 
     def __init__(
-        self,
-        rank: int,
-        connect: Callable[[], socket.socket],
-        ends: Pinned,
-        *,
-        timeout: float = 120.0,
-    ) -> None:
+        self, rank: int, connect: Callable[[], socket.socket] | None, ends: Pinned, *,
+        model: Mapping[str, Integers] | None = None, timeout: float = 120.0,
+    ) -> None:  # fmt: skip
         if rank not in (ASKER, HELPER):
             raise ValueError(f"Expected rank {ASKER} (asks) or {HELPER} (answers or guards), got {rank!r}.")
         require_positive(timeout=timeout)
         self._rank, self._connect, self._ends, self._timeout = rank, connect, ends, timeout
+        self._model, self._prepared = model, set[Program]()
         self._process: subprocess.Popen[bytes] | None = None
+        self.was_needed = self._is_over = False
         self._counted = (0, 0)
         self._one_at_a_time = threading.RLock()
-        self.traffic = Traffic(0.0, 0, 0)
+        self.traffic = Traffic(0, 0)
 
     @property
     def is_open(self) -> bool:
@@ -132,6 +132,7 @@ class EngineLink:
         """Start a worker, secure the connection, and join the peer's engine."""
         require_engine()
         self.close()
+        assert self._connect is not None
         with self._connect() as plain:
             number = plain.fileno()
             os.set_inheritable(number, True)
@@ -166,6 +167,33 @@ class EngineLink:
         _, tables = self._do({"do": "run", "program": describe_program(program)}, inputs, timeout=timeout)
         return tables.get("outcome")
 
+    def need(
+        self, program: Program, connect: Callable[[], socket.socket], *, until: float | None = None
+    ) -> None:
+        """Make sure that a program can be run; `connect` is called if the link was not needed before.
+
+        `until` is when to give up, by `time.monotonic()`; without it each step has the link's time.
+        """
+        if not self.was_needed:
+            self.was_needed, self._connect = True, connect
+            self.open(timeout=self.left(until))
+            if self._is_over:  # while it was being opened
+                self.kill()
+            if self._model is not None:
+                self.keep_model(self._model)
+        if program not in self._prepared:
+            self.prepare(program, timeout=self.left(until))
+            self._prepared.add(program)
+
+    def left(self, until: float | None) -> float:
+        """Return the seconds until then, or the link's time."""
+        return self._timeout if until is None else max(0.01, until - time.monotonic())
+
+    def give_up(self) -> None:
+        """End a link that goes with a connection, for good; the other end notices."""
+        self._is_over = True
+        self.kill()
+
     def _do(
         self,
         head: dict[str, Any],
@@ -194,7 +222,7 @@ class EngineLink:
             error = MissingExtra if reply.get("kind") == "MissingExtra" else LinkFailed
             raise error(reply["failed"])
         sent, received = int(reply.get("n_sent", 0)), int(reply.get("n_received", 0))
-        self.traffic = Traffic(float(reply["seconds"]), sent - self._counted[0], received - self._counted[1])
+        self.traffic = Traffic(sent - self._counted[0], received - self._counted[1])
         if sent or received:
             self._counted = (sent, received)
         return reply, found
@@ -238,91 +266,7 @@ def _environment() -> dict[str, str]:
     return {**os.environ, **quiet, "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}
 
 
-# --- Shared link and queues ---
-
-
-class SharedLink:
-    """One link to one party, as long as the connection for messages lives; both ends do the same in order."""
-
-    def __init__(
-        self, rank: int, ends: Pinned, *, model: Mapping[str, Integers] | None = None, timeout: float = 60.0
-    ) -> None:
-        self._rank, self._ends, self._model, self._timeout = rank, ends, model, timeout
-        self._link: EngineLink | None = None
-        self._prepared: set[Program] = set()
-        self._is_closed = False
-
-    @property
-    def is_open(self) -> bool:
-        return self._link is not None and self._link.is_open
-
-    @property
-    def was_open(self) -> bool:
-        """Return whether there ever was one; a lane is not opened twice."""
-        return self._link is not None
-
-    def need(
-        self, program: Program, connect: Callable[[], socket.socket], *, until: float | None = None
-    ) -> None:
-        """Make sure that a program can be run; `connect` is called if there is no link yet.
-
-        `until` is when to give up, by `time.monotonic()`; without it each step has the lane's time.
-        """
-        if self._link is None:
-            link = EngineLink(self._rank, connect, self._ends, timeout=self._timeout)
-            self._link = link
-            link.open(timeout=self._left(until))
-            if self._is_closed:  # while it was being opened
-                link.kill()
-            if self._model is not None:
-                link.keep_model(self._model)
-        if program not in self._prepared:
-            self._link.prepare(program, timeout=self._left(until))
-            self._prepared.add(program)
-
-    def run(
-        self, program: Program, inputs: Mapping[str, Integers], *, until: float | None = None
-    ) -> Integers | None:
-        """Run a program that was prepared: the outcome for the asker, None for the other side."""
-        assert self._link is not None
-        return self._link.run(program, inputs, timeout=self._left(until))
-
-    def _left(self, until: float | None) -> float:
-        return self._timeout if until is None else max(0.01, until - time.monotonic())
-
-    @property
-    def n_bytes(self) -> int:
-        """Return the bytes of the last run, both ways."""
-        return 0 if self._link is None else self._link.traffic.n_bytes
-
-    def close(self) -> None:
-        """End the link; the other end notices."""
-        self._is_closed = True
-        if self._link is not None:
-            self._link.kill()
-
-
-class Outbox:
-    """Send messages in the order in which they were put, without making whoever puts them wait."""
-
-    def __init__(self, channel: Channel) -> None:
-        self._channel = channel
-        self._waiting: queue.Queue[Message | None] = queue.Queue()
-        threading.Thread(target=self._carry, daemon=True).start()
-
-    def put(self, message: Message) -> None:
-        """Send a message soon; if it cannot be sent, the connection is closed."""
-        self._waiting.put(message)
-
-    def close(self) -> None:
-        """Close the connection after what waits was sent, or found unsendable."""
-        self._waiting.put(None)
-
-    def _carry(self) -> None:
-        with suppress(PeerRefused, TimeoutError):
-            while (message := self._waiting.get()) is not None:
-                self._channel.send(message)
-        self._channel.close()
+# --- Queues ---
 
 
 class WorkQueue:
@@ -337,9 +281,33 @@ class WorkQueue:
         self._waiting.put(task)
 
     def close(self) -> None:
+        """Begin nothing more."""
         self._is_closed = True
         self._waiting.put(None)
 
     def _run(self) -> None:
         while (task := self._waiting.get()) is not None and not self._is_closed:
             task()
+
+
+class Outbox:
+    """Send messages in the order in which they were put, without making whoever puts them wait."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel, self._work = channel, WorkQueue()
+
+    def put(self, message: Message) -> None:
+        """Send a message soon; if it cannot be sent, the connection is closed."""
+        self._work.submit(partial(self._send, message))
+
+    def close(self) -> None:
+        """Close the connection after what waits was sent, or found unsendable."""
+        self._work.submit(self._channel.close)
+        self._work.submit(self._work.close)
+
+    def _send(self, message: Message) -> None:
+        try:
+            self._channel.send(message)
+        except (PeerRefused, TimeoutError):
+            self._channel.close()
+            self._work.close()

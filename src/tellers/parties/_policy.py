@@ -1,7 +1,7 @@
 """The policy of a party, and the context that a role gets from its settings."""
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..errors import ConfigError
@@ -53,8 +53,15 @@ class Policy:
         return count_voters(parties, self.labels, self.session.n_outputs)
 
 
-def why_not(policy: Policy, asker: str, asked: Open | Expect | Question, *, host: str) -> str:
-    """Return why a query is not for `host` to take part in, whatever else is on its way; or nothing."""
+def why_not(
+    policy: Policy, asker: str, asked: Open | Expect | Question, *, host: str, n_open: int,
+    unpaid: Collection[Any], answered: Mapping[str, int], poor: str,
+) -> str:  # fmt: skip
+    """Return why a query is not for `host` to take part in, or nothing.
+
+    The asker has `n_open` others on their way; `unpaid` are those of all askers that the books do not have
+    yet, and `answered` what they have. `poor` says that they cannot pay.
+    """
     if asker not in policy.quotas:
         return f"{asker} is not among the askers that {host} knows."
     if asked.terms != policy.terms:
@@ -63,7 +70,13 @@ def why_not(policy: Policy, asker: str, asked: Open | Expect | Question, *, host
         return f"A batch holds at most {policy.session.max_queries} queries for {host}."
     if asked.program != policy.program_for(asked.n_queries):
         return f"The asker has another program than {host}. Run the same version with the same shapes."
-    return ""
+    if n_open >= policy.limits.max_open:
+        return f"At most {policy.limits.max_open} queries of one asker are on their way at a time."
+    waiting, quota = sum(q.n_queries for q in unpaid if q.asker == asker), policy.quotas[asker]
+    if answered.get(asker, 0) + waiting + asked.n_queries > quota:
+        return f"The quota of {quota} queries of this asker is used."
+    n_queries = sum(query.n_queries for query in unpaid) + asked.n_queries
+    return "" if policy.affords is None or policy.affords(n_queries) else poor
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,17 +133,12 @@ class PartyContext:
         except ValueError as error:
             raise ConfigError(f"{self.settings.source or 'settings'}: [session]: {error}") from None
 
-    def voters(self, parties: Collection[str]) -> Labels:
-        """Return how many of these parties know each label, or nothing where all know all."""
-        return count_voters(parties, self.settings.label_sets, self.settings.session.n_outputs)
-
     def decision_program(self, parties: Collection[str], n_queries: int) -> DecisionProgram:
         """Return the public program of the last step, if these parties answer."""
         n_outputs = self.settings.session.n_outputs
-        rule = decision_of(
-            self.mechanism, n_outputs=n_outputs, n_answering=len(parties), voters=self.voters(parties)
-        )
-        return rule.program(n_outputs=n_outputs, n_queries=n_queries)
+        voters = count_voters(parties, self.settings.label_sets, n_outputs)
+        one = decision_of(self.mechanism, n_outputs=n_outputs, n_answering=len(parties), voters=voters)
+        return replace(one, batch=n_queries)
 
     def program_hash(self, n_queries: int) -> str:
         """Return what parties compare before a query: the hash of its vote program."""

@@ -2,10 +2,12 @@
 
 import signal
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
+from ..errors import PeerRefused
 from ..ledger._chain import ChainedLedger
 from ..ledger.base import Ledger
 from ..ledger.opening import open_ledger
@@ -13,8 +15,12 @@ from ..privacy.budget import Accountant, Budget
 from ..runs.settings.party import PartySettings
 from ._engine import require_engine
 from ._listener import Listener, PortMux
+from ._messages import Message
 from ._policy import PartyContext
 from ._wire import Channel, Peer
+
+TICK: Final = 0.25
+_LONG: Final = 7 * 24 * 3600.0
 
 
 class PartyProcess(ABC):
@@ -35,8 +41,12 @@ class PartyProcess(ABC):
         self._mux = PortMux()
         self._listener: Listener | None = None
         self._prepare()
-        self._own_ledger = open_party_ledger(settings) if ledger is None else None
-        self._ledger: Ledger = ledger if self._own_ledger is None else self._own_ledger  # type: ignore[assignment]
+        self._own_ledger: ChainedLedger | None = None
+        if ledger is None:
+            chosen = settings.ledger
+            accountant = Accountant(Budget(epsilon=chosen.epsilon, delta=chosen.delta))
+            ledger = self._own_ledger = open_ledger(settings.place(chosen.url), accountant)
+        self._ledger = ledger
 
     def _prepare(self) -> None:  # noqa: B027
         """Read what may be refused before a ledger is made."""
@@ -62,6 +72,25 @@ class PartyProcess(ABC):
     @abstractmethod
     def _close_connections(self) -> None: ...
 
+    @abstractmethod
+    def _tick(self) -> None:
+        """Look at the clock; called several times a second, with the lock."""
+
+    def _watch_the_clock(self) -> None:
+        while not self._stopping.is_set():
+            with self._lock:
+                self._tick()
+            time.sleep(TICK)
+
+    def _heed(self, channel: Channel, obey: Callable[[Message], bool]) -> str:
+        """Do what comes over a connection while `obey` says that it is of use; return why it ended."""
+        try:
+            while not self._stopping.is_set() and obey(channel.receive(timeout=_LONG)):
+                pass
+        except (PeerRefused, TimeoutError) as refusal:
+            return str(refusal)
+        return ""
+
     @property
     def address(self) -> str:
         return self._context.settings.party.listen if self._listener is None else self._listener.address
@@ -74,7 +103,7 @@ class PartyProcess(ABC):
             context.settings.party.listen, context.identity, peers, limits=context.limits, refused=self._say
         )
         self._listener.serve(self._host, engine_connected=self._mux.arrive)
-        for work in background:
+        for work in (self._watch_the_clock, *background):
             threading.Thread(target=work, daemon=True).start()
 
     def stop(self) -> None:
@@ -95,10 +124,3 @@ def require_role(settings: PartySettings, role: str) -> None:
         raise ValueError(
             f"Expected the settings of {articles[role]}, got those of {party.name}, {articles[party.role]}."
         )
-
-
-def open_party_ledger(settings: PartySettings) -> ChainedLedger:
-    """Return the ledger that the settings of a party name; it is made if it is not there."""
-    chosen = settings.ledger
-    accountant = Accountant(Budget(epsilon=chosen.epsilon, delta=chosen.delta))
-    return open_ledger(settings.place(chosen.url), accountant)

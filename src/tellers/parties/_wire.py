@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -430,12 +430,14 @@ class Pinned:
 
     def as_dict(self) -> dict[str, Any]:
         """Return both ends as plain values, for a worker; keys stay in their folder."""
-        own, peer = self.identity, self.peer
-        return {
-            "name": own.name, "role": own.role, "home": str(own.home),
-            "trusted": [str(place) for place in own.trusted],
-            "peer_name": peer.name, "peer_role": peer.role, "pin": peer.pin,
-        }  # fmt: skip
+        own = self.identity
+        places = {"home": str(own.home), "trusted": [str(place) for place in own.trusted]}
+        return {"identity": {**asdict(own), **places}, "peer": asdict(self.peer)}
+
+    @classmethod
+    def from_dict(cls, told: Mapping[str, Any]) -> "Pinned":
+        """Return the ends that `as_dict` described."""
+        return cls(Identity(**told["identity"]), Peer(**told["peer"]))
 
     def shake_hands(self, plain: socket.socket, *, listens: bool, timeout: float) -> ssl.SSLSocket:
         """Turn a connected socket into TLS, if the party behind the pin is at its other end."""
@@ -444,9 +446,3 @@ class Pinned:
             return shake_hands(plain, context, [self.peer], server=listens, timeout=timeout)[0]
         except (PeerRefused, TimeoutError) as refusal:
             raise LinkFailed(str(refusal)) from None
-
-
-def read_pinned(told: Mapping[str, Any]) -> Pinned:
-    """Return the ends that `Pinned.as_dict` described."""
-    own = Identity(told["name"], told["role"], home=told["home"], trusted=tuple(told["trusted"]))
-    return Pinned(own, Peer(told["peer_name"], told["peer_role"], pin=told["pin"]))

@@ -19,7 +19,7 @@ from ._link import read_message, write_message
 from ._ports import held_port
 from ._ring import Integers
 from ._tunnel import Tunnel
-from ._wire import read_pinned
+from ._wire import Pinned
 from .programs import Program, read_program
 
 Answer = tuple[dict[str, Any], dict[str, Integers]]
@@ -41,15 +41,20 @@ class Worker:
 
     def obey(self, head: dict[str, Any], tables: dict[str, Integers]) -> Answer:
         """Do one command and return its answer; errors are the caller's to tell."""
-        commands = {"open": self._open, "prepare": self._prepare, "model": self._keep, "run": self._run}
-        command = commands.get(head.get("do", ""))
-        if command is None:
+        command = head.get("do", "")
+        if command == "open":
+            self._open(head)
+        elif command == "model":
+            self._model = tables
+        elif command in ("prepare", "run"):
+            return self._compute(command, read_program(head["program"]), tables)
+        else:
             raise LinkFailed("Expected a command, got something else.")
-        return command(head, tables)
+        return {}, {}
 
-    def _open(self, head: dict[str, Any], _: dict[str, Integers]) -> Answer:
+    def _open(self, head: dict[str, Any]) -> None:
         asks = head["rank"] == 0
-        secure = read_pinned(head).shake_hands(self._plain, listens=not asks, timeout=head["timeout"])
+        secure = Pinned.from_dict(head).shake_hands(self._plain, listens=not asks, timeout=head["timeout"])
         with held_port() as own_port:  # the engine takes a while until it listens there
             self._tunnel = Tunnel(secure, own_port, is_dialer=asks, on_end=self._peer_gone)
             self._tunnel.start()
@@ -57,37 +62,24 @@ class Worker:
                 head["rank"], own_port=own_port, peer_port=self._tunnel.near_port, name="link",
                 timeout=head["timeout"], read_log=self._read_log,
             )  # fmt: skip
-        return {}, {}
 
     def _peer_gone(self) -> None:
         # The engine would wait, retry, and then end the process in its own time.
         if not self._ending:
             os._exit(PEER_GONE)
 
-    def _ready(self, head: dict[str, Any]) -> tuple[Engine, Program]:
-        if self._engine is None:
+    def _compute(self, command: str, program: Program, tables: dict[str, Integers]) -> Answer:
+        if self._engine is None or self._tunnel is None:
             raise LinkFailed("Expected an open link, got none.")
-        return self._engine, read_program(head["program"])
-
-    def _prepare(self, head: dict[str, Any], _: dict[str, Integers]) -> Answer:
-        engine, program = self._ready(head)
-        engine.prepare(program)
-        return self._counts(), {}
-
-    def _keep(self, _: dict[str, Any], tables: dict[str, Integers]) -> Answer:
-        self._model = tables
-        return {}, {}
-
-    def _run(self, head: dict[str, Any], tables: dict[str, Integers]) -> Answer:
-        engine, program = self._ready(head)
-        wanted = {slot.name for slot in getattr(program, "model_slots", ())}
-        model = {name: table for name, table in self._model.items() if name in wanted}
-        outcome = engine.run(program, model | tables)
-        return self._counts(), {} if outcome is None else {"outcome": outcome}
-
-    def _counts(self) -> dict[str, Any]:
-        assert self._tunnel is not None
-        return {"n_sent": self._tunnel.n_sent, "n_received": self._tunnel.n_received}
+        outcome = None
+        if command == "prepare":
+            self._engine.prepare(program)
+        else:
+            wanted = {slot.name for slot in getattr(program, "model_slots", ())}
+            model = {name: table for name, table in self._model.items() if name in wanted}
+            outcome = self._engine.run(program, model | tables)
+        counts = {"n_sent": self._tunnel.n_sent, "n_received": self._tunnel.n_received}
+        return counts, {} if outcome is None else {"outcome": outcome}
 
     def close(self) -> None:
         self._ending = True
@@ -142,14 +134,13 @@ def main(number: int) -> None:
         if head.get("do") == "close":
             worker.close()
             os._exit(0)
-        start = time.monotonic()
         try:
             reply, found = worker.obey(head, tables)
         except TellersError as error:
             reply, found = {"failed": str(error), "kind": type(error).__name__}, {}
         except Exception as error:  # An engine's own words may quote what it worked on.
             reply, found = {"failed": f"Expected the engine to finish, got {type(error).__name__}."}, {}
-        write_message(answers, reply | {"seconds": time.monotonic() - start}, found)
+        write_message(answers, reply, found)
 
 
 if __name__ == "__main__":

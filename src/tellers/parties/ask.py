@@ -17,7 +17,7 @@ from ..runs.settings.party import PartySettings
 from ._engine import require_engine
 from ._guard import FREE, LENT
 from ._ledger import query_price
-from ._link import SharedLink
+from ._link import EngineLink
 from ._listener import dial_engine
 from ._messages import (
     Aborted,
@@ -67,15 +67,15 @@ class _Line:
     """A connection to a party and the link beside it; both end together."""
 
     channel: Channel
-    lane: SharedLink
+    lane: EngineLink
 
     @property
     def is_good(self) -> bool:
-        return self.channel.fileno() >= 0 and (self.lane.is_open or not self.lane.was_open)
+        return self.channel.fileno() >= 0 and (self.lane.is_open or not self.lane.was_needed)
 
     def close(self) -> None:
         self.channel.close()
-        self.lane.close()
+        self.lane.give_up()
 
 
 class AskRole:
@@ -163,7 +163,7 @@ class AskRole:
                 timeout=min(_GREETING, left),
             )  # fmt: skip
             ends = Pinned(context.identity, peer)
-            line = _Line(channel, SharedLink(ASKER, ends, timeout=context.patience))
+            line = _Line(channel, EngineLink(ASKER, None, ends, timeout=context.patience))
         with self._lock:
             self._lines[name] = line
         return line
@@ -284,10 +284,10 @@ class _Attempt:
             raise PeerRefused(f"Expected 'accepted', got {answer.kind!r}.")
         program = context.vote_program(n)
         line.lane.need(program, self._dial_engine(name), until=until)
-        share = line.lane.run(program, {"x": self._encoded}, until=until)
+        share = line.lane.run(program, {"x": self._encoded}, timeout=line.lane.left(until))
         if share is None:
             raise LinkFailed("Expected a share from the engine, got none.")
-        self._n_bytes += line.lane.n_bytes
+        self._n_bytes += line.lane.traffic.n_bytes
         return share
 
     def _dial_engine(self, name: str) -> Callable[[], Any]:
@@ -323,7 +323,7 @@ class _Attempt:
         program = self._context.decision_program(tuple(shares), len(self._encoded))
         line.lane.need(program, self._dial_engine(self._guardian))
         outcome = line.lane.run(program, program.asker_inputs(ring_sum(shares.values())))
-        self._n_bytes += line.lane.n_bytes
+        self._n_bytes += line.lane.traffic.n_bytes
         if outcome is None:
             raise LinkFailed("Expected labels from the engine, got none.")
         return program.decode(outcome)

@@ -1,32 +1,17 @@
 """Programs computed in the clear: for tests, and for an answerer who wants to see its own votes.
 
-The same integers modulo 2^64 as on shares, without the engine, so that equal means equal in every bit.
-Nothing here is used when parties compute together.
+The same circuits on the same integers modulo 2^64 as on shares, without the engine, so that equal means equal
+in every bit. Nothing here is used when parties compute together.
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ..mechanisms.labels._rules import few_labels
+from ._circuits import build_circuit
 from ._ring import Integers
-from .programs import DecisionProgram, VoteProgram
-
-Mask = NDArray[np.bool_]
-
-
-def clear_scores(program: VoteProgram, model: Mapping[str, Integers], x: Integers) -> Integers:
-    """Return the scores behind an answerer's votes, in units: queries x outputs; private."""
-    with np.errstate(over="ignore"):
-        if program.model == "forest":
-            return _leaves(program, model, x) @ model["leaves"] + model["offsets"]
-        values = x
-        for layer in range(len(program.widths) - 1):
-            values = values @ model[f"weights{layer}"] + model[f"offsets{layer}"]
-            if layer + 2 < len(program.widths):
-                values = np.maximum(values, 0)
-        return values
+from .programs import DecisionProgram, Program, VoteProgram
 
 
 def clear_votes(program: VoteProgram, model: Mapping[str, Integers], x: Integers) -> Integers:
@@ -36,17 +21,7 @@ def clear_votes(program: VoteProgram, model: Mapping[str, Integers], x: Integers
     >>> clear_votes(program, {"weights0": np.array([[3, 5]]), "offsets0": np.array([0, 0])}, np.array([[7]]))
     array([[0, 1]])
     """
-    scores = clear_scores(program, model, x)
-    if program.task == "multi":
-        ballots = (scores > 0).astype(np.int64)
-        most = program.n_outputs if program.max_labels is None else program.max_labels
-        return np.asarray(few_labels(program.n_outputs, most).fit(ballots))
-    if program.abstaining and not program.has_least:
-        return scores  # the leaves of one tree hold the vote, or nothing
-    votes = np.eye(program.n_outputs, dtype=np.int64)[scores.argmax(axis=1)]
-    if program.has_least:
-        votes = votes * (scores.max(axis=1, keepdims=True) >= model["least"])
-    return np.asarray(votes)
+    return _outcome(program, {**model, "x": x, "mask": np.int64(0)})
 
 
 def clear_decision(program: DecisionProgram, shares: Integers, guardian: Mapping[str, Integers]) -> Integers:
@@ -60,37 +35,9 @@ def clear_decision(program: DecisionProgram, shares: Integers, guardian: Mapping
     >>> clear_decision(program, np.array([[0, 2]]), given)
     array([1])
     """
+    return program.decode(_outcome(program, {**guardian, "shares": shares}))
+
+
+def _outcome(program: Program, tables: Mapping[str, Any]) -> Integers:
     with np.errstate(over="ignore"):
-        counts = shares * program.tie_scale + guardian["answer"]
-        if program.is_multilabel:
-            labels = (counts >= np.array(program.limits)).astype(np.int64)
-        else:
-            labels = counts.argmax(axis=1)
-        if not program.is_confident:
-            return np.where(program.totals > 0, labels, -1) if program.is_multilabel else labels
-        told = shares + guardian["check"] >= np.array(program.bar)
-        told |= guardian["check_against"] - shares >= np.array(program.bar)
-        told &= program.totals > 0
-    return np.where(told, labels, -1).astype(np.int64)
-
-
-def _decisions(program: VoteProgram, model: Mapping[str, Integers], x: Integers) -> Mask:
-    right = x @ model["features"] > model["limits"]
-    return np.asarray(right).reshape(len(x), program.n_trees, -1)
-
-
-def _walk(program: VoteProgram, model: Mapping[str, Integers], x: Integers) -> list[Integers]:
-    """Return the node each query stands on, tree by tree, at every level and at last the leaf."""
-    right = _decisions(program, model, x)
-    at = [np.zeros((len(x), program.n_trees), dtype=np.int64)]
-    for _ in range(program.depth):
-        turn = np.take_along_axis(right, at[-1][:, :, None], axis=2)[:, :, 0]
-        at.append(2 * at[-1] + 1 + turn)
-    return at
-
-
-def _leaves(program: VoteProgram, model: Mapping[str, Integers], x: Integers) -> Integers:
-    leaf = _walk(program, model, x)[-1] - (2**program.depth - 1)
-    reached = np.zeros((len(x), program.n_trees, 2**program.depth), dtype=np.int64)
-    np.put_along_axis(reached, leaf[:, :, None], 1, axis=2)
-    return reached.reshape(len(x), program.n_leaves)
+        return np.asarray(build_circuit(program, np)(*(tables[slot.name] for slot in program.slots)))

@@ -348,15 +348,6 @@ def _trees(
 Labels = tuple[int, ...]
 
 
-def require_labels(labels: Sequence[int], n_outputs: int) -> None:
-    """Refuse a set of labels that is not among the agreed ones, each once and in order."""
-    if list(labels) != sorted(set(labels)) or any(not 0 <= label < n_outputs for label in labels):
-        raise ValueError(
-            f"Expected labels from 0 to {n_outputs - 1}, each once and in increasing order, got "
-            f"{list(labels)}."
-        )
-
-
 def count_voters(parties: Iterable[str], label_sets: Mapping[str, Labels], n_outputs: int) -> Labels:
     """Return how many of some parties know each label, or nothing where all know all."""
     counts = np.zeros(n_outputs, dtype=np.int64)
@@ -402,7 +393,9 @@ def encode_known(
     if abstain_below is not None:
         raise ValueError("Expected no abstain_below with many labels: say which labels this party knows.")
     n_own, own = n_model_outputs(estimator), list(labels) or list(range(program.n_outputs))
-    require_labels(own, program.n_outputs)
+    if own != sorted(set(own)) or not 0 <= own[0] <= own[-1] < program.n_outputs:
+        most = program.n_outputs - 1
+        raise ValueError(f"Expected labels from 0 to {most}, each once and in increasing order, got {own}.")
     if n_own not in (len(own), program.n_outputs):
         words = f"the {len(own)} labels that this party claims, or for all {program.n_outputs}"
         if not labels:

@@ -85,15 +85,15 @@ def unpack_bounded(path: Path, *, most: int) -> bytes:
 
 
 def load_npz(
-    source: Path | bytes, keys: Collection[str] | None = None, *, name: str, most: int | None = None
+    source: Path | bytes, keys: Collection[str] | None = None, *, name: str
 ) -> tuple[Arrays, list[str]]:
     """Return arrays of an npz, all or those in `keys`, and the names of all there are.
 
     The zip's directory and the header of every wanted array are read first: what they declare must agree, and
-    be no more than `most` bytes together. Python objects are refused. Whatever is broken is a ValueError, or
-    what `zipfile` and `zlib` raise.
+    be no more than the cap together. Python objects are refused. Whatever is broken is a ValueError, or what
+    `zipfile` and `zlib` raise.
     """
-    limit = cap() if most is None else most
+    limit = cap()
     with zipfile.ZipFile(io.BytesIO(source) if isinstance(source, bytes) else source) as archive:
         members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
         names = sorted(members)
@@ -110,11 +110,11 @@ def load_npz(
         return arrays, names
 
 
-def load_npy(path: Path, *, most: int | None = None) -> NDArray[Any]:
+def load_npy(path: Path) -> NDArray[Any]:
     """Return the array of an npy file, whose header must agree with the size of the file."""
     with path.open("rb") as file:
         there = os.fstat(file.fileno()).st_size
-        n_bytes, begins = _declared(file, path.name, most=cap() if most is None else most)
+        n_bytes, begins = _declared(file, path.name, most=cap())
         if n_bytes > there - begins:
             raise ValueError(f"Expected the {n_bytes} bytes that {path.name} declares, it is cut short.")
         file.seek(0)

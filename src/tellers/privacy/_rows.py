@@ -19,6 +19,7 @@ class KeptRows:
 
     What compares tables looks at the hashes (`data.dataset.row_hashes`), which are of numbers of the kind
     `number`; `load` reads rows by their numbers, and whoever needs an array of all of them has them read.
+    Teachers that are trained on them read the rows of one part at a time.
     """
 
     shape: tuple[int, int]

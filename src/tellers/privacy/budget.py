@@ -72,11 +72,7 @@ class Accountant:
 
     @property
     def held_at(self) -> float:
-        """Return the Rényi order at which the budget is held.
-
-        >>> Accountant(Budget(epsilon=1.0, delta=1e-5)).held_at
-        18.0
-        """
+        """Return the Rényi order at which the budget is held."""
         return _best_order(self.budget) if self.order is None else float(self.order)
 
     def epsilon(self, spent: RdpCurve) -> float:
@@ -110,11 +106,7 @@ class Accountant:
         return self.epsilon(spent) if one_price else min(self.budget.epsilon, self.epsilon(most))
 
     def affords(self, spent: RdpCurve, price: RdpCurve) -> bool:
-        """Return whether `price` fits on top of what was spent.
-
-        >>> Accountant(Budget(epsilon=1.0, delta=1e-5)).affords(RdpCurve.zero(), RdpCurve.zcdp(9.0))
-        False
-        """
+        """Return whether `price` fits on top of what was spent."""
         return self._held(spent + price).epsilon(self.budget.delta) <= self.budget.epsilon
 
     def n_affordable(

@@ -71,15 +71,16 @@ def _exp_coins(digits: Integers, exact: Callable[[int], tuple[int, int]], words:
     going, k = np.arange(digits.size), 1
     while going.size:
         # Dividing the floor is exact: floor(floor(2^62 x) / k) = floor(2^62 x / k).
-        thresholds = digits[going] // k
-        drawn = (words.many(going.size) >> np.uint64(64 - _BLOCK)).astype(np.int64)
+        thresholds = digits // k if k > 1 else digits
+        drawn = (words.many(going.size) >> np.uint64(64 - _BLOCK)).view(np.int64)
         lower = drawn < thresholds
         for i in np.flatnonzero(drawn == thresholds):
             numerator, denominator = exact(int(going[i]))
             denominator *= k
             lower[i] = words.below((numerator << _BLOCK) % denominator, denominator)
-        heads[going[~lower]] = k % 2 == 1
-        going = going[lower]
+        if k % 2 == 1:
+            heads[going[~lower]] = True
+        going, digits = going[lower], digits[lower]
         k += 1
     return heads
 

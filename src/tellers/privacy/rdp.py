@@ -5,7 +5,7 @@ released on neighbouring data sets. Curves add when releases compose, also adapt
 to (epsilon, delta) once, at the end.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -112,11 +112,7 @@ class RdpCurve:
 
     @classmethod
     def zcdp(cls, rho: float, orders: ArrayLike | None = None) -> "RdpCurve":
-        """Return the curve order * rho of zero-concentrated privacy.
-
-        >>> float(RdpCurve.zcdp(0.5, orders=[2, 8]).values[1])
-        4.0
-        """
+        """Return the curve order * rho of zero-concentrated privacy."""
         require_finite(rho=rho)
         return cls.from_function(lambda order: order * rho, orders)
 
@@ -144,6 +140,16 @@ class RdpCurve:
             return np.minimum(both, np.minimum(epsilon, order * epsilon**2 / 2))
 
         return cls.from_function(divergence, orders)
+
+    @classmethod
+    def largest(cls, curves: Iterable["RdpCurve"]) -> "RdpCurve":
+        """Return the largest value at every order: what none of these curves is above.
+
+        >>> float(RdpCurve.largest([RdpCurve.zcdp(0.5, orders=[2, 8]), RdpCurve.zero([2, 8])]).values[1])
+        4.0
+        """
+        every = list(curves)
+        return cls(every[0].orders, np.max([curve.values for curve in every], axis=0))
 
     def __add__(self, other: "RdpCurve") -> "RdpCurve":
         if not isinstance(other, RdpCurve):

@@ -58,11 +58,7 @@ class Release:
 
     @property
     def answered(self) -> NDArray[np.bool_]:
-        """Return which labels the teachers gave.
-
-        >>> Release(np.array([SILENT]), Cost(RdpCurve.zero())).answered
-        array([False])
-        """
+        """Return which labels the teachers gave."""
         return self.labels != SILENT if self.by_teachers is None else self.by_teachers
 
     def record(self) -> "Release":

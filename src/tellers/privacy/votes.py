@@ -3,20 +3,33 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, NoReturn, Protocol, Self, cast
+from typing import Any, ClassVar, NoReturn, Protocol, Self, TypeAlias, cast
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import SealedValue, require_count
+from ._ballots import (
+    AXES,
+    LARGEST_RESOLUTION,
+    Integers,
+    as_table,
+    checked_ballots,
+    checked_voters,
+    first_place,
+    in_range,
+    is_sparse,
+    knowledge,
+    n_who_know,
+    read_only,
+    tallied,
+    whole_numbers,
+)
 
 # Votes are the private data of everything above this module. They are a type of their own, so that
 # a tally cannot be passed where released labels belong or the other way round, and they do not print.
 # Teachers and answers are declared: reading the number of classes off private ballots would leak it.
-
-
-Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -73,51 +86,6 @@ class Unit:
 # --- Spaces of answers ---
 
 
-class AnswerSpace(Protocol):
-    """What a ballot says about one query, and how ballots add up to totals.
-
-    There are two: `OneOf` and `SetOf`. A third, such as scores of bounded norm for the whole pool at once, is
-    one more frozen dataclass with these members, and mechanisms that answer its `kind`. Votes, vote files,
-    ensembles and accountants ask the space; none of them names it.
-    """
-
-    kind: ClassVar[str]
-    """What votes are on, in the plural: the word by which mechanisms say what they answer."""
-    of_totals: ClassVar[str]
-    """What the totals of a query are called."""
-
-    @property
-    def n_answers(self) -> int:
-        """Return how many totals a query has."""
-        ...
-
-    def tally(
-        self, ballots: Any, knows: ArrayLike | None = None
-    ) -> tuple[NDArray[Any], Any, Integers | None]:
-        """Return totals (queries, answers), checked ballots, and how many know each answer, if not all."""
-        ...
-
-    def checked(self, totals: ArrayLike, n_teachers: int, n_voters: Integers | None = None) -> Integers:
-        """Return totals that these teachers can reach, or refuse them."""
-        ...
-
-    def most(self, n_voters: Any) -> Any:
-        """Return the largest total that so many teachers can reach."""
-        ...
-
-    def take(self, ballots: Any, rows: Any, n_teachers: int) -> Any:
-        """Return the ballots of some queries."""
-        ...
-
-    def told(self, n_queries: int) -> tuple[int, ...]:
-        """Return the shape of what is told on so many queries."""
-        ...
-
-    def require_unit(self, unit: Unit) -> None:
-        """Refuse a unit whose norms say nothing about totals in this space."""
-        ...
-
-
 @dataclass(frozen=True)
 class OneOf:
     """One class of `n_classes`: a ballot is a class, a total is the count of its votes.
@@ -136,7 +104,9 @@ class OneOf:
 
     n_classes: int
     kind: ClassVar[str] = "classes"
+    """What votes are on, in the plural: the word by which mechanisms say what they answer."""
     of_totals: ClassVar[str] = "counts"
+    """What the totals of a query are called."""
 
     def __post_init__(self) -> None:
         require_count(2, n_classes=self.n_classes)
@@ -148,25 +118,28 @@ class OneOf:
         return self.n_classes
 
     def tally(self, ballots: Any, knows: ArrayLike | None = None) -> tuple[Integers, Integers, None]:
-        """Return the counts of ballots, one row per teacher and one column per query."""
+        """Return the counts of ballots, one row per teacher and one column per query.
+
+        In every space: the totals, the checked ballots, and how many teachers know each answer, if not all.
+        """
         if knows is not None:
             raise ValueError("Expected teachers that know all classes, got some that abstain.")
-        table = _whole_numbers(ballots, name="ballots", axes=_AXES[:2])
+        table = whole_numbers(ballots, name="ballots", axes=AXES[:2])
         if table.min() < 0 or table.max() >= self.n_classes:
-            place = _first_place((table < 0) | (table >= self.n_classes), _AXES[:2])
+            place = first_place((table < 0) | (table >= self.n_classes), AXES[:2])
             raise ValueError(
                 f"Expected classes 0..{self.n_classes - 1} (n_classes={self.n_classes}), "
                 f"got a class id outside at {place}. Declare every class the teachers may vote for."
             )
-        return _tallied(table, self.n_classes), table, None
+        return tallied(table, self.n_classes), table, None
 
     def checked(self, totals: ArrayLike, n_teachers: int, n_voters: Integers | None = None) -> Integers:
         """Return counts of which every row sums to the number of teachers, or refuse them."""
-        table = _whole_numbers(totals, name="counts", axes=("query", "class"))
-        place = _first_place(table < 0, ("query", "class"))
+        table = whole_numbers(totals, name="counts", axes=("query", "class"))
+        place = first_place(table < 0, ("query", "class"))
         if place:
             raise ValueError(f"Expected counts >= 0, got a negative entry at {place}.")
-        place = _first_place(table.sum(axis=1) != self.most(n_teachers), ("query",))
+        place = first_place(table.sum(axis=1) != self.most(n_teachers), ("query",))
         if place:
             raise ValueError(
                 f"Expected every query's counts to sum to n_teachers={n_teachers}, which {place} does not. "
@@ -230,17 +203,15 @@ class SetOf:
         self, ballots: Any, knows: ArrayLike | None = None
     ) -> tuple[NDArray[Any], Any, Integers | None]:
         """Return the sums of ballots: teachers x queries x labels, or one sparse matrix per teacher."""
-        if self.resolution > _LARGEST_RESOLUTION:
-            raise ValueError(
-                f"Expected a resolution of at most {_LARGEST_RESOLUTION}, got {self.resolution}."
-            )
-        if isinstance(ballots, Sequence) and len(ballots) > 0 and all(_is_sparse(one) for one in ballots):
+        if self.resolution > LARGEST_RESOLUTION:
+            raise ValueError(f"Expected a resolution of at most {LARGEST_RESOLUTION}, got {self.resolution}.")
+        if isinstance(ballots, Sequence) and len(ballots) > 0 and all(is_sparse(one) for one in ballots):
             return self._tally_sparse(ballots, knows)
-        table = _checked(_as_table(ballots, "ballots"), self.n_labels, self.resolution)
-        known = _knowledge(knows, len(table), self.n_labels)
+        table = checked_ballots(as_table(ballots, "ballots"), self.n_labels, self.resolution)
+        known = knowledge(knows, len(table), self.n_labels)
         if known is not None:
             table = table * known[:, None, :].astype(table.dtype)
-        return table.sum(axis=0, dtype=np.int64), table, _voters(known)
+        return table.sum(axis=0, dtype=np.int64), table, n_who_know(known)
 
     def _tally_sparse(
         self, parts: Sequence[Any], knows: ArrayLike | None
@@ -249,7 +220,7 @@ class SetOf:
         from scipy.sparse import csr_array, vstack
 
         rows = []
-        known = _knowledge(knows, len(parts), self.n_labels)
+        known = knowledge(knows, len(parts), self.n_labels)
         for teacher, part in enumerate(parts):
             matrix = csr_array(part, copy=True)
             matrix.sum_duplicates()
@@ -261,7 +232,7 @@ class SetOf:
             data = np.asarray(matrix.data).reshape(1, 1, -1)
             if data.size:
                 # Where a wrong entry stands in a sparse matrix is not worth finding: say whose it is.
-                matrix.data = _checked(data, data.size, self.resolution, teacher=teacher).reshape(-1)
+                matrix.data = checked_ballots(data, data.size, self.resolution, teacher=teacher).reshape(-1)
                 if known is not None:
                     matrix.data = matrix.data * known[teacher][matrix.indices]
             matrix.eliminate_zeros()
@@ -271,7 +242,7 @@ class SetOf:
         sums = np.zeros((rows[0].shape[0], self.n_labels), dtype=np.int64)
         for matrix in rows:
             sums += matrix.toarray().astype(np.int64)
-        return sums, csr_array(vstack(rows, format="csr")), _voters(known)
+        return sums, csr_array(vstack(rows, format="csr")), n_who_know(known)
 
     def checked(self, totals: ArrayLike, n_teachers: int, n_voters: Integers | None = None) -> Integers:
         """Return whole sums between 0 and what all who know a label can say, or refuse them."""
@@ -281,7 +252,7 @@ class SetOf:
                 f"Expected whole sums of shape (queries, labels), got {table.shape} of {table.dtype}."
             )
         most = self.most(n_teachers if n_voters is None else n_voters)
-        place = _first_place((table < 0) | (table > most), ("query", "label"))
+        place = first_place((table < 0) | (table > most), ("query", "label"))
         if place:
             who = f"{most}, all teachers" if n_voters is None else "what all who know the label can say,"
             raise ValueError(f"Expected sums from 0 to {who} in whole units, got one outside at {place}.")
@@ -293,7 +264,7 @@ class SetOf:
 
     def take(self, ballots: Any, rows: Any, n_teachers: int) -> Any:
         """Return the ballots of some queries, sparse if they are."""
-        if not _is_sparse(ballots):
+        if not is_sparse(ballots):
             return ballots[:, rows]
         n_queries = ballots.shape[0] // n_teachers
         return ballots[(np.arange(n_teachers)[:, None] * n_queries + np.arange(n_queries)[rows]).ravel()]
@@ -306,6 +277,15 @@ class SetOf:
         """Refuse units that move several ballots or heavier ones: label votes have one ballot each."""
         if unit != Unit():
             raise ValueError(f"Expected a unit behind one ballot of one vote, got {unit}.")
+
+
+AnswerSpace: TypeAlias = OneOf | SetOf
+"""What a ballot says about one query, and how ballots add up to totals.
+
+A third, such as scores of bounded norm for the whole pool at once, is one more frozen dataclass with the
+same members, and mechanisms that answer its `kind`. Votes, vote files, ensembles and accountants ask the
+space; none of them names it.
+"""
 
 
 # --- Votes ---
@@ -372,13 +352,13 @@ class Votes:
         voters: Integers | None = None,
     ) -> None:
         given = {
-            "totals": _frozen(counts, np.int64),
+            "totals": read_only(counts, np.int64),
             "n_teachers": int(n_teachers),
             "space": OneOf(counts.shape[1]) if space is None else space,
-            "ballots": ballots if ballots is None or _is_sparse(ballots) else _frozen(ballots),
+            "ballots": ballots if ballots is None or is_sparse(ballots) else read_only(ballots),
             "unit": unit,
-            "weights": None if weights is None else _frozen(weights),
-            "voters": None if voters is None else _frozen(voters),
+            "weights": None if weights is None else read_only(weights),
+            "voters": None if voters is None else read_only(voters),
         }
         for name, value in given.items():
             object.__setattr__(self, name, value)
@@ -411,7 +391,7 @@ class Votes:
         if space is None:
             space = OneOf(cast(int, n_classes))
         totals, table, voters = space.tally(ballots, knows)
-        n_teachers = table.shape[0] // len(totals) if _is_sparse(table) else len(table)
+        n_teachers = table.shape[0] // len(totals) if is_sparse(table) else len(table)
         return cls(totals, n_teachers, table, space=space, voters=voters)
 
     @classmethod
@@ -426,7 +406,7 @@ class Votes:
         array([50,  4])
         """
         require_count(n_teachers=n_teachers)
-        voters = None if n_voters is None else _checked_voters(n_voters, n_teachers, space)
+        voters = None if n_voters is None else checked_voters(n_voters, n_teachers, space)
         table = space.checked(totals, n_teachers, voters)
         if table.shape[1] != space.n_answers:
             raise ValueError(
@@ -446,7 +426,7 @@ class Votes:
         ValueError: Expected every query's counts to sum to n_teachers=250, which query 1 does not. ...
         """
         require_count(n_teachers=n_teachers)
-        table = _whole_numbers(counts, name="counts", axes=("query", "class"))
+        table = whole_numbers(counts, name="counts", axes=("query", "class"))
         if table.shape[1] < 2:
             raise ValueError(f"Expected counts with at least 2 classes (columns), got shape {table.shape}.")
         return cls.from_totals(table, OneOf(table.shape[1]), n_teachers=n_teachers)
@@ -479,7 +459,7 @@ class Votes:
             raise ValueError("Expected votes with ballots to weigh, got counts alone. Keep the ballots.")
         table = np.asarray(weights)
         one_each = table.reshape(-1, 1) if table.ndim == 1 else table
-        table = _whole_numbers(one_each, name="weights", axes=_AXES[:2])
+        table = whole_numbers(one_each, name="weights", axes=AXES[:2])
         if table.shape not in ((self.n_teachers, 1), self.ballots.shape):
             raise ValueError(
                 f"Expected weights of shape ({self.n_teachers},) or {self.ballots.shape}, one per teacher or "
@@ -487,7 +467,7 @@ class Votes:
             )
         if (table < 0).any():
             raise ValueError(
-                f"Expected weights >= 0, got a negative one at {_first_place(table < 0, _AXES[:2])}."
+                f"Expected weights >= 0, got a negative one at {first_place(table < 0, AXES[:2])}."
             )
         silent = (table == 0).all(axis=0)
         if silent.any():
@@ -518,11 +498,7 @@ class Votes:
 
     @property
     def n_votes(self) -> Integers:
-        """Return how many votes each query holds: its teachers, by their weights.
-
-        >>> Votes.from_ballots([[0, 1], [0, 1]], n_classes=2).weighted([1, 4]).n_votes
-        array([5, 5])
-        """
+        """Return how many votes each query holds: its teachers, by their weights."""
         return np.asarray(self.counts.sum(axis=1))
 
     @property
@@ -558,11 +534,7 @@ class Votes:
 
     @property
     def n_voters(self) -> Integers:
-        """Return how many teachers know each answer; public.
-
-        >>> LabelVotes.from_sums([[45, 3]], n_teachers=50).n_voters
-        array([50, 50])
-        """
+        """Return how many teachers know each answer; public."""
         return np.full(self.space.n_answers, self.n_teachers) if self.voters is None else self.voters
 
     def require_all_labels(self, what: str) -> None:
@@ -579,12 +551,8 @@ class Votes:
 
     @property
     def is_sparse(self) -> bool:
-        """Return whether the ballots are stored sparse.
-
-        >>> LabelVotes.from_ballots([[[1, 0]]], n_labels=2).is_sparse
-        False
-        """
-        return _is_sparse(self.ballots)
+        """Return whether the ballots are stored sparse."""
+        return is_sparse(self.ballots)
 
     def block(self, rows: Any = None) -> NDArray[np.int64]:
         """Return the ballots of some queries, dense: (teachers, queries, labels) in whole units.
@@ -597,7 +565,7 @@ class Votes:
                 f"Expected votes with ballots, got {self.space.of_totals} alone. Keep the ballots."
             )
         some = self.ballots if rows is None else self.space.take(self.ballots, rows, self.n_teachers)
-        if _is_sparse(some):
+        if is_sparse(some):
             some = some.toarray().reshape(self.n_teachers, -1, self.space.n_answers)
         return np.asarray(some, dtype=np.int64)
 
@@ -707,7 +675,7 @@ class LabelVotes(Votes, metaclass=_OnLabels):
         array([[0, 1]])
         """
         require_count(n_labels=n_labels)
-        table = _in_range(_as_table(probabilities, "probabilities"), n_labels, "probabilities")
+        table = in_range(as_table(probabilities, "probabilities"), n_labels, "probabilities")
         limits = np.asarray(thresholds, dtype=np.float64)
         if limits.shape not in ((), (n_labels,)) or not ((limits >= 0) & (limits <= 1)).all():
             raise ValueError(
@@ -767,154 +735,3 @@ def kept(holder: Any) -> Any:
     except (KeyError, TypeError):
         name = type(holder).__name__
         raise TypeError(f"Expected votes, or a handle that stands for them, got {name}.") from None
-
-
-# --- Checks of ballots and totals ---
-
-_AXES = ("teacher", "query", "label")
-# Ballots counted at once, and tallies they are counted into: small enough to stay in a cache.
-_CELLS = 1 << 17
-_PLURAL = {"teacher": "teachers", "query": "queries", "class": "classes"}
-# Ballots are kept in the smallest type that holds them: 50 teachers x 10,000 queries x 20 labels are 10 MB.
-_LARGEST_RESOLUTION = 10_000
-
-
-def _whole_numbers(values: ArrayLike, *, name: str, axes: tuple[str, str]) -> Integers:
-    table = np.asarray(values)
-    if table.ndim != 2:
-        hint = " A one-dimensional array looks like labels, not votes." if table.ndim == 1 else ""
-        wanted = ", ".join(_PLURAL[axis] for axis in axes)
-        raise ValueError(f"Expected {name} of shape ({wanted}), got shape {table.shape}.{hint}")
-    if table.size == 0:
-        raise ValueError(
-            f"Expected {name} with at least one {axes[0]} and one {axes[1]}, got shape {table.shape}."
-        )
-    if table.dtype.kind not in "iuf":
-        raise TypeError(f"Expected whole numbers in {name}, got dtype {table.dtype}.")
-    if table.dtype.kind == "f":
-        for bad, what in ((~np.isfinite(table), "NaN or infinity"), (table != np.floor(table), "a fraction")):
-            place = _first_place(bad, axes)
-            if place:
-                raise ValueError(f"Expected whole numbers in {name}, got {what} at {place}.")
-    if float(table.max()) > 2.0**53 or float(table.min()) < -(2.0**53):
-        place = _first_place(np.abs(table.astype(np.float64)) > 2.0**53, axes)
-        raise ValueError(f"Expected entries below 2**53 in size in {name}, got a larger one at {place}.")
-    return table.astype(np.int64)
-
-
-def _tallied(ballots: Integers, n_classes: int) -> Integers:
-    """Count the ballots of every query, a piece at a time: no second array of the size of all ballots."""
-    n_teachers, n_queries = ballots.shape
-    counts = np.zeros((n_queries, n_classes), dtype=np.int64)
-    width = min(n_queries, max(1, _CELLS // n_classes))
-    height = max(1, _CELLS // width)
-    for first in range(0, n_queries, width):
-        part = counts[first : first + width]
-        places = np.arange(len(part)) * n_classes
-        for top in range(0, n_teachers, height):
-            cast = places + ballots[top : top + height, first : first + width]
-            part += np.bincount(cast.ravel(), minlength=part.size).reshape(part.shape)
-    return counts
-
-
-def _knowledge(knows: ArrayLike | None, n_teachers: int, n_labels: int) -> NDArray[np.bool_] | None:
-    """Return which labels each teacher has, or None where all have all."""
-    if knows is None:
-        return None
-    table = np.asarray(knows)
-    if table.shape != (n_teachers, n_labels) or not np.isin(table, (0, 1)).all():
-        raise ValueError(
-            f"Expected knows as True and False of shape (teachers, labels) = ({n_teachers}, {n_labels}), got "
-            f"shape {table.shape} or other values."
-        )
-    return None if table.all() else table.astype(np.bool_)
-
-
-def _voters(known: NDArray[np.bool_] | None) -> Integers | None:
-    return None if known is None else known.sum(axis=0, dtype=np.int64)
-
-
-def _checked_voters(n_voters: ArrayLike, n_teachers: int, space: AnswerSpace) -> Integers | None:
-    """Return how many teachers know each answer, or None where all know all."""
-    voters = np.asarray(n_voters)
-    right = voters.shape == (space.n_answers,) and voters.dtype.kind in "iu"
-    if not right or voters.min() < 0 or voters.max() > n_teachers:
-        raise ValueError(
-            f"Expected n_voters from 0 to {n_teachers} for each of {space.n_answers} {space.kind}, "
-            "got another shape or number."
-        )
-    return None if (voters == n_teachers).all() else voters.astype(np.int64)
-
-
-def _is_sparse(ballots: Any) -> bool:
-    return hasattr(ballots, "tocsr")
-
-
-def _as_table(given: Any, name: str) -> NDArray[Any]:
-    wanted = f"Expected {name} of shape (teachers, queries, labels)"
-    several = isinstance(given, Sequence) and any(_is_sparse(one) for one in given)
-    if _is_sparse(given) or several:
-        what = "some of them sparse" if several else "one sparse matrix"
-        raise ValueError(f"{wanted}, or a list with one sparse matrix per teacher, got {what}.")
-    try:
-        return np.asarray(given)
-    except ValueError:
-        raise ValueError(f"{wanted}, got rows of different lengths.") from None
-
-
-def _in_range(table: NDArray[Any], n_labels: int, name: str, teacher: int | None = None) -> NDArray[Any]:
-    if table.ndim != 3:
-        raise ValueError(f"Expected {name} of shape (teachers, queries, labels), got shape {table.shape}.")
-    if table.size == 0:
-        raise ValueError(
-            f"Expected {name} with at least one teacher, query and label, got shape {table.shape}."
-        )
-    if table.shape[2] != n_labels:
-        raise ValueError(
-            f"Expected {name} for the {n_labels} labels declared, got {table.shape[2]}. Declare the labels "
-            "that the teachers vote on, no more and no fewer."
-        )
-    if table.dtype.kind not in "biuf":
-        raise TypeError(f"Expected numbers in {name}, got dtype {table.dtype}.")
-    if table.dtype.kind != "b":
-        # NaN compares false with everything, so it is found here as well.
-        place = _place(~((table >= 0) & (table <= 1)), teacher)
-        if place:
-            raise ValueError(f"Expected {name} in [0, 1], got an entry outside (or NaN) at {place}.")
-    return table
-
-
-def _checked(table: NDArray[Any], n_labels: int, resolution: int, teacher: int | None = None) -> NDArray[Any]:
-    table = _in_range(table, n_labels, "ballots", teacher)
-    if resolution > 1:
-        # In double precision: half precision has too few digits, and rounded up it could pass a whole vote.
-        return np.asarray(np.rint(table.astype(np.float64) * resolution), dtype=np.int32)
-    if table.dtype.kind == "f":
-        place = _place(table != np.floor(table), teacher)
-        if place:
-            raise ValueError(
-                f"Expected 0 or 1 in ballots, got a fraction at {place}. Probabilities are counted in parts "
-                "of a vote with resolution=100, or turned into 0 and 1 by LabelVotes.from_probabilities."
-            )
-    return table.astype(np.uint8)
-
-
-def _place(bad: NDArray[np.bool_], teacher: int | None) -> str:
-    if teacher is None:
-        return _first_place(bad, _AXES)
-    return f"teacher {teacher}" if bad.any() else ""
-
-
-def _first_place(bad: NDArray[np.bool_], axes: tuple[str, ...]) -> str:
-    """Say where the first offending entry is, or nothing; the entry itself stays private."""
-    if not bad.any():
-        return ""
-    index = np.unravel_index(int(np.argmax(bad)), bad.shape)
-    return ", ".join(f"{axis} {i}" for axis, i in zip(axes, index, strict=True))
-
-
-def _frozen(table: NDArray[Any], dtype: Any = None) -> NDArray[Any]:
-    """Return the table read-only; whose it was may still write to it."""
-    kept = np.ascontiguousarray(table, dtype=dtype).view()
-    kept.flags.writeable = False
-    return kept

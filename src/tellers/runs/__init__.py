@@ -31,7 +31,7 @@ _HOME = {
     "Training": ".fit",
     "Voted": ".pipeline",
     "config_as_dict": ".settings.files",
-    "default_config": ".settings.defaults",
+    "default_config": ".settings.files",
     "dependency_table": ".dependencies",
     "draw_sweep": ".report.sweep",
     "export_student": ".card",

@@ -17,44 +17,30 @@ SEMI_SUPERVISED: dict[str, str] = {
 }
 
 
-def _sklearn(module: str, name: str, **usual: Any) -> Callable[..., Any]:
+def _made_by(place: str, *first: Any, **usual: Any) -> Callable[..., Any]:
+    """Return what makes a model by where its class is; that is imported when it is needed."""
+    module, _, name = place.partition(":")
+
     def make(**parameters: Any) -> Any:
-        return getattr(import_module(f"sklearn.{module}"), name)(**{**usual, **parameters})
+        return getattr(import_module(module), name)(*first, **{**usual, **parameters})
 
     return make
 
 
-def _torch(network: str) -> Callable[..., Any]:
-    def make(**parameters: Any) -> Any:
-        from ..nn.classifier import TorchClassifier
-
-        return TorchClassifier(network, **parameters)
-
-    return make
-
-
-def _semi_supervised(name: str) -> Callable[..., Any]:
-    def make(**parameters: Any) -> Any:
-        from ..students import torch
-
-        return getattr(torch, SEMI_SUPERVISED[name])(**parameters)
-
-    return make
-
-
+_TORCH = "tellers.nn.classifier:TorchClassifier"
 MODELS: dict[str, Callable[..., Any]] = {
-    "boosting": _sklearn("ensemble", "HistGradientBoostingClassifier"),
-    "cnn": _torch("cnn"),
-    "extra_trees": _sklearn("ensemble", "ExtraTreesClassifier"),
-    "forest": _sklearn("ensemble", "RandomForestClassifier"),
-    "logistic": _sklearn("linear_model", "LogisticRegression", max_iter=1000),
-    "mlp": _sklearn("neural_network", "MLPClassifier", max_iter=500),
-    "naive_bayes": _sklearn("naive_bayes", "GaussianNB"),
-    "neighbours": _sklearn("neighbors", "KNeighborsClassifier"),
-    "svm": _sklearn("svm", "SVC"),
-    "torch_mlp": _torch("mlp"),
-    "tree": _sklearn("tree", "DecisionTreeClassifier"),
-    **{name: _semi_supervised(name) for name in SEMI_SUPERVISED},
+    "boosting": _made_by("sklearn.ensemble:HistGradientBoostingClassifier"),
+    "cnn": _made_by(_TORCH, "cnn"),
+    "extra_trees": _made_by("sklearn.ensemble:ExtraTreesClassifier"),
+    "forest": _made_by("sklearn.ensemble:RandomForestClassifier"),
+    "logistic": _made_by("sklearn.linear_model:LogisticRegression", max_iter=1000),
+    "mlp": _made_by("sklearn.neural_network:MLPClassifier", max_iter=500),
+    "naive_bayes": _made_by("sklearn.naive_bayes:GaussianNB"),
+    "neighbours": _made_by("sklearn.neighbors:KNeighborsClassifier"),
+    "svm": _made_by("sklearn.svm:SVC"),
+    "torch_mlp": _made_by(_TORCH, "mlp"),
+    "tree": _made_by("sklearn.tree:DecisionTreeClassifier"),
+    **{name: _made_by(f"tellers.students.torch:{kind}") for name, kind in SEMI_SUPERVISED.items()},
 }
 
 

@@ -28,10 +28,9 @@ from ..teachers.store import read_votes
 from ._folder import RunFolder, open_books, takes_part
 from ._groups import batches_under, exact_by_groups
 from ._private import read_private
-from ._tables import Assignment
 from .labelling import Labels
 from .personal.accounting import Asked
-from .personal.assignment import plan_from_dict
+from .personal.assignment import Assignment, plan_from_dict
 from .personal.plan import PersonalPlan
 from .personal.variants import Vanishing
 from .result import RunResult, read_result

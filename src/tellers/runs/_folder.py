@@ -10,16 +10,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..data.dataset import count_copies
-from ..errors import BudgetExhausted
+from ..errors import BudgetExhausted, LedgerConflict
 from ..ledger._chain import ChainedLedger
-from ..ledger.base import groups_on
+from ..ledger.base import require_no_groups
 from ..ledger.opening import is_url, open_ledger
 from ..privacy._files import write_whole
 from ..privacy._rows import KeptRows
@@ -27,18 +27,16 @@ from ..privacy.budget import Accountant, Budget
 from ..privacy.rdp import RdpCurve
 from ..privacy.sealed import Sealed
 from ..privacy.votes import Unit
-from ..students.fitting import weight_name
+from ..students.fitting import STUDENT_KINDS
 from ..teachers.ensemble import is_network
 from ..teachers.partitions import RULE, assignment_key
 from ..teachers.store import hold
 from ._catalogue import make_model
-from ._tables import Assignment, Tables, digest, save_partition
+from ._tables import Tables, digest, save_partition
+from .personal.assignment import Assignment, plan_as_dict
 from .result import PUBLICATION, write_json
 from .settings.files import config_as_dict, read_config, with_absolute_paths, write_config
 from .settings.sections import RunConfig
-
-if TYPE_CHECKING:
-    from .personal.plan import PersonalPlan
 
 
 class Place:
@@ -214,7 +212,7 @@ def require_same(folder: RunFolder, tables: Tables, assignment: Assignment, *, s
     The key by which units were seated is kept with it: it is derived from the seed of the settings.
     """
     if assignment.plan is not None:
-        require_plan(folder, assignment.plan)
+        require_plan(folder, plan_as_dict(assignment.plan))
     parts = assignment.partition
     rows: Any = tables.private.X
     made_of = {
@@ -243,11 +241,9 @@ def require_same(folder: RunFolder, tables: Tables, assignment: Assignment, *, s
     write_json(folder.identity, {**made_of, "assignment": seated}, public=False)
 
 
-def require_plan(folder: RunFolder, plan: "PersonalPlan") -> None:
+def require_plan(folder: RunFolder, plan: dict[str, Any]) -> None:
     """Keep the plan of a run beside its settings, or see that it is the one of the run that is there."""
-    from .personal.assignment import plan_as_dict
-
-    record = json.loads(json.dumps(plan_as_dict(plan)))
+    record = json.loads(json.dumps(plan))
     if folder.plan.exists():
         if json.loads(folder.plan.read_bytes()) != record:
             raise ValueError(
@@ -285,8 +281,7 @@ def require_able(config: RunConfig, tables: Tables) -> None:
             f"together, got {config.teachers.timeout:g} seconds. Leave it out."
         )
     model, name = make_student(config, tables), config.student.model
-    if config.student.kind == "distilled":
-        weight_name(model)
+    STUDENT_KINDS[config.student.kind].require(model)
     if hasattr(model, "require_fit"):
         model.require_fit(tables.pool.shape, n_labels=tables.n_outputs)
     speaks = hasattr(model, "predict_proba")
@@ -333,15 +328,14 @@ def open_books(config: RunConfig, folder: RunFolder, assignment: Assignment | No
 
             open_groups(ledger, config, assignment, key=folder.key)
             return ledger
-        if assignment is not None and (n_groups := len(groups_on(ledger))):
-            raise ValueError(
-                f"{config.where('budget', 'ledger')}: Expected a ledger without groups for a run without "
-                f"[personal], got one with {n_groups}. What is asked here would not be charged to them: take "
-                "another ledger."
-            )
+        if assignment is not None:
+            require_no_groups(ledger)
         if ledger.asked(f"{folder.key}/0") is None:
             first = config.warm_up() or config.build_mechanism()
             accountant.require(ledger.spent, first.price(Unit()), key=f"{folder.key}/0")
+    except LedgerConflict as error:
+        ledger.close()
+        raise ValueError(f"{config.where('budget', 'ledger')}: {error} Or take another ledger.") from error
     except BaseException:
         ledger.close()
         raise

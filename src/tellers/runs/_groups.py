@@ -1,7 +1,7 @@
 """People with budgets of their own in a run: who agreed to what, how groups take part, what each paid."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..data.dataset import Dataset
 from ..data.tables import MISSING, read_columns
 from ..errors import BudgetExhausted
-from ..ledger.base import Entry, Ledger, group_account, groups_on, open_group_accounts
+from ..ledger.base import Entry, Ledger, open_group_accounts
 from ..mechanisms.base import Mechanism
 from ..mechanisms.registry import listens
 from ..privacy.budget import Accountant, Budget
@@ -20,16 +20,15 @@ from ..privacy.sealed import Sealed
 from ..privacy.votes import Votes
 from ..teachers.partitions import assignment_key, identities, positions
 from ._folder import publications_of
-from ._tables import Assignment
 from .labelling import Labels
 from .personal._optimise import weights_by_price
 from .personal.accounting import Asked, teams_of, totals
-from .personal.assignment import arrange
+from .personal.assignment import Assignment, arrange
 from .personal.consent import Consent, read_consent
 from .personal.plan import PersonalPlan
-from .personal.rounds import rounds_on, who_goes_on
+from .personal.rounds import cannot_pay, rounds_on, who_goes_on
 from .personal.variants import Upsampling, Vanishing, teachers_per_group
-from .result import GroupPart, GroupPoint, LeftPart, PersonalPart, RoundPart
+from .result import GroupPart, GroupPoint, LeftPart, PersonalPart
 from .settings.sections import RunConfig
 
 # Who agreed to which budget: from a column, a file, or dealt at random
@@ -131,7 +130,7 @@ def seat_groups(config: RunConfig, data: Dataset) -> Assignment:
     try:
         n_teachers = config.partition.n_teachers
         options = _options(config, consent, mechanism)
-        seating = arrange(
+        seated = arrange(
             chosen.variant, consent, mechanism, n_teachers=n_teachers, seed=config.seed, **options
         )
     except (TypeError, ValueError) as error:
@@ -141,7 +140,7 @@ def seat_groups(config: RunConfig, data: Dataset) -> Assignment:
         shares = ", ".join(f"{name} {share:.0%}" for name, share in chosen.shares.items())
         notes = (_DEALT.format(shares=shares),)
     leave = chosen.leave and len(consent.groups) > 1  # who is alone has nobody to leave
-    return Assignment(seating.partition, seating.source, seating.plan, consent, leave=leave, notes=notes)
+    return replace(seated, leave=leave, notes=notes)
 
 
 def _options(config: RunConfig, consent: Consent, mechanism: Mechanism) -> dict[str, Any]:
@@ -156,10 +155,7 @@ def _options(config: RunConfig, consent: Consent, mechanism: Mechanism) -> dict[
     if chosen.weights == "price":
         groups, least = consent.groups, options["min_persons"]
         per_group = teachers_per_group(groups, config.partition.n_teachers, min_persons=least)
-        budgets = [group.epsilon for group in groups]
-        options["weights"] = weights_by_price(
-            budgets, per_group, mechanism, delta=config.budget.delta
-        ).weights
+        options["weights"] = weights_by_price(groups, per_group, mechanism, delta=config.budget.delta)
     return options
 
 
@@ -196,26 +192,9 @@ def batch_size(plan: PersonalPlan, wanted: int, *, most: int) -> tuple[int, str]
 
 
 def open_groups(ledger: Ledger, config: RunConfig, assignment: Assignment, *, key: str) -> None:
-    """Open the accounts of all groups, and see that each can pay for a question of its own.
-
-    With budgets per group every question on a ledger must be paid by groups, and by the same ones: what a
-    question without them cost a group is not known.
-    """
-    plan, place = assignment.plan, config.where("budget", "ledger")
+    """Open the accounts of all groups, and see that each can pay for a question of its own."""
+    plan, delta = assignment.plan, config.budget.delta
     assert plan is not None  # there are groups
-    there = {group_account(name) for name in groups_on(ledger)}
-    mine = {group.account for group in plan.groups}
-    if there and there != mine:
-        raise ValueError(
-            f"{place}: Expected a ledger with the groups of this run, got one with others. "
-            "Take another ledger."
-        )
-    if any("groups" not in entry.event for entry in ledger.entries()):
-        raise ValueError(
-            f"{place}: Expected a ledger on which groups paid for every question, got one with others. "
-            "What those cost each group is not known: take another ledger."
-        )
-    delta = config.budget.delta
     open_group_accounts(ledger, {group.name: Budget(group.epsilon, delta) for group in plan.groups})
     if ledger.asked(f"{key}/0") is not None:
         return
@@ -240,14 +219,9 @@ def ended_by(
     ledger: Ledger, plan: PersonalPlan, ceiling: Budget, mechanisms: list[Mechanism], *, key: str
 ) -> str:
     """Return whose budget does not pay for the next query, among those who take part in it."""
-    states = ledger.accounts()
     for mechanism in mechanisms:
         prices = plan.using(mechanism).prices(1, key=key)
-        short = [
-            group.name
-            for group in plan.groups
-            if not states[group.account].accountant.affords(states[group.account].spent, prices[group.name])
-        ]
+        short = cannot_pay(plan, prices, ledger.accounts())
         if short:
             return f"the budget of {short[0]}" if len(short) == 1 else f"the budgets of {listed(short)}"
         if not all(Accountant(ceiling).affords(ledger.spent, price) for price in prices.values()):
@@ -283,8 +257,9 @@ def _held(ceiling: Budget, can_pay: list[str]) -> str:
     if not can_pay:
         return ""
     return (
-        f"[budget] epsilon = {ceiling.epsilon:g} ended it while {', '.join(can_pay)} could have gone on: the "
-        "main account is charged what the dearest group pays for each query. Raise it for leave = true."
+        f"The budget for everybody, epsilon = {ceiling.epsilon:g}, ended it while {', '.join(can_pay)} could "
+        "have gone on: the main account is charged what the dearest group pays for each query. Raise it "
+        "where groups leave."
     )
 
 
@@ -352,12 +327,14 @@ def spent_by_groups(
     mechanisms: Iterable[Mechanism],
     note: str = "",
     is_over: bool = True,
+    is_fixed: bool = True,
 ) -> PersonalSpending:
     """Return what each group was charged for the questions under a key.
 
-    Stated of a group is its budget, or what is known to be less: what was charged, where every query costs
-    the same whatever comes out; or the price of all queries that could be asked. `is_over` says that
-    budgets ended the asking: then it is noted where some of a budget could not be used.
+    Stated of a group is its budget, or what is known to be less where the questions were fixed beforehand and
+    nobody else asked: what was charged, where every query costs the same whatever comes out; or the price of
+    all queries that could be asked. `is_over` says that budgets ended the asking: then it is noted where some
+    of a budget could not be used.
 
     Guarantee: all labels on the ledger together are (epsilon, delta)-differentially private for one person of
                the group. What it cost to publish costs comes on top, and is told with them.
@@ -371,7 +348,7 @@ def spent_by_groups(
     spent: dict[str, RdpCurve] = {group.name: RdpCurve.zero() for group in plan.groups}
     cost: list[GroupPoint] = []
     took_part, labels = dict.fromkeys(spent, 0), dict.fromkeys(spent, 0)
-    batches, asked, alone = list[Batch](), 0, True
+    batches, asked = list[Batch](), 0
     for entry in ledger.entries():
         if entry.key.startswith(publications_of(key)):
             continue
@@ -379,7 +356,6 @@ def spent_by_groups(
             if group.account in entry.also:
                 spent[group.name] = spent[group.name] + entry.also[group.account].charged
         if not entry.key.startswith(f"{key}/"):
-            alone = False
             continue
         batches.append(batch := _batch(entry))
         asked += batch.n_queries
@@ -389,12 +365,12 @@ def spent_by_groups(
             if name not in batch.absent:
                 took_part[name] += batch.n_queries
                 labels[name] += batch.n_labels
-    prices = _most(assignment, plan, most, used) if alone else {}
+    prices = {} if assignment.leave or not is_fixed else _most(plan, most, used)
     groups = []
     for row, group in zip(group_rows(plan, consent), plan.groups, strict=True):
         name, charged = group.name, spent[group.name].epsilon(ceiling.delta)
         stated = min(group.epsilon, ceiling.epsilon)
-        if alone and all(getattr(mechanism, "one_price", False) for mechanism in used):
+        if is_fixed and all(getattr(mechanism, "one_price", False) for mechanism in used):
             stated = min(stated, charged)
         if name in prices:
             stated = min(stated, prices[name].epsilon(ceiling.delta))
@@ -414,7 +390,7 @@ def spent_by_groups(
     if isinstance(plan, Upsampling) and assignment.trains_anew:
         found = rounds_on(ledger, plan, key=key)
         absent = found[-1].absent if found else ()
-        rounds = {"rounds": tuple(RoundPart(**asdict(one)) for one in found)} if found else {}
+        rounds = {"rounds": found} if found else {}
     notes = [note]
     if is_over and assignment.leave:
         notes.append(why_over(ledger, plan, ceiling, used, absent))
@@ -433,17 +409,13 @@ def spent_by_groups(
     return PersonalSpending(part, tuple(batches), tuple(filter(None, notes)), ended)
 
 
-def _most(
-    assignment: Assignment, plan: PersonalPlan, most: int, mechanisms: list[Mechanism]
-) -> dict[str, RdpCurve]:
-    """Return the price of all queries that could be asked, where it does not hang on batches or leavers."""
-    if assignment.leave or (isinstance(plan, Vanishing) and min(plan.frequency_of) < 1):
-        return {}
-    prices = [plan.using(mechanism).prices(most, key="") for mechanism in mechanisms]
-    return {
-        name: RdpCurve(curve.orders, np.max([each[name].values for each in prices], axis=0))
-        for name, curve in prices[0].items()
-    }
+def _most(plan: PersonalPlan, most: int, mechanisms: list[Mechanism]) -> dict[str, RdpCurve]:
+    """Return the price of all queries that could be asked for each group, whoever of it takes part."""
+    prices: dict[str, list[RdpCurve]] = {group.name: [] for group in plan.groups}
+    for used in map(plan.using, mechanisms):
+        for group, unit in zip(used.groups, used.units, strict=True):
+            prices[group.name].append(most * used.mechanism.price(unit))
+    return {name: RdpCurve.largest(curves) for name, curves in prices.items()}
 
 
 def _first_without(name: str, batches: list[Batch]) -> int | None:

@@ -14,7 +14,6 @@ from ..accounting.exact import exact_epsilons
 from ..accounting.plan import expected_labels
 from ..data.label_models import OneEach
 from ..data.metrics import measure, precision_recall
-from ..mechanisms.base import Mechanism
 from ..mechanisms.gnmax import GNMax
 from ..privacy.relation import Relation
 from ..privacy.release import SILENT
@@ -24,13 +23,15 @@ from ..teachers.ballots import ballots_of
 from ._catalogue import uses_torch
 from ._folder import make_student
 from ._private import NoisePoint, PrivateGroups, PrivateNumbers
-from ._tables import Assignment, Tables
-from ._voting import Spending
+from ._tables import Tables
+from ._voting import Spending, Voting
 from .labelling import Labels
+from .personal.assignment import Assignment
 from .personal.plan import PersonalPlan
 from .personal.variants import Upsampling
 from .result import (
     FORMAT,
+    SCORES,
     BudgetPart,
     ClassPart,
     CostPoint,
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
     from ._groups import Cast, PersonalSpending
 
 _PUBLIC_STEPS = ("student",)
-_SHOWN = ("numpy", "scipy", "scikit-learn", "torch")
 _PRIVATE_STOP = (
     "The run stopped at a private, data-dependent cost: how many queries were asked depends on the votes, "
     "and no epsilon covers that."
@@ -64,18 +64,16 @@ _MOST_GAPS = 20_000
 
 
 def public_result(
-    config: RunConfig,
-    tables: Tables,
-    assignment: Assignment,
-    *,
-    mechanism: Mechanism,
+    voting: Voting,
     labels: Labels,
     spending: Spending,
     student: Any,
+    *,
     seconds: dict[str, float],
     started: str,
 ) -> RunResult:
     """Return the result of a run: settings, prices, released labels and public test rows, no vote."""
+    config, tables, assignment = voting.config, voting.tables, voting.assignment
     stops_privately, delta = config.budget.stop == "private", config.budget.delta
     own: dict[str, Any] = {}
     if spending.personal is not None:
@@ -86,6 +84,7 @@ def public_result(
     else:
         names, scores = {"class_names": tables.private.class_names}, _class_results(student, tables)
     parts, plan = assignment.partition, _at_first(assignment, spending)
+    with_networks = uses_torch(config.teachers.model) or uses_torch(config.student.model)
     given = config.mechanism.given
     if isinstance(plan, Upsampling):
         # The one for as many teachers as there are.
@@ -107,7 +106,7 @@ def public_result(
             relation=parts.relation,
             notes=parts.notes,
         ),
-        mechanism=MechanismPart(name=type(mechanism).__name__, **given),
+        mechanism=MechanismPart(name=type(config.build_mechanism()).__name__, **given),
         budget=BudgetPart(epsilon=config.budget.epsilon, delta=delta),
         spent=SpentPart(
             epsilon=spending.epsilon,
@@ -129,12 +128,12 @@ def public_result(
             **scores,
         ),
         seed=config.seed,
-        versions={"tellers": __version__, "python": platform.python_version(), **_versions(config)},
+        versions=versions_of("numpy", "scipy", "scikit-learn", *["torch"] * with_networks),
         started=started,
         # How long teachers took says something of their rows, which no epsilon covers.
         seconds={step: taken for step, taken in seconds.items() if step in _PUBLIC_STEPS},
         settings=config_as_dict(config),
-        warnings=tuple(_warnings(config, labels, tables, assignment, spending)),
+        warnings=tuple(_warnings(voting, labels, spending)),
         **own,
     )
 
@@ -181,10 +180,7 @@ def _label_results(
         said = precision_recall(truth, predicted)
         by_label = {**found.per_label, "precision": said.precision, "recall": said.recall}
         averages["accuracy"] = known(found.accuracy)
-        averages["scores"] = {
-            **_known(found, "accuracy balanced_accuracy auc mean_average_precision micro_f1 macro_f1"),
-            **_known(said, "micro_precision micro_recall macro_precision macro_recall"),
-        }
+        averages["scores"] = _averages(found, said)
     parts = []
     for at, name in enumerate(tables.private.label_names):
         measured = {score: known(values[at]) for score, values in by_label.items()}
@@ -218,9 +214,7 @@ def _class_results(student: Any, tables: Tables) -> dict[str, Any]:
     found = precision_recall(truth[:, None] == classes, said[:, None] == classes)
     return {
         "accuracy": float((said == truth).mean()),
-        "scores": _known(
-            found, "macro_precision macro_recall macro_f1 micro_precision micro_recall micro_f1"
-        ),
+        "scores": _averages(found),
         "per_class": tuple(
             ClassPart(
                 name=tables.private.class_names[j],
@@ -235,8 +229,10 @@ def _class_results(student: Any, tables: Tables) -> dict[str, Any]:
     }
 
 
-def _known(found: Any, names: str) -> dict[str, float | None]:
-    return {name: known(getattr(found, name)) for name in names.split()}
+def _averages(*found: Any) -> dict[str, float | None]:
+    """Return every average of the report that was found, by the first who has it."""
+    there = {name: [one for one in found if hasattr(one, name)] for name in SCORES}
+    return {name: known(getattr(having[0], name)) for name, having in there.items() if having}
 
 
 def known(value: float) -> float | None:
@@ -283,12 +279,10 @@ def _stopped_by(config: RunConfig, labels: Labels, spending: Spending) -> str:
     return labels.stopped_by
 
 
-def _versions(config: RunConfig) -> dict[str, str]:
-    networks = [name for name in (config.teachers.model, config.student.model) if uses_torch(name)]
-    found = {}
-    for name in _SHOWN:
-        if name == "torch" and not networks:
-            continue
+def versions_of(*packages: str) -> dict[str, str]:
+    """Return the versions of this package, of Python and of other packages that are installed."""
+    found = {"tellers": __version__, "python": platform.python_version()}
+    for name in packages:
         try:
             found[name] = version(name)
         except PackageNotFoundError:  # pragma: no cover - installed in another way
@@ -296,14 +290,8 @@ def _versions(config: RunConfig) -> dict[str, str]:
     return found
 
 
-def _warnings(
-    config: RunConfig,
-    labels: Labels,
-    tables: Tables,
-    assignment: Assignment,
-    spending: Spending,
-) -> list[str]:
-    said = []
+def _warnings(voting: Voting, labels: Labels, spending: Spending) -> list[str]:
+    config, assignment, said = voting.config, voting.assignment, []
     if config.budget.stop == "private":
         said.append(_PRIVATE_STOP)
     if labels.n_lost:
@@ -315,7 +303,7 @@ def _warnings(
         from ._groups import ceiling_notes
 
         said += [*spending.personal.notes, *ceiling_notes(config, assignment)]
-    n_rows = n_private(config, tables, assignment.partition.relation)
+    n_rows = n_private(config, voting.tables, assignment.partition.relation)
     if n_rows is not None and config.budget.delta * n_rows >= 1:
         said.append(
             f"delta = {config.budget.delta:g} is not below 1 / {n_rows}, the number of private records: "
@@ -328,34 +316,29 @@ def _warnings(
 
 
 def private_numbers(
-    config: RunConfig,
-    tables: Tables,
-    assignment: Assignment,
-    *,
-    mechanism: Mechanism,
-    votes: Votes,
-    test_votes: Votes | None,
+    voting: Voting,
     labels: Labels,
     spending: Spending,
+    votes: Votes,
+    test_votes: Votes | None,
+    *,
     seconds: dict[str, float],
-    cast: "Cast",
 ) -> PrivateNumbers:
-    """Return what looks at votes, teachers or private rows.
-
-    `votes` are those of the first teachers, `cast(absent)` those of teachers trained anew.
-    """
+    """Return what looks at votes, teachers or private rows; `votes` are those of the first teachers."""
+    config, tables = voting.config, voting.tables
     personal, parts = spending.personal, dict[str, Any]()
     if tables.withheld:
         parts["notes"] = tables.withheld
     exact = None
     if personal is None:
-        exact = exact_curve(config, mechanism, votes[labels.rows]) if len(labels) else None
+        exact = exact_curve(config, votes[labels.rows]) if len(labels) else None
     else:
         from ._groups import exact_by_groups
 
         by_group = exact_by_groups(
-            assignment, votes, labels=labels, batches=personal.batches, delta=config.budget.delta, cast=cast
-        )
+            voting.assignment, votes, labels=labels, batches=personal.batches, delta=config.budget.delta,
+            cast=voting.cast,
+        )  # fmt: skip
         parts["personal"] = PrivateGroups(exact_cost=None if by_group is None else by_group.reveal())
     if not tables.many_labels and tables.pool_y is not None:
         parts["accuracy_against_noise"] = _against_noise(votes, tables.pool_y)
@@ -368,14 +351,14 @@ def private_numbers(
     return PrivateNumbers(
         n_teachers=votes.n_teachers,
         delta=config.budget.delta,
-        gaps=tuple(_gaps(votes, labels, personal, cast)),
+        gaps=tuple(_gaps(votes, labels, personal, voting.cast)),
         exact_cost=exact,
         seconds=dict(seconds),
         **parts,
     )
 
 
-def exact_curve(config: RunConfig, mechanism: Mechanism, asked: Votes) -> tuple[CostPoint, ...] | None:
+def exact_curve(config: RunConfig, asked: Votes) -> tuple[CostPoint, ...] | None:
     """Return the exact epsilon after more and more of the queries, or None where it bounds nothing.
 
     Private, as it depends on the votes.
@@ -385,7 +368,7 @@ def exact_curve(config: RunConfig, mechanism: Mechanism, asked: Votes) -> tuple[
         return None
     if asked.space.kind == SetOf.kind and asked.ballots is None:
         return None
-    epsilons = exact_epsilons(mechanism, asked, delta=config.budget.delta).reveal()
+    epsilons = exact_epsilons(config.build_mechanism(), asked, delta=config.budget.delta).reveal()
     at = np.unique(np.linspace(1, len(asked), min(len(asked), 200)).round().astype(int))
     return tuple(CostPoint(n_queries=int(n), epsilon=float(epsilons[n - 1])) for n in at)
 

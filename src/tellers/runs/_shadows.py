@@ -18,14 +18,15 @@ from ..privacy import noise
 from ..privacy.budget import Accountant, Budget
 from ..privacy.noise import Noise
 from ..privacy.votes import Votes
+from ..students.fitting import spread_columns
 from ..teachers.ensemble import train_ensemble
 from ..teachers.partitions import Partition
 from ..teachers.pool import VotedPool
 from ..teachers.store import read_votes
-from ._folder import RunFolder, make_student, make_teacher, require_able, takes_part
+from ._folder import RunFolder, make_teacher, require_able
 from ._tables import Tables, deal_rows, digest, read_tables
-from ._voting import Spending
-from .labelling import guaranteed_epsilon, label_pool, most_expected, pool_order
+from ._voting import Spending, ask_by_settings
+from .labelling import guaranteed_epsilon, most_expected, pool_order
 from .pipeline import Show, teach
 from .room import Room
 from .settings.sections import RunConfig
@@ -165,21 +166,11 @@ def _lay(
 def _shadow(config: RunConfig, tables: Tables, votes: Votes, source: Noise) -> tuple[Any, float]:
     """Return the student of one run from the votes on, None where none came of it, and the run's claim."""
     asking, accountant = config.queries, Accountant(Budget(config.budget.epsilon, config.budget.delta))
-    mechanism, ledger, n_pool = (
-        config.build_mechanism(),
-        MemoryLedger(accountant, allow_seeded=True),
-        len(tables.pool),
-    )
-    most = min(asking.n_queries or n_pool, n_pool)
-    has_part = takes_part(config)
-    learner = make_student(config, tables) if has_part else None
-    labels = label_pool(
-        Room(VotedPool(votes), mechanism, ledger, source), tables.pool, seed=config.seed, n_queries=most,
-        batch=asking.batch, student=learner, warm_up=config.warm_up(), queries=np.arange(n_pool),
-        **asking.asked(with_student=has_part),
-    )  # fmt: skip
-    used = [mechanism, *filter(None, [config.warm_up()])]
-    claim = guaranteed_epsilon(ledger, accountant, most=most_expected(most, *used))
+    mechanism, ledger = config.build_mechanism(), MemoryLedger(accountant, allow_seeded=True)
+    most = min(asking.n_queries or len(tables.pool), len(tables.pool))
+    room = Room(VotedPool(votes), mechanism, ledger, source)
+    labels = ask_by_settings(config, tables, room, n_queries=most, batch=asking.batch)
+    claim = guaranteed_epsilon(ledger, accountant, most=most_expected(most, mechanism, config.warm_up()))
     try:
         return teach(config, tables, labels, Spending(claim, claim, ())), claim
     except ValueError:  # too few labels to teach one: an outcome too, and the claim covers it
@@ -201,10 +192,8 @@ def _attacks(student: Any, tables: Tables, canaries: _Canaries) -> dict[str, flo
 
 def _log_shares(student: Any, X: NDArray[Any], n_classes: int) -> NDArray[np.float64]:
     """Return how likely a student thinks every class is, in logs; one that only decides is nearly sure."""
-    shares = np.full((len(X), n_classes), 1e-6)
     if hasattr(student, "predict_proba"):
-        known = np.asarray(getattr(student, "classes_", np.arange(n_classes)), dtype=np.int64)
-        shares[:, known] += student.predict_proba(X)
+        shares = spread_columns(student.predict_proba(X), student, n_classes=n_classes, never_met=0.0)
     else:
-        shares[np.arange(len(X)), np.asarray(student.predict(X), dtype=np.int64)] += 1.0
-    return np.asarray(np.log(shares))
+        shares = np.eye(n_classes)[np.asarray(student.predict(X), dtype=np.int64)]
+    return np.asarray(np.log(shares + 1e-6))

@@ -6,25 +6,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..data._label_files import LABEL_LAYOUTS, labels_file, require_same_attributes
+from ..data._label_files import labels_file, require_same_attributes
+from ..data._records import FILES
 from ..data.annotations import read_label_names
-from ..data.clips import clip_notes, one_class_each, read_clip_table, require_same_features
+from ..data.clips import clip_notes, one_class_each, read_collection, require_same_features
 from ..data.dataset import Dataset, MultilabelDataset, TableLines
-from ..data.named import DATASETS, LABEL_DATASETS, load
+from ..data.named import load
 from ..data.tables import read_columns, read_features, read_label_table, read_table
 from ..privacy._files import write_whole
 from ..privacy.votes import AnswerSpace, SetOf
 from ..teachers.partitions import Partition, assignment_key, identities, partition, positions
+from .personal.assignment import Assignment
 from .settings.sections import CLIPS, RunConfig
-
-if TYPE_CHECKING:
-    from .personal.consent import Consent
-    from .personal.plan import PersonalPlan
 
 # Private rows for the teachers, a public pool, and public rows to test on
 #
@@ -34,7 +32,6 @@ Rows = TypeVar("Rows", Dataset, MultilabelDataset)
 AnyRows = Dataset | MultilabelDataset
 # Private rows, the pool and what is known of its labels, and rows to test on; a pool of None is set aside.
 _Read = tuple[AnyRows, NDArray[Any] | None, NDArray[Any] | None, AnyRows | None]
-_TEST_PART = ("adult", "fashion_mnist", "mnist", "svhn")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -80,9 +77,12 @@ def read_tables(config: RunConfig) -> Tables:
     protected, whole ones are set aside, and none of them stays behind among the private rows.
     """
     data = config.data
-    if data.name in _TEST_PART:
+    if data.record.has_test_part:
         return _published_parts(config)
-    private, pool, pool_y, test = _reader(data.name)(config)
+    if not data.is_files:
+        private, pool, pool_y, test = _from_name(config), None, None, None
+    else:
+        private, pool, pool_y, test = (_from_table if data.name == FILES else _from_layout)(config)
     n_test = data.n_test if test is None else 0
     if pool is None:
         tables = _set_aside(private, config, n_public=data.n_public, n_test=n_test)
@@ -96,35 +96,26 @@ def read_tables(config: RunConfig) -> Tables:
     # How many recordings are broken is a number of the private data. The places in the table are not: they
     # are declared, and a recording that breaks leaves them as they are.
     n_declared = None if tables.private.places is None else len(tables.private.places)
-    return replace(
-        tables, n_declared=n_declared, withheld=clip_notes(read_clip_table(_private_path(config)))[1]
-    )
+    withheld = clip_notes(read_collection(_private_path(config)))[1]
+    return replace(tables, n_declared=n_declared, withheld=withheld)
 
 
-def _reader(name: str) -> Callable[[RunConfig], _Read]:
-    if name in DATASETS or name in LABEL_DATASETS:
-        return _from_name
-    return _from_table if name == "files" else _from_layout
-
-
-def _from_name(config: RunConfig) -> _Read:
+def _from_name(config: RunConfig) -> AnyRows:
     """Return a data set that needs no file of one's own, whole."""
-    data, options = config.data, dict(config.data.options)
-    if data.name in LABEL_DATASETS:
-        options.setdefault("seed", config.seed % 2**32)
-        return LABEL_DATASETS[data.name](config.labels.names, **options), None, None, None
-    if data.name in ("synthetic", "diabetes130"):
-        options.setdefault("seed", config.seed)
-    if data.name == "synthetic":
-        options.setdefault("n_rows", 5000)
-        options.setdefault("difficulty", 0.5)
-    whole = load(data.name, data_dir=data.directory_path, **options)
-    return _agreed(whole, config), None, None, None
+    data, record = config.data, config.data.record
+    usual = record.begun.get("data", {}).get("options", {})
+    usual = {**usual, "seed": config.seed} if "seed" in record.parameters() else usual
+    options = {**usual, **data.options}
+    if not record.load:
+        found: AnyRows = record.reader()(config.labels.names, **options)
+    else:
+        found = _agreed(load(data.name, data_dir=data.directory_path, **options), config)
+    return found
 
 
 def _published_parts(config: RunConfig) -> Tables:
     """Return a data set that was published in two parts: pool and test rows are from the second."""
-    data, private = config.data, _from_name(config)[0]
+    data, private = config.data, _from_name(config)
     published = load(data.name, data_dir=data.directory_path, **{**data.options, "part": "test"})
     n_test = data.n_test or len(published) - data.n_public
     _require_rows(data.n_public + n_test, len(published), f"the test part of {data.name}", keep=0)
@@ -173,7 +164,7 @@ def _from_table(config: RunConfig) -> _Read:
 def _from_layout(config: RunConfig) -> _Read:
     """Read the same layout up to three times; rows that are learned from, or tested on, need every label."""
     data, names, path = config.data, config.labels.names, _private_path(config)
-    options, read = dict(data.options), partial(LABEL_LAYOUTS[data.name], label_names=names or data.classes)
+    options, read = dict(data.options), partial(data.record.reader(), label_names=names or data.classes)
     if data.name == "mulan":
         options["xml"] = str(labels_file(path, str(options.get("xml", ""))).absolute())
         for other in filter(None, (data.public_path, data.test_path)):
@@ -339,34 +330,6 @@ _RECORDS_ALONE = (
     "It is known whose row each one is, and the settings protect one record all the same: a person with "
     "several rows is protected for each of them alone, not for all of them together."
 )
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Assignment:
-    """The rows of every teacher and, with budgets per group, the plan by which groups vote and pay.
-
-    The partition numbers the rows of `X[source]` where `source` is given, as people are copied there.
-    """
-
-    partition: Partition
-    source: NDArray[np.int64] | None = None
-    plan: "PersonalPlan | None" = None
-    consent: "Consent | None" = None
-    leave: bool = False
-    notes: tuple[str, ...] = ()
-
-    @property
-    def trains_anew(self) -> bool:
-        """Return whether teachers are trained anew when a group leaves: they learned from all groups."""
-        return self.leave and self.plan is not None and self.plan.variant == "upsampling"
-
-    def rows(self, table: NDArray[Any]) -> NDArray[Any]:
-        """Return the rows that the partition numbers."""
-        return table if self.source is None else table[self.source]
-
-    def __repr__(self) -> str:
-        variant = "plain" if self.plan is None else self.plan.variant
-        return f"Assignment({variant}, n_teachers={len(self.partition)})"
 
 
 def deal_rows(config: RunConfig, tables: Tables) -> Partition:

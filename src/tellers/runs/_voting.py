@@ -5,7 +5,7 @@ Teachers are trained here or on a cluster, or kept on disk. Labels are charged t
 
 import io
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,11 +26,27 @@ from ..teachers.ensemble import train_ensemble
 from ..teachers.partitions import Partition
 from ..teachers.pool import VotedPool
 from ..teachers.store import read_votes, save_votes
-from ._folder import RunFolder, keep_troubles, make_student, make_teacher, takes_part
-from ._tables import Assignment, Tables, save_partition
-from .labelling import Labels, Progress, guaranteed_epsilon, label_pool, most_expected, pool_order
-from .personal.assignment import GroupAssignment
-from .personal.rounds import Names, Rounds, assign_without, first_and_last, round_name, round_seed
+from ._folder import RunFolder, keep_troubles, make_student, make_teacher, publications_of, takes_part
+from ._tables import Tables, save_partition
+from .labelling import (
+    Labels,
+    NextRoom,
+    Progress,
+    guaranteed_epsilon,
+    label_pool,
+    most_expected,
+    pool_order,
+)
+from .personal.assignment import Assignment
+from .personal.rounds import (
+    Names,
+    Rounds,
+    VoteAnew,
+    assign_without,
+    first_and_last,
+    round_name,
+    round_seed,
+)
 from .personal.variants import Upsampling
 from .room import Room
 from .settings.sections import RunConfig
@@ -205,15 +221,14 @@ class Voting:
 
     def place(self, absent: Names) -> RunFolder:
         """Return the folder with teachers and votes of a round."""
-        plan = self.assignment.plan
-        return self.folder.of_round(round_name(plan, absent)) if isinstance(plan, Upsampling) else self.folder
+        return self.folder.of_round(round_name(self.assignment.plan, absent))
 
     def seated(self, absent: Names) -> Assignment:
         """Return who learns from whom in a round: all groups, or those who did not leave."""
         plan, consent = self.assignment.plan, self.assignment.consent
         if not absent or consent is None or not isinstance(plan, Upsampling):
             return self.assignment
-        return self._at(assign_without(plan, consent, absent, seed=self.config.seed))
+        return assign_without(plan, consent, absent, seed=self.config.seed)
 
     def train(self, absent: Names) -> None:
         """Train the teachers of the first round, and ask them nothing yet."""
@@ -236,11 +251,11 @@ class Voting:
                     save_votes(place.test_votes, ask(self.tables.test.X, None))
         return votes
 
-    def anew(self, seating: GroupAssignment, absent: Names) -> VotedPool:
+    def anew(self, assignment: Assignment, absent: Names) -> VotedPool:
         """Return the votes of a round, for a room: what `Rounds` asks for."""
         place = self.place(absent)
         if not place.votes.exists():
-            with self.step("anew"), self._trained(self._at(seating), absent, "anew") as ask:
+            with self.step("anew"), self._trained(assignment, absent, "anew") as ask:
                 save_votes(place.votes, ask(self.tables.pool, None))
         return VotedPool(stored_votes(place.votes, self.tables))
 
@@ -262,9 +277,6 @@ class Voting:
     def _is_done(self, absent: Names) -> bool:
         place = self.place(absent)
         return place.votes.exists() and (place.test_votes.exists() or not self._wants_test)
-
-    def _at(self, seating: GroupAssignment) -> Assignment:
-        return replace(self.assignment, partition=seating.partition, source=seating.source, plan=seating.plan)
 
     def _trained(self, assignment: Assignment, absent: Names, step: str) -> AbstractContextManager[Ask]:
         place = self.place(absent)
@@ -306,51 +318,36 @@ def absent_at_first(ledger: Ledger, config: RunConfig, assignment: Assignment, *
     return first_and_last(ledger, assignment.plan, first, key=key)[0]
 
 
-def release_labels(
-    config: RunConfig,
-    tables: Tables,
-    assignment: Assignment,
-    *,
-    mechanism: Mechanism,
-    voting: Voting,
-    votes: Votes,
-    ledger: Ledger,
-    progress: Progress | None = None,
-) -> tuple[Labels, Spending]:
+def release_labels(voting: Voting, votes: Votes, ledger: Ledger) -> tuple[Labels, Spending]:
     """Ask for labels of the pool until the rules of the config stop it, and keep them in the folder.
 
     Where the assignment has groups with budgets of their own, they are asked and pay by its plan. Where those
     leave whom all teachers learned from, `voting` brings the votes of the others' teachers, as `Rounds` says.
     """
-    asking, warm_up, plan, folder = config.queries, config.warm_up(), assignment.plan, voting.folder
+    config, tables, assignment, folder = voting.config, voting.tables, voting.assignment, voting.folder
+    asking, mechanism, warm_up = config.queries, config.build_mechanism(), config.warm_up()
     n_pool = len(tables.pool)
     most = min(asking.n_queries or n_pool, n_pool)
     if config.budget.stop == "private":
         most = min(most, _privately_affordable(config, mechanism, votes, tables.pool))
     # A name and no fingerprint: settings of the report may change, and other data are another question.
     key = folder.key
-    has_part = takes_part(config)
-    student = make_student(config, tables) if has_part and not tables.many_labels else None
     batch, note = asking.batch, ""
-    if plan is not None:
+    if assignment.plan is not None:
         from ._groups import batch_size
 
-        batch, note = batch_size(plan, batch, most=most)
-    room, next_room = Room(VotedPool(votes), mechanism, ledger, noise.secure(), plan=plan), None
-    if assignment.trains_anew:
-        assert assignment.consent is not None  # there are groups
-        rounds = Rounds(assignment.consent, config.seed, voting.anew)
-        room, next_room = rounds.begin(room, key=key, mechanism=warm_up), rounds.next_room
-    elif assignment.leave:
-        room = replace(room, exhausted_leave=True)
-    labels = label_pool(
-        room, tables.pool, seed=config.seed, n_queries=most, batch=batch, student=student, warm_up=warm_up,
-        queries=np.arange(n_pool), key=key, next_room=next_room, progress=progress,
-        **asking.asked(with_student=has_part),
+        batch, note = batch_size(assignment.plan, batch, most=most)
+    room, next_room = begin_asking(
+        Room(VotedPool(votes), mechanism, ledger, noise.secure()), assignment, voting.anew, key=key,
+        first=warm_up, seed=config.seed,
     )  # fmt: skip
-    spending = _spent(
-        config, assignment, ledger, folder=folder, most=most, used=[mechanism, *filter(None, [warm_up])],
-        note=note, is_over=labels.stopped_by == "the budget",
+    labels = ask_by_settings(
+        config, tables, room, n_queries=most, batch=batch, key=key, next_room=next_room,
+        progress=voting.progress("labels"),
+    )  # fmt: skip
+    spending = spent_on(
+        ledger, assignment, Budget(config.budget.epsilon, config.budget.delta), key=key, most=most,
+        used=[mechanism, warm_up], note=note, is_over=labels.stopped_by == "the budget",
     )  # fmt: skip
     content = io.BytesIO()
     values = {} if labels.values is None else {"values": labels.values}
@@ -359,21 +356,60 @@ def release_labels(
     return labels, spending
 
 
-def _spent(
-    config: RunConfig,
+def ask_by_settings(
+    config: RunConfig, tables: Tables, room: Room, *, n_queries: int, batch: int, **how: Any
+) -> Labels:
+    """Ask a room for labels of the pool, in the order and with the student that the settings say."""
+    has_part = takes_part(config)
+    student = make_student(config, tables) if has_part and not tables.many_labels else None
+    return label_pool(
+        room, tables.pool, seed=config.seed, n_queries=n_queries, batch=batch, student=student,
+        warm_up=config.warm_up(), queries=np.arange(len(tables.pool)),
+        **config.queries.asked(with_student=has_part), **how,
+    )  # fmt: skip
+
+
+def begin_asking(
+    room: Room,
     assignment: Assignment,
-    ledger: Ledger,
+    vote_anew: VoteAnew,
     *,
-    folder: RunFolder,
+    key: str,
+    first: Mechanism | None,
+    seed: int,
+) -> tuple[Room, NextRoom | None]:
+    """Return the room as the groups of an assignment use it, and what follows it when some of them left.
+
+    Where all teachers learned from those who left, `vote_anew` brings those of the others, as `Rounds` says.
+    """
+    if not assignment.trains_anew:
+        return replace(room, plan=assignment.plan, exhausted_leave=assignment.leave), None
+    assert assignment.consent is not None  # there are groups
+    rounds = Rounds(assignment.consent, seed, vote_anew)
+    begun = rounds.begin(replace(room, plan=assignment.plan), key=key, mechanism=first)
+    return begun, rounds.next_room
+
+
+def spent_on(
+    ledger: Ledger,
+    assignment: Assignment,
+    budget: Budget,
+    *,
+    key: str,
     most: int,
-    used: list[Mechanism],
-    note: str,
+    used: Iterable[Mechanism | None],
     is_over: bool,
+    note: str = "",
+    is_fixed: bool = True,
 ) -> Spending:
-    """Return what the ledger says of a run that asked at most so many queries."""
-    accountant = Accountant(Budget(config.budget.epsilon, config.budget.delta))
-    # What it took to publish the cost of this run is told with what was published.
-    asked, published = f"{folder.key}/", folder.publications
+    """Return what the ledger says of the questions under a key, of which there could be `most`.
+
+    `is_fixed` says that this was known before the first release, and who would be asked; only then may less
+    than the budget be stated.
+    """
+    accountant, mechanisms = Accountant(budget), [one for one in used if one is not None]
+    # What it took to publish the cost of a run is told with what was published.
+    asked, published = f"{key}/", publications_of(key)
     total, curve, n_asked, alone = 0 * ledger.spent, list[tuple[int, float]](), 0, True
     for entry in ledger.entries():
         total = total + entry.charged
@@ -386,22 +422,17 @@ def _spent(
         from ._groups import spent_by_groups
 
         personal = spent_by_groups(
-            ledger, assignment, key=folder.key, ceiling=accountant.budget, most=most, mechanisms=used,
-            note=note, is_over=is_over,
+            ledger, assignment, key=key, ceiling=budget, most=most, mechanisms=mechanisms, note=note,
+            is_over=is_over, is_fixed=alone and is_fixed,
         )  # fmt: skip
         return Spending(personal.epsilon, charged, tuple(curve), personal, not alone)
-    worst = most_expected(most, *used) if alone else None
+    worst = most_expected(most, *mechanisms) if alone and is_fixed else None
     epsilon = guaranteed_epsilon(ledger, accountant, most=worst, besides=published)
     return Spending(epsilon, charged, tuple(curve), None, not alone)
 
 
 def _privately_affordable(config: RunConfig, mechanism: Mechanism, votes: Votes, pool: NDArray[Any]) -> int:
     """Return how many queries fit into the private budget: a number that depends on the votes."""
-    if config.queries.order == "active" or not config.mechanism.has_exact_cost:
-        raise ValueError(
-            'Expected an order fixed beforehand and lnmax, gnmax or confident for [budget] stop = "private", '
-            f"got order = {config.queries.order!r} and {config.mechanism.name}. Stop on the public budget."
-        )
     order = pool_order(pool, config.queries.order, seed=config.seed)
     epsilons = exact_epsilons(mechanism, votes[order], delta=config.budget.delta).reveal()
     n = int(np.searchsorted(epsilons, config.budget.private_epsilon, side="right"))

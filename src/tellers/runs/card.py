@@ -24,7 +24,7 @@ from ..errors import require_count
 from ..privacy._files import cap, read_bounded, sync_folder, write_whole
 from ..privacy.relation import Relation
 from ..teachers.models import dump_model, load_model, type_name
-from .result import PublishedCosts, RunResult
+from .result import SCORES, PublishedCosts, RunResult
 
 _EVERYONE = (
     "What is true of people in general can be learned from the student; that is its purpose. Only what hangs "
@@ -268,26 +268,18 @@ def _kept(value: Any) -> Any:
     return value if isinstance(value, str) else float(value)
 
 
-_WORDS = {
-    "balanced_accuracy": "Balanced accuracy", "auc": "AUC",
-    "mean_average_precision": "Mean average precision", "micro_f1": "F1, over all labels",
-    "macro_f1": "F1, mean of the labels", "micro_precision": "Precision, over all labels",
-    "micro_recall": "Recall, over all labels", "macro_precision": "Precision, mean of the labels",
-    "macro_recall": "Recall, mean of the labels",
-}  # fmt: skip
-
-
 def _what(card: ModelCard) -> dict[str, str]:
     return {"Labels": ", ".join(card.labels)} if card.labels else {"Classes": ", ".join(card.classes)}
 
 
 def _more(card: ModelCard) -> dict[str, float]:
-    known = {name: value for name, value in (card.scores or {}).items() if name in _WORDS}
+    known = {name: value for name, value in (card.scores or {}).items() if name in SCORES}
+    known.pop("accuracy", None)
     if card.labels:
-        return {_WORDS[name]: value for name, value in known.items()}
+        return {SCORES[name][0]: value for name, value in known.items()}
     # Over all rows they are the accuracy, where each has one class.
     macro = {name: value for name, value in known.items() if not name.startswith("micro")}
-    return {_WORDS[name].replace("labels", "classes"): value for name, value in macro.items()}
+    return {SCORES[name][0].replace("labels", "classes"): value for name, value in macro.items()}
 
 
 def shown_epsilon(value: float) -> str:
@@ -435,17 +427,8 @@ def export_student(
     place = Path(folder).absolute()
     _require_room(place, overwrite=overwrite)
     # Everything that can be wrong with the student is found before anything is written.
-    files = {
-        **_model_file(student, trusted),
-        **(beside or {}),
-        "card.json": _json(card.as_dict()),
-        "card.md": card.markdown().encode(),
-    }
-    manifest = {
-        "format": _FORMAT,
-        "type": type_name(type(student)),
-        "files": {name: hashlib.sha256(content).hexdigest() for name, content in sorted(files.items())},
-    }
+    files = {**_model_file(student, trusted), **(beside or {}), **_card_files(card)}
+    manifest = {"format": _FORMAT, "type": type_name(type(student)), "files": _sums(files)}
     place.parent.mkdir(parents=True, exist_ok=True)
     fresh = place.parent / f".{place.name}.{secrets.token_hex(8)}.tmp"
     aside = fresh.with_suffix(".old")
@@ -477,11 +460,10 @@ def replace_card(folder: str | PathLike[str], *, card: ModelCard) -> Path:
     """
     place = Path(folder)
     manifest = _manifest(place)
-    cards = {"card.json": _json(card.as_dict()), "card.md": card.markdown().encode()}
-    sums = {name: hashlib.sha256(content).hexdigest() for name, content in cards.items()}
+    cards = _card_files(card)
     for name, content in cards.items():
         write_whole(place / name, content, shared=True)
-    files = dict(sorted({**manifest["files"], **sums}.items()))
+    files = dict(sorted({**manifest["files"], **_sums(cards)}.items()))
     write_whole(place / _MANIFEST, _json({**manifest, "files": files}), shared=True)
     return place
 
@@ -590,6 +572,14 @@ def _manifest(place: Path) -> dict[str, Any]:
             "Read it with the version of tellers that wrote it."
         )
     return dict(manifest)
+
+
+def _card_files(card: ModelCard) -> dict[str, bytes]:
+    return {"card.json": _json(card.as_dict()), "card.md": card.markdown().encode()}
+
+
+def _sums(files: Mapping[str, bytes]) -> dict[str, str]:
+    return {name: hashlib.sha256(content).hexdigest() for name, content in sorted(files.items())}
 
 
 def _json(table: dict[str, Any]) -> bytes:

@@ -20,11 +20,11 @@ from ..privacy._rows import label_table
 from ..privacy.budget import Budget
 from ..privacy.release import SILENT
 from ..privacy.votes import SetOf
-from ..students.fitting import fit_distilled, fit_supervised
+from ..students.fitting import fit_distilled, fit_supervised, spread_columns
 from ..teachers.ballots import check_thresholds
 from ..teachers.ensemble import train_ensemble
+from . import _fit_inputs as _inputs
 from . import fit as _fit
-from ._fit_groups import check_groups
 from .fit import Fitting, Groups, NoGuaranteeWarning, Queries, Target, Training, public_result
 from .labelling import Labels
 
@@ -39,7 +39,7 @@ __all__ = [
 
 
 def _student_has(method: str) -> Callable[[Any], bool]:
-    return lambda self: hasattr(getattr(self, "student_", _fit.model_or_default(self.student)), method)
+    return lambda self: hasattr(getattr(self, "student_", _inputs.model_or_default(self.student)), method)
 
 
 class PateClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -154,15 +154,15 @@ class PateClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type: ignore[m
                 "Expected mechanism=NoisyHistogram(...) with a temperature, which distils its noisy counts, "
                 f"got {type(self.mechanism).__name__}. Set that mechanism, or leave out the temperature."
             )
-        check_groups(self._groups, budgets, sites=sites, ids=ids, stratified=self._training.stratified)
+        _fit.check_groups(self._groups, budgets, sites=sites, ids=ids, stratified=self._training.stratified)
         self._forget()
-        X, y = _fit.validated(self, X, y)
+        X, y = _inputs.validated(self, X, y)
         check_consistent_length(X, persons, ids, sites, None if isinstance(budgets, Mapping) else budgets)
-        declared = _fit.declared_classes(self.classes if classes is None else classes, self.n_classes)
+        declared = _inputs.declared_classes(self.classes if classes is None else classes, self.n_classes)
 
         def encode() -> NDArray[np.int64]:
-            self.classes_ = _fit.classes_read_off(y) if declared is None else declared
-            return _fit.class_ids(y, self.classes_)
+            self.classes_ = _inputs.classes_read_off(y) if declared is None else declared
+            return _inputs.class_ids(y, self.classes_)
 
         owners = {"persons": persons, "ids": ids, "sites": sites}
         self._fit(X, encode, public=public, declared=declared is not None, owners=owners, budgets=budgets)
@@ -216,15 +216,15 @@ class PateClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type: ignore[m
         return self._export(folder, result, trusted=trusted, overwrite=overwrite)
 
     def _spread(self, scores: ArrayLike, *, never_met: float) -> NDArray[np.float64]:
-        return _fit.spread_columns(scores, self.student_, n_classes=len(self.classes_), never_met=never_met)
+        return spread_columns(scores, self.student_, n_classes=len(self.classes_), never_met=never_met)
 
     def _usual_mechanism(self, n_teachers: int, *, saves: bool) -> Mechanism:
-        return _fit.default_mechanism(n_teachers, saves=saves)
+        return _inputs.default_mechanism(n_teachers, saves=saves)
 
     def _train(self, *rows: Any, seed: int, folder: Path | None, public: Any) -> Any:
         return train_ensemble(
-            _fit.model_or_default(self.teacher), *rows, n_classes=len(self.classes_), seed=seed,
-            n_jobs=_fit.n_processes(self._training.n_jobs), folder=folder, public=public,
+            _inputs.model_or_default(self.teacher), *rows, n_classes=len(self.classes_), seed=seed,
+            n_jobs=_inputs.n_processes(self._training.n_jobs), folder=folder, public=public,
         )  # fmt: skip
 
     def _tell_labels(self, released: Labels, rows: NDArray[Any]) -> None:
@@ -235,9 +235,9 @@ class PateClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type: ignore[m
         self.answered_share_ = released.n_answered / max(1, len(released))
 
     def _taught(self, pool: NDArray[Any], released: Labels, *, seed: int, lenient: bool) -> Any:
-        model, rows, training = _fit.model_or_default(self.student), pool[released.rows], self._training
+        model, rows, training = _inputs.model_or_default(self.student), pool[released.rows], self._training
         if lenient and self.n_labels_ and (self.labels_ == self.labels_[0]).all():
-            return _fit.constant_student(rows, released.labels)
+            return _inputs.constant_student(rows, released.labels)
         if training.temperature is None:
             return fit_supervised(model, rows, released.labels, seed=seed)
         assert released.values is not None  # a noisy histogram has them
@@ -328,7 +328,7 @@ class PateMultilabelClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type
                 "one class per row take PateClassifier."
             )
         self._forget()
-        X, Y = _fit.validated_labels(self, X, Y)
+        X, Y = _inputs.validated_labels(self, X, Y)
         check_consistent_length(X, persons, ids, sites)
         declared = self._declared()
         Y = label_table(Y, n_rows=len(X), n_labels=declared)
@@ -426,9 +426,9 @@ class PateMultilabelClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type
     def _train(self, *rows: Any, seed: int, folder: Path | None, public: Any) -> Any:
         used = self.mechanism_
         ensemble = train_ensemble(
-            _fit.model_or_default(self.teacher), *rows, seed=seed, thresholds=self.thresholds,
+            _inputs.model_or_default(self.teacher), *rows, seed=seed, thresholds=self.thresholds,
             space=SetOf(self.n_outputs_, label_space(used).resolution),
-            n_jobs=_fit.n_processes(self._training.n_jobs), folder=folder, public=public,
+            n_jobs=_inputs.n_processes(self._training.n_jobs), folder=folder, public=public,
         )  # fmt: skip
         require_fit(used, ensemble)
         return ensemble
@@ -440,5 +440,5 @@ class PateMultilabelClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type
 
     def _taught(self, pool: NDArray[Any], released: Labels, *, seed: int, lenient: bool) -> Any:
         return fit_supervised(
-            _fit.model_or_default(self.student), pool[released.rows], released.labels, seed=seed
+            _inputs.model_or_default(self.student), pool[released.rows], released.labels, seed=seed
         )

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import math
-import platform
 import secrets
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,23 +11,14 @@ from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from functools import wraps
 from inspect import signature
-from numbers import Integral
 from os import PathLike
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
-import sklearn
-from joblib import effective_n_jobs
-from numpy.typing import ArrayLike, NDArray
-from sklearn.dummy import DummyClassifier
-from sklearn.pipeline import Pipeline
-from sklearn.utils import check_random_state, validation
-from sklearn.utils.multiclass import check_classification_targets
+from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from .. import __version__
-from ..data.dataset import count_copies
 from ..data.label_models import OneEach
 from ..data.metrics import LabelMetrics
 from ..errors import BudgetExhausted, require_count
@@ -36,48 +26,40 @@ from ..ledger.base import Ledger, open_group_accounts, require_no_groups
 from ..ledger.memory import MemoryLedger
 from ..ledger.sqlite import SqliteLedger
 from ..mechanisms.base import Mechanism
-from ..mechanisms.confident import ConfidentGNMax
-from ..mechanisms.gnmax import GNMax
 from ..privacy import noise
 from ..privacy._files import write_whole
 from ..privacy.budget import Accountant, Budget
 from ..privacy.release import SILENT, describe
 from ..privacy.sealed import Sealed
 from ..teachers.models import describe_estimator
-from ..teachers.partitions import Partition, partition
+from ..teachers.partitions import partition
 from ..teachers.pool import VotedPool
-from ._catalogue import make_model
-from ._fit_groups import (
-    OPTIONS,
-    Seats,
-    consent_of,
-    group_rows,
-    kept_budgets,
-    largest,
-    most_of,
-    room_of,
-    rounds_of,
-    teachers_folder,
+from ._fit_inputs import (
+    agreed_n_teachers,
+    halves,
+    model_name,
+    model_or_default,
+    public_pool,
+    seed_number,
+    validated,
 )
-from ._numbers import label_counts, queries_part
+from ._numbers import label_counts, queries_part, versions_of
+from ._voting import Spending, begin_asking, spent_on
 from .card import ModelCard, export_student
-from .labelling import ORDERS, Labels, Order, guaranteed_epsilon, label_pool, most_expected
-from .personal.assignment import arrange, plan_as_dict
-from .personal.consent import Consent
+from .labelling import ORDERS, Labels, Order, label_pool
+from .personal.assignment import Assignment, PlanOptions, Variant, arrange, plan_as_dict
+from .personal.consent import Consent, read_consent
 from .personal.plan import PersonalPlan
-from .personal.rounds import Names, round_seed
+from .personal.rounds import Names, round_name, round_seed
 from .repeats import notice, remembered
 from .result import (
     FORMAT,
     SCORES,
     BudgetPart,
     DataPart,
-    GroupPart,
     LabelPart,
     MechanismPart,
     PartitionPart,
-    PersonalPart,
-    RoundPart,
     RunResult,
     SpentPart,
     StudentPart,
@@ -131,7 +113,7 @@ class Groups:
 
     levels: Mapping[str, float] | None = None
     max_groups: int = 20
-    variant: Literal["weighting", "vanishing", "upsampling"] = "weighting"
+    variant: Variant = "weighting"
     weights: Sequence[float] | None = None
     denominator: int | None = None
     precision: float | None = None
@@ -163,6 +145,8 @@ class Training:
     floor: float = 0.0
 
 
+# What a variant may be told, as `Groups` names it.
+OPTIONS = tuple(PlanOptions.__annotations__)
 _PLACES: dict[type, str] = {Queries: "queries", Groups: "groups", Training: "training"}
 
 
@@ -192,151 +176,24 @@ def accepting_moved(init: Callable[..., None]) -> Callable[..., None]:
     return accept
 
 
-# What comes into a fit, checked; a message never quotes an entry
-
-
-def validated_labels(estimator: Any, X: Any, Y: Any) -> Any:
-    """Return X and Y, rows x labels, as scikit-learn checks them for an estimator."""
-    return validated(estimator, X, Y.toarray() if hasattr(Y, "toarray") else Y, multi_output=True)
-
-
-def validated(estimator: Any, *tables: Any, reset: bool = True, **how: Any) -> Any:
-    """Return X, or X and y, as scikit-learn checks them for an estimator."""
-    try:
-        if hasattr(validation, "validate_data"):
-            return validation.validate_data(estimator, *tables, reset=reset, **how)
-        return estimator._validate_data(*tables, reset=reset, **how)  # scikit-learn before 1.6
-    except ValueError as error:
-        if "could not convert" not in str(error):
-            raise
-    # Raised out here, where the error that quotes the entry is no longer attached.
-    raise ValueError("Expected numbers in X, got something else. Turn text and categories into codes first.")
-
-
-def public_pool(estimator: Any, public: Any, X: NDArray[Any]) -> Any:
-    """Return the pool, checked; how many of its rows are copies of private ones is sealed in `n_copies_`."""
-    pool = validated(estimator, public, reset=False)
-    estimator.n_copies_ = count_copies(pool, X)
-    return pool
-
-
-def declared_classes(classes: Sequence[Any] | None, n_classes: int | None) -> NDArray[Any] | None:
-    """Return the declared classes, sorted as scikit-learn has them, or None where none are."""
-    if n_classes is not None:
-        require_count(2, n_classes=n_classes)
-    if classes is None:
-        return None if n_classes is None else np.arange(int(n_classes))
-    table = np.asarray(classes)
-    found: NDArray[Any] = np.unique(table)
-    if table.ndim != 1 or found.size != table.size or found.size < 2 or n_classes not in (None, found.size):
+def check_groups(chosen: Groups, budgets: Any, *, sites: Any, ids: Any, stratified: bool) -> None:
+    """Refuse parameters that do not go with budgets per person, or without them."""
+    variants = get_args(Variant)
+    if chosen.variant not in variants:
+        raise ValueError(f"Expected variant to be one of {', '.join(variants)}, got {chosen.variant!r}.")
+    if budgets is None:
+        given = [name for name in ("levels", *OPTIONS) if getattr(chosen, name) is not None]
+        given += ["exhausted_leave"] * bool(chosen.exhausted_leave)
+        if given:
+            # Passed over, everybody would be treated alike and nobody would be told.
+            raise ValueError(f"Expected fit(..., budgets=...) with {given[0]}, got no budgets. Pass them.")
+        return
+    others = {"sites": sites is not None, "ids": ids is not None, "stratified": stratified}
+    for name in (name for name, is_given in others.items() if is_given):
         raise ValueError(
-            "Expected two or more classes, each named once, and n_classes of them where that is given, got "
-            f"shape {table.shape} with {found.size} different ones and n_classes={n_classes}."
+            f"Expected no {name} with budgets: who shares a teacher follows from the budgets. "
+            "Leave out one of the two."
         )
-    return found
-
-
-def classes_read_off(y: NDArray[Any]) -> NDArray[Any]:
-    """Return the classes that appear in y, which gives away that they do."""
-    check_classification_targets(y)
-    found: NDArray[Any] = np.unique(y)
-    if found.size < 2:
-        raise ValueError("Expected at least 2 classes in y, got one class. There is nothing to learn.")
-    return found
-
-
-def class_ids(y: NDArray[Any], classes: NDArray[Any]) -> Indices:
-    """Return the place of each label among the classes, refusing one that has none."""
-    numbers = {label: number for number, label in enumerate(classes.tolist())}
-    ids = np.array([numbers.get(label, -1) for label in y.tolist()], dtype=np.int64)
-    if (ids < 0).any():
-        raise ValueError(
-            f"Expected one of the {len(classes)} declared classes in every row of y, got another in row "
-            f"{int(np.argmax(ids < 0))}. Declare every class, with labels of the type that y has."
-        )
-    return ids
-
-
-def halves(ids: Indices, *, seed: int) -> tuple[Indices, Indices]:
-    """Return the rows of a pool and the other rows, which have half of every class or more."""
-    shuffled = np.random.default_rng(seed).permutation(len(ids))
-    dealt = shuffled[np.argsort(ids[shuffled], kind="stable")]
-    return np.sort(dealt[1::2]), np.sort(dealt[::2])
-
-
-def seed_number(random_state: Any) -> int:
-    """Return a whole number from what scikit-learn calls a random state."""
-    if random_state is None:
-        return secrets.randbits(31)
-    if isinstance(random_state, Integral):
-        require_count(0, random_state=int(random_state))
-        return int(random_state)
-    return int(check_random_state(random_state).randint(2**31 - 1))
-
-
-# What parameters leave open
-
-
-def model_or_default(model: Any) -> Any:
-    """Return what was given, or else logistic regression on features of one scale."""
-    return make_model("scaled_logistic") if model is None else model
-
-
-def model_name(model: Any) -> str:
-    """Return the name of an estimator's class, of a pipeline's last step."""
-    return type(model.steps[-1][1] if isinstance(model, Pipeline) else model).__name__
-
-
-def default_mechanism(n_teachers: int, *, saves: bool) -> Mechanism:
-    """Return a mechanism whose noise grows with the teachers; silence is for those who save a budget."""
-    if not saves:
-        return GNMax(sigma=0.2 * n_teachers)
-    return ConfidentGNMax(
-        sigma=0.2 * n_teachers, threshold=0.6 * n_teachers, sigma_threshold=0.24 * n_teachers
-    )
-
-
-def default_n_teachers(n_units: int) -> int:
-    """Return 1.5 times the root of the number of units, with ten units each at least and 250 at most."""
-    return max(1, min(250, int(1.5 * n_units**0.5), n_units // 10))
-
-
-def agreed_n_teachers(n_teachers: int | None, n_rows: int, *, by_name: bool) -> int:
-    """Return how many teachers there are: as many as were said, or by the number of rows if public."""
-    if n_teachers is not None:
-        return n_teachers
-    if by_name:
-        raise ValueError(
-            "Expected n_teachers where persons or ids are given, got none. How many there are is private, so "
-            "nothing is derived from it. About 1.5 times the root of their rough number suits many tables."
-        )
-    return default_n_teachers(n_rows)
-
-
-def n_processes(n_jobs: int | None) -> int | None:
-    """Return how many processes train teachers: scikit-learn's -1 stands for every processor."""
-    return None if n_jobs is None else effective_n_jobs(n_jobs)
-
-
-def constant_student(X: NDArray[Any], labels: NDArray[np.int64]) -> Any:
-    """Return a student that says the one class that was ever answered."""
-    answered = labels != SILENT
-    return DummyClassifier(strategy="most_frequent").fit(X[answered], labels[answered])
-
-
-def spread_columns(
-    scores: ArrayLike, student: Any, *, n_classes: int, never_met: float
-) -> NDArray[np.float64]:
-    """Return a student's scores with a column for every class, also those that no answer ever named."""
-    table = np.asarray(scores, dtype=np.float64)
-    met = np.asarray(getattr(student, "classes_", np.arange(n_classes)), dtype=np.int64)
-    if len(met) == n_classes:
-        return table
-    if table.ndim == 1:
-        table = np.stack([-table, table], axis=1)
-    spread = np.full((len(table), n_classes), never_met)
-    spread[:, met] = table
-    return spread
 
 
 # Budget and ledger
@@ -351,19 +208,17 @@ def agreed_delta(given: Budget | None, ledger: Any) -> float:
     return _DELTA if known is None else known.delta
 
 
-def agreed_budget(
-    given: Budget | None, ledger: Any, *, unlimited: bool, consent: Consent | None, leave: bool
-) -> Budget:
+def agreed_budget(given: Budget | None, ledger: Any, *, unlimited: bool, assignment: Assignment) -> Budget:
     """Return the budget that was given, or else that of the ledger, or else what everybody agreed to."""
     held = _held(ledger)
     if held is not None and given not in (None, held):
         raise ValueError(f"Expected the budget of the ledger, {held}, got {given}. Leave out one of the two.")
     most = 8.0
-    if consent is not None:
+    if assignment.consent is not None:
         # Groups are held to their own budgets. While they leave one by one, the books as a whole add up what
         # some paid after others had left.
-        epsilons = [group.epsilon for group in consent.groups]
-        most = sum(epsilons) if leave else max(epsilons)
+        epsilons = [group.epsilon for group in assignment.consent.groups]
+        most = sum(epsilons) if assignment.leave else max(epsilons)
     return given or held or Budget(NO_LIMIT if unlimited else most, _DELTA)
 
 
@@ -412,6 +267,11 @@ def identity(folder: str | PathLike[str] | None, random_state: Any) -> tuple[str
     return name, seed
 
 
+def teachers_folder(folder: str | PathLike[str] | None, of_round: str) -> Path | None:
+    """Return where the teachers of a round are kept, if anywhere."""
+    return None if folder is None else Path(folder) / "_".join(["teachers", *filter(None, [of_round])])
+
+
 def question(fitted: Any, pool: NDArray[Any], *, plan: PersonalPlan | None, seed: int) -> str:
     """Return a fingerprint of all that decides which rows are asked, and how: public things alone."""
     chosen = fitted._queries
@@ -450,19 +310,9 @@ class Fitting:
     _moved: ClassVar[dict[str, tuple[str, str]]]
     _unused: ClassVar[tuple[str, ...]] = ()
     _target: ClassVar[Target]
-    student: Any
-    mechanism: Any
-    budget: Any
-    n_teachers: Any
     queries: Queries | None
     training: Training | None
     groups: Groups | None = None
-    ledger: Any
-    random_state: Any
-    _usual_mechanism: Callable[..., Mechanism]
-    _train: Callable[..., Any]
-    _tell_labels: Callable[..., None]
-    _taught: Callable[..., Any]
 
     # Parameters
 
@@ -589,39 +439,38 @@ class Fitting:
             rows, kept = halves(kinds, seed=split)
             pool, X, y = X[rows], X[kept], y[kept]
             owners = {n: None if o is None else np.asarray(o)[kept] for n, o in owners.items()}
-            budgets = kept_budgets(budgets, kept)
+            if not (budgets is None or isinstance(budgets, Mapping)):  # from persons, it holds for all rows
+                budgets = np.asarray(budgets)[kept]
         else:
             pool = given = public_pool(self, public, X)
             rows = np.arange(len(pool))
         delta = agreed_delta(self.budget, self.ledger)
-        consent = consent_of(self._groups, budgets, owners["persons"], delta=delta)
-        leave = self._groups.exhausted_leave and consent is not None and len(consent.groups) > 1
-        budget = agreed_budget(self.budget, self.ledger, unlimited=is_open, consent=consent, leave=leave)
-        seats = self._seats(y, consent, saves=not is_open, seed=split, **owners)
-        self.mechanism_, self.plan_ = seats.mechanism, seats.plan
-        self.n_public_, self.n_teachers_ = len(pool), len(seats.partition)
-        self._tell_partition(seats.partition, n_rows=len(X))
+        assignment, plain = self._assigned(y, budgets, delta=delta, saves=not is_open, seed=split, **owners)
+        budget = agreed_budget(self.budget, self.ledger, unlimited=is_open, assignment=assignment)
+        self._tell_assignment(assignment, plain, n_rows=len(X), n_public=len(pool))
         # Opened before hours of training: a ledger with another budget is refused now.
-        with open_books(self.ledger, budget, allow_seeded=seeded, consent=consent) as ledger:
+        with open_books(self.ledger, budget, allow_seeded=seeded, consent=assignment.consent) as ledger:
 
-            def vote(some: Seats, absent: Names) -> VotedPool:
-                place = teachers_folder(training.folder, seats.plan, absent)
+            def vote(some: Assignment, absent: Names) -> VotedPool:
                 ensemble = self._train(
-                    *some.rows(X, y),
+                    some.rows(X),
+                    some.rows(y),
                     some.partition,
                     seed=round_seed(teach, absent),
-                    folder=place,
+                    folder=teachers_folder(training.folder, round_name(assignment.plan, absent)),
                     public=given,
                 )
                 votes = ensemble.vote(pool)
                 self.troubles_ = ensemble.troubles
                 return VotedPool(votes)
 
-            key = f"{name}/{question(self, pool, plan=seats.plan, seed=ask)}"
+            key = f"{name}/{question(self, pool, plan=assignment.plan, seed=ask)}"
             source = noise.seeded(draw) if seeded else noise.secure()
-            room, next_room = room_of(
-                ledger, source, seats=seats, consent=consent, vote=vote, leave=leave, key=key,
-                first=asking.warm_up, seed=split,
+            # Where teachers are trained anew, who votes first follows from the books.
+            voters: Any = None if assignment.trains_anew else vote(assignment, ())
+            room, next_room = begin_asking(
+                Room(voters, plain, ledger, source), assignment, vote, key=key, first=asking.warm_up,
+                seed=split,
             )  # fmt: skip
             with telling_what_is_spent(ledger, budget), remembered(seen, self, budget):
                 released = label_pool(
@@ -631,8 +480,15 @@ class Fitting:
                     queries=np.arange(len(pool)), key=key, next_room=next_room,
                 )  # fmt: skip
                 self._record(released, rows, ledger=ledger, budget=budget, reasons=reasons)
-                self._tell_rounds(room, key=key, followed=next_room is not None)
-                self._state(ledger, budget, seats, consent, leave=leave)
+                spending = spent_on(
+                    ledger, assignment, budget, key=key, used=[plain, asking.warm_up],
+                    most=min(len(pool), asking.n_queries or len(pool)),
+                    is_over=released.stopped_by == "the budget",
+                    # A cap counts if it was set before the first release, which only a fresh ledger is sure
+                    # of. Without those who left there is less noise: a price for all of it was not known.
+                    is_fixed=self.ledger is None and not assignment.leave,
+                )  # fmt: skip
+                self._state(spending)
                 self.student_ = self._taught(pool, released, seed=learn, lenient=is_open)
 
     def _reasons(self, *, declared: bool, pooled: bool, seeded: bool) -> list[str]:
@@ -658,35 +514,47 @@ class Fitting:
             warnings.warn(f"{' '.join(reasons)} {advice}", NoGuaranteeWarning, stacklevel=4)
         return reasons
 
-    def _seats(
+    def _assigned(
         self,
         y: Indices,
-        consent: Consent | None,
+        budgets: Any,
         *,
         persons: Any,
         ids: Any,
         sites: Any,
+        delta: float,
         saves: bool,
         seed: int,
-    ) -> Seats:
-        """Deal the rows to teachers, plainly or as the budgets of their people ask for."""
-        n_teachers, training = self.n_teachers, self._training
+    ) -> tuple[Assignment, Mechanism]:
+        """Deal the rows to teachers, plainly or as the budgets of their people ask for.
+
+        Returns the mechanism for teachers of one vote each too.
+        """
+        n_teachers, training, chosen = self.n_teachers, self._training, self._groups
         if sites is None:
             by_name = persons is not None or ids is not None
             n_teachers = agreed_n_teachers(n_teachers, len(y), by_name=by_name)
-        if consent is None:
+        if budgets is None:
             parts = partition(
                 len(y), n_teachers, seed=seed, labels=y if training.stratified else None, persons=persons,
                 ids=ids, sites=sites, site_names=training.site_names,
             )  # fmt: skip
-            return Seats(parts, self.mechanism or self._usual_mechanism(len(parts), saves=saves))
+            return Assignment(parts), self.mechanism or self._usual_mechanism(len(parts), saves=saves)
+        consent = read_consent(
+            budgets, delta=delta, levels=chosen.levels, persons=persons, max_groups=chosen.max_groups
+        )
         plain = self.mechanism or self._usual_mechanism(n_teachers, saves=saves)
-        chosen = {name: getattr(self._groups, name) for name in OPTIONS}
-        seating = arrange(self._groups.variant, consent, plain, n_teachers=n_teachers, seed=seed, **chosen)
-        return Seats(seating.partition, plain, seating.plan, seating)
+        options: Any = {name: getattr(chosen, name) for name in OPTIONS}
+        seated = arrange(chosen.variant, consent, plain, n_teachers=n_teachers, seed=seed, **options)
+        return replace(seated, leave=chosen.exhausted_leave and len(consent.groups) > 1), plain
 
-    def _tell_partition(self, parts: Partition, *, n_rows: int) -> None:
+    def _tell_assignment(
+        self, assignment: Assignment, plain: Mechanism, *, n_rows: int, n_public: int
+    ) -> None:
         """Set the attributes that say who is protected; the number of rows only where that is public."""
+        parts, self.plan_ = assignment.partition, assignment.plan
+        self.mechanism_ = plain if self.plan_ is None else self.plan_.mechanism
+        self.n_public_, self.n_teachers_ = n_public, len(parts)
         self.relation_, self.unit_, self.notes_ = parts.relation, parts.unit, parts.notes
         self.n_private_ = n_rows if parts.relation.counts_are_public else None
 
@@ -702,36 +570,30 @@ class Fitting:
         self.spent_, self.delta_, self.why_ = ledger.spent, budget.delta, " ".join(reasons)
         self.budget_ = None if budget.epsilon == NO_LIMIT else budget
 
-    def _tell_rounds(self, room: Room, *, key: str, followed: bool) -> None:
-        """Set the attributes that say with which teachers it began, and which followed."""
-        is_over = self.stopped_by_ == "the budget"
-        self.rounds_, why = rounds_of(room, key=key, is_over=is_over, followed=followed)
-        if why:
-            warnings.warn(why, UserWarning, stacklevel=4)
+    def _state(self, spending: Spending) -> None:
+        """Set the attributes that say what is guaranteed, to whom, and which teachers answered."""
+        personal = spending.personal
+        self.epsilon_ = math.inf if self.why_ else spending.epsilon
+        self.rounds_: tuple[dict[str, Any], ...] = ()
+        self.groups_: tuple[dict[str, Any], ...] = ()
+        self._personal = None if personal is None else personal.part
+        if personal is None:
+            return
+        for words in personal.notes:
+            warnings.warn(words, UserWarning, stacklevel=4)
+        promised = {"stated": math.inf} if self.why_ else {}
+        self.groups_ = tuple(
+            {
+                **group.model_dump(exclude_unset=True),
+                **promised,
+                "has_left": personal.part.left_after(group.name) is not None,
+            }
+            for group in personal.part.groups
+        )
+        self.rounds_ = tuple(one.model_dump() for one in personal.part.rounds)
         if self.rounds_ and self.plan_ is not None and self.rounds_[0]["absent"]:
             first = self.plan_.without(self.rounds_[0]["absent"])
             self.n_teachers_, self.mechanism_ = first.n_teachers, first.mechanism
-
-    def _state(
-        self, ledger: Ledger, budget: Budget, seats: Seats, consent: Consent | None, *, leave: bool
-    ) -> None:
-        """Set the attributes that say what is guaranteed, and to whom."""
-        # A cap counts if it was set before the first release, which only a fresh ledger is sure of.
-        n_most = min(self.n_public_, self._queries.n_queries or self.n_public_)
-        is_fixed, is_guarantee, warm_up = self.ledger is None, not self.why_, self._queries.warm_up
-        self.groups_: tuple[dict[str, Any], ...] = ()
-        if consent is None or seats.plan is None:
-            most = most_expected(n_most, self.mechanism_, warm_up) if is_fixed else None
-            stated = guaranteed_epsilon(ledger, Accountant(budget), most=most)
-        else:
-            # Without those who left there is less noise: a price for all of it was not known beforehand.
-            fixed = is_fixed and not leave
-            prices = most_of(seats.plan, n_most, seats.plain, warm_up) if fixed else None
-            self.groups_ = group_rows(ledger, consent, seats.plan, most=prices, is_guarantee=is_guarantee)
-            most = None if prices is None else largest(prices.values())
-            stated = guaranteed_epsilon(ledger, Accountant(budget), most=most)
-            stated = min(stated, max(row["stated"] for row in self.groups_))
-        self.epsilon_ = stated if is_guarantee else math.inf
 
 
 @contextmanager
@@ -779,7 +641,7 @@ def public_result(
     else:
         kind = "supervised" if fitted._training.temperature is None else "distilled"
         if fitted.plan_ is not None and not fitted.why_:
-            own["personal"] = _personal_part(fitted)
+            own["personal"] = fitted._personal
     return RunResult(
         format=FORMAT,
         data=DataPart(
@@ -812,24 +674,7 @@ def public_result(
             accuracy=accuracy,
             **scores,
         ),
-        versions={
-            "tellers": __version__,
-            "python": platform.python_version(),
-            "numpy": np.__version__,
-            "scikit-learn": sklearn.__version__,
-        },
+        versions=versions_of("numpy", "scikit-learn"),
         started=datetime.now(UTC).isoformat(timespec="seconds"),
         **own,
-    )
-
-
-def _personal_part(fitted: Any) -> PersonalPart:
-    plan = fitted.plan_
-    rounds: dict[str, Any] = {"rounds": tuple(RoundPart(**one) for one in fitted.rounds_)}
-    return PersonalPart(
-        variant=plan.variant,
-        leave=fitted._groups.exhausted_leave,
-        plan=tuple(plan.summary),
-        groups=tuple(GroupPart(**row) for row in fitted.groups_),
-        **(rounds if fitted.rounds_ else {}),
     )

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from ..data.label_models import count_rows, take_rows
 from ..errors import BudgetExhausted, KeyReused, Unsettled, require_count
 from ..ledger.base import Ledger
 from ..mechanisms._admission import is_multilabel
@@ -21,7 +22,7 @@ from ..privacy.budget import Accountant
 from ..privacy.rdp import RdpCurve
 from ..privacy.release import SILENT, Release
 from ..privacy.votes import Unit
-from ..students.fitting import count_rows, fit_supervised, take_rows
+from ..students.fitting import fit_supervised, spread_columns
 from ..students.order import least_confident, same_spread, typical_first
 from .room import Room
 
@@ -165,8 +166,8 @@ def most_expected(n_queries: int, *mechanisms: Mechanism | None) -> RdpCurve:
 
     Known before the first question is asked, it may be stated whatever comes out.
     """
-    prices = [n_queries * mechanism.price(Unit()) for mechanism in mechanisms if mechanism is not None]
-    return RdpCurve(prices[0].orders, np.max([price.values for price in prices], axis=0))
+    used = [mechanism for mechanism in mechanisms if mechanism is not None]
+    return RdpCurve.largest(n_queries * mechanism.price(Unit()) for mechanism in used)
 
 
 def guaranteed_epsilon(
@@ -384,9 +385,7 @@ def _n_classes(room: Room) -> int:
 
 def _belief(student: Any, X: Any, *, n_classes: int) -> NDArray[np.float64]:
     """Return the student's probabilities with a column for every class, also those it was never taught."""
-    spoken = np.asarray(student.predict_proba(X), dtype=np.float64)
-    belief = np.zeros((len(spoken), n_classes))
-    belief[:, np.asarray(student.classes_, dtype=np.int64)] = spoken
+    belief = spread_columns(student.predict_proba(X), student, n_classes=n_classes, never_met=0.0)
     return np.asarray(belief / belief.sum(axis=1, keepdims=True))
 
 

@@ -25,7 +25,7 @@ from ..data.clips import settings_beside_student
 from ..ledger.opening import is_url
 from ..privacy._files import write_whole
 from ..privacy.votes import Votes
-from ..students.fitting import fit_distilled, fit_self_taught, fit_semi_supervised, fit_supervised
+from ..students.fitting import STUDENT_KINDS
 from ..teachers.partitions import Partition
 from ..teachers.store import save_votes
 from ._folder import (
@@ -44,10 +44,11 @@ from ._folder import (
 )
 from ._numbers import private_numbers, public_result
 from ._private import PrivateNumbers
-from ._tables import Assignment, Tables, assign_rows, digest, read_tables
+from ._tables import Tables, assign_rows, digest, read_tables
 from ._voting import Spending, Voting, absent_at_first, release_labels, stored_votes
 from .card import ModelCard, export_student
 from .labelling import Labels
+from .personal.assignment import Assignment
 from .report._page import write_page
 from .result import RunResult, write_json, write_result
 from .settings.files import read_config, with_absolute_paths
@@ -157,16 +158,6 @@ def run_steps(
     not done again. `voted` are votes of teachers that exist, in place of the first three steps, or they are
     those of a `first` run, as `voted_in` finds them in its folder; `beside` are files that travel with the
     student. The other arguments, and the guarantee, are those of `run`.
-
-    >>> import tempfile
-    >>> from tellers.runs import default_config
-    >>> place = tempfile.mkdtemp()
-    >>> run_steps(default_config("breast_cancer"), place, until="votes") is None
-    True
-    >>> sorted(path.name for path in Path(place).iterdir())
-    ['config.toml', 'key.txt', 'ledger.db', 'private']
-    >>> run_steps(default_config("breast_cancer"), place, resume=True).result.queries.n_asked > 0
-    True
     """
     if until not in STEPS:
         raise ValueError(f"Expected a step, one of {', '.join(STEPS)}, got {until!r}.")
@@ -202,7 +193,6 @@ def _carry_out(
     show_groups: ShowGroups | None,
     warn: Warn | None,
 ) -> Finished | None:
-    mechanism = config.build_mechanism()
     with steps.step("data"):
         tables = read_tables(config) if voted is None else voted.tables
         assignment = assign_rows(config, tables) if voted is None else voted.seated
@@ -230,10 +220,7 @@ def _carry_out(
     if until == "votes":
         return None
     with steps.step("labels"), ledger:
-        labels, spending = release_labels(
-            config, tables, assignment, mechanism=mechanism, voting=voting, votes=votes, ledger=ledger,
-            progress=steps.progress("labels"),
-        )  # fmt: skip
+        labels, spending = release_labels(voting, votes, ledger)
         if tables.many_labels:
             write_whole(folder.path / "labels.csv", _as_csv(config, labels), shared=True)
     if until == "labels":
@@ -243,10 +230,7 @@ def _carry_out(
             config, tables, labels, spending, progress=steps.progress("student"),
             training=folder.lesson(config.student),
         )  # fmt: skip
-    result = public_result(
-        config, tables, assignment, mechanism=mechanism, labels=labels, spending=spending, student=student,
-        seconds=steps.seconds, started=steps.started,
-    )  # fmt: skip
+    result = public_result(voting, labels, spending, student, seconds=steps.seconds, started=steps.started)
     if folder.result.exists() or folder.publication.exists():
         from .publishing import with_published
 
@@ -254,11 +238,8 @@ def _carry_out(
     with steps.step("report"):
         private = None
         if until == "report" and config.report.private:
-            private = private_numbers(
-                config, tables, assignment, mechanism=mechanism, votes=votes, labels=labels,
-                spending=spending, test_votes=voting.test_votes(absent), seconds=steps.seconds,
-                cast=voting.cast,
-            )  # fmt: skip
+            seen = (votes, voting.test_votes(absent))
+            private = private_numbers(voting, labels, spending, *seen, seconds=steps.seconds)
             write_json(folder.summary, private.as_dict(), public=False)
         export_student(
             student, folder.student, card=ModelCard.from_result(result), overwrite=True, beside=beside
@@ -287,23 +268,19 @@ def teach(
     training: Path | None = None,
 ) -> Any:
     """Return the student, taught what came out by the rules of the config."""
-    chosen, seed = config.student, config.seed
-    asked, told = tables.pool[labels.rows], labels.labels
+    chosen, kind = config.student, STUDENT_KINDS[config.student.kind]
+    told = getattr(labels, kind.learns_from)
+    there = {
+        "X_unlabelled": tables.pool[np.setdiff1d(np.arange(len(tables.pool)), labels.rows)],
+        "temperature": chosen.temperature,
+        "floor": chosen.floor,
+        "progress": progress,
+        "folder": training,
+    }
     try:
         model = make_student(config, tables)
-        if chosen.kind == "distilled" and labels.values is not None:
-            return fit_distilled(
-                model, asked, labels.values, temperature=chosen.temperature, floor=chosen.floor, seed=seed
-            )
-        if chosen.kind in ("self_taught", "semi_supervised"):
-            rest = tables.pool[np.setdiff1d(np.arange(len(tables.pool)), labels.rows)]
-            if chosen.kind == "self_taught":
-                return fit_self_taught(model, asked, told, rest, seed=seed)
-            return fit_semi_supervised(
-                model, asked, told, rest if len(rest) else asked, seed=seed, progress=progress,
-                folder=training,
-            )  # fmt: skip
-        return fit_supervised(model, asked, told, seed=seed)
+        given = {name: there[name] for name in kind.takes}
+        return kind.fit(model, tables.pool[labels.rows], told, seed=config.seed, **given)
     except ValueError as error:
         raise ValueError(
             f"{error} What came out is kept in labels.npz, and epsilon {spending.charged:.4g} is spent."

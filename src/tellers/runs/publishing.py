@@ -1,11 +1,11 @@
 """Publishing what a finished run cost: planned, charged to its ledger, drawn once, kept, shown again."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from os import PathLike
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -40,7 +40,6 @@ from .personal.accounting import Asked
 from .personal.publishing import (
     distances_of,
     group_event,
-    highest,
     independent_group_costs,
     publication_prices,
     release_group_costs,
@@ -91,14 +90,6 @@ def settled_without_value(ledger: Ledger, key: str) -> list[Entry]:
     return [e for e in ledger.entries() if e.key.startswith(begins) and e.is_settled and not has_value(e)]
 
 
-def before_on(ledger: Ledger, key: str, account: str | None, order: float) -> Iterator[float]:
-    """Yield what each publication of an earlier version cost an account, or the main one, at an order."""
-    for entry in settled_without_value(ledger, key):
-        paid = entry.charged if account is None else entry.also[account].charged
-        # A Rényi divergence grows with its order: between two of the grid the next one bounds it.
-        yield float(paid.values[np.searchsorted(paid.orders, order)])
-
-
 def up_to(ledger: Ledger, entry: Entry | None) -> Iterator[Entry]:
     """Yield what is on the books as far as an entry, which comes last, or all of it."""
     for each in ledger.entries():
@@ -118,21 +109,6 @@ def plan_of(event: Mapping[str, Any]) -> PublishPlan:
 # What fits an account to the last bit may not when it is added up in another order.
 _HAIR = 1 - 1e-9
 
-Planner = Callable[[Sequence[Purse]], PublishPlan]
-
-
-@dataclass(frozen=True, eq=False)
-class Bill:
-    """What is charged.
-
-    To the main account, to those of groups, and what each line of the publication pays.
-    """
-
-    price: RdpCurve
-    also: Mapping[str, RdpCurve]
-    event: dict[str, Any]
-    by_name: Mapping[str, RdpCurve]
-
 
 @dataclass(frozen=True, eq=False)
 class Payer:
@@ -149,6 +125,12 @@ class Payer:
         paid = (each.also[self.account] for each in entries if self.account in each.also)
         return sum((each.charged for each in paid), start=RdpCurve.zero())
 
+    def paid_at(self, entries: Iterable[Entry], order: float) -> float:
+        """Return what these entries cost at an order."""
+        paid = [self.charged([entry]) for entry in entries]
+        # A Rényi divergence grows with its order: between two of the grid the next one bounds it.
+        return float(sum(each.values[np.searchsorted(each.orders, order)] for each in paid))
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Publisher:
@@ -156,9 +138,25 @@ class Publisher:
 
     run: FinishedRun
 
-    def costs(self, ledger: ChainedLedger) -> "EveryonesCost | GroupsCosts":
-        """Return what the run cost: everyone, or each group."""
-        return EveryonesCost(self.run) if self.run.plan is None else GroupsCosts(self.run.asked(ledger))
+    def shares(self, ledger: ChainedLedger) -> Mapping[str, float]:
+        """Return how far whoever pays moves a published value, as a share of the furthest.
+
+        With one budget everyone is one group, of which anybody moves one ballot.
+        """
+        return {EVERYONE: 1.0} if self.run.plan is None else distances_of(self.run.asked(ledger)).shares
+
+    def release(self, ledger: ChainedLedger, noise: Noise, plan: PublishPlan) -> dict[str, float]:
+        """Draw the noise and return what may be told of everyone's cost, or each group's, at its order."""
+        if self.run.plan is None:
+            return {EVERYONE: release_cost(self.run.mechanism, asked_votes(self.run), noise, plan=plan)}
+        asked = self.run.asked(ledger)
+        return release_group_costs(asked, noise, plan=plan, groups=distances_of(asked).shares)
+
+    def independent(self, ledger: ChainedLedger) -> dict[str, RdpCurve]:
+        """Return the public price to everyone, or to each group."""
+        if self.run.plan is None:
+            return {EVERYONE: independent_cost(self.run.mechanism, self.n_queries())}
+        return independent_group_costs(self.run.asked(ledger))
 
     def payers(self, ledger: ChainedLedger) -> list[Payer]:
         """Return who pays, in the order of the lines that are published."""
@@ -192,19 +190,20 @@ class Publisher:
         proxy: "Votes | LabelVotes | str | PathLike[str] | None",
     ) -> tuple[PublishPlan, tuple[str, ...]]:
         """Return order, smoothness and noise that every account can pay for, chosen on public votes."""
-        mechanism, costs, notes = self.run.mechanism, self.costs(ledger), list[str]()
+        mechanism, notes = self.run.mechanism, list[str]()
         require_bound(mechanism, method)
-        best = costs.planner(
-            self._proxy(proxy, notes), n_queries=self.n_queries(), delta=self.run.config.budget.delta,
-            confidence=confidence, method=method,
-        )  # fmt: skip
+        public = self._proxy(proxy, notes)
+        terms: dict[str, Any] = {
+            "n_queries": self.n_queries(), "delta": self.run.config.budget.delta, "confidence": confidence,
+            "method": method,
+        }  # fmt: skip
         for purses in self._purses(ledger):
-            plan = best(purses)
+            plan = self._best(ledger, public, purses, terms)
             if _releases(plan) or method == "independent":
                 return plan, tuple(notes)
-        free = best([])
+        free = self._best(ledger, public, [], terms)
         if _releases(free):
-            self._refuse(ledger, publication_prices(costs.shares, free, n_releases=len(costs.shares)))
+            self._refuse(ledger, free)
         how = available_methods(mechanism)
         if how == ("gnss", "independent"):
             notes.append(
@@ -218,28 +217,32 @@ class Publisher:
             notes.append(f"On the proxy no release is worth its price, so {told}.")
         return free, tuple(notes)
 
-    def bill(self, ledger: ChainedLedger, plan: PublishPlan, noise_name: str) -> Bill:
-        """Return what a publication by this plan costs, with what earlier ones owe; refuses votes in time."""
+    def bill(
+        self, ledger: ChainedLedger, plan: PublishPlan, noise_name: str
+    ) -> tuple[dict[str, RdpCurve], dict[str, Any]]:
+        """Return what a publication by this plan costs, with what earlier ones owe, and its event.
+
+        It refuses votes of which no cost is published, in time.
+        """
         payers, side = self.payers(ledger), list(side_plans(self.run.folder))
-        costs = self.costs(ledger)
-        event = costs.event(ledger, plan, noise_name)
-        prices = publication_prices(costs.shares, plan, n_releases=len(payers))
+        event, shares = self._event(ledger, plan, noise_name), self.shares(ledger)
+        prices = publication_prices(shares, plan, n_releases=len(payers))
         # Of a run without groups, what was released before the ledger knew of such things is paid for now.
-        owed = [publication_prices(costs.shares, each, n_releases=1) for each in side]
-        by_name = {name: sum((each[name] for each in owed), start=price) for name, price in prices.items()}
+        owed = [publication_prices(shares, each, n_releases=1) for each in side]
+        earlier = settled_without_value(ledger, self.run.folder.key)
         event |= {
             "made": datetime.now(UTC).isoformat(timespec="seconds"),
             **self._fixed(ledger, plan),
             "released": [payer.name for payer in payers],
             "before": {
-                payer.name: sum(before_on(ledger, self.run.folder.key, payer.account, plan.order))
+                payer.name: payer.paid_at(earlier, plan.order)
                 + sum(each.price_to(1.0, order=plan.order) for each in side)
                 for payer in payers
             },
             **({"adopted": [asdict(each) for each in side]} if side else {}),
         }
-        also = {payer.account: by_name[payer.name] for payer in payers if payer.account is not None}
-        return Bill(highest(by_name.values()), also, event, by_name)
+        by_name = {name: sum((each[name] for each in owed), start=price) for name, price in prices.items()}
+        return by_name, event
 
     def lines(
         self, ledger: ChainedLedger, uppers: list[float], charged: list[float], entry: Entry | None
@@ -311,9 +314,40 @@ class Publisher:
             purses.append(Purse(group.name, state.held_at, _HAIR * state.accountant.value_left(state.spent)))
         return [purses]
 
-    def _refuse(self, ledger: ChainedLedger, prices: Mapping[str, RdpCurve]) -> None:
+    def _best(
+        self,
+        ledger: ChainedLedger,
+        public: Votes | LabelVotes,
+        purses: Sequence[Purse],
+        terms: Mapping[str, Any],
+    ) -> PublishPlan:
+        """Return the best plan that all purses can pay, on public votes counted as the run's."""
+        plan = self.run.plan
+        if plan is None:
+            purse = purses[0] if purses else None
+            return plan_publication(self.run.mechanism, public, **terms, purse=purse)[0]
+        assert not isinstance(public, LabelVotes)  # of many labels there are no groups
+        weights = plan.weights(len(public), key="proxy")
+        counted = public if weights is None else public.weighted(weights)
+        likely = getattr(plan.mechanism, "likely_answered", None)
+        proxy = Asked(plan, counted, answered=None if likely is None else likely(counted))
+        return plan_group_publication(proxy, **terms, purses=purses)
+
+    def _event(self, ledger: ChainedLedger, plan: PublishPlan, noise_name: str) -> dict[str, Any]:
+        if self.run.plan is not None:
+            asked = self.run.asked(ledger)
+            n_releases = len(self.run.plan.groups)
+            return group_event(asked, plan, noise_name=noise_name, n_releases=n_releases, ledger=ledger)
+        require_one_ballot(asked_votes(self.run))
+        return {
+            "mechanism": "Publication", "parameters": asdict(plan), "noise": noise_name,
+            "unit": self.run.result.partition.unit, "n_queries": 0,
+        }  # fmt: skip
+
+    def _refuse(self, ledger: ChainedLedger, plan: PublishPlan) -> None:
         """Say whose account has no room for a publication."""
-        short = []
+        shares, short = self.shares(ledger), []
+        prices = publication_prices(shares, plan, n_releases=len(shares))
         for payer in self.payers(ledger):
             spent, held = payer.charged(ledger.entries()), payer.accountant
             if not held.affords(spent, prices[payer.name]):
@@ -340,75 +374,6 @@ class Publisher:
         )
         notes += [assumed] if assumed else []
         return public
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class EveryonesCost:
-    """What a run with one budget for all cost: everyone is one group, of which anybody moves one ballot."""
-
-    run: FinishedRun
-    shares: ClassVar[Mapping[str, float]] = {EVERYONE: 1.0}
-
-    def planner(self, public: Votes | LabelVotes, **given: Any) -> Planner:
-        """Return what finds the best plan that a purse can pay, on public votes."""
-
-        def best(purses: Sequence[Purse]) -> PublishPlan:
-            purse = purses[0] if purses else None
-            return plan_publication(self.run.mechanism, public, **given, purse=purse)[0]
-
-        return best
-
-    def event(self, ledger: ChainedLedger, plan: PublishPlan, noise_name: str) -> dict[str, Any]:
-        """Return the event under which a ledger is charged, or refuse votes of which no cost is published."""
-        require_one_ballot(asked_votes(self.run))
-        return {
-            "mechanism": "Publication", "parameters": asdict(plan), "noise": noise_name,
-            "unit": self.run.result.partition.unit, "n_queries": 0,
-        }  # fmt: skip
-
-    def release(self, noise: Noise, plan: PublishPlan) -> dict[str, float]:
-        """Draw the noise and return what may be told of the cost at the plan's order."""
-        return {EVERYONE: release_cost(self.run.mechanism, asked_votes(self.run), noise, plan=plan)}
-
-    def independent(self) -> dict[str, RdpCurve]:
-        """Return the public price."""
-        return {EVERYONE: independent_cost(self.run.mechanism, len(self.run.labels()))}
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class GroupsCosts:
-    """What a run with budgets per group cost each of them."""
-
-    asked: Asked
-
-    @property
-    def shares(self) -> Mapping[str, float]:
-        """Return how far a person of each group moves a published value, as a share of the furthest."""
-        return distances_of(self.asked).shares
-
-    def planner(self, public: Votes | LabelVotes, **given: Any) -> Planner:
-        """Return what finds the best plan that all purses can pay, on public votes counted as the run's."""
-        assert not isinstance(public, LabelVotes)  # of many labels there are no groups
-        plan = self.asked.plan
-        weights = plan.weights(len(public), key="proxy")
-        counted = public if weights is None else public.weighted(weights)
-        likely = getattr(plan.mechanism, "likely_answered", None)
-        proxy = Asked(plan, counted, answered=None if likely is None else likely(counted))
-        return lambda purses: plan_group_publication(proxy, **given, purses=purses)
-
-    def event(self, ledger: ChainedLedger, plan: PublishPlan, noise_name: str) -> dict[str, Any]:
-        """Return the event under which a ledger is charged, or refuse votes of which no cost is published."""
-        return group_event(
-            self.asked, plan, noise_name=noise_name, n_releases=len(self.shares), ledger=ledger
-        )
-
-    def release(self, noise: Noise, plan: PublishPlan) -> dict[str, float]:
-        """Draw the noise and return what may be told of each group's cost at the plan's order."""
-        return release_group_costs(self.asked, noise, plan=plan, groups=self.shares)
-
-    def independent(self) -> dict[str, RdpCurve]:
-        """Return each group's public price."""
-        return independent_group_costs(self.asked)
 
 
 def _releases(plan: PublishPlan) -> bool:
@@ -520,9 +485,8 @@ def propose_publication(
         )
         prices: Mapping[str, RdpCurve] = {}
         if plan.method != "independent":
-            bill = publisher.bill(ledger, plan, noise.secure().name)
-            prices = bill.by_name
-            if bill.event.get("adopted"):
+            prices, event = publisher.bill(ledger, plan, noise.secure().name)
+            if event.get("adopted"):
                 notes += (
                     "Earlier releases of these votes are in a file beside them and on no ledger. They are "
                     "charged with this one.",
@@ -622,12 +586,14 @@ def _draw(publisher: Publisher, ledger: ChainedLedger, plan: PublishPlan) -> Non
     key, entry = publication_on(ledger, folder.key)
     if entry is None:
         publisher.require(ledger)
-        bill = publisher.bill(ledger, plan, source.name)
-        ticket = ledger.reserve(key, bill.price, event={**bill.event, "grain": 1e-6}, also=bill.also)
+        prices, event = publisher.bill(ledger, plan, source.name)
+        also = {who.account: prices[who.name] for who in publisher.payers(ledger) if who.account is not None}
+        most = RdpCurve.largest(prices.values())
+        ticket = ledger.reserve(key, most, event={**event, "grain": 1e-6}, also=also)
     else:
         also = {name: paid.reserved for name, paid in entry.also.items()}
         plan, ticket = plan_of(entry.event), Ticket(key, entry.reserved, entry.event, also)
-    values = publisher.costs(ledger).release(source, plan)
+    values = publisher.release(ledger, source, plan)
     grains = np.array([as_grains(value) for value in values.values()], dtype=np.int64)
     release = Release(grains, Cost(ticket.price), by_teachers=np.zeros(len(grains), dtype=np.bool_))
     try:
@@ -674,7 +640,7 @@ def _kept_before(publisher: Publisher, ledger: ChainedLedger) -> PublishedCosts 
 
 def _public_prices(publisher: Publisher, ledger: ChainedLedger, plan: PublishPlan) -> PublishedCosts:
     delta = publisher.run.config.budget.delta
-    found = [cost.epsilon_and_order(delta) for cost in publisher.costs(ledger).independent().values()]
+    found = [cost.epsilon_and_order(delta) for cost in publisher.independent(ledger).values()]
     return PublishedCosts(
         plan=replace(plan, order=found[-1][1]), delta=delta,
         covers="both directions", n_queries=publisher.n_queries(), kind=publisher.run.kind,

@@ -399,10 +399,21 @@ class PersonalPart(ResultPart):
 
 # Labels, classes, student
 
-SCORES = (
-    "accuracy", "balanced_accuracy", "auc", "mean_average_precision", "micro_f1", "macro_f1",
-    "micro_precision", "micro_recall", "macro_precision", "macro_recall",
-)  # fmt: skip
+# Averages over labels or classes on the test rows, in their order: what each is called and what it says.
+SCORES = {
+    "accuracy": ("Accuracy", "the share of right answers, over all rows and labels"),
+    "balanced_accuracy": ("Balanced accuracy", "what is found of yes and no, on average; 50 % is guessing"),
+    "auc": ("AUC", "how often a row with the label is ranked above one without it; 50 % is guessing"),
+    "mean_average_precision": (
+        "Mean average precision", "the precision of a ranking by the label, averaged over its rows",
+    ),
+    "micro_f1": ("F1, over all labels", "precision and recall of yes in one, over all answers"),
+    "macro_f1": ("F1, mean of the labels", "the same of each label, averaged"),
+    "micro_precision": ("Precision, over all labels", "how many of the labels that it says are true"),
+    "micro_recall": ("Recall, over all labels", "how many of the true labels it says"),
+    "macro_precision": ("Precision, mean of the labels", "the same of each label, averaged"),
+    "macro_recall": ("Recall, mean of the labels", "the same of each label, averaged"),
+}  # fmt: skip
 
 
 class Column(NamedTuple):
@@ -636,24 +647,7 @@ def _all_texts(value: Any) -> Any:
     return {k: str(v) for k, v in value.items()} if isinstance(value, Mapping) else value
 
 
-class _Table(ResultPart):
-    """A section that code written for the table of its file reads all the same."""
-
-    def __getitem__(self, name: str) -> Any:
-        return self.as_dict()[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self.model_fields_set
-
-    def __iter__(self) -> Iterator[str]:  # type: ignore[override]
-        return iter(self.as_dict())
-
-    def keys(self) -> Iterator[str]:
-        """Return the names of the sections that are there, as in `result.json`."""
-        return iter(self)
-
-
-class RunResult(_Table):
+class RunResult(ResultPart):
     """The public numbers of one run, in the sections of its `result.json`.
 
     Nothing in it comes from private data except through a mechanism that was charged, and through test rows
@@ -700,6 +694,25 @@ class RunResult(_Table):
     def curve(self) -> Curve:
         """Return the epsilon over the queries."""
         return curve_of(self.cost)
+
+    # Code that was written for the table of the file reads it all the same.
+
+    def __getitem__(self, name: str) -> Any:
+        return self.as_dict()[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.model_fields_set
+
+    def __iter__(self) -> Iterator[str]:  # type: ignore[override]
+        return iter(self.as_dict())
+
+    def keys(self) -> Iterator[str]:
+        """Return the names of the sections that are there, as in `result.json`.
+
+        >>> "format" in list(RunResult.model_construct(format=1).keys())
+        True
+        """
+        return iter(self)
 
 
 # Files
@@ -769,11 +782,8 @@ def read_published(folder: str | PathLike[str]) -> PublishedCosts | None:
     if not place.exists():
         return None
     try:
-        table = json.loads(place.read_bytes())
-        if not isinstance(table, dict):
-            raise ValueError("Expected a table.")
-        return PublishedCosts.from_dict(table)
-    except (OSError, ValueError) as error:
+        return PublishedCosts.from_dict(read_json(place, advice=""))
+    except ValueError as error:
         raise ValueError(
             f"Expected what was published in {place}, got something that cannot be read: {error} Restore the "
             "file, or move it away and ask for it again: what the ledger of the run holds is not paid for "

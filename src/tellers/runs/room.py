@@ -1,13 +1,12 @@
 """The door of the room: the single way from a question to a label."""
 
 import inspect
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ..accounting.exact import exact_cost
 from ..errors import BudgetExhausted, KeyReused, LedgerConflict
@@ -19,6 +18,9 @@ from ..privacy.noise import Noise
 from ..privacy.rdp import RdpCurve
 from ..privacy.release import Cost, Release, describe
 from ..privacy.votes import SetOf, Unit, Votes, keep, kept
+
+if TYPE_CHECKING:
+    from .personal.plan import PersonalPlan
 
 _SETTLE_TRIES = 3
 
@@ -32,58 +34,6 @@ class Voters(Protocol):
 
     def vote(self, X: Any, /) -> Votes:
         """Return the votes on every row of X."""
-        ...
-
-
-class GroupPlan(Protocol):
-    """How groups of people take part in a vote, each with a budget of its own (`tellers.runs.personal`).
-
-    Everything here is public: it depends on budgets, a seed and a key, never on votes.
-    """
-
-    @property
-    def variant(self) -> str:
-        """Which of the ways it is."""
-        ...
-
-    @property
-    def mechanism(self) -> Mechanism:
-        """The mechanism, fitted to the votes of this plan."""
-        ...
-
-    @property
-    def n_teachers(self) -> int:
-        """How many teachers there are, present or not."""
-        ...
-
-    @property
-    def members(self) -> Sequence[NDArray[np.int64]]:
-        """The teachers of each group; empty where every teacher learns from all groups."""
-        ...
-
-    @property
-    def units(self) -> Sequence[Unit]:
-        """How far one person of each group can move a tally."""
-        ...
-
-    def weights(self, n_queries: int, *, key: str) -> NDArray[np.int64] | None:
-        """How much each teacher's ballot counts, in each query of the batch; None for one vote each."""
-        ...
-
-    def prices(self, n_queries: int, *, key: str) -> dict[str, RdpCurve]:
-        """The most a batch can cost one person of each group."""
-        ...
-
-    def charges(self, answered: NDArray[np.bool_], *, key: str) -> dict[str, RdpCurve]:
-        """What it did cost, given which of its queries were answered."""
-        ...
-
-    def without(self, names: Iterable[str]) -> "GroupPlan":
-        """The plan in which these groups take no part."""
-        ...
-
-    def using(self, mechanism: Mechanism) -> "GroupPlan":
-        """The plan with another mechanism, described for one vote per teacher."""
         ...
 
 
@@ -123,7 +73,7 @@ class Room:
     ledger: Ledger
     noise: Noise
     later: Callable[[Callable[[], None]], object] | None = None
-    plan: GroupPlan | None = None
+    plan: "PersonalPlan | None" = None
     exhausted_leave: bool = False
     absent: tuple[str, ...] = ()
 
@@ -152,7 +102,7 @@ class Room:
         True
         """
         if self.plan is not None:
-            return _largest(self._present(self.absent).prices(n_queries, key="").values())
+            return RdpCurve.largest(self._present(self.absent).prices(n_queries, key="").values())
         return self.mechanism.price(Unit()) * n_queries
 
     def ask(
@@ -200,7 +150,7 @@ class Room:
         used = None
         if plan is not None:
             charges = plan.charges(release.answered, key=key)
-            worst = _largest(charges.values())
+            worst = RdpCurve.largest(charges.values())
             release = replace(release, cost=Cost(worst))
             used = {group_account(name): curve for name, curve in charges.items()}
             if account is not None:
@@ -231,7 +181,7 @@ class Room:
 
     def _find_or_reserve(
         self, key: str, question: dict[str, Any], account: str | None
-    ) -> Release | tuple[Ticket, GroupPlan | None]:
+    ) -> "Release | tuple[Ticket, PersonalPlan | None]":
         recorded = self.ledger.find(key)
         if recorded is None:
             try:
@@ -288,7 +238,7 @@ class Room:
 
     def _reserve(
         self, key: str, question: dict[str, Any], account: str | None
-    ) -> tuple[Ticket, GroupPlan | None]:
+    ) -> tuple[Ticket, "PersonalPlan | None"]:
         n, asked = int(question["n_queries"]), dict(question)
         if account is not None:
             asked["account"] = account
@@ -303,7 +253,7 @@ class Room:
             prices = plan.prices(n, key=key)
             event = {**describe(plan.mechanism, self.noise), **asked, "unit": "one person"}
             event["groups"] = {"variant": plan.variant, "absent": sorted(absent)}
-            price = _largest(prices.values())
+            price = RdpCurve.largest(prices.values())
             also = {group_account(name): curve for name, curve in prices.items()}
             if account is not None:
                 also[account] = price
@@ -318,7 +268,7 @@ class Room:
                     raise
                 absent.add(name)
 
-    def _present(self, absent: Collection[str]) -> GroupPlan:
+    def _present(self, absent: Collection[str]) -> "PersonalPlan":
         assert self.plan is not None
         return (self.plan.without(absent) if absent else self.plan).using(self.mechanism)
 
@@ -340,13 +290,7 @@ class Room:
         return {"student": student}
 
 
-def _largest(curves: Iterable[RdpCurve]) -> RdpCurve:
-    """Return the largest value at every order: what nobody was charged more than."""
-    every = list(curves)
-    return RdpCurve(every[0].orders, np.max([curve.values for curve in every], axis=0))
-
-
-def _seated(votes: Votes, plan: GroupPlan, *, key: str) -> Votes:
+def _seated(votes: Votes, plan: "PersonalPlan", *, key: str) -> Votes:
     """Return the votes as the plan counts them."""
     weights = plan.weights(len(votes), key=key)
     if weights is not None:

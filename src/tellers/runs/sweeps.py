@@ -434,32 +434,6 @@ def _gap_labels(mechanism: Any, votes: LabelVotes, shares: Floats, noise: Noise)
     return labels
 
 
-def _independent(
-    setting: SweepSetting, votes: LabelVotes, told: NDArray[np.bool_], n_changed: int, delta: float
-) -> float:
-    """Return the thesis's cost without a look at the sums: answers for what was told, checks for the rest."""
-    sigma = setting.votes(setting.sigma, votes.n_teachers)
-    if setting.kind == "tau" and setting.sigma_gate is None:
-        curve = as_published_tau(sigma, setting.max_norm, orders=_PUBLISHED_ORDERS) * len(votes)
-        return curve.epsilon(delta, conversion="classic")
-    if setting.kind not in ("gnthreshold", "adaptive-as-published"):
-        return math.nan
-    curve = published_labels(
-        n_changed, variance=sigma**2, n_queries=int(told.sum()), orders=_PUBLISHED_ORDERS
-    ) + _silent(setting, votes, told)
-    return curve.epsilon(delta, conversion="classic")
-
-
-def _silent(setting: SweepSetting, votes: LabelVotes, told: NDArray[np.bool_]) -> RdpCurve:
-    """Return what the thesis charges queries that were not answered: the labels that were checked."""
-    if setting.sigma_gate is None:
-        return RdpCurve.zero(_PUBLISHED_ORDERS)
-    variance = setting.votes(setting.sigma_gate, votes.n_teachers) ** 2
-    return published_labels(
-        setting.n_top, variance=variance, n_queries=int((~told).sum()), orders=_PUBLISHED_ORDERS
-    )
-
-
 def _as_published(
     mechanism: Any,
     setting: SweepSetting,
@@ -471,15 +445,24 @@ def _as_published(
     delta: float,
 ) -> dict[str, float]:
     """Return the thesis's numbers: its costs without and with a look at the votes, and its mean q."""
-    known = {
-        "published_epsilon": _independent(setting, votes, told, n_changed, delta),
-        "dependent_epsilon": math.nan,
-        "mean_q": math.nan,
-    }
+    found = dict.fromkeys(("published_epsilon", "dependent_epsilon", "mean_q"), math.nan)
+    orders, sigma = np.array(_PUBLISHED_ORDERS), setting.votes(setting.sigma, votes.n_teachers)
+    if setting.kind == "tau" and setting.sigma_gate is None:
+        curve = as_published_tau(sigma, setting.max_norm, orders=_PUBLISHED_ORDERS) * len(votes)
+        return found | {"published_epsilon": curve.epsilon(delta, conversion="classic")}
     if setting.kind not in ("gnthreshold", "adaptive-as-published"):
-        return known
-    orders = np.array(_PUBLISHED_ORDERS)
-    total = _silent(setting, votes, told).values.copy()
+        return found
+
+    def printed(n_labels: int, variance: float, n_queries: int) -> RdpCurve:
+        return published_labels(n_labels, variance=variance, n_queries=n_queries, orders=_PUBLISHED_ORDERS)
+
+    # Queries that were not answered are charged the labels that were checked, those that were, the answer.
+    silent = RdpCurve.zero(_PUBLISHED_ORDERS)
+    if setting.sigma_gate is not None:
+        gate = setting.votes(setting.sigma_gate, votes.n_teachers)
+        silent = printed(setting.n_top, gate**2, int((~told).sum()))
+    blind = printed(n_changed, sigma**2, int(told.sum())) + silent
+    total = silent.values.copy()
     answered = np.flatnonzero(told)
     if shares is None:
         groups = [(mechanism, answered)] if answered.size else []
@@ -490,8 +473,9 @@ def _as_published(
         ]
     for one, rows in groups:
         total += as_published_gnthreshold(one, votes[rows], n_changed=n_changed, orders=orders).sum(axis=0)
-    at, sigma = setting.share if shares is None else shares, setting.votes(setting.sigma, votes.n_teachers)
-    return known | {
+    at = setting.share if shares is None else shares
+    return {
+        "published_epsilon": blind.epsilon(delta, conversion="classic"),
         "dependent_epsilon": RdpCurve(orders, total).epsilon(delta, conversion="classic"),
         "mean_q": float(flip_chances(as_counted(mechanism, votes), at, sigma).mean()),
     }

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from ..privacy.budget import Accountant
 from ..privacy.noise import Noise
 from ..privacy.release import Release
 from ..runs.room import Room
-from ._ledger import BudgetStatus, account_name, budget_status, group_statuses
+from ._ledger import AccountAnswer, account_name, budget_status, group_statuses
 from ._teachers import Served
 
 _PATIENCE_SECONDS = 30.0
@@ -70,15 +70,15 @@ class LabelService:
                 is_replay, pays = self.ledger.find(name) is not None, asked.get("account")
             return self.room.ask(question, key=name, student=heard, account=pays), is_replay
 
-    def budget_status(self) -> BudgetStatus:
+    def budget_status(self) -> AccountAnswer:
         """Return the status of the data's budget; what is left of it is what all groups can pay for."""
         status = budget_status(self.accountant, self.ledger.spent, price=self.price)
         lasts = [one.queries_left for one in self.groups().values()]
         if self.served.leave:
             lasts = [n for n in lasts if n] or lasts[:1]
-        return replace(status, queries_left=min([status.queries_left, *lasts]))
+        return status.model_copy(update={"queries_left": min([status.queries_left, *lasts])})
 
-    def groups(self) -> dict[str, BudgetStatus]:
+    def groups(self) -> dict[str, AccountAnswer]:
         """Return the status of every group's account, by its name in the ledger."""
         plan = self.served.plan
         if plan is None:
@@ -86,12 +86,12 @@ class LabelService:
         found = group_statuses(plan, self.ledger.accounts(), leave=self.served.leave)
         return {group.account: found[group.name] for group in plan.groups}
 
-    def own(self, student: str) -> BudgetStatus | None:
+    def own(self, student: str) -> AccountAnswer | None:
         """Return the status of a student's own account, or None where there is none."""
         state = self.ledger.accounts().get(account_name(student))
         return None if state is None else self.account_status(state)
 
-    def account_status(self, state: AccountState) -> BudgetStatus:
+    def account_status(self, state: AccountState) -> AccountAnswer:
         return budget_status(state.accountant, state.spent, price=self.price)
 
     def releases(self, student: str | None = None) -> list[tuple[int, str, str, Entry]]:

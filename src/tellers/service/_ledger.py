@@ -3,13 +3,13 @@
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import sqlalchemy as sql
+from pydantic import BaseModel, Field
 
 from ..errors import LedgerConflict
 from ..ledger.base import AccountState, Ledger, open_group_accounts, require_no_groups
@@ -27,26 +27,24 @@ from .settings import ServiceSettings
 MOST_QUERIES = 1_000_000_000
 
 
-@dataclass(frozen=True)
-class BudgetStatus:
-    """The status of an account: its budget, what was spent, and how many more queries it pays for.
+class AccountAnswer(BaseModel):
+    """How an account stands. Everything in it is public: prices hold whatever the votes were."""
 
-    All of it is public: prices hold whatever the votes were.
-    """
-
-    epsilon: float
-    delta: float
-    epsilon_spent: float
-    epsilon_left: float
-    queries_left: int
+    epsilon: float = Field(description="The budget.", examples=[2.0])
+    delta: float = Field(description="The failure probability that epsilon is stated at.", examples=[1e-5])
+    epsilon_spent: float = Field(description="What has been spent, reservations included.", examples=[0.5])
+    epsilon_left: float = Field(description="What is left of epsilon.", examples=[1.5])
+    queries_left: int = Field(
+        description="How many more queries are certainly paid for at the present setting.", examples=[420]
+    )
 
 
-def budget_status(accountant: Accountant, spent: RdpCurve, *, price: RdpCurve) -> BudgetStatus:
+def budget_status(accountant: Accountant, spent: RdpCurve, *, price: RdpCurve) -> AccountAnswer:
     """Return the status of an account for queries of one price."""
     budget, used = accountant.budget, accountant.epsilon(spent)
-    return BudgetStatus(
-        budget.epsilon, budget.delta, used, max(0.0, budget.epsilon - used),
-        queries_left(accountant, spent, price),
+    return AccountAnswer(
+        epsilon=budget.epsilon, delta=budget.delta, epsilon_spent=used,
+        epsilon_left=max(0.0, budget.epsilon - used), queries_left=queries_left(accountant, spent, price),
     )  # fmt: skip
 
 
@@ -127,7 +125,6 @@ def open_vault(settings: ServiceSettings) -> Vault | None:
     except (OSError, ValueError) as error:
         words = f"Expected a vault at {place}: {error}" if isinstance(error, OSError) else str(error)
         settings.refuse("vault.path", words)
-        raise
     return vault
 
 
@@ -160,13 +157,11 @@ def read_plan(
         _refuse(
             settings, "plan", f"Expected a plan at {place}, it cannot be read ({error.strerror}). {_AGAIN}"
         )
-        raise
     except (ValueError, RecursionError) as error:
         words = (
             str(error) if not isinstance(error, (json.JSONDecodeError, UnicodeError)) else "It is not JSON."
         )
         _refuse(settings, "plan", f"Expected a plan at {place}, got something else. {words} {_AGAIN}")
-        raise
     if plan.n_teachers != n_teachers:
         _refuse(
             settings, "plan",
@@ -190,7 +185,6 @@ def read_plan(
         return plan.using(mechanism)
     except (TypeError, ValueError) as error:
         _refuse(settings, "plan", f"Expected a mechanism that the plan can use. {error}")
-        raise
 
 
 def open_groups(
@@ -204,12 +198,11 @@ def open_groups(
             open_group_accounts(ledger, {group.name: Budget(group.epsilon, delta) for group in plan.groups})
     except LedgerConflict as error:
         _refuse(settings, "plan", str(error))
-        raise
 
 
 def group_statuses(
     plan: PersonalPlan, accounts: Mapping[str, AccountState], *, leave: bool
-) -> dict[str, BudgetStatus]:
+) -> dict[str, AccountAnswer]:
     """Return the status of each group's account, by the group's name.
 
     What is left are queries that are certainly paid for; by vanishing if asked in batches of the plan's
@@ -231,9 +224,8 @@ def group_statuses(
         present = plan.without(gone)
     prices = batch_prices(plan)[1]
     return {
-        name: replace(
-            budget_status(state.accountant, state.spent, price=prices[name]),
-            queries_left=min(MOST_QUERIES, found.get(name, 0)),
+        name: budget_status(state.accountant, state.spent, price=prices[name]).model_copy(
+            update={"queries_left": min(MOST_QUERIES, found.get(name, 0))}
         )
         for name, state in states.items()
     }
@@ -261,5 +253,5 @@ def _place(settings: ServiceSettings) -> Path | None:
     return beside if settings.data.source == "run" and beside.exists() else None
 
 
-def _refuse(settings: ServiceSettings, option: str, words: str) -> None:
+def _refuse(settings: ServiceSettings, option: str, words: str) -> NoReturn:
     settings.refuse(f"personal.{option}", words)

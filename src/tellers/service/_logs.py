@@ -9,7 +9,7 @@ from typing import Any, TextIO
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from ._ledger import BudgetStatus
+from ._ledger import AccountAnswer
 
 # What may be logged is a short list: method, path template, status, key id, request id, duration. An
 # exception is logged by its kind and its place, since its words may quote rows or votes.
@@ -117,7 +117,7 @@ class Metrics:
     def count_refused(self) -> None:
         self._refused.inc()
 
-    def text(self, status: BudgetStatus, groups: Mapping[str, BudgetStatus] | None = None) -> bytes:
+    def text(self, status: AccountAnswer, groups: Mapping[str, AccountAnswer] | None = None) -> bytes:
         """Return everything in the format of Prometheus, with the present status of the budgets."""
         for name, gauge in self._gauges.items():
             gauge.set(getattr(status, name))

@@ -18,7 +18,7 @@ from limits.strategies import MovingWindowRateLimiter
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ._keys import TOKEN, Key, KeyStore
@@ -130,13 +130,12 @@ class BodyLimitMiddleware:
                 if body and kind != "application/json":
                     raise HttpProblem("not-json", "Expected application/json, got another content type.")
                 require_shallow(body, depth=self.limits.max_depth, n_lists=2 * self.limits.max_batch + 16)
-        except TimeoutError:
-            await self._refuse(
-                HttpProblem("too-slow", "The body was not there in time."), scope, receive, send
-            )
-            return
-        except HttpProblem as problem:
-            await self._refuse(problem, scope, receive, send)
+        except (TimeoutError, HttpProblem) as error:
+            slow = HttpProblem("too-slow", "The body was not there in time.")
+            problem = error if isinstance(error, HttpProblem) else slow
+            response = problem.response(scope["state"]["request_id"])
+            response.headers["Connection"] = "close"  # what was not read is not read any more
+            await response(scope, receive, send)
             return
         given = False
 
@@ -149,11 +148,6 @@ class BodyLimitMiddleware:
 
         await self.app(scope, again, send)
 
-    async def _refuse(self, problem: HttpProblem, scope: Scope, receive: Receive, send: Send) -> None:
-        response = problem.response(scope["state"]["request_id"])
-        response.headers["Connection"] = "close"  # what was not read is not read any more
-        await response(scope, receive, send)
-
     async def _read(self, scope: Scope, receive: Receive) -> bytes:
         most = self.limits.max_body_bytes
         if self.is_form(scope["path"]):
@@ -161,18 +155,16 @@ class BodyLimitMiddleware:
         declared = Headers(scope=scope).get("content-length", "")
         if declared.isdecimal() and int(declared[:20]) > most:
             raise HttpProblem("too-large", f"Expected at most {most} bytes.")
-        parts, size = [], 0
-        while True:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                raise HttpProblem("bad-request", "The connection was closed before all of the request came.")
-            part = message.get("body", b"")
-            size += len(part)
-            if size > most:
-                raise HttpProblem("too-large", f"Expected at most {most} bytes.")
-            parts.append(part)
-            if not message.get("more_body", False):
-                return b"".join(parts)
+        body = bytearray()
+        try:
+            async for part in Request(scope, receive).stream():
+                body += part
+                if len(body) > most:
+                    raise HttpProblem("too-large", f"Expected at most {most} bytes.")
+        except ClientDisconnect:
+            words = "The connection was closed before all of the request came."
+            raise HttpProblem("bad-request", words) from None
+        return bytes(body)
 
 
 def require_shallow(body: bytes, *, depth: int, n_lists: int) -> None:

@@ -1,7 +1,6 @@
 """The HTTP API, version 1: strict pydantic models of requests and answers, and the routes."""
 
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Annotated, Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from ..ledger.base import Entry
 from ..privacy.release import describe
 from ._keys import Key, Role
 from ._labels import LabelService, silent_queries
-from ._ledger import BudgetStatus, account_name
+from ._ledger import AccountAnswer, account_name
 from ._logs import Metrics
 from ._problems import KINDS, MEDIA_TYPE, HttpProblem
 from ._teachers import NotAnswerable, Served
@@ -87,22 +86,6 @@ def _many(kind: Any, words: str, most: int, *, optional: bool) -> Any:
         min_length=1, max_length=most, fail_fast=True, description=words, **hidden
     )
     return (Annotated[list[kind], limits], None if optional else ...)
-
-
-class AccountAnswer(BaseModel):
-    """How an account stands. Everything in it is public: prices hold whatever the votes were."""
-
-    epsilon: float = Field(description="The budget.", examples=[2.0])
-    delta: float = Field(description="The failure probability that epsilon is stated at.", examples=[1e-5])
-    epsilon_spent: float = Field(description="What has been spent, reservations included.", examples=[0.5])
-    epsilon_left: float = Field(description="What is left of epsilon.", examples=[1.5])
-    queries_left: int = Field(
-        description="How many more queries are certainly paid for at the present setting.", examples=[420]
-    )
-
-    @classmethod
-    def of(cls, status: BudgetStatus) -> "AccountAnswer":
-        return cls.model_validate(status, from_attributes=True)
 
 
 class ChargeAnswer(BaseModel):
@@ -323,7 +306,7 @@ def add_label_route(router: APIRouter, service: LabelService, metrics: Metrics, 
         if not is_replay:
             n_silent = int((release.labels < 0).sum())
             metrics.count_labels(n_answered=release.labels.size - n_silent, n_silent=n_silent)
-        delta, own = service.served.budget.delta, service.own(key.name)
+        delta = service.served.budget.delta
         return given(
             idempotency_key=question.idempotency_key,
             labels=release.labels.tolist(),
@@ -334,8 +317,8 @@ def add_label_route(router: APIRouter, service: LabelService, metrics: Metrics, 
             charge=ChargeAnswer(
                 epsilon=release.cost.worst.epsilon(delta), delta=delta, n_queries=len(release)
             ),
-            left=AccountAnswer.of(service.budget_status()),
-            own=None if own is None else AccountAnswer.of(own),
+            left=service.budget_status(),
+            own=service.own(key.name),
             **({"names": list(service.served.label_names)} if service.served.n_labels else {}),
         )
 
@@ -351,19 +334,17 @@ def add_ledger_routes(router: APIRouter, service: LabelService) -> None:
         if not is_student:
             paying = service.groups()
             accounts = {
-                name: AccountAnswer.of(paying.get(name) or service.account_status(state))
-                for name, state in states.items()
+                name: paying.get(name) or service.account_status(state) for name, state in states.items()
             }
             plan = service.served.plan
             if plan is not None:
                 groups = {
-                    group.name: GroupAnswer(**asdict(paying[group.account]), n_persons=group.n_persons)
+                    group.name: GroupAnswer(**dict(paying[group.account]), n_persons=group.n_persons)
                     for group in plan.groups
                 }
-        own = service.own(key.name) if is_student else None
         return BudgetAnswer(
-            data=AccountAnswer.of(service.budget_status()),
-            own=None if own is None else AccountAnswer.of(own),
+            data=service.budget_status(),
+            own=service.own(key.name) if is_student else None,
             accounts=accounts,
             groups=groups,
             mechanism=_mechanism(describe(service.mechanism, service.noise)),

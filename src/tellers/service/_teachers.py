@@ -117,7 +117,6 @@ def open_served(settings: ServiceSettings) -> Served:
         raise
     except (OSError, ValueError) as error:
         settings.refuse("data.path", str(error))
-        raise
 
 
 def _from_run(settings: ServiceSettings, place: Path) -> Served:
@@ -183,7 +182,6 @@ def _terms(settings: ServiceSettings, ensemble: Any) -> tuple[Mechanism, Budget,
         mechanism = chosen.build(**more)
     except (TypeError, ValueError) as error:
         settings.refuse("mechanism.name", str(error))
-        raise
     return mechanism, _budget(settings), settings.place(settings.ledger.url)
 
 

@@ -3,13 +3,14 @@
 import inspect
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from os import PathLike
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..data.label_models import OneEach
+from ..data.label_models import OneEach, count_rows, take_rows
 from ..errors import require_count, require_finite, require_fraction, require_positive
 from ..privacy._rows import label_table, numeric_rows
 from ..privacy.release import SILENT, Release
@@ -21,16 +22,19 @@ Seed = int | np.random.Generator
 # --- What all students share: rows to learn from, labels that were released, a fresh copy to teach. ---
 
 
-def count_rows(X: Any) -> int:
-    """Return how many rows a matrix, a data frame, a sparse matrix or a list has."""
-    return int(X.shape[0]) if hasattr(X, "shape") else len(X)
-
-
-def take_rows(X: Any, rows: Indices) -> Any:
-    """Return some rows of a matrix, a data frame, a sparse matrix or a list, in the order given."""
-    if hasattr(X, "iloc"):
-        return X.iloc[rows]
-    return X[rows] if hasattr(X, "shape") else np.asarray(X)[rows]
+def spread_columns(
+    scores: ArrayLike, student: Any, *, n_classes: int, never_met: float
+) -> NDArray[np.float64]:
+    """Return a student's scores with a column for every class, also those that no answer ever named."""
+    table = np.asarray(scores, dtype=np.float64)
+    met = np.asarray(getattr(student, "classes_", np.arange(n_classes)), dtype=np.int64)
+    if len(met) == n_classes:
+        return table
+    if table.ndim == 1:
+        table = np.stack([-table, table], axis=1)
+    spread = np.full((len(table), n_classes), never_met)
+    spread[:, met] = table
+    return spread
 
 
 def released_labels(labels: Release | ArrayLike, *, n_rows: int) -> Indices:
@@ -65,13 +69,21 @@ def fresh(estimator: Any, *, seed: Seed | None = None) -> Any:
     return copy
 
 
-def require_classes(classes: NDArray[Any], *, n_answered: int) -> None:
-    """Refuse to teach from no answers at all, or from answers that are all the same."""
-    if not n_answered:
+def require_answers(labels: NDArray[Any]) -> None:
+    """Refuse to teach from no answers at all."""
+    if not (labels != SILENT).any():
+        what = "row" if labels.ndim == 1 else "row and label"
         raise ValueError(
-            "Expected at least one released label, got silence for every row. "
+            f"Expected at least one released label, got silence for every {what}. "
             "Ask more queries, or ask with a lower threshold; silence was charged too."
         )
+
+
+def require_classes(labels: NDArray[Any]) -> None:
+    """Refuse to teach from no answers at all, or from answers that are all the same."""
+    require_answers(labels)
+    answers = labels[labels != SILENT]
+    classes, n_answered = np.unique(answers), len(answers)
     if classes.size < 2:
         raise ValueError(
             f"Expected answers of at least 2 classes, got class {classes[0]} alone, {n_answered} times. "
@@ -118,15 +130,11 @@ def fit_supervised(estimator: Any, X: Any, labels: Release | ArrayLike, *, seed:
         table = label_table(said, n_rows=count_rows(X), silent=True)
         # Rows without any label teach nobody, and may be many.
         answered = np.flatnonzero((table != SILENT).any(axis=1))
-        if not answered.size:
-            raise ValueError(
-                "Expected at least one released label, got silence for every row and label. Ask more "
-                "queries, or ask with a lower threshold; silence was charged too."
-            )
+        require_answers(table)
     else:
         table = released_labels(said, n_rows=count_rows(X))
         answered = np.flatnonzero(table != SILENT)
-        require_classes(np.unique(table[answered]), n_answered=answered.size)
+        require_classes(table)
     student = fresh(estimator, seed=seed)
     if on_labels and not getattr(student, "multilabel", False):
         student = OneEach(student)
@@ -182,7 +190,8 @@ def fit_semi_supervised(
     student = fresh(estimator, seed=seed)
     known = inspect.signature(estimator.fit).parameters
     wanted = {"progress": progress, "folder": folder}
-    student.fit(X, said, X_unlabelled, **{n: v for n, v in wanted.items() if v is not None and n in known})
+    others = X if X_unlabelled is None or not count_rows(X_unlabelled) else X_unlabelled
+    student.fit(X, said, others, **{n: v for n, v in wanted.items() if v is not None and n in known})
     return student
 
 
@@ -260,7 +269,7 @@ def fit_distilled(
         )
     # Row by row and not class by class: an estimator that reads in order meets the classes mixed.
     rows, classes = np.nonzero(targets)
-    require_classes(np.unique(classes), n_answered=len(targets))
+    require_classes(classes)
     student = fresh(estimator, seed=seed)
     weights = {weight_name(student): targets[rows, classes]}
     student.fit(take_rows(X, rows), classes.astype(np.int64), **weights)
@@ -354,7 +363,7 @@ def fit_self_taught(
             )
         rows, said = np.concatenate([rows, more]), np.concatenate([said, np.full(len(more), SILENT)])
     told = np.flatnonzero(said != SILENT)
-    require_classes(np.unique(said[told]), n_answered=told.size)
+    require_classes(said)
     if told.size == len(said):
         raise ValueError(
             "Expected rows without a label to learn from too, got none: neither X_unlabelled nor silent "
@@ -450,3 +459,42 @@ def _uncontradicted(opinion: Floats, ids: Indices) -> NDArray[np.bool_]:
     agreed = opinion.argmax(axis=1) == ids
     spared = np.bincount(ids, weights=agreed, minlength=opinion.shape[1]) == 0
     return np.asarray(agreed | spared[ids])
+
+
+# --- By name, for settings files. ---
+
+
+@dataclass(frozen=True)
+class StudentKind:
+    """A way to teach that settings can name: in words, by a function, and what of a run that takes.
+
+    `learns_from` is what it is told of the rows that were asked; `require` refuses a model before anything is
+    paid for.
+    """
+
+    words: str
+    fit: Callable[..., Any]
+    takes: tuple[str, ...] = ()
+    learns_from: str = "labels"
+    require: Callable[[Any], object] = lambda _model: None
+
+
+STUDENT_KINDS = {
+    "supervised": StudentKind("learns from labels", fit_supervised),
+    "self_taught": StudentKind(
+        "from its own guesses for the rest of the pool too", fit_self_taught, ("X_unlabelled",)
+    ),
+    "semi_supervised": StudentKind(
+        "from labels and from the whole pool, by a model made for it (gan, mean_teacher, mixmatch, "
+        "multilabel_mixmatch, vat)",
+        fit_semi_supervised,
+        ("X_unlabelled", "progress", "folder"),
+    ),
+    "distilled": StudentKind(
+        "from shares of votes (mechanism histogram)",
+        fit_distilled,
+        ("temperature", "floor"),
+        learns_from="values",
+        require=weight_name,
+    ),
+}

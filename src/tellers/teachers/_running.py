@@ -13,14 +13,37 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import TeacherFailed, require_count
-from ._training import Task, TeacherOutcome, can_interrupt, copy_estimator, give_up, train_teacher, try_model
-from .ballots import Ballots, FallbackTeacher, ask_teachers, known_troubles, made_for
+from ..privacy._rows import KeptRows
+from ..privacy.sealed import unheard
+from ._training import (
+    RowsOf,
+    Task,
+    TeacherOutcome,
+    Training,
+    can_interrupt,
+    copy_estimator,
+    deadline,
+    give_up,
+    say_unit,
+    train_unit,
+    try_model,
+)
+from .ballots import (
+    NO_ROWS,
+    Ballots,
+    FallbackTeacher,
+    ask_teachers,
+    fallback_teacher,
+    known_troubles,
+    made_for,
+    one_thread,
+)
 from .models import (
     ConstantLabels,
     ConstantTeacher,
@@ -35,86 +58,15 @@ from .models import (
 from .options import Progress, TrainingOptions
 from .partitions import Partition, Seed
 
-RowsOf = Callable[[int], tuple[NDArray[Any], NDArray[Any]]]
-"""Rows and answers of the teacher of a number."""
-
 _STALE_SECONDS = 3600.0
 
 
-class RowsByPart(Protocol):
-    """Rows that are read when a part of them is asked for, so that no more are in memory than are at work."""
-
-    reads_parts: ClassVar[bool]
-
-    def __len__(self) -> int:
-        """Return how many rows there are."""
-        ...
-
-    def __getitem__(self, part: NDArray[np.int64], /) -> NDArray[Any]:
-        """Return the rows of a part, checked, in an array of their own."""
-        ...
-
-
-class Backend(Protocol):
-    """How teachers are trained and kept: models one by one, or networks some at a time.
-
-    What is trained at a time is a unit: `size` teachers, in the order of their numbers.
-    """
-
-    @property
-    def size(self) -> int:
-        """Return how many teachers are trained, and kept, together."""
-
-    @property
-    def folder(self) -> Path | None:
-        """Return where they are kept, if anywhere."""
-
-    @property
-    def start_seconds(self) -> float:
-        """Return about how long worker processes take to start: less work is done in a loop."""
-
-    @property
-    def uses_processes(self) -> bool:
-        """Say whether worker processes help."""
-
-    @property
-    def is_risky(self) -> bool:
-        """Say whether rows may end the process of who learns from them."""
-
-    def file(self, numbers: range) -> str:
-        """Return the name of the file that keeps a unit."""
-
-    def task(self, numbers: range, *, parent: int | None = None) -> Any:
-        """Return all that a unit is trained from; `parent` is the process that sends it to a worker."""
-
-    def train(self, task: Any, /) -> TeacherOutcome:
-        """Train a unit and, where there is a folder, save it."""
-
-    def give_up(self, task: Any, trouble: str, /) -> TeacherOutcome:
-        """Let a unit that could not be trained vote by the rule, and remember that in the folder."""
-
-    def describe(self, numbers: range) -> dict[str, Any]:
-        """Return what the manifest of a unit says that it is made of."""
-
-    def dump(self, task: Any, made: Any) -> bytes:
-        """Return the file that keeps what was made of a unit."""
-
-    def load(self, numbers: range, content: bytes) -> Any:
-        """Return what was made of a unit, from the file that keeps it."""
-
-    def ask(self, numbers: range, made: Any, queries: NDArray[Any]) -> tuple[NDArray[Any], dict[int, str]]:
-        """Return what a unit says to queries, and who of it answers by the rule and why."""
-
-    def troubles(self, numbers: range, made: Any) -> dict[int, str]:
-        """Return who of a unit could not learn, and why."""
-
-
 @dataclass(frozen=True, eq=False, repr=False)
-class ModelTraining:
-    """Teachers of any estimator, one by one; see `Backend`. `where` names their place in messages."""
+class ModelTraining(Training):
+    """Teachers of any estimator, one by one."""
 
     estimator: Any
-    rows: RowsOf
+    rows: RowsOf | None
     ballots: Ballots
     seed: int
     folder: Path | None = None
@@ -126,38 +78,40 @@ class ModelTraining:
     start_seconds: ClassVar[float] = 3.0
     uses_processes: ClassVar[bool] = True
     is_risky: ClassVar[bool] = True
-    train: ClassVar[Any] = staticmethod(train_teacher)
-    give_up: ClassVar[Any] = staticmethod(give_up)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "trusted", (type_name(type(self.estimator)), *self.trusted))
 
     def file(self, numbers: range) -> str:
-        """Return the name of the file that keeps a teacher."""
         return teacher_file(numbers[0])
 
-    def task(self, numbers: range, *, parent: int | None = None) -> Task:
-        """Return all that one teacher is trained from."""
-        X, y = self.rows(numbers[0])
-        return Task(
-            numbers[0], copy_estimator(self.estimator, self.seed, numbers[0]), X, y, self.ballots,
-            folder=self.folder, made_of=None if self.folder is None else self._made_of(X, y),
-            trusted=tuple(self.trusted), timeout=self.timeout, parent=parent,
-        )  # fmt: skip
+    def learn(self, task: Task) -> Any:
+        """Return a fitted copy, a constant teacher of one answer, or without rows one that follows the rule.
 
-    def describe(self, numbers: range) -> dict[str, Any]:
-        """Return what the manifest of a teacher says that it is made of."""
-        return self._made_of(*self.rows(numbers[0]))
+        Warnings of the estimator are not shown.
+        """
+        X, y = task.parts[0]
+        model = copy_estimator(self.estimator, self.seed, task.numbers[0])
+        # One thread each: many processes with many threads take turns, and sums change with their number.
+        with one_thread(), deadline(self.timeout, alone=task.parent is not None), unheard():
+            if not len(y):
+                return self.give_up(task, NO_ROWS)
+            if (y == y[0]).all():
+                return self.ballots.constant(y[0])
+            model.fit(X, y)
+        return model
 
-    def dump(self, task: Task, made: Any) -> bytes:
-        """Return the file that keeps a teacher."""
-        return dump_model(made, trusted=task.trusted)
+    def give_up(self, task: Task, trouble: str) -> FallbackTeacher:
+        return fallback_teacher(task.numbers[0], self.ballots, trouble)
+
+    def made_of(self, task: Task) -> dict[str, Any]:
+        return fingerprint(self.estimator, *task.parts[0], seed=self.seed) | made_for(self.ballots.space)
+
+    def dump(self, numbers: range, made: Any) -> bytes:
+        return dump_model(made, trusted=self._types)
 
     def load(self, numbers: range, content: bytes) -> Any:
         """Return the model that was kept: one like the estimator, a constant one, or the rule's."""
         where = f"{numbers[0]} in {self.where}"
         try:
-            model = load_model(content, trusted=self.trusted)
+            model = load_model(content, trusted=self._types)
         except ValueError as error:
             raise ValueError(f"Teacher {where}: {error}") from error
         if type(model) not in (type(self.estimator), ConstantTeacher, ConstantLabels, FallbackTeacher):
@@ -168,22 +122,19 @@ class ModelTraining:
         return model
 
     def ask(self, numbers: range, made: Any, queries: NDArray[Any]) -> tuple[NDArray[Any], dict[int, str]]:
-        """Return what a teacher says to queries, or the rule and why."""
         return ask_teachers({numbers[0]: made}, queries, self.ballots)
 
     def troubles(self, numbers: range, made: Any) -> dict[int, str]:
-        """Return whether it could not learn, and why."""
         return known_troubles({numbers[0]: made})
 
-    def _made_of(self, X: NDArray[Any], y: NDArray[Any]) -> dict[str, Any]:
-        made = fingerprint(self.estimator, X, y, n_classes=2, seed=self.seed)
-        del made["n_classes"]
-        return made | made_for(self.ballots.space)
+    @property
+    def _types(self) -> tuple[str, ...]:
+        return (type_name(type(self.estimator)), *self.trusted)
 
 
 def train_models(
     estimator: Any,
-    X: NDArray[Any] | RowsByPart,
+    X: NDArray[Any] | KeptRows,
     y: NDArray[np.int64],
     partition: Partition,
     *,
@@ -193,7 +144,7 @@ def train_models(
 ) -> tuple[Any, ...]:
     """Return one fitted copy of an estimator per part.
 
-    X and y are checked already. X may be `RowsByPart`; the `public` rows that the estimator is tried on first
+    X and y are checked already. X may be `KeptRows`; the `public` rows that the estimator is tried on first
     then have to be given. A part from which nothing can be learned makes
     a `FallbackTeacher`. See `train_ensemble`.
     """
@@ -223,7 +174,7 @@ def train_models(
 class _TrainingRun:
     """What one call trains, and the units it has so far."""
 
-    backend: Backend
+    backend: Training
     n_teachers: int
     finished: dict[range, Any] = field(default_factory=dict)
 
@@ -252,7 +203,7 @@ class _TrainingRun:
 
 
 def train_units(
-    backend: Backend, n_teachers: int, options: TrainingOptions, *, try_out: Callable[[], None]
+    backend: Training, n_teachers: int, options: TrainingOptions, *, try_out: Callable[[], None]
 ) -> list[Any]:
     """Return what was made of every unit; `try_out` comes before the first that is trained."""
     run = _TrainingRun(backend, n_teachers)
@@ -281,12 +232,11 @@ def _reuse(run: _TrainingRun, *, retrain: bool) -> None:
         if found is None:
             continue
         content, made_of = found
-        wanted = backend.describe(numbers)
+        wanted = backend.made_of(backend.task(numbers))
         if made_of == wanted:
             run.finished[numbers] = backend.load(numbers, content)
         elif not retrain:
-            last = f" to {numbers[-1]}" if len(numbers) > 1 else ""
-            refuse_other(folder, f"teacher {numbers[0]}{last}", wanted=wanted, made_of=made_of)
+            refuse_other(folder, say_unit(numbers), wanted=wanted, made_of=made_of)
 
 
 def _complete(run: _TrainingRun, options: TrainingOptions) -> None:
@@ -304,7 +254,7 @@ def _complete(run: _TrainingRun, options: TrainingOptions) -> None:
         if not failures and not damaged:
             break
     for numbers, trouble in sorted(failures.items(), key=lambda failed: failed[0].start):
-        if not _finish(run, run.backend.give_up(run.backend.task(numbers), trouble), options.progress):
+        if not _finish(run, give_up(run.backend.task(numbers), trouble), options.progress):
             damaged.add(numbers)
     if damaged:
         # Files are written whole and read back: this is a matter of the disk, and not of anybody's rows.
@@ -340,7 +290,7 @@ def _outcomes(run: _TrainingRun, options: TrainingOptions) -> Iterator[TeacherOu
         backend, len(waiting), options, n_workers, seconds=spent / max(n_done, 1) * len(waiting)
     ):
         start = time.perf_counter()
-        outcome = backend.train(backend.task(waiting.pop(0)))
+        outcome = train_unit(backend.task(waiting.pop(0)))
         spent, n_done = spent + time.perf_counter() - start, n_done + 1
         yield outcome
     if not waiting:
@@ -361,7 +311,7 @@ def _outcomes(run: _TrainingRun, options: TrainingOptions) -> Iterator[TeacherOu
 
 
 def _in_a_loop(
-    backend: Backend, n_waiting: int, options: TrainingOptions, n_workers: int, *, seconds: float
+    backend: Training, n_waiting: int, options: TrainingOptions, n_workers: int, *, seconds: float
 ) -> bool:
     """Say whether the next unit is trained here, where all that wait are expected to take so long."""
     if options.timeout is not None and not (n_workers == 1 and can_interrupt()):
@@ -371,10 +321,10 @@ def _in_a_loop(
     return options.n_jobs is None and seconds <= backend.start_seconds
 
 
-def _in_processes(backend: Backend, units: Sequence[range], n_workers: int) -> Iterator[TeacherOutcome]:
+def _in_processes(backend: Training, units: Sequence[range], n_workers: int) -> Iterator[TeacherOutcome]:
     import joblib
 
-    train = joblib.delayed(backend.train)
+    train = joblib.delayed(train_unit)
     tasks = (train(backend.task(numbers, parent=os.getpid())) for numbers in list(units))
     with warnings.catch_warnings(), joblib.parallel_config(backend="loky", inner_max_num_threads=1):
         warnings.filterwarnings("ignore", "A worker stopped")  # whose rows end a process is told to nobody

@@ -1,18 +1,19 @@
-"""Training one teacher, and trying a model out on public rows first."""
+"""Training a unit of teachers, and trying a model out on public rows first."""
 
 import faulthandler
 import os
 import signal
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,39 +21,95 @@ from numpy.typing import NDArray
 from ..errors import MissingExtra
 from ..privacy._rows import numeric_rows
 from ..privacy.sealed import unheard
-from .ballots import NO_ROWS, Ballots, fallback_teacher, one_thread
-from .models import save_teacher
+from .ballots import Ballots, one_thread
+from .models import write_model
 
-# --- One teacher: a copy of the estimator, fitted on one part, in this process or in one of its own. ---
+# --- A unit of teachers: a model, or networks that are trained together, here or in a process of its own.
 #
-# Nothing but the part, the seed and the teacher's number goes in, so it does not matter where or when a
+# Nothing but the parts, the seed and the teachers' numbers goes in, so it does not matter where or when a
 # teacher is trained. What goes wrong in one teacher comes back as its outcome and leaves the others alone.
+
+Part = tuple[NDArray[Any], NDArray[Any]]
+RowsOf = Callable[[int], Part]
+"""Rows and answers of the teacher of a number."""
+
+
+class Training(ABC):
+    """How teachers are trained and kept: models one by one, or networks some at a time.
+
+    What is trained at a time is a unit: `size` teachers, in the order of their numbers. A dataclass.
+    """
+
+    rows: RowsOf | None
+    ballots: Ballots
+    seed: int
+    folder: Path | None
+    timeout: float | None
+    where: str  # the place of teachers, in messages
+    start_seconds: ClassVar[float]  # that worker processes take to start: less work is done in a loop
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """Return how many teachers are trained, and kept, together."""
+
+    @property
+    @abstractmethod
+    def uses_processes(self) -> bool:
+        """Say whether worker processes help."""
+
+    @property
+    @abstractmethod
+    def is_risky(self) -> bool:
+        """Say whether rows may end the process of who learns from them."""
+
+    def task(self, numbers: range, *, parent: int | None = None) -> "Task":
+        """Return all that a unit is trained from; `parent` is the process that sends it to a worker."""
+        assert self.rows is not None  # here, where tasks are made
+        without_rows: Any = replace(self, rows=None)  # type: ignore[type-var]
+        return Task(without_rows, numbers, [self.rows(number) for number in numbers], parent)
+
+    @abstractmethod
+    def file(self, numbers: range) -> str:
+        """Return the name of the file that keeps a unit."""
+
+    @abstractmethod
+    def learn(self, task: "Task") -> Any:
+        """Return what was made of a unit; what its rows make it raise is its failure."""
+
+    @abstractmethod
+    def give_up(self, task: "Task", trouble: str) -> Any:
+        """Return a unit that votes by the rule, as it could not be trained."""
+
+    @abstractmethod
+    def made_of(self, task: "Task") -> dict[str, Any]:
+        """Return what the manifest of a unit says that it is made of."""
+
+    @abstractmethod
+    def dump(self, numbers: range, made: Any) -> bytes:
+        """Return the file that keeps what was made of a unit."""
+
+    @abstractmethod
+    def load(self, numbers: range, content: bytes) -> Any:
+        """Return what was made of a unit, from the file that keeps it."""
+
+    @abstractmethod
+    def ask(self, numbers: range, made: Any, queries: NDArray[Any]) -> tuple[NDArray[Any], dict[int, str]]:
+        """Return what a unit says to queries, and who of it answers by the rule and why."""
+
+    @abstractmethod
+    def troubles(self, numbers: range, made: Any) -> dict[int, str]:
+        """Return who of a unit could not learn, and why."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Task:
-    """All that one teacher is trained from; `parent` is the process that sent it to a worker, if one did."""
+    """All that a unit is trained from; `parent` is the process that sent it to a worker, if one did."""
 
-    number: int
-    model: Any
-    X: NDArray[Any]
-    y: NDArray[np.int64]
-    ballots: Ballots
-    folder: Path | None = None
-    made_of: dict[str, Any] | None = None
-    trusted: tuple[str, ...] = ()
-    timeout: float | None = None
+    training: Training
+    numbers: range
+    parts: list[Part]
     parent: int | None = None
-
-    @property
-    def numbers(self) -> range:
-        """Return whose task it is."""
-        return range(self.number, self.number + 1)
-
-    @property
-    def alone(self) -> bool:
-        """Say whether the process can be ended without ending anything else."""
-        return self.parent is not None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -69,55 +126,62 @@ class TooLong(BaseException):
     """A teacher takes too long; not an Exception, so that a `fit` that catches those does not go on."""
 
 
-def train_teacher(task: Task) -> TeacherOutcome:
-    """Train one teacher and, where there is a folder, save it.
+class EndOfTraining(Exception):
+    """What went wrong is nobody's rows: the `error` ends the run."""
 
-    What an estimator says of an error may quote rows, so only its kind is passed on, and its warnings are
-    not shown. A part with one class, or the same labels throughout, makes a constant teacher, and a part
-    without rows one that votes by the rule (`FallbackTeacher`).
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+        super().__init__(str(error))
+
+
+def train_unit(task: Task) -> TeacherOutcome:
+    """Train a unit and, where there is a folder, save it.
+
+    What an estimator says of an error may quote rows, so only its kind is passed on.
     """
     if task.parent is not None:
         end_with(task.parent)
         faulthandler.disable()  # where a fit crashes, no more is said than that its process died
     try:
-        # One thread each: many processes with many threads take turns, and sums change with their number.
-        with one_thread(), deadline(task.timeout, alone=task.alone), unheard():
-            model: Any = task.model
-            if not len(task.y):
-                model = fallback_teacher(task.number, task.ballots, NO_ROWS)
-            elif (task.y == task.y[0]).all():
-                model = task.ballots.constant(task.y[0])
-            else:
-                model.fit(task.X, task.y)
+        made = task.training.learn(task)
     except TooLong:
-        return TeacherOutcome(task.numbers, failure=f"not finished after {task.timeout:g} seconds")
+        return TeacherOutcome(task.numbers, failure=f"not finished after {task.training.timeout:g} seconds")
+    except EndOfTraining as end:
+        return TeacherOutcome(task.numbers, stop=end.error)
     except MissingExtra as error:
         return TeacherOutcome(task.numbers, stop=error)
     except (Exception, SystemExit) as error:
         return TeacherOutcome(task.numbers, failure=type(error).__name__)
-    return _kept(task, model)
+    return _kept(task, made)
 
 
 def give_up(task: Task, trouble: str) -> TeacherOutcome:
-    """Let a teacher that could not be trained vote by the rule, and remember that in the folder."""
-    return _kept(task, fallback_teacher(task.number, task.ballots, trouble))
+    """Let a unit that could not be trained vote by the rule, and remember that in the folder."""
+    return _kept(task, task.training.give_up(task, trouble))
 
 
-def _kept(task: Task, model: Any) -> TeacherOutcome:
-    if task.folder is None:
-        return TeacherOutcome(task.numbers, model)
+def _kept(task: Task, made: Any) -> TeacherOutcome:
+    training, numbers = task.training, task.numbers
+    if training.folder is None:
+        return TeacherOutcome(numbers, made)
     try:
-        save_teacher(task.folder, task.number, model=model, made_of=task.made_of or {}, trusted=task.trusted)
+        content = training.dump(numbers, made)
+        write_model(training.folder, training.file(numbers), content=content, made_of=training.made_of(task))
     except OSError as error:
         why = (
-            f"Expected room to write teacher {task.number} in {task.folder}, got: {error.strerror or error}. "
-            "Finished teachers are kept. Make room and call again with the same arguments."
+            f"Expected room to write {say_unit(numbers)} in {training.folder}, got: "
+            f"{error.strerror or error}. Finished teachers are kept. Make room and call again with the same "
+            "arguments."
         )
-        return TeacherOutcome(task.numbers, stop=OSError(error.errno or 0, why))
+        return TeacherOutcome(numbers, stop=OSError(error.errno or 0, why))
     except Exception as error:
         stop = error if type(error) is TypeError else TypeError(f"This model cannot be saved: {error}")
-        return TeacherOutcome(task.numbers, stop=stop)
-    return TeacherOutcome(task.numbers)
+        return TeacherOutcome(numbers, stop=stop)
+    return TeacherOutcome(numbers)
+
+
+def say_unit(numbers: range) -> str:
+    return f"teacher {numbers[0]}" if len(numbers) == 1 else f"teachers {numbers[0]} to {numbers[-1]}"
 
 
 @cache

@@ -4,16 +4,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import require_count
-from ..privacy._rows import numeric_rows
+from ..privacy._rows import KeptRows, numeric_rows
 from ..privacy.sealed import Sealed
 from ..privacy.votes import AnswerSpace, Votes
-from ._running import RowsByPart, seed_number, train_models
+from ._running import seed_number, train_models
 from .ballots import Ballots, ask_teachers, ballots_of, known_troubles, made_for
 from .models import find_teacher, load_model
 from .options import TrainingOptions
@@ -140,7 +140,7 @@ class Ensemble(VotingTeachers):
 
 def train_ensemble(
     model: Any,
-    X: ArrayLike | RowsByPart,
+    X: ArrayLike | KeptRows,
     y: ArrayLike,
     partition: Partition,
     *,
@@ -183,7 +183,7 @@ def train_ensemble(
     Ensemble(n_teachers=4, n_labels=2)
     """
     how, ballots = TrainingOptions(**options), ballots_of(space, n_classes=n_classes, thresholds=thresholds)
-    rows: Any = X if getattr(X, "reads_parts", False) else numeric_rows(cast(ArrayLike, X))
+    rows: Any = X if isinstance(X, KeptRows) else numeric_rows(X)
     targets = ballots.targets(y, n_rows=len(rows))
     given: dict[str, Any] = {"ballots": ballots, "seed": seed_number(seed), "options": how}
     if is_network(model):

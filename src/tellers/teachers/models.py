@@ -135,7 +135,6 @@ def fingerprint(
     X: NDArray[Any],
     y: NDArray[Any],
     *,
-    n_classes: int,
     seed: int,
     versions: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
@@ -147,7 +146,6 @@ def fingerprint(
     return {
         "estimator": hashlib.sha256(describe_estimator(estimator).encode()).hexdigest(),
         "rows": _digest(X, y),
-        "n_classes": int(n_classes),
         "seed": int(seed),
         "versions": dict(_versions(estimator) if versions is None else versions),
         "format": _FORMAT,

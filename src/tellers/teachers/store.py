@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import FolderInUse, require_count
+from ..mechanisms._check import answered_mask
 from ..privacy._files import (
     DAMAGE,
     MOST_TEXT,
@@ -362,23 +363,7 @@ def _student(student: NDArray[Any] | None, votes: Votes) -> NDArray[np.float64] 
 
 
 def _mask(name: str, mask: NDArray[Any] | None, votes: Votes) -> NDArray[np.bool_] | None:
-    """Return one True or False per query, or per query and label."""
-    if mask is None:
-        return None
-    on_labels = votes.space.kind == "labels"
-    shape = votes.totals.shape if on_labels else (len(votes),)
-    each = "query and label" if on_labels else "query"
-    if mask.shape != shape and not on_labels:
-        raise ValueError(
-            f"Expected {name} with one True or False for each of {len(votes)} queries, "
-            f"got shape {mask.shape}."
-        )
-    if mask.shape != shape or mask.dtype != np.bool_:
-        raise ValueError(
-            f"Expected {name} with one True or False per {each}, shape {shape}, got shape {mask.shape} of "
-            f"{mask.dtype}. Convert it with {name}.astype(bool)."
-        )
-    return np.asarray(mask)
+    return None if mask is None else answered_mask(mask, votes, name)
 
 
 def _from_labels(

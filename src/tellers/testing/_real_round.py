@@ -19,12 +19,13 @@ from numpy.typing import NDArray
 
 from ..data.named import digits
 from ..parties._guard import Finish, GuardRole, PartyConnection
-from ..parties._last_step import LastStep, decide, decision_of
+from ..parties._last_step import LastStep, decide
 from ..parties._policy import PartyContext
 from ..parties._ring import Integers
+from ..parties.ask import AskRole, LabelledBatch
 from ..parties.clear import clear_votes
 from ..parties.collaboration.learning import answering, tally
-from ..parties.collaboration.members import Member, deal_members, voters_of
+from ..parties.collaboration.members import Member, deal_members
 from ..runs.settings.mechanism import MechanismConfig
 from ..runs.settings.party import BooksConfig, SessionConfig, read_party, settings_for, write_party
 from ..teachers.models import dump_model
@@ -47,10 +48,7 @@ class NoiseRecorder(GuardRole):
         self._folder = folder
 
     def _finish(self, connection: PartyConnection, task: Finish) -> None:
-        step = task.step
-        kept = {"masks": step.masks, "answer_noise": step.answer_noise}
-        kept |= {} if step.ranks is None else {"ranks": step.ranks}
-        kept |= {} if step.check_noise is None else {"check_noise": step.check_noise}
+        kept = {name: drawn for name, drawn in vars(task.step).items() if isinstance(drawn, np.ndarray)}
         np.savez(self._folder / f"{task.qid}.npz", **kept)
         super()._finish(connection, task)
 
@@ -96,30 +94,18 @@ def check_real_round(
         try:
             _start(folder, [_GUARD, *(other.name for other in others)], running)
             _wait_for(folder, [other.name for other in others], patience=patience)
-            from ..parties.ask import AskRole
-
             with AskRole(read_party(folder / asker.name / "party.toml")) as role:
                 batch = role.ask(rows)
         finally:
             for process in running:
-                process.terminate()
-            for process in running:
-                try:
-                    process.wait(timeout=20)
-                except subprocess.TimeoutExpired:
-                    process.kill()
+                process.kill()
+                process.wait()
         answered = [other for other in others if other.name in batch.parties]
-        return _compare(folder, answered, rows, batch.qid, batch.labels, n_outputs=n_outputs)
+        return _compare(folder, answered, rows, batch, n_outputs=n_outputs)
 
 
 def _compare(
-    folder: Path,
-    answered: Sequence[Member],
-    rows: NDArray[Any],
-    qid: str,
-    labels: Integers,
-    *,
-    n_outputs: int,
+    folder: Path, answered: Sequence[Member], rows: NDArray[Any], batch: LabelledBatch, *, n_outputs: int
 ) -> RoundFound:
     context = PartyContext(read_party(folder / _GUARD / "party.toml"))
     program = context.vote_program(len(rows))
@@ -129,20 +115,23 @@ def _compare(
         for one in answered
     ]
     floats = [tally([one], rows, mechanism=context.mechanism, n_outputs=n_outputs) for one in answered]
-    with np.load(folder / "noise" / f"{qid}.npz") as kept:
-        drawn = {name: kept[name] for name in kept.files}
-    rule = decision_of(
-        context.mechanism, n_outputs=n_outputs, n_answering=len(answered), voters=voters_of(answered)
-    )
-    masks = np.zeros((len(rows), n_outputs), dtype=np.int64)
-    step = LastStep(rule, masks, drawn["answer_noise"], drawn.get("ranks"), drawn.get("check_noise"))
+    step = unmasked(folder / "noise", context, batch.qid, batch.parties)
     clear, in_one_room = (decide(step, np.sum(votes, axis=0)) for votes in (whole, floats))
+    labels = batch.labels
     return RoundFound(
         n_labels=labels.size, n_different=int((labels != clear).sum()),
         n_clear=int((labels != in_one_room).sum()), n_votes=len(answered) * labels.size,
         n_turned=int(sum(_n_turned(a, b, labels.ndim) for a, b in zip(whole, floats, strict=True))),
-        parties=tuple(one.name for one in answered),
+        parties=batch.parties,
     )  # fmt: skip
+
+
+def unmasked(folder: Path, context: PartyContext, qid: str, parties: Sequence[str]) -> LastStep:
+    """Return the last step of a query with the noise that a `NoiseRecorder` kept, and masks of nothing."""
+    with np.load(folder / f"{qid}.npz") as kept:
+        drawn = dict(kept)
+    drawn["masks"] = np.zeros_like(drawn["masks"])
+    return LastStep(context.decision_program(parties, len(drawn["masks"])), **drawn)
 
 
 def _n_turned(whole: Integers, floats: Integers, n_axes: int) -> int:

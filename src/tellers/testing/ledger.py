@@ -60,11 +60,10 @@ def require_refused(
     raise AssertionError(f"Expected {error.__name__} for {what}, it was accepted.")
 
 
-def n_affordable() -> int:
-    n = 0
-    while ACCOUNTANT.affords(n * ONE, ONE):
-        n += 1
-    return n
+def twentieth(accountant: Accountant) -> RdpCurve:
+    """Return a price of which exactly 20 fit into a budget."""
+    rho = accountant.value_left(RdpCurve.zero()) / accountant.held_at
+    return RdpCurve.zcdp(rho * (1 - 1e-9) / 20)
 
 
 def ask_until_refused(
@@ -175,21 +174,14 @@ _ALICE, _GROUP = "student/alice", "cohort/low"
 def check_accounts(make_ledger: MakeLedger) -> None:
     """Go through everything about named accounts that needs no second process."""
     for check in (
-        _check_opening, _check_all_or_nothing, _check_groups, _check_refunds, _check_overruns, _check_threads,
+        _check_opening, _check_all_or_nothing, _check_groups, _check_refunds, _check_overruns,
+        _check_threads_on_an_account,
     ):  # fmt: skip
         check(make_ledger)
 
 
-def check_accounts_survive(make_ledger: MakeLedger) -> None:
-    """Open books with named accounts again, race processes for one, and kill a writer that holds several."""
-    _check_reopening(make_ledger)
-    if hasattr(os, "fork"):
-        _check_killed(make_ledger)
-        _check_processes(make_ledger)
-
-
-def _opened(make_ledger: MakeLedger, name: str, accountant: Accountant = _AMPLE) -> Ledger:
-    ledger = make_ledger(name, accountant)
+def _opened(make_ledger: MakeLedger, name: str) -> Ledger:
+    ledger = make_ledger(name, _AMPLE)
     ledger.open_account(_ALICE, _SMALL)
     ledger.open_account(_GROUP, Budget(epsilon=1.0, delta=1e-6))
     return ledger
@@ -327,61 +319,17 @@ def _check_overruns(make_ledger: MakeLedger) -> None:
         require(ledger.find("q0") is None, "Expected no record of a release that cost an account too much.")
 
 
-def _share() -> RdpCurve:
-    """Return a price of which exactly 20 fit into the small account."""
-    accountant, n = Accountant(_SMALL), 0
-    while accountant.affords(n * ONE, 0.1 * ONE):
-        n += 1
-    whole = float(n - 1)
-    while accountant.affords(RdpCurve.zero(), (whole + 0.1) * ONE):
-        whole += 0.1
-    return whole * ONE * (1 / 20)
-
-
 def _require_race(ledger: Ledger, n_granted: int, who: str) -> None:
     state = ledger.accounts()[_ALICE]
     require_race(n_granted, state.spent, state.accountant, f"{who} on an account")
     require_spent(ledger, state.spent, f"when {who} raced for one account, as much as that account")
 
 
-def _check_threads(make_ledger: MakeLedger) -> None:
-    share = _share()
+def _check_threads_on_an_account(make_ledger: MakeLedger) -> None:
+    share = twentieth(Accountant(_SMALL))
     with _opened(make_ledger, "threads on an account") as ledger:
         mine = race_threads(3, lambda worker: ask_until_refused(ledger, f"{worker}", share, {_ALICE: share}))
         _require_race(ledger, sum(map(len, mine)), "threads")
-
-
-def _check_reopening(make_ledger: MakeLedger) -> None:
-    with _opened(make_ledger, "accounts again") as ledger:
-        ticket = ledger.reserve("q0", 3 * ONE, event=EVENT, also={_ALICE: 3 * ONE})
-        ledger.settle(ticket, outcome())
-        with make_ledger("accounts again", _AMPLE) as second:
-            second.reserve("q1", ONE, event=EVENT, also={_ALICE: ONE, _GROUP: 2 * ONE})
-        _require_paid(ledger, "after somebody else reserved on the same accounts", main=2, alice=2, group=2)
-    with make_ledger("accounts again", _AMPLE) as ledger:
-        _require_paid(ledger, "on accounts that were closed and opened again", main=2, alice=2, group=2)
-        require(ledger.accounts()[_ALICE].budget == _SMALL, "Expected an account's budget after reopening.")
-        other = Budget(epsilon=9.0, delta=1e-5)
-        require_refused(LedgerConflict, "another budget after reopening", ledger.open_account, _ALICE, other)
-
-
-def _check_killed(make_ledger: MakeLedger) -> None:
-    reserve_and_die(lambda: _opened(make_ledger, "killed with accounts"), also={_ALICE: ONE, _GROUP: 2 * ONE})
-    with make_ledger("killed with accounts", _AMPLE) as ledger:
-        when = "after a kill between reserve and settle, which every account stays charged for"
-        _require_paid(ledger, when, main=1, alice=1, group=2)
-
-
-def _check_processes(make_ledger: MakeLedger) -> None:
-    share = _share()
-
-    def ask(worker: int) -> int:
-        with _opened(make_ledger, "processes on an account") as ledger:
-            return len(ask_until_refused(ledger, f"{worker}", share, {_ALICE: share}))
-
-    n_granted = race_processes(2, ask, "finish its race for an account")
-    with make_ledger("processes on an account", _AMPLE) as ledger:
-        _require_race(ledger, n_granted, "processes")
 
 
 # --- Main account ---
@@ -406,23 +354,22 @@ def check_ledger(make_ledger: MakeLedger, *, durable: bool = True, n_kills: int 
     >>> from tellers import MemoryLedger
     >>> check_ledger(lambda name, accountant: MemoryLedger(accountant), durable=False)
     """
-    for check in (_check_refusals, _check_settling, _check_keys, _check_records, _check_threads_ledger):
+    for check in (_check_refusals, _check_settling, _check_keys, _check_records, _check_threads):
         check(make_ledger)
     check_accounts(make_ledger)
     if durable:
-        _check_reopening_ledger(make_ledger)
-        check_accounts_survive(make_ledger)
+        _check_reopening(make_ledger)
         if hasattr(os, "fork"):
             _check_killed_between(make_ledger)
             _check_killed_anywhere(make_ledger, n_kills)
-            _check_processes_ledger(make_ledger)
+            _check_processes(make_ledger)
 
 
 def _check_refusals(make_ledger: MakeLedger) -> None:
     with make_ledger("refusals", ACCOUNTANT) as ledger:
         require_spent(ledger, 0 * ONE, "at first")
         require(ledger.find("q0") is None and ledger.entries() == [], "Expected new books to be empty.")
-        over = (n_affordable() + 1) * ONE
+        over = 21 * twentieth(ACCOUNTANT)
         require_refused(BudgetExhausted, "a price past the budget", ledger.reserve, "q0", over, event=EVENT)
         for event in ({**EVENT, "noise": "seeded"}, {"mechanism": "GNMax"}):
             require_refused(InsecureNoise, "noise that is not secure", ledger.reserve, "q0", ONE, event=event)
@@ -514,26 +461,32 @@ def _check_records(make_ledger: MakeLedger) -> None:
         require("q0" not in repr(ledger), "Expected a repr that shows no key.")
 
 
-def _check_reopening_ledger(make_ledger: MakeLedger) -> None:
-    with make_ledger("reopening", ACCOUNTANT) as ledger:
-        ledger.settle(ledger.reserve("q0", 3 * ONE, event=EVENT), outcome())
+def _check_reopening(make_ledger: MakeLedger) -> None:
+    with _opened(make_ledger, "reopening") as ledger:
+        ticket = ledger.reserve("q0", 3 * ONE, event=EVENT, also={_ALICE: 3 * ONE})
+        ledger.settle(ticket, outcome())
         ledger.reserve("q1", ONE, event=EVENT)
-        with make_ledger("reopening", ACCOUNTANT) as second:
+        with make_ledger("reopening", _AMPLE) as second:
             require_spent(second, 2 * ONE, "on the same books, opened again")
-            second.reserve("q2", ONE, event=EVENT)
-        require_spent(ledger, 3 * ONE, "after somebody else reserved on the same books")
-    with make_ledger("reopening", ACCOUNTANT) as ledger:
-        require_spent(ledger, 3 * ONE, "on books that were closed and opened again")
+            second.reserve("q2", ONE, event=EVENT, also={_ALICE: ONE, _GROUP: 2 * ONE})
+        when = "after somebody else reserved on the same books and accounts"
+        _require_paid(ledger, when, main=3, alice=2, group=2)
+    with make_ledger("reopening", _AMPLE) as ledger:
+        when = "on books and accounts that were closed and opened again"
+        _require_paid(ledger, when, main=3, alice=2, group=2)
         found = ledger.find("q0")
         require(found is not None and found.labels.tolist() == [3], "Expected the release after reopening.")
         require([e.key for e in ledger.entries()] == ["q0", "q1", "q2"], "Expected all entries, in order.")
         require(ledger.entries()[0].event == EVENT, "Expected the event after reopening.")
-    for budget in (Budget(epsilon=2.0, delta=1e-5), Budget(epsilon=1.0, delta=1e-4)):
+        require(ledger.accounts()[_ALICE].budget == _SMALL, "Expected an account's budget after reopening.")
+        other = Budget(epsilon=9.0, delta=1e-5)
+        require_refused(LedgerConflict, "another budget after reopening", ledger.open_account, _ALICE, other)
+    for budget in (Budget(epsilon=2.0, delta=1e-5), Budget(epsilon=50.0, delta=1e-4)):
         require_refused(LedgerConflict, "another budget", make_ledger, "reopening", Accountant(budget))
 
 
-def _check_threads_ledger(make_ledger: MakeLedger) -> None:
-    share, n_threads = n_affordable() * ONE * (1 / 20), 4
+def _check_threads(make_ledger: MakeLedger) -> None:
+    share, n_threads = twentieth(ACCOUNTANT), 4
     with make_ledger("threads", ACCOUNTANT) as ledger:
 
         def ask(worker: int) -> list[str]:
@@ -550,9 +503,10 @@ def _check_threads_ledger(make_ledger: MakeLedger) -> None:
 
 
 def _check_killed_between(make_ledger: MakeLedger) -> None:
-    reserve_and_die(lambda: make_ledger("killed", ACCOUNTANT))
-    with make_ledger("killed", ACCOUNTANT) as ledger:
-        require_spent(ledger, ONE, "after a kill between reserve and settle, which stays charged")
+    reserve_and_die(lambda: _opened(make_ledger, "killed with accounts"), also={_ALICE: ONE, _GROUP: 2 * ONE})
+    with make_ledger("killed with accounts", _AMPLE) as ledger:
+        when = "after a kill between reserve and settle, which every account stays charged for"
+        _require_paid(ledger, when, main=1, alice=1, group=2)
         require(ledger.find("q0") is None, "Expected no release of a question that was never settled.")
         require_refused(LedgerConflict, "the key of a killed writer", ledger.reserve, "q0", ONE, event=EVENT)
 
@@ -594,13 +548,21 @@ def _check_killed_anywhere(make_ledger: MakeLedger, n_kills: int) -> None:
             require(found or state == "reserved", f"Expected the release of {key!r}, settled before a kill.")
 
 
-def _check_processes_ledger(make_ledger: MakeLedger) -> None:
-    share = n_affordable() * ONE * (1 / 20)
+def _check_processes(make_ledger: MakeLedger) -> None:
+    """Race processes for the main account, then for a named one."""
+    share, small = twentieth(ACCOUNTANT), twentieth(Accountant(_SMALL))
 
     def ask(worker: int) -> int:
         with make_ledger("processes", ACCOUNTANT) as ledger:
             return len(ask_until_refused(ledger, f"{worker}", share))
 
+    def ask_account(worker: int) -> int:
+        with _opened(make_ledger, "processes on an account") as ledger:
+            return len(ask_until_refused(ledger, f"{worker}", small, {_ALICE: small}))
+
     n_granted = race_processes(3, ask, "finish its race")
     with make_ledger("processes", ACCOUNTANT) as ledger:
         require_race(n_granted, ledger.spent, ACCOUNTANT, "processes")
+    n_granted = race_processes(2, ask_account, "finish its race for an account")
+    with make_ledger("processes on an account", _AMPLE) as ledger:
+        _require_race(ledger, n_granted, "processes")

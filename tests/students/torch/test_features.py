@@ -21,7 +21,7 @@ def pool():
 
 @pytest.fixture(scope="module")
 def features(pool):
-    return PublicFeatures(steps=150, **SETTINGS).fit(pool)
+    return PublicFeatures(steps=80, **SETTINGS).fit(pool)
 
 
 def alike(features, rows):
@@ -39,7 +39,7 @@ def test_learned_features_tell_rows_apart_by_what_they_show(features, pool):
         near = KNeighborsClassifier(3).fit(each.transform(data.X[:100]), data.y[:100])
         score = near.score(each.transform(data.X[800:]), data.y[800:])
         found.append((alike(each, data.X[800:1000]), score))
-    # Measured 0.04 and 0.24; 0.43 and 0.71.
+    # Measured after 60 steps 0.04 and 0.17; 0.43 and 0.65.
     assert found[1][0] > found[0][0] + 0.1
     assert found[1][1] > found[0][1] + 0.15
 
@@ -47,7 +47,7 @@ def test_learned_features_tell_rows_apart_by_what_they_show(features, pool):
 def test_the_seed_decides_and_training_leaves_torch_alone(pool):
     state = torch.get_rng_state()
     one, again, other = (
-        PublicFeatures(steps=10, **{**SETTINGS, "random_state": seed}).fit(pool).transform(pool[:9])
+        PublicFeatures(steps=4, **{**SETTINGS, "random_state": seed}).fit(pool[:300]).transform(pool[:9])
         for seed in (7, 7, 8)
     )
     assert torch.equal(torch.get_rng_state(), state)
@@ -63,7 +63,7 @@ def test_a_row_gets_the_same_features_whatever_comes_with_it(features, pool):
 def test_students_begin_with_them_and_leave_them_as_they_are(features, pool):
     data, before = digits(), features.transform(pool[:5])
     student = MeanTeacherStudent(
-        network=features.network(10), steps=30, n_classes=10, image_shape=(8, 8), random_state=7, device="cpu"
+        network=features.network(10), steps=5, n_classes=10, image_shape=(8, 8), random_state=7, device="cpu"
     )
     student.fit(data.X[:60], data.y[:60], pool)
     assert student.predict(data.X[:4]).shape == (4,)
@@ -75,14 +75,14 @@ def test_students_begin_with_them_and_leave_them_as_they_are(features, pool):
 
 def test_a_checkpoint_of_another_beginning_is_not_taken_up(features, pool, tmp_path):
     data = digits()
-    other = PublicFeatures(steps=2, **{**SETTINGS, "random_state": 8}).fit(pool)
+    other = PublicFeatures(steps=2, **{**SETTINGS, "random_state": 8}).fit(pool[:300])
 
     def student(begun):
         return MeanTeacherStudent(
             network=begun.network(10), steps=4, n_classes=10, image_shape=(8, 8), random_state=7, device="cpu"
         )
 
-    taught = data.X[:60], data.y[:60], pool
+    taught = data.X[:60], data.y[:60], pool[:100]
     student(features).fit(*taught, folder=tmp_path, save_every=2)
     fresh = student(other).fit(*taught)
     with pytest.raises(ValueError, match="Expected"):

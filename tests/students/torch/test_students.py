@@ -91,8 +91,8 @@ def test_probabilities_sum_to_one_and_do_not_depend_on_who_else_is_asked(kind):
 @pytest.mark.parametrize(
     ("kind", "shape", "image_shape"),
     [
-        *((kind, (28, 28), None) for kind in (*KINDS, MultilabelMixMatchStudent)),
-        *((kind, (3, 32, 32), None) for kind in (GanStudent, MultilabelMixMatchStudent)),
+        *((kind, (16, 16), None) for kind in (*KINDS, MultilabelMixMatchStudent)),
+        *((kind, (3, 12, 12), None) for kind in (GanStudent, MultilabelMixMatchStudent)),
         *((kind, (192,), (8, 8, 3)) for kind in (GanStudent, MixMatchStudent)),
     ],
 )
@@ -202,7 +202,7 @@ def test_mixed_precision_learns_too(kind):
     """Rounded to bfloat16 the weights still move, all of them, and end near those of float32."""
     start, exact, mixed = (
         fitted(kind, steps=n, learning_rate=1e-3, precision=precision, average=0.01, weight_decay=0.0)
-        for n, precision in ((1, "float32"), (20, "float32"), (20, "bfloat16"))
+        for n, precision in ((1, "float32"), (10, "float32"), (10, "bfloat16"))
     )
     for name in ("features.1.weight", "head.weight"):
         moved, apart = (np.abs(one.state_[name] - mixed.state_[name]).mean() for one in (start, exact))

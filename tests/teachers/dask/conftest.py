@@ -1,9 +1,12 @@
 """A cluster of real processes, made once for all tests of a process."""
 
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from ... import forked
 
 sys.path.insert(0, str(Path(__file__).parent))
 from tellers_machines import Machines, wait_until
@@ -13,7 +16,7 @@ from tellers_machines import Machines, wait_until
 def machines(tmp_path_factory):
     """A scheduler and two workers, shared by all tests of a process."""
     pytest.importorskip("distributed")
-    cluster = Machines(tmp_path_factory.mktemp("cluster"))
+    cluster = Machines(tmp_path_factory.mktemp("cluster"), popen=forked.Popen)
     cluster.start_scheduler()
     for name in ("one", "two"):
         cluster.start_worker(name)
@@ -47,7 +50,9 @@ def own_machines(tmp_path):
     made = []
 
     def make(**options):
-        made.append(Machines(tmp_path / f"machines-{len(made)}", **options))
+        # A forked process has read the settings of Dask already.
+        popen = subprocess.Popen if options.get("settings") else forked.Popen
+        made.append(Machines(tmp_path / f"machines-{len(made)}", popen=popen, **options))
         return made[-1]
 
     yield make

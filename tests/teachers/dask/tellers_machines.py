@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -14,10 +13,13 @@ SOURCE = HERE.parents[2] / "src"
 
 
 class Machines:
-    """A scheduler and workers without nannies: a killed one stays dead until the test starts another."""
+    """A scheduler and workers without nannies: a killed one stays dead until the test starts another.
 
-    def __init__(self, folder, *, arguments=(), scheme="tcp", host="127.0.0.1", settings=None):
-        self.folder = Path(folder)
+    `popen` starts them, as `subprocess.Popen` does.
+    """
+
+    def __init__(self, folder, *, popen, arguments=(), scheme="tcp", host="127.0.0.1", settings=None):
+        self.folder, self.popen = Path(folder), popen
         self.folder.mkdir(parents=True, exist_ok=True)
         self.arguments = list(arguments)
         self.scheme = scheme
@@ -51,7 +53,7 @@ class Machines:
         path = os.pathsep.join([str(SOURCE), str(HERE)])
         around = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", **self.settings}
         log = (self.folder / f"{name}.log").open("ab")
-        return subprocess.Popen(
+        return self.popen(
             [*prefix, sys.executable, "-m", f"distributed.cli.dask_{kind}", *words],
             env=around, stdout=log, stderr=log, cwd=self.folder,
         )  # fmt: skip

@@ -308,7 +308,7 @@ def test_a_worker_without_torch_says_which_extra_brings_it(machines, link, tmp_p
         "m.version = version\n"
     )
     n_before = len(link.workers())
-    bare = machines.start_worker("bare", words=["--preload", str(hidden)])
+    bare = machines.start_worker("bare", words=["--preload", str(hidden)], prefix=["env"])
     shards = write_shards(tmp_path / "shards", X, Y_CLASS, PARTS)
     try:
         link.client.wait_for_workers(n_before + 1, timeout=120)

@@ -26,6 +26,8 @@ from tellers.runs import (
 from tellers.runs._voting import _require_shared
 from tellers.teachers.dask import Cluster, connect
 
+from ... import forked
+
 SMALL = RunConfig(
     data=DataConfig(name="breast_cancer", n_public=60, n_test=100),
     partition=PartitionConfig(n_teachers=30),
@@ -56,7 +58,7 @@ def ballots(folder):
 
 def tellers(*words):
     path = os.pathsep.join([str(SOURCE), str(HERE)])
-    return subprocess.Popen(
+    return forked.Popen(
         [sys.executable, "-m", "tellers", *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}, text=True,
     )  # fmt: skip

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -73,15 +73,6 @@ class Law:
         # A label that no teacher gave is told by the student: for the law that is silence.
         return np.asarray(table[np.arange(len(table)), np.maximum(outcomes, -1)].sum(axis=-1))
 
-    def curves(self, orders: ArrayLike | None = None) -> tuple[RdpCurve, RdpCurve]:
-        """Return the exact Rényi cost of telling the two apart, in both directions."""
-        grid = check_orders(orders)
-        # An outcome that neither side can have says nothing; any probability it has on both sides would do.
-        never = np.isneginf(self.here) & np.isneginf(self.there)
-        here, there = (np.where(never, -800.0, side).T for side in (self.here, self.there))
-        total = pair_divergences(here, there, grid).sum(axis=1)
-        return RdpCurve(grid, total[0]), RdpCurve(grid, total[1])
-
     def hockey_stick(self, n_queries: int, *, delta: float) -> float:
         """Return the epsilon of so many queries at a delta, of the larger direction: exact, not converted.
 
@@ -96,7 +87,12 @@ class Law:
 
     def epsilon(self, n_queries: int, *, delta: float) -> float:
         """Return the exact Rényi cost of so many queries, converted at a delta, the larger direction."""
-        return max((curve * n_queries).epsilon(delta) for curve in self.curves())
+        grid = check_orders(None)
+        # An outcome that neither side can have says nothing; any probability it has on both sides would do.
+        never = np.isneginf(self.here) & np.isneginf(self.there)
+        here, there = (np.where(never, -800.0, side).T for side in (self.here, self.there))
+        both = pair_divergences(here, there, grid).sum(axis=1)
+        return max((RdpCurve(grid, one) * n_queries).epsilon(delta) for one in both)
 
 
 def stated_law(mechanism: Mechanism, pair: Pair) -> Law | None:
@@ -126,6 +122,7 @@ def stated_law(mechanism: Mechanism, pair: Pair) -> Law | None:
 
 
 _MOST_TOTALS = 300_000
+Summed = TypeVar("Summed")
 
 
 def _losses(own: Floats, other: Floats, n_queries: int) -> tuple[Floats, Floats]:
@@ -135,13 +132,15 @@ def _losses(own: Floats, other: Floats, n_queries: int) -> tuple[Floats, Floats]
         alive = ~np.isneginf(mine)
         one = _merged(mine[alive] - theirs[alive], np.exp(mine[alive]))
         losses, shares = _added((losses, shares), one)
-    total, base, left = (np.zeros(1), np.ones(1)), (losses, shares), n_queries
-    while left:
-        if left & 1:
-            total = _added(total, base)
-        left >>= 1
-        if left:
-            base = _added(base, base)
+    return _repeated((losses, shares), n_queries, _added)
+
+
+def _repeated(one: Summed, n: int, add: Callable[[Summed, Summed], Summed]) -> Summed:
+    """Return the law of a sum of n, 1 or more, independent terms of one law, by doubling."""
+    total = one
+    for bit in bin(n)[3:]:
+        total = add(total, total)
+        total = add(total, one) if bit == "1" else total
     return total
 
 
@@ -283,25 +282,6 @@ Progress = Callable[[int], object]
 _CHUNK = 40_000  # queries released at once; keeps the memory flat
 
 
-def draw_releases(
-    mechanism: Mechanism,
-    votes: Votes,
-    student: Floats | None,
-    n_samples: int,
-    n_queries: int,
-    noise: Noise,
-    *,
-    progress: Progress | None = None,
-) -> DrawnOutcomes:
-    """Return outcomes of many releases of the same query, asked `n_queries` times each.
-
-    (releases, queries, columns), as `draw_rows`.
-    """
-    rows = np.zeros(n_samples * n_queries, dtype=np.int64)
-    drawn = draw_rows(mechanism, votes, rows, noise, student=student, progress=progress)
-    return drawn.reshape(n_samples, n_queries, -1)
-
-
 def draw_rows(
     mechanism: Mechanism,
     votes: Votes,
@@ -316,12 +296,14 @@ def draw_rows(
     A class is one column; of many labels each is one, 0 or 1; SILENT where nothing is told, and -2 - label
     where a label is told that no teacher gave. Where noisy counts are released they follow.
     """
-    belief = student if listens(mechanism) else None
+    belief = np.atleast_2d(student) if student is not None and listens(mechanism) else None
     found = []
     for start in range(0, len(rows), _CHUNK):
         asked = rows[start : start + _CHUNK]
         n = len(asked)
-        more = {} if belief is None else {"student": belief[asked] if len(belief) > 1 else _tiled(belief, n)}
+        more = {}
+        if belief is not None:
+            more["student"] = belief[asked] if len(belief) > 1 else np.repeat(belief, n, axis=0)
         release = mechanism.release(votes[asked], noise, **more)
         found.append(outcomes_of(release))
         if progress is not None:
@@ -336,10 +318,6 @@ def outcomes_of(release: Release) -> DrawnOutcomes:
     if release.values is not None:
         told = np.concatenate([told, release.values], axis=1)
     return told.astype(np.int32)
-
-
-def _tiled(belief: ArrayLike, n: int) -> Floats:
-    return np.repeat(np.atleast_2d(np.asarray(belief, dtype=np.float64)), n, axis=0)
 
 
 # --- The finding of an audit in words that anybody can read. ---
@@ -359,6 +337,7 @@ Score = Callable[[DrawnOutcomes], Floats]
 
 _MOST_GROUPS = 12
 _MOST_BINS = 48
+_MOST_CODES = 4096
 _FOR_ONE_OUTCOME = (
     25  # releases that an outcome of several columns must have, on average, to be weighed whole
 )
@@ -374,8 +353,9 @@ def learn_score(here: DrawnOutcomes, there: DrawnOutcomes) -> Score:
     both = np.concatenate([here, there])
     n_columns = both.shape[1]
     codes = _codes(both)
-    whole = n_columns == 1 or np.unique(codes).size * _FOR_ONE_OUTCOME <= len(both)
-    if whole and _few_values(codes):
+    n_codes = np.unique(codes).size
+    whole = n_columns == 1 or n_codes * _FOR_ONE_OUTCOME <= len(both)
+    if whole and n_codes <= _MOST_CODES:
         table = _table(codes[: len(here)], codes[len(here) :])
         return lambda rows: table(_codes(rows))
     each = [_binned(here[:, at], there[:, at]) for at in range(n_columns)]
@@ -391,10 +371,6 @@ def _codes(rows: DrawnOutcomes) -> NDArray[np.int64]:
         code = (code ^ (column.astype(np.int64) + 7).astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
         code ^= code >> np.uint64(29)
     return (code >> np.uint64(2)).astype(np.int64)
-
-
-def _few_values(codes: Integers) -> bool:
-    return np.unique(codes).size <= 4096
 
 
 def _table(first: Integers, second: Integers) -> Callable[[Integers], Floats]:
@@ -489,13 +465,7 @@ def _tail_of_sums(above: Floats, weights: Integers, n: int) -> Floats:
     tail = np.concatenate([[1.0], above, [0.0]])
     pmf = np.zeros(int(weights[-1]) + 1)
     np.add.at(pmf, weights, np.maximum(tail[:-1] - tail[1:], 0.0))
-    total, base, left = np.ones(1), pmf, n
-    while left:
-        if left & 1:
-            total = np.convolve(total, base)
-        left >>= 1
-        if left:
-            base = np.convolve(base, base)
+    total = _repeated(pmf, n, np.convolve)
     return np.asarray(np.minimum(np.cumsum(total[::-1])[::-1], 1.0))
 
 

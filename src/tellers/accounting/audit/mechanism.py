@@ -22,7 +22,7 @@ from .evidence import (
     Pair,
     Progress,
     choose_event,
-    draw_releases,
+    draw_rows,
     finding,
     learn_score,
     lower_bound,
@@ -151,8 +151,11 @@ def audit_mechanism(
             f"Expected a mechanism that states the law of its outcomes for the method 'losses', got "
             f"{type(mechanism).__name__}. Take 'queries' or 'events', which look at releases alone."
         )
+    same = np.zeros(n_samples * n_queries, dtype=np.int64)
     here, there = (
-        draw_releases(mechanism, votes, pair.student, n_samples, n_queries, noise, progress=progress)
+        draw_rows(mechanism, votes, same, noise, student=pair.student, progress=progress).reshape(
+            n_samples, n_queries, -1
+        )
         for votes in (pair.here, pair.there)
     )
     miss = 1 - confidence

@@ -3,7 +3,7 @@
 from ... import _lazy
 
 _HOME = {
-    "Collection": ".collection",
+    "Collection": "..clips",
     "Decoding": ".decoding",
     "Features": ".prepare",
     "Finding": ".decoding",
@@ -21,7 +21,7 @@ _HOME = {
     "prepare_collection": ".collection",
     "read_audioset": ".layouts",
     "read_clip_folder": ".layouts",
-    "read_collection": ".collection",
+    "read_collection": "..clips",
     "read_esc": ".layouts",
     "read_fsd50k": ".layouts",
     "read_ontology": ".ontology",

@@ -1,93 +1,19 @@
-"""A folder of prepared clips: their pictures, their labels, and what could not be used.
-
-    FOLDER/clips.json     which recording carries which labels, and where its picture is
-    FOLDER/pictures/      the pictures, by content (`store`)
-
-Recordings that cannot be used, and clips that are left out for their labels, keep their place in the table:
-clips are dealt by that place, so that no clip moves another from one teacher to another.
-"""
+"""How recordings become a folder of prepared clips: the settings of their pictures, and the table."""
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 from ...privacy._files import write_whole
-from ..clips import FILE, FORMAT, Clips, ClipTable, load_pictures, read_clip_table
-from .decoding import Decoding, Finding, Kind, findings_table
+from ..clips import FILE, FORMAT, PICTURES, Clips, Collection, read_collection
+from .decoding import Decoding, Kind
 from .logmel import LogMel
-from .prepare import Answer, ClipSource, Features, Prepared, Progress, prepare_clips
-
-_PICTURES = "pictures"
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Collection:
-    """Clips with their pictures, as they lie in a folder; clips without a picture are there too.
-
-    >>> import tempfile
-    >>> from tellers.data.sound import make_city
-    >>> place = Path(tempfile.mkdtemp())
-    >>> features = features_for(rate=16_000, seconds=1.0)
-    >>> clips = make_city(place / "sounds", 4, seed=7, seconds=1.0)
-    >>> collection = prepare_collection(clips, place, features=features)
-    >>> collection, read_collection(place).pictures([0, 3]).shape
-    (Collection('city', n_clips=4, n_pictures=4), (2, 51, 64))
-    >>> collection.usable.all(), collection.findings_text()
-    (True, 'No findings.')
-    >>> collection.picture_names(collection.prepare(clips.paths[:1]))[0].startswith("pictures/")
-    True
-    """
-
-    table: ClipTable
-    clips: Clips
-    features: Features
-    findings: tuple[Finding, ...]
-    n_known: int = 0
-
-    @property
-    def folder(self) -> Path:
-        """Return where it lies."""
-        return self.table.folder
-
-    @property
-    def usable(self) -> NDArray[np.bool_]:
-        """Return which clips have a picture."""
-        return self.table.usable
-
-    def pictures(self, rows: ArrayLike) -> NDArray[np.float32]:
-        """Return the pictures of some clips by their numbers, (clips, frames, bins)."""
-        return load_pictures(self.table, [self.table.pictures[int(i)] for i in np.asarray(rows)])
-
-    def prepare(
-        self, recordings: "list[ClipSource] | tuple[ClipSource, ...]", *, n_jobs: int = 1,
-        progress: Progress | None = None,
-    ) -> Prepared:  # fmt: skip
-        """Make pictures of other recordings, or of mixtures, with the same settings and in the same place.
-
-        What is silent there has a picture too: whether clips of a mixture are was asked when they came in.
-        """
-        return prepare_clips(
-            list(recordings), self.folder / _PICTURES, features=self.features, n_jobs=n_jobs,
-            on_finding={Kind.SILENT: "keep"}, progress=progress,
-        )  # fmt: skip
-
-    def picture_names(self, prepared: Prepared) -> list[str | None]:
-        """Return where the picture of each recording lies, from the folder, or None where there is none."""
-        return _names(prepared)
-
-    def findings_text(self, *, n_rows: int = 20) -> str:
-        """Return what could not be used, as a table in text."""
-        return findings_table(self.findings, n_rows=n_rows)
-
-    def __repr__(self) -> str:
-        n = int(self.usable.sum())
-        return f"Collection({self.clips.name!r}, n_clips={len(self.clips)}, n_pictures={n})"
+from .prepare import Answer, Features, Progress, prepare_clips
 
 
 def features_for(
@@ -142,11 +68,11 @@ def prepare_collection(
     place, features = Path(folder), features or Features()
     wanted = clips.wanted
     prepared = prepare_clips(
-        [path for path, one in zip(clips.paths, wanted) if one], place / _PICTURES, features=features,
+        [path for path, one in zip(clips.paths, wanted) if one], place / PICTURES, features=features,
         n_jobs=n_jobs, on_finding=on_finding, recheck=recheck, progress=progress,
     )  # fmt: skip
     names: list[str | None] = [None] * len(clips)
-    for row, name in zip(np.flatnonzero(wanted).tolist(), _names(prepared)):
+    for row, name in zip(np.flatnonzero(wanted).tolist(), prepared.picture_files()):
         names[row] = name
     said = {
         "format": FORMAT,
@@ -170,50 +96,7 @@ def prepare_collection(
     }
     # As private as the recordings are: only the owner may read which is whose.
     write_whole(place / FILE, (json.dumps(said, indent=0) + "\n").encode())
-    return _collection(read_clip_table(place), n_known=prepared.n_known)
-
-
-def read_collection(folder: str | PathLike[str]) -> Collection:
-    """Return the clips of a folder that was prepared.
-
-    >>> read_collection("nowhere")
-    Traceback (most recent call last):
-        ...
-    ValueError: Expected a folder of prepared clips, found no clips.json in nowhere. ...
-    """
-    return _collection(read_clip_table(folder))
-
-
-def features_from_dict(said: Mapping[str, Any]) -> Features:
-    """Return settings of pictures as they were written down."""
-    try:
-        decoding, logmel = dict(said["decoding"]), dict(said["logmel"])
-        decoding["rates"] = tuple(decoding["rates"])
-        return Features(decoding=Decoding(**decoding), logmel=LogMel(**logmel), dtype=said["dtype"])
-    except (KeyError, TypeError) as error:
-        raise ValueError(
-            "Expected the settings of log-Mel pictures, got others. Were they written by another version?"
-        ) from error
-
-
-def _collection(table: ClipTable, *, n_known: int = 0) -> Collection:
-    clips = Clips(
-        name=table.name, paths=tuple(Path(path) for path in table.paths), Y=table.Y,
-        label_names=table.label_names,
-        sources=None if table.sources is None else np.array([str(one) for one in table.sources]),
-        folds=None if table.folds is None else np.array(table.folds), notes=table.notes,
-        left_out=table.left_out,
-    )  # fmt: skip
-    findings = tuple(Finding(one["path"], Kind(one["kind"]), one["detail"]) for one in table.findings)
-    return Collection(table, clips, features_from_dict(table.features or {}), findings, n_known)
-
-
-def _names(prepared: Prepared) -> list[str | None]:
-    names: list[str | None] = [None] * prepared.n_clips
-    for row, key in zip(prepared.rows.tolist(), prepared.keys.tolist()):
-        name = key.decode()
-        names[row] = f"{_PICTURES}/{prepared.features.name}/pictures/{name[:2]}/{name}.npy"
-    return names
+    return replace(read_collection(place), n_known=prepared.n_known)
 
 
 def _plain(value: Any) -> Any:

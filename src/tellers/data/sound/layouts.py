@@ -3,16 +3,16 @@
 import csv
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import require_count
-from ..clips import READ_OFF, Clips, label_matrix
+from ..clips import READ_OFF, Clips, label_matrix, left_out_note
 from .decoding import find_recordings
 from .ontology import Ontology, read_ontology
 
@@ -67,11 +67,6 @@ def recordings_by_stem(folder: Path) -> dict[str, Path]:
     return found
 
 
-def left_out(n: int, why: str) -> tuple[str, ...]:
-    """Return the note about clips that were left out, or none where none were."""
-    return (f"{n} clip{'s' if n > 1 else ''} left out: {why}",) if n else ()
-
-
 # --- Selection of labels ---
 
 
@@ -93,26 +88,25 @@ class LabelSelection:
         object.__setattr__(self, "remove", tuple(self.remove))
         object.__setattr__(self, "keep", None if self.keep is None else tuple(self.keep))
 
+    def carried(self, labels: set[str]) -> set[str]:
+        """Return labels with what they imply, where that is asked for."""
+        if self.ontology is None or not self.parents:
+            return labels
+        return self.ontology.imply(labels)
 
-def choose(
-    labels: Sequence[set[str]], names: dict[str, str], selection: LabelSelection
-) -> tuple[list[bool], list[set[str]], tuple[str, ...], tuple[Any, ...]]:
-    """Return which clips are left out, the labels of all, those of the task by id, and notes on the first.
 
-    A clip is of the task if a label of the task remains to it; another one keeps its place, without labels.
-    How many labels are too many is counted after labels were removed and, where asked for, parents added. A
-    label that no clip carries stays in the task if it was asked for by `keep`, so that classes are what was
-    declared; without `keep` the task is made of the labels that occur.
+def choose(name: str, rows: "Sequence[_Row]", names: dict[str, str], selection: LabelSelection) -> Clips:
+    """Return the clips of a data set with the labels of the task; `names` are those of labels by their ids.
+
+    A clip is of the task if a label of the task remains to it; another one is left out and keeps its place,
+    without labels. How many labels are too many is counted after labels were removed and, where asked for,
+    parents added. A label that no clip carries stays in the task if it was asked for by `keep`, so that
+    classes are what was declared; without `keep` the task is made of the labels that occur.
     """
     allowed = _allowed(names, selection)
     sets, n_none, n_many = list[set[str]](), 0, 0
-    for carried in labels:
-        found = (
-            carried
-            if selection.ontology is None or not selection.parents
-            else selection.ontology.imply(carried)
-        )
-        found = found & allowed.keys()
+    for row in rows:
+        found = selection.carried(row.labels) & allowed.keys()
         if not found:
             n_none += 1
         elif selection.most is not None and len(found) > selection.most:
@@ -121,10 +115,33 @@ def choose(
     if not any(sets):
         raise ValueError("Expected clips that carry one of the labels, got none. Keep more labels.")
     occurring = set().union(*sets)
-    chosen = tuple(label for label in allowed if selection.keep is not None or label in occurring)
-    notes = left_out(n_none, "none of the labels") + left_out(n_many, f"more than {selection.most} labels")
-    read_off = (READ_OFF,) if selection.keep is None else ()
-    return [not found for found in sets], sets, chosen, notes + read_off
+    chosen = [label for label in allowed if selection.keep is not None or label in occurring]
+    notes = left_out_note(n_none, "none of the labels")
+    notes += left_out_note(n_many, f"more than {selection.most} labels")
+    called = [names[label] for label in chosen]
+    return Clips(
+        name=name,
+        paths=tuple(row.path for row in rows),
+        Y=label_matrix(sets, chosen),
+        # Where two are called alike, with their ids.
+        label_names=tuple(
+            one if called.count(one) == 1 else f"{one} ({label})" for one, label in zip(called, chosen)
+        ),
+        sources=np.array([row.source for row in rows]),
+        folds=np.array([row.fold for row in rows]),
+        notes=notes + ((READ_OFF,) if selection.keep is None else ()),
+        left_out=np.array([not found for found in sets]),
+    )
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A clip as its table has it, with labels by their ids."""
+
+    path: Path
+    labels: set[str]
+    fold: str
+    source: str
 
 
 def _allowed(names: dict[str, str], selection: LabelSelection) -> dict[str, None]:
@@ -183,26 +200,36 @@ def read_esc(folder: str | PathLike[str], *, ten: bool | None = None) -> Clips:
         rows = [row for row in rows if row.get("esc10", "").strip().lower() == "true"]
         if not rows:
             raise ValueError(f"Expected clips marked esc10 in {table.name}, got none. Leave out ten=True.")
-    names = tuple(sorted({row["category"] for row in rows}))
-    there = recordings_by_stem(root / "audio")
-    stems = [Path(row["filename"]).stem for row in rows]
-    if not there.keys() & set(stems):
-        raise ValueError(f"Expected the recordings of {table.name} in the folder audio, got none of them.")
-    sources = [row.get("src_file", "").strip() or _source(stem) for row, stem in zip(rows, stems)]
-    return Clips(
-        name="ESC-10" if ten or is_ten else "ESC-50",
-        # A recording that is not there keeps its place.
-        paths=tuple(there.get(s, root / "audio" / row["filename"]) for row, s in zip(rows, stems)),
-        Y=label_matrix([{row["category"]} for row in rows], names),
-        label_names=names,
-        sources=np.array(sources),
-        folds=np.array([int(row["fold"]) for row in rows]),
-    )
+    return _one_label_each(
+        "ESC-10" if ten or is_ten else "ESC-50", rows, table, audio=root / "audio", label="category",
+        files=[row["filename"] for row in rows],
+        sources=np.array([row.get("src_file", "").strip() or _source(row["filename"]) for row in rows]),
+    )  # fmt: skip
 
 
-def _source(stem: str) -> str:
+def _source(filename: str) -> str:
+    stem = Path(filename).stem
     parts = stem.split("-")
     return parts[1] if len(parts) == 4 else stem
+
+
+def _one_label_each(
+    name: str, rows: Sequence[dict[str, str]], table: Path, *, audio: Path, label: str, files: Sequence[str],
+    sources: NDArray[np.str_],
+) -> Clips:  # fmt: skip
+    """Return clips of one label each, wherever in a folder they lie; one that is not there has its place."""
+    there = recordings_by_stem(audio)
+    if not there.keys() & {Path(file).stem for file in files}:
+        raise ValueError(f"Expected the recordings of {table.name} in the folder audio, got none of them.")
+    names = tuple(sorted({row[label] for row in rows}))
+    return Clips(
+        name=name,
+        paths=tuple(there.get(Path(file).stem, audio / file) for file in files),
+        Y=label_matrix([{row[label]} for row in rows], names),
+        label_names=names,
+        sources=sources,
+        folds=np.array([int(row["fold"]) for row in rows]),
+    )
 
 
 # --- UrbanSound8K ---
@@ -228,21 +255,13 @@ def read_urbansound(folder: str | PathLike[str]) -> Clips:
     ['7']
     """
     root = Path(folder)
-    rows = read_rows(root / "metadata" / "UrbanSound8K.csv", ["slice_file_name", "fsID", "fold", "class"])
-    there = recordings_by_stem(root / "audio")
-    stems = [Path(row["slice_file_name"]).stem for row in rows]
-    if not there.keys() & set(stems):
-        raise ValueError("Expected the slices of UrbanSound8K.csv in the folder audio, got none of them.")
-    names = tuple(sorted({row["class"] for row in rows}))
-    expected = [root / "audio" / f"fold{row['fold']}" / row["slice_file_name"] for row in rows]
-    return Clips(
-        name="UrbanSound8K",
-        paths=tuple(there.get(stem, path) for stem, path in zip(stems, expected)),
-        Y=label_matrix([{row["class"]} for row in rows], names),
-        label_names=names,
-        sources=sources_of(rows, "fsID", table="UrbanSound8K.csv"),
-        folds=np.array([int(row["fold"]) for row in rows]),
-    )
+    table = root / "metadata" / "UrbanSound8K.csv"
+    rows = read_rows(table, ["slice_file_name", "fsID", "fold", "class"])
+    return _one_label_each(
+        "UrbanSound8K", rows, table, audio=root / "audio", label="class",
+        files=[f"fold{row['fold']}/{row['slice_file_name']}" for row in rows],
+        sources=sources_of(rows, "fsID", table=table.name),
+    )  # fmt: skip
 
 
 # --- FSD50K ---
@@ -275,10 +294,7 @@ def read_fsd50k(
     """
     root = Path(folder)
     truth = root / "FSD50K.ground_truth"
-    paths: list[Path] = []
-    labels: list[set[str]] = []
-    folds: list[str] = []
-    sources: list[str] = []
+    found: list[_Row] = []
     names: dict[str, str] = _vocabulary(truth / "vocabulary.csv")
     n_there, known = 0, True
     for part in _PARTS:
@@ -291,24 +307,14 @@ def read_fsd50k(
             mids = [mid.strip() for mid in row["mids"].split(",") if mid.strip()]
             names.update(zip(mids, (label.strip() for label in row["labels"].split(","))))
             n_there += row["fname"] in there
-            paths.append(there.get(row["fname"], place / f"{row['fname']}.wav"))  # if absent, in its place
-            labels.append(set(mids))
-            folds.append(row.get("split") or part)
-            sources.append(uploaders.get(row["fname"], f"clip {row['fname']}"))
+            path = there.get(row["fname"], place / f"{row['fname']}.wav")  # if absent, in its place
+            source = uploaders.get(row["fname"], f"clip {row['fname']}")
+            found.append(_Row(path, set(mids), row.get("split") or part, source))
     if not n_there:
         raise ValueError("Expected the recordings of dev.csv and eval.csv in FSD50K.*_audio, got none.")
     selection = LabelSelection(ontology=ontology, keep=keep, remove=remove, most=most, parents=parents)
-    left_out, sets, chosen, notes = choose(labels, names, selection)
-    return Clips(
-        name="FSD50K",
-        paths=tuple(paths),
-        Y=label_matrix(sets, chosen),
-        label_names=tuple(names[mid] for mid in chosen),
-        sources=np.array(sources) if known else None,
-        folds=np.array(folds),
-        notes=notes + (() if known else (_NOBODY,)),
-        left_out=np.array(left_out),
-    )
+    clips = choose("FSD50K", found, names, selection)
+    return clips if known else replace(clips, sources=None, notes=(*clips.notes, _NOBODY))
 
 
 def _vocabulary(path: Path) -> dict[str, str]:
@@ -365,10 +371,7 @@ def read_audioset(
     files = [segments] if isinstance(segments, (str, PathLike)) else list(segments)
     tree = ontology if isinstance(ontology, Ontology) else read_ontology(ontology)
     there = recordings_by_stem(Path(audio))
-    paths: list[Path] = []
-    labels: list[set[str]] = []
-    folds: list[str] = []
-    videos: list[str] = []
+    rows: list[_Row] = []
     n_there = 0
     listed = [(file, segment) for file in files for segment in _segments(Path(file))]
     times: dict[str, set[tuple[float, float]]] = {}
@@ -378,24 +381,11 @@ def read_audioset(
         names = _names(video, start, end, alone=len(times[video]) == 1)
         path = next((there[name] for name in names if name in there), None)
         n_there += path is not None
-        paths.append(path or Path(audio) / f"{names[0]}.wav")
-        labels.append(carried)
-        folds.append(Path(file).stem)
-        videos.append(video)
+        rows.append(_Row(path or Path(audio) / f"{names[0]}.wav", carried, Path(file).stem, video))
     if not n_there:
         raise ValueError("Expected clips of the segments in the audio folder, got none. Compare the names.")
     selection = LabelSelection(ontology=tree, keep=keep, remove=remove, most=most, parents=parents)
-    left_out, sets, chosen, notes = choose(labels, dict(tree.names), selection)
-    return Clips(
-        name="AudioSet",
-        paths=tuple(paths),
-        Y=label_matrix(sets, chosen),
-        label_names=_different(chosen, tree),
-        sources=np.array(videos),
-        folds=np.array(folds),
-        notes=notes,
-        left_out=np.array(left_out),
-    )
+    return choose("AudioSet", rows, dict(tree.names), selection)
 
 
 def _segments(path: Path) -> list[tuple[str, float, float, set[str]]]:
@@ -425,14 +415,6 @@ def _names(video: str, start: float, end: float, *, alone: bool) -> list[str]:
     named = [f"{video}_{times}" for times in found]
     # The video's name alone does not say which of two segments it is.
     return [*named, *(f"Y{name}" for name in named), *((video, f"Y{video}") if alone else ())]
-
-
-def _different(chosen: Sequence[str], tree: Ontology) -> tuple[str, ...]:
-    """Return the names of labels; where two are called alike, with their ids."""
-    names = [tree.names[label] for label in chosen]
-    return tuple(
-        name if names.count(name) == 1 else f"{name} ({label})" for name, label in zip(names, chosen)
-    )
 
 
 # --- A folder and a table of your own ---

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -23,6 +23,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ...errors import ClipsRefused, FolderInUse, MissingExtra, require_count
+from ...privacy._files import write_whole
+from ..clips import PICTURES
 from .decoding import (
     Decoding,
     Finding,
@@ -100,6 +102,18 @@ class Features:
         return json.dumps({"version": 2, **asdict(self)}, sort_keys=True)
 
 
+def features_from_dict(said: Mapping[str, Any]) -> Features:
+    """Return settings of pictures as they were written down."""
+    try:
+        decoding, logmel = dict(said["decoding"]), dict(said["logmel"])
+        decoding["rates"] = tuple(decoding["rates"])
+        return Features(decoding=Decoding(**decoding), logmel=LogMel(**logmel), dtype=said["dtype"])
+    except (KeyError, TypeError) as error:
+        raise ValueError(
+            "Expected the settings of log-Mel pictures, got others. Were they written by another version?"
+        ) from error
+
+
 def content_key(settings_text: str, contents: Sequence[tuple[bytes, float]]) -> str:
     """Return the key of a picture: of the settings, and of every recording in the clip, with its gain."""
     found = hashlib.blake2b(settings_text.encode(), digest_size=20)
@@ -145,7 +159,8 @@ class Store:
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with contextlib.suppress(OSError):  # one that an earlier version made, or that is somebody else's
             self.folder.chmod(0o700)
-        _write_settings(self.folder / "settings.json", features)
+        if not (self.folder / "settings.json").exists():
+            write_whole(self.folder / "settings.json", features.text.encode())
         self._index = _open_index(self.folder / "index.db")
         self._n_bytes = _file_size(features)
 
@@ -203,12 +218,6 @@ class Store:
     def close(self) -> None:
         self._index.close()
 
-    def __enter__(self) -> "Store":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
 
 @contextlib.contextmanager
 def sole_writer(folder: Path) -> Iterator[None]:
@@ -249,13 +258,6 @@ def _connected(path: Path) -> sqlite3.Connection:
         index.close()
         raise
     return index
-
-
-def _write_settings(path: Path, features: Features) -> None:
-    if not path.exists():
-        beside = path.with_suffix(".part")
-        beside.write_text(features.text, encoding="utf-8")
-        os.replace(beside, path)
 
 
 def _file_size(features: Features) -> int:
@@ -360,7 +362,7 @@ class Workers:
 
     def submit(self, jobs: Sequence[ClipJob], folder: str, features: Features) -> "Future[list[Made]]":
         """Send jobs to a process that is free, or will be."""
-        if self.n_jobs == 1:
+        if self.n_jobs == 1 or not jobs:
             done: Future[list[Made]] = Future()
             done.set_result(make_all(jobs, folder, features))
             return done
@@ -374,15 +376,15 @@ class Workers:
 
     def result(
         self, future: "Future[list[Made]]", group: Sequence[ClipJob], folder: str, features: Features
-    ) -> list[Made | None]:
-        """Return what came of jobs, with None for one that ends every process that looks at it."""
+    ) -> list[Made]:
+        """Return what came of jobs; one that ends every process that looks at it is a finding."""
         try:
-            return [*future.result()]
+            return future.result()
         except BrokenProcessPool:
             # Every task under way is lost with the process, most of them without guilt: one by one, then.
-            return [self._alone(job, folder, features) for job in group if job.known is None]
+            return [self._alone(job, folder, features) for job in group]
 
-    def _alone(self, job: ClipJob, folder: str, features: Features) -> Made | None:
+    def _alone(self, job: ClipJob, folder: str, features: Features) -> Made:
         # A process of its own: the others may be at work again.
         if self._single is None:
             self._single = _pool(1)
@@ -392,7 +394,9 @@ class Workers:
         except BrokenProcessPool:
             self._single.shutdown(wait=True, kill_workers=True)
             self._single = None
-            return None
+            return Made(
+                None, None, None, Finding(job.name, Kind.CRASHED, "reading it ends the process"), False
+            )
 
     def _there(self) -> Any:
         broken = self._many is not None and self._many._flags.broken is not None
@@ -414,15 +418,6 @@ def _pool(n_jobs: int) -> Any:
     from joblib.externals.loky import ProcessPoolExecutor
 
     return ProcessPoolExecutor(max_workers=n_jobs, env=_ONE_THREAD | _KEPT_MEMORY)
-
-
-@contextmanager
-def open_workers(n_jobs: int) -> Iterator[Workers]:
-    workers = Workers(n_jobs)
-    try:
-        yield workers
-    finally:
-        workers.close()
 
 
 # --- Preparation ---
@@ -462,8 +457,8 @@ class Prepared:
     >>> prepared = prepare_clips([*clips.paths, "gone.wav"], tempfile.mkdtemp(), features=features)
     >>> prepared, prepared.rows.tolist()
     (Prepared(n_clips=5, n_pictures=4, n_findings=1), [0, 1, 2, 3])
-    >>> prepared.pictures([0, 2]).shape
-    (2, 101, 64)
+    >>> prepared.pictures([0, 2]).shape, prepared.picture_files()[4]
+    ((2, 101, 64), None)
     >>> print(prepared.table())
     1 recording cannot be used: 1 missing
       missing      gone.wav  no such file
@@ -487,10 +482,18 @@ class Prepared:
             missing = int(wanted[~there][0])
             raise KeyError(f"Expected clips with a picture, clip {missing} has none. Take numbers from rows.")
         stack = np.empty((len(wanted), *self.features.shape), dtype=self.features.dtype)
-        with Store(self.store_folder, self.features) as store:
+        with closing(Store(self.store_folder, self.features)) as store:
             for i, place in enumerate(at):
                 stack[i] = store.load(self.keys[place].decode())
         return stack
+
+    def picture_files(self) -> list[str | None]:
+        """Return where the picture of each clip lies, from the folder of clips; None where there is none."""
+        files: list[str | None] = [None] * self.n_clips
+        for row, key in zip(self.rows.tolist(), self.keys.tolist()):
+            name = key.decode()
+            files[row] = f"{PICTURES}/{self.features.name}/pictures/{name[:2]}/{name}.npy"
+        return files
 
     def table(self, *, n_rows: int = 20) -> str:
         """Return the findings as a table in text."""
@@ -583,18 +586,15 @@ def stream_clips(
     """
     require_count(n_jobs=n_jobs)
     store_folder = Path(folder) / features.name
-    with sole_writer(store_folder), Store(folder, features) as store, open_workers(int(n_jobs)) as workers:
+    with (
+        sole_writer(store_folder),
+        closing(Store(folder, features)) as store,
+        closing(Workers(int(n_jobs))) as workers,
+    ):
         store.sweep()
-        jobs = _jobs(recordings, store, recheck=recheck)
-        for row, name, found in _in_order(jobs, workers, store):
-            if isinstance(found, Made):
-                usable = found.finding is None or (found.finding.kind is Kind.SILENT and keep_silent)
-                key = found.key if usable else None
-                yield ClipOutcome(row, key, found.finding, found.known)
-            else:
-                yield ClipOutcome(
-                    row, None, Finding(name, Kind.CRASHED, "reading it ends the process"), False
-                )
+        for job, made in _in_order(_jobs(recordings, store, recheck=recheck), workers, store):
+            usable = made.finding is None or (made.finding.kind is Kind.SILENT and keep_silent)
+            yield ClipOutcome(job.row, made.key if usable else None, made.finding, made.known)
 
 
 def _jobs(recordings: Iterable[ClipSource], store: Store, *, recheck: bool) -> Iterator[ClipJob]:
@@ -620,38 +620,36 @@ def _index_name(parts: Sequence[tuple[str, float]]) -> str:
     return "\0".join(f"{os.path.abspath(path)}\0{gain.hex()}" for path, gain in parts)
 
 
-def _in_order(
-    jobs: Iterator[ClipJob], workers: Workers, store: Store
-) -> Iterator[tuple[int, str, Made | None]]:
+def _in_order(jobs: Iterator[ClipJob], workers: Workers, store: Store) -> Iterator[tuple[ClipJob, Made]]:
     """Yield what came of each job, in order, with so many tasks under way that no worker waits."""
-    under_way: deque[tuple[list[ClipJob], Future[list[Made]] | None]] = deque()
+    under_way: deque[tuple[list[ClipJob], list[ClipJob], Future[list[Made]]]] = deque()
     folder, features = str(store.folder), store.features
 
-    def finish() -> Iterator[tuple[int, str, Made | None]]:
-        group, future = under_way.popleft()
-        made = iter(workers.result(future, group, folder, features)) if future is not None else iter(())
-        found = [job.known if job.known is not None else next(made) for job in group]
+    def finish() -> Iterator[tuple[ClipJob, Made]]:
+        group, new, future = under_way.popleft()
+        made = workers.result(future, new, folder, features)
         store.record(
             (_index_name(job.parts), one.stamp, one.key, one.total, one.finding)
-            for job, one in zip(group, found)
-            if job.known is None and one is not None and one.key is not None and one.stamp is not None
+            for job, one in zip(new, made)
+            if one.key is not None and one.stamp is not None
         )
-        for job, one in zip(group, found):
-            yield job.row, job.name, one
+        found = iter(made)
+        for job in group:
+            yield job, job.known or next(found)
 
     while True:
         # Known clips ride along with unknown ones, so that order is kept and nothing piles up.
         group: list[ClipJob] = []
-        n_new = 0
+        new: list[ClipJob] = []
         for job in itertools.islice(jobs, 64):
             group.append(job)
-            n_new += job.known is None
-            if n_new == _AT_ONCE:
+            if job.known is None:
+                new.append(job)
+            if len(new) == _AT_ONCE:
                 break
         if not group:
             break
-        new = [job for job in group if job.known is None]
-        under_way.append((group, workers.submit(new, folder, features) if new else None))
+        under_way.append((group, new, workers.submit(new, folder, features)))
         if len(under_way) > 2 * workers.n_jobs:
             yield from finish()
     while under_way:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ...privacy.rdp import RdpCurve, check_orders
+from ...privacy.rdp import Floats, RdpCurve
 from .._check import log_pass_and_fail
 from ..suprema import check_supremum
 from ._rules import BallotRule
@@ -16,9 +16,6 @@ from ._rules import BallotRule
 # strict majority of K teachers is the threshold floor(K / 2) + 1. Where only sure labels are told, a second
 # noise first decides whether the larger of the sum and its complement reaches a bar; otherwise that label is
 # silent.
-
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,24 +62,6 @@ class LabelLaw:
         return np.stack([zero + told, one + told, silent])
 
 
-def answer_supremum(sigma: float, weight: int, orders: ArrayLike | None = None) -> Floats:
-    """Return the most that one label costs when its sum moves by at most `weight` units.
-
-    Guarantee: as `suprema.check_supremum`: two outcomes, both directions, every sum; about
-               0.637 order weight^2 / (2 sigma^2), never above order weight^2 / (2 sigma^2).
-    Assumes:   whole sums, discrete Gaussian noise.
-    Reference: "The price of an arg max"; "Many labels".
-    """
-    if weight == 0:
-        return np.zeros(check_orders(orders).size)
-    return check_supremum(sigma, orders, weight=weight).values
-
-
-def curve(values: Floats, orders: ArrayLike | None = None) -> RdpCurve:
-    """Return the curve of Rényi values on a grid of orders."""
-    return RdpCurve(check_orders(orders), values)
-
-
 # --- What an accountant needs to know about a mechanism that decides label by label. ---
 
 
@@ -116,10 +95,10 @@ class Gate:
         shut = np.logaddexp.reduce(before + fails, axis=-1)
         return opened, shut
 
-    def price(self, rule: BallotRule, orders: ArrayLike | None = None) -> Floats:
+    def price(self, rule: BallotRule, orders: ArrayLike | None = None) -> RdpCurve:
         """Return the most that the gate costs: as many of the largest sums as two ballots can move."""
         moved = min(self.n_top, rule.n_labels, 2 * rule.most)
-        return np.asarray(answer_supremum(self.sigma, rule.one, orders) * moved)
+        return check_supremum(self.sigma, orders, weight=rule.one) * moved
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -21,6 +21,7 @@ from ...errors import require_positive
 from ...privacy.rdp import Floats, RdpCurve, check_orders
 from ...privacy.votes import Votes
 from .._admission import require_label_votes
+from .._check import answered_mask
 from .._flip_probability import log_q_drawn_gnmax, log_q_gnmax
 from ..published import gaussian_bound, log_accept
 from ._rules import BallotRule, Norm
@@ -87,7 +88,7 @@ def published_label_cost(
     require_label_votes(mechanism, votes)
     votes.require_all_labels("a published bound")
     grid = check_orders(orders)
-    told = None if answered is None else _mask(answered, votes)
+    told = None if answered is None else answered_mask(answered, votes)
     rows = mechanism.published_rows(votes, grid, told, drawn)
     return np.asarray(rows.sum(axis=0)) if total else rows
 
@@ -266,13 +267,3 @@ def published_check(
 def furthest(rule: BallotRule, n_labels: int) -> float:
     """Return the squared distance, in votes, of the two ballots that are furthest apart on so many labels."""
     return float(rule.dearest(lambda units: np.array((units / rule.one) ** 2), n_labels))
-
-
-def _mask(answered: ArrayLike, votes: Votes) -> Mask:
-    mask = np.asarray(answered)
-    if mask.shape != votes.sums.shape or mask.dtype != np.bool_:
-        raise ValueError(
-            f"Expected answered as one True or False per query and label, {votes.sums.shape} of them, "
-            f"got shape {mask.shape} of {mask.dtype}."
-        )
-    return mask

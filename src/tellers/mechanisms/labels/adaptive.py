@@ -68,6 +68,17 @@ class AdaptiveGNThreshold:
     >>> votes = LabelVotes.from_sums([[0, 5, 40, 50, 0]], n_teachers=50)
     >>> AdaptiveGNThreshold(sigma=2.0, n_labels=5, scale=2.0).release(votes, noise.seeded(7)).labels
     array([[0, 0, 1, 1, 0]])
+    >>> votes = LabelVotes.from_sums([[4, 46]], n_teachers=50)
+    >>> one = AdaptiveGNThreshold(sigma=2.0, n_labels=2, scale=2.0, shares=(0.2, 0.5))
+    >>> one.scores(votes), [(chance.round(3).tolist(), at.share) for chance, at in one.choices(votes)]
+    (array([[ 6, 20]]), [([0.001], 0.2), ([0.999], 0.5)])
+    >>> one.outcomes(votes), one.plain_rates(), one.published_rows(votes, np.array([8.0]), None, False)
+    (ChosenOutcomes(<private>, n_queries=1), (0.125, 0.25), array([[3.]]))
+    >>> choice, labels = one.check_price(votes.unit), one.answer_price(votes.unit, 2)
+    >>> bool((one.price(votes.unit).values == (choice + labels).values).all())
+    True
+    >>> bool((labels.values == one.at(1).price(votes.unit).values).all())
+    True
     """
 
     sigma: float = noise_sigma(example=7.0)
@@ -102,84 +113,39 @@ class AdaptiveGNThreshold:
 
     @property
     def needs_ballots(self) -> bool:
-        """Return whether sums alone do not do: where ballots are capped.
-
-        >>> AdaptiveGNThreshold(sigma=2.0, n_labels=3, scale=4.0, max_labels=1).needs_ballots
-        True
-        """
+        """Return whether sums alone do not do: where ballots are capped."""
         return self.at(0).needs_ballots
 
     def at(self, place: int) -> GNThreshold:
-        """Return GNThreshold at one of the shares.
-
-        >>> AdaptiveGNThreshold(sigma=2.0, n_labels=3, scale=4.0).at(4).share
-        0.5
-        """
+        """Return GNThreshold at one of the shares."""
         return GNThreshold(self.sigma, self.n_labels, self.shares[place], self.max_labels, self.resolution)
 
     def price(self, unit: Unit, orders: ArrayLike | None = None) -> RdpCurve:
-        """Return the most one query can cost: the choice and the labels.
-
-        >>> from tellers import Unit
-        >>> one = AdaptiveGNThreshold(sigma=4.0, n_labels=3, scale=10.0)
-        >>> extra = one.price(Unit(), [2.0]).values - one.at(0).price(Unit(), [2.0]).values
-        >>> bool(np.isclose(extra[0], 2.0 / (2 * 10.0**2)))
-        True
-        """
+        """Return the most one query can cost: the choice and the labels."""
         return self.check_price(unit, orders) + self.answer_price(unit, self.n_labels, orders)
 
     def check_price(self, unit: Unit, orders: ArrayLike | None = None) -> RdpCurve:
-        """Return the most that the choice of a share costs.
-
-        >>> from tellers import Unit
-        >>> one = AdaptiveGNThreshold(sigma=4.0, n_labels=3, scale=10.0)
-        >>> float(one.check_price(Unit(), [2.0]).values[0].round(9))
-        0.01
-        """
+        """Return the most that the choice of a share costs."""
         require_one_ballot(unit)
         return RdpCurve.zcdp(1 / (2 * self.scale**2), orders).as_price()
 
     def answer_price(self, unit: Unit, n_labels: int, orders: ArrayLike | None = None) -> RdpCurve:
-        """Return the most that telling `n_labels` of the labels costs, at any share.
-
-        >>> from tellers import Unit
-        >>> one = AdaptiveGNThreshold(sigma=4.0, n_labels=3, scale=10.0)
-        >>> bool(one.answer_price(Unit(), 3, [2.0]).values[0] == one.at(2).price(Unit(), [2.0]).values[0])
-        True
-        """
+        """Return the most that telling `n_labels` of the labels costs, at any share."""
         return self.at(0).answer_price(unit, n_labels, orders)
 
     def plain_rates(self, n_labels: int | None = None) -> tuple[float, float]:
-        """Return what the choice, and the answers if all their noisy sums were told, cost per order.
-
-        >>> one = AdaptiveGNThreshold(sigma=2.0, n_labels=2, scale=2.0, shares=(0.2, 0.5))
-        >>> one.plain_rates()
-        (0.125, 0.25)
-        """
+        """Return what the choice, and the answers if all their noisy sums were told, cost per order."""
         return 1 / (2 * self.scale**2), self.at(0).plain_rates(n_labels)[1]
 
     def published_rows(self, votes: Votes, grid: Floats, told: Mask | None, drawn: bool) -> Floats:
-        """Return the thesis's data-dependent cost of every query at its dearest share; private.
-
-        >>> from tellers import SetOf
-        >>> votes = Votes.from_totals([[4, 46]], SetOf(2), n_teachers=50)
-        >>> one = AdaptiveGNThreshold(sigma=2.0, n_labels=2, scale=2.0, shares=(0.2, 0.5))
-        >>> one.published_rows(votes, np.array([8.0]), None, False).round(3)
-        array([[3.]])
-        """
+        """Return the thesis's data-dependent cost of every query at its dearest share; private."""
         # The choice is a price; whichever share is chosen, the labels cost no more than at their dearest.
         places = range(len(self.shares))
         rows = np.maximum.reduce([self.at(i).published_rows(votes, grid, told, drawn) for i in places])
         return np.asarray(rows + grid * self.plain_rates()[0])
 
     def scores(self, votes: Votes) -> Integers:
-        """Return by how many units the nearest sum misses each share, (queries, shares); private.
-
-        >>> from tellers import SetOf
-        >>> one = AdaptiveGNThreshold(sigma=2.0, n_labels=2, scale=2.0, shares=(0.2, 0.5))
-        >>> one.scores(Votes.from_totals([[4, 46]], SetOf(2), n_teachers=50))
-        array([[ 6, 20]])
-        """
+        """Return by how many units the nearest sum misses each share, (queries, shares); private."""
         sums = self.at(0).fitted_sums(votes)
         found = []
         for place in range(len(self.shares)):
@@ -189,26 +155,13 @@ class AdaptiveGNThreshold:
         return np.stack(found, axis=1)
 
     def choices(self, votes: Votes) -> Iterator[tuple[Floats, GNThreshold]]:
-        """Yield how likely each share is chosen, for every query, and GNThreshold at it; private.
-
-        >>> from tellers import SetOf
-        >>> votes = Votes.from_totals([[4, 46]], SetOf(2), n_teachers=50)
-        >>> one = AdaptiveGNThreshold(sigma=2.0, n_labels=2, scale=2.0, shares=(0.2, 0.5))
-        >>> [(chance.round(3).tolist(), at.share) for chance, at in one.choices(votes)]
-        [([0.001], 0.2), ([0.999], 0.5)]
-        """
+        """Yield how likely each share is chosen, for every query, and GNThreshold at it; private."""
         chances = softmax(self.scores(votes) / (self.scale * self.resolution), axis=1)
         for place, chosen in enumerate(chances.T):
             yield chosen, self.at(place)
 
     def release(self, votes: Votes, noise: Noise) -> Release:
-        """Choose a share for every query, decide every label at it, and charge both.
-
-        >>> from tellers import SetOf, noise
-        >>> votes = Votes.from_totals([[48, 3]], SetOf(2), n_teachers=50)
-        >>> len(AdaptiveGNThreshold(sigma=2.0, n_labels=2, scale=4.0).release(votes, noise.secure()))
-        1
-        """
+        """Choose a share for every query, decide every label at it, and charge both."""
         require_label_votes(self, votes)
         chosen = noise.choose(self.scores(votes), self.scale * self.resolution)
         limits = np.stack([self.at(place).limits(votes.n_teachers) for place in range(len(self.shares))])
@@ -217,13 +170,7 @@ class AdaptiveGNThreshold:
         return Release(given.astype(np.int64), Cost(self.price(votes.unit) * len(votes)))
 
     def outcomes(self, votes: Votes) -> ChosenOutcomes:
-        """Return the law of every label at every share, and the distinct ballots.
-
-        >>> from tellers import SetOf
-        >>> votes = Votes.from_ballots([[[1, 0]]] * 9, SetOf(2))
-        >>> AdaptiveGNThreshold(sigma=2.0, n_labels=2, scale=3.0).outcomes(votes)
-        ChosenOutcomes(<private>, n_queries=1)
-        """
+        """Return the law of every label at every share, and the distinct ballots."""
         require_label_votes(self, votes)
         laws = tuple(self.at(place).law(votes.n_teachers) for place in range(len(self.shares)))
         weights = self.scores(votes) / (self.scale * self.resolution)

@@ -15,7 +15,7 @@ from ...privacy.votes import Unit, Votes
 from .._admission import require_label_votes, require_one_ballot
 from .._fields import label_cap, label_count, label_share, noise_sigma, vote_parts
 from ..registry import parameter, register
-from ._outcomes import Gate, LabelOutcomes, curve
+from ._outcomes import Gate, LabelOutcomes
 from ._perlabel import PerLabel, is_number, require_cap, shares
 from ._published import Mask, published_gate, published_share
 from ._rules import BallotRule, few_labels, free_ballots
@@ -134,6 +134,10 @@ class ConfidentGNThreshold(SumOverShare):
     >>> confident.release(votes, noise.seeded(7)).labels
     array([[ 1,  0,  0],
            [-1, -1, -1]])
+    >>> confident.gate(50), bool((confident.check_price(votes.unit, [2.0]).values < 0.33).all())
+    (Gate(sigma=2.0, height=40, n_top=1), True)
+    >>> confident.outcomes(LabelVotes.from_ballots([[[1, 0, 0]]] * 9, n_labels=3)).gate.n_top
+    1
     """
 
     sigma: float = noise_sigma(example=7.0)
@@ -154,37 +158,18 @@ class ConfidentGNThreshold(SumOverShare):
             raise ValueError(f"Expected n_top <= n_labels={self.n_labels}, got n_top={self.n_top}.")
 
     def gate(self, n_teachers: int) -> Gate:
-        """Return the check of a whole query.
-
-        >>> one = ConfidentGNThreshold(sigma=2.0, n_labels=3, n_top=1, confident_share=0.8, sigma_gate=2.0)
-        >>> one.gate(50)
-        Gate(sigma=2.0, height=40, n_top=1)
-        """
+        """Return the check of a whole query."""
         height = math.ceil(self.confident_share * n_teachers * self.resolution * (1 - 1e-12))
         return Gate(self.sigma_gate * self.resolution, height, self.n_top)
 
     def check_price(self, unit: Unit, orders: ArrayLike | None = None) -> RdpCurve:
-        """Return the most that the gate costs, which is what silence costs.
-
-        >>> from tellers import Unit
-        >>> one = ConfidentGNThreshold(sigma=2.0, n_labels=9, n_top=2, confident_share=0.8, sigma_gate=9.0)
-        >>> price = one.check_price(Unit(), [2.0]).values[0]
-        >>> bool(np.isclose(price, 2 * 0.637 * 2 / (2 * 9.0**2), rtol=0.01))
-        True
-        """
+        """Return the most that the gate costs, which is what silence costs."""
         require_one_ballot(unit)
         # How many teachers there are moves the height, and no height is dearer than the supremum.
-        return curve(self.gate(1).price(self.rule, orders), orders)
+        return self.gate(1).price(self.rule, orders)
 
     def release(self, votes: Votes, noise: Noise) -> Release:
-        """Check every query, answer those that pass on all labels, and charge both.
-
-        >>> from tellers import LabelVotes, noise
-        >>> votes = LabelVotes.from_sums([[48, 3]], n_teachers=50)
-        >>> one = ConfidentGNThreshold(sigma=2.0, n_labels=2, n_top=1, confident_share=3.0, sigma_gate=2.0)
-        >>> one.release(votes, noise.secure()).labels
-        array([[-1, -1]])
-        """
+        """Check every query, answer those that pass on all labels, and charge both."""
         require_label_votes(self, votes)
         law, gate, sums = self.law(votes.n_teachers), self.gate(votes.n_teachers), self.fitted_sums(votes)
         top = gate.top(sums)
@@ -196,13 +181,7 @@ class ConfidentGNThreshold(SumOverShare):
         return Release(labels, Cost(self.check_price(votes.unit) * len(votes) + answers), told)
 
     def outcomes(self, votes: Votes) -> LabelOutcomes:
-        """Return the law of every label behind the gate, and the distinct ballots.
-
-        >>> from tellers import LabelVotes
-        >>> one = ConfidentGNThreshold(sigma=2.0, n_labels=2, n_top=1, confident_share=0.8, sigma_gate=2.0)
-        >>> one.outcomes(LabelVotes.from_ballots([[[1, 0]]] * 9, n_labels=2)).gate.n_top
-        1
-        """
+        """Return the law of every label behind the gate, and the distinct ballots."""
         require_label_votes(self, votes)
         if votes.ballots is None:
             raise ValueError("Expected votes with ballots, got sums alone: a gate needs to know them.")

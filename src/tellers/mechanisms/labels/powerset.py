@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -89,18 +89,6 @@ def _tie_rule(spread: float) -> tuple[Floats, Floats]:
     return -away.ravel(), ((ends - starts)[:, None] * weights / 2).ravel()
 
 
-class Election(Protocol):
-    """What a mechanism says about one election over bins."""
-
-    def bin_outcomes(self, groups: ClassGroups, log_bins: float) -> Outcomes:
-        """Return who wins how often."""
-        ...
-
-    def thresholds(self, counts: Integers) -> Integers | None:
-        """Return what the counts are checked against, if anything."""
-        ...
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class Part:
     """Outcomes of some distinct tallies, and where a ballot's cost is found: row `query`, class `column`."""
@@ -163,7 +151,7 @@ class Bins:
         """Return the logarithm of the number of all sets."""
         return math.log(self.n_sets)
 
-    def parts(self, election: Election, own: Integers, query: Integers) -> list[Part]:
+    def parts(self, election: "SetVoting", own: Integers, query: Integers) -> list[Part]:
         """Return the outcomes of every query, for ballots that voted for the sets `own` in `query`.
 
         Tallies that are alike up to the names of the sets are evaluated once.
@@ -410,8 +398,14 @@ class ConfidentPowerset(SetVoting):
     >>> from tellers import LabelVotes, noise
     >>> votes = LabelVotes.from_ballots([[[1, 0]]] * 26 + [[[0, 0]]] * 24, n_labels=2)
     >>> confident = ConfidentPowerset(sigma=2.0, n_labels=2, threshold=40, sigma_threshold=3.0)
-    >>> confident.release(votes, noise.seeded(7)).labels
-    array([[-1, -1]])
+    >>> confident.release(votes, noise.seeded(7)).labels, confident.thresholds(np.array([[26, 24, 0]]))
+    (array([[-1, -1]]), array([[40, 40, 40]]))
+    >>> bool((confident.check_price(votes.unit).values < confident.price(votes.unit).values).all())
+    True
+    >>> from tellers.mechanisms._argmax import group_classes
+    >>> groups = group_classes(np.array([[26, 24, 0]]), np.array([[40, 40, 40]]))
+    >>> np.exp(confident.bin_outcomes(groups, math.log(3)).log_labels[0, 0]).round(2)
+    1.0
     """
 
     sigma: float = noise_sigma(example=7.0)
@@ -421,25 +415,12 @@ class ConfidentPowerset(SetVoting):
     max_labels: int = label_cap()
 
     def check_price(self, unit: Unit, orders: ArrayLike | None = None) -> RdpCurve:
-        """Return the most that the check costs, which is what silence costs.
-
-        >>> from tellers import Unit
-        >>> one = ConfidentPowerset(sigma=2.0, n_labels=2, threshold=40, sigma_threshold=30.0)
-        >>> bool(one.check_price(Unit()).epsilon(1e-5) < one.price(Unit()).epsilon(1e-5))
-        True
-        """
+        """Return the most that the check costs, which is what silence costs."""
         require_one_ballot(unit)
         return check_supremum(self.sigma_threshold, orders)
 
     def release(self, votes: Votes, noise: Noise) -> Release:
-        """Check every query, answer those that pass, and charge both.
-
-        >>> from tellers import LabelVotes, noise
-        >>> votes = LabelVotes.from_ballots([[[1, 0]]] * 50, n_labels=2)
-        >>> one = ConfidentPowerset(sigma=2.0, n_labels=2, threshold=400, sigma_threshold=3.0)
-        >>> one.release(votes, noise.secure()).labels
-        array([[-1, -1]])
-        """
+        """Check every query, answer those that pass, and charge both."""
         (_, bins), *_ = self.bins(votes)
         margin = bins.counts.max(axis=1) - math.ceil(self.threshold)
         opened = margin + noise.discrete_gaussian(self.sigma_threshold, margin.shape) >= 0
@@ -453,23 +434,11 @@ class ConfidentPowerset(SetVoting):
         return Release(labels, Cost(cost), np.broadcast_to(opened[:, None], labels.shape).copy())
 
     def thresholds(self, counts: Integers) -> Integers | None:
-        """Return the whole number that the top count must reach.
-
-        >>> one = ConfidentPowerset(sigma=2.0, n_labels=2, threshold=39.5, sigma_threshold=3.0)
-        >>> one.thresholds(np.array([[45, 5]]))
-        array([[40, 40]])
-        """
+        """Return the whole number that the top count must reach."""
         return np.full(counts.shape, math.ceil(self.threshold), dtype=np.int64)
 
     def bin_outcomes(self, groups: ClassGroups, log_bins: float) -> Outcomes:
-        """Return the outcomes of the election, silence among them.
-
-        >>> from tellers.mechanisms._argmax import group_classes
-        >>> groups = group_classes(np.array([[6, 4, 0]]), np.array([[5, 5, 5]]))
-        >>> one = ConfidentPowerset(sigma=2.0, n_labels=2, threshold=5, sigma_threshold=3.0)
-        >>> bool(np.isfinite(one.bin_outcomes(groups, math.log(3)).log_labels[0, 0]))
-        True
-        """
+        """Return the outcomes of the election, silence among them."""
         wins = win_probabilities(groups, ManyBins(self.sigma, log_bins))
         return assemble(groups, wins, check_outcomes(groups, self.sigma_threshold))
 
@@ -516,10 +485,6 @@ class PartialPowerset(SetVoting):
 
     @property
     def label_groups(self) -> tuple[tuple[int, ...], ...]:
-        """Return the declared groups, and every other label by itself.
-
-        >>> PartialPowerset(sigma=2.0, n_labels=4, groups=((0, 2),)).label_groups
-        ((0, 2), (1,), (3,))
-        """
+        """Return the declared groups, and every other label by itself."""
         grouped = {label for group in self.groups for label in group}
         return (*self.groups, *((label,) for label in range(self.n_labels) if label not in grouped))

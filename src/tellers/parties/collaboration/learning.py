@@ -1,6 +1,7 @@
 """A collaboration: some members ask all others within a budget, and learn from the answers."""
 
 import math
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
@@ -202,14 +203,9 @@ def published_epsilon(curves: Floats, *, delta: float) -> float:
 def published_queries(curves: Floats, budget: Budget) -> int:
     """Return how many of an asker's queries fit a budget as the paper counts; private."""
     running = np.cumsum(curves, axis=0)
-    low, high = 0, len(curves)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if RdpCurve(DEFAULT_ORDERS, running[middle - 1]).epsilon(budget.delta) <= budget.epsilon:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+    return bisect_right(
+        running, budget.epsilon, key=lambda spent: RdpCurve(DEFAULT_ORDERS, spent).epsilon(budget.delta)
+    )
 
 
 def budget_for(price: RdpCurve, *, delta: float) -> Budget:

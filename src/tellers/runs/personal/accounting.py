@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from ...accounting._together import team_costs, team_query_costs
 from ...accounting.exact import query_costs, teacher_costs
 from ...errors import require_count, require_fraction
+from ...mechanisms._check import answered_mask
 from ...mechanisms._flip_probability import log_q_drawn_gnmax, log_q_gnmax
 from ...mechanisms.published import check_margins, gaussian_bound, log_accept, threshold_bound
 from ...mechanisms.registry import listens
@@ -71,16 +72,12 @@ class Asked:
             )
         if self.votes.ballots is None or self.votes.n_teachers != self.plan.n_teachers:
             raise ValueError(f"Expected the ballots of {self.plan.n_teachers} teachers, as the plan says.")
-        mask = np.ones(len(self.votes), dtype=bool) if self.answered is None else np.asarray(self.answered)
+        everything = np.ones(len(self.votes), dtype=bool)
         if self.answered is None and mechanism.check_sigma is not None:
             raise ValueError(
                 "Expected `answered`: which queries passed their check, and were charged an answer."
             )
-        if mask.shape != (len(self.votes),) or mask.dtype != np.bool_:
-            raise ValueError(
-                f"Expected answered as one True or False per query, {len(self.votes)} of them, "
-                f"got shape {mask.shape} of {mask.dtype}."
-            )
+        mask = answered_mask(everything if self.answered is None else self.answered, self.votes)
         belief = None if self.student is None else np.asarray(self.student, dtype=np.float64)
         if (belief is None) == listens(mechanism):
             raise ValueError(

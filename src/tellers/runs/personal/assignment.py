@@ -58,13 +58,25 @@ _OPTIONS = {
 }
 
 
-@dataclass(frozen=True, eq=False)
-class GroupAssignment:
-    """A plan and its teachers' rows: parts of `X[source]` where `source` is given, else of X itself."""
+@dataclass(frozen=True, eq=False, repr=False)
+class Assignment:
+    """The rows of every teacher and, with budgets per group, the plan by which groups vote and pay.
 
-    plan: PersonalPlan
+    The partition numbers the rows of `X[source]` where `source` is given, as people are copied there. `leave`
+    says that groups whose budget is used leave, and `notes` are for the card.
+    """
+
     partition: Partition
     source: Integers | None = None
+    plan: PersonalPlan | None = None
+    consent: Consent | None = None
+    leave: bool = False
+    notes: tuple[str, ...] = ()
+
+    @property
+    def trains_anew(self) -> bool:
+        """Return whether teachers are trained anew when a group leaves: they learned from all groups."""
+        return self.leave and isinstance(self.plan, Upsampling)
 
     def rows(self, table: ArrayLike) -> NDArray[Any]:
         """Return the rows that the partition numbers: the table itself, or with its copies.
@@ -76,8 +88,17 @@ class GroupAssignment:
         >>> assignment.rows(["a", "b", "c", "d"]).tolist()
         ['a', 'b', 'b', 'c', 'd', 'd']
         """
-        whole = np.asarray(table)
-        return whole if self.source is None else whole[self.source]
+        # Rows on disk stay there.
+        whole: Any = table if hasattr(table, "shape") else np.asarray(table)
+        rows: NDArray[Any] = whole if self.source is None else whole[self.source]
+        return rows
+
+    def __repr__(self) -> str:
+        variant = "plain" if self.plan is None else self.plan.variant
+        return f"Assignment({variant}, n_teachers={len(self.partition)})"
+
+
+GroupAssignment = Seating = Assignment
 
 
 def make_plan(
@@ -125,7 +146,7 @@ def make_plan(
     return Weighting(groups, mechanism, n_teachers, members, weight_of=whole)
 
 
-def assign_by_plan(plan: PersonalPlan, consent: Consent, *, seed: int) -> GroupAssignment:
+def assign_by_plan(plan: PersonalPlan, consent: Consent, *, seed: int) -> Assignment:
     """Deal the rows to the plan's teachers; all rows of a person stay together.
 
     >>> from tellers import GNMax
@@ -140,7 +161,7 @@ def assign_by_plan(plan: PersonalPlan, consent: Consent, *, seed: int) -> GroupA
         number = dict(zip(names, plan.copies_of, strict=True))
         copies = [number.get(group.name, 0) for group in consent.groups]
         source, parts = upsampled_partition(consent, copies, plan.n_teachers, seed=seed)
-        return GroupAssignment(plan, parts, None if all(n == 1 for n in copies) else source)
+        return Assignment(parts, None if all(n == 1 for n in copies) else source, plan, consent)
     if names != [group.name for group in consent.groups]:
         raise ValueError(
             "Expected a plan with all groups of the consent. Seat the teachers before any group leaves; "
@@ -148,13 +169,11 @@ def assign_by_plan(plan: PersonalPlan, consent: Consent, *, seed: int) -> GroupA
         )
     pure = budget_pure_partition(consent, [len(own) for own in plan.members], seed=seed)
     place = np.argsort(np.concatenate(plan.members))
-    return GroupAssignment(plan, replace(pure, parts=tuple(pure[int(at)] for at in place)))
+    parts = replace(pure, parts=tuple(pure[int(at)] for at in place))
+    return Assignment(parts, plan=plan, consent=consent)
 
 
-Seating = GroupAssignment
-
-
-def seat(plan: PersonalPlan, consent: Consent, *, seed: int) -> GroupAssignment:
+def seat(plan: PersonalPlan, consent: Consent, *, seed: int) -> Assignment:
     """Do what `assign_by_plan` does, and say that this is its name now."""
     renamed("tellers.runs.personal.seat", "assign_by_plan")
     return assign_by_plan(plan, consent, seed=seed)
@@ -168,7 +187,7 @@ def arrange(
     n_teachers: int,
     seed: int,
     **options: Unpack[PlanOptions],
-) -> GroupAssignment:
+) -> Assignment:
     """Return plan and rows in one go: `make_plan` with these options, then `assign_by_plan`, of one seed.
 
     >>> from tellers import GNMax

@@ -43,9 +43,9 @@ def charge(mechanism: Mechanism, unit: Unit, *, n_queries: int, n_answered: int)
 class PersonalPlan(ABC):
     """A public description of who votes how loudly, and of what a batch costs each group.
 
-    It is what a room needs (`room.GroupPlan`), and what there is to tell. Everything in it follows from
-    budgets, numbers of people and a seed; no vote was looked at. `groups` take part, the strictest first;
-    `plain` is the mechanism for teachers of one vote each, `mechanism` the one for the votes that there are.
+    It is what a room needs, and what there is to tell. Everything in it follows from budgets, numbers of
+    people, a seed and a key; no vote was looked at. `groups` take part, the strictest first; `plain` is the
+    mechanism for teachers of one vote each, `mechanism` the one for the votes that there are.
 
     >>> from tellers import GNMax
     >>> from tellers.runs.personal import Weighting

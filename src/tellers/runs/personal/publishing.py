@@ -195,7 +195,10 @@ def publish_group_costs(
     if ledger is not None:
         assert key is not None
         curves = publication_prices(shares, plan, n_releases=len(wanted))
-        price, also = highest(curves.values()), {g.account: curves[g.name] for g in asked.plan.groups}
+        price, also = (
+            RdpCurve.largest(curves.values()),
+            {g.account: curves[g.name] for g in asked.plan.groups},
+        )
         event = group_event(asked, plan, noise_name=noise.name, n_releases=len(wanted), ledger=ledger)
         ticket = ledger.reserve(key, price, event=event, also=also)
         # Nothing of it flows back.
@@ -233,12 +236,6 @@ def release_group_costs(
         )
         for name in groups
     }
-
-
-def highest(curves: Iterable[RdpCurve]) -> RdpCurve:
-    """Return the largest of these curves at every order of theirs."""
-    every = list(curves)
-    return RdpCurve(every[0].orders, np.max([curve.values for curve in every], axis=0))
 
 
 def group_event(

@@ -14,13 +14,16 @@ import numpy as np
 from ...errors import BudgetExhausted
 from ...ledger.base import AccountState, Ledger
 from ...mechanisms.base import Mechanism
+from ...privacy.rdp import RdpCurve
+from ..result import RoundPart
 from ..room import Room, Voters
-from .assignment import GroupAssignment, assign_by_plan
+from .assignment import Assignment, assign_by_plan
 from .consent import Consent
+from .plan import PersonalPlan
 from .variants import Upsampling
 
 Names = tuple[str, ...]
-VoteAnew = Callable[[GroupAssignment, Names], Voters]
+VoteAnew = Callable[[Assignment, Names], Voters]
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,15 +60,19 @@ def who_goes_on(
             _require_enough(rest)
         except ValueError as error:
             return Standing(names, why=_too_few(plan, names, error))
-        prices = rest.prices(1, key="")
-        states = {group.name: accounts[group.account] for group in rest.groups}
-        over = {
-            name for name, state in states.items() if not state.accountant.affords(state.spent, prices[name])
-        }
+        over = cannot_pay(rest, rest.prices(1, key=""), accounts)
         if not over:
             return Standing(names, rest)
-        gone |= over
+        gone.update(over)
         first = first or set(gone)
+
+
+def cannot_pay(
+    plan: PersonalPlan, prices: Mapping[str, RdpCurve], accounts: Mapping[str, AccountState]
+) -> list[str]:
+    """Return the groups of a plan whose accounts do not pay these prices."""
+    states = {group.name: accounts[group.account] for group in plan.groups}
+    return [name for name, held in states.items() if not held.accountant.affords(held.spent, prices[name])]
 
 
 def _too_dear(plan: Upsampling, first: set[str]) -> str:
@@ -104,29 +111,20 @@ def round_seed(seed: int, absent: Names) -> int:
     return int(np.random.SeedSequence(int(seed), spawn_key=(len(absent),)).generate_state(1)[0])
 
 
-def round_name(plan: Upsampling, absent: Names) -> str:
+def round_name(plan: PersonalPlan | None, absent: Names) -> str:
     """Return a name for files of a round: which groups of the plan, by number, were not learned from."""
-    gone = [str(at) for at, group in enumerate(plan.groups) if group.name in absent]
+    groups = () if plan is None else plan.groups
+    gone = [str(at) for at, group in enumerate(groups) if group.name in absent]
     return f"without_{'_'.join(gone)}" if gone else ""
 
 
-def assign_without(plan: Upsampling, consent: Consent, absent: Names, *, seed: int) -> GroupAssignment:
+def assign_without(plan: Upsampling, consent: Consent, absent: Names, *, seed: int) -> Assignment:
     """Deal the rows of everybody who is left to teachers of their own; nobody absent is in any part."""
     there = plan.without(absent) if absent else plan
-    return assign_by_plan(there, consent, seed=round_seed(seed, absent))
+    return replace(assign_by_plan(there, consent, seed=round_seed(seed, absent)), leave=True)
 
 
-@dataclass(frozen=True)
-class Round:
-    """What the books say of one round: who was absent, how many teachers, and which queries they answered."""
-
-    absent: Names
-    n_teachers: int
-    after: int
-    n_queries: int
-
-
-def rounds_on(ledger: Ledger, plan: Upsampling, *, key: str) -> tuple[Round, ...]:
+def rounds_on(ledger: Ledger, plan: Upsampling, *, key: str) -> tuple[RoundPart, ...]:
     """Return the rounds of the questions under a key, in the order they were asked.
 
     >>> from tellers import Accountant, Budget, GNMax, MemoryLedger
@@ -136,13 +134,13 @@ def rounds_on(ledger: Ledger, plan: Upsampling, *, key: str) -> tuple[Round, ...
     ()
     """
     asked = [entry.event for entry in ledger.entries() if entry.key.startswith(f"{key}/")]
-    rounds, done = list[Round](), 0
+    rounds, done = list[RoundPart](), 0
     for absent, events in groupby(asked, key=lambda event: tuple(event["groups"]["absent"])):
         n_queries = sum(int(event["n_queries"]) for event in events)
         n_teachers = (plan.without(absent) if absent else plan).n_teachers
         # By number, as everywhere else; the books sort by name.
         names = tuple(group.name for group in plan.groups if group.name in absent)
-        rounds.append(Round(names, n_teachers, done, n_queries))
+        rounds.append(RoundPart(absent=names, n_teachers=n_teachers, after=done, n_queries=n_queries))
         done += n_queries
     return tuple(rounds)
 

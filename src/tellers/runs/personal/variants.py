@@ -546,8 +546,7 @@ class Vanishing(PersonalPlan):
                 charge(self.mechanism, Unit(), n_queries=int(asked), n_answered=int(told))
                 for asked, told in np.unique(counts, axis=0)
             ]
-            values = np.max([curve.values for curve in curves], axis=0)
-            charges[group.name] = RdpCurve(curves[0].orders, values)
+            charges[group.name] = RdpCurve.largest(curves)
         return charges
 
     def without(self, names: Iterable[str]) -> Self:

@@ -1,10 +1,10 @@
 """The content of the report: every number as text, public and private parts apart."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from pathlib import Path, PurePath
 from typing import Any
@@ -19,7 +19,7 @@ from ...mechanisms.registry import EVENTS
 from ...privacy._files import write_whole
 from .._private import PrivateNumbers
 from ..card import ModelCard, shown_epsilon, shown_parameter
-from ..result import Curve, GroupPart, LabelPart, PersonalPart, RunResult
+from ..result import SCORES, Curve, GroupPart, LabelPart, PersonalPart, RunResult
 from ._plots import (
     N_COLOURS,
     Drawing,
@@ -38,6 +38,9 @@ _N_QUERIES = 400
 _N_EVALUATED = 100  # Of these the chance of every outcome is evaluated, which takes longer than to count.
 _AROUND = 2.0 ** np.arange(-3, 3.5, 0.5)
 _NODES = np.linspace(-20.0, 20.0, 401)  # of noise of scale 1
+
+
+_OF_NOISE = ("sigma", "gamma", "threshold", "sigma_threshold")
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,20 @@ def simulate(
     The assumption is public and fixed, and nothing of the run but its public settings enters. Noise is not
     rounded to whole votes here, and what a student's word changes is left out.
     """
-    assumed = Consensus() if consensus is None else consensus
+    known = tuple((name, parameters[name]) for name in _OF_NOISE if name in parameters)
+    return _simulated(mechanism, known, n_teachers, n_classes, consensus or Consensus())
+
+
+# The same for every run of these settings, and for both pages of one.
+@lru_cache(maxsize=64)
+def _simulated(
+    mechanism: str,
+    known: tuple[tuple[str, float], ...],
+    n_teachers: int,
+    n_classes: int,
+    assumed: Consensus,
+) -> Simulated:
+    parameters = dict(known)
     votes, truth = assumed.votes(n_teachers, n_classes, n_queries=_N_QUERIES, seed=7)
     some, right_ones = votes.counts[:_N_EVALUATED], truth[:_N_EVALUATED]
     ordered, scale, curve = np.sort(votes.counts, axis=1), noise_scale(parameters), []
@@ -107,29 +123,7 @@ def noise_scale(parameters: Mapping[str, float]) -> float | None:
 # Groups of people with budgets of their own
 
 
-def describe_groups(run: RunResult, exact: Mapping[str, Curve] | None = None) -> dict[str, Any] | None:
-    """Return the groups as rows of tables and a drawing, or None where one budget is for all.
-
-    `exact` are private costs per group, for the private page alone.
-    """
-    personal = run.personal
-    if personal is None:
-        return None
-    return {
-        "words": personal.words,
-        "leave": personal.leave,
-        "rounds": personal.rounds_words,
-        "strictest": shown_epsilon(min(group.stated for group in personal.groups)),
-        "rows": [_row(at, group, run, personal) for at, group in enumerate(personal.groups)],
-        "drawing": _drawing(personal, exact or {}),
-        "wasted": any(group.waste for group in personal.groups),
-        "counted": all(group.n_labels is not None for group in personal.groups),
-        "names": [group.name for group in personal.groups],
-        "numbers": _numbers(personal),
-    }
-
-
-def _numbers(personal: PersonalPart) -> list[tuple[int, list[str]]]:
+def cost_numbers(personal: PersonalPart) -> list[tuple[int, list[float]]]:
     """Return each group's cost after so many questions, about two dozen of them."""
     curves = personal.curves
     costs = [curves.get(group.name, ()) for group in personal.groups]
@@ -137,30 +131,18 @@ def _numbers(personal: PersonalPart) -> list[tuple[int, list[str]]]:
     if any(len(curve) != len(points) for curve in costs):
         return []
     kept = [int(at) for _, at in thinned(tuple((n, float(at)) for at, n in enumerate(points)))]
-    return [(points[at], [shown_epsilon(curve[at][1]) for curve in costs]) for at in kept]
+    return [(points[at], [curve[at][1] for curve in costs]) for at in kept]
 
 
-def _row(at: int, group: GroupPart, run: RunResult, personal: PersonalPart) -> dict[str, Any]:
-    n_asked, left_after = run.queries.n_asked, personal.left_after(group.name)
-    took_part = f"in all {n_asked}"
-    if left_after is not None:
-        took_part = f"until {left_after} of {n_asked}"
-        if group.n_queries > left_after:
-            took_part = f"in {group.n_queries} of {n_asked}"
-    who = "people" if run.partition.unit == "one person" else "records"
-    return {
-        "number": at + 1,
-        "colour": at % N_COLOURS + 1,
-        "name": group.name,
-        "who": f"{group.n_persons:,} {who}, {_how(group, personal.variant)}",
-        "budget": shown_budget(group.epsilon),
-        "spent": shown_epsilon(group.spent),
-        "width": round(100 * (1 - group.budget_left), 2),
-        "used": f"{100 * (1 - group.budget_left):.0f} %",
-        "labels": "" if group.n_labels is None else f"{group.n_labels:,}",
-        "took_part": took_part,
-        "waste": f"{group.waste:.3g}",
-    }
+def took_part(group: GroupPart, run: RunResult) -> str:
+    """Return in which of the questions a group took part."""
+    n_asked = run.queries.n_asked
+    left_after = None if run.personal is None else run.personal.left_after(group.name)
+    if left_after is None:
+        return f"in all {n_asked}"
+    if group.n_queries > left_after:
+        return f"in {group.n_queries} of {n_asked}"
+    return f"until {left_after} of {n_asked}"
 
 
 def shown_budget(epsilon: float) -> str:
@@ -168,19 +150,24 @@ def shown_budget(epsilon: float) -> str:
     return f"{epsilon:.4g}" if math.isfinite(epsilon) else "infinite"
 
 
-def _how(group: GroupPart, variant: str) -> str:
+def who_pays(group: GroupPart, run: RunResult) -> str:
+    """Return how many people or records a group has, and how it takes part by the variant of the run."""
+    n, many = group.n_teachers, f"{group.how:g}"
+    how = f"{n} teachers of {many} {'vote' if group.how == 1 else 'votes'}"
+    variant = run.personal and run.personal.variant
     if variant == "vanishing":
-        return f"{group.n_teachers} teachers, each in {100 * group.how:.3g} % of all questions"
+        how = f"{n} teachers, each in {100 * group.how:.3g} % of all questions"
     if variant == "upsampling":
-        return "one teacher each" if group.how == 1 else f"{group.how:g} teachers each"
-    return f"{group.n_teachers} teachers of {group.how:g} {'vote' if group.how == 1 else 'votes'}"
+        how = "one teacher each" if group.how == 1 else f"{many} teachers each"
+    return f"{group.n_persons:,} {'people' if run.partition.unit == 'one person' else 'records'}, {how}"
 
 
-def _drawing(personal: PersonalPart, exact: Mapping[str, Curve]) -> Drawing | None:
+def _drawing(personal: PersonalPart, exact: Mapping[str, Curve]) -> list[Drawing]:
+    """Return the cost of each group; `exact` are private ones, for the private page alone."""
     charged = personal.curves
     groups = [group for group in personal.groups if group.name in charged]
     if not groups:
-        return None
+        return []
     curves = [_finite(charged[group.name]) for group in groups]
     budgets = [group.epsilon for group in groups]
     ends = ", ".join(
@@ -196,14 +183,14 @@ def _drawing(personal: PersonalPart, exact: Mapping[str, Curve]) -> Drawing | No
         svg = plot_groups(
             curves, budgets=budgets, title=f"Public epsilon of each group over questions; {ends}."
         )
-        return Drawing(svg=svg, heading="Cost per group", caption=caption)
+        return [Drawing(svg=svg, heading="Cost per group", caption=caption)]
     caption += (
         " The dotted lines are exact costs, given the votes that were cast. They depend on private data and "
         "may not be published."
     )
     title = f"Public and exact epsilon of each group over questions; {ends}. Private."
     svg = plot_groups(curves, budgets=budgets, exact=secret, title=title)
-    return Drawing(svg=svg, heading="Public and exact cost per group", caption=caption, mark="private")
+    return [Drawing(svg=svg, heading="Public and exact cost per group", caption=caption, mark="private")]
 
 
 def _finite(curve: Curve) -> list[tuple[float, float]]:
@@ -212,29 +199,13 @@ def _finite(curve: Curve) -> list[tuple[float, float]]:
 
 # Many labels per row
 
-_WORDS = {
-    "accuracy": ("Accuracy", "the share of right answers, over all rows and labels"),
-    "balanced_accuracy": ("Balanced accuracy", "what is found of yes and no, on average; 50 % is guessing"),
-    "auc": ("AUC", "how often a row with the label is ranked above one without it; 50 % is guessing"),
-    "mean_average_precision": ("mAP", "the precision of a ranking by the label, averaged over its rows"),
-    "micro_f1": ("F1, all labels", "precision and recall of yes in one, over all answers"),
-    "macro_f1": ("F1, label by label", "the same of each label, averaged"),
-    "micro_precision": ("Precision, all labels", "how many of the labels that it says are true"),
-    "micro_recall": ("Recall, all labels", "how many of the true labels it says"),
-    "macro_precision": ("Precision, label by label", "the same of each label, averaged"),
-    "macro_recall": ("Recall, label by label", "the same of each label, averaged"),
-}  # fmt: skip
 # With more of them a table is long; what matters then is in the sums, the rest can be opened.
 _MANY = 30
 
 
-def describe_labels(run: RunResult) -> dict[str, Any] | None:
-    """Return the labels as rows of a table, scores and a drawing, or None where each row has one class."""
-    if not run.labels:
-        return None
+def describe_labels(run: RunResult) -> dict[str, Any]:
+    """Return what is known of the labels, and a drawing of what was told."""
     tested = any(label.accuracy is not None for label in run.labels)
-    silent, told = any(one.n_silent for one in run.labels), run.student.n_labels
-    n_inferred = sum(one.n_inferred for one in run.labels)
     judged = any(label.labels_right is not None for label in run.labels)
     there = {"": True, "judged": judged, "tested": tested}
     return {
@@ -242,36 +213,18 @@ def describe_labels(run: RunResult) -> dict[str, Any] | None:
         "tested": tested,
         "judged": judged,
         "columns": [column for column in LabelPart.columns if there[column.where]],
-        "n_possible": run.queries.n_asked * len(run.labels),
-        "n_inferred": n_inferred,
-        "scores": [(*_WORDS[name], value) for name, value in run.student.known_scores.items()],
-        "drawing": _told(run, told, silent=silent),
+        "n_inferred": sum(label.n_inferred for label in run.labels),
+        "drawing": _told(run),
     }
 
 
-def label_votes_drawn(run: RunResult, private: PrivateNumbers | None) -> list[Drawing]:
-    """Return how clear the votes on every label were, for the private page; nothing for the public one."""
-    if private is None or not private.gaps:
-        return []
-    clear = sum(gap > run.partition.n_teachers / 2 for gap in private.gaps) / len(private.gaps)
-    svg = plot_gaps(
-        private.gaps, n_teachers=run.partition.n_teachers, private=True, between="votes between yes and no",
-        of="% of labels asked", title="How far yes and no are apart, in votes. Private.",
-    )  # fmt: skip
-    caption = (
-        f"On {percent(clear)} of the labels that were asked, yes and no are more than half of the teachers "
-        "apart. The further, the less noise can change the outcome, and the less one teacher matters. From "
-        "the votes of this run."
-    )
-    return [Drawing(svg=svg, heading="How clear are the votes?", caption=caption, mark="private")]
-
-
-def _told(run: RunResult, told: int, *, silent: bool) -> Drawing:
+def _told(run: RunResult) -> Drawing:
+    silent = any(label.n_silent for label in run.labels)
     shares = [(label.n_yes, label.n_no, label.n_silent) for label in run.labels]
     svg = plot_told(shares, title=f"Yes, no and silence for each of {len(run.labels)} labels.")
     words = (
-        f"What came out of {run.queries.n_asked} questions, label by label, {told} answers in all; the "
-        "numbers are those of the table. "
+        f"What came out of {run.queries.n_asked} questions, label by label, {run.student.n_labels} answers "
+        "in all; the numbers are those of the table. "
     )
     words += (
         "Where the teachers did not agree enough, nothing was said."
@@ -301,40 +254,29 @@ def describe_run(run: RunResult, private: PrivateNumbers | None = None) -> dict[
 
     Without private numbers nothing in it comes from anywhere but the public result and simulated votes.
     """
-    card = ModelCard.from_result(run)
-    groups = describe_groups(run, private.exact_by_group if private else None)
+    drawn = _cost(run, private)
+    if run.personal is not None:
+        # With budgets per group the main account is charged what the dearest pays: nobody's own cost.
+        drawn = _drawing(run.personal, private.exact_by_group if private else {})
     return {
-        "private": private is not None,
+        "private": private,
         "title": f"{run.data.name}: a student taught in private",
         "run": run,
-        "card": card,
-        "epsilon": shown_epsilon(run.spent.epsilon),
+        "card": ModelCard.from_result(run),
         "infinite": math.isinf(run.spent.epsilon),
-        "delta": f"{run.spent.delta:g}",
-        "budget": f"{shown_epsilon(run.budget.epsilon)} at delta = {run.budget.delta:g}"
-        if math.isfinite(run.budget.epsilon)
-        else "",
-        "guess": worst_guess(run.spent.epsilon, run.spent.delta),
-        "gauge": _gauge(run.spent.epsilon, run.spent.delta),
         "ladder": _ladder(run),
         "when": _when(run.started),
-        "accuracy": percent(run.student.accuracy),
-        "labels_right": percent(run.student.labels_right),
         "order": _SAYS_IT_ALL.get(run.queries.order, run.queries.order),
         "outcomes": list(_outcomes(run)),
-        "groups": groups,
         "n_colours": N_COLOURS,
-        # With budgets per group the main account is charged what the dearest pays: nobody's own cost.
-        "cost": [drawn for drawn in [groups["drawing"]] if drawn] if groups else _cost(run, private),
-        "cost_rows": [(n, shown_epsilon(e)) for n, e in thinned(run.curve)],
-        "labels": describe_labels(run),
-        "parameters": {name: shown_parameter(value) for name, value in run.mechanism.parameters.items()},
-        "votes": label_votes_drawn(run, private) if run.labels else list(_votes(run, private)),
+        "cost": drawn,
+        "cost_rows": thinned(run.curve),
+        "group_rows": cost_numbers(run.personal) if run.personal else [],
+        "labels": describe_labels(run) if run.labels else None,
+        "votes": list(_votes(run, private)),
         "comparison": _comparison(run, private) if private else [],
         "teachers": _teachers(private) if private else None,
         "settings": list(flat(run.settings)),
-        "seconds": [(name, f"{value:.1f} s") for name, value in run.seconds.items()],
-        "total": f"{sum(run.seconds.values()):.1f} s",
     }
 
 
@@ -364,6 +306,8 @@ def page_template(name: str) -> Any:
     )
     environment.filters |= {
         "percent": percent, "width": bar_width, "epsilon": shown_epsilon, "budget": shown_budget,
+        "parameter": shown_parameter, "guess": worst_guess, "gauge": _gauge, "who_pays": who_pays,
+        "took_part": took_part, "finite": math.isfinite, "words": SCORES.__getitem__,
     }  # fmt: skip
     return environment.get_template(name)
 
@@ -399,16 +343,14 @@ def _gauge(epsilon: float, delta: float) -> float:
     return round(200 * (_guess(epsilon, delta) - 0.5), 2)
 
 
-def _ladder(run: RunResult) -> list[tuple[str, str, float, bool]]:
-    """Return some epsilons with what they allow, the run's own among them and marked."""
-    steps = dict.fromkeys((0.1, 0.5, 1.0, 2.0, 4.0, 8.0), False)
-    if math.isfinite(run.spent.epsilon):
-        # One that is shown alike would stand there twice.
-        steps = {e: False for e in steps if shown_epsilon(e) != shown_epsilon(run.spent.epsilon)} | {
-            run.spent.epsilon: True
-        }
-    delta = run.spent.delta
-    return [(shown_epsilon(e), worst_guess(e, delta), _gauge(e, delta), steps[e]) for e in sorted(steps)]
+def _ladder(run: RunResult) -> list[tuple[float, bool]]:
+    """Return some epsilons, the run's own among them and marked."""
+    own, steps = run.spent.epsilon, (0.1, 0.5, 1.0, 2.0, 4.0, 8.0)
+    if not math.isfinite(own):
+        return [(epsilon, False) for epsilon in steps]
+    # One that is shown alike would stand there twice.
+    others = [epsilon for epsilon in steps if shown_epsilon(epsilon) != shown_epsilon(own)]
+    return sorted([(own, True), *((epsilon, False) for epsilon in others)])
 
 
 def _when(started: str) -> str:
@@ -443,8 +385,8 @@ def _setting(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _outcomes(run: RunResult) -> Iterator[dict[str, Any]]:
-    """Yield what became of the questions: what it is called, how many, which share of them all."""
+def _outcomes(run: RunResult) -> Iterator[tuple[str, str, int, float]]:
+    """Yield what became of the questions: its kind, what it is called, how many, which share of them all."""
     parts = [
         ("answered", _ANSWERED[bool(run.labels)], run.queries.n_answered),
         ("student", "left to the student, who was sure enough", run.queries.n_by_student),
@@ -454,14 +396,7 @@ def _outcomes(run: RunResult) -> Iterator[dict[str, Any]]:
     total = sum(n for _, _, n in parts)
     for kind, words, n in parts:
         if n or kind in ("answered", "silent"):
-            share = n / total if total else 0.0
-            yield {
-                "kind": kind,
-                "words": words,
-                "n": n,
-                "share": percent(share),
-                "width": round(100 * share, 3),
-            }
+            yield kind, words, n, n / total if total else 0.0
 
 
 def _cost(run: RunResult, private: PrivateNumbers | None) -> list[Drawing]:
@@ -495,29 +430,36 @@ def _cost(run: RunResult, private: PrivateNumbers | None) -> list[Drawing]:
     return [Drawing(svg=svg, heading="Public cost", caption=caption)]
 
 
+def _leads(run: RunResult, gaps: Sequence[int], note: str) -> Drawing:
+    """Return how clear the votes were, of a run with classes or labels; without a note they are its own."""
+    n_teachers = run.partition.n_teachers
+    clear = percent(sum(gap > n_teachers / 2 for gap in gaps) / len(gaps))
+    said, further = "questions the winner leads by more than half of the teachers", "The further ahead it is"
+    drawn = {"title": "How far ahead the winning class is, in votes."}
+    if run.labels:
+        said = "labels that were asked, yes and no are more than half of the teachers apart"
+        further, title = "The further", "How far yes and no are apart, in votes. Private."
+        drawn = {"title": title, "between": "votes between yes and no", "of": "% of labels asked"}
+    caption = (
+        f"On {clear} of the {said}. {further}, the less noise can change the outcome, and the less one "
+        f"teacher matters. {note or 'From the votes of this run.'}"
+    )
+    svg = plot_gaps(gaps, n_teachers=n_teachers, private=not note, **drawn)
+    mark = "simulated" if note else "private"
+    return Drawing(svg=svg, heading="How clear are the votes?", caption=caption, mark=mark)
+
+
 def _votes(run: RunResult, private: PrivateNumbers | None) -> Iterator[Drawing]:
+    own = private.gaps if private is not None else ()
+    if run.labels:
+        if own:  # for the private page alone
+            yield _leads(run, own, "")
+        return
     used, n_classes = run.mechanism, len(run.data.class_names)
     n_teachers, here = run.partition.n_teachers, noise_scale(used.parameters)
     made_up = simulate(used.name, used.parameters, n_teachers=n_teachers, n_classes=n_classes)
     note = _simulated_note(made_up, run)
-    secret = private is not None and bool(private.gaps)
-    gaps = private.gaps if private is not None and private.gaps else made_up.gaps
-    clear = sum(gap > run.partition.n_teachers / 2 for gap in gaps) / len(gaps)
-    caption = (
-        f"On {percent(clear)} of the questions the winner leads by more than half of the teachers. The "
-        "further ahead it is, the less noise can change the outcome, and the less one teacher matters. "
-    )
-    yield Drawing(
-        svg=plot_gaps(
-            gaps,
-            n_teachers=run.partition.n_teachers,
-            private=secret,
-            title="How far ahead the winning class is, in votes.",
-        ),
-        heading="How clear are the votes?",
-        caption=caption + ("From the votes of this run." if secret else note),
-        mark="private" if secret else "simulated",
-    )
+    yield _leads(run, own or made_up.gaps, "" if own else note)
     measured = private.accuracy_against_noise if private is not None else ()
     secret = bool(measured)
     curve = [(point.sigma, point.accuracy) for point in measured] or made_up.accuracy_against_noise
@@ -549,17 +491,13 @@ def _simulated_note(made_up: Simulated, run: RunResult) -> str:
     )
 
 
-def _comparison(run: RunResult, private: PrivateNumbers) -> list[tuple[str, str, float | None, bool]]:
+def _comparison(run: RunResult, private: PrivateNumbers) -> list[tuple[str, float, bool]]:
     rows = [
         ("A model that sees all private rows", private.open_model_accuracy, True),
         ("The teachers' plurality, without noise", private.plurality_accuracy, True),
         ("This student", run.student.accuracy, False),
     ]
-    known = [
-        (words, percent(share), bar_width(share), secret)
-        for words, share, secret in rows
-        if share is not None
-    ]
+    known = [(words, share, secret) for words, share, secret in rows if share is not None]
     return known if any(secret for *_, secret in known) else []
 
 

@@ -156,10 +156,7 @@ def plot_cost(public: Points, *, budget: float, title: str, exact: Points = (), 
                 axes.plot(*zip(*points), color=colour, label=name, marker="o" if len(points) == 1 else None)
         if math.isfinite(budget):
             axes.axhline(budget, color=INK, linewidth=1.2, linestyle=(0, (4, 3)), label="budget")
-        axes.set_xlabel("questions asked")
-        axes.set_ylabel("epsilon spent")
-        axes.set_xlim(left=0)
-        axes.set_ylim(bottom=0)
+        axes.set(xlabel="questions asked", ylabel="epsilon spent", xlim=(0, None), ylim=(0, None))
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.legend(loc="lower right")
 
@@ -194,10 +191,8 @@ def plot_groups(
         axes.legend(handles=keys, loc="upper left", fontsize=8.5, ncols=3)
         # Room for the legend above the highest line.
         tops = [*(budget for budget in budgets if math.isfinite(budget)), *(p[-1][1] for p in curves if p)]
-        axes.set_ylim(0, 1.2 * max(tops, default=1.0))
-        axes.set_xlim(left=0)
-        axes.set_xlabel("questions asked")
-        axes.set_ylabel("epsilon spent")
+        top = 1.2 * max(tops, default=1.0)
+        axes.set(xlabel="questions asked", ylabel="epsilon spent", xlim=(0, None), ylim=(0, top))
         axes.xaxis.get_major_locator().set_params(integer=True)
 
     return draw_svg(draw, name="groups", title=title)
@@ -216,10 +211,7 @@ def plot_told(counts: Sequence[tuple[int, int, int]], *, title: str) -> str:
             if kind < 2 or any(heights):
                 axes.bar(at, heights, bottom=below, color=colour, label=word, width=0.72)
             below = [b + h for b, h in zip(below, heights)]
-        axes.set_xlabel("label")
-        axes.set_ylabel("% of questions")
-        axes.set_xlim(0.4, len(counts) + 0.6)
-        axes.set_ylim(0, 122)
+        axes.set(xlabel="label", ylabel="% of questions", xlim=(0.4, len(counts) + 0.6), ylim=(0, 122))
         axes.set_yticks(range(0, 101, 20))
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.legend(loc="upper right", ncols=3)
@@ -243,9 +235,7 @@ def plot_gaps(
         edges = [-0.5 + (n_teachers + 1) * i / n_bins for i in range(n_bins + 1)]
         weights = [100 / len(gaps)] * len(gaps)
         axes.hist(gaps, bins=edges, weights=weights, color=RED if private else ACCENT, rwidth=0.88)
-        axes.set_xlabel(between)
-        axes.set_ylabel(of)
-        axes.set_xlim(edges[0], edges[-1])
+        axes.set(xlabel=between, ylabel=of, xlim=(edges[0], edges[-1]))
 
     return draw_svg(draw, name="gaps", title=title)
 
@@ -265,14 +255,8 @@ def plot_noise(curve: Points, *, here: float | None, chance: float, private: boo
             place = axes.get_xaxis_transform()
             pad = 1.06 if side == "left" else 1 / 1.06
             axes.text(here * pad, 0.03, "this run", transform=place, ha=side, va="bottom", fontsize=8.5)
-        axes.set_xscale("log")
-        axes.set_xlim(noises[0], noises[-1])
-        axes.set_ylim(0, 103)
-        ticks = _log_ticks(noises[0], noises[-1])
-        axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-        axes.minorticks_off()
-        axes.set_xlabel("noise on every count, in votes")
-        axes.set_ylabel("% of labels right")
+        _log_scale(axes, noises[0], noises[-1])
+        axes.set(xlabel="noise on every count, in votes", ylabel="% of labels right", ylim=(0, 103))
 
     return draw_svg(draw, name="noise", title=title)
 
@@ -301,15 +285,8 @@ def plot_sweep(
             axes.axhline(
                 100 * reference, color=INK, linewidth=1.2, linestyle=(0, (4, 3)), label="without noise"
             )
-        axes.set_xscale("log")
-        if high > 0:
-            axes.set_xlim(low / 1.15, high * 1.15)
-            ticks = _log_ticks(low / 1.15, high * 1.15)
-            axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-        axes.minorticks_off()
-        axes.set_ylim(bottom=0)
-        axes.set_xlabel("epsilon")
-        axes.set_ylabel(f"{score}, %")
+        _log_scale(axes, low / 1.15, high * 1.15)
+        axes.set(xlabel="epsilon", ylabel=f"{score}, %", ylim=(0, None))
         if axes.get_legend_handles_labels()[0]:
             axes.legend(loc="best", fontsize=8.5)
 
@@ -332,14 +309,12 @@ def plot_flips(buckets: Sequence[tuple[float, float, int, float]], *, title: str
         powers = range(round(-math.log10(highest)), round(-math.log10(lowest)) + 1)
         axes.set_xticks([10.0**-power for power in powers], [f"1/{10**power}" for power in powers])
         axes.minorticks_off()
-        axes.set_xlabel("q, the chance that the likeliest labels do not come out")
-        axes.set_ylabel("queries")
+        axes.set(xlabel="q, the chance that the likeliest labels do not come out", ylabel="queries")
         costs = axes.twinx()
         marked = [(math.sqrt(low * high), cost) for low, high, n, cost in buckets if n]
         if marked:
             costs.plot(*zip(*marked), color=RED, marker="o", markersize=4, linestyle="none")
-        costs.set_ylabel("epsilon of 1000 such queries")
-        costs.set_ylim(bottom=0)
+        costs.set(ylabel="epsilon of 1000 such queries", ylim=(0, None))
         costs.grid(visible=False)
 
     return draw_svg(draw, name="flips", title=title)
@@ -358,8 +333,7 @@ def plot_teachers(accuracies: Sequence[float], *, title: str) -> str:
         axes.axvline(mean, color=INK, linewidth=1.2, linestyle=(0, (4, 3)))
         place = axes.get_xaxis_transform()
         axes.text(mean, 1.02, f"mean {mean:.1f} %", transform=place, ha="center", fontsize=8.5)
-        axes.set_xlabel("accuracy on the test rows, %")
-        axes.set_ylabel("teachers")
+        axes.set(xlabel="accuracy on the test rows, %", ylabel="teachers")
         axes.yaxis.get_major_locator().set_params(integer=True)
 
     return draw_svg(draw, name="teachers", title=title)
@@ -382,19 +356,23 @@ def plot_before_after(
             shifted = [place - 0.4 + width * (at + 0.5) for place in places]
             axes.bar(shifted, [100 * one for one in scores], width=0.92 * width, color=colour, label=word)
         axes.set_xticks(places, [f"asker {place + 1}" for place in places])
-        axes.set_ylabel(f"{what} on the test rows, %")
-        axes.set_ylim(0, 118)
+        axes.set(ylabel=f"{what} on the test rows, %", ylim=(0, 118))
         axes.set_yticks(range(0, 101, 20))
         axes.legend(loc="upper left", fontsize=8, ncols=2)
 
     return draw_svg(draw, name="before-after", title=title)
 
 
-def _log_ticks(low: float, high: float) -> list[float]:
-    """Return round numbers between two, at most about eight: 1, 2 and 5 times powers of ten."""
-    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    ticks = [digit * 10.0**power for power in powers for digit in (1, 2, 5)]
-    return [tick for tick in ticks if low <= tick <= high]
+def _log_scale(axes: Any, low: float, high: float) -> None:
+    """Make an axis logarithmic, with round numbers on it: 1, 2 and 5 times powers of ten."""
+    axes.set_xscale("log")
+    if 0 < low < high:
+        powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+        ticks = [digit * 10.0**power for power in powers for digit in (1, 2, 5)]
+        shown = [tick for tick in ticks if low <= tick <= high]
+        axes.set_xlim(low, high)
+        axes.set_xticks(shown, [f"{tick:g}" for tick in shown])
+    axes.minorticks_off()
 
 
 # Plots about sound
@@ -464,15 +442,11 @@ def plot_label_curves(
                 100 * x, 100 * y, where="post", color=GROUPS[at] if few else MUTED,
                 alpha=1.0 if few else 0.5, linewidth=1.6, label=f"{at + 1}" if few else None,
             )  # fmt: skip
-        if kind == "precision":
-            axes.set_xlabel("recall, %")
-            axes.set_ylabel("precision, %")
-        else:
+        words = {"xlabel": "recall, %", "ylabel": "precision, %"}
+        if kind == "hits":
             axes.plot([0, 100], [0, 100], color=MUTED, linewidth=1, linestyle=":")
-            axes.set_xlabel("false alarms, %")
-            axes.set_ylabel("hits, %")
-        axes.set_xlim(-1, 101)
-        axes.set_ylim(0, 103)
+            words = {"xlabel": "false alarms, %", "ylabel": "hits, %"}
+        axes.set(**words, xlim=(-1, 101), ylim=(0, 103))
         if few and len(curves) > 1:
             # Above the plot: wherever else it stood, somebody's curves would run through it.
             axes.legend(

@@ -340,30 +340,17 @@ def _noiseless(votes: LabelVotes | Votes, truth: ArrayLike) -> SheetPart:
     if of_classes:
         caption = "Precision, recall, F1, mAP and AUC are means over classes."
     words = f"{votes.n_teachers} teachers together on {len(votes)} queries, before any noise."
-    table = SheetTable(caption=caption, head=tuple(columns.values()), rows=rows, mark="private")
+    head = tuple(_HEADS.get(name, name) for name in columns)
+    table = SheetTable(caption=caption, head=head, rows=rows, mark="private")
     return SheetPart(heading="The ensemble without noise", words=words, tables=(table,))
 
 
-_OF_LABELS = {
-    "share": "threshold",
-    "confident_share": "check",
-    "raw_map": "mAP",
-    "raw_auc": "AUC",
-    "answered": "answered",
-    "precision": "precision",
-    "recall": "recall",
-    "f1": "F1",
-}
-_OF_CLASSES = {
-    "confident_share": "check",
-    "answered": "answered",
-    "accuracy": "accuracy",
-    "precision": "precision",
-    "recall": "recall",
-    "f1": "F1",
-    "raw_map": "mAP",
-    "raw_auc": "AUC",
-}
+_SCORES = ("precision", "recall", "f1")
+_RANKED = ("raw_map", "raw_auc")
+_OF_LABELS = ("share", "confident_share", *_RANKED, "answered", *_SCORES)
+_OF_CLASSES = ("confident_share", "answered", "accuracy", *_SCORES, *_RANKED)
+# The others are called as they are.
+_HEADS = {"share": "threshold", "confident_share": "check", "raw_map": "mAP", "raw_auc": "AUC", "f1": "F1"}
 
 
 def _cell(name: str, value: Any) -> str | float:

@@ -8,9 +8,8 @@ from typing import Any
 
 from ...privacy._files import write_whole
 from .._private import read_private
-from ..card import shown_epsilon, shown_parameter
 from ..result import read_published, read_result
-from ._page import page_template, percent, write_page
+from ._page import page_template, write_page
 from ._plots import Drawing, plot_before_after
 
 
@@ -75,12 +74,9 @@ def write_sheet(
     """
     marks = [one.mark for part in parts for one in part.drawings]
     marks += [one.mark for part in parts for one in part.tables]
-    page = page_template("sheet.html").render(
-        title=title, words=words, parts=parts, private="private" in marks
-    )
-    content = page.encode()
-    place = Path(path)
-    write_whole(place, content, shared="private" not in marks)
+    private, place = "private" in marks, Path(path)
+    page = page_template("sheet.html").render(title=title, words=words, parts=parts, private=private)
+    write_whole(place, page.encode(), shared=not private)
     return place
 
 
@@ -91,44 +87,23 @@ WAYS = {"sound": "so that it holds", "published": "as the paper counts"}
 
 
 def write_collaboration(path: Path, result: Mapping[str, Any]) -> Path:
-    """Write the page of what `tellers collaborate --json` prints, and return its place."""
-    content = page_template("collaboration.html").render(describe_collaboration(result)).encode()
-    write_whole(path, content, shared=True)
+    """Write the page of what `tellers collaborate --json` prints: the first repetition asker by asker."""
+    first = result["repetitions"][0]
+    content = page_template("collaboration.html").render(
+        run=first,
+        n_repetitions=len(result["repetitions"]),
+        command=result["command"],
+        score_names={name: word for name, word in SCORES.items() if name in _first_scores(first)},
+        ways=WAYS,
+        drawings=_drawings(first["askers"], "bac" if first["multilabel"] else "accuracy"),
+    )
+    write_whole(path, content.encode(), shared=True)
     return path
 
 
-def describe_collaboration(result: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the page says, as text and drawings: the first repetition asker by asker."""
-    first = result["repetitions"][0]
-    main = "bac" if first["multilabel"] else "accuracy"
-    names = [name for name in SCORES if first["askers"] and name in first["askers"][0]["before"]]
-    return {
-        "run": first,
-        "mechanism": {key: value for key, value in first["mechanism"].items() if key != "name"},
-        "shown": shown_parameter,
-        "n_repetitions": len(result["repetitions"]),
-        "command": result["command"],
-        "score_names": [SCORES[name] for name in names],
-        "askers": [_asker(at, asker, names) for at, asker in enumerate(first["askers"])],
-        "drawings": _drawings(first["askers"], main),
-        "delta": f"{first['delta']:g}",
-    }
-
-
-def _asker(at: int, asker: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    nothing = dict.fromkeys(("n_queries", "right", "published", "per_asker", "party"), "–")
-    rows = [{"way": "before", **nothing, "scores": [percent(asker["before"][name]) for name in names]}]
-    for turn in asker["turns"]:
-        rows.append(
-            {
-                "way": f"epsilon {turn['epsilon']:g}, {WAYS[turn['counting']]}",
-                "n_queries": turn["n_queries"],
-                "right": percent(turn["labels_right"]), "published": shown_epsilon(turn["published"]),
-                "per_asker": shown_epsilon(turn["per_asker"]), "party": shown_epsilon(turn["party"]),
-                "scores": [percent(turn["after"][name]) for name in names],
-            }
-        )  # fmt: skip
-    return {"number": at + 1, "name": asker["name"], "rows": rows}
+def _first_scores(run: Mapping[str, Any]) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = run["askers"][0]["before"] if run["askers"] else {}
+    return found
 
 
 def _drawings(askers: Sequence[Mapping[str, Any]], main: str) -> list[Drawing]:
@@ -136,20 +111,12 @@ def _drawings(askers: Sequence[Mapping[str, Any]], main: str) -> list[Drawing]:
         return []
     made = []
     for at, counting in enumerate(WAYS):
-        ways = [turn["epsilon"] for turn in askers[0]["turns"] if turn["counting"] == counting]
+        turns = [[turn for turn in asker["turns"] if turn["counting"] == counting] for asker in askers]
+        # Whoever is asked first says which budgets there were; all had the same.
+        budgets = [turn["epsilon"] for turn in turns[0]]
         after = [
-            (
-                f"after, epsilon {epsilon:g}",
-                [
-                    next(
-                        turn["after"][main]
-                        for turn in asker["turns"]
-                        if turn["counting"] == counting and turn["epsilon"] == epsilon
-                    )
-                    for asker in askers
-                ],
-            )
-            for epsilon in ways
+            (f"after, epsilon {budget:g}", [_score_at(budget, own, main) for own in turns])
+            for budget in budgets
         ]
         if not after:
             continue
@@ -173,3 +140,7 @@ def _drawings(askers: Sequence[Mapping[str, Any]], main: str) -> list[Drawing]:
             )
         )
     return made
+
+
+def _score_at(budget: float, turns: Sequence[Mapping[str, Any]], score: str) -> Any:
+    return next(turn["after"][score] for turn in turns if turn["epsilon"] == budget)

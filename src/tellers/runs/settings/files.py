@@ -1,14 +1,30 @@
-"""Settings files of runs: read with every mistake and its line, and written with comments."""
+"""Settings files of runs: what they begin with, reading with every mistake and its line, writing."""
 
 from dataclasses import replace
 from typing import Any
 
-from .schema import plain
+from ...data._records import NAMED
+from .schema import meant, plain
 from .sections import RunConfig
 
 read_config = RunConfig.read
 parse_config = RunConfig.parse
 write_config = RunConfig.written
+
+
+def default_config(data: str = "digits") -> RunConfig:
+    """Return settings to begin with for a named data set; for "files" names stand in for yours.
+
+    >>> default_config().partition.n_teachers, default_config("mnist").teachers.model
+    (60, 'cnn')
+    >>> default_config("files").data.private
+    'private.csv'
+    """
+    if data not in NAMED:
+        raise ValueError(f"Expected one of {', '.join(NAMED)}, got {data!r}.{meant(data, NAMED)}")
+    kinds, begun = RunConfig.sections(), NAMED[data].begun
+    said = {**begun, "data": {"name": data, **begun.get("data", {})}}
+    return RunConfig(**{title: kinds[title](**values) for title, values in said.items()})
 
 
 def config_as_dict(config: RunConfig) -> dict[str, Any]:

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
-from ...data._label_files import LABEL_LAYOUTS
-from ...data.named import LABEL_DATASETS
+from ...data._records import NAMED
 from ...mechanisms.registry import EVENTS, counts_parts, mechanism_named, names
 from ._document import toml_value
 from .mechanism import MechanismConfig
@@ -79,7 +78,7 @@ class LabelsConfig(Options, title="labels"):
     def _rules(self, whole: Any) -> Iterator[Problem]:
         data, chosen = whole.data, whole.mechanism
         if not self.names:
-            yield from self._without_names(whole, {**LABEL_DATASETS, **LABEL_LAYOUTS})
+            yield from self._without_names(whole)
             return
         if not chosen.is_for_labels:
             yield wrong(
@@ -88,11 +87,11 @@ class LabelsConfig(Options, title="labels"):
                 f'"{chosen.name}". For example: name = "binary" and sigma = 8.0 in [mechanism]',
                 _NAMES,
             )
-        if data.name not in ("files", *LABEL_DATASETS, *LABEL_LAYOUTS):
+        if not data.record.load_labels:
+            able = [toml_value(name) for name, one in NAMED.items() if one.load_labels]
             yield wrong(
                 "data.name",
-                f'Expected "files", {", ".join(map(toml_value, LABEL_LAYOUTS))} or '
-                f"{' or '.join(map(toml_value, LABEL_DATASETS))} where rows have many labels, got "
+                f"Expected {', '.join(able[:-1])} or {able[-1]} where rows have many labels, got "
                 f'"{data.name}", in which each has one class.',
                 _NAMES,
             )
@@ -119,7 +118,7 @@ class LabelsConfig(Options, title="labels"):
         if chosen.is_for_labels:
             yield from self._mechanism_rules(whole)
 
-    def _without_names(self, whole: Any, data_sets: Mapping[str, Any]) -> Iterator[Problem]:
+    def _without_names(self, whole: Any) -> Iterator[Problem]:
         for name in self.changed():
             words = f"Expected it only with names, got it without. {_EXAMPLE}"
             yield wrong(f"labels.{name}", words, _NAMES)
@@ -131,7 +130,7 @@ class LabelsConfig(Options, title="labels"):
                 _NAMES,
             )
         named, is_clips = whole.data.name, whole.data.name == "clips"
-        if named in data_sets and not (is_clips and whole.data.classes):
+        if not whole.data.record.load and not (is_clips and whole.data.classes):
             more = ' Or, where every clip has one, in [data]: classes = ["dog", "rain"]' if is_clips else ""
             yield wrong("data.name", f'Expected labels for "{named}", got none. {_EXAMPLE}{more}', _NAMES)
 

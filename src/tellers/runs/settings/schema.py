@@ -20,6 +20,7 @@ from typing import (
     Any,
     ClassVar,
     Literal,
+    NoReturn,
     Self,
     dataclass_transform,
     get_args,
@@ -390,9 +391,10 @@ class Settings(Options):
             words = f"Expected {listed} {when}, got {toml_value(value)}. {advice}".rstrip()
             yield wrong(key, words, *related)
 
-    def refuse(self, key: str, words: str) -> None:
+    def refuse(self, key: str, words: str) -> NoReturn:
         """Raise what turned out to be wrong with an option, with its line."""
         complain([wrong(key, words)], self.source, self.lines)
+        raise AssertionError("one thing is wrong, and was said")
 
     def build_mechanism(self) -> "Mechanism":
         """Return the mechanism that the section names."""

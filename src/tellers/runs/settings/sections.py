@@ -1,19 +1,17 @@
 """The settings of a run: a section for each part of it, with its options and what goes with what."""
 
 import dataclasses
-import inspect
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator
 from pydantic.json_schema import SkipJsonSchema
 
-from ...data._label_files import LABEL_LAYOUTS
-from ...data.named import DATASETS, LABEL_DATASETS
-from ...data.tables import read_label_table, read_table
+from ...data._records import FILES, NAMED, NamedData
+from ...students.fitting import STUDENT_KINDS
 from .._catalogue import MODELS, SEMI_SUPERVISED, model_names
 from ._document import toml_value
 from .labels import LabelsConfig
@@ -37,50 +35,13 @@ if TYPE_CHECKING:
     from ...mechanisms.base import Mechanism
 
 Protects = Literal["record", "person", "site"]
-FILES = "files"
 CLIPS = "clips"
-# What a data set sets aside where nothing is said: rows for the pool, rows for the test (0: the rest of the
-# test part that was published with it).
-SET_ASIDE: dict[str, tuple[int, int]] = {
-    "adult": (5000, 0),
-    "breast_cancer": (150, 100),
-    "chexpert": (0, 0),
-    "clips": (0, 0),
-    "diabetes130": (10_000, 10_000),
-    "digits": (300, 297),
-    "fashion_mnist": (9000, 0),
-    "image_table": (0, 0),
-    "made_multilabel": (400, 600),
-    "mnist": (9000, 0),
-    "mulan": (0, 0),
-    "svhn": (10_000, 0),
-    "synthetic": (500, 500),
-    "voc": (0, 0),
-    FILES: (0, 0),
-}
-# Files of one's own too, with many labels per row, in layouts that others agreed on.
-LAYOUTS = tuple(LABEL_LAYOUTS)
-_LOADERS: Mapping[str, Any] = {**DATASETS, **LABEL_DATASETS, **LABEL_LAYOUTS}
 _AS_USUAL = -1
-_WITH_PERSON = (FILES, "image_table")
 _PLACES = ("private", "public", "test")
-# What a file of one's own may be told of its columns.
-_COLUMNS = {
-    FILES: ("target", "person", "id", "site", "classes"),
-    "image_table": ("person",),
-    CLIPS: ("classes",),
-}
 # What the pipeline itself hands to a loader.
 _NOT_OPTIONS = (
     "data_dir", "part", "path", "target", "person", "id", "site", "classes", "label_names", "need_labels",
 )  # fmt: skip
-_EXAMPLES = {
-    "mulan": '"train.arff"',
-    "voc": '"VOC2012/ImageSets/Main/train.txt"',
-    "chexpert": '"CheXpert-v1.0-small/train.csv"',
-    "clips": '"city"',
-}
-_WORDS = {"image": "file", "uncertain": "zeros"}
 _IMPORTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
 
@@ -96,8 +57,15 @@ def _known_model(value: str) -> str:
 Model = Annotated[Text, AfterValidator(_known_model)]
 if TYPE_CHECKING:
     DataName = str
+    KindName = str
 else:
-    DataName = Literal[tuple(SET_ASIDE)]
+    DataName = Literal[tuple(NAMED)]
+    KindName = Literal[tuple(STUDENT_KINDS)]
+
+
+def _listed(names: Iterable[str]) -> str:
+    *others, last = names
+    return f"{', '.join(others)} or {last}"
 
 
 def _place(name: str, what: str) -> Any:
@@ -119,15 +87,16 @@ class DataConfig(Options, title="data"):
 
     name: DataName = option(
         "digits",
-        "adult, breast_cancer, diabetes130, digits, fashion_mnist, made_multilabel, mnist, svhn or "
-        'synthetic, or "files" for tables of your own; with many labels also chexpert, clips, image_table, '
-        "mulan or voc, for files of your own in these layouts.",
+        f"{_listed(name for name, one in NAMED.items() if not one.files)}, or "
+        '"files" for tables of your own; with many labels also '
+        f"{_listed(name for name, one in NAMED.items() if one.files and not one.load)}, "
+        "for files of your own in these layouts.",
     )
     private: str = option(
         "",
-        "files: the private rows, with the target; CSV, Parquet or npz. chexpert, image_table: a CSV; clips: "
-        "a folder of `tellers audio prepare`; mulan: an ARFF file; voc: a list, "
-        "VOC2012/ImageSets/Main/train.txt. Paths are relative to this file.",
+        f"files: the private rows, with the target; {NAMED[FILES].files}. "
+        f"{'; '.join(f'{name}: {one.files}' for name, one in NAMED.items() if one.files and name != FILES)}. "
+        "Paths are relative to this file.",
     )
     public: str = option("", "files: the public rows to be labelled; a target is not needed.")
     test: str = option(
@@ -162,18 +131,18 @@ class DataConfig(Options, title="data"):
     )
     n_public: int = option(
         _AS_USUAL,
-        "Rows set aside as the public pool, from the published test part where the data set has one (adult, "
-        "fashion_mnist, mnist, svhn), else from its rows. Nothing protects rows that are set aside. 0 where "
-        "public names a file.",
+        "Rows set aside as the public pool, from the published test part where the data set has one "
+        f"({', '.join(name for name, one in NAMED.items() if one.has_test_part)}), else from its rows. "
+        "Nothing protects rows that are set aside. 0 where public names a file.",
         ge=0,
-        shown=f"what suits the data set, {SET_ASIDE['digits'][0]} for digits",
+        shown=f"what suits the data set, {NAMED['digits'].set_aside[0]} for digits",
     )
     n_test: int = option(
         _AS_USUAL,
         "Rows set aside to test the student on; nothing protects them either. 0 = the rest of the published "
         "test part; with files, none.",
         ge=0,
-        shown=f"what suits the data set, {SET_ASIDE['digits'][1]} for digits",
+        shown=f"what suits the data set, {NAMED['digits'].set_aside[1]} for digits",
     )
     overlap: Literal["warn", "refuse"] = option(
         "warn",
@@ -193,7 +162,7 @@ class DataConfig(Options, title="data"):
     directory_path = _place("directory", "the published data sets are")
 
     def __post_init__(self) -> None:
-        for name, n_rows in zip(("n_public", "n_test"), SET_ASIDE[self.name], strict=True):
+        for name, n_rows in zip(("n_public", "n_test"), self.record.set_aside, strict=True):
             if getattr(self, name) == _AS_USUAL:
                 object.__setattr__(self, name, n_rows)
 
@@ -206,31 +175,37 @@ class DataConfig(Options, title="data"):
         return Path(self.folder) / Path(written).expanduser() if written else None
 
     @property
-    def is_files(self) -> bool:
-        """Return whether the rows are in files of one's own."""
-        return self.name in (FILES, *LAYOUTS)
+    def record(self) -> NamedData:
+        """Return what is known of the data set by its name."""
+        return NAMED[self.name]
 
     @property
-    def has_test_part(self) -> bool:
-        """Return whether a test part was published with the data set."""
-        return "part" in inspect.signature(_LOADERS.get(self.name, read_table)).parameters
+    def is_files(self) -> bool:
+        """Return whether the rows are in files of one's own."""
+        return bool(self.record.files)
+
+    @property
+    def has_persons(self) -> bool:
+        """Return whether it says whose row each is, or is told the column."""
+        return bool(self.person) or self.record.has_persons or "n_persons" in self.options
 
     def _rules(self, whole: Any) -> Iterator[Problem]:
         has_classes = not whole.labels.names and self.name == FILES
         one_each = not whole.labels.names and self.name == CLIPS and bool(self.classes)
-        for name, example in (("private", '"private.csv"'), ("target", '"diagnosis"')):
+        for name, example in (("private", self._example("private")), ("target", '"diagnosis"')):
             if self.is_files and not getattr(self, name) and (name == "private" or has_classes):
                 words = f'Expected one with name = "{self.name}", got none. For example: {name} = '
-                yield wrong(f"data.{name}", words + _EXAMPLES.get(self.name, example), "data.name")
+                yield wrong(f"data.{name}", words + example, "data.name", "labels.names")
         if (has_classes or one_each) and len(self.classes) < 2:
             yield wrong(
                 "data.classes",
                 f"Expected at least two declared classes, got {len(self.classes)}. They are never read off "
                 'private labels; for example: classes = ["no", "yes"]',
                 "data.name",
+                "labels.names",
             )
-        theirs = (*(_PLACES if self.is_files else ()), *_COLUMNS.get(self.name, ()))
-        for name in (*_PLACES, *_COLUMNS[FILES]):
+        theirs = (*(_PLACES if self.is_files else ()), *self.record.columns)
+        for name in (*_PLACES, *NAMED[FILES].columns):
             if getattr(self, name) and name not in theirs:
                 yield only(f"data.{name}", 'name = "files"', "data.name")
         yield from self._rows_set_aside(whole)
@@ -243,31 +218,35 @@ class DataConfig(Options, title="data"):
                 when, keys = f"where {name} names a file", (f"data.{name}", "data.name")
                 yield from whole.expect(f"data.{count}", (0,), when, *keys, advice="Keep one of the two.")
             elif self.is_files and name == "public" and not n_rows:
-                example = _EXAMPLES.get(self.name, '"public.csv"').replace("train", "valid")
                 yield wrong(
                     "data.public",
                     "Expected a file of public rows, or n_public rows of the private file that are set aside "
-                    f"and not protected, got neither. For example: public = {example}",
+                    f"and not protected, got neither. For example: public = {self._example('public')}",
                     "data.n_public",
                     "data.name",
                 )
-            elif not self.is_files and not n_rows and (name == "public" or not self.has_test_part):
+            elif not self.is_files and not n_rows and (name == "public" or not self.record.has_test_part):
                 words = f'Expected at least 1 for the data set "{self.name}", got 0.'
                 yield wrong(f"data.{count}", f"{words} Say how many rows are set aside.", "data.name")
 
     def _loader_rules(self, *, for_labels: bool) -> Iterator[Problem]:
         """Return options that the loader does not have, or has no default for."""
-        loader = _LOADERS.get(self.name, read_label_table if for_labels else read_table)
-        parameters = inspect.signature(loader).parameters.values()
-        own = {p.name: p for p in parameters if p.name not in _NOT_OPTIONS}
+        taken = self.record.parameters(labels=for_labels)
+        own = {name: parameter for name, parameter in taken.items() if name not in _NOT_OPTIONS}
         for name in self.options:
             if name not in own:
                 words = unknown(f'option of "{self.name}"', name, own)
                 yield wrong(("data", "options", name), words, "data.name")
         for name, parameter in own.items():
-            if self.name in LAYOUTS and parameter.default is parameter.empty and name not in self.options:
+            if self.is_files and parameter.default is parameter.empty and name not in self.options:
                 words = f'Expected {name} for "{self.name}", got none. For example: options = '
-                yield wrong("data.options", f'{words}{{{name} = "{_WORDS[name]}"}}', "data.name")
+                usual = self.record.begun["data"]["options"][name]
+                yield wrong("data.options", words + toml_value({name: usual}), "data.name")
+
+    def _example(self, name: str) -> str:
+        """Return what a file of this kind begins with; rows of one that has no pool are set aside."""
+        begun = self.record.begun.get("data", {})
+        return toml_value(begun.get(name) or begun.get("private", ""))
 
 
 class PartitionConfig(Options, title="partition"):
@@ -319,21 +298,12 @@ class PartitionConfig(Options, title="partition"):
             return
         if data.id:
             yield only("data.id", 'by = "record" in [partition]', by)
-        with_column = data.name == FILES or (data.name in _WITH_PERSON and kind == "person")
-        named = kind == "person" and (data.name == CLIPS or _has_persons(data))
+        with_column = kind in data.record.columns
+        named = kind == "person" and (data.name == CLIPS or data.has_persons)
         if not named and not (with_column and getattr(data, kind)):
             advice = f'Name the column: {kind} = "..." in [data].' if with_column else 'Take by = "record".'
             words = f'Expected data that say the {kind} of each row, got none from "{data.name}".'
             yield wrong(by, f"{words} {advice}", f"data.{kind}", "data.name")
-
-
-def _has_persons(data: DataConfig) -> bool:
-    """Return whether a data set says whose row each is, or is told the column."""
-    if data.name in _WITH_PERSON:
-        return bool(data.person)
-    return data.name in ("chexpert", "diabetes130") or (
-        data.name == "synthetic" and "n_persons" in data.options
-    )
 
 
 class TeachersConfig(Options, title="teachers"):
@@ -521,11 +491,6 @@ class PersonalConfig(Options, title="personal"):
     )
 
     @property
-    def is_on(self) -> bool:
-        """Return whether budgets are per group at all."""
-        return bool(self.variant)
-
-    @property
     def source(self) -> str:
         """Return the option that says who agreed to what: column, file or shares; "" for none."""
         return next((name for name in _SOURCES if getattr(self, name)), "")
@@ -673,11 +638,8 @@ class StudentConfig(Options, title="student"):
     'logistic'
     """
 
-    kind: Literal["supervised", "self_taught", "semi_supervised", "distilled"] = option(
-        "supervised",
-        "supervised: learns from labels. self_taught: from its own guesses for the rest of the pool too. "
-        "semi_supervised: from labels and from the whole pool, by a model made for it (gan, mean_teacher, "
-        "mixmatch, multilabel_mixmatch, vat). distilled: from shares of votes (mechanism histogram).",
+    kind: KindName = option(
+        "supervised", " ".join(f"{name}: {kind.words}." for name, kind in STUDENT_KINDS.items())
     )
     model: Model = option("logistic", "A model by its name, or any estimator as package.module:Name.")
     parameters: Table = option(dict, "Its parameters, e.g. {max_iter = 500}.")
@@ -692,7 +654,7 @@ class StudentConfig(Options, title="student"):
             yield from whole.expect(kind, ("supervised",), when, "mechanism.name", advice=advice)
         if self.kind != "distilled":
             for name in self.changed():
-                if name in ("temperature", "floor"):
+                if name in STUDENT_KINDS["distilled"].takes:
                     yield only(f"student.{name}", 'kind = "distilled"', kind)
         made_for_it = self.model in SEMI_SUPERVISED
         if self.kind == "semi_supervised" and not made_for_it and ":" not in self.model:
@@ -800,7 +762,7 @@ Every option is here with its default; lines that begin with # are comments."""
         """
         if self.partition.by != "auto":
             return self.partition.by
-        return "person" if _has_persons(self.data) else "record"
+        return "person" if self.data.has_persons else "record"
 
     def build_mechanism(self) -> "Mechanism":
         """Return the mechanism of the run; one for many labels is told how many there are.

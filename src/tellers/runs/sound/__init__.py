@@ -27,11 +27,11 @@ _HOME = {
     "network_factory": "...nn.networks",
     "noiseless_table": "..report.sweep",
     "read_taught": ".teaching",
-    "student_config": ".student",
+    "student_config": ".teaching",
     "sweep": "..sweeps",
     "sweep_settings": "..sweeps",
     "sweep_table": "..report.sweep",
     "teach": ".teaching",
-    "teach_student": ".student",
+    "teach_student": ".teaching",
 }
 __all__, __getattr__, __dir__ = _lazy(__name__, _HOME)

@@ -1,7 +1,6 @@
 """Pages about sound: what a student hears in clips, with their pictures, and how good each label is."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -19,13 +18,9 @@ from .tagging import Hearing, Tagged, load_hearing
 SOUND_PAGE = "sound.html"
 
 
-def tag_parts(
-    tagged: Sequence[Tagged], *, seconds: float, n_labels: int = 5, logmel: LogMel | None = None
-) -> list[SheetPart]:
-    """Return a part for each clip: its log-Mel picture, and the labels heard in it with their scores.
-
-    With the settings of the pictures, `logmel`, pitch is told in Hz.
-    """
+def tag_parts(hearing: Hearing, tagged: Sequence[Tagged], *, n_labels: int = 5) -> list[SheetPart]:
+    """Return a part for each clip: its log-Mel picture, and the labels heard in it with their scores."""
+    features = hearing.features
     parts = []
     for number, one in enumerate(tagged, start=1):
         words = "" if one.finding is None else f"{one.finding.kind}: {one.finding.detail}."
@@ -33,8 +28,8 @@ def tag_parts(
         tables: tuple[SheetTable, ...] = ()
         if one.picture is not None:
             svg = plot_log_mel(
-                one.picture, seconds=seconds, name=f"clip-{number}", title=f"Log-Mel picture {number}",
-                pitches=None if logmel is None else _pitches(logmel),
+                one.picture, seconds=features.decoding.seconds, name=f"clip-{number}",
+                title=f"Log-Mel picture {number}", pitches=_pitches(features.logmel),
             )  # fmt: skip
             low, high = float(np.min(one.picture)), float(np.max(one.picture))
             caption = f"From dark to bright: {low:.0f} to {high:.0f} dB."
@@ -106,32 +101,25 @@ def write_sound(
     parts = curve_parts(known, scores, hearing.label_names)
     # One clip of each of the first labels, so that they are not all alike.
     chosen = list(dict.fromkeys(int(np.argmax(known[:, j])) for j in range(known.shape[1])))[:n_clips]
+    shown = []
     for at in chosen:
         said = ", ".join(hearing.label_names[j] for j in np.flatnonzero(known[at])) or "none"
-        one = Tagged(f"Test clip {at + 1} ({said})", hearing.label_names, scores[at], pictures[at])
-        seconds = hearing.features.decoding.seconds
-        parts += tag_parts([one], seconds=seconds, logmel=hearing.features.logmel)
-    named = [_named(part, number) for number, part in enumerate(parts)]
+        shown.append(Tagged(f"Test clip {at + 1} ({said})", hearing.label_names, scores[at], pictures[at]))
+    parts += tag_parts(hearing, shown)
     words = (
         "Test clips, which are public and protected by nothing, and what the student makes of them. Its own "
         "privacy is told by its card and by report.html beside this page."
     )
-    return write_sheet(path, "What the student hears", parts=named, words=words)
+    return write_sheet(path, "What the student hears", parts=parts, words=words)
 
 
 def write_tags(
     path: str | PathLike[str], hearing: Hearing, tagged: Sequence[Tagged], *, n_labels: int = 5
 ) -> Path:
     """Write the page of recordings that were tagged: their pictures, and the likeliest labels."""
-    seconds, logmel = hearing.features.decoding.seconds, hearing.features.logmel
     words = "Pictures are made of the recordings and as private as these are. To tag them costs no privacy."
-    parts = tag_parts(tagged, seconds=seconds, n_labels=n_labels, logmel=logmel)
+    parts = tag_parts(hearing, tagged, n_labels=n_labels)
     return write_sheet(path, "What the student hears", parts=parts, words=words)
-
-
-def _named(part: SheetPart, number: int) -> SheetPart:
-    drawings = tuple(replace(one, svg=one.svg.replace("clip-1-", f"clip-{number}-")) for one in part.drawings)
-    return replace(part, drawings=drawings)
 
 
 # --- The page of sound beside the report of a run on prepared clips. ---

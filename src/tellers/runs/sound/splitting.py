@@ -72,8 +72,7 @@ class Deal:
     """Lines of the table that teachers have, whatever is in them: a number that no clip changes."""
 
     def __post_init__(self) -> None:
-        everyone = [*self.teachers, *(rows for rows in (self.student, self.test) if len(rows))]
-        check_disjoint(everyone)
+        self.check_sources(None)
         for rows in (*self.teachers, self.student, self.test):
             rows.flags.writeable = False
 
@@ -104,7 +103,7 @@ class Deal:
         parts = [rows[mask[rows]] for rows in (*self.teachers, self.student, self.test)]
         return replace(self, teachers=tuple(parts[:-2]), student=parts[-2], test=parts[-1])
 
-    def check_sources(self, sources: ArrayLike) -> None:
+    def check_sources(self, sources: ArrayLike | None) -> None:
         """Refuse a deal in which clips of one source are in two places.
 
         >>> deal_clips(4, 2, seed=7, student=0.5).check_sources(["a", "b", "a", "b"])
@@ -112,8 +111,8 @@ class Deal:
             ...
         ValueError: Expected every person in one part, got the person of row ...
         """
-        everyone = [*self.teachers, *(rows for rows in (self.student, self.test) if len(rows))]
-        check_disjoint(everyone, persons=sources)
+        public = [rows for rows in (self.student, self.test) if len(rows)]
+        check_disjoint([*self.teachers, *public], persons=sources)
 
     def __repr__(self) -> str:
         return f"Deal(n_teachers={self.n_teachers}, unit={self.unit!r})"
@@ -150,49 +149,42 @@ def deal_clips(
     require_count(n_clips=n_clips, n_teachers=n_teachers)
     require_count(0, seed=seed)
     require_fraction(student=student)
-    by_source = (isinstance(clips, Clips) and clips.sources is not None) if by_source is None else by_source
+    sources, wanted = (
+        (None, np.ones(n_clips, dtype=bool)) if isinstance(clips, int) else (clips.sources, clips.wanted)
+    )
+    by_source = sources is not None if by_source is None else by_source
+    given: dict[str, Any] = {"seed": int(seed), "student": student, "test": test}
     if by_source:
-        of_clip = _deal_sources(_sources(clips), int(n_teachers), seed=int(seed), student=student, test=test)
+        of_clip = _deal_sources(sources, int(n_teachers), **given)
         private = of_clip >= 0
     else:
-        of_clip, private = _deal_lines(
-            n_clips, int(n_teachers), seed=int(seed), student=student, test=test, even=even
-        )
+        of_clip, private = _deal_lines(n_clips, int(n_teachers), even=even, **given)
     n_places = int((of_clip >= 0).sum())
-    if isinstance(clips, Clips):
-        of_clip[~clips.wanted] = NOBODY
-        private = private & clips.wanted
+    of_clip[~wanted] = NOBODY
     return Deal(
         teachers=tuple(np.flatnonzero(of_clip == teacher) for teacher in range(int(n_teachers))),
         student=np.flatnonzero(of_clip == STUDENT),
         test=np.flatnonzero(of_clip == TEST),
         unit="one source" if by_source else "one clip",
         n_clips=n_clips,
-        n_set_apart=int(private.sum()),
-        n_left_out=int((~clips.wanted).sum()) if isinstance(clips, Clips) else 0,
+        n_set_apart=int((private & wanted).sum()),
+        n_left_out=int((~wanted).sum()),
         n_places=n_places,
     )
 
 
 def deal_experiments(
-    clips: Clips | int,
-    n_teachers: Sequence[int] = (1, 10, 20, 50),
-    *,
-    seed: int,
-    student: float = 0.2,
-    test: float | ArrayLike = 0.0,
-    by_source: bool | None = None,
-    even: bool = True,
+    clips: Clips | int, n_teachers: Sequence[int] = (1, 10, 20, 50), *, seed: int, **options: Any
 ) -> dict[str, Deal]:
     """Deal the same clips to one teacher and to several numbers of them, with one student and one test.
+
+    `options` are those of `deal_clips`: student, test, by_source and even.
 
     >>> list(deal_experiments(1000, seed=7))
     ['baseline', '10 teachers', '20 teachers', '50 teachers']
     """
     return {
-        "baseline" if n == 1 else f"{n} teachers": deal_clips(
-            clips, n, seed=seed, student=student, test=test, by_source=by_source, even=even
-        )
+        "baseline" if n == 1 else f"{n} teachers": deal_clips(clips, n, seed=seed, **options)
         for n in n_teachers
     }
 
@@ -213,16 +205,13 @@ def deal_table(deals: Mapping[str, Deal], *, n_labels: int) -> str:
     | student's clips | 19139 | 19139 |
     | test clips | 0 | 0 |
     """
-    lines: dict[str, list[Any]] = {
-        "overall size": [deal.n_clips - deal.n_left_out - len(deal.test) for deal in deals.values()],
-        "classes": [n_labels] * len(deals),
-        "set apart for teachers": [deal.n_set_apart for deal in deals.values()],
-        "one teacher's clips": [_shown(_sizes(deal)) for deal in deals.values()],
-        "student's clips": [len(deal.student) for deal in deals.values()],
-        "test clips": [len(deal.test) for deal in deals.values()],
-    }
-    head = [f"| data set | {' | '.join(deals)} |", "|---|" + "---:|" * len(deals)]
-    return "\n".join(head + [f"| {name} | {' | '.join(map(str, row))} |" for name, row in lines.items()])
+    words = {"clips": "one teacher's clips", "student": "student's clips", "test": "test clips"}
+    found = [_sizes(deal, n_labels) for deal in deals.values()]
+    lines = [f"| data set | {' | '.join(deals)} |", "|---|" + "---:|" * len(deals)]
+    for name in found[0]:
+        row = " | ".join(_shown(one[name]) for one in found)
+        lines.append(f"| {words.get(name, _LINES[name])} | {row} |")
+    return "\n".join(lines)
 
 
 def _deal_lines(
@@ -253,9 +242,15 @@ def _deal_lines(
 
 
 def _deal_sources(
-    sources: list[str], n_teachers: int, *, seed: int, student: float, test: float | ArrayLike
+    known: ArrayLike | None, n_teachers: int, *, seed: int, student: float, test: float | ArrayLike
 ) -> Rows:
     """Return who has the clips of each line's source, every source for itself."""
+    if known is None:
+        raise ValueError(
+            "Expected clips with sources, to deal by source, got none. Name what they are cut from "
+            "(tellers audio prepare --source COLUMN)."
+        )
+    sources = identities(known, name="sources")
     key = assignment_key(seed)
     owner = seat_of(sources, n_teachers, key=key)
     owner[positions(sources, key=key, purpose="student") < student] = STUDENT
@@ -270,15 +265,6 @@ def _deal_sources(
         )
     owner[is_test] = TEST
     return owner
-
-
-def _sources(clips: Clips | int) -> list[str]:
-    if isinstance(clips, int) or clips.sources is None:
-        raise ValueError(
-            "Expected clips with sources, to deal by source, got none. Name what they are cut from "
-            "(tellers audio prepare --source COLUMN)."
-        )
-    return identities(clips.sources, name="sources")
 
 
 def _given(test: float | ArrayLike, n_clips: int) -> NDArray[np.bool_] | None:
@@ -347,23 +333,26 @@ _LINES = {
 
 def _statistics(deal: Deal, Y: NDArray[Any], usable: NDArray[np.bool_]) -> dict[str, Any]:
     found = part_statistics(Y, [rows[usable[rows]] for rows in deal.teachers])
-    return {
-        "overall": deal.n_clips - deal.n_left_out - len(deal.test),
-        "labels": int(Y.shape[1]),
-        "set_apart": deal.n_set_apart,
-        "clips": _sizes(deal),
+    of_labels = {
         "usable": found["rows"],
         "labels_per_clip": found["labels_per_row"],
         "with_a_label": found["with_a_label"],
         "without": found["without"],
+    }
+    said = _sizes(deal, int(Y.shape[1])) | of_labels
+    return {name: said[name] for name in _LINES}
+
+
+def _sizes(deal: Deal, n_labels: int) -> dict[str, Any]:
+    each = [len(rows) for rows in deal.teachers]
+    return {
+        "overall": deal.n_clips - deal.n_left_out - len(deal.test),
+        "labels": n_labels,
+        "set_apart": deal.n_set_apart,
+        "clips": (min(each), max(each)),
         "student": len(deal.student),
         "test": len(deal.test),
     }
-
-
-def _sizes(deal: Deal) -> tuple[int, int]:
-    each = [len(rows) for rows in deal.teachers]
-    return min(each), max(each)
 
 
 def _shown(value: Any) -> str:

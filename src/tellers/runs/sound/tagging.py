@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -10,12 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...data.clips import recording_settings
 from ...data.label_models import label_probabilities
-from ...data.sound.collection import features_from_dict
 from ...data.sound.decoding import Finding, decode, is_silent, silence
 from ...data.sound.logmel import log_mel
-from ...data.sound.prepare import Features
+from ...data.sound.prepare import Features, features_from_dict
 from ...errors import require_count
 from ..card import load_student
 
@@ -71,8 +69,6 @@ class Hearing:
     (Hearing(n_labels=2), <Kind.MISSING: 'missing'>)
     >>> hearing.scores(np.zeros((1, 1001, 64)))
     array([[0.5, 0.5]])
-    >>> hearing.to_json()[:13]
-    b'{"format": 1,'
     """
 
     model: Any
@@ -101,28 +97,22 @@ class Hearing:
         return found
 
     def _tag(self, paths: list[str]) -> list[Tagged]:
-        decoding, names = self.features.decoding, self.label_names
-        pictures: list[NDArray[Any]] = []
-        findings: list[Finding | None] = []
-        for path in paths:
-            samples = decode(path, decoding)
-            if isinstance(samples, Finding):
-                findings.append(samples)
-                continue
-            findings.append(silence(path, decoding) if is_silent(samples, decoding) else None)
-            pictures.append(log_mel(samples, self.features.logmel).astype(self.features.dtype))
+        heard = [self._heard(path) for path in paths]
+        pictures = [picture for picture, _ in heard if picture is not None]
         scores = iter(self.scores(np.stack(pictures)) if pictures else ())
-        drawn, tagged = iter(pictures), []
-        for path, finding in zip(paths, findings):
-            if finding is not None and finding.kind != "silent":
-                tagged.append(Tagged(path, names, finding=finding))
-            else:
-                tagged.append(Tagged(path, names, next(scores), next(drawn), finding))
-        return tagged
+        return [
+            Tagged(path, self.label_names, None if picture is None else next(scores), picture, finding)
+            for path, (picture, finding) in zip(paths, heard)
+        ]
 
-    def to_json(self) -> bytes:
-        """Return how recordings are heard, without the model: what lies beside an exported student."""
-        return recording_settings(self.label_names, asdict(self.features))
+    def _heard(self, path: str) -> tuple[NDArray[Any] | None, Finding | None]:
+        """Return the picture of a recording, and what is wrong with it."""
+        decoding = self.features.decoding
+        samples = decode(path, decoding)
+        if isinstance(samples, Finding):
+            return None, samples
+        finding = silence(path, decoding) if is_silent(samples, decoding) else None
+        return log_mel(samples, self.features.logmel).astype(self.features.dtype), finding
 
     def __repr__(self) -> str:
         return f"Hearing(n_labels={len(self.label_names)})"

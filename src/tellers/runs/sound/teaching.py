@@ -1,35 +1,52 @@
-"""Teachers of clips, kept in a folder with their votes on the public pool and one ledger."""
+"""Teachers of clips, kept in a folder with their votes on the public pool and one ledger, and students."""
 
 import hashlib
 import io
 import json
 import os
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...data.clips import BY_CLIP, clip_notes, load_pictures, one_class_each
+from ...data.clips import BY_CLIP, Collection, clip_notes, load_pictures, one_class_each, read_collection
 from ...data.dataset import N_BYTES, MultilabelDataset, row_hashes
-from ...data.sound.collection import Collection, read_collection
 from ...errors import require_count
 from ...ledger.opening import is_url
 from ...privacy._files import write_whole
 from ...privacy._rows import KeptRows, numeric_rows
-from ...privacy.votes import LabelVotes, OneOf, SetOf, Votes
+from ...privacy.votes import LabelVotes, Votes
 from ...teachers.ensemble import Ensemble, train_ensemble
 from ...teachers.partitions import Partition, Protected
 from ...teachers.store import hold, read_votes, save_votes
+from .._catalogue import SEMI_SUPERVISED, make_model
+from .._folder import RunFolder, Warn, require_left, unlike
 from .._tables import Tables
-from ..pipeline import Voted
+from ..pipeline import Show, Voted, charged_to, check_voted, run_voted
+from ..report.sweep import write_votes
+from ..result import RunResult
+from ..settings.files import read_config, with_absolute_paths
+from ..settings.labels import LabelsConfig
+from ..settings.mechanism import MechanismConfig
+from ..settings.sections import (
+    BudgetConfig,
+    DataConfig,
+    PartitionConfig,
+    QueriesConfig,
+    ReportConfig,
+    RunConfig,
+    StudentConfig,
+    TeachersConfig,
+)
 from .splitting import NOBODY, STUDENT, TEST, Deal, deal_clips, mix_within
+from .tagging import Hearing
 
 # --- Where the answers of some teachers are charged: one ledger for all of their students. ---
 #
@@ -100,7 +117,6 @@ def settle_books(folder: str | PathLike[str], ledger: str) -> None:
 # --- How clips are dealt and teachers trained: the settings, and who has which clip, written into a folder.
 
 
-Show = Callable[[str, int, int], object]
 RECORD = "record.json"
 MAY_CHANGE = ("device", "log_folder")
 """Where networks are trained, and where that is logged: neither makes other teachers."""
@@ -143,24 +159,16 @@ class Teaching:
                 f"mix={self.mix} and resolution={self.resolution}. Leave them out, or take many labels."
             )
 
-    def settled(self, collection: Collection) -> "Teaching":
-        """Return the settings with what depends on the clips: by source where sources are known.
-
-        >>> from tellers.data.sound import read_collection
-        >>> Teaching(n_teachers=3, seed=7).settled(read_collection("nowhere"))
-        Traceback (most recent call last):
-            ...
-        ValueError: Expected a folder of prepared clips, found no clips.json in nowhere. ...
-        """
-        if self.by_source is not None:
-            return self
-        return replace(self, by_source=collection.clips.sources is not None)
-
 
 def written_settings(collection: Collection, settings: Teaching) -> dict[str, Any]:
-    """Return what is written down of a training: its settings, and the clips that it is of."""
-    place, teaching = str(collection.folder.absolute()), asdict(settings.settled(collection))
-    return {"collection": place, "clips": _made_of(collection), "teaching": teaching}
+    """Return what is written down of a training: its settings, and the clips that it is of.
+
+    Clips are dealt by source where that is not said and sources are known.
+    """
+    if settings.by_source is None:
+        settings = replace(settings, by_source=collection.clips.sources is not None)
+    place = str(collection.folder.absolute())
+    return {"collection": place, "clips": _made_of(collection), "teaching": asdict(settings)}
 
 
 def require_same_clips(place: Path, there: Mapping[str, Any], here: Mapping[str, Any]) -> None:
@@ -182,9 +190,10 @@ def require_same_clips(place: Path, there: Mapping[str, Any], here: Mapping[str,
 
 def _made_of(collection: Collection) -> dict[str, str]:
     """Return fingerprints of what training depends on: not where recordings lie, nor what was noted."""
-    table = collection.table
-    columns = [table.pictures, table.folds, table.sources, table.Y.tolist()]
-    told = {"labels": table.label_names, "settings": asdict(collection.features), "recordings": columns}
+    clips = collection.clips
+    folds, sources = (None if one is None else one.tolist() for one in (clips.folds, clips.sources))
+    columns = [collection.picture_files, folds, sources, clips.Y.tolist()]
+    told = {"labels": clips.label_names, "settings": asdict(collection.features), "recordings": columns}
     return {what: hashlib.sha256(json.dumps(value).encode()).hexdigest()[:32] for what, value in told.items()}
 
 
@@ -199,16 +208,13 @@ def was_begun(place: Path, written: dict[str, Any]) -> bool:
                 "Take another one (--out)."
             )
         return False
-    there, here = json.loads(file.read_bytes()), _compared(json.loads(json.dumps(written)))
+    there, here = json.loads(file.read_bytes()), json.loads(json.dumps(written))
     if there["collection"] == here["collection"]:
         require_same_clips(place, there, here)
-        there["clips"] = here["clips"]
     # What an earlier version did not write down was as it is where nothing is said.
-    there = _compared({**there, "teaching": {"one_class": False, **there["teaching"]}})
-    if there != here:
-        before, now = _flat(there["teaching"]), _flat(here["teaching"])
-        changed = sorted(name for name in {**before, **now} if before.get(name) != now.get(name))
-        changed = changed or ["the collection"]
+    before, now = {"one_class": False, **_compared(there)}, _compared(here)
+    changed = sorted(name for name in {**before, **now} if before.get(name) != now.get(name))
+    if changed:
         raise ValueError(
             f"Expected the settings that teachers in {place} were trained with, got others for "
             f"{', '.join(changed)}. Put them back, or take another folder (--out)."
@@ -216,42 +222,12 @@ def was_begun(place: Path, written: dict[str, Any]) -> bool:
     return True
 
 
-def _compared(written: dict[str, Any]) -> dict[str, Any]:
-    """Return settings without those that a training may go on with others for."""
+def _compared(written: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings in one table, without those that a training may go on with others for."""
+    rest = {name: value for name, value in written["teaching"].items() if name != "tagger"}
     tagger = {name: v for name, v in written["teaching"]["tagger"].items() if name not in MAY_CHANGE}
-    return {**written, "teaching": {**written["teaching"], "tagger": tagger}}
-
-
-def _flat(teaching: dict[str, Any]) -> dict[str, Any]:
-    rest = {name: value for name, value in teaching.items() if name != "tagger"}
-    return rest | {f"tagger.{name}": value for name, value in teaching["tagger"].items()}
-
-
-def read_deal(place: Path) -> tuple[NDArray[np.int64], NDArray[np.int8], tuple[str | None, ...], str, int]:
-    """Return what `write_deal` wrote.
-
-    Whose every row is, its labels, its picture, the unit, and the places.
-    """
-    try:
-        with np.load(place / "dealt.npz", allow_pickle=False) as file:
-            owner, Y, pictures, unit = (file[name] for name in ("owner", "Y", "pictures", "unit"))
-            n_dealt = int(file["n_dealt"]) if "n_dealt" in file else int((owner >= 0).sum())
-    except (OSError, KeyError, ValueError, EOFError, BadZipFile):
-        raise ValueError(
-            f"Expected a whole dealt.npz in {place}, got none, or a damaged one. Train again in another "
-            "folder: tellers audio train --out"
-        ) from None
-    return owner, Y, tuple(picture or None for picture in pictures.tolist()), str(unit), n_dealt
-
-
-def require_voted(place: Path, name: str = "votes.npz") -> Path:
-    """Return the file of votes, or say that the training was not finished."""
-    if not (place / name).exists():
-        raise ValueError(
-            f"Expected teachers in {place} that have voted, found no {name}. Their training was stopped: "
-            "give the same tellers audio train again, and it goes on."
-        )
-    return place / name
+    rest |= {f"tagger.{name}": value for name, value in tagger.items()}
+    return {"the collection": written["collection"], **rest}
 
 
 def write_deal(
@@ -274,19 +250,22 @@ def write_deal(
         by_source=settings.by_source,
     )  # fmt: skip
     _require_enough(deal, settings)
-    Y, pictures = clips.Y, list(collection.table.pictures)
-    owner = _usable_owners(deal, pictures)
     # Places, and not what is in them: neither a recording that breaks nor a label changes a public number.
     n_dealt = max(1, settings.mix) * deal.n_places
+    deal, Y, pictures = deal.only(collection.usable), clips.Y, list(collection.picture_files)
     if settings.mix:
-        deal = deal.only(collection.usable)
         mixed = mix_within(clips, deal, seed=settings.seed, times=settings.mix, alone=settings.alone)
         heard: Any = mixed.heard(clips.paths)
         prepared = collection.prepare(
             heard, n_jobs=n_jobs or 1, progress=lambda done, total: say("pictures", done, total)
         )
-        Y, pictures, deal = mixed.Y, collection.picture_names(prepared), mixed.deal
-        owner = _usable_owners(deal, pictures)
+        Y, pictures, deal = mixed.Y, prepared.picture_files(), mixed.deal
+    owner = deal.owners
+    owner[[picture is None for picture in pictures]] = NOBODY
+    if not (owner == STUDENT).any():
+        raise ValueError(
+            "Expected a usable clip for the public pool, got none. Set more apart, or mend the recordings."
+        )
     written = io.BytesIO()
     names = np.array([picture or "" for picture in pictures])
     np.savez(written, owner=owner, Y=Y, pictures=names, unit=np.array(deal.unit), n_dealt=n_dealt)
@@ -325,16 +304,6 @@ def _require_enough(deal: Deal, settings: Teaching) -> None:
         )
 
 
-def _usable_owners(deal: Deal, pictures: list[str | None]) -> NDArray[np.int64]:
-    owner = deal.owners
-    owner[[picture is None for picture in pictures]] = NOBODY
-    if not (owner == STUDENT).any():
-        raise ValueError(
-            "Expected a usable clip for the public pool, got none. Set more apart, or mend the recordings."
-        )
-    return owner
-
-
 # --- Teachers of clips, and what they said of the public pool, kept in a folder: asked once, used many times.
 #
 # FOLDER/settings.json     what was trained, on which collection
@@ -350,6 +319,7 @@ def _usable_owners(deal: Deal, pictures: list[str | None]) -> NDArray[np.int64]:
 # Everything in it is as private as the recordings are.
 
 
+TAGGER, CLASSIFIER = "tellers.runs.sound:AudioTagger", "tellers.runs.sound:audio_classifier"
 _TRIED = 48  # rows of the pool that a network is tried on
 
 
@@ -414,10 +384,18 @@ class Taught:
         labels = self.Y[self.pool].astype(np.int64)
         return labels.argmax(axis=1) if self.settings.one_class else labels
 
+    @property
+    def network(self) -> tuple[str, dict[str, Any]]:
+        """Return how settings name a network for these clips, and the parameters that it cannot choose."""
+        own: dict[str, Any] = {"shape": list(self.shape)}
+        if not self.settings.one_class:
+            return TAGGER, own
+        return CLASSIFIER, own | {"n_classes": len(self.label_names)}
+
     def rows(self, numbers: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return flat pictures of some rows."""
-        stack = load_pictures(self.collection.table, [self.pictures[i] for i in numbers])
-        return stack.reshape(len(stack), -1)
+        stack = load_pictures(self.collection, [self.pictures[i] for i in numbers])
+        return stack.reshape(len(stack), self.shape[0] * self.shape[1])
 
     @cached_property
     def votes(self) -> LabelVotes | Votes:
@@ -439,21 +417,31 @@ class Taught:
 
     def dealt(self) -> tuple[Tables, Partition]:
         """Return the tables of teachers, student and test, and the teachers' parts."""
-        private = np.flatnonzero(self.owner >= 0)
-        size = (len(private), self.shape[0] * self.shape[1])
-        kept = KeptRows(size, self.hashes, lambda rows: self.rows(private[rows]))
-        table, pool = self._table(private, kept), self.rows(self.pool)
-        test = self._table(self.test, self.rows(self.test)) if self.test.size else None
-        public, withheld = clip_notes(self.collection.table)
-        said: Any = {"notes": (*public, *_notes(self)), "n_declared": self.n_dealt, "withheld": withheld}
-        if not self.settings.one_class:
-            return Tables(table, pool, self.truth, test, **said), self.partition()
-        named = None if test is None else one_class_each(test)
-        tables = Tables(one_class_each(table), pool, self.truth, named, **said)
+        _ = self.hashes  # of all of them
+        test = self._table(TEST) if self.test.size else None
+        public, withheld = clip_notes(self.collection)
+        tables = Tables(
+            self._table(), self.rows(self.pool), self.truth, test, (*public, *_notes(self)),
+            n_declared=self.n_dealt, withheld=withheld,
+        )  # fmt: skip
         return tables, self.partition()
 
+    def _table(self, owner: int | None = None) -> Any:
+        """Return the rows of the test, say, or without an owner those of all teachers."""
+        chosen = self.owner >= 0 if owner is None else self.owner == owner
+        table = MultilabelDataset(
+            name=self.collection.clips.name, Y=self.Y[chosen], label_names=self.label_names,
+            X=self.private if owner is None else self.rows(np.flatnonzero(chosen)), image_shape=self.shape,
+        )  # fmt: skip
+        return one_class_each(table) if self.settings.one_class else table
+
     def _votes(self, name: str) -> LabelVotes | Votes:
-        file = require_voted(self.folder, name)
+        file = self.folder / name
+        if not file.exists():
+            raise ValueError(
+                f"Expected teachers in {self.folder} that have voted, found no {name}. Their training was "
+                "stopped: give the same tellers audio train again, and it goes on."
+            )
         if self.settings.one_class:
             return read_votes(file, n_classes=len(self.label_names)).votes
         return read_votes(file, kind="labels").votes
@@ -466,16 +454,35 @@ class Taught:
         return Partition(parts, unit=self.unit, notes=(BY_CLIP,) if split else ())
 
     @cached_property
-    def hashes(self) -> NDArray[np.uint8]:
-        """Return a hash of every private picture: those of the training, or of an earlier version's now."""
-        file = self.folder / "hashes.npy"
+    def private(self) -> KeptRows:
+        """Return the pictures of teachers, read part by part: one teacher's are in memory at a time.
+
+        Of what went by the hashes stay: those of the training are kept, and an earlier version kept none.
+        """
+        rows, file = np.flatnonzero(self.owner >= 0), self.folder / "hashes.npy"
+        hashes = np.zeros((len(rows), N_BYTES), dtype=np.uint8)
         if file.exists():
-            return np.asarray(np.load(file, allow_pickle=False), dtype=np.uint8)
-        return _Pictures.of(self).every_hash()
+            hashes[:] = np.load(file, allow_pickle=False)
+
+        def load(part: NDArray[np.int64]) -> NDArray[Any]:
+            found = self.rows(rows[part])
+            if len(part):
+                hashes[part] = row_hashes(numeric_rows(found))
+            return found
+
+        return KeptRows((len(rows), self.shape[0] * self.shape[1]), hashes, load)
+
+    @property
+    def hashes(self) -> NDArray[np.uint8]:
+        """Return a hash of every private picture; parts that did not go by are read now."""
+        for part in self.partition():
+            if len(part) and not self.private.hashes[part].any():
+                _ = self.private[part]
+        return self.private.hashes
 
     def require_pictures(self) -> None:
         """Refuse to go on where the picture of a private clip is gone; none of them is read."""
-        folder = self.collection.table.folder
+        folder = self.collection.folder
         gone = sum(not (folder / str(self.pictures[row])).exists() for row in np.flatnonzero(self.owner >= 0))
         if gone:
             raise ValueError(
@@ -485,12 +492,6 @@ class Taught:
 
     def __repr__(self) -> str:
         return f"Taught(<private>, n_teachers={self.settings.n_teachers}, n_pool={len(self.pool)})"
-
-    def _table(self, rows: NDArray[np.int64], X: NDArray[Any] | KeptRows) -> MultilabelDataset:
-        return MultilabelDataset(
-            name=self.collection.clips.name, X=X, Y=self.Y[rows], label_names=self.label_names,
-            image_shape=self.shape,
-        )  # fmt: skip
 
 
 def teach(
@@ -522,16 +523,16 @@ def teach(
     """
     place, say = Path(folder), show or (lambda *_: None)
     place.mkdir(parents=True, exist_ok=True, mode=0o700)
-    settings = settings.settled(collection)
     with hold(place / ".lock", place=place, who="another training"):
         written = written_settings(collection, settings)
+        settings = Teaching(**written["teaching"])
         begun = was_begun(place, written)
         say("data", 0, 0)
         if not (place / "votes.npz").exists():
             # Before anything is written down: settings that were refused may be put right in the same folder.
-            shape, n_labels = collection.features.shape, collection.clips.n_labels
-            size = (len(collection.clips), shape[0] * shape[1])
-            tagger_of(settings, shape).require_fit(size, n_labels=n_labels)
+            shape = collection.features.shape
+            tagger = make_model(TAGGER, {**settings.tagger, "shape": shape})
+            tagger.require_fit((len(collection.clips), *shape), n_labels=collection.clips.n_labels)
         if not begun or not (place / "dealt.npz").exists():
             write_deal(collection, place, settings, n_jobs=n_jobs, say=say)
         # Also of a training that goes on: it may do so on another device.
@@ -546,74 +547,30 @@ def teach(
             if not rows.size:
                 continue
             votes = ensemble.vote(taught.rows(rows))
-            _keep_troubles(place, ensemble)
+            # Which teachers vote by the rule, and why; the file is there whether any does or not.
+            found = {str(number): why for number, why in sorted(ensemble.troubles.reveal().items())}
+            write_whole(place / RECORD, (json.dumps({"teachers": found}, indent=1) + "\n").encode())
             save_votes(place / name, votes)
     return taught
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class _Pictures:
-    """The private rows of teachers, read part by part: one teacher's pictures are in memory at a time.
-
-    Of what went by, the hashes stay.
-    """
-
-    taught: Taught
-    private: NDArray[np.int64]
-    hashes: NDArray[np.uint8]
-
-    reads_parts: ClassVar[bool] = True
-
-    @classmethod
-    def of(cls, taught: Taught) -> "_Pictures":
-        private = np.flatnonzero(taught.owner >= 0)
-        return cls(taught, private, np.zeros((len(private), N_BYTES), dtype=np.uint8))
-
-    def __len__(self) -> int:
-        return len(self.private)
-
-    def __getitem__(self, part: NDArray[np.int64], /) -> NDArray[Any]:
-        if not len(part):
-            return np.empty((0, self.taught.shape[0] * self.taught.shape[1]), dtype=np.float32)
-        rows = numeric_rows(self.taught.rows(self.private[part]))
-        self.hashes[part] = row_hashes(rows)
-        return rows
-
-    def every_hash(self) -> NDArray[np.uint8]:
-        """Return the hashes of all rows; parts that did not go by are read now."""
-        for part in self.taught.partition():
-            if len(part) and not self.hashes[part].any():
-                _ = self[part]
-        return self.hashes
-
-
 def _train(taught: Taught, *, n_jobs: int | None, say: Show) -> Ensemble:
-    from ...nn.tagger import AudioClassifier
-
-    settings, n_labels, named = taught.settings, len(taught.label_names), taught.settings.one_class
-    pictures, tagger = _Pictures.of(taught), tagger_of(settings, taught.shape)
-    Y = taught.Y[pictures.private].astype(np.int64)
+    settings, table, (name, own) = taught.settings, taught._table(), taught.network
+    space = table.space if settings.one_class else replace(table.space, resolution=settings.resolution)
     ensemble = train_ensemble(
-        AudioClassifier(tagger, n_classes=n_labels) if named else tagger, pictures,
-        Y.argmax(axis=1) if named else Y, taught.partition(),
-        space=OneOf(n_labels) if named else SetOf(n_labels, settings.resolution), seed=settings.seed,
-        folder=taught.folder / "teachers", n_jobs=n_jobs,
+        make_model(name, {**settings.tagger, **own, "shape": taught.shape}), taught.private, table.y,
+        taught.partition(), space=space, seed=settings.seed, folder=taught.folder / "teachers", n_jobs=n_jobs,
         progress=lambda done, total: say("teachers", done, total), public=taught.rows(taught.pool[:_TRIED]),
     )  # fmt: skip
     assert isinstance(ensemble, Ensemble)  # taggers are trained one by one
     for teacher in ensemble.teachers:
         if hasattr(teacher, "set_params"):  # whatever one was trained on, it votes where the others do
-            teacher.set_params(**{"tagger__device" if named else "device": tagger.device})
+            device = settings.tagger.get("device", "auto")
+            teacher.set_params(**{"tagger__device" if settings.one_class else "device": device})
     written = io.BytesIO()
-    np.save(written, pictures.every_hash(), allow_pickle=False)
+    np.save(written, taught.hashes, allow_pickle=False)
     write_whole(taught.folder / "hashes.npy", written.getvalue())
     return ensemble
-
-
-def _keep_troubles(place: Path, ensemble: Ensemble) -> None:
-    """Write down which teachers vote by the rule, and why; the file is there whether any does or not."""
-    found = {str(number): why for number, why in sorted(ensemble.troubles.reveal().items())}
-    write_whole(place / RECORD, (json.dumps({"teachers": found}, indent=1) + "\n").encode())
 
 
 def read_taught(folder: str | PathLike[str]) -> Taught:
@@ -637,24 +594,150 @@ def read_taught(folder: str | PathLike[str]) -> Taught:
         raise ValueError(f"Expected whole settings in {place}, got others. Train again.") from error
     collection = read_collection(said["collection"])
     require_same_clips(place, said, written_settings(collection, settings))
-    owner, Y, pictures, unit, n_dealt = read_deal(place)
+    try:
+        with np.load(place / "dealt.npz", allow_pickle=False) as file:
+            owner, Y, pictures, unit = (file[name] for name in ("owner", "Y", "pictures", "unit"))
+            n_dealt = int(file["n_dealt"]) if "n_dealt" in file else int((owner >= 0).sum())
+    except (OSError, KeyError, ValueError, EOFError, BadZipFile):
+        raise ValueError(
+            f"Expected a whole dealt.npz in {place}, got none, or a damaged one. Train again in another "
+            "folder: tellers audio train --out"
+        ) from None
+    files = tuple(picture or None for picture in pictures.tolist())
     dealt_by: Protected = "one source" if unit == "one source" else "one clip"
-    return Taught(place, settings, collection, owner, Y, pictures, dealt_by, n_dealt)
+    return Taught(place, settings, collection, owner, Y, files, dealt_by, n_dealt)
 
 
-def tagger_of(settings: Teaching, shape: tuple[int, int]) -> Any:
-    """Return the network of a teacher before it is trained."""
-    from ...nn.tagger import AudioTagger
+def _notes(taught: Taught) -> tuple[str, ...]:
+    if not taught.settings.mix:
+        return ()
+    mixed = "A row is a mixture of two clips of the same part, or one clip alone"
+    return (f"{mixed}; a clip is protected." if taught.unit == "one clip" else f"{mixed}.",)
 
-    return AudioTagger(**{**settings.tagger, "shape": shape})
+
+# --- A student of sounds: labels released within a budget, a network taught with them, its card and its
+# pages.
+#
+# What costs privacy is the pipeline's: the ledger is charged before noise is drawn, and what was asked before
+# is read and not drawn again. Here are the settings of such a run, and what is shown of sounds afterwards.
 
 
-def _notes(taught: Taught) -> list[str]:
-    said = []
-    if taught.settings.mix:
-        said.append(
-            "A row is a mixture of two clips of the same part, or one clip alone; a clip is protected."
-            if taught.unit == "one clip"
-            else "A row is a mixture of two clips of the same part, or one clip alone."
-        )
-    return said
+def student_config(
+    taught: Taught,
+    *,
+    mechanism: MechanismConfig,
+    budget: BudgetConfig,
+    n_queries: int = 0,
+    model: str = TAGGER,
+    parameters: Mapping[str, Any] | None = None,
+    private: bool = False,
+    seed: int | None = None,
+) -> RunConfig:
+    """Return the settings of a run that teaches a student of what some teachers said.
+
+    `model` is a tagger, or "multilabel_mixmatch", which learns from all of the pool and not from what was
+    told alone; where clips have one class each, a classifier made of the tagger, or "mixmatch",
+    "mean_teacher" or "vat". `n_queries` 0 is the whole pool, or as much as the budget pays for.
+
+    >>> import tempfile
+    >>> from tellers.data.sound import features_for, prepare_collection
+    >>> from tellers.data.sound import make_city
+    >>> place = Path(tempfile.mkdtemp())
+    >>> clips = make_city(place / "sounds", 40, seed=7, seconds=0.5)
+    >>> collection = prepare_collection(clips, place, features=features_for(rate=16_000, seconds=0.5))
+    >>> tagger = {"iterations": 2, "batch_size": 4, "device": "cpu"}
+    >>> taught = teach(collection, place / "ears", Teaching(n_teachers=3, seed=7, tagger=tagger), n_jobs=1)
+    >>> config = student_config(
+    ...     taught, mechanism=MechanismConfig(name="gnthreshold", sigma=2.0),
+    ...     budget=BudgetConfig(epsilon=60.0, delta=1e-3), parameters=tagger,
+    ... )
+    >>> result, hearing = teach_student(taught, place / "study", config)
+    >>> result.queries.n_asked, hearing, sorted(p.name for p in (place / "study").glob("*.html"))
+    (6, Hearing(n_labels=4), ['report.html', 'sound.html'])
+    """
+    settings, given, names = taught.settings, dict(parameters or {}), taught.label_names
+    one_class, (network, own) = settings.one_class, taught.network
+    if model == TAGGER:
+        model, given = network, given | own
+    clips = taught.collection.folder.absolute()
+    return RunConfig(
+        seed=settings.seed if seed is None else seed,
+        data=DataConfig(
+            name="clips", private=clips.name,
+            folder=str(clips.parent), n_public=len(taught.pool),
+            n_test=len(taught.test), classes=names if one_class else (),
+            options={"by_clip": True} if taught.partition().notes else {},
+        ),
+        labels=LabelsConfig() if one_class else LabelsConfig(names=names, resolution=settings.resolution),
+        partition=PartitionConfig(
+            n_teachers=settings.n_teachers,
+            by="person" if taught.unit == "one source" else "record",
+        ),
+        teachers=TeachersConfig(
+            model=network,
+            # Not what another training may change: a student said twice is the same student.
+            parameters={k: v for k, v in settings.tagger.items() if k not in MAY_CHANGE} | own,
+        ),
+        mechanism=mechanism,
+        budget=budget,
+        queries=QueriesConfig(n_queries=n_queries),
+        student=StudentConfig(
+            kind="semi_supervised" if model in SEMI_SUPERVISED else "supervised", model=model,
+            parameters=given,
+        ),
+        report=ReportConfig(private=private),
+    )  # fmt: skip
+
+
+def teach_student(
+    taught: Taught,
+    folder: str | PathLike[str],
+    config: RunConfig,
+    *,
+    resume: bool = False,
+    show: Show | None = None,
+    warn: Warn | None = None,
+) -> tuple[RunResult, Hearing]:
+    """Release labels of the pool, teach a student, write its card and its pages; return numbers and student.
+
+    The folder is that of a run (`tellers report`, `tellers ledger` and the others know it), with `sound.html`
+    on top: what the student hears in some test clips, and the curves of every label. With private numbers
+    asked for, `private/sound.private.html` shows how right the teachers are together without noise, and how
+    likely labels, or classes, flip at which cost.
+
+    All students of the same teachers are charged to one ledger, that of `books_of`: a budget that names
+    another ledger is for the first of them. Called again with the same settings, it answers from what was
+    released and charges nothing. See `student_config` for an example.
+
+    >>> teach_student.__name__
+    'teach_student'
+    """
+    place, wanted = Path(folder), config.budget.ledger
+    if wanted == BudgetConfig().ledger:
+        wanted = ""
+    elif not is_url(wanted):
+        wanted = str((place / wanted).absolute())
+    voted = taught.voted(wanted)
+    config = charged_to(config, voted.ledger, place)
+    done = RunFolder(place)
+    if done.config.exists() and done.result.exists():
+        # These very settings were carried out: to go on then does nothing that costs.
+        resume = resume or not unlike(read_config(done.config), with_absolute_paths(config))
+    if config.report.private and taught.test.size:
+        taught.require_pictures()  # a model of all private clips is told beside the student: see first
+    if not (resume or done.config.exists()):
+        # All that can be refused is, before books are begun: their budget is for good.
+        check_voted(config, voted)
+        require_left(config, done, ledger=voted.ledger)
+        settle_books(taught.folder, voted.ledger)
+        config = charged_to(config, books_of(taught.folder), place)  # somebody else may have been faster
+    result, student = run_voted(config, folder, voted=voted, resume=resume, show=show, warn=warn)
+    hearing = Hearing(student, taught.collection.features, taught.label_names)
+    if config.report.private:
+        with np.load(place / "labels.npz", allow_pickle=False) as file:
+            asked = file["rows"]
+        write_votes(
+            place / "private" / "sound.private.html", voted.votes[asked], taught.truth[asked],
+            mechanism=config.build_mechanism(), delta=config.budget.delta,
+        )  # fmt: skip
+    return result, hearing

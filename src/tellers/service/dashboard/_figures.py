@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from html import escape
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,66 +19,14 @@ from ...mechanisms.base import Mechanism
 from ...privacy.budget import Accountant
 from ...privacy.rdp import RdpCurve
 from .._labels import LabelService, owner, silent_queries
-from .._ledger import BudgetStatus
+from .._ledger import AccountAnswer
 from .._teachers import Served
 
 # --- Drawings ---
 
-_WIDTH, _HEIGHT = 640, 250
-_LEFT, _RIGHT, _TOP, _BOTTOM = 46, 14, 12, 40
-
-
-def draw_burn(points: Sequence[tuple[int, float]], budget: float, *, title: str) -> str:
-    """Draw how much of a budget was left after how many queries."""
-    most = max(1, points[-1][0])
-    wide, tall = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
-
-    def place(n: float, left: float) -> tuple[float, float]:
-        return round(_LEFT + wide * n / most, 1), round(_TOP + tall * (1 - left / budget), 1)
-
-    parts = []
-    for tick in ticks(budget, 4):
-        _, y = place(0, tick)
-        parts.append(f'<line class="rule" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y}" y2="{y}"/>')
-        parts.append(f'<text x="{_LEFT - 8}" y="{y + 4}" text-anchor="end">{tick:g}</text>')
-    for tick in ticks(most, 5):
-        if tick == int(tick):
-            x, _ = place(tick, 0)
-            side = "end" if x > _WIDTH - 40 else "middle"
-            parts.append(f'<text x="{x}" y="{_HEIGHT - 20}" text-anchor="{side}">{int(tick):,}</text>')
-    line = step_path([place(*point) for point in points])
-    floor = place(0, 0)[1]
-    end = place(*points[-1])
-    parts.append(f'<path class="area" d="{line} V{floor} H{_LEFT} Z"/><path class="line" d="{line}"/>')
-    parts.append(f'<circle class="now" cx="{end[0]}" cy="{end[1]}" r="4"/>')
-    middle = _LEFT + wide / 2
-    parts.append(f'<text x="{middle}" y="{_HEIGHT - 3}" text-anchor="middle">queries asked</text>')
-    opening = f'<svg class="burn" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img">'
-    return f"{opening}<title>{escape(title)}</title>{''.join(parts)}</svg>"
-
-
-def draw_spark(points: Sequence[tuple[int, float]], budget: float) -> str:
-    """Draw the same, small enough for a row of a table; what it shows is beside it in words."""
-    most = max(1, points[-1][0])
-    places = [(round(118 * n / most + 1, 1), round(22 * (1 - left / budget) + 1, 1)) for n, left in points]
-    line = step_path([*places, (119.0, places[-1][1])])
-    return (
-        '<svg class="spark" viewBox="0 0 120 24" aria-hidden="true">'
-        f'<path class="area" d="{line} V23 H1 Z"/><path class="line" d="{line}"/></svg>'
-    )
-
-
-def draw_bar(parts: Sequence[tuple[str, float]]) -> str:
-    """Draw shares, in percent, side by side; each has the class of its colour."""
-    drawn, x = ['<rect class="rest" width="100%" height="100%"/>'], 0.0
-    for kind, share in parts:
-        place = f'x="{x:.3f}%" width="{max(0.0, share):.3f}%" height="100%"'
-        drawn.append(f'<rect class="{escape(kind)}" {place}/>')
-        x += share
-    return f'<svg class="bar" aria-hidden="true">{"".join(drawn)}</svg>'
-
 
 def step_path(places: Sequence[tuple[float, float]]) -> str:
+    """Return the path of a line that stays level from one place to the next."""
     (x, y), *rest = places
     return " ".join([f"M{x} {y}", *(f"H{x} V{y}" for x, y in rest)])
 
@@ -90,6 +37,15 @@ def ticks(most: float, n: int) -> list[float]:
     size = 10.0 ** math.floor(math.log10(raw))
     step = next(size * part for part in (1, 2, 2.5, 5, 10) if size * part >= raw * 0.8)
     return [round(step * i, 10) for i in range(int(most / step + 1e-9) + 1)]
+
+
+def placed(points: "Points", budget: float, box: tuple[float, float, float, float]) -> "list[Place]":
+    """Return where (queries, epsilon left) lie in a box, given by its left, top, width and height."""
+    left, top, wide, tall = box
+    most = max(1, points[-1][0])
+    return [
+        (round(left + wide * n / most, 1), round(top + tall * (1 - rest / budget), 1)) for n, rest in points
+    ]
 
 
 # --- Forecast ---
@@ -246,6 +202,7 @@ class LedgerCheck:
 # --- Snapshots ---
 
 Points = list[tuple[int, float]]
+Place = tuple[float, float]
 
 _MOST_POINTS = 80
 _AGE_SECONDS = 1.0
@@ -274,7 +231,7 @@ class BudgetView:
     """An account on the page: its status, what was asked on it, and its budget after each question."""
 
     name: str
-    status: BudgetStatus
+    status: AccountAnswer
     outcomes: OutcomeCounts
     burn: Points
 

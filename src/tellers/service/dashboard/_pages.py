@@ -20,7 +20,7 @@ from .._logs import describe_error
 from .._middleware import Authenticator
 from .._problems import KINDS, HttpProblem
 from ..settings import ServiceSettings
-from ._figures import Forecast, LedgerCheck, SnapshotCache, draw_bar, draw_burn, draw_spark
+from ._figures import Forecast, LedgerCheck, SnapshotCache, placed, step_path, ticks
 from ._sessions import NotOurForm, NotSignedIn, PageVisit, SessionGate, Sessions, read_form
 
 # --- Rendering ---
@@ -48,8 +48,8 @@ class Renderer:
             trim_blocks=True, lstrip_blocks=True,
         )  # fmt: skip
         self._words.globals.update(
-            home=HOME, version=__version__, title=title, draw_burn=draw_burn, draw_spark=draw_spark,
-            draw_bar=draw_bar, file=lambda name: f"{HOME}/static/{name}?v={marks[name]}",
+            home=HOME, version=__version__, title=title, placed=placed, step_path=step_path, ticks=ticks,
+            file=lambda name: f"{HOME}/static/{name}?v={marks[name]}",
         )  # fmt: skip
         self._words.filters.update(epsilon=_epsilon, count=_count, moment=_moment, said=_said, points=_points)
 
@@ -121,7 +121,6 @@ _NOTES = {
 }
 Form = dict[str, str]
 Look = Callable[[Request, PageVisit], Response]
-Act = Callable[[Request, PageVisit, Form], Response]
 
 
 def is_page(path: str) -> bool:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from ...errors import require_count, require_finite, require_fraction, require_positive
 from ...nn.checkpoints import Checkpoint, fingerprint
 from ...nn.devices import find_device
-from ...nn.estimator import TorchEstimator, as_rows, drawn_seed
+from ...nn.estimator import TorchEstimator, drawn_seed
 from ...nn.loop import Progress, Turn
 from ...nn.losses import ClassLoss, Handling, LabelNoise
 from ...nn.networks import Factory, Shape, build_student_network
@@ -112,7 +112,7 @@ class TorchStudent(TorchEstimator, ABC):
         return np.where(told, np.searchsorted(classes, labels), SILENT), classes
 
     def _require_enough(self, labels: NDArray[np.int64]) -> None:
-        require_classes(np.unique(labels), n_answered=len(labels))
+        require_classes(labels)
 
     def _loss(self, n_outputs: int, device: torch.device) -> Loss:
         return ClassLoss.made(self._noise(), n_classes=n_outputs, device=device)
@@ -152,9 +152,9 @@ class TorchStudent(TorchEstimator, ABC):
         labels, classes = self._read_labels(y, len(rows))
         answered = np.flatnonzero((labels.reshape(len(labels), -1) != SILENT).any(axis=1))
         shape = student_shape(rows.shape, image_shape=self.image_shape, squares=self.network == "cnn")
-        tables = [self._as_rows(rows, shape)]
+        tables = [self.as_rows(rows, shape)]
         if X_unlabelled is not None and len(np.asarray(X_unlabelled)):
-            tables.append(self._as_rows(numeric_rows(X_unlabelled), shape))
+            tables.append(self.as_rows(numeric_rows(X_unlabelled), shape))
         elif self.weight and answered.size == len(rows):
             raise ValueError(
                 "Expected rows without a label to learn from too, got none: neither X_unlabelled nor silent "
@@ -171,7 +171,7 @@ class TorchStudent(TorchEstimator, ABC):
             self._require_enough(labels[learned])
             checked = everything[held], _targets(loss, labels[held], device)
         elif isinstance(validation, PublicRows):
-            public = self._as_rows(numeric_rows(validation.X), shape)
+            public = self.as_rows(numeric_rows(validation.X), shape)
             truth = self._places(validation.y, classes, n_rows=len(public))
             checked, seen = (
                 (inputs.tensor(public, device), _targets(loss, truth, device)),
@@ -210,16 +210,12 @@ class TorchStudent(TorchEstimator, ABC):
         self._network = None
         return self
 
-    def _as_rows(self, table: NDArray[Any], shape: Shape) -> NDArray[np.float32]:
-        return as_rows(table, shape, image_shape=self.image_shape)
-
     def _new_network(self, shape: Shape, n_outputs: int, *, seed: int) -> nn.Module:
         return build_student_network(
             self.network, shape, n_outputs=n_outputs, width=int(self.width), seed=seed
         )
 
     def _places(self, y: Any, classes: NDArray[np.int64], *, n_rows: int) -> NDArray[np.int64]:
-        """Return the places of public labels among the classes."""
         labels = released_labels(y, n_rows=n_rows)
         if not np.isin(labels, classes).all():
             raise ValueError(
@@ -232,7 +228,7 @@ class TorchStudent(TorchEstimator, ABC):
         """Return the probability of each of `classes_` for every row."""
         self._check_fitted()
         network, device = self._fitted_network(), find_device(self.device)
-        rows = self._as_rows(numeric_rows(X), self.shape_)
+        rows = self.as_rows(numeric_rows(X), self.shape_)
         inputs = Inputs(self.state_[_INPUTS + "centre"], self.state_[_INPUTS + "scale"])
         views, parts = views_for(self.views, self.shape_), []
         with torch.no_grad():

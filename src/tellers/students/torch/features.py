@@ -53,7 +53,7 @@ class PublicFeatures:
 
     >>> from tellers.data import digits
     >>> pool = digits().X[:300]
-    >>> features = PublicFeatures(steps=20, width=4, image_shape=(8, 8), random_state=7).fit(pool)
+    >>> features = PublicFeatures(steps=5, width=4, image_shape=(8, 8), random_state=7).fit(pool)
     >>> features.transform(pool[:5]).shape
     (5, 16)
     """

@@ -39,8 +39,8 @@ class MeanTeacherStudent(TorchStudent):
 
     >>> from tellers.data import digits
     >>> data = digits()
-    >>> student = MeanTeacherStudent(steps=60, width=4, image_shape=(8, 8), random_state=7)
-    >>> student.fit(data.X[:100], data.y[:100], data.X[100:1000]).predict(data.X[:2]).shape
+    >>> student = MeanTeacherStudent(steps=10, width=4, image_shape=(8, 8), random_state=7)
+    >>> student.fit(data.X[:100], data.y[:100], data.X[100:500]).predict(data.X[:2]).shape
     (2,)
     """
 

@@ -20,6 +20,7 @@ from ...nn.losses import LabelLoss
 from ...nn.views import MEDIUM
 from ...privacy._rows import label_table
 from ...privacy.release import SILENT, Release
+from ..fitting import require_answers
 from ._estimator import TorchStudent
 from .training import Loss, StudentBatch, StudentRun, ramp_up
 
@@ -141,11 +142,7 @@ class MultilabelMixMatchStudent(_MixMatch):
         return table, np.arange(table.shape[1])
 
     def _require_enough(self, labels: NDArray[np.int64]) -> None:
-        if not (labels != SILENT).any():
-            raise ValueError(
-                "Expected at least one released label, got silence for every row and label. Ask more "
-                "queries, or ask with a lower threshold; silence was charged too."
-            )
+        require_answers(labels)
 
     def _places(self, y: Any, classes: NDArray[np.int64], *, n_rows: int) -> NDArray[np.int64]:
         return label_table(y, n_rows=n_rows, n_labels=len(classes))

@@ -267,7 +267,6 @@ class _Average:
 
     @torch.no_grad()
     def follow(self, network: nn.Module, decay: float) -> None:
-        """Take a step towards the network."""
         kept, new = self.network.state_dict(), network.state_dict()
         moving = [name for name, value in kept.items() if value.is_floating_point()]
         torch._foreach_lerp_([kept[name] for name in moving], [new[name] for name in moving], 1 - decay)
@@ -289,7 +288,6 @@ class _Average:
 
     @torch.no_grad()
     def check(self, losses: Callable[[Tensor, Tensor], Tensor]) -> float:
-        """Return the mean loss of the rows to validate on."""
         assert self.known.checked is not None
         rows, targets = self.known.checked
         self.settle()
@@ -302,7 +300,6 @@ class _Average:
         return float(torch.cat(found).mean())
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Return its weights."""
         return state_arrays(self.network.state_dict())
 
 

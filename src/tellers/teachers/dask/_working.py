@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from ...errors import ClusterFailed, MissingExtra
 from ...privacy._rows import numeric_rows
-from .._running import Backend, ModelTraining, refuse_other
-from .._training import try_model
+from .._running import ModelTraining, refuse_other
+from .._training import Training, give_up, train_unit, try_model
 from ..ballots import Ballots
 from .cluster import Versions, differences, say_different, versions_here
 from .shards import Shard, find_kept, keep, read_queries, read_shard
@@ -56,11 +56,9 @@ class ShardBatch:
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """Return where the rows are."""
         return tuple(shard.address for shard in self.shards)
 
     def only(self, numbers: Sequence[int]) -> "ShardBatch":
-        """Return the same task with some of its teachers."""
         kept = [(number, shard) for number, shard in zip(self.numbers, self.shards) if number in set(numbers)]
         return replace(self, numbers=tuple(n for n, _ in kept), shards=tuple(s for _, s in kept))
 
@@ -77,18 +75,15 @@ def make_batches(shards: Sequence[Shard], size: int) -> tuple[ShardBatch, ...]:
     return tuple(batches)
 
 
-@dataclass(frozen=True)
-class Refusal:
+class Refusal(Exception):
     """What is wrong here is wrong with every task: the kind, and words without rows."""
-
-    kind: str
-    words: str
 
     def error(self) -> Exception:
         """Return the error that says so where the run was started."""
+        kind, words = self.args
         kinds: dict[str, type[Exception]]
         kinds = {"extra": MissingExtra, "versions": ClusterFailed, "order": ClusterFailed}
-        return kinds.get(self.kind, ValueError)(self.words)
+        return kinds.get(kind, ValueError)(words)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -120,30 +115,12 @@ class Answer:
 # nor how often: a worker that does not find it in its store trains it, and gets the same.
 
 
-class Stopped(Exception):
-    """What is wrong here is wrong with every task."""
-
-    def __init__(self, kind: str, words: str) -> None:
-        self.refusal = Refusal(kind, words)
-        super().__init__(words)
-
-
 class Failed(Exception):
     """A file of one teacher could not be read or written: nothing that its rows say."""
 
 
 class Unable(Exception):
     """One teacher could not learn from its rows; the words are the kind of error, never its text."""
-
-
-@dataclass(eq=False, repr=False)
-class _Done:
-    """What came of a task, teacher by teacher; see `Answer`."""
-
-    ballots: dict[int, NDArray[Any]] = field(default_factory=dict)
-    failures: dict[int, str] = field(default_factory=dict)
-    unable: dict[int, str] = field(default_factory=dict)
-    troubles: dict[int, str] = field(default_factory=dict)
 
 
 def work(
@@ -165,9 +142,9 @@ def work(
         rows = None
         if queries is not None:
             rows = numeric_rows(read_queries(queries) if isinstance(queries, str) else queries)
-        found = _done(job, numbers, addresses, rows, given_up or {})
-    except Stopped as stopped:
-        return Answer((), stop=stopped.refusal, worker=who)
+        return _answer(job, dict(zip(numbers, addresses)), rows, given_up or {}, worker=who)
+    except Refusal as refusal:
+        return Answer((), stop=refusal, worker=who)
     except MissingExtra as error:
         return Answer((), stop=Refusal("extra", f"{error} (on the worker {who})"), worker=who)
     except Failed as error:
@@ -175,9 +152,6 @@ def work(
     except Exception as error:
         kind = type(error).__name__
         return Answer((), failures=dict.fromkeys(numbers, kind), worker=who)
-    done = tuple(number for number in numbers if number not in {*found.failures, *found.unable})
-    table = None if rows is None or not done else np.stack([found.ballots[number] for number in done])
-    return Answer(done, table, found.failures, worker=who, unable=found.unable, troubles=found.troubles)
 
 
 def hold(rows: NDArray[Any]) -> NDArray[Any]:
@@ -192,11 +166,10 @@ def pick_engine(order: bytes, address: str, asked: Any) -> Any:
     """
 
     def pick(job: Job) -> Any:
-        from ..torch._units import Candidate, choose_engine
+        from ..torch._units import choose_engine
 
-        X, _ = rows_of(job, address)
-        candidate = Candidate.of(job.model, X.shape, job.ballots)
-        return choose_engine(asked, candidate, n_teachers=job.n_teachers)
+        training: Any = _backend(job, {0: address})
+        return choose_engine(asked, training)
 
     return _answered(order, pick)
 
@@ -228,8 +201,8 @@ def _answered(order: bytes, ask: Callable[[Job], Any]) -> Any:
     who = _worker()
     try:
         return ask(_open(order, who))
-    except Stopped as stopped:
-        return stopped.refusal
+    except Refusal as refusal:
+        return refusal
     except MissingExtra as error:
         return Refusal("extra", f"{error} (on the worker {who})")
     except (Failed, ImportError, ValueError) as error:
@@ -245,29 +218,36 @@ def _open(order: bytes, who: str) -> Job:
         job: Job = pickle.loads(order)  # noqa: S301 - whoever may send a worker tasks runs code there anyway
     except ImportError as error:
         missing = (error.name or str(error)).partition(".")[0]
-        raise Stopped(
+        raise Refusal(
             "extra", say_different(f"the worker {who}", [f"{missing} missing instead of one"])
         ) from None
     except Exception as error:
         kind = type(error).__name__
-        raise Stopped(
+        raise Refusal(
             "order", f"Expected a task that this worker can open, got one that raises {kind}."
         ) from None
     lines = differences(job.versions, versions_here(tuple(job.versions)))
     if lines:
-        raise Stopped("versions", say_different(f"the worker {who}", lines))
+        raise Refusal("versions", say_different(f"the worker {who}", lines))
     return job
 
 
-def _done(
+def _answer(
     job: Job,
-    numbers: Sequence[int],
-    addresses: Sequence[str],
+    places: Mapping[int, str],
     queries: NDArray[Any] | None,
     given_up: Mapping[int, str],
-) -> _Done:
+    *,
+    worker: str,
+) -> Answer:
     """Find or train the teachers of a task, one by one or networks as one unit, and let them vote."""
-    done, backend = _Done(), _backend(job, dict(zip(numbers, addresses)))
+    numbers, backend = list(places), _backend(job, places)
+    ballots, failures, unable, troubles = (
+        dict[int, Any](),
+        dict[int, str](),
+        dict[int, str](),
+        dict[int, str](),
+    )
     units = [range(n, n + 1) for n in numbers]
     if job.network:
         units = [range(numbers[0], numbers[-1] + 1)]
@@ -277,16 +257,18 @@ def _done(
             # From its bytes even if it was just trained: the same ballots, whether it was found or not.
             with _stopping():
                 made = backend.load(unit, content)
-            done.troubles |= backend.troubles(unit, made)
+            troubles |= backend.troubles(unit, made)
             if queries is not None:
-                said, troubles = backend.ask(unit, made, queries)
-                done.ballots |= dict(zip(unit, job.ballots.whole(said)))
-                done.troubles |= troubles
+                said, by_rule = backend.ask(unit, made, queries)
+                ballots |= dict(zip(unit, job.ballots.whole(said)))
+                troubles |= by_rule
         except Failed as error:
-            done.failures |= dict.fromkeys(unit, str(error))
+            failures |= dict.fromkeys(unit, str(error))
         except Unable as error:
-            done.unable |= dict.fromkeys(unit, str(error))
-    return done
+            unable |= dict.fromkeys(unit, str(error))
+    done = tuple(number for number in numbers if number not in {*failures, *unable})
+    table = np.stack([ballots[number] for number in done]) if ballots else None
+    return Answer(done, table, failures, worker=worker, unable=unable, troubles=troubles)
 
 
 @contextmanager
@@ -295,10 +277,10 @@ def _stopping() -> Iterator[None]:
     try:
         yield
     except (TypeError, ValueError) as error:
-        raise Stopped("value", str(error)) from None
+        raise Refusal("value", str(error)) from None
 
 
-def _backend(job: Job, places: Mapping[int, str]) -> Backend:
+def _backend(job: Job, places: Mapping[int, str]) -> Training:
     """Return what trains the teachers of a task, whose rows are at these places."""
 
     def rows(number: int) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -307,12 +289,11 @@ def _backend(job: Job, places: Mapping[int, str]) -> Backend:
     if not job.network:
         return ModelTraining(job.model, rows, job.ballots, job.seed, trusted=job.trusted, where=job.store)
     # Torch is looked for where networks are trained.
-    from ..torch._units import Candidate, NetworkTraining
+    from ..torch._units import NetworkTraining
 
-    candidate = Candidate.of(job.model, rows(min(places))[0].shape, job.ballots)
-    return NetworkTraining(
-        job.model, candidate.network, rows, job.ballots, job.seed, candidate.shape, job.engine,
-        job.n_teachers,
+    return NetworkTraining.of(
+        job.model, rows(min(places))[0].shape, job.ballots, seed=job.seed, n_teachers=job.n_teachers,
+        rows=rows, where=job.store, engine=job.engine,
     )  # fmt: skip
 
 
@@ -328,25 +309,25 @@ def rows_of(job: Job, address: str) -> tuple[NDArray[Any], NDArray[Any]]:
         raise Failed(str(error)) from None
 
 
-def _found_or_trained(job: Job, backend: Backend, unit: range, given_up: str | None) -> bytes:
+def _found_or_trained(job: Job, backend: Training, unit: range, given_up: str | None) -> bytes:
     """Return the file of a unit: the one in the store, or that of one that is trained now, or given up."""
-    name, wanted = backend.file(unit), backend.describe(unit)
+    task, name = backend.task(unit), backend.file(unit)
+    wanted = backend.made_of(task)
     found = find_kept(job.store, name)
     if found is not None and found[1] == wanted:
         return found[0]
     if found is not None and job.on_mismatch == "refuse":
         with _stopping():
             refuse_other(job.store, name, wanted=wanted, made_of=found[1])
-    task = backend.task(unit)
-    outcome = backend.train(task) if given_up is None else backend.give_up(task, given_up)
+    outcome = train_unit(task) if given_up is None else give_up(task, given_up)
     if isinstance(outcome.stop, MissingExtra):
         raise outcome.stop
     if outcome.stop is not None:
-        raise Stopped("value", str(outcome.stop))
+        raise Refusal("value", str(outcome.stop))
     if outcome.failure is not None:
         raise Unable(outcome.failure)
     with _stopping():
-        content = backend.dump(task, outcome.made)
+        content = backend.dump(unit, outcome.made)
     try:
         keep(job.store, name, content=content, made_of=wanted)
     except OSError as error:

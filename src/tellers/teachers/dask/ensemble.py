@@ -89,7 +89,7 @@ class DaskEnsemble:
     def n_classes(self) -> int:
         """Return how many classes the teachers vote on; those of many labels have none."""
         # An attribute that is not there, for whoever looks whether it is.
-        return self.job.ballots.space.n_classes  # type: ignore[attr-defined, no-any-return]
+        return self.job.ballots.space.n_classes  # type: ignore[union-attr]
 
     def _ballots(self, X: ArrayLike | str, progress: Progress | None) -> NDArray[Any]:
         queries = X if isinstance(X, str) else numeric_rows(X)
@@ -183,7 +183,7 @@ def _train(
         job = replace(job, engine=_engine(job, shards[0], link, how.engine))
         size = 1 if job.engine is None else job.engine.chunk or 1
     else:
-        n_threads = sum(n for n, _ in link.workers().values())
+        n_threads = max(1, sum(n for n, _ in link.workers().values()))  # they may all be lost just now
         size = batch or min(max(math.ceil(len(shards) / (_TASKS_PER_THREAD * n_threads)), 1), _LARGEST_BATCH)
     ensemble = DaskEnsemble(link, job, make_batches(shards, size), rules)
     for answer in _all_answers(ensemble, None, how.progress):

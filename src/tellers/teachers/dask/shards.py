@@ -15,7 +15,7 @@ from ...errors import MissingExtra
 from ...privacy._files import TooLarge, load_npz, write_whole
 from ...privacy._rows import numeric_rows
 from .._running import check_partition
-from ..models import find_model, make_manifest, read_manifest, write_model
+from ..models import make_manifest, read_manifest
 from ..partitions import Partition
 
 # --- Places that hold files: a path, or the URL of an object store, read and written in one way. ---
@@ -84,8 +84,6 @@ def remove(address: str) -> None:
 
 def find_kept(folder: str, name: str) -> tuple[bytes, dict[str, Any]] | None:
     """Return a model that was finished and what it is made of, or None where there is none."""
-    if not is_url(folder):
-        return find_model(path_of(folder), name)
     try:
         manifest = read_bytes(inside(folder, _manifest(name)))
         content = read_bytes(inside(folder, name))
@@ -97,10 +95,6 @@ def find_kept(folder: str, name: str) -> tuple[bytes, dict[str, Any]] | None:
 
 def keep(folder: str, name: str, *, content: bytes, made_of: dict[str, Any]) -> None:
     """Write a finished model, and then the manifest that makes it count."""
-    if not is_url(folder):
-        make_folder(folder)
-        write_model(path_of(folder), name, content=content, made_of=made_of)
-        return
     write_bytes(inside(folder, name), content)
     write_bytes(inside(folder, _manifest(name)), make_manifest(content, made_of))
 

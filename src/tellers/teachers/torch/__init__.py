@@ -9,21 +9,15 @@ if find_spec("torch") is None:
 
 from ...nn.batched import Batched
 from ...nn.classifier import TorchClassifier, TorchLabelClassifier
-from .._old_names import (
-    load_torch_ensemble as load_torch_ensemble,
-)
-from .._old_names import (
-    load_torch_label_ensemble as load_torch_label_ensemble,
-)
-from .._old_names import (
-    train_torch_ensemble as train_torch_ensemble,
-)
-from .._old_names import (
-    train_torch_label_ensemble as train_torch_label_ensemble,
-)
+from .. import _old_names
 from .ensemble import TorchEnsemble
 
-TorchLabelEnsemble = TorchEnsemble  # by the name of before
+# By the names of before.
+TorchLabelEnsemble = TorchEnsemble
+load_torch_ensemble = _old_names.load_torch_ensemble
+load_torch_label_ensemble = _old_names.load_torch_label_ensemble
+train_torch_ensemble = _old_names.train_torch_ensemble
+train_torch_label_ensemble = _old_names.train_torch_label_ensemble
 
 __all__ = [
     "Batched",

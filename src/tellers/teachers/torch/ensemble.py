@@ -25,7 +25,6 @@ from ..options import TrainingOptions
 from ..partitions import Partition
 from ._units import (
     SEEN,
-    Candidate,
     Networks,
     NetworkTraining,
     choose_engine,
@@ -124,20 +123,19 @@ def train_networks(
             f"Expected n_classes={ballots.space.n_answers} in the classifier, got {classifier.n_classes}."
         )
     check_partition(partition, n_rows=len(X))
-    candidate = Candidate.of(classifier, X.shape, ballots)
     folder = open_folder(options.folder)
-    engine = choose_engine(options.engine, candidate, n_teachers=len(partition), folder=folder)
-    backend = NetworkTraining(
-        classifier, candidate.network, lambda number: (X[partition[number]], y[partition[number]]), ballots,
-        seed, candidate.shape, engine, len(partition), folder,
+    backend = NetworkTraining.of(
+        classifier, X.shape, ballots, seed=seed, n_teachers=len(partition), folder=folder, where=str(folder),
+        rows=lambda number: (X[partition[number]], y[partition[number]]),
     )  # fmt: skip
+    backend = replace(backend, engine=choose_engine(options.engine, backend))
     public: Any = options.public
     made = train_units(
         backend, len(partition), replace(options, retries=0),  # what fails in one fails the same way again
         try_out=lambda: try_network(classifier, X.shape[1:], ballots, public=public),
     )  # fmt: skip
-    networks = Networks.joined(made, candidate.device)
-    return TorchEnsemble(classifier, networks, candidate.shape, ballots, engine_name(engine))
+    networks = Networks.joined(made, backend.device)
+    return TorchEnsemble(classifier, networks, backend.shape, ballots, engine_name(backend.engine))
 
 
 # --- Loading: networks are read from their folder without the rows they were trained on ---
