@@ -270,9 +270,8 @@ def _exact(run: FinishedRun, plan: PersonalPlan) -> dict[str, Sealed[float]]:
         )
         last = costs.reveal()[-1].epsilon if costs is not None else {}
     else:
-        kept = run.folder.summary.exists()
-        curves = read_private(run.folder.path).exact_by_group if kept else {}
-        last = {name: curve[-1][1] for name, curve in curves.items() if curve}
+        groups = read_private(run.folder.path).personal if run.folder.summary.exists() else None
+        last = groups.exact_cost[-1].epsilon if groups and groups.exact_cost else {}
     return {name: Sealed(epsilon) for name, epsilon in last.items()}
 
 

@@ -7,7 +7,6 @@ from pydantic import Field
 from .result import (
     CostPoint,
     Count,
-    Curve,
     GroupPoint,
     MaybeCount,
     MaybeNumber,
@@ -16,8 +15,6 @@ from .result import (
     ResultPart,
     Share,
     Texts,
-    curve_of,
-    curves_of,
     how_to_resume,
     read_json,
 )
@@ -58,16 +55,6 @@ class PrivateNumbers(ResultPart):
         return "PrivateNumbers(<private>)"
 
     __str__ = __repr__
-
-    @property
-    def exact_curve(self) -> Curve:
-        """Return the exact epsilon over the queries; nothing where it cannot be told."""
-        return curve_of(self.exact_cost or ())
-
-    @property
-    def exact_by_group(self) -> dict[str, Curve]:
-        """Return the exact epsilon of each group over the queries."""
-        return {} if self.personal is None else curves_of(self.personal.exact_cost or ())
 
 
 def read_private(folder: Path) -> PrivateNumbers:

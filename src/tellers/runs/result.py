@@ -270,14 +270,6 @@ class CostPoint(ResultPart):
     epsilon: Epsilon
 
 
-Curve = tuple[tuple[int, float], ...]
-
-
-def curve_of(points: tuple[CostPoint, ...]) -> Curve:
-    """Return the epsilon over the queries."""
-    return tuple((point.n_queries, point.epsilon) for point in points)
-
-
 # People with budgets of their own
 
 _HOW = {
@@ -322,15 +314,6 @@ class GroupPoint(ResultPart):
     epsilon: dict[str, Epsilon]
 
 
-def curves_of(points: tuple[GroupPoint, ...]) -> dict[str, Curve]:
-    """Return the epsilon of each group over the queries."""
-    curves: dict[str, list[tuple[int, float]]] = {}
-    for point in points:
-        for name, epsilon in point.epsilon.items():
-            curves.setdefault(name, []).append((point.n_queries, epsilon))
-    return {name: tuple(curve) for name, curve in curves.items()}
-
-
 class LeftPart(ResultPart):
     """A group whose budget was used, and after how many queries it first took no part."""
 
@@ -369,11 +352,6 @@ class PersonalPart(ResultPart):
     cost: tuple[GroupPoint, ...] = ()
     left: tuple[LeftPart, ...] = ()
     rounds: tuple[RoundPart, ...] = ()
-
-    @property
-    def curves(self) -> dict[str, Curve]:
-        """Return what each group was charged over the queries."""
-        return curves_of(self.cost)
 
     def left_after(self, name: str) -> int | None:
         """Return after how many queries a group first took no part, or None if it always did."""
@@ -691,9 +669,9 @@ class RunResult(ResultPart):
         return super().from_dict(table)
 
     @property
-    def curve(self) -> Curve:
+    def curve(self) -> tuple[tuple[int, float], ...]:
         """Return the epsilon over the queries."""
-        return curve_of(self.cost)
+        return tuple((point.n_queries, point.epsilon) for point in self.cost)
 
     # Code that was written for the table of the file reads it all the same.
 

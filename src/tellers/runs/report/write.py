@@ -110,7 +110,7 @@ def _drawings(askers: Sequence[Mapping[str, Any]], main: str) -> list[Drawing]:
     if not askers:
         return []
     made = []
-    for at, counting in enumerate(WAYS):
+    for counting in WAYS:
         turns = [[turn for turn in asker["turns"] if turn["counting"] == counting] for asker in askers]
         # Whoever is asked first says which budgets there were; all had the same.
         budgets = [turn["epsilon"] for turn in turns[0]]
@@ -121,19 +121,16 @@ def _drawings(askers: Sequence[Mapping[str, Any]], main: str) -> list[Drawing]:
         if not after:
             continue
         title = f"{SCORES[main].capitalize()} of every asker before and after, {WAYS[counting]}."
-        svg = plot_before_after(
-            [asker["before"][main] for asker in askers], after, what=SCORES[main], title=title
-        )
+        before = [asker["before"][main] for asker in askers]
         caption = (
             "The budget covers a party against all askers together, at a price that holds for any votes."
             if counting == "sound"
             else "The budget is each asker's own, and its cost depends on the votes: nobody could know it in "
             "a confidential query, and it is no guarantee. What it costs a party is in the table."
         )
-        # Two drawings on a page must not share an id.
         made.append(
             Drawing(
-                svg=svg.replace("before-after-", f"before-after-{at}-"),
+                svg=plot_before_after(title, before, after, what=SCORES[main]),
                 heading=f"Counted {WAYS[counting]}",
                 caption=caption,
                 mark="" if counting == "sound" else "no guarantee",
