@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 
 from ..accounting._publishable import available_methods
-from ..accounting.exact import exact_epsilons
 from ..ledger._chain import ChainedLedger
 from ..ledger.base import Entry
 from ..ledger.opening import is_url
@@ -27,6 +26,7 @@ from ..teachers.partitions import Partition
 from ..teachers.store import read_votes
 from ._folder import RunFolder, open_books, takes_part
 from ._groups import batches_under, exact_by_groups
+from ._numbers import exact_curve
 from ._private import read_private
 from .labelling import Labels
 from .personal.accounting import Asked
@@ -309,9 +309,8 @@ def account_for_pool(run: FinishedRun, *, private: bool = False) -> PoolAccount:
         left = run.accountant.left(ledger.spent)
     exact = None
     if private and len(labels) and not takes_part(run.config):
-        votes, mechanism = asked_votes(run), run.mechanism
-        if hasattr(mechanism, "outcomes") and not (isinstance(votes, LabelVotes) and votes.ballots is None):
-            exact = Sealed(float(exact_epsilons(mechanism, votes, delta=delta).reveal()[-1]))
+        curve = exact_curve(run.config, asked_votes(run))
+        exact = Sealed(curve[-1].epsilon) if curve else None
     return PoolAccount(
         n_queries=len(labels), n_answered=labels.n_answered, n_told=labels.n_told,
         n_inferred=int(((labels.labels != SILENT) & ~labels.by_teachers).sum()), charged=spent.epsilon(delta),
