@@ -24,16 +24,15 @@ from ..privacy.sealed import Sealed
 from ..privacy.votes import LabelVotes, Votes
 from ..teachers.partitions import Partition
 from ..teachers.store import read_votes
-from ._folder import RunFolder, open_books, takes_part
+from ._folder import RunFolder, open_books, publications_of, takes_part
 from ._groups import batches_under, exact_by_groups
 from ._numbers import exact_curve
-from ._private import read_private
 from .labelling import Labels
 from .personal.accounting import Asked
 from .personal.assignment import Assignment, plan_from_dict
 from .personal.plan import PersonalPlan
 from .personal.variants import Vanishing
-from .result import RunResult, read_result
+from .result import RunResult, read_private, read_result
 from .settings.files import read_config
 from .settings.sections import RunConfig
 
@@ -79,7 +78,7 @@ class FinishedRun:
 
     def is_alone(self, entries: Iterable[Entry]) -> bool:
         """Say whether all of these entries are the run's own: its questions and its publications."""
-        own = (f"{self.folder.key}/", self.folder.publications)
+        own = (f"{self.folder.key}/", publications_of(self.folder.key))
         return all(entry.key.startswith(own) for entry in entries)
 
     def labels(self) -> Labels:

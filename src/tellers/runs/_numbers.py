@@ -22,7 +22,6 @@ from ..students.fitting import fresh, takes_unlabelled
 from ..teachers.ballots import ballots_of
 from ._catalogue import uses_torch
 from ._folder import make_student
-from ._private import NoisePoint, PrivateGroups, PrivateNumbers
 from ._tables import Tables
 from ._voting import Spending, Voting
 from .labelling import Labels
@@ -36,7 +35,10 @@ from .result import (
     DataPart,
     LabelPart,
     MechanismPart,
+    NoisePoint,
     PartitionPart,
+    PrivateGroups,
+    PrivateNumbers,
     QueriesPart,
     RunResult,
     SpentPart,

@@ -1,8 +1,8 @@
-"""The result of a run: typed, filled by the pipeline, written to `result.json` and read from it in one place.
+"""The numbers of a run: typed, filled by the pipeline, written to its files and read from them in one place.
 
-Everything here is public. An entry that an older version did not write has a default; an entry that this
-version does not know is kept as it is. What is wrong with a file is said of all entries at once, by their
-path and without their value.
+`result.json` and `publication.json` are public, `private/summary.json` is for the operator alone. An entry
+that an older version did not write has a default; an entry that this version does not know is kept as it is.
+What is wrong with a file is said of all entries at once, by their path and without their value.
 """
 
 import json
@@ -125,12 +125,9 @@ class ResultPart(BaseModel):
     def _null_is_default(cls, table: Any) -> Any:
         if not isinstance(table, Mapping):
             return table
-        fields = cls.model_fields
-        return {
-            name: value
-            for name, value in table.items()
-            if value is not None or name not in fields or _null_has_a_meaning(fields[name])
-        }
+        fields = cls.model_fields.items()
+        usual = [name for name, one in fields if one.default is not None and not one.is_required()]
+        return {name: value for name, value in table.items() if value is not None or name not in usual}
 
     @classmethod
     def from_dict(cls: type[Read], table: Mapping[str, Any]) -> Read:
@@ -145,10 +142,6 @@ class ResultPart(BaseModel):
     def as_dict(self) -> dict[str, Any]:
         """Return plain values for JSON, of the entries that were given."""
         return self.model_dump(mode="json", exclude_unset=True)
-
-
-def _null_has_a_meaning(field: Any) -> bool:
-    return field.default is None or field.is_required()
 
 
 def _problem(error: Any) -> str:
@@ -693,6 +686,46 @@ class RunResult(ResultPart):
         return iter(self)
 
 
+# What only the operator may see, where the settings ask for it
+
+
+class NoisePoint(ResultPart):
+    """The share of right labels, on average over noise of this scale."""
+
+    sigma: Number
+    accuracy: Share
+
+
+class PrivateGroups(ResultPart):
+    """The exact cost of each group, or None where it cannot be told."""
+
+    exact_cost: tuple[GroupPoint, ...] | None = None
+
+
+class PrivateNumbers(ResultPart):
+    """What only the operator may see: it looks at votes, teachers or private rows. Every part may be missing.
+
+    `gaps` are how far the winner of each query was ahead; of many labels, the votes between yes and no.
+    """
+
+    n_teachers: MaybeCount = None
+    delta: MaybeNumber = None
+    gaps: tuple[Count, ...] = ()
+    exact_cost: tuple[CostPoint, ...] | None = None
+    seconds: dict[str, Number] = {}
+    notes: Texts = ()
+    personal: PrivateGroups | None = None
+    accuracy_against_noise: tuple[NoisePoint, ...] = ()
+    teacher_accuracies: tuple[Share, ...] = ()
+    plurality_accuracy: MaybeShare = None
+    open_model_accuracy: MaybeShare = None
+
+    def __repr__(self) -> str:
+        return "PrivateNumbers(<private>)"
+
+    __str__ = __repr__
+
+
 # Files
 
 
@@ -767,3 +800,18 @@ def read_published(folder: str | PathLike[str]) -> PublishedCosts | None:
             "file, or move it away and ask for it again: what the ledger of the run holds is not paid for "
             "twice."
         ) from error
+
+
+def read_private(folder: Path) -> PrivateNumbers:
+    """Return the private numbers of a run, for the operator's eyes."""
+    place = folder / "private" / "summary.json"
+    if not place.exists():
+        raise ValueError(
+            f"Expected private numbers in {place}, found none: they are computed where the settings say "
+            f"`private = true` under [report]. Write the public report, or set that. {how_to_resume(folder)}"
+        )
+    table = read_json(place, advice=f"Move it away. {how_to_resume(folder)}")
+    try:
+        return PrivateNumbers.from_dict(table)
+    except ValueError as error:
+        raise ValueError(f"{place}: {error} The file was changed or damaged.") from error

@@ -16,9 +16,8 @@ from ...accounting._label_exact import bound_because
 from ...accounting.plan import Consensus
 from ...mechanisms.registry import EVENTS
 from ...privacy._files import write_whole
-from .._private import PrivateNumbers
 from ..card import ModelCard, shown_epsilon, shown_parameter
-from ..result import SCORES, GroupPart, GroupPoint, LabelPart, PersonalPart, RunResult
+from ..result import SCORES, GroupPart, GroupPoint, LabelPart, PersonalPart, PrivateNumbers, RunResult
 from ._plots import (
     N_COLOURS,
     Drawing,
