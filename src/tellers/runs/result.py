@@ -35,12 +35,12 @@ from ..privacy.relation import Relation
 # Kinds of entries
 
 
-def _entry(words: str, make: Callable[[Any], Any], *, optional: bool = False) -> BeforeValidator:
-    """Return the check of an entry, with the words for what is expected of it; null is None if optional."""
+def _entry(words: str, make: Callable[[Any], Any]) -> BeforeValidator:
+    """Return the check of an entry, with the words for what is expected of it."""
 
     def check(value: Any) -> Any:
         try:
-            return None if optional and value is None else make(value)
+            return make(value)
         except (AttributeError, KeyError, TypeError, ValueError):
             raise PydanticCustomError("entry", "{words}", {"words": words}) from None
 
@@ -86,25 +86,21 @@ def _relation(value: Any) -> Relation:
     return value if isinstance(value, Relation) else Relation.from_dict(value)
 
 
-_COUNT: Final = ("a whole number from 0", partial(_whole, least=0))
-_SHARE: Final = ("a number from 0 to 1", _share)
-_EPSILON: Final = ("a number from 0, or null for infinite,", _epsilon)
-_NULL_IF_INFINITE: Final = PlainSerializer(lambda value: value if math.isfinite(value or 0) else None)
-
 Number = Annotated[float, _entry("a finite number", _number)]
-Count = Annotated[int, _entry(*_COUNT)]
-Share = Annotated[float, _entry(*_SHARE)]
-Epsilon = Annotated[float, _entry(*_EPSILON), _NULL_IF_INFINITE]
-MaybeNumber = Annotated[int | float | None, _entry("a finite number", _number, optional=True)]
-MaybeWhole = Annotated[int | None, _entry("a whole number", _whole, optional=True)]
-MaybeCount = Annotated[int | None, _entry(*_COUNT, optional=True)]
-MaybeShare = Annotated[float | None, _entry(*_SHARE, optional=True)]
-MaybeEpsilon = Annotated[float | None, _entry(*_EPSILON, optional=True), _NULL_IF_INFINITE]
+AnyNumber = Annotated[int | float, _entry("a finite number", _number)]
+Whole = Annotated[int, _entry("a whole number", _whole)]
+Count = Annotated[int, _entry("a whole number from 0", partial(_whole, least=0))]
+Share = Annotated[float, _entry("a number from 0 to 1", _share)]
+Epsilon = Annotated[
+    float,
+    _entry("a number from 0, or null for infinite,", _epsilon),
+    PlainSerializer(lambda value: value if math.isfinite(value) else None),
+]
 Texts = tuple[StrictStr, ...]
-MaybeRelation = Annotated[
-    SkipValidation[Relation | None],
-    _entry("a neighbouring relation", _relation, optional=True),
-    PlainSerializer(lambda relation: None if relation is None else relation.as_dict()),
+TypedRelation = Annotated[
+    SkipValidation[Relation],
+    _entry("a neighbouring relation", _relation),
+    PlainSerializer(lambda relation: relation.as_dict()),
 ]
 
 _EXPECTED = {
@@ -171,7 +167,7 @@ class DataPart(ResultPart):
     """Which rows there were; `n_private` is None where their number is private."""
 
     name: StrictStr
-    n_private: MaybeCount = None
+    n_private: Count | None = None
     n_public: Count
     n_test: Count
     n_features: Count
@@ -185,7 +181,7 @@ class PartitionPart(ResultPart):
 
     n_teachers: Count
     unit: StrictStr
-    relation: MaybeRelation = None
+    relation: TypedRelation | None = None
     notes: Texts = ()
 
 
@@ -238,7 +234,7 @@ class SpentPart(ResultPart):
 
     epsilon: Epsilon
     delta: Share
-    charged: MaybeEpsilon = None
+    charged: Epsilon | None = None
     shared: StrictBool = False
     is_guarantee: StrictBool
     why: StrictStr = ""
@@ -282,17 +278,17 @@ class GroupPart(ResultPart):
     name: StrictStr
     epsilon: Epsilon
     n_persons: Count
-    share: MaybeShare = None
+    share: Share | None = None
     waste: Number = 0.0
     n_teachers: Count
-    weight: MaybeNumber = None
-    frequency: MaybeNumber = None
-    copies: MaybeNumber = None
+    weight: AnyNumber | None = None
+    frequency: AnyNumber | None = None
+    copies: AnyNumber | None = None
     stated: Epsilon
     spent: Epsilon
     budget_left: Share
     n_queries: Count
-    n_labels: MaybeCount = None
+    n_labels: Count | None = None
 
     @property
     def how(self) -> float:
@@ -412,15 +408,15 @@ class LabelPart(ResultPart):
     n_no: Count
     n_silent: Count
     n_inferred: Count = 0
-    labels_right: MaybeShare = None
+    labels_right: Share | None = None
     n_test_yes: Count = 0
-    accuracy: MaybeShare = None
-    balanced_accuracy: MaybeShare = None
-    auc: MaybeShare = None
-    average_precision: MaybeShare = None
-    f1: MaybeShare = None
-    precision: MaybeShare = None
-    recall: MaybeShare = None
+    accuracy: Share | None = None
+    balanced_accuracy: Share | None = None
+    auc: Share | None = None
+    average_precision: Share | None = None
+    f1: Share | None = None
+    precision: Share | None = None
+    recall: Share | None = None
 
     columns: ClassVar[tuple[Column, ...]] = (
         Column("Told", "told"),
@@ -451,9 +447,9 @@ class ClassPart(ResultPart):
     """How well the student tells one class apart on the test rows; None where nothing can be said."""
 
     name: StrictStr
-    precision: MaybeShare = None
-    recall: MaybeShare = None
-    f1: MaybeShare = None
+    precision: Share | None = None
+    recall: Share | None = None
+    f1: Share | None = None
     n_test: Count = 0
 
     columns: ClassVar[tuple[Column, ...]] = (
@@ -469,9 +465,9 @@ class StudentPart(ResultPart):
     kind: StrictStr
     model: StrictStr
     n_labels: Count
-    labels_right: MaybeShare = None
-    accuracy: MaybeShare = None
-    scores: dict[str, MaybeShare] = {}
+    labels_right: Share | None = None
+    accuracy: Share | None = None
+    scores: dict[str, Share | None] = {}
     per_class: tuple[ClassPart, ...] = ()
 
     @property
@@ -506,7 +502,7 @@ class PublishedCost(ResultPart):
     charged: Number
     after: Epsilon
     budget_left: Share
-    together: MaybeEpsilon = None
+    together: Epsilon | None = None
 
 
 class PublishedCosts(ResultPart):
@@ -522,7 +518,7 @@ class PublishedCosts(ResultPart):
     kind: StrictStr = "groups"
     unit: StrictStr = ""
     shared: StrictBool = False
-    on_ledger: MaybeEpsilon = None
+    on_ledger: Epsilon | None = None
     n_queries: Count
     delta: Number
     covers: StrictStr
@@ -644,7 +640,7 @@ class RunResult(ResultPart):
     personal: PersonalPart | None = None
     labels: tuple[LabelPart, ...] = ()
     student: StudentPart
-    seed: MaybeWhole = None
+    seed: Whole | None = None
     versions: Annotated[dict[str, str], BeforeValidator(_all_texts)] = {}
     started: StrictStr = ""
     seconds: Annotated[dict[str, Number], BeforeValidator(_without_nulls)] = {}
@@ -708,8 +704,8 @@ class PrivateNumbers(ResultPart):
     `gaps` are how far the winner of each query was ahead; of many labels, the votes between yes and no.
     """
 
-    n_teachers: MaybeCount = None
-    delta: MaybeNumber = None
+    n_teachers: Count | None = None
+    delta: AnyNumber | None = None
     gaps: tuple[Count, ...] = ()
     exact_cost: tuple[CostPoint, ...] | None = None
     seconds: dict[str, Number] = {}
@@ -717,8 +713,8 @@ class PrivateNumbers(ResultPart):
     personal: PrivateGroups | None = None
     accuracy_against_noise: tuple[NoisePoint, ...] = ()
     teacher_accuracies: tuple[Share, ...] = ()
-    plurality_accuracy: MaybeShare = None
-    open_model_accuracy: MaybeShare = None
+    plurality_accuracy: Share | None = None
+    open_model_accuracy: Share | None = None
 
     def __repr__(self) -> str:
         return "PrivateNumbers(<private>)"
