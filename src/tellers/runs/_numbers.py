@@ -181,13 +181,17 @@ def _label_results(
         by_label = {**found.per_label, "precision": said.precision, "recall": said.recall}
         averages["accuracy"] = known(found.accuracy)
         averages["scores"] = _averages(found, said)
+
+    def measured(at: int) -> dict[str, Any]:
+        return {score: known(values[at]) for score, values in by_label.items()}
+
     parts = (
         LabelPart(
             name=name,
             labels_right=_share_right(labels, tables, of=np.s_[:, at]),
             n_test_yes=0 if tables.test is None else int(tables.test.y[:, at].sum()),
             **label_counts(labels, at),
-            **{score: known(values[at]) for score, values in by_label.items()},
+            **measured(at),
         )
         for at, name in enumerate(tables.private.label_names)
     )
@@ -369,9 +373,9 @@ def _gaps(votes: Votes, labels: Labels, personal: "PersonalSpending | None", cas
     if asked.space.kind == SetOf.kind:
         apart = np.abs(2 * asked.sums - asked.n_teachers * asked.resolution) // asked.resolution
         every = apart.reshape(-1)
-        return every[:: max(1, -(-every.size // _MOST_GAPS))].tolist()
+        return [int(gap) for gap in every[:: max(1, -(-every.size // _MOST_GAPS))]]
     if personal is None or len(personal.part.rounds) < 2:
-        return asked.gap.tolist()
+        return [int(gap) for gap in asked.gap]
     gaps: list[int] = []
     start = 0
     settled = [batch for batch in personal.batches if batch.is_settled]

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from pathlib import Path, PurePath
 from typing import Any
@@ -17,7 +17,16 @@ from ...accounting.plan import Consensus
 from ...mechanisms.registry import EVENTS
 from ...privacy._files import write_whole
 from ..card import ModelCard, shown_epsilon, shown_parameter
-from ..result import SCORES, GroupPart, GroupPoint, LabelPart, PersonalPart, PrivateNumbers, RunResult
+from ..result import (
+    SCORES,
+    GroupPart,
+    GroupPoint,
+    LabelPart,
+    MechanismPart,
+    PersonalPart,
+    PrivateNumbers,
+    RunResult,
+)
 from ._plots import (
     N_COLOURS,
     Drawing,
@@ -40,26 +49,27 @@ _AROUND = 2.0 ** np.arange(-3, 3.5, 0.5)
 _NODES = np.linspace(-20.0, 20.0, 401)  # of noise of scale 1
 
 
-def simulate(
-    mechanism: str, parameters: Mapping[str, float], *, n_teachers: int, n_classes: int
-) -> tuple[list[int], Points]:
+# The same for every run of these settings, and for both pages of one.
+@lru_cache(maxsize=64)
+def simulate(used: MechanismPart, *, n_teachers: int, n_classes: int) -> tuple[list[int], Points]:
     """Return leads of the winning class, and how right released labels are by the scale of the noise.
 
     Teachers of an assumed consensus vote under the mechanism and around its noise. The assumption is public
     and fixed, and nothing of the run but its public settings enters. Noise is not rounded to whole votes
     here, and what a student's word changes is left out.
     """
+    parameters = used.parameters
     votes, truth = _ASSUMED.votes(n_teachers, n_classes, n_queries=_N_QUERIES, seed=7)
     some, right_ones = votes.counts[:_N_EVALUATED], truth[:_N_EVALUATED]
-    ordered, scale, curve = np.sort(votes.counts, axis=1), noise_scale(parameters), []
+    scale, curve = noise_scale(parameters), []
     answered = np.ones(len(some))
-    if mechanism == "ConfidentGNMax" and {"threshold", "sigma_threshold"} <= set(parameters):
+    if used.name == "ConfidentGNMax" and {"threshold", "sigma_threshold"} <= set(parameters):
         answered = ndtr((some.max(axis=1) - parameters["threshold"]) / parameters["sigma_threshold"])
-    below = _below_laplace if mechanism == "LNMax" else ndtr
+    below = _below_laplace if used.name == "LNMax" else ndtr
     for noise in [] if scale is None or answered.mean() <= 1e-6 else (scale * _AROUND).tolist():
         right = _chance_to_lead(some / noise, right_ones, below)
         curve.append((noise, min(float(answered @ right / answered.sum()), 1.0)))
-    return (ordered[:, -1] - ordered[:, -2]).tolist(), curve
+    return votes.gap.tolist(), curve
 
 
 def _chance_to_lead(
@@ -415,7 +425,7 @@ def _votes(run: RunResult, private: PrivateNumbers | None) -> Iterator[Drawing]:
         return
     used, n_classes = run.mechanism, len(run.data.class_names)
     n_teachers, here = run.partition.n_teachers, noise_scale(used.parameters)
-    gaps, made_up = simulate(used.name, used.parameters, n_teachers=n_teachers, n_classes=n_classes)
+    gaps, made_up = simulate(used, n_teachers=n_teachers, n_classes=n_classes)
     left_out = " (without its check)" if used.name == "InteractiveGNMax" else ""
     note = (
         f"Here: {n_teachers} made-up teachers under the same mechanism{left_out}, {_N_QUERIES} questions, "
