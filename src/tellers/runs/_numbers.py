@@ -4,7 +4,7 @@ import math
 import platform
 from importlib.metadata import PackageNotFoundError, version
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from ..students.fitting import fresh, takes_unlabelled
 from ..teachers.ballots import ballots_of
 from ._catalogue import uses_torch
 from ._folder import make_student
+from ._groups import Cast, PersonalSpending, ceiling_notes, exact_by_groups
 from ._tables import Tables
 from ._voting import Spending, Voting
 from .labelling import Labels
@@ -46,9 +47,6 @@ from .result import (
 )
 from .settings.files import config_as_dict
 from .settings.sections import RunConfig
-
-if TYPE_CHECKING:
-    from ._groups import Cast, PersonalSpending
 
 _PUBLIC_STEPS = ("student",)
 _PRIVATE_STOP = (
@@ -287,8 +285,6 @@ def _warnings(voting: Voting, labels: Labels, spending: Spending) -> list[str]:
             "its outcome. They are not asked again."
         )
     if spending.personal is not None:
-        from ._groups import ceiling_notes
-
         said += [*spending.personal.notes, *ceiling_notes(config, assignment)]
     n_rows = n_private(config, voting.tables, assignment.partition.relation)
     if n_rows is not None and config.budget.delta * n_rows >= 1:
@@ -320,8 +316,6 @@ def private_numbers(
     if personal is None:
         exact = exact_curve(config, votes[labels.rows]) if len(labels) else None
     else:
-        from ._groups import exact_by_groups
-
         by_group = exact_by_groups(
             voting.assignment, votes, labels=labels, batches=personal.batches, delta=config.budget.delta,
             cast=voting.cast,
@@ -362,7 +356,7 @@ def exact_curve(config: RunConfig, asked: Votes) -> tuple[CostPoint, ...] | None
     return tuple(CostPoint(n_queries=int(n), epsilon=float(epsilons[n - 1])) for n in at)
 
 
-def _gaps(votes: Votes, labels: Labels, personal: "PersonalSpending | None", cast: "Cast") -> list[int]:
+def _gaps(votes: Votes, labels: Labels, personal: PersonalSpending | None, cast: Cast) -> list[int]:
     """Return how far the winner of each query was ahead, among the teachers that answered it.
 
     Of many labels, the votes between yes and no of every label that was asked, or of some of them.

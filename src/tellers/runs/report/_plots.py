@@ -7,13 +7,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-if TYPE_CHECKING:
-    from ...data.metrics import LabelCurve
+from ...data.metrics import LabelCurve
 
 Data = ParamSpec("Data")
 Point = TypeVar("Point")
@@ -138,10 +137,8 @@ _MOST_ROWS = 24
 
 def thinned(points: Sequence[Point]) -> list[Point]:
     """Return at most about two dozen points, evenly taken, the last one always."""
-    if len(points) <= _MOST_ROWS:
-        return list(points)
-    step = (len(points) - 1) / (_MOST_ROWS - 1)
-    return [points[round(i * step)] for i in range(_MOST_ROWS)]
+    kept = np.linspace(0, len(points) - 1, min(len(points), _MOST_ROWS)).round()
+    return [points[int(at)] for at in kept]
 
 
 # Plots of a run: no name of a class or a column enters a drawing.
@@ -393,9 +390,7 @@ def _pitch_ticks(pitches: NDArray[np.float64]) -> tuple[list[float], list[str]]:
 
 
 @_drawn
-def plot_label_curves(
-    axes: Any, curves: "Sequence[LabelCurve]", *, kind: Literal["precision", "hits"]
-) -> None:
+def plot_label_curves(axes: Any, curves: Sequence[LabelCurve], *, kind: Literal["precision", "hits"]) -> None:
     """Draw curves of labels: precision over recall, or hits over false alarms.
 
     Up to six labels have a colour each and are numbered from 1 in the order given; of more, all are grey.

@@ -7,13 +7,14 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, Field, create_model
 from pydantic.fields import FieldInfo
 from pydantic_core import core_schema
 
 from ...data._records import NAMED
+from ...mechanisms.base import Mechanism
 from ...mechanisms.registry import (
     EVENTS,
     Parameter,
@@ -40,10 +41,6 @@ from .schema import (
     option,
     wrong,
 )  # fmt: skip
-
-if TYPE_CHECKING:
-    from ...mechanisms.base import Mechanism
-
 
 # Examples for one class per row are for 250 teachers; a settings file begins with so many times fewer.
 _FEWER = 5
@@ -118,7 +115,7 @@ class MechanismConfig(metaclass=Explaining):
         """Return whether its cost can be followed query by query, along a path that was fixed beforehand."""
         return hasattr(self.kind, "outcomes") and not self.hears_student
 
-    def build(self, kind: Any = None, /, **more: Any) -> "Mechanism":
+    def build(self, kind: Any = None, /, **more: Any) -> Mechanism:
         """Return the mechanism itself, or one like it of another kind; for many labels it is told more."""
         given = {**self.given, **more}
         if len(given.get("share", ())) == 1:  # one for all labels
@@ -231,7 +228,7 @@ class LabelsConfig(Options, title="labels"):
         dict, 'binary: where a label is absent, so are those, e.g. {opacity = ["pneumonia"]}; not asked then.'
     )
 
-    def build(self, chosen: MechanismConfig) -> "Mechanism":
+    def build(self, chosen: MechanismConfig) -> Mechanism:
         """Return the mechanism for these labels.
 
         >>> LabelsConfig(names=("rain", "wind")).build(MechanismConfig(name="binary", sigma=9.0))

@@ -34,10 +34,8 @@ from pydantic.json_schema import GenerateJsonSchema, SkipJsonSchema
 from pydantic_core import PydanticCustomError, PydanticUndefined
 
 from ...errors import ConfigError
+from ...mechanisms.base import Mechanism
 from ._document import Key, key_lines, parse_document, read_text, toml_value
-
-if TYPE_CHECKING:
-    from ...mechanisms.base import Mechanism
 
 _WIDTH = 100
 
@@ -396,7 +394,7 @@ class Settings(Options):
         complain([wrong(key, words)], self.source, self.lines)
         raise AssertionError("one thing is wrong, and was said")
 
-    def build_mechanism(self) -> "Mechanism":
+    def build_mechanism(self) -> Mechanism:
         """Return the mechanism that the section names."""
         mechanism: Mechanism = self.said()["mechanism"].build()
         return mechanism

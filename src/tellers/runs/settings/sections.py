@@ -11,6 +11,7 @@ from pydantic import AfterValidator
 from pydantic.json_schema import SkipJsonSchema
 
 from ...data._records import FILES, NAMED, NamedData
+from ...mechanisms.base import Mechanism
 from ...students.fitting import STUDENT_KINDS
 from .._catalogue import MODELS, SEMI_SUPERVISED, model_names
 from ._document import toml_value
@@ -29,9 +30,6 @@ from .schema import (
     unknown,
     wrong,
 )
-
-if TYPE_CHECKING:
-    from ...mechanisms.base import Mechanism
 
 Protects = Literal["record", "person", "site"]
 CLIPS = "clips"
@@ -748,7 +746,7 @@ Every option is here with its default; lines that begin with # are comments."""
             return self.partition.by
         return "person" if self.data.has_persons else "record"
 
-    def build_mechanism(self) -> "Mechanism":
+    def build_mechanism(self) -> Mechanism:
         """Return the mechanism of the run; one for many labels is told how many there are.
 
         >>> RunConfig().build_mechanism()
@@ -761,7 +759,7 @@ Every option is here with its default; lines that begin with # are comments."""
         for_labels = self.mechanism.is_for_labels
         yield from self.labels._refusals(self) if for_labels else super()._mechanism_refusals()
 
-    def warm_up(self) -> "Mechanism | None":
+    def warm_up(self) -> Mechanism | None:
         """Return the mechanism of the first queries before one that hears the student, or None."""
         before: Any = getattr(self.mechanism.kind, "warm_up", None)
         found: Mechanism | None = before and before(self.mechanism.build(), self.queries.warm_up_threshold)
