@@ -192,13 +192,11 @@ def _require_all_took_part(plan: PersonalPlan, ledger: ChainedLedger, key: str) 
 
 def _always_affordable(ledger: ChainedLedger, plan: PersonalPlan, key: str) -> bool:
     """Say whether every budget would have paid for all batches, had every query been answered."""
-    states = ledger.accounts()
-    for group in plan.groups:
-        reserved = RdpCurve.zero()
-        for entry in ledger.entries():
-            if entry.key.startswith(f"{key}/") and group.account in entry.also:
-                reserved = reserved + entry.also[group.account].reserved
-        if not states[group.account].accountant.affords(RdpCurve.zero(), reserved):
+    states, nothing = ledger.accounts(), RdpCurve.zero()
+    own = [entry.also for entry in ledger.entries() if entry.key.startswith(f"{key}/")]
+    for name in (group.account for group in plan.groups):
+        reserved = sum((paid[name].reserved for paid in own if name in paid), start=nothing)
+        if not states[name].accountant.affords(nothing, reserved):
             return False
     return True
 
@@ -300,11 +298,9 @@ def account_for_pool(run: FinishedRun, *, private: bool = False) -> PoolAccount:
     labels where only sums of ballots were kept.
     """
     labels, delta = run.labels(), run.config.budget.delta
-    spent = RdpCurve.zero()
     with run.books() as ledger:
-        for entry in ledger.entries():
-            if entry.key.startswith(f"{run.folder.key}/"):
-                spent = spent + entry.charged
+        own = (each.charged for each in ledger.entries() if each.key.startswith(f"{run.folder.key}/"))
+        spent = sum(own, start=RdpCurve.zero())
         left = run.accountant.left(ledger.spent)
     exact = None
     if private and len(labels) and not takes_part(run.config):

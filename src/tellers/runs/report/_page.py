@@ -177,30 +177,23 @@ def describe_labels(run: RunResult) -> dict[str, Any]:
     tested = any(label.accuracy is not None for label in run.labels)
     judged = any(label.labels_right is not None for label in run.labels)
     there = {"": True, "judged": judged, "tested": tested}
+    told = [(label.n_yes, label.n_no, label.n_silent) for label in run.labels]
+    svg = plot_told(f"Yes, no and silence for each of {len(run.labels)} labels.", told)
+    words = (
+        f"What came out of {run.queries.n_asked} questions, label by label, {run.student.n_labels} answers "
+        "in all; the numbers are those of the table. "
+    )
+    silent = any(label.n_silent for label in run.labels)
+    some = "Where the teachers did not agree enough, nothing was said."
+    words += some if silent else "No label met with silence."
     return {
         "many": len(run.labels) > _MANY,
         "tested": tested,
         "judged": judged,
         "columns": [column for column in LabelPart.columns if there[column.where]],
         "n_inferred": sum(label.n_inferred for label in run.labels),
-        "drawing": _told(run),
+        "drawing": Drawing(svg=svg, heading="What was told", caption=words),
     }
-
-
-def _told(run: RunResult) -> Drawing:
-    silent = any(label.n_silent for label in run.labels)
-    shares = [(label.n_yes, label.n_no, label.n_silent) for label in run.labels]
-    svg = plot_told(f"Yes, no and silence for each of {len(run.labels)} labels.", shares)
-    words = (
-        f"What came out of {run.queries.n_asked} questions, label by label, {run.student.n_labels} answers "
-        "in all; the numbers are those of the table. "
-    )
-    words += (
-        "Where the teachers did not agree enough, nothing was said."
-        if silent
-        else "No label met with silence."
-    )
-    return Drawing(svg=svg, heading="What was told", caption=words)
 
 
 # The whole page
@@ -275,7 +268,7 @@ def page_template(name: str) -> Any:
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "percent": percent, "width": bar_width, "epsilon": shown_epsilon, "budget": shown_budget,
+        "percent": percent, "epsilon": shown_epsilon, "budget": shown_budget,
         "parameter": shown_parameter, "guess": worst_guess, "gauge": _gauge, "who_pays": who_pays,
         "took_part": took_part, "finite": math.isfinite, "words": SCORES.__getitem__,
     }  # fmt: skip
@@ -285,11 +278,6 @@ def page_template(name: str) -> Any:
 def percent(share: float | None) -> str:
     """Return a share with one decimal, or a dash where there is none."""
     return "–" if share is None else f"{100 * share:.1f} %"
-
-
-def bar_width(share: float | None) -> float | None:
-    """Return the length of a bar, in percent."""
-    return None if share is None else round(100 * share, 2)
 
 
 def worst_guess(epsilon: float, delta: float) -> str:
@@ -309,8 +297,8 @@ def _guess(epsilon: float, delta: float) -> float:
 
 
 def _gauge(epsilon: float, delta: float) -> float:
-    """Return how far between a coin toss (0) and certainty (100) the best guess is."""
-    return round(200 * (_guess(epsilon, delta) - 0.5), 2)
+    """Return how far between a coin toss (0) and certainty (1) the best guess is."""
+    return 2 * _guess(epsilon, delta) - 1
 
 
 def _ladder(run: RunResult) -> list[tuple[float, bool]]:

@@ -146,10 +146,13 @@ def noiseless_table(
         told_at: list[tuple[Any, Any]] = [(None, as_indicators(means.argmax(axis=1), votes.n_classes))]
     else:
         means, known = votes.sums / (votes.n_teachers * votes.resolution), np.asarray(truth)
-        # A share that is whole up to rounding counts as whole.
-        told_at = [
-            (share, (means > _limits(means, share) * (1 + 1e-12)).astype(np.int64)) for share in shares
-        ]
+        told_at = []
+        for share in shares:
+            limits: Any = share
+            if share == "adaptive":
+                limits = np.array([as_published_share(list(row)) for row in means])[:, None]
+            # A share that is whole up to rounding counts as whole.
+            told_at.append((share, (means > limits * (1 + 1e-12)).astype(np.int64)))
     raw = {
         "raw_map": mean_over_labels(average_precision(known, means)),
         "raw_auc": mean_over_labels(auc(known, means)),
@@ -168,12 +171,6 @@ def noiseless_table(
                 row["share"] = share
             table.append(row)
     return Sealed(table)
-
-
-def _limits(means: Any, share: float | Literal["adaptive"]) -> Any:
-    if share == "adaptive":
-        return np.array([as_published_share(list(row)) for row in means])[:, None]
-    return np.full((len(means), 1), float(share))
 
 
 def flip_buckets(

@@ -110,10 +110,6 @@ def refuse(words: str) -> PydanticCustomError:
     return PydanticCustomError("told", "{words}", {"words": words})
 
 
-def _one_or_more(value: Any) -> Any:
-    return tuple(value) if isinstance(value, (list, tuple)) else (value,)
-
-
 def _some_text(value: Any) -> Any:
     if isinstance(value, str) and not value.strip():
         raise refuse('Expected some text, got "".')
@@ -167,7 +163,10 @@ Table = Annotated[dict[str, Any], BeforeValidator(_table)]
 
 AS_LIST = BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)
 """Takes the lists of a file for tuples."""
-ONE_OR_MORE = BeforeValidator(_one_or_more, json_schema_input_type=float | list[float])
+ONE_OR_MORE = BeforeValidator(
+    lambda value: tuple(value) if isinstance(value, (list, tuple)) else (value,),
+    json_schema_input_type=float | list[float],
+)
 """Takes one value for a list of it."""
 
 
