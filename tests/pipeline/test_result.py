@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from tellers.runs import RunResult
-from tellers.runs._private import PrivateNumbers
-from tellers.runs.result import read_result, write_result
+from tellers.runs.result import PrivateNumbers, read_result, write_result
 
 TABLE = json.loads((Path(__file__).parents[1] / "report" / "digits" / "result.json").read_text())
 

@@ -18,7 +18,7 @@ def test_groups_have_a_table_and_a_plot_and_exact_costs_stay_private(grouped, a_
     assert "Budgets, group by group" in page
     assert f"until 20 of {n_asked}" in page
     assert "0.99" in page  # rounded up
-    assert 'aria-labelledby="groups-title"' in page
+    assert ">Public epsilon of each group over questions; group 1: 0.99 of 1" in page
     assert "var(--group-2)" in page
     assert "exact, private" not in page
     assert "and exact" not in page

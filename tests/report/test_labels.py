@@ -3,9 +3,8 @@
 import re
 
 from tellers.runs import RunResult
-from tellers.runs._private import PrivateNumbers
 from tellers.runs.report._page import describe_run, page_template
-from tellers.runs.result import LabelPart
+from tellers.runs.result import LabelPart, PrivateNumbers
 
 RESULT = {
     "format": 1,

@@ -32,7 +32,7 @@ def test_what_is_private_is_marked_and_kept_to_its_owner(tmp_path, mark):
 
 def test_a_page_is_the_same_bytes_again(tmp_path):
     picture = np.random.default_rng(7).normal(-40, 10, (1500, 16))
-    svg = [plot_log_mel(picture, seconds=30.0, name="clip-1", title="A clip") for _ in range(2)]
+    svg = [plot_log_mel("A clip", picture, seconds=30.0) for _ in range(2)]
     assert svg[0] == svg[1]
     # A long picture is thinned, so that a page stays small.
     assert len(svg[0]) < 60_000
@@ -43,7 +43,7 @@ def test_curves_of_few_labels_have_colours(n_labels):
     generator = np.random.default_rng(7)
     truth = np.arange(20)[:, None] % 2 * np.ones((1, n_labels), dtype=int)
     curves = label_curves(truth, generator.random((20, n_labels)))
-    drawn = plot_label_curves(curves, kind="precision", name="pr", title="Curves")
+    drawn = plot_label_curves("Curves", curves, kind="precision")
     assert (f"var(--group-{min(n_labels, 6)})" in drawn) == (n_labels <= 6)
     assert ("var(--group-1)" in drawn) == (n_labels <= 6)
 
@@ -64,8 +64,8 @@ def test_rows_have_the_colours_of_their_lines(tmp_path):
 
 def test_pitch_is_told_in_hertz_where_filters_are_known():
     picture = np.zeros((20, 4))
-    drawn = plot_log_mel(picture, seconds=1.0, name="c", title="t", pitches=[200.0, np.nan, 1100.0, 3000.0])
+    drawn = plot_log_mel("t", picture, seconds=1.0, pitches=[200.0, np.nan, 1100.0, 3000.0])
     assert "pitch, Hz" in drawn
     assert [f">{word}<" in drawn for word in ("250", "500", "1k", "2k", "4k")] == [True] * 4 + [False]
-    assert "Mel filter" in plot_log_mel(picture, seconds=1.0, name="c", title="t")
-    plot_log_mel(picture, seconds=1.0, name="c", title="t", pitches=[np.nan] * 4)
+    assert "Mel filter" in plot_log_mel("t", picture, seconds=1.0)
+    plot_log_mel("t", picture, seconds=1.0, pitches=[np.nan] * 4)

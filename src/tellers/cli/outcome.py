@@ -13,9 +13,8 @@ from . import show
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-    from ..runs._private import PrivateNumbers
     from ..runs.pipeline import Show
-    from ..runs.result import PersonalPart, RunResult
+    from ..runs.result import PersonalPart, PrivateNumbers, RunResult
 
 
 # While a run goes on
@@ -265,7 +264,7 @@ def _accuracies(result: "RunResult", folder: Path) -> Any:
 
 
 def _private(result: "RunResult", folder: Path) -> "PrivateNumbers | None":
-    from ..runs._private import read_private
+    from ..runs.result import read_private
 
     if not result.settings["report"]["private"]:
         return None

@@ -7,7 +7,7 @@ _HOME = {
     "ClusterConfig": ".settings.sections",
     "DataConfig": ".settings.sections",
     "Groups": ".fit",
-    "LabelsConfig": ".settings.labels",
+    "LabelsConfig": ".settings.mechanism",
     "MechanismConfig": ".settings.mechanism",
     "ModelCard": ".card",
     "NoGuaranteeWarning": ".fit",

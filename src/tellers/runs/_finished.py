@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 
 from ..accounting._publishable import available_methods
-from ..accounting.exact import exact_epsilons
 from ..ledger._chain import ChainedLedger
 from ..ledger.base import Entry
 from ..ledger.opening import is_url
@@ -25,15 +24,15 @@ from ..privacy.sealed import Sealed
 from ..privacy.votes import LabelVotes, Votes
 from ..teachers.partitions import Partition
 from ..teachers.store import read_votes
-from ._folder import RunFolder, open_books, takes_part
+from ._folder import RunFolder, open_books, publications_of, takes_part
 from ._groups import batches_under, exact_by_groups
-from ._private import read_private
+from ._numbers import exact_curve
 from .labelling import Labels
 from .personal.accounting import Asked
 from .personal.assignment import Assignment, plan_from_dict
 from .personal.plan import PersonalPlan
 from .personal.variants import Vanishing
-from .result import RunResult, read_result
+from .result import RunResult, read_private, read_result
 from .settings.files import read_config
 from .settings.sections import RunConfig
 
@@ -79,7 +78,7 @@ class FinishedRun:
 
     def is_alone(self, entries: Iterable[Entry]) -> bool:
         """Say whether all of these entries are the run's own: its questions and its publications."""
-        own = (f"{self.folder.key}/", self.folder.publications)
+        own = (f"{self.folder.key}/", publications_of(self.folder.key))
         return all(entry.key.startswith(own) for entry in entries)
 
     def labels(self) -> Labels:
@@ -193,13 +192,11 @@ def _require_all_took_part(plan: PersonalPlan, ledger: ChainedLedger, key: str) 
 
 def _always_affordable(ledger: ChainedLedger, plan: PersonalPlan, key: str) -> bool:
     """Say whether every budget would have paid for all batches, had every query been answered."""
-    states = ledger.accounts()
-    for group in plan.groups:
-        reserved = RdpCurve.zero()
-        for entry in ledger.entries():
-            if entry.key.startswith(f"{key}/") and group.account in entry.also:
-                reserved = reserved + entry.also[group.account].reserved
-        if not states[group.account].accountant.affords(RdpCurve.zero(), reserved):
+    states, nothing = ledger.accounts(), RdpCurve.zero()
+    own = [entry.also for entry in ledger.entries() if entry.key.startswith(f"{key}/")]
+    for name in (group.account for group in plan.groups):
+        reserved = sum((paid[name].reserved for paid in own if name in paid), start=nothing)
+        if not states[name].accountant.affords(nothing, reserved):
             return False
     return True
 
@@ -270,9 +267,8 @@ def _exact(run: FinishedRun, plan: PersonalPlan) -> dict[str, Sealed[float]]:
         )
         last = costs.reveal()[-1].epsilon if costs is not None else {}
     else:
-        kept = run.folder.summary.exists()
-        curves = read_private(run.folder.path).exact_by_group if kept else {}
-        last = {name: curve[-1][1] for name, curve in curves.items() if curve}
+        groups = read_private(run.folder.path).personal if run.folder.summary.exists() else None
+        last = groups.exact_cost[-1].epsilon if groups and groups.exact_cost else {}
     return {name: Sealed(epsilon) for name, epsilon in last.items()}
 
 
@@ -302,17 +298,14 @@ def account_for_pool(run: FinishedRun, *, private: bool = False) -> PoolAccount:
     labels where only sums of ballots were kept.
     """
     labels, delta = run.labels(), run.config.budget.delta
-    spent = RdpCurve.zero()
     with run.books() as ledger:
-        for entry in ledger.entries():
-            if entry.key.startswith(f"{run.folder.key}/"):
-                spent = spent + entry.charged
+        own = (each.charged for each in ledger.entries() if each.key.startswith(f"{run.folder.key}/"))
+        spent = sum(own, start=RdpCurve.zero())
         left = run.accountant.left(ledger.spent)
     exact = None
     if private and len(labels) and not takes_part(run.config):
-        votes, mechanism = asked_votes(run), run.mechanism
-        if hasattr(mechanism, "outcomes") and not (isinstance(votes, LabelVotes) and votes.ballots is None):
-            exact = Sealed(float(exact_epsilons(mechanism, votes, delta=delta).reveal()[-1]))
+        curve = exact_curve(run.config, asked_votes(run))
+        exact = Sealed(curve[-1].epsilon) if curve else None
     return PoolAccount(
         n_queries=len(labels), n_answered=labels.n_answered, n_told=labels.n_told,
         n_inferred=int(((labels.labels != SILENT) & ~labels.by_teachers).sum()), charged=spent.epsilon(delta),

@@ -88,11 +88,6 @@ class RunFolder:
             write_whole(place, secrets.token_hex(8).encode(), shared=True)
         return place.read_text()
 
-    @property
-    def publications(self) -> str:
-        """Return what the keys begin with under which publications of this run are charged."""
-        return publications_of(self.key)
-
     @contextmanager
     def held(self) -> Iterator[None]:
         """Make the folder and keep other runs out of it; the hold ends with the process, however it ends."""
@@ -108,6 +103,11 @@ def publications_of(key: str) -> str:
 
 
 # Settings and data: those of the run that is there, or the first
+
+# Settings of a run that was begun may become others where they decide nothing before.
+_MAY_CHANGE = (
+    "report.", "cluster.", "teachers.n_jobs", "teachers.timeout", "teachers.retries", "data.overlap",
+)  # fmt: skip
 
 
 def begin(folder: RunFolder, config: RunConfig, *, resume: bool) -> None:
@@ -132,7 +132,9 @@ def begin(folder: RunFolder, config: RunConfig, *, resume: bool) -> None:
         )
     given = with_absolute_paths(config)
     changed = unlike(read_config(folder.config), given)
-    fixed = [key for key in changed if not _may_change(key, config)]
+    # A student that takes part decides what is asked, and how; one that only learns may be another one.
+    free = _MAY_CHANGE if takes_part(config) else (*_MAY_CHANGE, "student.")
+    fixed = [key for key in changed if not key.startswith(free)]
     if fixed:
         raise ValueError(
             f"Expected the settings that the run in {folder.path} was begun with, got others for "
@@ -162,20 +164,6 @@ def require_one_question(config: RunConfig) -> None:
     )
 
 
-def _may_change(key: str, config: RunConfig) -> bool:
-    """Say whether a setting of a run that was begun may become another one: it decides nothing before."""
-    if key.startswith(("report.", "cluster.")) or key in (
-        "teachers.n_jobs",
-        "teachers.timeout",
-        "teachers.retries",
-    ):
-        return True
-    if key == "data.overlap":
-        return True
-    # A student that takes part decides what is asked, and how; one that only learns may be another one.
-    return key.startswith("student.") and not takes_part(config)
-
-
 def _sweep(folder: RunFolder) -> None:
     """Remove what a killed run was writing; nobody else is at work here, since the folder is held."""
     private = (*folder.private.glob(".*.tmp"), *folder.private.glob("without_*/.*.tmp"))
@@ -190,20 +178,14 @@ def unlike(one: RunConfig, other: RunConfig, *, but: tuple[str, ...] = ()) -> li
     """Return the names of settings that differ, but for those that begin with one of some words."""
     there, here = _flat(one), _flat(other)
     changed = sorted(key for key in {*there, *here} if there.get(key) != here.get(key))
-    return [key for key in changed if not key.startswith(but)] if but else changed
+    return [key for key in changed if not key.startswith(but)]
 
 
 def _flat(config: RunConfig) -> dict[str, Any]:
-    flat = {}
-    for name, value in config_as_dict(config).items():
-        inner = (
-            {f"{name}.{key}": entry for key, entry in value.items()}
-            if isinstance(value, dict)
-            else {name: value}
-        )
-        flat.update(inner)
+    sections = {name: value for name, value in config_as_dict(config).items() if name != "seed"}
+    flat = {f"{title}.{name}": value for title, one in sections.items() for name, value in one.items()}
     # What "auto" stands for may have been written out.
-    return {**flat, "partition.by": config.protects}
+    return {**flat, "seed": config.seed, "partition.by": config.protects}
 
 
 def require_same(folder: RunFolder, tables: Tables, assignment: Assignment, *, seed: int) -> None:
@@ -377,10 +359,6 @@ def _books_at(config: RunConfig, folder: RunFolder) -> str | Path:
 # written to one file in its private folder, which is there after every run. So that it is there says nothing.
 
 
-FIRST = "first"
-"""The name of the first round, which is that of all teachers where none are trained anew."""
-
-
 def say_where(place: Path) -> str:
     """Return the line that tells the operator of the record, the same in every run."""
     return (
@@ -427,7 +405,8 @@ def keep_troubles(folder: RunFolder, troubles: Sealed[dict[int, str]]) -> None:
     if folder.record.exists():
         there = json.loads(folder.record.read_bytes()).get("teachers", {})
     now = {str(number): why for number, why in sorted(troubles.reveal().items())}
-    keep_record(folder, teachers={**there, folder.round or FIRST: now})
+    # The first round is that of all teachers where none are trained anew.
+    keep_record(folder, teachers={**there, folder.round or "first": now})
 
 
 # Public rows that are copies of private ones

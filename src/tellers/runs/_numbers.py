@@ -4,7 +4,7 @@ import math
 import platform
 from importlib.metadata import PackageNotFoundError, version
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,12 +22,10 @@ from ..students.fitting import fresh, takes_unlabelled
 from ..teachers.ballots import ballots_of
 from ._catalogue import uses_torch
 from ._folder import make_student
-from ._private import NoisePoint, PrivateGroups, PrivateNumbers
+from ._groups import Cast, PersonalSpending, ceiling_notes, exact_by_groups
 from ._tables import Tables
 from ._voting import Spending, Voting
 from .labelling import Labels
-from .personal.assignment import Assignment
-from .personal.plan import PersonalPlan
 from .personal.variants import Upsampling
 from .result import (
     FORMAT,
@@ -38,7 +36,10 @@ from .result import (
     DataPart,
     LabelPart,
     MechanismPart,
+    NoisePoint,
     PartitionPart,
+    PrivateGroups,
+    PrivateNumbers,
     QueriesPart,
     RunResult,
     SpentPart,
@@ -46,9 +47,6 @@ from .result import (
 )
 from .settings.files import config_as_dict
 from .settings.sections import RunConfig
-
-if TYPE_CHECKING:
-    from ._groups import Cast, PersonalSpending
 
 _PUBLIC_STEPS = ("student",)
 _PRIVATE_STOP = (
@@ -75,15 +73,16 @@ def public_result(
     """Return the result of a run: settings, prices, released labels and public test rows, no vote."""
     config, tables, assignment = voting.config, voting.tables, voting.assignment
     stops_privately, delta = config.budget.stop == "private", config.budget.delta
-    own: dict[str, Any] = {}
-    if spending.personal is not None:
-        own["personal"] = spending.personal.part
+    own: dict[str, Any] = {} if spending.personal is None else {"personal": spending.personal.part}
     if tables.many_labels:
         names = {"class_names": ("no", "yes"), "label_names": tables.private.label_names}
         own["labels"], scores = _label_results(student, tables, labels)
     else:
         names, scores = {"class_names": tables.private.class_names}, _class_results(student, tables)
-    parts, plan = assignment.partition, _at_first(assignment, spending)
+    parts, plan = assignment.partition, assignment.plan
+    rounds = spending.personal.part.rounds if spending.personal is not None else ()
+    if plan is not None and rounds and rounds[0].absent:
+        plan = plan.without(rounds[0].absent)  # those who could not pay for one query
     with_networks = uses_torch(config.teachers.model) or uses_torch(config.student.model)
     given = config.mechanism.given
     if isinstance(plan, Upsampling):
@@ -124,7 +123,7 @@ def public_result(
             kind=config.student.kind,
             model=config.student.model,
             n_labels=int((labels.labels != SILENT).sum()),
-            labels_right=share_right(labels, tables.pool_y),
+            labels_right=_share_right(labels, tables),
             **scores,
         ),
         seed=config.seed,
@@ -170,7 +169,6 @@ def _label_results(
     student: Any, tables: Tables, labels: Labels
 ) -> tuple[tuple[LabelPart, ...], dict[str, Any]]:
     """Return what was released of each label and how well it is known, and the averages over labels."""
-    measured: Any
     by_label: dict[str, Any] = {}
     averages: dict[str, Any] = {"accuracy": None, "per_class": ()}
     if tables.test is not None:
@@ -181,21 +179,20 @@ def _label_results(
         by_label = {**found.per_label, "precision": said.precision, "recall": said.recall}
         averages["accuracy"] = known(found.accuracy)
         averages["scores"] = _averages(found, said)
-    parts = []
-    for at, name in enumerate(tables.private.label_names):
-        measured = {score: known(values[at]) for score, values in by_label.items()}
-        told, right = labels.labels[:, at] != SILENT, None
-        if tables.pool_y is not None and told.any():
-            right = float((labels.labels[told, at] == tables.pool_y[labels.rows[told], at]).mean())
-        parts.append(
-            LabelPart(
-                name=name,
-                labels_right=right,
-                n_test_yes=0 if tables.test is None else int(tables.test.y[:, at].sum()),
-                **label_counts(labels, at),
-                **measured,
-            )
+
+    def measured(at: int) -> dict[str, Any]:
+        return {score: known(values[at]) for score, values in by_label.items()}
+
+    parts = (
+        LabelPart(
+            name=name,
+            labels_right=_share_right(labels, tables, of=np.s_[:, at]),
+            n_test_yes=0 if tables.test is None else int(tables.test.y[:, at].sum()),
+            **label_counts(labels, at),
+            **measured(at),
         )
+        for at, name in enumerate(tables.private.label_names)
+    )
     return tuple(parts), averages
 
 
@@ -203,13 +200,8 @@ def _class_results(student: Any, tables: Tables) -> dict[str, Any]:
     """Return how good the student is on the test rows, on average and class by class."""
     if tables.test is None:
         return {"accuracy": None, "per_class": ()}
-    from sklearn.metrics import precision_recall_fscore_support
-
     said, truth = np.asarray(student.predict(tables.test.X)), tables.test.y
     classes = np.arange(tables.private.n_classes)
-    precision, recall, f1, n_test = precision_recall_fscore_support(
-        truth, said, labels=classes, zero_division=0.0
-    )
     # A class for each row is one label for each: precision and recall of all rows together are the accuracy.
     found = precision_recall(truth[:, None] == classes, said[:, None] == classes)
     return {
@@ -217,14 +209,13 @@ def _class_results(student: Any, tables: Tables) -> dict[str, Any]:
         "scores": _averages(found),
         "per_class": tuple(
             ClassPart(
-                name=tables.private.class_names[j],
-                # A class that was never predicted has no precision, one without test rows no recall.
-                precision=float(precision[j]) if (said == j).any() else None,
-                recall=float(recall[j]) if n_test[j] else None,
-                f1=float(f1[j]) if n_test[j] or (said == j).any() else None,
-                n_test=int(n_test[j]),
+                name=name,
+                precision=known(found.precision[at]),
+                recall=known(found.recall[at]),
+                f1=known(found.f1[at]),
+                n_test=int((truth == at).sum()),
             )
-            for j in classes
+            for at, name in enumerate(tables.private.class_names)
         ),
     }
 
@@ -251,19 +242,13 @@ def n_private(config: RunConfig, tables: Tables, relation: Relation) -> int | No
     return len(tables.private) if tables.n_declared is None else tables.n_declared
 
 
-def share_right(labels: Labels, truth: NDArray[np.int64] | None) -> float | None:
-    """Return the share of released labels that are right, or None where nobody knows."""
-    given = labels.labels != SILENT
-    if truth is None or not given.any():
+def _share_right(labels: Labels, tables: Tables, *, of: Any = ...) -> float | None:
+    """Return the share of released labels that are right, of all or a column; None where nobody knows."""
+    said = labels.labels[of]
+    given = said != SILENT
+    if tables.pool_y is None or not given.any():
         return None
-    return float((labels.labels[given] == truth[labels.rows][given]).mean())
-
-
-def _at_first(assignment: Assignment, spending: Spending) -> PersonalPlan | None:
-    """Return the plan of the first teachers: by upsampling, without those who could not pay for one query."""
-    plan, personal = assignment.plan, spending.personal
-    first = None if personal is None or not personal.part.rounds else personal.part.rounds[0]
-    return plan.without(first.absent) if plan is not None and first is not None and first.absent else plan
+    return float((said == tables.pool_y[labels.rows][of])[given].mean())
 
 
 def _stopped_by(config: RunConfig, labels: Labels, spending: Spending) -> str:
@@ -300,8 +285,6 @@ def _warnings(voting: Voting, labels: Labels, spending: Spending) -> list[str]:
             "its outcome. They are not asked again."
         )
     if spending.personal is not None:
-        from ._groups import ceiling_notes
-
         said += [*spending.personal.notes, *ceiling_notes(config, assignment)]
     n_rows = n_private(config, voting.tables, assignment.partition.relation)
     if n_rows is not None and config.budget.delta * n_rows >= 1:
@@ -333,8 +316,6 @@ def private_numbers(
     if personal is None:
         exact = exact_curve(config, votes[labels.rows]) if len(labels) else None
     else:
-        from ._groups import exact_by_groups
-
         by_group = exact_by_groups(
             voting.assignment, votes, labels=labels, batches=personal.batches, delta=config.budget.delta,
             cast=voting.cast,
@@ -343,10 +324,14 @@ def private_numbers(
     if not tables.many_labels and tables.pool_y is not None:
         parts["accuracy_against_noise"] = _against_noise(votes, tables.pool_y)
     if test_votes is not None and tables.test is not None and test_votes.ballots is not None:
-        right = _noiseless(test_votes) == tables.test.y
         accuracies = ballots_of(test_votes.space).accuracies(test_votes, tables.test.y)
+        # What they say together without noise: yes where half of them do, or the class that leads.
+        if tables.many_labels:
+            together = 2 * test_votes.sums >= test_votes.n_teachers * test_votes.resolution
+        else:
+            together = test_votes.counts.argmax(axis=1)
         parts["teacher_accuracies"] = tuple(accuracies.tolist())
-        parts["plurality_accuracy"] = float(right.mean())
+        parts["plurality_accuracy"] = float((together == tables.test.y).mean())
         parts["open_model_accuracy"] = _open_model_accuracy(config, tables)
     return PrivateNumbers(
         n_teachers=votes.n_teachers,
@@ -364,16 +349,14 @@ def exact_curve(config: RunConfig, asked: Votes) -> tuple[CostPoint, ...] | None
     Private, as it depends on the votes.
     """
     # With a student in the loop the sum along the path that was taken bounds nothing; we show none.
-    if not config.mechanism.has_exact_cost:
-        return None
-    if asked.space.kind == SetOf.kind and asked.ballots is None:
+    if not config.mechanism.has_exact_cost or (asked.space.kind == SetOf.kind and asked.ballots is None):
         return None
     epsilons = exact_epsilons(config.build_mechanism(), asked, delta=config.budget.delta).reveal()
     at = np.unique(np.linspace(1, len(asked), min(len(asked), 200)).round().astype(int))
     return tuple(CostPoint(n_queries=int(n), epsilon=float(epsilons[n - 1])) for n in at)
 
 
-def _gaps(votes: Votes, labels: Labels, personal: "PersonalSpending | None", cast: "Cast") -> list[int]:
+def _gaps(votes: Votes, labels: Labels, personal: PersonalSpending | None, cast: Cast) -> list[int]:
     """Return how far the winner of each query was ahead, among the teachers that answered it.
 
     Of many labels, the votes between yes and no of every label that was asked, or of some of them.
@@ -392,16 +375,9 @@ def _gaps(votes: Votes, labels: Labels, personal: "PersonalSpending | None", cas
     settled = [batch for batch in personal.batches if batch.is_settled]
     for absent, batches in groupby(settled, key=lambda batch: batch.absent):
         end = start + sum(batch.n_queries for batch in batches)
-        gaps += [int(gap) for gap in cast(absent)[1][labels.rows[start:end]].gap]
+        gaps += cast(absent)[1][labels.rows[start:end]].gap.tolist()
         start = end
     return gaps
-
-
-def _noiseless(votes: Votes) -> NDArray[Any]:
-    """Return what the teachers say together without noise: the class that leads, or yes where half say it."""
-    if votes.space.kind == SetOf.kind:
-        return np.asarray(2 * votes.sums >= votes.n_teachers * votes.resolution)
-    return np.asarray(votes.counts.argmax(axis=1))
 
 
 def _against_noise(votes: Votes, truth: NDArray[np.int64]) -> tuple[NoisePoint, ...]:

@@ -223,7 +223,7 @@ class ModelCard:
         epsilon = f"{shown_epsilon(self.epsilon)} at delta = {self.delta:g}"
         facts = {
             "Student": self.student,
-            **_what(self),
+            "Labels" if self.labels else "Classes": ", ".join(self.labels or self.classes),
             "Accuracy": accuracy,
             **{name: f"{value:.3f}" for name, value in _more(self).items()},
             "What is protected": self.unit,
@@ -266,10 +266,6 @@ def _kept(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_kept(entry) for entry in value]
     return value if isinstance(value, str) else float(value)
-
-
-def _what(card: ModelCard) -> dict[str, str]:
-    return {"Labels": ", ".join(card.labels)} if card.labels else {"Classes": ", ".join(card.classes)}
 
 
 def _more(card: ModelCard) -> dict[str, float]:

@@ -43,14 +43,13 @@ from ._folder import (
     unlike,
 )
 from ._numbers import private_numbers, public_result
-from ._private import PrivateNumbers
 from ._tables import Tables, assign_rows, digest, read_tables
 from ._voting import Spending, Voting, absent_at_first, release_labels, stored_votes
 from .card import ModelCard, export_student
 from .labelling import Labels
 from .personal.assignment import Assignment
 from .report._page import write_page
-from .result import RunResult, write_json, write_result
+from .result import PrivateNumbers, RunResult, write_json, write_result
 from .settings.files import read_config, with_absolute_paths
 from .settings.sections import CLIPS, BudgetConfig, RunConfig
 

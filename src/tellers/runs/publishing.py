@@ -32,7 +32,6 @@ from ..privacy.votes import LabelVotes, Votes
 from ._finished import FinishedRun, asked_votes, finished_of, read_finished, require_summable
 from ._folder import RunFolder, publications_of
 from ._groups import listed
-from ._private import read_private
 from ._vote_files import proxy_votes
 from .card import ModelCard, replace_card
 from .labelling import most_expected
@@ -51,6 +50,7 @@ from .result import (
     PublishedCost,
     PublishedCosts,
     RunResult,
+    read_private,
     read_published,
     read_result,
     write_json,

@@ -1,8 +1,8 @@
-"""The result of a run: typed, filled by the pipeline, written to `result.json` and read from it in one place.
+"""The numbers of a run: typed, filled by the pipeline, written to its files and read from them in one place.
 
-Everything here is public. An entry that an older version did not write has a default; an entry that this
-version does not know is kept as it is. What is wrong with a file is said of all entries at once, by their
-path and without their value.
+`result.json` and `publication.json` are public, `private/summary.json` is for the operator alone. An entry
+that an older version did not write has a default; an entry that this version does not know is kept as it is.
+What is wrong with a file is said of all entries at once, by their path and without their value.
 """
 
 import json
@@ -35,12 +35,12 @@ from ..privacy.relation import Relation
 # Kinds of entries
 
 
-def _entry(words: str, make: Callable[[Any], Any], *, optional: bool = False) -> BeforeValidator:
-    """Return the check of an entry, with the words for what is expected of it; null is None if optional."""
+def _entry(words: str, make: Callable[[Any], Any]) -> BeforeValidator:
+    """Return the check of an entry, with the words for what is expected of it."""
 
     def check(value: Any) -> Any:
         try:
-            return None if optional and value is None else make(value)
+            return make(value)
         except (AttributeError, KeyError, TypeError, ValueError):
             raise PydanticCustomError("entry", "{words}", {"words": words}) from None
 
@@ -86,25 +86,21 @@ def _relation(value: Any) -> Relation:
     return value if isinstance(value, Relation) else Relation.from_dict(value)
 
 
-_COUNT: Final = ("a whole number from 0", partial(_whole, least=0))
-_SHARE: Final = ("a number from 0 to 1", _share)
-_EPSILON: Final = ("a number from 0, or null for infinite,", _epsilon)
-_NULL_IF_INFINITE: Final = PlainSerializer(lambda value: value if math.isfinite(value or 0) else None)
-
 Number = Annotated[float, _entry("a finite number", _number)]
-Count = Annotated[int, _entry(*_COUNT)]
-Share = Annotated[float, _entry(*_SHARE)]
-Epsilon = Annotated[float, _entry(*_EPSILON), _NULL_IF_INFINITE]
-MaybeNumber = Annotated[int | float | None, _entry("a finite number", _number, optional=True)]
-MaybeWhole = Annotated[int | None, _entry("a whole number", _whole, optional=True)]
-MaybeCount = Annotated[int | None, _entry(*_COUNT, optional=True)]
-MaybeShare = Annotated[float | None, _entry(*_SHARE, optional=True)]
-MaybeEpsilon = Annotated[float | None, _entry(*_EPSILON, optional=True), _NULL_IF_INFINITE]
+AnyNumber = Annotated[int | float, _entry("a finite number", _number)]
+Whole = Annotated[int, _entry("a whole number", _whole)]
+Count = Annotated[int, _entry("a whole number from 0", partial(_whole, least=0))]
+Share = Annotated[float, _entry("a number from 0 to 1", _share)]
+Epsilon = Annotated[
+    float,
+    _entry("a number from 0, or null for infinite,", _epsilon),
+    PlainSerializer(lambda value: value if math.isfinite(value) else None),
+]
 Texts = tuple[StrictStr, ...]
-MaybeRelation = Annotated[
-    SkipValidation[Relation | None],
-    _entry("a neighbouring relation", _relation, optional=True),
-    PlainSerializer(lambda relation: None if relation is None else relation.as_dict()),
+TypedRelation = Annotated[
+    SkipValidation[Relation],
+    _entry("a neighbouring relation", _relation),
+    PlainSerializer(lambda relation: relation.as_dict()),
 ]
 
 _EXPECTED = {
@@ -125,12 +121,9 @@ class ResultPart(BaseModel):
     def _null_is_default(cls, table: Any) -> Any:
         if not isinstance(table, Mapping):
             return table
-        fields = cls.model_fields
-        return {
-            name: value
-            for name, value in table.items()
-            if value is not None or name not in fields or _null_has_a_meaning(fields[name])
-        }
+        fields = cls.model_fields.items()
+        usual = [name for name, one in fields if one.default is not None and not one.is_required()]
+        return {name: value for name, value in table.items() if value is not None or name not in usual}
 
     @classmethod
     def from_dict(cls: type[Read], table: Mapping[str, Any]) -> Read:
@@ -145,10 +138,6 @@ class ResultPart(BaseModel):
     def as_dict(self) -> dict[str, Any]:
         """Return plain values for JSON, of the entries that were given."""
         return self.model_dump(mode="json", exclude_unset=True)
-
-
-def _null_has_a_meaning(field: Any) -> bool:
-    return field.default is None or field.is_required()
 
 
 def _problem(error: Any) -> str:
@@ -178,7 +167,7 @@ class DataPart(ResultPart):
     """Which rows there were; `n_private` is None where their number is private."""
 
     name: StrictStr
-    n_private: MaybeCount = None
+    n_private: Count | None = None
     n_public: Count
     n_test: Count
     n_features: Count
@@ -192,7 +181,7 @@ class PartitionPart(ResultPart):
 
     n_teachers: Count
     unit: StrictStr
-    relation: MaybeRelation = None
+    relation: TypedRelation | None = None
     notes: Texts = ()
 
 
@@ -245,7 +234,7 @@ class SpentPart(ResultPart):
 
     epsilon: Epsilon
     delta: Share
-    charged: MaybeEpsilon = None
+    charged: Epsilon | None = None
     shared: StrictBool = False
     is_guarantee: StrictBool
     why: StrictStr = ""
@@ -270,14 +259,6 @@ class CostPoint(ResultPart):
     epsilon: Epsilon
 
 
-Curve = tuple[tuple[int, float], ...]
-
-
-def curve_of(points: tuple[CostPoint, ...]) -> Curve:
-    """Return the epsilon over the queries."""
-    return tuple((point.n_queries, point.epsilon) for point in points)
-
-
 # People with budgets of their own
 
 _HOW = {
@@ -297,17 +278,17 @@ class GroupPart(ResultPart):
     name: StrictStr
     epsilon: Epsilon
     n_persons: Count
-    share: MaybeShare = None
+    share: Share | None = None
     waste: Number = 0.0
     n_teachers: Count
-    weight: MaybeNumber = None
-    frequency: MaybeNumber = None
-    copies: MaybeNumber = None
+    weight: AnyNumber | None = None
+    frequency: AnyNumber | None = None
+    copies: AnyNumber | None = None
     stated: Epsilon
     spent: Epsilon
     budget_left: Share
     n_queries: Count
-    n_labels: MaybeCount = None
+    n_labels: Count | None = None
 
     @property
     def how(self) -> float:
@@ -320,15 +301,6 @@ class GroupPoint(ResultPart):
 
     n_queries: Count
     epsilon: dict[str, Epsilon]
-
-
-def curves_of(points: tuple[GroupPoint, ...]) -> dict[str, Curve]:
-    """Return the epsilon of each group over the queries."""
-    curves: dict[str, list[tuple[int, float]]] = {}
-    for point in points:
-        for name, epsilon in point.epsilon.items():
-            curves.setdefault(name, []).append((point.n_queries, epsilon))
-    return {name: tuple(curve) for name, curve in curves.items()}
 
 
 class LeftPart(ResultPart):
@@ -369,11 +341,6 @@ class PersonalPart(ResultPart):
     cost: tuple[GroupPoint, ...] = ()
     left: tuple[LeftPart, ...] = ()
     rounds: tuple[RoundPart, ...] = ()
-
-    @property
-    def curves(self) -> dict[str, Curve]:
-        """Return what each group was charged over the queries."""
-        return curves_of(self.cost)
 
     def left_after(self, name: str) -> int | None:
         """Return after how many queries a group first took no part, or None if it always did."""
@@ -441,15 +408,15 @@ class LabelPart(ResultPart):
     n_no: Count
     n_silent: Count
     n_inferred: Count = 0
-    labels_right: MaybeShare = None
+    labels_right: Share | None = None
     n_test_yes: Count = 0
-    accuracy: MaybeShare = None
-    balanced_accuracy: MaybeShare = None
-    auc: MaybeShare = None
-    average_precision: MaybeShare = None
-    f1: MaybeShare = None
-    precision: MaybeShare = None
-    recall: MaybeShare = None
+    accuracy: Share | None = None
+    balanced_accuracy: Share | None = None
+    auc: Share | None = None
+    average_precision: Share | None = None
+    f1: Share | None = None
+    precision: Share | None = None
+    recall: Share | None = None
 
     columns: ClassVar[tuple[Column, ...]] = (
         Column("Told", "told"),
@@ -480,9 +447,9 @@ class ClassPart(ResultPart):
     """How well the student tells one class apart on the test rows; None where nothing can be said."""
 
     name: StrictStr
-    precision: MaybeShare = None
-    recall: MaybeShare = None
-    f1: MaybeShare = None
+    precision: Share | None = None
+    recall: Share | None = None
+    f1: Share | None = None
     n_test: Count = 0
 
     columns: ClassVar[tuple[Column, ...]] = (
@@ -498,9 +465,9 @@ class StudentPart(ResultPart):
     kind: StrictStr
     model: StrictStr
     n_labels: Count
-    labels_right: MaybeShare = None
-    accuracy: MaybeShare = None
-    scores: dict[str, MaybeShare] = {}
+    labels_right: Share | None = None
+    accuracy: Share | None = None
+    scores: dict[str, Share | None] = {}
     per_class: tuple[ClassPart, ...] = ()
 
     @property
@@ -535,7 +502,7 @@ class PublishedCost(ResultPart):
     charged: Number
     after: Epsilon
     budget_left: Share
-    together: MaybeEpsilon = None
+    together: Epsilon | None = None
 
 
 class PublishedCosts(ResultPart):
@@ -551,7 +518,7 @@ class PublishedCosts(ResultPart):
     kind: StrictStr = "groups"
     unit: StrictStr = ""
     shared: StrictBool = False
-    on_ledger: MaybeEpsilon = None
+    on_ledger: Epsilon | None = None
     n_queries: Count
     delta: Number
     covers: StrictStr
@@ -673,7 +640,7 @@ class RunResult(ResultPart):
     personal: PersonalPart | None = None
     labels: tuple[LabelPart, ...] = ()
     student: StudentPart
-    seed: MaybeWhole = None
+    seed: Whole | None = None
     versions: Annotated[dict[str, str], BeforeValidator(_all_texts)] = {}
     started: StrictStr = ""
     seconds: Annotated[dict[str, Number], BeforeValidator(_without_nulls)] = {}
@@ -691,9 +658,9 @@ class RunResult(ResultPart):
         return super().from_dict(table)
 
     @property
-    def curve(self) -> Curve:
+    def curve(self) -> tuple[tuple[int, float], ...]:
         """Return the epsilon over the queries."""
-        return curve_of(self.cost)
+        return tuple((point.n_queries, point.epsilon) for point in self.cost)
 
     # Code that was written for the table of the file reads it all the same.
 
@@ -713,6 +680,46 @@ class RunResult(ResultPart):
         True
         """
         return iter(self)
+
+
+# What only the operator may see, where the settings ask for it
+
+
+class NoisePoint(ResultPart):
+    """The share of right labels, on average over noise of this scale."""
+
+    sigma: Number
+    accuracy: Share
+
+
+class PrivateGroups(ResultPart):
+    """The exact cost of each group, or None where it cannot be told."""
+
+    exact_cost: tuple[GroupPoint, ...] | None = None
+
+
+class PrivateNumbers(ResultPart):
+    """What only the operator may see: it looks at votes, teachers or private rows. Every part may be missing.
+
+    `gaps` are how far the winner of each query was ahead; of many labels, the votes between yes and no.
+    """
+
+    n_teachers: Count | None = None
+    delta: AnyNumber | None = None
+    gaps: tuple[Count, ...] = ()
+    exact_cost: tuple[CostPoint, ...] | None = None
+    seconds: dict[str, Number] = {}
+    notes: Texts = ()
+    personal: PrivateGroups | None = None
+    accuracy_against_noise: tuple[NoisePoint, ...] = ()
+    teacher_accuracies: tuple[Share, ...] = ()
+    plurality_accuracy: Share | None = None
+    open_model_accuracy: Share | None = None
+
+    def __repr__(self) -> str:
+        return "PrivateNumbers(<private>)"
+
+    __str__ = __repr__
 
 
 # Files
@@ -789,3 +796,18 @@ def read_published(folder: str | PathLike[str]) -> PublishedCosts | None:
             "file, or move it away and ask for it again: what the ledger of the run holds is not paid for "
             "twice."
         ) from error
+
+
+def read_private(folder: Path) -> PrivateNumbers:
+    """Return the private numbers of a run, for the operator's eyes."""
+    place = folder / "private" / "summary.json"
+    if not place.exists():
+        raise ValueError(
+            f"Expected private numbers in {place}, found none: they are computed where the settings say "
+            f"`private = true` under [report]. Write the public report, or set that. {how_to_resume(folder)}"
+        )
+    table = read_json(place, advice=f"Move it away. {how_to_resume(folder)}")
+    try:
+        return PrivateNumbers.from_dict(table)
+    except ValueError as error:
+        raise ValueError(f"{place}: {error} The file was changed or damaged.") from error

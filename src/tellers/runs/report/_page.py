@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import cache, lru_cache
 from importlib.resources import files
@@ -17,12 +16,21 @@ from ...accounting._label_exact import bound_because
 from ...accounting.plan import Consensus
 from ...mechanisms.registry import EVENTS
 from ...privacy._files import write_whole
-from .._private import PrivateNumbers
 from ..card import ModelCard, shown_epsilon, shown_parameter
-from ..result import SCORES, Curve, GroupPart, LabelPart, PersonalPart, RunResult
+from ..result import (
+    SCORES,
+    GroupPart,
+    GroupPoint,
+    LabelPart,
+    MechanismPart,
+    PersonalPart,
+    PrivateNumbers,
+    RunResult,
+)
 from ._plots import (
     N_COLOURS,
     Drawing,
+    Points,
     plot_cost,
     plot_gaps,
     plot_groups,
@@ -34,67 +42,34 @@ from ._plots import (
 
 # Made-up votes, for the plots of a public report
 
+_ASSUMED = Consensus()
 _N_QUERIES = 400
 _N_EVALUATED = 100  # Of these the chance of every outcome is evaluated, which takes longer than to count.
 _AROUND = 2.0 ** np.arange(-3, 3.5, 0.5)
 _NODES = np.linspace(-20.0, 20.0, 401)  # of noise of scale 1
 
 
-_OF_NOISE = ("sigma", "gamma", "threshold", "sigma_threshold")
-
-
-@dataclass(frozen=True)
-class Simulated:
-    """Leads of the winning class, and how right released labels are as the noise grows; all made up.
-
-    Noise is told by its scale: the standard deviation of Gaussian noise, or 1/gamma of Laplace noise.
-    """
-
-    consensus: Consensus
-    n_queries: int
-    gaps: tuple[int, ...]
-    accuracy_against_noise: tuple[tuple[float, float], ...]
-
-
-def simulate(
-    mechanism: str,
-    parameters: Mapping[str, float],
-    *,
-    n_teachers: int,
-    n_classes: int,
-    consensus: Consensus | None = None,
-) -> Simulated:
-    """Return what teachers of an assumed consensus would do under a mechanism and around its noise.
-
-    The assumption is public and fixed, and nothing of the run but its public settings enters. Noise is not
-    rounded to whole votes here, and what a student's word changes is left out.
-    """
-    known = tuple((name, parameters[name]) for name in _OF_NOISE if name in parameters)
-    return _simulated(mechanism, known, n_teachers, n_classes, consensus or Consensus())
-
-
 # The same for every run of these settings, and for both pages of one.
 @lru_cache(maxsize=64)
-def _simulated(
-    mechanism: str,
-    known: tuple[tuple[str, float], ...],
-    n_teachers: int,
-    n_classes: int,
-    assumed: Consensus,
-) -> Simulated:
-    parameters = dict(known)
-    votes, truth = assumed.votes(n_teachers, n_classes, n_queries=_N_QUERIES, seed=7)
+def simulate(used: MechanismPart, *, n_teachers: int, n_classes: int) -> tuple[list[int], Points]:
+    """Return leads of the winning class, and how right released labels are by the scale of the noise.
+
+    Teachers of an assumed consensus vote under the mechanism and around its noise. The assumption is public
+    and fixed, and nothing of the run but its public settings enters. Noise is not rounded to whole votes
+    here, and what a student's word changes is left out.
+    """
+    parameters = used.parameters
+    votes, truth = _ASSUMED.votes(n_teachers, n_classes, n_queries=_N_QUERIES, seed=7)
     some, right_ones = votes.counts[:_N_EVALUATED], truth[:_N_EVALUATED]
-    ordered, scale, curve = np.sort(votes.counts, axis=1), noise_scale(parameters), []
+    scale, curve = noise_scale(parameters), []
     answered = np.ones(len(some))
-    if mechanism == "ConfidentGNMax" and {"threshold", "sigma_threshold"} <= set(parameters):
+    if used.name == "ConfidentGNMax" and {"threshold", "sigma_threshold"} <= set(parameters):
         answered = ndtr((some.max(axis=1) - parameters["threshold"]) / parameters["sigma_threshold"])
-    below = _below_laplace if mechanism == "LNMax" else ndtr
+    below = _below_laplace if used.name == "LNMax" else ndtr
     for noise in [] if scale is None or answered.mean() <= 1e-6 else (scale * _AROUND).tolist():
         right = _chance_to_lead(some / noise, right_ones, below)
         curve.append((noise, min(float(answered @ right / answered.sum()), 1.0)))
-    gaps = (ordered[:, -1] - ordered[:, -2]).tolist()
-    return Simulated(assumed, _N_QUERIES, tuple(gaps), tuple(curve))
+    return votes.gap.tolist(), curve
 
 
 def _chance_to_lead(
@@ -125,13 +100,9 @@ def noise_scale(parameters: Mapping[str, float]) -> float | None:
 
 def cost_numbers(personal: PersonalPart) -> list[tuple[int, list[float]]]:
     """Return each group's cost after so many questions, about two dozen of them."""
-    curves = personal.curves
-    costs = [curves.get(group.name, ()) for group in personal.groups]
-    points = [n for n, _ in costs[0]]
-    if any(len(curve) != len(points) for curve in costs):
-        return []
-    kept = [int(at) for _, at in thinned(tuple((n, float(at)) for at, n in enumerate(points)))]
-    return [(points[at], [curve[at][1] for curve in costs]) for at in kept]
+    names = [group.name for group in personal.groups]
+    told = [point for point in personal.cost if point.epsilon.keys() >= set(names)]
+    return [(point.n_queries, [point.epsilon[name] for name in names]) for point in thinned(told)]
 
 
 def took_part(group: GroupPart, run: RunResult) -> str:
@@ -162,13 +133,12 @@ def who_pays(group: GroupPart, run: RunResult) -> str:
     return f"{group.n_persons:,} {'people' if run.partition.unit == 'one person' else 'records'}, {how}"
 
 
-def _drawing(personal: PersonalPart, exact: Mapping[str, Curve]) -> list[Drawing]:
+def _group_costs(personal: PersonalPart, exact: Sequence[GroupPoint]) -> list[Drawing]:
     """Return the cost of each group; `exact` are private ones, for the private page alone."""
-    charged = personal.curves
-    groups = [group for group in personal.groups if group.name in charged]
-    if not groups:
+    groups = personal.groups
+    if not personal.cost:
         return []
-    curves = [_finite(charged[group.name]) for group in groups]
+    curves = [_finite(group.name, personal.cost) for group in groups]
     budgets = [group.epsilon for group in groups]
     ends = ", ".join(
         f"group {at + 1}: {shown_epsilon(group.spent)} of {shown_budget(group.epsilon)}"
@@ -178,23 +148,22 @@ def _drawing(personal: PersonalPart, exact: Mapping[str, Curve]) -> list[Drawing
         "What the released labels cost one unit of each group at most, whatever the votes were. The broken "
         "lines are the budgets that they agreed to; the numbers are those of the table."
     )
-    secret = [_finite(exact.get(group.name, ())) for group in groups]
+    secret = [_finite(group.name, exact) for group in groups]
     if not any(secret):
-        svg = plot_groups(
-            curves, budgets=budgets, title=f"Public epsilon of each group over questions; {ends}."
-        )
+        svg = plot_groups(f"Public epsilon of each group over questions; {ends}.", curves, budgets=budgets)
         return [Drawing(svg=svg, heading="Cost per group", caption=caption)]
     caption += (
         " The dotted lines are exact costs, given the votes that were cast. They depend on private data and "
         "may not be published."
     )
     title = f"Public and exact epsilon of each group over questions; {ends}. Private."
-    svg = plot_groups(curves, budgets=budgets, exact=secret, title=title)
+    svg = plot_groups(title, curves, budgets=budgets, exact=secret)
     return [Drawing(svg=svg, heading="Public and exact cost per group", caption=caption, mark="private")]
 
 
-def _finite(curve: Curve) -> list[tuple[float, float]]:
-    return [(n, epsilon) for n, epsilon in curve if math.isfinite(epsilon)]
+def _finite(name: str, points: Sequence[GroupPoint]) -> Points:
+    costs = [(point.n_queries, point.epsilon[name]) for point in points if name in point.epsilon]
+    return [(n, epsilon) for n, epsilon in costs if math.isfinite(epsilon)]
 
 
 # Many labels per row
@@ -208,30 +177,23 @@ def describe_labels(run: RunResult) -> dict[str, Any]:
     tested = any(label.accuracy is not None for label in run.labels)
     judged = any(label.labels_right is not None for label in run.labels)
     there = {"": True, "judged": judged, "tested": tested}
+    told = [(label.n_yes, label.n_no, label.n_silent) for label in run.labels]
+    svg = plot_told(f"Yes, no and silence for each of {len(run.labels)} labels.", told)
+    words = (
+        f"What came out of {run.queries.n_asked} questions, label by label, {run.student.n_labels} answers "
+        "in all; the numbers are those of the table. "
+    )
+    silent = any(label.n_silent for label in run.labels)
+    some = "Where the teachers did not agree enough, nothing was said."
+    words += some if silent else "No label met with silence."
     return {
         "many": len(run.labels) > _MANY,
         "tested": tested,
         "judged": judged,
         "columns": [column for column in LabelPart.columns if there[column.where]],
         "n_inferred": sum(label.n_inferred for label in run.labels),
-        "drawing": _told(run),
+        "drawing": Drawing(svg=svg, heading="What was told", caption=words),
     }
-
-
-def _told(run: RunResult) -> Drawing:
-    silent = any(label.n_silent for label in run.labels)
-    shares = [(label.n_yes, label.n_no, label.n_silent) for label in run.labels]
-    svg = plot_told(shares, title=f"Yes, no and silence for each of {len(run.labels)} labels.")
-    words = (
-        f"What came out of {run.queries.n_asked} questions, label by label, {run.student.n_labels} answers "
-        "in all; the numbers are those of the table. "
-    )
-    words += (
-        "Where the teachers did not agree enough, nothing was said."
-        if silent
-        else "No label met with silence."
-    )
-    return Drawing(svg=svg, heading="What was told", caption=words)
 
 
 # The whole page
@@ -257,7 +219,8 @@ def describe_run(run: RunResult, private: PrivateNumbers | None = None) -> dict[
     drawn = _cost(run, private)
     if run.personal is not None:
         # With budgets per group the main account is charged what the dearest pays: nobody's own cost.
-        drawn = _drawing(run.personal, private.exact_by_group if private else {})
+        exact = private.personal.exact_cost if private and private.personal else None
+        drawn = _group_costs(run.personal, exact or ())
     return {
         "private": private,
         "title": f"{run.data.name}: a student taught in private",
@@ -270,7 +233,7 @@ def describe_run(run: RunResult, private: PrivateNumbers | None = None) -> dict[
         "outcomes": list(_outcomes(run)),
         "n_colours": N_COLOURS,
         "cost": drawn,
-        "cost_rows": thinned(run.curve),
+        "cost_rows": thinned(run.cost),
         "group_rows": cost_numbers(run.personal) if run.personal else [],
         "labels": describe_labels(run) if run.labels else None,
         "votes": list(_votes(run, private)),
@@ -305,7 +268,7 @@ def page_template(name: str) -> Any:
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "percent": percent, "width": bar_width, "epsilon": shown_epsilon, "budget": shown_budget,
+        "percent": percent, "epsilon": shown_epsilon, "budget": shown_budget,
         "parameter": shown_parameter, "guess": worst_guess, "gauge": _gauge, "who_pays": who_pays,
         "took_part": took_part, "finite": math.isfinite, "words": SCORES.__getitem__,
     }  # fmt: skip
@@ -315,11 +278,6 @@ def page_template(name: str) -> Any:
 def percent(share: float | None) -> str:
     """Return a share with one decimal, or a dash where there is none."""
     return "–" if share is None else f"{100 * share:.1f} %"
-
-
-def bar_width(share: float | None) -> float | None:
-    """Return the length of a bar, in percent."""
-    return None if share is None else round(100 * share, 2)
 
 
 def worst_guess(epsilon: float, delta: float) -> str:
@@ -339,8 +297,8 @@ def _guess(epsilon: float, delta: float) -> float:
 
 
 def _gauge(epsilon: float, delta: float) -> float:
-    """Return how far between a coin toss (0) and certainty (100) the best guess is."""
-    return round(200 * (_guess(epsilon, delta) - 0.5), 2)
+    """Return how far between a coin toss (0) and certainty (1) the best guess is."""
+    return 2 * _guess(epsilon, delta) - 1
 
 
 def _ladder(run: RunResult) -> list[tuple[float, bool]]:
@@ -400,7 +358,10 @@ def _outcomes(run: RunResult) -> Iterator[tuple[str, str, int, float]]:
 
 
 def _cost(run: RunResult, private: PrivateNumbers | None) -> list[Drawing]:
-    finite, exact = _finite(run.curve), _finite(private.exact_curve) if private else []
+    finite, exact = (
+        [(point.n_queries, point.epsilon) for point in points or () if math.isfinite(point.epsilon)]
+        for points in (run.cost, private.exact_cost if private else None)
+    )
     if exact:
         last, why = shown_epsilon(exact[-1][1]), bound_because(EVENTS.get(run.mechanism.name))
         name = "upper bound on the exact" if why else "exact"
@@ -414,19 +375,14 @@ def _cost(run: RunResult, private: PrivateNumbers | None) -> list[Drawing]:
             + " It depends on private data and may not be published as it is; the command tellers publish "
             "releases it with noise."
         )
-        svg = plot_cost(
-            finite,
-            exact=exact,
-            budget=run.budget.epsilon,
-            title=title,
-            word="upper bound" if why else "exact",
-        )
+        word = "upper bound" if why else "exact"
+        svg = plot_cost(title, finite, exact=exact, budget=run.budget.epsilon, word=word)
         return [Drawing(svg=svg, heading=f"Public and {name} cost", caption=caption, mark="private")]
     if not finite:
         return []
     title = f"Public epsilon over questions asked: {shown_epsilon(finite[-1][1])} after {finite[-1][0]}."
     caption = "What the released labels cost at most, whatever the votes were. This number may be published."
-    svg = plot_cost(finite, budget=run.budget.epsilon, title=title)
+    svg = plot_cost(title, finite, budget=run.budget.epsilon)
     return [Drawing(svg=svg, heading="Public cost", caption=caption)]
 
 
@@ -435,16 +391,16 @@ def _leads(run: RunResult, gaps: Sequence[int], note: str) -> Drawing:
     n_teachers = run.partition.n_teachers
     clear = percent(sum(gap > n_teachers / 2 for gap in gaps) / len(gaps))
     said, further = "questions the winner leads by more than half of the teachers", "The further ahead it is"
-    drawn = {"title": "How far ahead the winning class is, in votes."}
+    title, axes = "How far ahead the winning class is, in votes.", {}
     if run.labels:
         said = "labels that were asked, yes and no are more than half of the teachers apart"
         further, title = "The further", "How far yes and no are apart, in votes. Private."
-        drawn = {"title": title, "between": "votes between yes and no", "of": "% of labels asked"}
+        axes = {"between": "votes between yes and no", "of": "% of labels asked"}
     caption = (
         f"On {clear} of the {said}. {further}, the less noise can change the outcome, and the less one "
         f"teacher matters. {note or 'From the votes of this run.'}"
     )
-    svg = plot_gaps(gaps, n_teachers=n_teachers, private=not note, **drawn)
+    svg = plot_gaps(title, gaps, n_teachers=n_teachers, private=not note, **axes)
     mark = "simulated" if note else "private"
     return Drawing(svg=svg, heading="How clear are the votes?", caption=caption, mark=mark)
 
@@ -457,12 +413,17 @@ def _votes(run: RunResult, private: PrivateNumbers | None) -> Iterator[Drawing]:
         return
     used, n_classes = run.mechanism, len(run.data.class_names)
     n_teachers, here = run.partition.n_teachers, noise_scale(used.parameters)
-    made_up = simulate(used.name, used.parameters, n_teachers=n_teachers, n_classes=n_classes)
-    note = _simulated_note(made_up, run)
-    yield _leads(run, own or made_up.gaps, "" if own else note)
+    gaps, made_up = simulate(used, n_teachers=n_teachers, n_classes=n_classes)
+    left_out = " (without its check)" if used.name == "InteractiveGNMax" else ""
+    note = (
+        f"Here: {n_teachers} made-up teachers under the same mechanism{left_out}, {_N_QUERIES} questions, "
+        f"each teacher right on {percent(_ASSUMED.agreement)} of them on average. No vote of this run is "
+        "shown."
+    )
+    yield _leads(run, own or gaps, "" if own else note)
     measured = private.accuracy_against_noise if private is not None else ()
     secret = bool(measured)
-    curve = [(point.sigma, point.accuracy) for point in measured] or made_up.accuracy_against_noise
+    curve = [(point.sigma, point.accuracy) for point in measured] or made_up
     curve = sorted((noise, share) for noise, share in curve if noise > 0)
     if len(curve) < 2:
         return
@@ -472,23 +433,13 @@ def _votes(run: RunResult, private: PrivateNumbers | None) -> Iterator[Drawing]:
     )
     yield Drawing(
         svg=plot_noise(
+            "Share of released labels that are right, against the noise.",
             curve, here=here, chance=1 / n_classes, private=secret,
-            title="Share of released labels that are right, against the noise.",
         ),
         heading="How much noise do they stand?",
         caption=caption + ("From the votes of this run." if secret else note),
         mark="private" if secret else "simulated",
     )  # fmt: skip
-
-
-def _simulated_note(made_up: Simulated, run: RunResult) -> str:
-    left_out = " (without its check)" if run.mechanism.name == "InteractiveGNMax" else ""
-    right = percent(made_up.consensus.agreement)
-    return (
-        f"Here: {run.partition.n_teachers} made-up teachers under the same mechanism{left_out}, "
-        f"{made_up.n_queries} questions, each teacher right on {right} of them on average. No vote of this "
-        "run is shown."
-    )
 
 
 def _comparison(run: RunResult, private: PrivateNumbers) -> list[tuple[str, float, bool]]:
@@ -512,5 +463,5 @@ def _teachers(private: PrivateNumbers) -> Drawing | None:
         f"Each teacher by itself, on the test rows: {spread}, {mean} on average. A teacher learned from its "
         "part alone, so its accuracy tells of that part."
     )
-    svg = plot_teachers(accuracies, title=title)
+    svg = plot_teachers(title, accuracies)
     return Drawing(svg=svg, heading="How good is each teacher?", caption=caption, mark="private")

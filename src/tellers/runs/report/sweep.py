@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
@@ -109,7 +109,9 @@ def draw_sweep(
             points.append((cost, value))
     word = _WORDS[score]
     title = f"{word} over {'the exact epsilon' if epsilon == 'exact' else 'epsilon'}"
-    svg = plot_sweep(series, score=word, title=title, reference=reference)
+    if len(series) > N_COLOURS:
+        raise ValueError(f"Expected at most {N_COLOURS} series in one plot, got {len(series)}.")
+    svg = plot_sweep(title, series, score=word, reference=reference)
     which = _EPSILONS[epsilon]
     if epsilon == "dependent" and rows and all(row.setting.kind in CLASS_KINDS for row in rows):
         which = _DEPENDENT_OF_CLASSES
@@ -144,10 +146,13 @@ def noiseless_table(
         told_at: list[tuple[Any, Any]] = [(None, as_indicators(means.argmax(axis=1), votes.n_classes))]
     else:
         means, known = votes.sums / (votes.n_teachers * votes.resolution), np.asarray(truth)
-        # A share that is whole up to rounding counts as whole.
-        told_at = [
-            (share, (means > _limits(means, share) * (1 + 1e-12)).astype(np.int64)) for share in shares
-        ]
+        told_at = []
+        for share in shares:
+            limits: Any = share
+            if share == "adaptive":
+                limits = np.array([as_published_share(list(row)) for row in means])[:, None]
+            # A share that is whole up to rounding counts as whole.
+            told_at.append((share, (means > limits * (1 + 1e-12)).astype(np.int64)))
     raw = {
         "raw_map": mean_over_labels(average_precision(known, means)),
         "raw_auc": mean_over_labels(auc(known, means)),
@@ -166,12 +171,6 @@ def noiseless_table(
                 row["share"] = share
             table.append(row)
     return Sealed(table)
-
-
-def _limits(means: Any, share: float | Literal["adaptive"]) -> Any:
-    if share == "adaptive":
-        return np.array([as_published_share(list(row)) for row in means])[:, None]
-    return np.full((len(means), 1), float(share))
 
 
 def flip_buckets(
@@ -225,7 +224,7 @@ def draw_flips(buckets: Sealed[list[tuple[float, float, int, float]]]) -> Drawin
     >>> draw_flips(flip_buckets(votes, SweepSetting(share=0.5, sigma=0.2), delta=1e-8)).mark
     'private'
     """
-    svg = plot_flips(buckets.reveal(), title="How likely labels flip")
+    svg = plot_flips("How likely labels flip", buckets.reveal())
     caption = (
         "Queries by q, smaller further right; marks are what 1000 queries of a bucket's mean cost would cost."
     )
@@ -307,10 +306,7 @@ def _over_epsilon(rows: Sequence[SweepRow], votes: LabelVotes | Votes, *, delta:
         noises += f" Along a line noise falls from {sigmas[-1]:g} to {sigmas[0]:g} {of}, left to right."
     parts = []
     for number, group in enumerate(_by_series(rows)):
-        drawn = tuple(
-            _renamed(draw_sweep(group, score=score, epsilon=cost), f"sweep-{number}-{score}-{cost}")
-            for score, cost in plots
-        )
+        drawn = tuple(draw_sweep(group, score=score, epsilon=cost) for score, cost in plots)
         parts.append(SheetPart(heading="Scores over epsilon", words="" if number else noises, drawings=drawn))
     return parts
 
@@ -379,8 +375,3 @@ def _by_series(rows: Sequence[SweepRow]) -> list[list[SweepRow]]:
         [row for line in each[start : start + N_COLOURS] for row in line]
         for start in range(0, len(each), N_COLOURS)
     ]
-
-
-def _renamed(drawing: Drawing, name: str) -> Drawing:
-    """Return a drawing whose ids are its own: several of one kind stand on a page."""
-    return replace(drawing, svg=drawing.svg.replace("sweep-", f"{name}-"))

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ...privacy._files import write_whole
-from .._private import read_private
-from ..result import read_published, read_result
+from ..result import read_private, read_published, read_result
 from ._page import page_template, write_page
 from ._plots import Drawing, plot_before_after
 
@@ -89,11 +88,12 @@ WAYS = {"sound": "so that it holds", "published": "as the paper counts"}
 def write_collaboration(path: Path, result: Mapping[str, Any]) -> Path:
     """Write the page of what `tellers collaborate --json` prints: the first repetition asker by asker."""
     first = result["repetitions"][0]
+    scores = first["askers"][0]["before"] if first["askers"] else ()
     content = page_template("collaboration.html").render(
         run=first,
         n_repetitions=len(result["repetitions"]),
         command=result["command"],
-        score_names={name: word for name, word in SCORES.items() if name in _first_scores(first)},
+        score_names={name: word for name, word in SCORES.items() if name in scores},
         ways=WAYS,
         drawings=_drawings(first["askers"], "bac" if first["multilabel"] else "accuracy"),
     )
@@ -101,46 +101,32 @@ def write_collaboration(path: Path, result: Mapping[str, Any]) -> Path:
     return path
 
 
-def _first_scores(run: Mapping[str, Any]) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = run["askers"][0]["before"] if run["askers"] else {}
-    return found
-
-
 def _drawings(askers: Sequence[Mapping[str, Any]], main: str) -> list[Drawing]:
-    if not askers:
-        return []
     made = []
-    for at, counting in enumerate(WAYS):
-        turns = [[turn for turn in asker["turns"] if turn["counting"] == counting] for asker in askers]
-        # Whoever is asked first says which budgets there were; all had the same.
-        budgets = [turn["epsilon"] for turn in turns[0]]
-        after = [
-            (f"after, epsilon {budget:g}", [_score_at(budget, own, main) for own in turns])
-            for budget in budgets
+    for counting in WAYS:
+        turns = [
+            {turn["epsilon"]: turn["after"][main] for turn in asker["turns"] if turn["counting"] == counting}
+            for asker in askers
         ]
+        # Whoever is asked first says which budgets there were; all had the same.
+        budgets = turns[0] if turns else {}
+        after = [(f"after, epsilon {budget:g}", [own[budget] for own in turns]) for budget in budgets]
         if not after:
             continue
         title = f"{SCORES[main].capitalize()} of every asker before and after, {WAYS[counting]}."
-        svg = plot_before_after(
-            [asker["before"][main] for asker in askers], after, what=SCORES[main], title=title
-        )
+        before = [asker["before"][main] for asker in askers]
         caption = (
             "The budget covers a party against all askers together, at a price that holds for any votes."
             if counting == "sound"
             else "The budget is each asker's own, and its cost depends on the votes: nobody could know it in "
             "a confidential query, and it is no guarantee. What it costs a party is in the table."
         )
-        # Two drawings on a page must not share an id.
         made.append(
             Drawing(
-                svg=svg.replace("before-after-", f"before-after-{at}-"),
+                svg=plot_before_after(title, before, after, what=SCORES[main]),
                 heading=f"Counted {WAYS[counting]}",
                 caption=caption,
                 mark="" if counting == "sound" else "no guarantee",
             )
         )
     return made
-
-
-def _score_at(budget: float, turns: Sequence[Mapping[str, Any]], score: str) -> Any:
-    return next(turn["after"][score] for turn in turns if turn["epsilon"] == budget)

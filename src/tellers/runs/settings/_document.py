@@ -5,7 +5,7 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...errors import ConfigError
 from ...privacy._files import MOST_SETTINGS, TooLarge, read_bounded
@@ -86,12 +86,6 @@ _TOKEN = re.compile(
 )
 
 
-class _Token(NamedTuple):
-    kind: str
-    text: str
-    line: int
-
-
 def key_lines(text: str) -> dict[Key, int]:
     """Return the line of every key, table and array entry of a TOML document, from 1.
 
@@ -167,24 +161,25 @@ def deepest_key(text: str) -> int:
     """
     longest = n_names = 0
     expects_name = True
-    for token in _tokens(text):
-        if token.kind in ("bare", "text"):
+    for kind, word, _ in _tokens(text):
+        if kind in ("bare", "text"):
             n_names = n_names + 1 if expects_name else 1
             longest, expects_name = max(longest, n_names), False
         else:
-            expects_name = token.text == "."
+            expects_name = word == "."
             n_names = n_names if expects_name else 0
     return longest
 
 
-def _tokens(text: str) -> Iterator[_Token]:
+def _tokens(text: str) -> Iterator[tuple[str, str, int]]:
+    """Return the kind, the text and the line of every token but comments."""
     line, seen = 1, 0
     for match in _TOKEN.finditer(text):
         line += text.count("\n", seen, match.start())
         seen = match.start()
         kind = match.lastgroup or ""
         if kind != "comment":
-            yield _Token(kind, match.group(), line)
+            yield kind, match.group(), line
 
 
 # --- Plain values as TOML writes them. ---
@@ -217,8 +212,5 @@ def toml_key(name: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    return '"' + "".join(_ESCAPES.get(c) or (c if c.isprintable() else _code(c)) for c in text) + '"'
-
-
-def _code(character: str) -> str:
-    return f"\\U{ord(character):08X}"
+    written = (_ESCAPES.get(c) or (c if c.isprintable() else f"\\U{ord(c):08X}") for c in text)
+    return f'"{"".join(written)}"'

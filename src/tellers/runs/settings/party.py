@@ -6,18 +6,15 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
+from ...mechanisms.base import Mechanism
 from ...mechanisms.registry import mechanism_named, names
 from ._document import Key, toml_value
 from .mechanism import MechanismConfig
 from .schema import AS_LIST, Names, Options, Problem, Settings, Text, budget_rules, option, wrong
-
-if TYPE_CHECKING:
-    from ...mechanisms.base import Mechanism
-
 
 Role = Literal["asker", "answerer", "guardian"]
 Labels = Annotated[tuple[Annotated[int, Field(ge=0)], ...], AS_LIST]
@@ -258,7 +255,7 @@ Every option is here with its default; lines that begin with # are comments."""
             parts.append("\n".join(["[[peer]]", *(f"{key} = {toml_value(value)}" for key, value in pairs)]))
         return super().written(name=name) + "\n\n".join(parts) + "\n"
 
-    def build_mechanism(self) -> "Mechanism":
+    def build_mechanism(self) -> Mechanism:
         """Return the mechanism; one for many labels is told how many there are."""
         more = {"n_labels": self.session.n_outputs} if self.mechanism.is_for_labels else {}
         return self.mechanism.build(**more)

@@ -34,10 +34,8 @@ from pydantic.json_schema import GenerateJsonSchema, SkipJsonSchema
 from pydantic_core import PydanticCustomError, PydanticUndefined
 
 from ...errors import ConfigError
+from ...mechanisms.base import Mechanism
 from ._document import Key, key_lines, parse_document, read_text, toml_value
-
-if TYPE_CHECKING:
-    from ...mechanisms.base import Mechanism
 
 _WIDTH = 100
 
@@ -112,10 +110,6 @@ def refuse(words: str) -> PydanticCustomError:
     return PydanticCustomError("told", "{words}", {"words": words})
 
 
-def _one_or_more(value: Any) -> Any:
-    return tuple(value) if isinstance(value, (list, tuple)) else (value,)
-
-
 def _some_text(value: Any) -> Any:
     if isinstance(value, str) and not value.strip():
         raise refuse('Expected some text, got "".')
@@ -169,7 +163,10 @@ Table = Annotated[dict[str, Any], BeforeValidator(_table)]
 
 AS_LIST = BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)
 """Takes the lists of a file for tuples."""
-ONE_OR_MORE = BeforeValidator(_one_or_more, json_schema_input_type=float | list[float])
+ONE_OR_MORE = BeforeValidator(
+    lambda value: tuple(value) if isinstance(value, (list, tuple)) else (value,),
+    json_schema_input_type=float | list[float],
+)
 """Takes one value for a list of it."""
 
 
@@ -396,7 +393,7 @@ class Settings(Options):
         complain([wrong(key, words)], self.source, self.lines)
         raise AssertionError("one thing is wrong, and was said")
 
-    def build_mechanism(self) -> "Mechanism":
+    def build_mechanism(self) -> Mechanism:
         """Return the mechanism that the section names."""
         mechanism: Mechanism = self.said()["mechanism"].build()
         return mechanism

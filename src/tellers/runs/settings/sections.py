@@ -11,11 +11,11 @@ from pydantic import AfterValidator
 from pydantic.json_schema import SkipJsonSchema
 
 from ...data._records import FILES, NAMED, NamedData
+from ...mechanisms.base import Mechanism
 from ...students.fitting import STUDENT_KINDS
 from .._catalogue import MODELS, SEMI_SUPERVISED, model_names
 from ._document import toml_value
-from .labels import LabelsConfig
-from .mechanism import MechanismConfig
+from .mechanism import LabelsConfig, MechanismConfig
 from .schema import (
     Names,
     Options,
@@ -30,9 +30,6 @@ from .schema import (
     unknown,
     wrong,
 )
-
-if TYPE_CHECKING:
-    from ...mechanisms.base import Mechanism
 
 Protects = Literal["record", "person", "site"]
 CLIPS = "clips"
@@ -167,11 +164,7 @@ class DataConfig(Options, title="data"):
                 object.__setattr__(self, name, n_rows)
 
     def path(self, written: str) -> Path | None:
-        """Return where something named in the settings is, or None where nothing is named.
-
-        >>> DataConfig(folder="study").path("consent.csv").as_posix()
-        'study/consent.csv'
-        """
+        """Return where something named in the settings is, or None where nothing is named."""
         return Path(self.folder) / Path(written).expanduser() if written else None
 
     @property
@@ -592,11 +585,7 @@ class QueriesConfig(Options, title="queries"):
     )
 
     def asked(self, *, with_student: bool) -> dict[str, Any]:
-        """Return how the pool is asked and when that ends, as `label_pool` takes it.
-
-        >>> QueriesConfig(order="active", first=20).asked(with_student=True)
-        {'order': 'active', 'n_labels': None, 'first': 20, 'per_round': None}
-        """
+        """Return how the pool is asked and when that ends, as `label_pool` takes it."""
         rounds = {"first": self.warm_up or self.first or None, "per_round": self.per_round or None}
         return {"order": self.order, "n_labels": self.n_labels or None, **(rounds if with_student else {})}
 
@@ -743,16 +732,9 @@ Every option is here with its default; lines that begin with # are comments."""
     }
 
     def said(self) -> dict[str, Any]:
-        """Return the sections that say something: without labels there is nothing to be said of them.
-
-        >>> "labels" in RunConfig().said()
-        False
-        """
-        return {
-            title: section
-            for title, section in super().said().items()
-            if title != "labels" or self.labels.names
-        }
+        """Return the sections that say something: without labels there is nothing to be said of them."""
+        every = super().said()
+        return {title: section for title, section in every.items() if title != "labels" or self.labels.names}
 
     @property
     def protects(self) -> Protects:
@@ -764,7 +746,7 @@ Every option is here with its default; lines that begin with # are comments."""
             return self.partition.by
         return "person" if self.data.has_persons else "record"
 
-    def build_mechanism(self) -> "Mechanism":
+    def build_mechanism(self) -> Mechanism:
         """Return the mechanism of the run; one for many labels is told how many there are.
 
         >>> RunConfig().build_mechanism()
@@ -777,11 +759,8 @@ Every option is here with its default; lines that begin with # are comments."""
         for_labels = self.mechanism.is_for_labels
         yield from self.labels._refusals(self) if for_labels else super()._mechanism_refusals()
 
-    def warm_up(self) -> "Mechanism | None":
-        """Return the mechanism of the first queries before one that hears the student, or None.
-
-        >>> RunConfig().warm_up()
-        """
+    def warm_up(self) -> Mechanism | None:
+        """Return the mechanism of the first queries before one that hears the student, or None."""
         before: Any = getattr(self.mechanism.kind, "warm_up", None)
         found: Mechanism | None = before and before(self.mechanism.build(), self.queries.warm_up_threshold)
         return found

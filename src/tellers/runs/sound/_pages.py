@@ -28,8 +28,8 @@ def tag_parts(hearing: Hearing, tagged: Sequence[Tagged], *, n_labels: int = 5) 
         tables: tuple[SheetTable, ...] = ()
         if one.picture is not None:
             svg = plot_log_mel(
-                one.picture, seconds=features.decoding.seconds, name=f"clip-{number}",
-                title=f"Log-Mel picture {number}", pitches=_pitches(features.logmel),
+                f"Log-Mel picture {number}", one.picture, seconds=features.decoding.seconds,
+                pitches=_pitches(features.logmel),
             )  # fmt: skip
             low, high = float(np.min(one.picture)), float(np.max(one.picture))
             caption = f"From dark to bright: {low:.0f} to {high:.0f} dB."
@@ -66,11 +66,11 @@ def curve_parts(
     numbered = "Lines have the numbers and colours of the table."
     drawings = (
         Drawing(
-            svg=plot_label_curves(shown, kind="precision", name="precision", title="Precision over recall"),
+            svg=plot_label_curves("Precision over recall", shown, kind="precision"),
             heading="Precision over recall", caption=f"Towards the upper right is better. {numbered}",
         ),
         Drawing(
-            svg=plot_label_curves(shown, kind="hits", name="hits", title="Hits over false alarms"),
+            svg=plot_label_curves("Hits over false alarms", shown, kind="hits"),
             heading="Hits over false alarms", caption=f"The dotted line is guessing. {numbered}",
         ),
     )  # fmt: skip

@@ -33,8 +33,7 @@ from ..pipeline import Show, Voted, charged_to, check_voted, run_voted
 from ..report.sweep import write_votes
 from ..result import RunResult
 from ..settings.files import read_config, with_absolute_paths
-from ..settings.labels import LabelsConfig
-from ..settings.mechanism import MechanismConfig
+from ..settings.mechanism import LabelsConfig, MechanismConfig
 from ..settings.sections import (
     BudgetConfig,
     DataConfig,
