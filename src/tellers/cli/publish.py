@@ -86,7 +86,7 @@ def run_as_dict(
 
 
 def _print_run_plan(screen: "Console", proposal: "Proposal") -> None:
-    plan, groups, rows = proposal.plan, proposal.kind == "groups", []
+    plan, groups, rows = proposal.plan, proposal.run.kind == "groups", []
     for name, price in proposal.prices.items():
         at = float(price.values[price.orders == plan.order][0])
         rows.append((f"costs {escape(name)}" if groups else "costs", _part(at)))
