@@ -190,7 +190,7 @@ def command(
             f"Expected votes that belong to no run, {file} is of the run in {around}, whose ledger must pay. "
             f"Nothing was charged. Publish what the run cost: tellers publish {around}"
         )
-    from ..runs._vote_files import propose_for_file, publish_file
+    from ..runs.publishing import propose_for_file, publish_file
 
     votes, mechanism, delta = options.load(file, given)
     proposal = propose_for_file(

@@ -6,17 +6,21 @@ from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ..accounting._publishable import Method, available_methods
 from ..accounting.costs import independent_cost
 from ..accounting.smooth import (
     PublicationRecord,
+    PublishedEpsilon,
     PublishPlan,
     as_grains,
     from_grains,
+    publish,
     published_epsilon,
     release_cost,
     require_one_ballot,
@@ -24,16 +28,17 @@ from ..accounting.smooth import (
 from ..errors import BudgetExhausted, LedgerConflict
 from ..ledger._chain import ChainedLedger
 from ..ledger.base import Entry, Ticket
+from ..mechanisms.base import Mechanism
 from ..privacy import noise
 from ..privacy.budget import Accountant
 from ..privacy.rdp import RdpCurve
 from ..privacy.release import Cost, Release
-from ..privacy.votes import LabelVotes, Votes
+from ..privacy.votes import LabelVotes, kept
+from ..teachers.store import HeldVotes
 from ._finished import FinishedRun, asked_votes, finished_of, read_finished, require_summable
 from ._folder import RunFolder
 from ._groups import listed
 from ._private import read_private
-from ._vote_files import proxy_votes
 from .card import ModelCard, replace_card
 from .labelling import most_expected
 from .personal.accounting import Asked
@@ -44,7 +49,7 @@ from .personal.publishing import (
     publication_prices,
     release_group_costs,
 )
-from .publication_plan import Purse, plan_group_publication, plan_publication
+from .publication_plan import AnyVotes, Purse, plan_group_publication, plan_publication, proxy_votes
 from .report._page import write_page
 from .result import (
     EVERYONE,
@@ -161,7 +166,7 @@ class Publisher:
         *,
         method: Method | None,
         confidence: float,
-        proxy: "Votes | LabelVotes | str | PathLike[str] | None",
+        proxy: AnyVotes | str | PathLike[str] | None,
     ) -> tuple[PublishPlan, tuple[str, ...]]:
         """Return order, smoothness and noise that every account can pay for, chosen on public votes."""
         run, mechanism = self.run, self.run.mechanism
@@ -267,10 +272,10 @@ class Publisher:
 
     def published(self) -> PublishedCosts | None:
         """Return what was published of the run, by its folder or else its ledger; None if nothing was."""
-        kept = read_published(self.run.folder.path)
+        there = read_published(self.run.folder.path)
         old, entry = self.on_books()
         if entry is None or not has_value(entry):
-            return kept or (None if entry is not None else self._published_before(old))
+            return there or (None if entry is not None else self._published_before(old))
         assert entry.release is not None
         plan, names = plan_of(entry.event), entry.event["released"]
         # What each group moves the value by, as a share of the most; everyone, by all of it.
@@ -284,13 +289,13 @@ class Publisher:
             for value, price, name in zip(entry.release.labels, prices, names, strict=True)
         ]  # fmt: skip
         uppers = [one.epsilon_upper for one in shown]
-        if kept is not None and [line.epsilon_upper for line in kept.groups] != uppers:
+        if there is not None and [line.epsilon_upper for line in there.groups] != uppers:
             raise ValueError(
                 f"Expected {self.run.folder.publication} to tell what the ledger of the run does, got "
                 "another number: it was changed. Move it away and ask again; nothing is charged twice."
             )
         made = str(entry.event.get("made", ""))
-        return kept or self._costs(plan, uppers, prices, entry, covers=shown[0].covers, made=made)
+        return there or self._costs(plan, uppers, prices, entry, covers=shown[0].covers, made=made)
 
     def _published_before(self, charged: list[Entry]) -> PublishedCosts | None:
         """Return what an earlier version published of a run with many labels, which it kept in a file."""
@@ -298,12 +303,12 @@ class Publisher:
         if not place.exists() or not charged:
             return None
         try:
-            kept = json.loads(place.read_bytes())
-            if kept["format"] != 1:
-                raise ValueError(kept)
-            uppers, prices = [float(kept["epsilon_upper"])], [float(kept["charged"])]
-            plan, covers = plan_of(charged[-1].event), str(kept["covers"])
-            return self._costs(plan, uppers, prices, charged[-1], covers=covers, delta=float(kept["delta"]))
+            there = json.loads(place.read_bytes())
+            if there["format"] != 1:
+                raise ValueError(there)
+            uppers, prices = [float(there["epsilon_upper"])], [float(there["charged"])]
+            plan, covers = plan_of(charged[-1].event), str(there["covers"])
+            return self._costs(plan, uppers, prices, charged[-1], covers=covers, delta=float(there["delta"]))
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
             raise ValueError(
                 f"Expected what was published in {place}, got something that cannot be read. Restore the "
@@ -390,9 +395,7 @@ class Publisher:
             purses.append(Purse(group.name, state.held_at, _HAIR * state.accountant.value_left(state.spent)))
         return [purses]
 
-    def _best(
-        self, public: Votes | LabelVotes, purses: Sequence[Purse], terms: Mapping[str, Any]
-    ) -> PublishPlan:
+    def _best(self, public: AnyVotes, purses: Sequence[Purse], terms: Mapping[str, Any]) -> PublishPlan:
         """Return the best plan that all purses can pay, on public votes counted as the run's."""
         plan = self.run.plan
         if plan is None:
@@ -478,7 +481,7 @@ def propose_publication(
     *,
     confidence: float | None = None,
     method: Method | None = None,
-    proxy: "Votes | LabelVotes | str | PathLike[str] | None" = None,
+    proxy: AnyVotes | str | PathLike[str] | None = None,
 ) -> Proposal:
     """Return the plan by which a finished run's cost would be published, and what that costs.
 
@@ -606,3 +609,80 @@ def _require_as_before(plan: PublishPlan, *, confidence: float | None, method: M
             f"Expected --method {plan.method} and --confidence {plan.confidence:g}, by which this cost "
             "was published before, got others. What was published stays; ask for it without options."
         )
+
+
+# Votes in a file that belongs to no run: a record beside the file is charged
+
+
+@dataclass(frozen=True)
+class FileProposal:
+    """How a cost would be published, where it is charged, and what was charged there before."""
+
+    plan: PublishPlan
+    record: PublicationRecord
+    charged_before: float
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_drawn(self) -> bool:
+        """Return whether noise is drawn and paid for; a price that holds for any votes needs neither."""
+        return self.plan.method != "independent"
+
+
+def propose_for_file(
+    votes: HeldVotes,
+    mechanism: Mechanism,
+    record: str | PathLike[str],
+    *,
+    delta: float,
+    confidence: float = 0.95,
+    method: Method | None = None,
+    proxy: str | PathLike[str] | None = None,
+    thresholds: ArrayLike | None = None,
+) -> FileProposal:
+    """Return how a cost of these votes would be published; nothing is charged, and no vote is looked at.
+
+    Order and noise are chosen on the public votes of `proxy`, or on made-up ones. A record of earlier
+    publications keeps its plan.
+    """
+    book, notes = PublicationRecord(Path(record)), list(votes.notes)
+    plan = book.plan()
+    if plan is not None:
+        notes.append(
+            f"These votes were published before, with the plan in {book.path.name}; it stays, and this "
+            "publication pays on top of the earlier ones."
+        )
+        return FileProposal(plan, book, book.charged, tuple(notes))
+    public, assumed = proxy_votes(
+        proxy, votes.kind, votes.n_teachers, votes.width, resolution=votes.resolution, thresholds=thresholds
+    )
+    if assumed:
+        notes.append(assumed)
+    plans = plan_publication(
+        mechanism, public, n_queries=votes.n_queries, delta=delta, confidence=confidence, method=method
+    )
+    return FileProposal(plans[0], book, book.charged, tuple(notes))
+
+
+def publish_file(
+    votes: HeldVotes, mechanism: Mechanism, proposal: FileProposal, *, delta: float
+) -> PublishedEpsilon:
+    """Charge the record, draw, write down what came out, and return it.
+
+    Of a public price nothing is drawn and nothing is charged.
+    """
+    file, source, plan = kept(votes), noise.secure(), proposal.plan
+    if proposal.is_drawn:
+        proposal.record.charge(mechanism, plan, delta=delta, noise=source)
+    published = publish(
+        mechanism,
+        file.votes,
+        source,
+        plan=plan,
+        delta=delta,
+        answered=file.answered,
+        charged_before=proposal.charged_before,
+    )
+    if proposal.is_drawn:
+        proposal.record.settle(published)
+    return published
