@@ -263,19 +263,14 @@ def set_aside(
 def _set_aside(data: Any, config: RunConfig, *, n_public: int, n_test: int) -> Tables:
     by = config.protects
     kept, asked, test, note = set_aside(data, n_public=n_public, n_test=n_test, seed=config.seed, by=by)
+    owners = {"person": data.persons, "site": data.sites, "record": data.ids}[by]
+    found, apart = np.concatenate([asked, test]), list[str]()
+    if owners is not None and found.size:
+        apart = identities(owners[found], name=f"{by}s")
     return Tables(
         kept, data.X[asked], data.y[asked], data.take(test) if test.size else None, (*data.notes, note),
-        apart=units_apart(data, asked, test, by=by),
+        apart=tuple(dict.fromkeys(apart)),
     )  # fmt: skip
-
-
-def units_apart(data: AnyRows, *rows: NDArray[np.int64], by: str) -> tuple[str, ...]:
-    """Return the units of rows that were set aside, by name where they have one."""
-    owners = {"person": data.persons, "site": data.sites, "record": data.ids}[by]
-    found = np.concatenate(rows)
-    if owners is None or not found.size:
-        return ()
-    return tuple(dict.fromkeys(identities(owners[found], name=f"{by}s")))
 
 
 def _hashed_order(names: Sequence[str], *, key: bytes) -> NDArray[np.int64]:

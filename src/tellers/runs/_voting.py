@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -209,7 +210,7 @@ def stored_votes(path: Path, tables: Tables) -> Votes:
 class Voting:
     """Where the votes of a run come from, round by round; who is absent names the round.
 
-    `step` and `progress` are told what goes on: "teachers" and "votes" at first, "anew" afterwards.
+    `step` and `show` are told what goes on: "teachers" and "votes" at first, "anew" afterwards.
     """
 
     config: RunConfig
@@ -217,7 +218,7 @@ class Voting:
     folder: RunFolder
     assignment: Assignment
     step: Callable[[str], AbstractContextManager[None]]
-    progress: Callable[[str], Progress]
+    show: Callable[[str, int, int], object]
 
     def place(self, absent: Names) -> RunFolder:
         """Return the folder with teachers and votes of a round."""
@@ -245,7 +246,7 @@ class Voting:
             with self.step("teachers"):
                 ask = teachers.enter_context(self._trained(self.seated(absent), absent, "teachers"))
             with self.step("votes"):
-                votes: Votes = ask(self.tables.pool, self.progress("votes"))
+                votes: Votes = ask(self.tables.pool, partial(self.show, "votes"))
                 save_votes(place.votes, votes)
                 if self._wants_test:
                     save_votes(place.test_votes, ask(self.tables.test.X, None))
@@ -284,7 +285,7 @@ class Voting:
             place.votes.parent.mkdir(exist_ok=True, mode=0o700)
             save_partition(place.partition, assignment)
         return trained(
-            self.config, self.tables, assignment, folder=place, progress=self.progress(step),
+            self.config, self.tables, assignment, folder=place, progress=partial(self.show, step),
             seed=round_seed(self.config.seed, absent) if absent else self.config.seed,
         )  # fmt: skip
 
@@ -343,7 +344,7 @@ def release_labels(voting: Voting, votes: Votes, ledger: Ledger) -> tuple[Labels
     )  # fmt: skip
     labels = ask_by_settings(
         config, tables, room, n_queries=most, batch=batch, key=key, next_room=next_room,
-        progress=voting.progress("labels"),
+        progress=partial(voting.show, "labels"),
     )  # fmt: skip
     spending = spent_on(
         ledger, assignment, Budget(config.budget.epsilon, config.budget.delta), key=key, most=most,
