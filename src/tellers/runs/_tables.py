@@ -312,10 +312,7 @@ def _require_features(n_features: int, private: AnyRows, path: Path) -> None:
 
 def _private_path(config: RunConfig) -> Path:
     path: Path | None = config.data.private_path
-    if path is None:
-        raise ValueError(
-            f'Expected [data] private, the private rows, for name = "{config.data.name}", got none.'
-        )
+    assert path is not None  # settings of files without it are refused
     return path
 
 
@@ -359,10 +356,6 @@ def _dealt_by_place(config: RunConfig, name: str, places: TableLines) -> Partiti
 def _dealt(config: RunConfig, tables: Tables) -> Partition:
     chosen, data = config.partition, tables.private
     if config.protects == "site":
-        if data.sites is None:
-            raise ValueError(
-                f'Expected a column of sites in {data.name!r} for [partition] by = "site", got none.'
-            )
         apart = set(identities(tables.apart, name="sites")) if tables.apart else set()
         names = [name for name in identities(chosen.sites, name="sites") if name not in apart]
         return partition(len(data), sites=data.sites, site_names=names, persons=data.persons)

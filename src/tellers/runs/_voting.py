@@ -118,7 +118,7 @@ def _on_cluster(
     config: RunConfig, model: Any, data: tuple[Any, Any], partition: Partition, *, folder: RunFolder,
     given: dict[str, Any],
 ) -> Iterator[Ask]:  # fmt: skip
-    from ..teachers.dask.cluster import connect
+    from ..teachers.dask.cluster import Cluster, connect
     from ..teachers.dask.dispatch import Patience
     from ..teachers.dask.ensemble import train_dask_ensemble
     from ..teachers.dask.shards import inside, make_folder, remove, write_queries, write_shards
@@ -126,7 +126,13 @@ def _on_cluster(
     given |= {
         "batch": config.cluster.batch or None, "patience": Patience(retries=config.teachers.retries),
     }  # fmt: skip
-    with connect(cluster_of(config)) as link:
+    chosen = config.cluster
+    files = {name: config.data.path(getattr(chosen, name)) for name in ("ca", "certificate", "key")}
+    cluster = Cluster(
+        address=chosen.address, n_workers=chosen.n_workers or None, timeout=chosen.timeout,
+        patience=chosen.patience, **{name: "" if path is None else str(path) for name, path in files.items()},
+    )  # fmt: skip
+    with connect(cluster) as link:
         place = _shared_folder(config, folder)
         _require_shared(link, place)
         kept = inside(place, "teachers")
@@ -147,18 +153,6 @@ def _on_cluster(
             # The rows are here anyway: a second copy of them lies about no longer than it is read.
             for address in written:
                 remove(address)
-
-
-def cluster_of(config: RunConfig) -> Any:
-    """Return the cluster that settings name."""
-    from ..teachers.dask.cluster import Cluster
-
-    chosen = config.cluster
-    files = {name: config.data.path(getattr(chosen, name)) for name in ("ca", "certificate", "key")}
-    return Cluster(
-        address=chosen.address, n_workers=chosen.n_workers or None, timeout=chosen.timeout,
-        patience=chosen.patience, **{name: "" if path is None else str(path) for name, path in files.items()},
-    )  # fmt: skip
 
 
 def _shared_folder(config: RunConfig, folder: RunFolder) -> str:

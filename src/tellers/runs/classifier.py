@@ -13,7 +13,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from ..data.metrics import LabelMetrics, measure
+from ..data.metrics import LabelMetrics
 from ..errors import require_count
 from ..ledger.base import Ledger
 from ..mechanisms._admission import is_multilabel
@@ -378,9 +378,7 @@ class PateMultilabelClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type
         """
         said = self.predict(X)
         truth = label_table(y, n_rows=len(said), n_labels=self.n_outputs_)
-        if sample_weight is None:
-            return measure(truth, said).accuracy
-        return float(np.average((said == truth).mean(axis=1), weights=np.asarray(sample_weight)))
+        return float(np.average((said == truth).mean(axis=1), weights=sample_weight))
 
     def export(
         self,

@@ -528,7 +528,6 @@ class Fitting:
                     first=asking.first, per_round=asking.per_round, warm_up=asking.warm_up,
                     queries=np.arange(len(pool)), key=key, next_room=next_room,
                 )  # fmt: skip
-                self._record(released, rows, ledger=ledger, budget=budget, reasons=reasons)
                 spending = spent_on(
                     ledger, assignment, budget, key=key, used=[plain, asking.warm_up],
                     most=min(len(pool), asking.n_queries or len(pool)),
@@ -537,7 +536,7 @@ class Fitting:
                     # of. Without those who left there is less noise: a price for all of it was not known.
                     is_fixed=self.ledger is None and not assignment.leave,
                 )  # fmt: skip
-                self._state(spending)
+                self._record(released, rows, spending, ledger=ledger, budget=budget, reasons=reasons)
                 self.student_ = self._taught(pool, released, seed=learn, lenient=is_open)
 
     def _reasons(self, *, declared: bool, pooled: bool, seeded: bool) -> list[str]:
@@ -608,9 +607,16 @@ class Fitting:
         self.n_private_ = n_rows if parts.relation.counts_are_public else None
 
     def _record(
-        self, released: Labels, rows: NDArray[Any], *, ledger: Ledger, budget: Budget, reasons: list[str]
+        self,
+        released: Labels,
+        rows: NDArray[Any],
+        spending: Spending,
+        *,
+        ledger: Ledger,
+        budget: Budget,
+        reasons: list[str],
     ) -> None:
-        """Set the attributes that say what came out and what it cost; all of it is public."""
+        """Set the attributes that say what came out, what it cost, and what is guaranteed to whom; public."""
         if not reasons and any(entry.event.get("noise") != "secure" for entry in ledger.entries()):
             reasons = ["The ledger holds answers with seeded noise."]
         self.released_, self.stopped_by_ = released, released.stopped_by
@@ -618,9 +624,6 @@ class Fitting:
         self._tell_labels(released, rows)
         self.spent_, self.delta_, self.why_ = ledger.spent, budget.delta, " ".join(reasons)
         self.budget_ = None if budget.epsilon == NO_LIMIT else budget
-
-    def _state(self, spending: Spending) -> None:
-        """Set the attributes that say what is guaranteed, to whom, and which teachers answered."""
         personal = spending.personal
         self.epsilon_ = math.inf if self.why_ else spending.epsilon
         self.rounds_: tuple[dict[str, Any], ...] = ()

@@ -211,7 +211,7 @@ def guaranteed_epsilon(
         return accountant.budget.epsilon
     counted = [e for e in ledger.entries() if besides is None or not e.key.startswith(besides)]
     events = [entry.event for entry in counted]
-    kinds = {(event.get("mechanism"), str(event.get("parameters"))) for event in events}
+    kinds = {(str(event.get("mechanism")), str(event.get("parameters"))) for event in events}
     # What a stranger's mechanism costs is not known from its name.
     one_price = all(getattr(EVENTS.get(name), "one_price", False) for name, _ in kinds) and len(kinds) < 2
     told_apart = len(counted) < len(ledger.entries())

@@ -189,8 +189,11 @@ def _carry_out(
     beside: Mapping[str, bytes] | None,
 ) -> Finished | None:
     with steps.step("data"):
-        tables = read_tables(config) if voted is None else voted.tables
-        assignment = assign_rows(config, tables) if voted is None else voted.seated
+        if voted is None:
+            tables = read_tables(config)
+            assignment = assign_rows(config, tables)
+        else:
+            tables, assignment = voted.tables, voted.assignment or Assignment(voted.partition)
         if assignment.plan is not None and assignment.consent is not None and steps.show_groups is not None:
             from ._groups import ceiling_notes, group_rows
 
@@ -346,11 +349,6 @@ class Voted:
                 f"Expected votes of {wanted[0]} teachers on {wanted[1]} rows of the pool, got those of "
                 f"{given[0]} on {given[1]}."
             )
-
-    @property
-    def seated(self) -> Assignment:
-        """Return who learned from whom."""
-        return self.assignment or Assignment(self.partition)
 
     def __repr__(self) -> str:
         return f"Voted(<private>, n_queries={len(self.votes)}, n_teachers={self.votes.n_teachers})"

@@ -56,16 +56,6 @@ class Remembered:
     epsilon: float = math.inf
     delta: float = 0.0
 
-    def keep(self) -> None:
-        """Remember this fit from now on: something is about to be asked."""
-        with _LOCK:
-            for other in _FITS:  # the same table again takes no more room
-                if np.array_equal(other.hashes, self.hashes):
-                    self.hashes = other.hashes
-            _FITS.append(self)
-            while len(_FITS) > 1 and _n_held() > _MOST_HASHES:
-                _FITS.pop(0)
-
 
 _FITS: list[Remembered] = []
 # A name for each ledger that has none; an address in memory may be another's later.
@@ -165,7 +155,13 @@ def remembered(fit: Remembered | None, estimator: Any, budget: Budget) -> Iterat
     if fit is None:
         yield
         return
-    fit.keep()
+    with _LOCK:
+        for other in _FITS:  # the same table again takes no more room
+            if np.array_equal(other.hashes, fit.hashes):
+                fit.hashes = other.hashes
+        _FITS.append(fit)
+        while len(_FITS) > 1 and _n_held() > _MOST_HASHES:
+            _FITS.pop(0)
     try:
         yield
     finally:
