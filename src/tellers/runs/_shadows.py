@@ -48,6 +48,9 @@ class _Canaries:
     before: NDArray[np.int64]
     after: NDArray[np.int64]
 
+    def __repr__(self) -> str:
+        return f"Canaries(<private>, n_canaries={len(self.y)})"
+
 
 def audit_run(
     config: RunConfig,
