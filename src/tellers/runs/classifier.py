@@ -28,31 +28,12 @@ from ..privacy.votes import OneOf, SetOf
 from ..students.fitting import fit_distilled, fit_supervised, spread_columns
 from ..teachers.ballots import check_thresholds
 from . import fit as _fit
-from .fit import (
-    Fitting,
-    Groups,
-    Indices,
-    NoGuaranteeWarning,
-    Queries,
-    Training,
-    model_or_default,
-    public_result,
-    validated,
-)
+from .fit import Fitting, Groups, Indices, Queries, Training
 from .labelling import Labels
-
-__all__ = [
-    "Groups",
-    "NoGuaranteeWarning",
-    "PateClassifier",
-    "PateMultilabelClassifier",
-    "Queries",
-    "Training",
-]
 
 
 def _student_has(method: str) -> Callable[[Any], bool]:
-    return lambda self: hasattr(getattr(self, "student_", model_or_default(self.student)), method)
+    return lambda self: hasattr(getattr(self, "student_", _fit.model_or_default(self.student)), method)
 
 
 class PateClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -169,7 +150,7 @@ class PateClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type: ignore[m
             )
         _fit.check_groups(self._groups, budgets, sites=sites, ids=ids, stratified=self._training.stratified)
         self._forget()
-        X, y = validated(self, X, y)
+        X, y = _fit.validated(self, X, y)
         check_consistent_length(X, persons, ids, sites, None if isinstance(budgets, Mapping) else budgets)
         declared = _declared_classes(self.classes if classes is None else classes, self.n_classes)
 
@@ -225,7 +206,7 @@ class PateClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type: ignore[m
         True
         """
         check_is_fitted(self)
-        result = public_result(self, name, accuracy=accuracy)
+        result = _fit.public_result(self, name, accuracy=accuracy)
         return self._export(folder, result, trusted=trusted, overwrite=overwrite)
 
     def _spread(self, scores: ArrayLike, *, never_met: float) -> NDArray[np.float64]:
@@ -250,7 +231,7 @@ class PateClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type: ignore[m
         self.answered_share_ = released.n_answered / max(1, len(released))
 
     def _taught(self, pool: NDArray[Any], released: Labels, *, seed: int, lenient: bool) -> Any:
-        model, rows, training = model_or_default(self.student), pool[released.rows], self._training
+        model, rows, training = _fit.model_or_default(self.student), pool[released.rows], self._training
         if lenient and self.n_labels_ and (self.labels_ == self.labels_[0]).all():
             # A student that says the one class that was ever answered.
             answered = released.labels != SILENT
@@ -346,7 +327,7 @@ class PateMultilabelClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type
                 "one class per row take PateClassifier."
             )
         self._forget()
-        X, Y = validated(self, X, Y.toarray() if hasattr(Y, "toarray") else Y, multi_output=True)
+        X, Y = _fit.validated(self, X, Y.toarray() if hasattr(Y, "toarray") else Y, multi_output=True)
         check_consistent_length(X, persons, ids, sites)
         declared = self._declared()
         Y = label_table(Y, n_rows=len(X), n_labels=declared)
@@ -415,7 +396,7 @@ class PateMultilabelClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type
                 f"Expected {self.n_outputs_} different label_names, one for each label in its order, got "
                 f"{len(names)}, {len(set(names))} different."
             )
-        result = public_result(self, name, label_names=names, measured=measured)
+        result = _fit.public_result(self, name, label_names=names, measured=measured)
         return self._export(folder, result, trusted=trusted, overwrite=overwrite)
 
     def __sklearn_tags__(self) -> Any:
@@ -448,7 +429,9 @@ class PateMultilabelClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type
         self.n_told_ = int((released.labels != SILENT).sum())
 
     def _taught(self, pool: NDArray[Any], released: Labels, *, seed: int, lenient: bool) -> Any:
-        return fit_supervised(model_or_default(self.student), pool[released.rows], released.labels, seed=seed)
+        return fit_supervised(
+            _fit.model_or_default(self.student), pool[released.rows], released.labels, seed=seed
+        )
 
 
 # Classes: declared, or read off, and their places

@@ -257,28 +257,22 @@ NO_LIMIT = 1e9  # without classes and pool there is no budget to keep, unless on
 _DELTA = 1e-5
 
 
-def agreed_delta(given: Budget | None, ledger: Any) -> float:
-    """Return the delta of the budget that was given, or else of the ledger, or else the usual one."""
-    known = given or _held(ledger)
-    return _DELTA if known is None else known.delta
-
-
-def agreed_budget(given: Budget | None, ledger: Any, *, unlimited: bool, assignment: Assignment) -> Budget:
-    """Return the budget that was given, or else that of the ledger, or else what everybody agreed to."""
-    held = _held(ledger)
+def agreed_budget(given: Budget | None, ledger: Any) -> Budget | None:
+    """Return the budget that was given, or else that of the ledger; None where there is neither."""
+    held: Budget | None = getattr(getattr(ledger, "accountant", None), "budget", None)
     if held is not None and given not in (None, held):
         raise ValueError(f"Expected the budget of the ledger, {held}, got {given}. Leave out one of the two.")
-    most = 8.0
-    if assignment.consent is not None:
-        # Groups are held to their own budgets. While they leave one by one, the books as a whole add up what
-        # some paid after others had left.
-        epsilons = [group.epsilon for group in assignment.consent.groups]
-        most = sum(epsilons) if assignment.leave else max(epsilons)
-    return given or held or Budget(NO_LIMIT if unlimited else most, _DELTA)
+    return given or held
 
 
-def _held(ledger: Any) -> Budget | None:
-    return getattr(getattr(ledger, "accountant", None), "budget", None)
+def usual_epsilon(assignment: Assignment) -> float:
+    """Return what may be spent where nobody said it: 8, or what everybody agreed to."""
+    if assignment.consent is None:
+        return 8.0
+    # Groups are held to their own budgets. While they leave one by one, the books as a whole add up what
+    # some paid after others had left.
+    epsilons = [group.epsilon for group in assignment.consent.groups]
+    return sum(epsilons) if assignment.leave else max(epsilons)
 
 
 @contextmanager
@@ -316,11 +310,6 @@ def identity(folder: str | PathLike[str] | None, random_state: Any) -> tuple[str
     place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     write_whole(place, json.dumps({"name": name, "seed": seed}).encode())
     return name, seed
-
-
-def teachers_folder(folder: str | PathLike[str] | None, of_round: str) -> Path | None:
-    """Return where the teachers of a round are kept, if anywhere."""
-    return None if folder is None else Path(folder) / "_".join(["teachers", *filter(None, [of_round])])
 
 
 def question(fitted: Any, pool: NDArray[Any], *, plan: PersonalPlan | None, seed: int) -> str:
@@ -489,14 +478,18 @@ class Fitting:
             pool = given = validated(self, public, reset=False)
             self.n_copies_ = count_copies(pool, X)
             rows = np.arange(len(pool))
-        delta = agreed_delta(self.budget, self.ledger)
+        agreed = agreed_budget(self.budget, self.ledger)
+        delta = _DELTA if agreed is None else agreed.delta
         assignment, plain = self._assigned(y, budgets, delta=delta, saves=not is_open, seed=split, **owners)
-        budget = agreed_budget(self.budget, self.ledger, unlimited=is_open, assignment=assignment)
+        budget = agreed or Budget(NO_LIMIT if is_open else usual_epsilon(assignment), _DELTA)
         self._tell_assignment(assignment, plain, n_rows=len(X), n_public=len(pool))
         # Opened before hours of training: a ledger with another budget is refused now.
         with open_books(self.ledger, budget, allow_seeded=seeded, consent=assignment.consent) as ledger:
 
             def vote(some: Assignment, absent: Names) -> VotedPool:
+                of_round, place = round_name(assignment.plan, absent), None
+                if training.folder is not None:
+                    place = Path(training.folder) / (f"teachers_{of_round}" if of_round else "teachers")
                 ensemble = train_ensemble(
                     model_or_default(self.teacher),
                     some.rows(X),
@@ -506,7 +499,7 @@ class Fitting:
                     thresholds=self.thresholds,
                     seed=round_seed(teach, absent),
                     n_jobs=None if training.n_jobs is None else effective_n_jobs(training.n_jobs),
-                    folder=teachers_folder(training.folder, round_name(assignment.plan, absent)),
+                    folder=place,
                     public=given,
                 )
                 votes = ensemble.vote(pool)
@@ -712,7 +705,7 @@ def public_result(
             epsilon=math.inf if fitted.budget_ is None else fitted.budget_.epsilon, delta=fitted.delta_
         ),
         spent=SpentPart(
-            epsilon=math.inf if fitted.why_ else fitted.epsilon_,
+            epsilon=fitted.epsilon_,
             delta=fitted.delta_,
             charged=fitted.spent_.epsilon(fitted.delta_),
             is_guarantee=not fitted.why_,

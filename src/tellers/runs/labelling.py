@@ -310,19 +310,16 @@ class _Run:
             self.n_asked += size
             if progress is not None:
                 progress(self.n_asked, self.most)
-            self._see_whether_to_stop()
+            if self.n_labels is not None and self.n_answered >= self.n_labels:
+                self.stopped_by = "the number of labels"
+            elif self.n_asked >= self.most:
+                at_end = self.most == count_rows(self.queries)
+                self.stopped_by = "the end of the pool" if at_end else "the number of queries"
 
     def _size(self, n_left: int) -> int:
         size = min(self.affordable or self.batch, n_left, self.most - self.n_asked)
         # A query is answered once at most, so this never overshoots.
         return size if self.n_labels is None else min(size, self.n_labels - self.n_answered)
-
-    def _see_whether_to_stop(self) -> None:
-        if self.n_labels is not None and self.n_answered >= self.n_labels:
-            self.stopped_by = "the number of labels"
-        elif self.n_asked >= self.most:
-            at_end = self.most == count_rows(self.queries)
-            self.stopped_by = "the end of the pool" if at_end else "the number of queries"
 
     def teach(self, estimator: Any, X_pool: Any, *, seed: np.random.Generator) -> Any | None:
         """Return a student of all answers so far, or None while they do not hold two classes."""
