@@ -324,12 +324,6 @@ _RECORDS_ALONE = (
 )
 
 
-def deal_rows(config: RunConfig, tables: Tables) -> Partition:
-    """Return which private rows each teacher gets."""
-    places = tables.private.places
-    return _dealt(config, tables) if places is None else _dealt_by_place(config, tables.private.name, places)
-
-
 def _dealt_by_place(config: RunConfig, name: str, places: TableLines) -> Partition:
     """Deal all lines of a table; those that cannot be used drop out of the part they were dealt to."""
     chosen = config.partition
@@ -353,8 +347,11 @@ def _dealt_by_place(config: RunConfig, name: str, places: TableLines) -> Partiti
     return Partition(parts, unit=places.unit, notes=(*dealt.notes, *places.notes), relation=relation)
 
 
-def _dealt(config: RunConfig, tables: Tables) -> Partition:
+def deal_rows(config: RunConfig, tables: Tables) -> Partition:
+    """Return which private rows each teacher gets."""
     chosen, data = config.partition, tables.private
+    if data.places is not None:
+        return _dealt_by_place(config, data.name, data.places)
     if config.protects == "site":
         apart = set(identities(tables.apart, name="sites")) if tables.apart else set()
         names = [name for name in identities(chosen.sites, name="sites") if name not in apart]
