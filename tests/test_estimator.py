@@ -44,7 +44,7 @@ from tellers import (
 from tellers.errors import BudgetExhausted, InsecureNoise
 from tellers.privacy import Votes
 from tellers.runs import Groups, NoGuaranteeWarning, Queries, Room, Training, load_student
-from tellers.runs import _fit_inputs as _inputs
+from tellers.runs import fit as fitting
 from tellers.teachers import Ensemble
 
 # Settings are given by the names of earlier versions here: all of them are still accepted.
@@ -478,10 +478,10 @@ def test_torch_teachers_go_to_their_own_backend(blobs, monkeypatch, tmp_path):
 
 def test_older_scikit_learn(blobs, monkeypatch):
     """Before 1.6 the check of the data was a method of every estimator."""
-    if not hasattr(_inputs.validation, "validate_data"):
+    if not hasattr(fitting.validation, "validate_data"):
         pytest.skip("this is an older one, and every other test shows it")
-    validate = _inputs.validation.validate_data
-    monkeypatch.delattr(_inputs.validation, "validate_data")
+    validate = fitting.validation.validate_data
+    monkeypatch.delattr(fitting.validation, "validate_data")
     monkeypatch.setattr(PateClassifier, "_validate_data", validate, raising=False)
     model = pate(n_classes=3).fit(blobs.X, blobs.y, public=blobs.public)
     assert model.score(blobs.X_test, blobs.y_test) > 0.9

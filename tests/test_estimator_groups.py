@@ -26,7 +26,7 @@ from tellers import (
 )
 from tellers.errors import BudgetExhausted, LedgerConflict
 from tellers.runs import Groups, ModelCard
-from tellers.runs import classifier as _models
+from tellers.runs import fit as fitting
 from tellers.runs.fit import public_result
 
 # Settings are given by the names of earlier versions here: all of them are still accepted.
@@ -126,13 +126,13 @@ def test_exhausted_groups_leave_and_the_others_go_on(blobs):
 
 def taught_by(monkeypatch):
     """Return the rows that every ensemble was trained on, one entry for each that is trained from now on."""
-    train, seen = _models.train_ensemble, []
+    train, seen = fitting.train_ensemble, []
 
     def watched(teacher, X, y, parts, **how):
         seen.append([X[part] for part in parts])
         return train(teacher, X, y, parts, **how)
 
-    monkeypatch.setattr(_models, "train_ensemble", watched)
+    monkeypatch.setattr(fitting, "train_ensemble", watched)
     return seen
 
 
@@ -286,7 +286,7 @@ def test_what_is_kept_names_no_person(blobs):
     ],
 )  # fmt: skip
 def test_what_makes_no_sense_is_refused_before_training(blobs, monkeypatch, settings, budgets, words):
-    monkeypatch.setattr(_models, "train_ensemble", lambda *_, **__: pytest.fail("teachers were trained"))
+    monkeypatch.setattr(fitting, "train_ensemble", lambda *_, **__: pytest.fail("teachers were trained"))
     settings = {"min_persons": 10, **settings} if "group 'high'" in words else settings
     with pytest.raises((ValueError, TypeError), match=words):
         fitted(blobs, budgets=budgets, **settings)
@@ -320,7 +320,7 @@ def test_groups_keep_their_accounts_over_several_fits(blobs, tmp_path):
 def test_one_ledger_is_for_groups_or_for_all_alike(blobs, monkeypatch):
     ledger = MemoryLedger(Accountant(Budget(4.0, DELTA)))
     fitted(blobs, budgets=blobs.chosen, levels=LEVELS, n_queries=4, ledger=ledger)
-    monkeypatch.setattr(_models, "train_ensemble", lambda *_, **__: pytest.fail("teachers were trained"))
+    monkeypatch.setattr(fitting, "train_ensemble", lambda *_, **__: pytest.fail("teachers were trained"))
     with pytest.raises(LedgerConflict, match="accounts of groups"):
         fitted(blobs, ledger=ledger)
     with pytest.raises(LedgerConflict, match="groups of the ledger"):

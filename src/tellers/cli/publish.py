@@ -86,7 +86,7 @@ def run_as_dict(
 
 
 def _print_run_plan(screen: "Console", proposal: "Proposal") -> None:
-    plan, groups, rows = proposal.plan, proposal.kind == "groups", []
+    plan, groups, rows = proposal.plan, proposal.run.kind == "groups", []
     for name, price in proposal.prices.items():
         at = float(price.values[price.orders == plan.order][0])
         rows.append((f"costs {escape(name)}" if groups else "costs", _part(at)))
@@ -190,7 +190,7 @@ def command(
             f"Expected votes that belong to no run, {file} is of the run in {around}, whose ledger must pay. "
             f"Nothing was charged. Publish what the run cost: tellers publish {around}"
         )
-    from ..runs._vote_files import propose_for_file, publish_file
+    from ..runs.publishing import propose_for_file, publish_file
 
     votes, mechanism, delta = options.load(file, given)
     proposal = propose_for_file(

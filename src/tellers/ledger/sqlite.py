@@ -14,8 +14,18 @@ from typing import Any
 from ..errors import LedgerConflict, require_positive
 from ..privacy._files import sync_folder
 from ..privacy.budget import Accountant
-from . import _forks
-from ._chain import READABLE, SCHEMA, ChainedLedger, LedgerState, Line, Pages, T, opening
+from ._chain import (
+    BEFORE_FORK,
+    READABLE,
+    SCHEMA,
+    ChainedLedger,
+    LedgerState,
+    Line,
+    Pages,
+    T,
+    opening,
+    watch_forks,
+)
 from .vault import Vault
 
 _APPLICATION = 0x54454C4C  # "TELL", in the header of the file
@@ -248,7 +258,7 @@ class SqliteLedger(ChainedLedger):
             raise ValueError(f"Expected the path of a file, got {self.path!r}. Use MemoryLedger(accountant).")
         self._path = Path(os.path.abspath(self.path))
         # SQLite's locks do not survive a fork: a child must not use, or even close, what its parent opened.
-        _forks.watch(self)
+        watch_forks(self)
         try:
             with self._transaction("BEGIN"):
                 pass  # a file that is no ledger, or another one, is refused now and not at the first question
@@ -326,4 +336,4 @@ def _close_forgotten() -> None:
             _forgotten.pop().close()
 
 
-_forks.BEFORE.append(_close_forgotten)
+BEFORE_FORK.append(_close_forgotten)

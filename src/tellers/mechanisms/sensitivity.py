@@ -25,10 +25,9 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import require_count, require_positive
-from ..privacy._ballots import Integers
 from ..privacy._scipy import maximum_filter1d, minimum_filter1d
 from ..privacy.rdp import Floats, check_orders
-from ..privacy.votes import Votes
+from ..privacy.votes import Integers, Votes
 from . import _flip_probability as upset
 from . import published as bounds
 

@@ -10,22 +10,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import SealedValue, require_count
-from ._ballots import (
-    AXES,
-    LARGEST_RESOLUTION,
-    Integers,
-    as_table,
-    checked_ballots,
-    checked_voters,
-    first_place,
-    in_range,
-    is_sparse,
-    knowledge,
-    n_who_know,
-    read_only,
-    tallied,
-    whole_numbers,
-)
+
+Integers = NDArray[np.int64]
+_AXES = ("teacher", "query", "label")
+# Ballots counted at once, and tallies they are counted into: small enough to stay in a cache.
+_CELLS = 1 << 17
+_PLURAL = {"teacher": "teachers", "query": "queries", "class": "classes"}
+# Ballots are kept in the smallest type that holds them: 50 teachers x 10,000 queries x 20 labels are 10 MB.
+_LARGEST_RESOLUTION = 10_000
 
 # Votes are the private data of everything above this module. They are a type of their own, so that
 # a tally cannot be passed where released labels belong or the other way round, and they do not print.
@@ -124,22 +116,22 @@ class OneOf:
         """
         if knows is not None:
             raise ValueError("Expected teachers that know all classes, got some that abstain.")
-        table = whole_numbers(ballots, name="ballots", axes=AXES[:2])
+        table = _whole_numbers(ballots, name="ballots", axes=_AXES[:2])
         if table.min() < 0 or table.max() >= self.n_classes:
-            place = first_place((table < 0) | (table >= self.n_classes), AXES[:2])
+            place = _first_place((table < 0) | (table >= self.n_classes), _AXES[:2])
             raise ValueError(
                 f"Expected classes 0..{self.n_classes - 1} (n_classes={self.n_classes}), "
                 f"got a class id outside at {place}. Declare every class the teachers may vote for."
             )
-        return tallied(table, self.n_classes), table, None
+        return _tallied(table, self.n_classes), table, None
 
     def checked(self, totals: ArrayLike, n_teachers: int, n_voters: Integers | None = None) -> Integers:
         """Return counts of which every row sums to the number of teachers, or refuse them."""
-        table = whole_numbers(totals, name="counts", axes=("query", "class"))
-        place = first_place(table < 0, ("query", "class"))
+        table = _whole_numbers(totals, name="counts", axes=("query", "class"))
+        place = _first_place(table < 0, ("query", "class"))
         if place:
             raise ValueError(f"Expected counts >= 0, got a negative entry at {place}.")
-        place = first_place(table.sum(axis=1) != self.most(n_teachers), ("query",))
+        place = _first_place(table.sum(axis=1) != self.most(n_teachers), ("query",))
         if place:
             raise ValueError(
                 f"Expected every query's counts to sum to n_teachers={n_teachers}, which {place} does not. "
@@ -203,15 +195,17 @@ class SetOf:
         self, ballots: Any, knows: ArrayLike | None = None
     ) -> tuple[NDArray[Any], Any, Integers | None]:
         """Return the sums of ballots: teachers x queries x labels, or one sparse matrix per teacher."""
-        if self.resolution > LARGEST_RESOLUTION:
-            raise ValueError(f"Expected a resolution of at most {LARGEST_RESOLUTION}, got {self.resolution}.")
-        if isinstance(ballots, Sequence) and len(ballots) > 0 and all(is_sparse(one) for one in ballots):
+        if self.resolution > _LARGEST_RESOLUTION:
+            raise ValueError(
+                f"Expected a resolution of at most {_LARGEST_RESOLUTION}, got {self.resolution}."
+            )
+        if isinstance(ballots, Sequence) and len(ballots) > 0 and all(_is_sparse(one) for one in ballots):
             return self._tally_sparse(ballots, knows)
-        table = checked_ballots(as_table(ballots, "ballots"), self.n_labels, self.resolution)
-        known = knowledge(knows, len(table), self.n_labels)
+        table = _checked_ballots(_as_table(ballots, "ballots"), self.n_labels, self.resolution)
+        known = _knowledge(knows, len(table), self.n_labels)
         if known is not None:
             table = table * known[:, None, :].astype(table.dtype)
-        return table.sum(axis=0, dtype=np.int64), table, n_who_know(known)
+        return table.sum(axis=0, dtype=np.int64), table, _n_who_know(known)
 
     def _tally_sparse(
         self, parts: Sequence[Any], knows: ArrayLike | None
@@ -220,7 +214,7 @@ class SetOf:
         from scipy.sparse import csr_array, vstack
 
         rows = []
-        known = knowledge(knows, len(parts), self.n_labels)
+        known = _knowledge(knows, len(parts), self.n_labels)
         for teacher, part in enumerate(parts):
             matrix = csr_array(part, copy=True)
             matrix.sum_duplicates()
@@ -232,7 +226,7 @@ class SetOf:
             data = np.asarray(matrix.data).reshape(1, 1, -1)
             if data.size:
                 # Where a wrong entry stands in a sparse matrix is not worth finding: say whose it is.
-                matrix.data = checked_ballots(data, data.size, self.resolution, teacher=teacher).reshape(-1)
+                matrix.data = _checked_ballots(data, data.size, self.resolution, teacher=teacher).reshape(-1)
                 if known is not None:
                     matrix.data = matrix.data * known[teacher][matrix.indices]
             matrix.eliminate_zeros()
@@ -242,7 +236,7 @@ class SetOf:
         sums = np.zeros((rows[0].shape[0], self.n_labels), dtype=np.int64)
         for matrix in rows:
             sums += matrix.toarray().astype(np.int64)
-        return sums, csr_array(vstack(rows, format="csr")), n_who_know(known)
+        return sums, csr_array(vstack(rows, format="csr")), _n_who_know(known)
 
     def checked(self, totals: ArrayLike, n_teachers: int, n_voters: Integers | None = None) -> Integers:
         """Return whole sums between 0 and what all who know a label can say, or refuse them."""
@@ -252,7 +246,7 @@ class SetOf:
                 f"Expected whole sums of shape (queries, labels), got {table.shape} of {table.dtype}."
             )
         most = self.most(n_teachers if n_voters is None else n_voters)
-        place = first_place((table < 0) | (table > most), ("query", "label"))
+        place = _first_place((table < 0) | (table > most), ("query", "label"))
         if place:
             who = f"{most}, all teachers" if n_voters is None else "what all who know the label can say,"
             raise ValueError(f"Expected sums from 0 to {who} in whole units, got one outside at {place}.")
@@ -264,7 +258,7 @@ class SetOf:
 
     def take(self, ballots: Any, rows: Any, n_teachers: int) -> Any:
         """Return the ballots of some queries, sparse if they are."""
-        if not is_sparse(ballots):
+        if not _is_sparse(ballots):
             return ballots[:, rows]
         n_queries = ballots.shape[0] // n_teachers
         return ballots[(np.arange(n_teachers)[:, None] * n_queries + np.arange(n_queries)[rows]).ravel()]
@@ -352,13 +346,13 @@ class Votes:
         voters: Integers | None = None,
     ) -> None:
         given = {
-            "totals": read_only(counts, np.int64),
+            "totals": _read_only(counts, np.int64),
             "n_teachers": int(n_teachers),
             "space": OneOf(counts.shape[1]) if space is None else space,
-            "ballots": ballots if ballots is None or is_sparse(ballots) else read_only(ballots),
+            "ballots": ballots if ballots is None or _is_sparse(ballots) else _read_only(ballots),
             "unit": unit,
-            "weights": None if weights is None else read_only(weights),
-            "voters": None if voters is None else read_only(voters),
+            "weights": None if weights is None else _read_only(weights),
+            "voters": None if voters is None else _read_only(voters),
         }
         for name, value in given.items():
             object.__setattr__(self, name, value)
@@ -391,7 +385,7 @@ class Votes:
         if space is None:
             space = OneOf(cast(int, n_classes))
         totals, table, voters = space.tally(ballots, knows)
-        n_teachers = table.shape[0] // len(totals) if is_sparse(table) else len(table)
+        n_teachers = table.shape[0] // len(totals) if _is_sparse(table) else len(table)
         return cls(totals, n_teachers, table, space=space, voters=voters)
 
     @classmethod
@@ -406,7 +400,7 @@ class Votes:
         array([50,  4])
         """
         require_count(n_teachers=n_teachers)
-        voters = None if n_voters is None else checked_voters(n_voters, n_teachers, space)
+        voters = None if n_voters is None else _checked_voters(n_voters, n_teachers, space)
         table = space.checked(totals, n_teachers, voters)
         if table.shape[1] != space.n_answers:
             raise ValueError(
@@ -426,7 +420,7 @@ class Votes:
         ValueError: Expected every query's counts to sum to n_teachers=250, which query 1 does not. ...
         """
         require_count(n_teachers=n_teachers)
-        table = whole_numbers(counts, name="counts", axes=("query", "class"))
+        table = _whole_numbers(counts, name="counts", axes=("query", "class"))
         if table.shape[1] < 2:
             raise ValueError(f"Expected counts with at least 2 classes (columns), got shape {table.shape}.")
         return cls.from_totals(table, OneOf(table.shape[1]), n_teachers=n_teachers)
@@ -459,7 +453,7 @@ class Votes:
             raise ValueError("Expected votes with ballots to weigh, got counts alone. Keep the ballots.")
         table = np.asarray(weights)
         one_each = table.reshape(-1, 1) if table.ndim == 1 else table
-        table = whole_numbers(one_each, name="weights", axes=AXES[:2])
+        table = _whole_numbers(one_each, name="weights", axes=_AXES[:2])
         if table.shape not in ((self.n_teachers, 1), self.ballots.shape):
             raise ValueError(
                 f"Expected weights of shape ({self.n_teachers},) or {self.ballots.shape}, one per teacher or "
@@ -467,7 +461,7 @@ class Votes:
             )
         if (table < 0).any():
             raise ValueError(
-                f"Expected weights >= 0, got a negative one at {first_place(table < 0, AXES[:2])}."
+                f"Expected weights >= 0, got a negative one at {_first_place(table < 0, _AXES[:2])}."
             )
         silent = (table == 0).all(axis=0)
         if silent.any():
@@ -552,7 +546,7 @@ class Votes:
     @property
     def is_sparse(self) -> bool:
         """Return whether the ballots are stored sparse."""
-        return is_sparse(self.ballots)
+        return _is_sparse(self.ballots)
 
     def block(self, rows: Any = None) -> NDArray[np.int64]:
         """Return the ballots of some queries, dense: (teachers, queries, labels) in whole units.
@@ -565,7 +559,7 @@ class Votes:
                 f"Expected votes with ballots, got {self.space.of_totals} alone. Keep the ballots."
             )
         some = self.ballots if rows is None else self.space.take(self.ballots, rows, self.n_teachers)
-        if is_sparse(some):
+        if _is_sparse(some):
             some = some.toarray().reshape(self.n_teachers, -1, self.space.n_answers)
         return np.asarray(some, dtype=np.int64)
 
@@ -675,7 +669,7 @@ class LabelVotes(Votes, metaclass=_OnLabels):
         array([[0, 1]])
         """
         require_count(n_labels=n_labels)
-        table = in_range(as_table(probabilities, "probabilities"), n_labels, "probabilities")
+        table = _in_range(_as_table(probabilities, "probabilities"), n_labels, "probabilities")
         limits = np.asarray(thresholds, dtype=np.float64)
         if limits.shape not in ((), (n_labels,)) or not ((limits >= 0) & (limits <= 1)).all():
             raise ValueError(
@@ -735,3 +729,151 @@ def kept(holder: Any) -> Any:
     except (KeyError, TypeError):
         name = type(holder).__name__
         raise TypeError(f"Expected votes, or a handle that stands for them, got {name}.") from None
+
+
+# Checks of ballots and totals, as votes over every space of answers need them
+#
+# A message names the place of what is wrong, never the entry: that is private.
+
+
+def _whole_numbers(values: ArrayLike, *, name: str, axes: tuple[str, str]) -> Integers:
+    table = np.asarray(values)
+    if table.ndim != 2:
+        hint = " A one-dimensional array looks like labels, not votes." if table.ndim == 1 else ""
+        wanted = ", ".join(_PLURAL[axis] for axis in axes)
+        raise ValueError(f"Expected {name} of shape ({wanted}), got shape {table.shape}.{hint}")
+    if table.size == 0:
+        raise ValueError(
+            f"Expected {name} with at least one {axes[0]} and one {axes[1]}, got shape {table.shape}."
+        )
+    if table.dtype.kind not in "iuf":
+        raise TypeError(f"Expected whole numbers in {name}, got dtype {table.dtype}.")
+    if table.dtype.kind == "f":
+        for bad, what in ((~np.isfinite(table), "NaN or infinity"), (table != np.floor(table), "a fraction")):
+            place = _first_place(bad, axes)
+            if place:
+                raise ValueError(f"Expected whole numbers in {name}, got {what} at {place}.")
+    if float(table.max()) > 2.0**53 or float(table.min()) < -(2.0**53):
+        place = _first_place(np.abs(table.astype(np.float64)) > 2.0**53, axes)
+        raise ValueError(f"Expected entries below 2**53 in size in {name}, got a larger one at {place}.")
+    return table.astype(np.int64)
+
+
+def _tallied(ballots: Integers, n_classes: int) -> Integers:
+    """Count the ballots of every query, a piece at a time: no second array of the size of all ballots."""
+    n_teachers, n_queries = ballots.shape
+    counts = np.zeros((n_queries, n_classes), dtype=np.int64)
+    width = min(n_queries, max(1, _CELLS // n_classes))
+    height = max(1, _CELLS // width)
+    for first in range(0, n_queries, width):
+        part = counts[first : first + width]
+        places = np.arange(len(part)) * n_classes
+        for top in range(0, n_teachers, height):
+            cast = places + ballots[top : top + height, first : first + width]
+            part += np.bincount(cast.ravel(), minlength=part.size).reshape(part.shape)
+    return counts
+
+
+def _knowledge(knows: ArrayLike | None, n_teachers: int, n_labels: int) -> NDArray[np.bool_] | None:
+    """Return which labels each teacher has, or None where all have all."""
+    if knows is None:
+        return None
+    table = np.asarray(knows)
+    if table.shape != (n_teachers, n_labels) or not np.isin(table, (0, 1)).all():
+        raise ValueError(
+            f"Expected knows as True and False of shape (teachers, labels) = ({n_teachers}, {n_labels}), got "
+            f"shape {table.shape} or other values."
+        )
+    return None if table.all() else table.astype(np.bool_)
+
+
+def _n_who_know(known: NDArray[np.bool_] | None) -> Integers | None:
+    return None if known is None else known.sum(axis=0, dtype=np.int64)
+
+
+def _checked_voters(n_voters: ArrayLike, n_teachers: int, space: Any) -> Integers | None:
+    """Return how many teachers know each answer of a space, or None where all know all."""
+    voters = np.asarray(n_voters)
+    right = voters.shape == (space.n_answers,) and voters.dtype.kind in "iu"
+    if not right or voters.min() < 0 or voters.max() > n_teachers:
+        raise ValueError(
+            f"Expected n_voters from 0 to {n_teachers} for each of {space.n_answers} {space.kind}, "
+            "got another shape or number."
+        )
+    return None if (voters == n_teachers).all() else voters.astype(np.int64)
+
+
+def _is_sparse(ballots: Any) -> bool:
+    return hasattr(ballots, "tocsr")
+
+
+def _as_table(given: Any, name: str) -> NDArray[Any]:
+    wanted = f"Expected {name} of shape (teachers, queries, labels)"
+    several = isinstance(given, Sequence) and any(_is_sparse(one) for one in given)
+    if _is_sparse(given) or several:
+        what = "some of them sparse" if several else "one sparse matrix"
+        raise ValueError(f"{wanted}, or a list with one sparse matrix per teacher, got {what}.")
+    try:
+        return np.asarray(given)
+    except ValueError:
+        raise ValueError(f"{wanted}, got rows of different lengths.") from None
+
+
+def _in_range(table: NDArray[Any], n_labels: int, name: str, teacher: int | None = None) -> NDArray[Any]:
+    if table.ndim != 3:
+        raise ValueError(f"Expected {name} of shape (teachers, queries, labels), got shape {table.shape}.")
+    if table.size == 0:
+        raise ValueError(
+            f"Expected {name} with at least one teacher, query and label, got shape {table.shape}."
+        )
+    if table.shape[2] != n_labels:
+        raise ValueError(
+            f"Expected {name} for the {n_labels} labels declared, got {table.shape[2]}. Declare the labels "
+            "that the teachers vote on, no more and no fewer."
+        )
+    if table.dtype.kind not in "biuf":
+        raise TypeError(f"Expected numbers in {name}, got dtype {table.dtype}.")
+    if table.dtype.kind != "b":
+        # NaN compares false with everything, so it is found here as well.
+        place = _place(~((table >= 0) & (table <= 1)), teacher)
+        if place:
+            raise ValueError(f"Expected {name} in [0, 1], got an entry outside (or NaN) at {place}.")
+    return table
+
+
+def _checked_ballots(
+    table: NDArray[Any], n_labels: int, resolution: int, teacher: int | None = None
+) -> NDArray[Any]:
+    table = _in_range(table, n_labels, "ballots", teacher)
+    if resolution > 1:
+        # In double precision: half precision has too few digits, and rounded up it could pass a whole vote.
+        return np.asarray(np.rint(table.astype(np.float64) * resolution), dtype=np.int32)
+    if table.dtype.kind == "f":
+        place = _place(table != np.floor(table), teacher)
+        if place:
+            raise ValueError(
+                f"Expected 0 or 1 in ballots, got a fraction at {place}. Probabilities are counted in parts "
+                "of a vote with resolution=100, or turned into 0 and 1 by LabelVotes.from_probabilities."
+            )
+    return table.astype(np.uint8)
+
+
+def _place(bad: NDArray[np.bool_], teacher: int | None) -> str:
+    if teacher is None:
+        return _first_place(bad, _AXES)
+    return f"teacher {teacher}" if bad.any() else ""
+
+
+def _first_place(bad: NDArray[np.bool_], axes: tuple[str, ...]) -> str:
+    """Say where the first offending entry is, or nothing; the entry itself stays private."""
+    if not bad.any():
+        return ""
+    index = np.unravel_index(int(np.argmax(bad)), bad.shape)
+    return ", ".join(f"{axis} {i}" for axis, i in zip(axes, index, strict=True))
+
+
+def _read_only(table: NDArray[Any], dtype: Any = None) -> NDArray[Any]:
+    """Return the table read-only; whose it was may still write to it."""
+    kept = np.ascontiguousarray(table, dtype=dtype).view()
+    kept.flags.writeable = False
+    return kept

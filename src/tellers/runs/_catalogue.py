@@ -1,6 +1,7 @@
 """Models by name, for files and command lines; code passes estimators."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -17,30 +18,26 @@ SEMI_SUPERVISED: dict[str, str] = {
 }
 
 
-def _made_by(place: str, *first: Any, **usual: Any) -> Callable[..., Any]:
-    """Return what makes a model by where its class is; that is imported when it is needed."""
+def _make(place: str, *first: Any, **parameters: Any) -> Any:
+    """Return a model by where its class is, "package.module:Name", which is imported for it."""
     module, _, name = place.partition(":")
-
-    def make(**parameters: Any) -> Any:
-        return getattr(import_module(module), name)(*first, **{**usual, **parameters})
-
-    return make
+    return getattr(import_module(module), name)(*first, **parameters)
 
 
 _TORCH = "tellers.nn.classifier:TorchClassifier"
 MODELS: dict[str, Callable[..., Any]] = {
-    "boosting": _made_by("sklearn.ensemble:HistGradientBoostingClassifier"),
-    "cnn": _made_by(_TORCH, "cnn"),
-    "extra_trees": _made_by("sklearn.ensemble:ExtraTreesClassifier"),
-    "forest": _made_by("sklearn.ensemble:RandomForestClassifier"),
-    "logistic": _made_by("sklearn.linear_model:LogisticRegression", max_iter=1000),
-    "mlp": _made_by("sklearn.neural_network:MLPClassifier", max_iter=500),
-    "naive_bayes": _made_by("sklearn.naive_bayes:GaussianNB"),
-    "neighbours": _made_by("sklearn.neighbors:KNeighborsClassifier"),
-    "svm": _made_by("sklearn.svm:SVC"),
-    "torch_mlp": _made_by(_TORCH, "mlp"),
-    "tree": _made_by("sklearn.tree:DecisionTreeClassifier"),
-    **{name: _made_by(f"tellers.students.torch:{kind}") for name, kind in SEMI_SUPERVISED.items()},
+    "boosting": partial(_make, "sklearn.ensemble:HistGradientBoostingClassifier"),
+    "cnn": partial(_make, _TORCH, "cnn"),
+    "extra_trees": partial(_make, "sklearn.ensemble:ExtraTreesClassifier"),
+    "forest": partial(_make, "sklearn.ensemble:RandomForestClassifier"),
+    "logistic": partial(_make, "sklearn.linear_model:LogisticRegression", max_iter=1000),
+    "mlp": partial(_make, "sklearn.neural_network:MLPClassifier", max_iter=500),
+    "naive_bayes": partial(_make, "sklearn.naive_bayes:GaussianNB"),
+    "neighbours": partial(_make, "sklearn.neighbors:KNeighborsClassifier"),
+    "svm": partial(_make, "sklearn.svm:SVC"),
+    "torch_mlp": partial(_make, _TORCH, "mlp"),
+    "tree": partial(_make, "sklearn.tree:DecisionTreeClassifier"),
+    **{name: partial(_make, f"tellers.students.torch:{kind}") for name, kind in SEMI_SUPERVISED.items()},
 }
 
 
@@ -71,8 +68,7 @@ def make_model(
     given = dict(parameters or {})
     try:
         if ":" in name:
-            module, _, attribute = name.partition(":")
-            return getattr(import_module(module), attribute)(**given)
+            return _make(name, **given)
         if name == "multilabel_mixmatch":  # as many outputs as there are labels, which the labels say
             return MODELS[name](image_shape=image_shape, **given)
         if uses_torch(name):

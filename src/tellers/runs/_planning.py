@@ -24,12 +24,7 @@ from ..accounting.plan_multilabel import (
 from ..errors import MissingExtra
 from ..privacy.budget import Budget
 from ..privacy.votes import kept
-from ..teachers.store import (
-    HeldVotes,
-    VoteFile,
-    hold_votes,
-    read_votes,
-)
+from ..teachers.store import HeldVotes, VoteFile, hold_votes, read_votes
 
 Bars = Callable[[int, str], AbstractContextManager[Callable[[int], None] | None]]
 """Shows a bar for so many of something, and hands out what moves it on."""
@@ -282,7 +277,7 @@ def _sweep(sweep: Sweep, plans: dict[Any, MultilabelPlan], budget: Any, against_
         for (name, points), colour, (mark, width) in zip(sweep.series.items(), _COLOURS, _MARKS):
             axes.plot(
                 [value for value, _ in points],
-                [_or_nan(metric(plans[mechanism])) for _, mechanism in points],
+                np.array([metric(plans[mechanism]) for _, mechanism in points], dtype=np.float64),
                 color=colour,
                 marker=mark,
                 markersize=width,
@@ -313,7 +308,7 @@ def _sweep(sweep: Sweep, plans: dict[Any, MultilabelPlan], budget: Any, against_
 def _count_axis(axes: Any) -> None:
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-    if not any(len(line.get_ydata()) and line.get_ydata().max() > 0 for line in _finite(axes)):
+    if not any((line.get_ydata() > 0).any() for line in axes.lines):
         axes.text(0.5, 0.5, "none within the budget", transform=axes.transAxes, ha="center", color="#777777")
         return
     axes.set_yscale("log")
@@ -323,14 +318,6 @@ def _count_axis(axes: Any) -> None:
     axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high / low < 200 else (1.0,)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     axes.yaxis.set_minor_formatter(NullFormatter())
-
-
-def _finite(axes: Any) -> list[Any]:
-    return [line for line in axes.lines if np.isfinite(line.get_ydata()).any()]
-
-
-def _or_nan(value: float | None) -> float:
-    return float("nan") if value is None else float(value)
 
 
 def _gaps(votes: Any) -> Any:

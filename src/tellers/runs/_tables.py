@@ -263,19 +263,14 @@ def set_aside(
 def _set_aside(data: Any, config: RunConfig, *, n_public: int, n_test: int) -> Tables:
     by = config.protects
     kept, asked, test, note = set_aside(data, n_public=n_public, n_test=n_test, seed=config.seed, by=by)
+    owners = {"person": data.persons, "site": data.sites, "record": data.ids}[by]
+    found, apart = np.concatenate([asked, test]), list[str]()
+    if owners is not None and found.size:
+        apart = identities(owners[found], name=f"{by}s")
     return Tables(
         kept, data.X[asked], data.y[asked], data.take(test) if test.size else None, (*data.notes, note),
-        apart=units_apart(data, asked, test, by=by),
+        apart=tuple(dict.fromkeys(apart)),
     )  # fmt: skip
-
-
-def units_apart(data: AnyRows, *rows: NDArray[np.int64], by: str) -> tuple[str, ...]:
-    """Return the units of rows that were set aside, by name where they have one."""
-    owners = {"person": data.persons, "site": data.sites, "record": data.ids}[by]
-    found = np.concatenate(rows)
-    if owners is None or not found.size:
-        return ()
-    return tuple(dict.fromkeys(identities(owners[found], name=f"{by}s")))
 
 
 def _hashed_order(names: Sequence[str], *, key: bytes) -> NDArray[np.int64]:
@@ -317,10 +312,7 @@ def _require_features(n_features: int, private: AnyRows, path: Path) -> None:
 
 def _private_path(config: RunConfig) -> Path:
     path: Path | None = config.data.private_path
-    if path is None:
-        raise ValueError(
-            f'Expected [data] private, the private rows, for name = "{config.data.name}", got none.'
-        )
+    assert path is not None  # settings of files without it are refused
     return path
 
 
@@ -330,12 +322,6 @@ _RECORDS_ALONE = (
     "It is known whose row each one is, and the settings protect one record all the same: a person with "
     "several rows is protected for each of them alone, not for all of them together."
 )
-
-
-def deal_rows(config: RunConfig, tables: Tables) -> Partition:
-    """Return which private rows each teacher gets."""
-    places = tables.private.places
-    return _dealt(config, tables) if places is None else _dealt_by_place(config, tables.private.name, places)
 
 
 def _dealt_by_place(config: RunConfig, name: str, places: TableLines) -> Partition:
@@ -361,13 +347,12 @@ def _dealt_by_place(config: RunConfig, name: str, places: TableLines) -> Partiti
     return Partition(parts, unit=places.unit, notes=(*dealt.notes, *places.notes), relation=relation)
 
 
-def _dealt(config: RunConfig, tables: Tables) -> Partition:
+def deal_rows(config: RunConfig, tables: Tables) -> Partition:
+    """Return which private rows each teacher gets."""
     chosen, data = config.partition, tables.private
+    if data.places is not None:
+        return _dealt_by_place(config, data.name, data.places)
     if config.protects == "site":
-        if data.sites is None:
-            raise ValueError(
-                f'Expected a column of sites in {data.name!r} for [partition] by = "site", got none.'
-            )
         apart = set(identities(tables.apart, name="sites")) if tables.apart else set()
         names = [name for name in identities(chosen.sites, name="sites") if name not in apart]
         return partition(len(data), sites=data.sites, site_names=names, persons=data.persons)

@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -117,7 +118,7 @@ def _on_cluster(
     config: RunConfig, model: Any, data: tuple[Any, Any], partition: Partition, *, folder: RunFolder,
     given: dict[str, Any],
 ) -> Iterator[Ask]:  # fmt: skip
-    from ..teachers.dask.cluster import connect
+    from ..teachers.dask.cluster import Cluster, connect
     from ..teachers.dask.dispatch import Patience
     from ..teachers.dask.ensemble import train_dask_ensemble
     from ..teachers.dask.shards import inside, make_folder, remove, write_queries, write_shards
@@ -125,7 +126,13 @@ def _on_cluster(
     given |= {
         "batch": config.cluster.batch or None, "patience": Patience(retries=config.teachers.retries),
     }  # fmt: skip
-    with connect(cluster_of(config)) as link:
+    chosen = config.cluster
+    files = {name: config.data.path(getattr(chosen, name)) for name in ("ca", "certificate", "key")}
+    cluster = Cluster(
+        address=chosen.address, n_workers=chosen.n_workers or None, timeout=chosen.timeout,
+        patience=chosen.patience, **{name: "" if path is None else str(path) for name, path in files.items()},
+    )  # fmt: skip
+    with connect(cluster) as link:
         place = _shared_folder(config, folder)
         _require_shared(link, place)
         kept = inside(place, "teachers")
@@ -146,18 +153,6 @@ def _on_cluster(
             # The rows are here anyway: a second copy of them lies about no longer than it is read.
             for address in written:
                 remove(address)
-
-
-def cluster_of(config: RunConfig) -> Any:
-    """Return the cluster that settings name."""
-    from ..teachers.dask.cluster import Cluster
-
-    chosen = config.cluster
-    files = {name: config.data.path(getattr(chosen, name)) for name in ("ca", "certificate", "key")}
-    return Cluster(
-        address=chosen.address, n_workers=chosen.n_workers or None, timeout=chosen.timeout,
-        patience=chosen.patience, **{name: "" if path is None else str(path) for name, path in files.items()},
-    )  # fmt: skip
 
 
 def _shared_folder(config: RunConfig, folder: RunFolder) -> str:
@@ -209,7 +204,7 @@ def stored_votes(path: Path, tables: Tables) -> Votes:
 class Voting:
     """Where the votes of a run come from, round by round; who is absent names the round.
 
-    `step` and `progress` are told what goes on: "teachers" and "votes" at first, "anew" afterwards.
+    `step` and `show` are told what goes on: "teachers" and "votes" at first, "anew" afterwards.
     """
 
     config: RunConfig
@@ -217,7 +212,7 @@ class Voting:
     folder: RunFolder
     assignment: Assignment
     step: Callable[[str], AbstractContextManager[None]]
-    progress: Callable[[str], Progress]
+    show: Callable[[str, int, int], object]
 
     def place(self, absent: Names) -> RunFolder:
         """Return the folder with teachers and votes of a round."""
@@ -245,7 +240,7 @@ class Voting:
             with self.step("teachers"):
                 ask = teachers.enter_context(self._trained(self.seated(absent), absent, "teachers"))
             with self.step("votes"):
-                votes: Votes = ask(self.tables.pool, self.progress("votes"))
+                votes: Votes = ask(self.tables.pool, partial(self.show, "votes"))
                 save_votes(place.votes, votes)
                 if self._wants_test:
                     save_votes(place.test_votes, ask(self.tables.test.X, None))
@@ -284,7 +279,7 @@ class Voting:
             place.votes.parent.mkdir(exist_ok=True, mode=0o700)
             save_partition(place.partition, assignment)
         return trained(
-            self.config, self.tables, assignment, folder=place, progress=self.progress(step),
+            self.config, self.tables, assignment, folder=place, progress=partial(self.show, step),
             seed=round_seed(self.config.seed, absent) if absent else self.config.seed,
         )  # fmt: skip
 
@@ -343,7 +338,7 @@ def release_labels(voting: Voting, votes: Votes, ledger: Ledger) -> tuple[Labels
     )  # fmt: skip
     labels = ask_by_settings(
         config, tables, room, n_queries=most, batch=batch, key=key, next_room=next_room,
-        progress=voting.progress("labels"),
+        progress=partial(voting.show, "labels"),
     )  # fmt: skip
     spending = spent_on(
         ledger, assignment, Budget(config.budget.epsilon, config.budget.delta), key=key, most=most,

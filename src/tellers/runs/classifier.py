@@ -8,38 +8,32 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.dummy import DummyClassifier
 from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from ..data.metrics import LabelMetrics, measure
+from ..data.metrics import LabelMetrics
+from ..errors import require_count
 from ..ledger.base import Ledger
-from ..mechanisms._admission import is_multilabel, require_fit
+from ..mechanisms._admission import is_multilabel
 from ..mechanisms.base import Mechanism, label_space
+from ..mechanisms.confident import ConfidentGNMax
+from ..mechanisms.gnmax import GNMax
 from ..mechanisms.labels.binary import Binary
 from ..privacy._rows import label_table
 from ..privacy.budget import Budget
 from ..privacy.release import SILENT
-from ..privacy.votes import SetOf
+from ..privacy.votes import OneOf, SetOf
 from ..students.fitting import fit_distilled, fit_supervised, spread_columns
 from ..teachers.ballots import check_thresholds
-from ..teachers.ensemble import train_ensemble
-from . import _fit_inputs as _inputs
 from . import fit as _fit
-from .fit import Fitting, Groups, NoGuaranteeWarning, Queries, Target, Training, public_result
+from .fit import Fitting, Groups, Indices, Queries, Training
 from .labelling import Labels
-
-__all__ = [
-    "Groups",
-    "NoGuaranteeWarning",
-    "PateClassifier",
-    "PateMultilabelClassifier",
-    "Queries",
-    "Training",
-]
 
 
 def _student_has(method: str) -> Callable[[Any], bool]:
-    return lambda self: hasattr(getattr(self, "student_", _inputs.model_or_default(self.student)), method)
+    return lambda self: hasattr(getattr(self, "student_", _fit.model_or_default(self.student)), method)
 
 
 class PateClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -106,7 +100,7 @@ class PateClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type: ignore[m
         "n_labels": ("queries", "max_labels"),
         **_fit.moved(Queries, Groups, Training, without=("max_labels",)),
     }
-    _target = Target(what="classes", argument="classes", read_off="y")
+    _target = ("classes", "classes", "y")
 
     @_fit.accepting_moved
     def __init__(
@@ -156,13 +150,13 @@ class PateClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type: ignore[m
             )
         _fit.check_groups(self._groups, budgets, sites=sites, ids=ids, stratified=self._training.stratified)
         self._forget()
-        X, y = _inputs.validated(self, X, y)
+        X, y = _fit.validated(self, X, y)
         check_consistent_length(X, persons, ids, sites, None if isinstance(budgets, Mapping) else budgets)
-        declared = _inputs.declared_classes(self.classes if classes is None else classes, self.n_classes)
+        declared = _declared_classes(self.classes if classes is None else classes, self.n_classes)
 
         def encode() -> NDArray[np.int64]:
-            self.classes_ = _inputs.classes_read_off(y) if declared is None else declared
-            return _inputs.class_ids(y, self.classes_)
+            self.classes_ = _classes_read_off(y) if declared is None else declared
+            return _class_ids(y, self.classes_)
 
         owners = {"persons": persons, "ids": ids, "sites": sites}
         self._fit(X, encode, public=public, declared=declared is not None, owners=owners, budgets=budgets)
@@ -212,20 +206,22 @@ class PateClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type: ignore[m
         True
         """
         check_is_fitted(self)
-        result = public_result(self, name, accuracy=accuracy)
+        result = _fit.public_result(self, name, accuracy=accuracy)
         return self._export(folder, result, trusted=trusted, overwrite=overwrite)
 
     def _spread(self, scores: ArrayLike, *, never_met: float) -> NDArray[np.float64]:
         return spread_columns(scores, self.student_, n_classes=len(self.classes_), never_met=never_met)
 
     def _usual_mechanism(self, n_teachers: int, *, saves: bool) -> Mechanism:
-        return _inputs.default_mechanism(n_teachers, saves=saves)
+        # The noise grows with the teachers; silence is for those who save a budget.
+        if not saves:
+            return GNMax(sigma=0.2 * n_teachers)
+        return ConfidentGNMax(
+            sigma=0.2 * n_teachers, threshold=0.6 * n_teachers, sigma_threshold=0.24 * n_teachers
+        )
 
-    def _train(self, *rows: Any, seed: int, folder: Path | None, public: Any) -> Any:
-        return train_ensemble(
-            _inputs.model_or_default(self.teacher), *rows, n_classes=len(self.classes_), seed=seed,
-            n_jobs=_inputs.n_processes(self._training.n_jobs), folder=folder, public=public,
-        )  # fmt: skip
+    def _space(self) -> OneOf:
+        return OneOf(len(self.classes_))
 
     def _tell_labels(self, released: Labels, rows: NDArray[Any]) -> None:
         answered = released.labels != SILENT
@@ -235,9 +231,12 @@ class PateClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type: ignore[m
         self.answered_share_ = released.n_answered / max(1, len(released))
 
     def _taught(self, pool: NDArray[Any], released: Labels, *, seed: int, lenient: bool) -> Any:
-        model, rows, training = _inputs.model_or_default(self.student), pool[released.rows], self._training
+        model, rows, training = _fit.model_or_default(self.student), pool[released.rows], self._training
         if lenient and self.n_labels_ and (self.labels_ == self.labels_[0]).all():
-            return _inputs.constant_student(rows, released.labels)
+            # A student that says the one class that was ever answered.
+            answered = released.labels != SILENT
+            constant = DummyClassifier(strategy="most_frequent")
+            return constant.fit(rows[answered], released.labels[answered])
         if training.temperature is None:
             return fit_supervised(model, rows, released.labels, seed=seed)
         assert released.values is not None  # a noisy histogram has them
@@ -287,7 +286,7 @@ class PateMultilabelClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type
 
     _unused = ("max_labels", "warm_up", "stratified", "temperature", "floor")
     _moved: ClassVar = {"n_labels": ("", "n_outputs"), **_fit.moved(Queries, Training, without=_unused)}
-    _target = Target(what="labels", argument="n_outputs", read_off="Y")
+    _target = ("labels", "n_outputs", "Y")
 
     @_fit.accepting_moved
     def __init__(
@@ -328,7 +327,7 @@ class PateMultilabelClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type
                 "one class per row take PateClassifier."
             )
         self._forget()
-        X, Y = _inputs.validated_labels(self, X, Y)
+        X, Y = _fit.validated(self, X, Y.toarray() if hasattr(Y, "toarray") else Y, multi_output=True)
         check_consistent_length(X, persons, ids, sites)
         declared = self._declared()
         Y = label_table(Y, n_rows=len(X), n_labels=declared)
@@ -360,9 +359,7 @@ class PateMultilabelClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type
         """
         said = self.predict(X)
         truth = label_table(y, n_rows=len(said), n_labels=self.n_outputs_)
-        if sample_weight is None:
-            return measure(truth, said).accuracy
-        return float(np.average((said == truth).mean(axis=1), weights=np.asarray(sample_weight)))
+        return float(np.average((said == truth).mean(axis=1), weights=sample_weight))
 
     def export(
         self,
@@ -399,7 +396,7 @@ class PateMultilabelClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type
                 f"Expected {self.n_outputs_} different label_names, one for each label in its order, got "
                 f"{len(names)}, {len(set(names))} different."
             )
-        result = public_result(self, name, label_names=names, measured=measured)
+        result = _fit.public_result(self, name, label_names=names, measured=measured)
         return self._export(folder, result, trusted=trusted, overwrite=overwrite)
 
     def __sklearn_tags__(self) -> Any:
@@ -423,15 +420,8 @@ class PateMultilabelClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type
     def _usual_mechanism(self, n_teachers: int, *, saves: bool) -> Mechanism:
         return Binary(sigma=0.2 * n_teachers, n_labels=self.n_outputs_)
 
-    def _train(self, *rows: Any, seed: int, folder: Path | None, public: Any) -> Any:
-        used = self.mechanism_
-        ensemble = train_ensemble(
-            _inputs.model_or_default(self.teacher), *rows, seed=seed, thresholds=self.thresholds,
-            space=SetOf(self.n_outputs_, label_space(used).resolution),
-            n_jobs=_inputs.n_processes(self._training.n_jobs), folder=folder, public=public,
-        )  # fmt: skip
-        require_fit(used, ensemble)
-        return ensemble
+    def _space(self) -> SetOf:
+        return SetOf(self.n_outputs_, label_space(self.mechanism_).resolution)
 
     def _tell_labels(self, released: Labels, rows: NDArray[Any]) -> None:
         self.rows_, self.labels_ = rows[released.rows], released.labels
@@ -440,5 +430,45 @@ class PateMultilabelClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type
 
     def _taught(self, pool: NDArray[Any], released: Labels, *, seed: int, lenient: bool) -> Any:
         return fit_supervised(
-            _inputs.model_or_default(self.student), pool[released.rows], released.labels, seed=seed
+            _fit.model_or_default(self.student), pool[released.rows], released.labels, seed=seed
         )
+
+
+# Classes: declared, or read off, and their places
+
+
+def _declared_classes(classes: Sequence[Any] | None, n_classes: int | None) -> NDArray[Any] | None:
+    """Return the declared classes, sorted as scikit-learn has them, or None where none are."""
+    if n_classes is not None:
+        require_count(2, n_classes=n_classes)
+    if classes is None:
+        return None if n_classes is None else np.arange(int(n_classes))
+    table = np.asarray(classes)
+    found: NDArray[Any] = np.unique(table)
+    if table.ndim != 1 or found.size != table.size or found.size < 2 or n_classes not in (None, found.size):
+        raise ValueError(
+            "Expected two or more classes, each named once, and n_classes of them where that is given, got "
+            f"shape {table.shape} with {found.size} different ones and n_classes={n_classes}."
+        )
+    return found
+
+
+def _classes_read_off(y: NDArray[Any]) -> NDArray[Any]:
+    """Return the classes that appear in y, which gives away that they do."""
+    check_classification_targets(y)
+    found: NDArray[Any] = np.unique(y)
+    if found.size < 2:
+        raise ValueError("Expected at least 2 classes in y, got one class. There is nothing to learn.")
+    return found
+
+
+def _class_ids(y: NDArray[Any], classes: NDArray[Any]) -> Indices:
+    """Return the place of each label among the classes, refusing one that has none."""
+    numbers = {label: number for number, label in enumerate(classes.tolist())}
+    ids = np.array([numbers.get(label, -1) for label in y.tolist()], dtype=np.int64)
+    if (ids < 0).any():
+        raise ValueError(
+            f"Expected one of the {len(classes)} declared classes in every row of y, got another in row "
+            f"{int(np.argmax(ids < 0))}. Declare every class, with labels of the type that y has."
+        )
+    return ids

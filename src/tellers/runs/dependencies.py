@@ -161,12 +161,8 @@ def compare_mechanisms(
             said = np.concatenate(labels)
             result = measure(table[: len(said)], said)
             report = inference_report(Release(said, Cost(spent), np.concatenate(told)))
-            row |= {
-                "accuracy": result.accuracy,
-                "balanced_accuracy": result.balanced_accuracy,
-                "auc": result.auc,
-                "mean_average_precision": result.mean_average_precision,
-                "share_saved": report.share_saved,
-            }
+            for score in ("accuracy", "balanced_accuracy", "auc", "mean_average_precision"):
+                row[score] = getattr(result, score)
+            row["share_saved"] = report.share_saved
         rows.append(row)
     return Sealed(rows)

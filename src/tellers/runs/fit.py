@@ -6,19 +6,23 @@ import math
 import secrets
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from functools import wraps
 from inspect import signature
+from numbers import Integral
 from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
+from joblib import effective_n_jobs
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
+from sklearn.pipeline import Pipeline
+from sklearn.utils import check_random_state, validation
 
+from ..data.dataset import count_copies
 from ..data.label_models import OneEach
 from ..data.metrics import LabelMetrics
 from ..errors import BudgetExhausted, require_count
@@ -31,22 +35,15 @@ from ..privacy._files import write_whole
 from ..privacy.budget import Accountant, Budget
 from ..privacy.release import SILENT, describe
 from ..privacy.sealed import Sealed
+from ..teachers.ensemble import train_ensemble
 from ..teachers.models import describe_estimator
 from ..teachers.partitions import partition
 from ..teachers.pool import VotedPool
-from ._fit_inputs import (
-    agreed_n_teachers,
-    halves,
-    model_name,
-    model_or_default,
-    public_pool,
-    seed_number,
-    validated,
-)
+from ._catalogue import make_model
 from ._numbers import label_counts, queries_part, versions_of
 from ._voting import Spending, begin_asking, spent_on
 from .card import ModelCard, export_student
-from .labelling import ORDERS, Labels, Order, label_pool
+from .labelling import Labels, Order, check_asking, label_pool
 from .personal.assignment import Assignment, PlanOptions, Variant, arrange, plan_as_dict
 from .personal.consent import Consent, read_consent
 from .personal.plan import PersonalPlan
@@ -196,34 +193,86 @@ def check_groups(chosen: Groups, budgets: Any, *, sites: Any, ids: Any, stratifi
         )
 
 
+# What comes into a fit, checked, and what its parameters leave open; a message never quotes an entry
+
+
+def validated(estimator: Any, *tables: Any, reset: bool = True, **how: Any) -> Any:
+    """Return X, or X and y, as scikit-learn checks them for an estimator."""
+    try:
+        if hasattr(validation, "validate_data"):
+            return validation.validate_data(estimator, *tables, reset=reset, **how)
+        return estimator._validate_data(*tables, reset=reset, **how)  # scikit-learn before 1.6
+    except ValueError as error:
+        if "could not convert" not in str(error):
+            raise
+    # Raised out here, where the error that quotes the entry is no longer attached.
+    raise ValueError("Expected numbers in X, got something else. Turn text and categories into codes first.")
+
+
+def halves(ids: Indices, *, seed: int) -> tuple[Indices, Indices]:
+    """Return the rows of a pool and the other rows, which have half of every class or more."""
+    shuffled = np.random.default_rng(seed).permutation(len(ids))
+    dealt = shuffled[np.argsort(ids[shuffled], kind="stable")]
+    return np.sort(dealt[1::2]), np.sort(dealt[::2])
+
+
+def seed_number(random_state: Any) -> int:
+    """Return a whole number from what scikit-learn calls a random state."""
+    if random_state is None:
+        return secrets.randbits(31)
+    if isinstance(random_state, Integral):
+        require_count(0, random_state=int(random_state))
+        return int(random_state)
+    return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+def model_or_default(model: Any) -> Any:
+    """Return what was given, or else logistic regression on features of one scale."""
+    return make_model("scaled_logistic") if model is None else model
+
+
+def model_name(model: Any) -> str:
+    """Return the name of an estimator's class, of a pipeline's last step."""
+    return type(model.steps[-1][1] if isinstance(model, Pipeline) else model).__name__
+
+
+def agreed_n_teachers(n_teachers: int | None, n_rows: int, *, by_name: bool) -> int:
+    """Return how many teachers there are: as many as were said, or by the number of rows if public.
+
+    That is 1.5 times the root of their number, with ten rows each at least and 250 teachers at most.
+    """
+    if n_teachers is not None:
+        return n_teachers
+    if by_name:
+        raise ValueError(
+            "Expected n_teachers where persons or ids are given, got none. How many there are is private, so "
+            "nothing is derived from it. About 1.5 times the root of their rough number suits many tables."
+        )
+    return max(1, min(250, int(1.5 * n_rows**0.5), n_rows // 10))
+
+
 # Budget and ledger
 
 NO_LIMIT = 1e9  # without classes and pool there is no budget to keep, unless one was given
 _DELTA = 1e-5
 
 
-def agreed_delta(given: Budget | None, ledger: Any) -> float:
-    """Return the delta of the budget that was given, or else of the ledger, or else the usual one."""
-    known = given or _held(ledger)
-    return _DELTA if known is None else known.delta
-
-
-def agreed_budget(given: Budget | None, ledger: Any, *, unlimited: bool, assignment: Assignment) -> Budget:
-    """Return the budget that was given, or else that of the ledger, or else what everybody agreed to."""
-    held = _held(ledger)
+def agreed_budget(given: Budget | None, ledger: Any) -> Budget | None:
+    """Return the budget that was given, or else that of the ledger; None where there is neither."""
+    held: Budget | None = getattr(getattr(ledger, "accountant", None), "budget", None)
     if held is not None and given not in (None, held):
         raise ValueError(f"Expected the budget of the ledger, {held}, got {given}. Leave out one of the two.")
-    most = 8.0
-    if assignment.consent is not None:
-        # Groups are held to their own budgets. While they leave one by one, the books as a whole add up what
-        # some paid after others had left.
-        epsilons = [group.epsilon for group in assignment.consent.groups]
-        most = sum(epsilons) if assignment.leave else max(epsilons)
-    return given or held or Budget(NO_LIMIT if unlimited else most, _DELTA)
+    return given or held
 
 
-def _held(ledger: Any) -> Budget | None:
-    return getattr(getattr(ledger, "accountant", None), "budget", None)
+def usual_epsilon(assignment: Assignment) -> float:
+    """Return what may be spent where nobody said it: 8, or what everybody agreed to."""
+    if assignment.consent is None:
+        return 8.0
+    # Groups are held to their own budgets. While they leave one by one, the books as a whole add up what
+    # some paid after others had left.
+    epsilons = [group.epsilon for group in assignment.consent.groups]
+    return sum(epsilons) if assignment.leave else max(epsilons)
 
 
 @contextmanager
@@ -235,22 +284,18 @@ def open_books(
     consent: Consent | None,
 ) -> Iterator[Ledger]:
     """Open the ledger of a fit, with an account for every group of people."""
+    opened: Any = nullcontext(ledger)
     if isinstance(ledger, (str, PathLike)):
-        with SqliteLedger(ledger, Accountant(budget)) as opened:
-            _open_groups(opened, consent)
-            yield opened
-        return
-    books = MemoryLedger(Accountant(budget), allow_seeded=allow_seeded) if ledger is None else ledger
-    _open_groups(books, consent)
-    yield books
-
-
-def _open_groups(ledger: Ledger, consent: Consent | None) -> None:
-    if consent is None:
-        require_no_groups(ledger)
-    else:
-        budgets = {group.name: Budget(group.epsilon, consent.delta) for group in consent.groups}
-        open_group_accounts(ledger, budgets)
+        opened = SqliteLedger(ledger, Accountant(budget))
+    elif ledger is None:
+        opened = nullcontext(MemoryLedger(Accountant(budget), allow_seeded=allow_seeded))
+    with opened as books:
+        if consent is None:
+            require_no_groups(books)
+        else:
+            budgets = {group.name: Budget(group.epsilon, consent.delta) for group in consent.groups}
+            open_group_accounts(books, budgets)
+        yield books
 
 
 def identity(folder: str | PathLike[str] | None, random_state: Any) -> tuple[str, int]:
@@ -265,11 +310,6 @@ def identity(folder: str | PathLike[str] | None, random_state: Any) -> tuple[str
     place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     write_whole(place, json.dumps({"name": name, "seed": seed}).encode())
     return name, seed
-
-
-def teachers_folder(folder: str | PathLike[str] | None, of_round: str) -> Path | None:
-    """Return where the teachers of a round are kept, if anywhere."""
-    return None if folder is None else Path(folder) / "_".join(["teachers", *filter(None, [of_round])])
 
 
 def question(fitted: Any, pool: NDArray[Any], *, plan: PersonalPlan | None, seed: int) -> str:
@@ -289,27 +329,19 @@ def question(fitted: Any, pool: NDArray[Any], *, plan: PersonalPlan | None, seed
 # The fit itself
 
 
-@dataclass(frozen=True)
-class Target:
-    """What is learned, in words for messages: classes or labels, and how they are declared."""
-
-    what: str
-    argument: str
-    read_off: str
-
-
 class Fitting:
     """What the classifiers of one class and of many labels per row share: all of a fit but the targets.
 
-    A classifier says which mechanism it takes if none is given (`_usual_mechanism`), how its teachers are
-    trained (`_train`), what it tells of released labels (`_tell_labels`) and how its student is taught
-    (`_taught`). `_moved` says where parameters of earlier versions are now, and `_unused` which settings do
-    not apply to it.
+    A classifier says which mechanism it takes if none is given (`_usual_mechanism`), what its teachers answer
+    (`_space`), what it tells of released labels (`_tell_labels`) and how its student is taught (`_taught`).
+    `_moved` says where parameters of earlier versions are now, `_unused` which settings do not apply to it,
+    and `_target` what is learned, in words for messages: what it is, how it is declared and read off.
     """
 
     _moved: ClassVar[dict[str, tuple[str, str]]]
     _unused: ClassVar[tuple[str, ...]] = ()
-    _target: ClassVar[Target]
+    _target: ClassVar[tuple[str, str, str]]
+    thresholds: float | Sequence[float] = 0.5
     queries: Queries | None
     training: Training | None
     groups: Groups | None = None
@@ -365,12 +397,13 @@ class Fitting:
     def _check_asking(self) -> None:
         """Refuse settings that mean nothing, before teachers are trained."""
         chosen = self._queries
-        if chosen.order not in ORDERS:
-            raise ValueError(f"Expected order to be one of {', '.join(ORDERS)}, got {chosen.order!r}.")
-        given = {
-            "n_teachers": self.n_teachers, "n_queries": chosen.n_queries, "max_labels": chosen.max_labels,
-        }  # fmt: skip
-        require_count(batch=chosen.batch, **{name: n for name, n in given.items() if n is not None})
+        check_asking(
+            chosen.order,
+            batch=chosen.batch,
+            n_teachers=self.n_teachers,
+            n_queries=chosen.n_queries,
+            max_labels=chosen.max_labels,
+        )
         for settings in (chosen, self._training):
             for one in fields(settings):
                 if one.name in self._unused and getattr(settings, one.name) != one.default:
@@ -396,7 +429,7 @@ class Fitting:
             delattr(self, name)
 
     def _rows(self, X: Any) -> NDArray[Any]:
-        check_is_fitted(self)
+        validation.check_is_fitted(self)
         rows: NDArray[Any] = validated(self, X, reset=False)
         return rows
 
@@ -442,22 +475,31 @@ class Fitting:
             if not (budgets is None or isinstance(budgets, Mapping)):  # from persons, it holds for all rows
                 budgets = np.asarray(budgets)[kept]
         else:
-            pool = given = public_pool(self, public, X)
+            pool = given = validated(self, public, reset=False)
+            self.n_copies_ = count_copies(pool, X)
             rows = np.arange(len(pool))
-        delta = agreed_delta(self.budget, self.ledger)
+        agreed = agreed_budget(self.budget, self.ledger)
+        delta = _DELTA if agreed is None else agreed.delta
         assignment, plain = self._assigned(y, budgets, delta=delta, saves=not is_open, seed=split, **owners)
-        budget = agreed_budget(self.budget, self.ledger, unlimited=is_open, assignment=assignment)
+        budget = agreed or Budget(NO_LIMIT if is_open else usual_epsilon(assignment), _DELTA)
         self._tell_assignment(assignment, plain, n_rows=len(X), n_public=len(pool))
         # Opened before hours of training: a ledger with another budget is refused now.
         with open_books(self.ledger, budget, allow_seeded=seeded, consent=assignment.consent) as ledger:
 
             def vote(some: Assignment, absent: Names) -> VotedPool:
-                ensemble = self._train(
+                of_round, place = round_name(assignment.plan, absent), None
+                if training.folder is not None:
+                    place = Path(training.folder) / (f"teachers_{of_round}" if of_round else "teachers")
+                ensemble = train_ensemble(
+                    model_or_default(self.teacher),
                     some.rows(X),
                     some.rows(y),
                     some.partition,
+                    space=self._space(),
+                    thresholds=self.thresholds,
                     seed=round_seed(teach, absent),
-                    folder=teachers_folder(training.folder, round_name(assignment.plan, absent)),
+                    n_jobs=None if training.n_jobs is None else effective_n_jobs(training.n_jobs),
+                    folder=place,
                     public=given,
                 )
                 votes = ensemble.vote(pool)
@@ -479,7 +521,6 @@ class Fitting:
                     first=asking.first, per_round=asking.per_round, warm_up=asking.warm_up,
                     queries=np.arange(len(pool)), key=key, next_room=next_room,
                 )  # fmt: skip
-                self._record(released, rows, ledger=ledger, budget=budget, reasons=reasons)
                 spending = spent_on(
                     ledger, assignment, budget, key=key, used=[plain, asking.warm_up],
                     most=min(len(pool), asking.n_queries or len(pool)),
@@ -488,12 +529,12 @@ class Fitting:
                     # of. Without those who left there is less noise: a price for all of it was not known.
                     is_fixed=self.ledger is None and not assignment.leave,
                 )  # fmt: skip
-                self._state(spending)
+                self._record(released, rows, spending, ledger=ledger, budget=budget, reasons=reasons)
                 self.student_ = self._taught(pool, released, seed=learn, lenient=is_open)
 
     def _reasons(self, *, declared: bool, pooled: bool, seeded: bool) -> list[str]:
         """Return why no epsilon may be stated, and warn; refuse where a ledger is kept all the same."""
-        what, argument = self._target.what, self._target.argument
+        what, argument, read_off = self._target
         if self.ledger is not None and not (declared and pooled):
             missing = "public pool" if declared else argument
             raise ValueError(
@@ -502,7 +543,7 @@ class Fitting:
                 f"Pass {argument}=... and public=..., or leave out the ledger."
             )
         found = {
-            f"The {what} were not declared, so they were read off {self._target.read_off}.": not declared,
+            f"The {what} were not declared, so they were read off {read_off}.": not declared,
             "No public pool was given, so half of the rows became the pool.": not pooled,
             "The noise was drawn from random_state, and who knows that can take it off.": seeded,
         }
@@ -559,9 +600,16 @@ class Fitting:
         self.n_private_ = n_rows if parts.relation.counts_are_public else None
 
     def _record(
-        self, released: Labels, rows: NDArray[Any], *, ledger: Ledger, budget: Budget, reasons: list[str]
+        self,
+        released: Labels,
+        rows: NDArray[Any],
+        spending: Spending,
+        *,
+        ledger: Ledger,
+        budget: Budget,
+        reasons: list[str],
     ) -> None:
-        """Set the attributes that say what came out and what it cost; all of it is public."""
+        """Set the attributes that say what came out, what it cost, and what is guaranteed to whom; public."""
         if not reasons and any(entry.event.get("noise") != "secure" for entry in ledger.entries()):
             reasons = ["The ledger holds answers with seeded noise."]
         self.released_, self.stopped_by_ = released, released.stopped_by
@@ -569,9 +617,6 @@ class Fitting:
         self._tell_labels(released, rows)
         self.spent_, self.delta_, self.why_ = ledger.spent, budget.delta, " ".join(reasons)
         self.budget_ = None if budget.epsilon == NO_LIMIT else budget
-
-    def _state(self, spending: Spending) -> None:
-        """Set the attributes that say what is guaranteed, to whom, and which teachers answered."""
         personal = spending.personal
         self.epsilon_ = math.inf if self.why_ else spending.epsilon
         self.rounds_: tuple[dict[str, Any], ...] = ()
@@ -660,7 +705,7 @@ def public_result(
             epsilon=math.inf if fitted.budget_ is None else fitted.budget_.epsilon, delta=fitted.delta_
         ),
         spent=SpentPart(
-            epsilon=math.inf if fitted.why_ else fitted.epsilon_,
+            epsilon=fitted.epsilon_,
             delta=fitted.delta_,
             charged=fitted.spent_.epsilon(fitted.delta_),
             is_guarantee=not fitted.why_,

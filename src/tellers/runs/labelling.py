@@ -112,12 +112,20 @@ def label_pool(
     (True, 'the number of queries')
     """
     n_pool = count_rows(X_pool)
-    _check(n_pool, order=order, n_queries=n_queries, n_labels=n_labels, batch=batch)
+    check_asking(order, n_pool=n_pool, batch=batch, n_queries=n_queries, n_labels=n_labels)
     hears = listens(room.mechanism)
-    rounds = _Rounds.plan(
-        room.mechanism, n_pool, order=order, student=student, first=first, per_round=per_round,
-        warm_up=warm_up,
-    )  # fmt: skip
+    teaches = order == "active" or hears
+    if teaches:
+        _require_student(room.mechanism, student, order=order, warm_up=warm_up)
+        first = max(1, n_pool // 10) if first is None else first
+        per_round = first if per_round is None else per_round
+        require_count(first=first, per_round=per_round)
+    elif (first, per_round, warm_up) != (None, None, None):
+        raise ValueError(
+            "Expected first, per_round and warm_up only where a student takes part (order='active', or "
+            f"InteractiveGNMax), got them with order={order!r} and {type(room.mechanism).__name__}. "
+            "Leave them out."
+        )
     asked = count_rows(queries) if queries is not None else n_pool
     if asked != n_pool:
         raise ValueError(f"Expected one query per row of the pool, {n_pool} of them, got {asked}.")
@@ -129,7 +137,7 @@ def label_pool(
 
     left, taught, number = pool_order(X_pool, order, seed=seed), None, 0
     while not run.stopped_by:
-        size = rounds.first if number == 0 else rounds.per_round
+        size = (per_round if number else first) or n_pool
         if order == "active" and taught is not None:
             chosen = least_confident(taught, take_rows(X_pool, left), size)
         else:
@@ -140,12 +148,20 @@ def label_pool(
             if taught is None and warm_up is not None:
                 mechanism = warm_up
             else:
-                belief = _belief(taught, take_rows(X_pool, now), n_classes=_n_classes(room))
+                belief = _belief(taught, take_rows(X_pool, now), room)
         run.ask(now, mechanism, belief, progress=progress)
         number += 1
-        if rounds.teach and not run.stopped_by:
-            taught = run.teach(student, X_pool, seed=_round_seed(seed, number))
+        if teaches and not run.stopped_by:
+            drawn = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(number,)))
+            taught = run.teach(student, X_pool, seed=drawn)
     return run.labels()
+
+
+def check_asking(order: str, **counts: int | None) -> None:
+    """Refuse an order that is none, and numbers that count nothing; None sets no limit."""
+    if order not in ORDERS:
+        raise ValueError(f"Expected order to be one of {', '.join(ORDERS)}, got {order!r}.")
+    require_count(**{name: n for name, n in counts.items() if n is not None})
 
 
 def pool_order(X_pool: Any, order: Order, *, seed: int) -> Indices:
@@ -195,59 +211,40 @@ def guaranteed_epsilon(
         return accountant.budget.epsilon
     counted = [e for e in ledger.entries() if besides is None or not e.key.startswith(besides)]
     events = [entry.event for entry in counted]
-    kinds = {(event.get("mechanism"), str(event.get("parameters"))) for event in events}
+    kinds = {(str(event.get("mechanism")), str(event.get("parameters"))) for event in events}
+    # What a stranger's mechanism costs is not known from its name.
+    one_price = all(getattr(EVENTS.get(name), "one_price", False) for name, _ in kinds) and len(kinds) < 2
     told_apart = len(counted) < len(ledger.entries())
     spent = sum((e.charged for e in counted), start=RdpCurve.zero()) if told_apart else ledger.spent
     if account is not None:
         spent = ledger.accounts()[account].spent
-    one_price = not kinds or (len(kinds) == 1 and _has_one_price(*kinds))
     return accountant.guarantee(spent, most=most, one_price=one_price)
 
 
-@dataclass(frozen=True)
-class _Rounds:
-    """How many rows are asked before a student is taught for the first time, and between two times."""
-
-    first: int
-    per_round: int
-    teach: bool
-
-    @classmethod
-    def plan(
-        cls, mechanism: Mechanism, n_pool: int, *, order: str, student: Any | None, first: int | None,
-        per_round: int | None, warm_up: Mechanism | None,
-    ) -> "_Rounds":  # fmt: skip
-        hears, name = listens(mechanism), type(mechanism).__name__
-        if order != "active" and not hears:
-            if not (first is None and per_round is None and warm_up is None):
-                raise ValueError(
-                    "Expected first, per_round and warm_up only where a student takes part "
-                    f"(order='active', or InteractiveGNMax), got them with order={order!r} and {name}. "
-                    "Leave them out."
-                )
-            return cls(n_pool, n_pool, teach=False)
-        if student is None:
-            why = "the active order" if order == "active" else name
-            raise TypeError(f"Expected a student, an estimator to teach between rounds, for {why}, got none.")
-        if hears != (warm_up is not None):
-            wanted = "a mechanism for the first queries (warm_up)" if hears else "no warm_up"
-            raise TypeError(
-                f"Expected {wanted} with {name}, got {type(warm_up).__name__}. A student that was taught "
-                "nothing yet cannot speak; ConfidentGNMax with the same noise is the usual choice."
-            )
-        if hears and not hasattr(student, "predict_proba"):
-            raise TypeError(
-                f"Expected a student with predict_proba for {name}, got {type(student).__name__}. "
-                "An interactive mechanism asks how sure the student is of each class."
-            )
-        if not any(hasattr(student, how) for how in ("predict_proba", "decision_function")):
-            raise TypeError(
-                "Expected a student with predict_proba or decision_function for the active order, got "
-                f"{type(student).__name__}. Take one that can say how sure it is, or another order."
-            )
-        size = max(1, n_pool // 10) if first is None else first
-        require_count(first=size, per_round=size if per_round is None else per_round)
-        return cls(int(size), int(size if per_round is None else per_round), teach=True)
+def _require_student(
+    mechanism: Mechanism, student: Any | None, *, order: str, warm_up: Mechanism | None
+) -> None:
+    """Refuse a student that cannot take part in the asking, or one that would begin without answers."""
+    hears, name = listens(mechanism), type(mechanism).__name__
+    if student is None:
+        why = "the active order" if order == "active" else name
+        raise TypeError(f"Expected a student, an estimator to teach between rounds, for {why}, got none.")
+    if hears != (warm_up is not None):
+        wanted = "a mechanism for the first queries (warm_up)" if hears else "no warm_up"
+        raise TypeError(
+            f"Expected {wanted} with {name}, got {type(warm_up).__name__}. A student that was taught "
+            "nothing yet cannot speak; ConfidentGNMax with the same noise is the usual choice."
+        )
+    if hears and not hasattr(student, "predict_proba"):
+        raise TypeError(
+            f"Expected a student with predict_proba for {name}, got {type(student).__name__}. "
+            "An interactive mechanism asks how sure the student is of each class."
+        )
+    if not any(hasattr(student, how) for how in ("predict_proba", "decision_function")):
+        raise TypeError(
+            "Expected a student with predict_proba or decision_function for the active order, got "
+            f"{type(student).__name__}. Take one that can say how sure it is, or another order."
+        )
 
 
 @dataclass
@@ -313,19 +310,16 @@ class _Run:
             self.n_asked += size
             if progress is not None:
                 progress(self.n_asked, self.most)
-            self._see_whether_to_stop()
+            if self.n_labels is not None and self.n_answered >= self.n_labels:
+                self.stopped_by = "the number of labels"
+            elif self.n_asked >= self.most:
+                at_end = self.most == count_rows(self.queries)
+                self.stopped_by = "the end of the pool" if at_end else "the number of queries"
 
     def _size(self, n_left: int) -> int:
         size = min(self.affordable or self.batch, n_left, self.most - self.n_asked)
         # A query is answered once at most, so this never overshoots.
         return size if self.n_labels is None else min(size, self.n_labels - self.n_answered)
-
-    def _see_whether_to_stop(self) -> None:
-        if self.n_labels is not None and self.n_answered >= self.n_labels:
-            self.stopped_by = "the number of labels"
-        elif self.n_asked >= self.most:
-            at_end = self.most == count_rows(self.queries)
-            self.stopped_by = "the end of the pool" if at_end else "the number of queries"
 
     def teach(self, estimator: Any, X_pool: Any, *, seed: np.random.Generator) -> Any | None:
         """Return a student of all answers so far, or None while they do not hold two classes."""
@@ -354,40 +348,17 @@ class _Run:
         )
 
 
-def _check(n_pool: int, *, order: str, n_queries: int | None, n_labels: int | None, batch: int) -> None:
-    require_count(n_pool=n_pool, batch=batch)
-    if order not in ORDERS:
-        raise ValueError(f"Expected order to be one of {', '.join(ORDERS)}, got {order!r}.")
-    if n_queries is not None:
-        require_count(n_queries=n_queries)
-    if n_labels is not None:
-        require_count(n_labels=n_labels)
-
-
 def _n_answered(told: NDArray[np.bool_]) -> int:
     return int((told if told.ndim == 1 else told.any(axis=1)).sum())
 
 
-def _has_one_price(kind: tuple[Any, str]) -> bool:
-    # What a stranger's mechanism costs is not known from its name.
-    return bool(getattr(EVENTS.get(kind[0]), "one_price", False))
-
-
-def _n_classes(room: Room) -> int:
+def _belief(student: Any, X: Any, room: Room) -> NDArray[np.float64]:
+    """Return the student's probabilities with a column for every class, also those it was never taught."""
     n_classes = getattr(room.ensemble, "n_classes", None)
     if n_classes is None:
         raise TypeError(
             f"Expected an ensemble with n_classes for {type(room.mechanism).__name__}, "
             f"{type(room.ensemble).__name__} has none. The student speaks of every class."
         )
-    return int(n_classes)
-
-
-def _belief(student: Any, X: Any, *, n_classes: int) -> NDArray[np.float64]:
-    """Return the student's probabilities with a column for every class, also those it was never taught."""
-    belief = spread_columns(student.predict_proba(X), student, n_classes=n_classes, never_met=0.0)
+    belief = spread_columns(student.predict_proba(X), student, n_classes=int(n_classes), never_met=0.0)
     return np.asarray(belief / belief.sum(axis=1, keepdims=True))
-
-
-def _round_seed(seed: int, number: int) -> np.random.Generator:
-    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(number,)))

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
@@ -71,9 +72,11 @@ class Finished:
 
 @dataclass(eq=False)
 class Watched:
-    """The steps of a run as they go on; `show(step, done, total)` is told of each."""
+    """The steps of a run as they go on, and who is told: see `run`."""
 
     show: Show
+    show_groups: ShowGroups | None
+    warn: Warn | None
     started: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     seconds: dict[str, float] = field(default_factory=dict)
 
@@ -84,10 +87,6 @@ class Watched:
         start = time.perf_counter()
         yield
         self.seconds[name] = round(self.seconds.get(name, 0.0) + time.perf_counter() - start, 3)
-
-    def progress(self, name: str) -> Callable[[int, int], object]:
-        """Return what is told how far a step has come."""
-        return lambda done, total: self.show(name, done, total)
 
 
 # A whole run
@@ -168,17 +167,15 @@ def run_steps(
         config = charged_to(config, voted.ledger, Path(folder))
         if voted.ledger and not RunFolder(Path(folder)).config.exists():
             require_left(config, RunFolder(Path(folder)), ledger=voted.ledger)
-    place, watched = RunFolder(Path(folder)), Watched(show or _silent)
+    place, watched = RunFolder(Path(folder)), Watched(show or (lambda *_: None), show_groups, warn)
     with place.held():
         begin(place, config, resume=resume)
         if voted is not None:
             _keep(place.votes, voted.votes, voted.tables)
             if voted.test_votes is not None:
                 _keep(place.test_votes, voted.test_votes, voted.tables)
-        return _carry_out(
-            config, place, watched, until=until, voted=voted, show_groups=show_groups, warn=warn,
-            beside=_beside(config) if beside is None else beside,
-        )  # fmt: skip
+        files = _beside(config) if beside is None else beside
+        return _carry_out(config, place, watched, until=until, voted=voted, beside=files)
 
 
 def _carry_out(
@@ -189,28 +186,29 @@ def _carry_out(
     until: Step,
     voted: "Voted | None",
     beside: Mapping[str, bytes] | None,
-    show_groups: ShowGroups | None,
-    warn: Warn | None,
 ) -> Finished | None:
     with steps.step("data"):
-        tables = read_tables(config) if voted is None else voted.tables
-        assignment = assign_rows(config, tables) if voted is None else voted.seated
-        if assignment.plan is not None and assignment.consent is not None and show_groups is not None:
+        if voted is None:
+            tables = read_tables(config)
+            assignment = assign_rows(config, tables)
+        else:
+            tables, assignment = voted.tables, voted.assignment or Assignment(voted.partition)
+        if assignment.plan is not None and assignment.consent is not None and steps.show_groups is not None:
             from ._groups import ceiling_notes, group_rows
 
             lines = (*assignment.plan.summary, *ceiling_notes(config, assignment))
-            show_groups(group_rows(assignment.plan, assignment.consent), lines)
+            steps.show_groups(group_rows(assignment.plan, assignment.consent), lines)
         require_same(folder, tables, assignment, seed=config.seed)
         require_able(config, tables)
         check_overlap(config, tables, folder)
-        tell_units(tables, warn)
+        tell_units(tables, steps.warn)
         # A budget that pays for nothing, or another ledger, is refused before teachers are trained. The file
         # is handed back meanwhile: training may take days.
         with open_books(config, folder, assignment) as ledger:
             absent = absent_at_first(ledger, config, assignment, key=folder.key)
         if until == "data":
             keep_parts(folder, tables, assignment)
-    voting = Voting(config, tables, folder, assignment, steps.step, steps.progress)
+    voting = Voting(config, tables, folder, assignment, steps.step, steps.show)
     if until == "teachers":
         voting.train(absent)
     if until in ("data", "teachers"):
@@ -226,7 +224,7 @@ def _carry_out(
         return None
     with steps.step("student"):
         student = teach(
-            config, tables, labels, spending, progress=steps.progress("student"),
+            config, tables, labels, spending, progress=partial(steps.show, "student"),
             training=folder.lesson(config.student),
         )  # fmt: skip
     result = public_result(voting, labels, spending, student, seconds=steps.seconds, started=steps.started)
@@ -302,10 +300,6 @@ def _beside(config: RunConfig) -> dict[str, bytes] | None:
     return settings_beside_student(config.data.private_path, config.labels.names or config.data.classes)
 
 
-def _silent(_step: str, _done: int, _total: int) -> None:
-    return None
-
-
 # Teachers that have voted
 #
 # Teachers that were trained once answer for many students and settings. Everything that costs privacy is done
@@ -318,8 +312,7 @@ class Voted:
 
     Votes and tables are those of many labels, or those of one class per row. `test_votes` are those on the
     test rows, which private numbers need. `ledger` is where all releases of these votes are charged; where it
-    is empty, the settings of a run say. `assignment` says how groups with
-    budgets of their own take part.
+    is empty, the settings of a run say. `assignment` says how groups with budgets of their own take part.
 
     >>> import numpy as np
     >>> from tellers import LabelVotes
@@ -355,11 +348,6 @@ class Voted:
                 f"Expected votes of {wanted[0]} teachers on {wanted[1]} rows of the pool, got those of "
                 f"{given[0]} on {given[1]}."
             )
-
-    @property
-    def seated(self) -> Assignment:
-        """Return who learned from whom."""
-        return self.assignment or Assignment(self.partition)
 
     def __repr__(self) -> str:
         return f"Voted(<private>, n_queries={len(self.votes)}, n_teachers={self.votes.n_teachers})"
@@ -498,12 +486,8 @@ def _keep(path: Path, votes: Votes, tables: Tables) -> None:
     """Write votes down, or see that those of a run that goes on are the same."""
     if not path.exists():
         save_votes(path, votes)
-    elif _digest(stored_votes(path, tables)) != _digest(votes):
+    elif digest(stored_votes(path, tables).totals) != digest(votes.totals):
         raise ValueError(
             f"Expected the votes that the run in {path.parent.parent} was begun with, got others. "
             "Take another folder (--out)."
         )
-
-
-def _digest(votes: Votes) -> str:
-    return digest(votes.totals)

@@ -4,9 +4,11 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
+from os import PathLike
+from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
 from ..accounting._publishable import (
@@ -18,14 +20,19 @@ from ..accounting._publishable import (
     require_method,
 )
 from ..accounting.costs import independent_cost
+from ..accounting.plan import Consensus, LabelConsensus
 from ..accounting.smooth import PublishPlan, release_prices
 from ..errors import require_count, require_fraction
 from ..mechanisms.base import Mechanism
 from ..privacy.rdp import RdpCurve
 from ..privacy.votes import LabelVotes, Votes
+from ..teachers.store import VoteFile, hold_votes, read_votes
 from .personal.accounting import Asked
 from .personal.publishing import distances_of, group_sums, independent_group_costs
 
+AnyVotes = Votes | LabelVotes
+# Queries that are made up where there is no proxy.
+_N_PROXY = {"classes": 1000, "labels": 400}
 _ORDERS = (3.0, 5.0, 8.0, 12.0, 18.0, 27.0, 40.0, 60.0)
 # Many labels cost much, and a large epsilon is smallest at a low order, with little noise on it.
 _LABEL_ORDERS = (1.25, 1.5, 1.75, 2.0, 2.5, *_ORDERS)
@@ -34,9 +41,40 @@ _QUIETEST, _LABEL_QUIETEST = 0.5, 0.05
 OFFSETS = (0.1, 0.3, 1.0, 3.0, 10.0)
 
 
+def proxy_votes(
+    proxy: AnyVotes | str | PathLike[str] | None,
+    kind: Literal["classes", "labels"],
+    n_teachers: int,
+    width: int,
+    *,
+    resolution: int = 1,
+    thresholds: ArrayLike | None = None,
+) -> tuple[AnyVotes, str]:
+    """Return public votes to plan on, refusing others than are planned for; what was assumed, if made up."""
+    public: Any = proxy
+    if proxy is None:
+        made_up: Any = LabelConsensus() if kind == "labels" else Consensus()
+        more = {"resolution": resolution} if kind == "labels" else {}
+        public = made_up.votes(n_teachers, width, n_queries=_N_PROXY[kind], seed=0, **more)
+        words = f"Order and noise were chosen on made-up votes: {made_up}."
+        return (public if kind == "labels" else public[0]), words
+    if not isinstance(proxy, Votes):
+        terms: dict[str, Any] = {"n_classes": width}
+        if kind == "labels":
+            terms = {"resolution": resolution if resolution > 1 else None, "thresholds": thresholds}
+        public = read_votes(proxy, kind=kind, **terms).votes
+    found = hold_votes(VoteFile(public))
+    if (found.kind, found.n_teachers, found.width) != (kind, n_teachers, width):
+        raise ValueError(
+            f"Expected a proxy of {n_teachers} teachers and {width} {kind}, got {found.n_teachers} and "
+            f"{found.width}."
+        )
+    return public, ""
+
+
 def plan_publication(
     mechanism: Mechanism,
-    proxy: Votes | LabelVotes,
+    proxy: AnyVotes,
     *,
     n_queries: int,
     delta: float,
@@ -86,7 +124,7 @@ class _PlanSearch:
     """A search for the plan with the smallest median epsilon, on a proxy."""
 
     mechanism: Mechanism
-    proxy: Votes | LabelVotes
+    proxy: AnyVotes
     n_queries: int
     delta: float
     confidence: float

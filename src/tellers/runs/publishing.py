@@ -4,35 +4,40 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ..accounting._publishable import Method, available_methods
 from ..accounting.costs import independent_cost
 from ..accounting.smooth import (
     PublicationRecord,
+    PublishedEpsilon,
     PublishPlan,
     as_grains,
     from_grains,
+    publish,
     published_epsilon,
     release_cost,
     require_one_ballot,
 )
 from ..errors import BudgetExhausted, LedgerConflict
 from ..ledger._chain import ChainedLedger
-from ..ledger.base import Entry, Ledger, Ticket
+from ..ledger.base import Entry, Ticket
+from ..mechanisms.base import Mechanism
 from ..privacy import noise
 from ..privacy.budget import Accountant
-from ..privacy.noise import Noise
 from ..privacy.rdp import RdpCurve
 from ..privacy.release import Cost, Release
-from ..privacy.votes import LabelVotes, Votes
+from ..privacy.votes import LabelVotes, kept
+from ..teachers.store import HeldVotes
 from ._finished import FinishedRun, asked_votes, finished_of, read_finished, require_summable
-from ._folder import RunFolder, publications_of
+from ._folder import RunFolder
 from ._groups import listed
-from ._vote_files import proxy_votes
 from .card import ModelCard, replace_card
 from .labelling import most_expected
 from .personal.accounting import Asked
@@ -43,7 +48,7 @@ from .personal.publishing import (
     publication_prices,
     release_group_costs,
 )
-from .publication_plan import Purse, plan_group_publication, plan_publication
+from .publication_plan import AnyVotes, Purse, plan_group_publication, plan_publication, proxy_votes
 from .report._page import write_page
 from .result import (
     EVERYONE,
@@ -73,31 +78,6 @@ def has_value(entry: Entry) -> bool:
     return entry.is_settled and entry.release is not None and len(entry.release) > 0
 
 
-def publication_on(ledger: Ledger, key: str) -> tuple[str, Entry | None]:
-    """Return the key under which a run publishes, and what is on the books there, if anything is."""
-    begins, old = publications_of(key), 0
-    for entry in ledger.entries():
-        if entry.key.startswith(begins):
-            if not entry.is_settled or has_value(entry):
-                return entry.key, entry
-            old += 1
-    return f"{begins}{old}", None
-
-
-def settled_without_value(ledger: Ledger, key: str) -> list[Entry]:
-    """Return the publications of earlier versions, which kept their number in the folder alone."""
-    begins = publications_of(key)
-    return [e for e in ledger.entries() if e.key.startswith(begins) and e.is_settled and not has_value(e)]
-
-
-def up_to(ledger: Ledger, entry: Entry | None) -> Iterator[Entry]:
-    """Yield what is on the books as far as an entry, which comes last, or all of it."""
-    for each in ledger.entries():
-        yield each
-        if entry is not None and each.key == entry.key:
-            return
-
-
 def plan_of(event: Mapping[str, Any]) -> PublishPlan:
     """Return the plan that an event on the books was charged for."""
     known = {field.name for field in fields(PublishPlan)}
@@ -108,6 +88,8 @@ def plan_of(event: Mapping[str, Any]) -> PublishPlan:
 
 # What fits an account to the last bit may not when it is added up in another order.
 _HAIR = 1 - 1e-9
+# Where the number of a run with many labels was kept by earlier versions.
+_OLD_FILE = "published.json"
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,137 +107,238 @@ class Payer:
         paid = (each.also[self.account] for each in entries if self.account in each.also)
         return sum((each.charged for each in paid), start=RdpCurve.zero())
 
-    def paid_at(self, entries: Iterable[Entry], order: float) -> float:
-        """Return what these entries cost at an order."""
-        paid = [self.charged([entry]) for entry in entries]
-        # A Rényi divergence grows with its order: between two of the grid the next one bounds it.
-        return float(sum(each.values[np.searchsorted(each.orders, order)] for each in paid))
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Publisher:
-    """Publishes one value for each group of a run, or one for everyone; every account pays for all."""
+    """A finished run with its ledger open: one value is published for each group, or one for everyone.
+
+    Every account pays for all of them. With one budget everyone is one group, of which anybody moves one
+    ballot.
+    """
 
     run: FinishedRun
+    ledger: ChainedLedger
 
-    def shares(self, ledger: ChainedLedger) -> Mapping[str, float]:
-        """Return how far whoever pays moves a published value, as a share of the furthest.
+    @cached_property
+    def asked(self) -> Asked:
+        """Return all queries as the groups were counted, refusing a run whose cost cannot be summed up."""
+        return self.run.asked(self.ledger)
 
-        With one budget everyone is one group, of which anybody moves one ballot.
-        """
-        return {EVERYONE: 1.0} if self.run.plan is None else distances_of(self.run.asked(ledger)).shares
+    @cached_property
+    def n_queries(self) -> int:
+        """Return how many queries were answered or met with silence."""
+        return len(self.run.labels())
 
-    def release(self, ledger: ChainedLedger, noise: Noise, plan: PublishPlan) -> dict[str, float]:
-        """Draw the noise and return what may be told of everyone's cost, or each group's, at its order."""
-        if self.run.plan is None:
-            return {EVERYONE: release_cost(self.run.mechanism, asked_votes(self.run), noise, plan=plan)}
-        asked = self.run.asked(ledger)
-        return release_group_costs(asked, noise, plan=plan, groups=distances_of(asked).shares)
-
-    def independent(self, ledger: ChainedLedger) -> dict[str, RdpCurve]:
-        """Return the public price to everyone, or to each group."""
-        if self.run.plan is None:
-            return {EVERYONE: independent_cost(self.run.mechanism, self.n_queries())}
-        return independent_group_costs(self.run.asked(ledger))
-
-    def payers(self, ledger: ChainedLedger) -> list[Payer]:
+    @cached_property
+    def payers(self) -> list[Payer]:
         """Return who pays, in the order of the lines that are published."""
         if self.run.plan is None:
             return [Payer(EVERYONE, self.run.accountant)]
-        states = ledger.accounts()
+        states = self.ledger.accounts()
         return [
             Payer(group.name, states[group.account].accountant, group.account)
             for group in self.run.plan.groups
         ]
 
-    def require(self, ledger: ChainedLedger) -> None:
+    def shares(self) -> Mapping[str, float]:
+        """Return how far whoever pays moves a published value, as a share of the furthest."""
+        return {EVERYONE: 1.0} if self.run.plan is None else distances_of(self.asked).shares
+
+    def on_books(self) -> tuple[list[Entry], Entry | None]:
+        """Return publications of earlier versions, which kept their number in the folder, and today's one."""
+        begins = self.run.folder.publications
+        found = [entry for entry in self.ledger.entries() if entry.key.startswith(begins)]
+        old = [entry for entry in found if entry.is_settled and not has_value(entry)]
+        now = [entry for entry in found if not entry.is_settled or has_value(entry)]
+        return old, now[0] if now else None
+
+    def require(self) -> None:
         """Refuse a run of which no cost can be published, before anything is charged."""
-        require_summable(self.run, ledger)
+        require_summable(self.run, self.ledger)
         if self.run.plan is not None and any(side_plans(self.run.folder)):
             raise ValueError(
                 "Expected votes of which nothing was released but what their ledger knows of, got a file of "
                 "earlier publications beside them, which no group paid for. Nothing was charged."
             )
 
-    def n_queries(self) -> int:
-        """Return how many queries were answered or met with silence."""
-        return len(self.run.labels())
-
     def plan(
         self,
-        ledger: ChainedLedger,
         *,
         method: Method | None,
         confidence: float,
-        proxy: "Votes | LabelVotes | str | PathLike[str] | None",
+        proxy: AnyVotes | str | PathLike[str] | None,
     ) -> tuple[PublishPlan, tuple[str, ...]]:
         """Return order, smoothness and noise that every account can pay for, chosen on public votes."""
-        mechanism, notes = self.run.mechanism, list[str]()
+        run, mechanism = self.run, self.run.mechanism
         require_bound(mechanism, method)
-        public = self._proxy(proxy, notes)
+        of_labels = run.kind == "labels"
+        # Public votes of as many teachers on as much as the run asked for, or made-up ones.
+        public, assumed = proxy_votes(
+            proxy,
+            "labels" if of_labels else "classes",
+            run.result.partition.n_teachers if run.plan is None else run.plan.n_teachers,
+            len(run.result.labels if of_labels else run.result.data.class_names),
+            resolution=run.config.labels.resolution if proxy is None else 1,
+        )
+        notes = (assumed,) if assumed else ()
         terms: dict[str, Any] = {
-            "n_queries": self.n_queries(), "delta": self.run.config.budget.delta, "confidence": confidence,
+            "n_queries": self.n_queries, "delta": run.config.budget.delta, "confidence": confidence,
             "method": method,
         }  # fmt: skip
-        for purses in self._purses(ledger):
-            plan = self._best(ledger, public, purses, terms)
+        for purses in self._purses():
+            plan = self._best(public, purses, terms)
             if _releases(plan) or method == "independent":
-                return plan, tuple(notes)
-        free = self._best(ledger, public, [], terms)
+                return plan, notes
+        free = self._best(public, [], terms)
         if _releases(free):
-            self._refuse(ledger, free)
+            self._refuse(free)
         how = available_methods(mechanism)
         if how == ("gnss", "independent"):
-            notes.append(
+            why = (
                 f"Of {type(mechanism).__name__} the papers' bound alone can be published, which covers "
                 "one direction of the divergence: --method gnss. This is the public price."
             )
         elif how == ("independent",):
-            notes.append(f"Of {type(mechanism).__name__} there is a public price alone.")
+            why = f"Of {type(mechanism).__name__} there is a public price alone."
         else:
-            told = "this is a public price" if self.run.plan is None else "these are public prices"
-            notes.append(f"On the proxy no release is worth its price, so {told}.")
-        return free, tuple(notes)
+            told = "this is a public price" if run.plan is None else "these are public prices"
+            why = f"On the proxy no release is worth its price, so {told}."
+        return free, (*notes, why)
 
-    def bill(
-        self, ledger: ChainedLedger, plan: PublishPlan, noise_name: str
-    ) -> tuple[dict[str, RdpCurve], dict[str, Any]]:
+    def bill(self, plan: PublishPlan, noise_name: str) -> tuple[dict[str, RdpCurve], dict[str, Any]]:
         """Return what a publication by this plan costs, with what earlier ones owe, and its event.
 
         It refuses votes of which no cost is published, in time.
         """
-        payers, side = self.payers(ledger), list(side_plans(self.run.folder))
-        event, shares = self._event(ledger, plan, noise_name), self.shares(ledger)
-        prices = publication_prices(shares, plan, n_releases=len(payers))
-        # Of a run without groups, what was released before the ledger knew of such things is paid for now.
-        owed = [publication_prices(shares, each, n_releases=1) for each in side]
-        earlier = settled_without_value(ledger, self.run.folder.key)
+        run, shares, side = self.run, self.shares(), list(side_plans(self.run.folder))
+        event: dict[str, Any]
+        if run.plan is None:
+            require_one_ballot(asked_votes(run))
+            event = {
+                "mechanism": "Publication", "parameters": asdict(plan), "noise": noise_name,
+                "unit": run.result.partition.unit, "n_queries": 0,
+                # Whether everyone could have paid for this plan whatever came out; not known of groups.
+                "fixed": plan.price_to(1.0, order=run.accountant.held_at) <= self._left()[0],
+            }  # fmt: skip
+        else:
+            event = group_event(
+                self.asked, plan, noise_name=noise_name, n_releases=len(self.payers), ledger=self.ledger
+            )
+        earlier, before = self.on_books()[0], {}
+        for payer in self.payers:
+            paid = payer.charged(earlier)
+            # A Rényi divergence grows with its order: between two of the grid the next one bounds it.
+            at_order = float(paid.values[np.searchsorted(paid.orders, plan.order)])
+            before[payer.name] = at_order + sum(each.price_to(1.0, order=plan.order) for each in side)
         event |= {
             "made": datetime.now(UTC).isoformat(timespec="seconds"),
-            **self._fixed(ledger, plan),
-            "released": [payer.name for payer in payers],
-            "before": {
-                payer.name: payer.paid_at(earlier, plan.order)
-                + sum(each.price_to(1.0, order=plan.order) for each in side)
-                for payer in payers
-            },
+            "released": [payer.name for payer in self.payers],
+            "before": before,
             **({"adopted": [asdict(each) for each in side]} if side else {}),
         }
+        prices = publication_prices(shares, plan, n_releases=len(self.payers))
+        # Of a run without groups, what was released before the ledger knew of such things is paid for now.
+        owed = [publication_prices(shares, each, n_releases=1) for each in side]
         by_name = {name: sum((each[name] for each in owed), start=price) for name, price in prices.items()}
         return by_name, event
 
-    def lines(
-        self, ledger: ChainedLedger, uppers: list[float], charged: list[float], entry: Entry | None
-    ) -> tuple[PublishedCost, ...]:
+    def draw(self, plan: PublishPlan) -> None:
+        """Charge, unless an earlier call did, draw, and settle with what came out."""
+        source, (old, entry) = noise.secure(), self.on_books()
+        if entry is None:
+            self.require()
+            prices, event = self.bill(plan, source.name)
+            also = {who.account: prices[who.name] for who in self.payers if who.account is not None}
+            ticket = self.ledger.reserve(
+                f"{self.run.folder.publications}{len(old)}", RdpCurve.largest(prices.values()),
+                event={**event, "grain": 1e-6}, also=also,
+            )  # fmt: skip
+        else:
+            also = {name: paid.reserved for name, paid in entry.also.items()}
+            plan, ticket = plan_of(entry.event), Ticket(entry.key, entry.reserved, entry.event, also)
+        if self.run.plan is None:
+            values = [release_cost(self.run.mechanism, asked_votes(self.run), source, plan=plan)]
+        else:
+            found = release_group_costs(self.asked, source, plan=plan, groups=self.shares())
+            values = list(found.values())
+        grains = np.array([as_grains(value) for value in values], dtype=np.int64)
+        release = Release(grains, Cost(ticket.price), by_teachers=np.zeros(len(grains), dtype=np.bool_))
+        try:
+            self.ledger.settle(ticket, release, used=dict(ticket.also) or None)
+        except LedgerConflict:
+            # Somebody else settled it meanwhile, with another draw: theirs is the one, this one is forgotten.
+            if self.ledger.find(ticket.key) is None:
+                raise
+
+    def published(self) -> PublishedCosts | None:
+        """Return what was published of the run, by its folder or else its ledger; None if nothing was."""
+        there = read_published(self.run.folder.path)
+        old, entry = self.on_books()
+        if entry is None or not has_value(entry):
+            return there or (None if entry is not None else self._published_before(old))
+        assert entry.release is not None
+        plan, names = plan_of(entry.event), entry.event["released"]
+        # What each group moves the value by, as a share of the most; everyone, by all of it.
+        shares = entry.event["parameters"].get("shares", {})
+        prices = [len(names) * plan.price_to(shares.get(name, 1.0)) for name in names]
+        shown = [
+            published_epsilon(
+                from_grains(value), plan=plan, delta=self.run.config.budget.delta, charged=price,
+                charged_before=entry.event["before"][name],
+            )
+            for value, price, name in zip(entry.release.labels, prices, names, strict=True)
+        ]  # fmt: skip
+        uppers = [one.epsilon_upper for one in shown]
+        if there is not None and [line.epsilon_upper for line in there.groups] != uppers:
+            raise ValueError(
+                f"Expected {self.run.folder.publication} to tell what the ledger of the run does, got "
+                "another number: it was changed. Move it away and ask again; nothing is charged twice."
+            )
+        made = str(entry.event.get("made", ""))
+        return there or self._costs(plan, uppers, prices, entry, covers=shown[0].covers, made=made)
+
+    def _published_before(self, charged: list[Entry]) -> PublishedCosts | None:
+        """Return what an earlier version published of a run with many labels, which it kept in a file."""
+        place = self.run.folder.path / _OLD_FILE
+        if not place.exists() or not charged:
+            return None
+        try:
+            there = json.loads(place.read_bytes())
+            if there["format"] != 1:
+                raise ValueError(there)
+            uppers, prices = [float(there["epsilon_upper"])], [float(there["charged"])]
+            plan, covers = plan_of(charged[-1].event), str(there["covers"])
+            return self._costs(plan, uppers, prices, charged[-1], covers=covers, delta=float(there["delta"]))
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+            raise ValueError(
+                f"Expected what was published in {place}, got something that cannot be read. Restore the "
+                "file: what it says was paid for."
+            ) from None
+
+    def public_prices(self, plan: PublishPlan) -> PublishedCosts:
+        """Return the prices that hold whatever the votes were, to everyone or to each group."""
+        if self.run.plan is None:
+            costs = [independent_cost(self.run.mechanism, self.n_queries)]
+        else:
+            costs = list(independent_group_costs(self.asked).values())
+        found = [cost.epsilon_and_order(self.run.config.budget.delta) for cost in costs]
+        plan, uppers = replace(plan, order=found[-1][1]), [epsilon for epsilon, _ in found]
+        return self._costs(plan, uppers, [0.0] * len(found), None, covers="both directions")
+
+    def _costs(
+        self, plan: PublishPlan, uppers: list[float], charged: list[float], entry: Entry | None, **told: Any
+    ) -> PublishedCosts:
         """Return a line for each group, or that of everyone; the books are read as far as an entry."""
-        entries = list(up_to(ledger, entry))
-        alone, ceiling = self.run.is_alone(entries), self.run.config.budget.epsilon
-        one_price = getattr(self.run.mechanism, "one_price", False)
+        run, entries = self.run, list(self.ledger.entries())
+        if entry is not None:
+            entries = entries[: [each.key for each in entries].index(entry.key) + 1]
+        alone, delta = run.is_alone(entries), run.config.budget.delta
+        one_price = getattr(run.mechanism, "one_price", False)
         lines = []
-        for at, payer in enumerate(self.payers(ledger)):
+        for at, payer in enumerate(self.payers):
             spent, accountant = payer.charged(entries), payer.accountant
             after, budget = accountant.epsilon(spent), accountant.budget.epsilon
-            together = min(budget, ceiling)
+            together = min(budget, run.config.budget.epsilon)
             if alone and entry is not None:
                 if one_price:
                     together = min(together, after)
@@ -268,7 +351,11 @@ class Publisher:
                     budget_left=accountant.left(spent), together=None if entry is None else together,
                 )
             )  # fmt: skip
-        return tuple(lines)
+        if entry is not None:
+            whole = sum((each.charged for each in entries), start=RdpCurve.zero())
+            told |= {"shared": not alone, "on_ledger": whole.epsilon(delta)}
+        known = {"delta": delta, "n_queries": self.n_queries, "unit": run.result.partition.unit}
+        return PublishedCosts(plan=plan, kind=run.kind, groups=tuple(lines), **{**known, **told})
 
     def _public(self, payer: Payer, entries: list[Entry]) -> float:
         """Return an epsilon of the labels alone that holds whatever the votes were."""
@@ -280,47 +367,35 @@ class Publisher:
     def _most(self) -> RdpCurve:
         return most_expected(self.run.result.queries.n_asked, self.run.mechanism)
 
-    def _fixed(self, ledger: ChainedLedger, plan: PublishPlan) -> dict[str, bool]:
-        """Return whether everyone could have paid for this plan whatever came out; not known of groups."""
-        if self.run.plan is not None:
-            return {}
-        return {"fixed": plan.price_to(1.0, order=self.run.accountant.held_at) <= self._left(ledger)[0]}
-
-    def _left(self, ledger: ChainedLedger) -> tuple[float, float]:
+    def _left(self) -> tuple[float, float]:
         """Return what may be spent at the order of the budget: whatever came out, and really.
 
         The first is what would be left had every query been answered; nothing, where others spend too.
         """
-        accountant, publications = self.run.accountant, publications_of(self.run.folder.key)
-        entries, worst = ledger.entries(), 0.0
+        accountant, entries, worst = self.run.accountant, self.ledger.entries(), 0.0
         if self.run.is_alone(entries):
+            publications = self.run.folder.publications
             paid = (entry.charged for entry in entries if entry.key.startswith(publications))
             worst = accountant.value_left(sum(paid, start=self._most()))
         owed = sum(each.price_to(1.0, order=accountant.held_at) for each in side_plans(self.run.folder))
-        really = accountant.value_left(ledger.spent)
+        really = accountant.value_left(self.ledger.spent)
         return _HAIR * max(0.0, worst - owed), _HAIR * max(0.0, really - owed)
 
-    def _purses(self, ledger: ChainedLedger) -> list[list[Purse]]:
+    def _purses(self) -> list[list[Purse]]:
         """Return what can be paid, the more careful first: all accounts of groups, or that of everyone."""
         whole = self.run.accountant
         if self.run.plan is None:
-            worst, really = self._left(ledger)
+            worst, really = self._left()
             tried = [worst] if worst > 0.999 * really else [worst, really] if worst else [really]
             return [[Purse(None, whole.held_at, most)] for most in tried]
-        purses = [Purse(None, whole.held_at, _HAIR * whole.value_left(ledger.spent))]
-        states = ledger.accounts()
+        purses = [Purse(None, whole.held_at, _HAIR * whole.value_left(self.ledger.spent))]
+        states = self.ledger.accounts()
         for group in self.run.plan.groups:
             state = states[group.account]
             purses.append(Purse(group.name, state.held_at, _HAIR * state.accountant.value_left(state.spent)))
         return [purses]
 
-    def _best(
-        self,
-        ledger: ChainedLedger,
-        public: Votes | LabelVotes,
-        purses: Sequence[Purse],
-        terms: Mapping[str, Any],
-    ) -> PublishPlan:
+    def _best(self, public: AnyVotes, purses: Sequence[Purse], terms: Mapping[str, Any]) -> PublishPlan:
         """Return the best plan that all purses can pay, on public votes counted as the run's."""
         plan = self.run.plan
         if plan is None:
@@ -333,23 +408,12 @@ class Publisher:
         proxy = Asked(plan, counted, answered=None if likely is None else likely(counted))
         return plan_group_publication(proxy, **terms, purses=purses)
 
-    def _event(self, ledger: ChainedLedger, plan: PublishPlan, noise_name: str) -> dict[str, Any]:
-        if self.run.plan is not None:
-            asked = self.run.asked(ledger)
-            n_releases = len(self.run.plan.groups)
-            return group_event(asked, plan, noise_name=noise_name, n_releases=n_releases, ledger=ledger)
-        require_one_ballot(asked_votes(self.run))
-        return {
-            "mechanism": "Publication", "parameters": asdict(plan), "noise": noise_name,
-            "unit": self.run.result.partition.unit, "n_queries": 0,
-        }  # fmt: skip
-
-    def _refuse(self, ledger: ChainedLedger, plan: PublishPlan) -> None:
+    def _refuse(self, plan: PublishPlan) -> None:
         """Say whose account has no room for a publication."""
-        shares, short = self.shares(ledger), []
+        shares, short = self.shares(), []
         prices = publication_prices(shares, plan, n_releases=len(shares))
-        for payer in self.payers(ledger):
-            spent, held = payer.charged(ledger.entries()), payer.accountant
+        for payer in self.payers:
+            spent, held = payer.charged(self.ledger.entries()), payer.accountant
             if not held.affords(spent, prices[payer.name]):
                 short.append(f"{payer.name} ({100 * held.left(spent):.0f} % of {held.budget.epsilon:g} left)")
         whose = f"of {listed(short)}" if short else "of the ceiling for everybody"
@@ -358,22 +422,6 @@ class Publisher:
             "charged. Ask fewer queries in the next run ([queries] n_queries), or show public prices: "
             "--method independent."
         )
-
-    def _proxy(
-        self, proxy: "Votes | LabelVotes | str | PathLike[str] | None", notes: list[str]
-    ) -> Votes | LabelVotes:
-        """Return public votes of as many teachers on as much as the run asked for, or made-up ones."""
-        run, of_labels = self.run, self.run.kind == "labels"
-        names = run.result.labels if of_labels else run.result.data.class_names
-        wanted = (run.result.partition.n_teachers if run.plan is None else run.plan.n_teachers, len(names))
-        public, assumed = proxy_votes(
-            proxy,
-            "labels" if of_labels else "classes",
-            *wanted,
-            resolution=run.config.labels.resolution if proxy is None else 1,
-        )
-        notes += [assumed] if assumed else []
-        return public
 
 
 def _releases(plan: PublishPlan) -> bool:
@@ -410,10 +458,6 @@ def side_plans(folder: RunFolder) -> Iterator[PublishPlan]:
 # of them were.
 
 
-# Where the number of a run with many labels was kept by earlier versions.
-_OLD_FILE = "published.json"
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class Proposal:
     """What publishing would do and cost: public, and nothing is charged by it.
@@ -423,7 +467,7 @@ class Proposal:
     left to pay or to draw.
     """
 
-    publisher: Publisher
+    run: FinishedRun
     plan: PublishPlan
     prices: Mapping[str, RdpCurve]
     n_queries: int
@@ -431,23 +475,13 @@ class Proposal:
     is_charged: bool = False
     done: PublishedCosts | None = None
 
-    @property
-    def run(self) -> FinishedRun:
-        """Return the run."""
-        return self.publisher.run
-
-    @property
-    def kind(self) -> str:
-        """Return what the run released: classes, labels, or to groups."""
-        return self.run.kind
-
 
 def propose_publication(
     folder: str | PathLike[str],
     *,
     confidence: float | None = None,
     method: Method | None = None,
-    proxy: "Votes | LabelVotes | str | PathLike[str] | None" = None,
+    proxy: AnyVotes | str | PathLike[str] | None = None,
 ) -> Proposal:
     """Return the plan by which a finished run's cost would be published, and what that costs.
 
@@ -463,14 +497,13 @@ def propose_publication(
     ValueError: Expected the folder of a run, found none at nowhere. Give the folder that `tellers run` wrote.
     """
     run = read_finished(folder)
-    publisher = Publisher(run)
     with run.books() as ledger:
-        done = published_on(publisher, ledger)
+        publisher = Publisher(run, ledger)
+        done = publisher.published()
         if done is not None:
             _require_as_before(done.plan, confidence=confidence, method=method)
-            return Proposal(publisher, done.plan, {}, done.n_queries, done=done)
-        _, entry = publication_on(ledger, run.folder.key)
-        n_queries = publisher.n_queries()
+            return Proposal(run, done.plan, {}, done.n_queries, done=done)
+        old, entry = publisher.on_books()
         if entry is not None:
             plan = plan_of(entry.event)
             _require_as_before(plan, confidence=confidence, method=method)
@@ -478,25 +511,25 @@ def propose_publication(
                 "An earlier call charged this and was cut off before its number was kept. Nobody saw one; "
                 "it is drawn now, and not charged again."
             )
-            return Proposal(publisher, plan, {}, n_queries, (told,), is_charged=True)
-        publisher.require(ledger)
+            return Proposal(run, plan, {}, publisher.n_queries, (told,), is_charged=True)
+        publisher.require()
         plan, notes = publisher.plan(
-            ledger, method=method, confidence=0.95 if confidence is None else confidence, proxy=proxy
+            method=method, confidence=0.95 if confidence is None else confidence, proxy=proxy
         )
         prices: Mapping[str, RdpCurve] = {}
         if plan.method != "independent":
-            prices, event = publisher.bill(ledger, plan, noise.secure().name)
+            prices, event = publisher.bill(plan, noise.secure().name)
             if event.get("adopted"):
                 notes += (
                     "Earlier releases of these votes are in a file beside them and on no ledger. They are "
                     "charged with this one.",
                 )
-        if settled_without_value(ledger, run.folder.key):
+        if old:
             notes += (
                 "An earlier publication was charged and its number lost. It stays charged, and this one pays "
                 "on top of it.",
             )
-    return Proposal(publisher, plan, prices, n_queries, notes)
+    return Proposal(run, plan, prices, publisher.n_queries, notes)
 
 
 def publish_run(proposal: Proposal) -> PublishedCosts:
@@ -516,137 +549,29 @@ def publish_run(proposal: Proposal) -> PublishedCosts:
         ...
     ValueError: Expected the folder of a run, found none at nowhere. Give the folder that `tellers run` wrote.
     """
-    publisher, plan, place = proposal.publisher, proposal.plan, proposal.run.folder
-    if proposal.done is not None and _is_kept(place, proposal.done):
-        return proposal.done
-    with place.held(), proposal.run.books() as ledger:
-        published = published_on(publisher, ledger)
-        if published is None and plan.method == "independent":
+    run, place, done = proposal.run, proposal.run.folder, proposal.done
+    if done is not None and place.publication.exists() and read_result(place.path).published == done:
+        return done
+    with place.held(), run.books() as ledger:
+        publisher = Publisher(run, ledger)
+        published = publisher.published()
+        if published is None and proposal.plan.method == "independent":
             # No secret, and not kept: a release may still follow it.
-            return _public_prices(publisher, ledger, plan)
+            return publisher.public_prices(proposal.plan)
         if published is None:
-            _draw(publisher, ledger, plan)
-            published = published_on(publisher, ledger)
+            publisher.draw(proposal.plan)
+            published = publisher.published()
             assert published is not None  # it was settled just now
         _keep(place, published)
     return published
 
 
-def published_on(publisher: Publisher, ledger: ChainedLedger) -> PublishedCosts | None:
-    """Return what was published of a run: as its folder keeps it, or else by its ledger.
-
-    None if nothing was.
-    """
-    run, delta = publisher.run, publisher.run.config.budget.delta
-    kept = read_published(run.folder.path)
-    _, entry = publication_on(ledger, run.folder.key)
-    if entry is None or not has_value(entry):
-        return kept or (None if entry is not None else _kept_before(publisher, ledger))
-    assert entry.release is not None
-    plan, names = plan_of(entry.event), entry.event["released"]
-    # What each group moves the value by, as a share of the most; everyone, by all of it.
-    shares = entry.event["parameters"].get("shares", {})
-    prices = [len(names) * plan.price_to(shares.get(name, 1.0)) for name in names]
-    shown = [
-        published_epsilon(
-            from_grains(value), plan=plan, delta=delta, charged=price,
-            charged_before=entry.event["before"][name],
-        )
-        for value, price, name in zip(entry.release.labels, prices, names, strict=True)
-    ]  # fmt: skip
-    uppers = [one.epsilon_upper for one in shown]
-    if kept is not None:
-        if [line.epsilon_upper for line in kept.groups] != uppers:
-            raise ValueError(
-                f"Expected {run.folder.publication} to tell what the ledger of the run does, got another "
-                "number: it was changed. Move it away and ask again; nothing is charged twice."
-            )
-        return kept
-    return PublishedCosts(
-        plan=plan, delta=delta, covers=shown[0].covers, n_queries=publisher.n_queries(),
-        groups=publisher.lines(ledger, uppers, prices, entry), unit=run.result.partition.unit,
-        made=str(entry.event.get("made", "")), kind=publisher.run.kind,
-        **_whole_ledger(publisher, ledger, entry),
-    )  # fmt: skip
-
-
 def with_published(result: RunResult, folder: RunFolder, config: RunConfig) -> RunResult:
-    """Return the result of a run with what was published of it, if anything was."""
-    if not folder.result.exists() and not folder.publication.exists():
-        return result  # not finished before, so nothing was published of it
-    publisher = Publisher(finished_of(folder, config, result))
-    with publisher.run.books() as ledger:
-        published = published_on(publisher, ledger)
+    """Return the result of a run that was finished before with what was published of it, if anything was."""
+    run = finished_of(folder, config, result)
+    with run.books() as ledger:
+        published = Publisher(run, ledger).published()
     return result if published is None else _told(result, published)
-
-
-def _draw(publisher: Publisher, ledger: ChainedLedger, plan: PublishPlan) -> None:
-    """Charge, unless an earlier call did, draw, and settle with what came out."""
-    source, folder = noise.secure(), publisher.run.folder
-    key, entry = publication_on(ledger, folder.key)
-    if entry is None:
-        publisher.require(ledger)
-        prices, event = publisher.bill(ledger, plan, source.name)
-        also = {who.account: prices[who.name] for who in publisher.payers(ledger) if who.account is not None}
-        most = RdpCurve.largest(prices.values())
-        ticket = ledger.reserve(key, most, event={**event, "grain": 1e-6}, also=also)
-    else:
-        also = {name: paid.reserved for name, paid in entry.also.items()}
-        plan, ticket = plan_of(entry.event), Ticket(key, entry.reserved, entry.event, also)
-    values = publisher.release(ledger, source, plan)
-    grains = np.array([as_grains(value) for value in values.values()], dtype=np.int64)
-    release = Release(grains, Cost(ticket.price), by_teachers=np.zeros(len(grains), dtype=np.bool_))
-    try:
-        ledger.settle(ticket, release, used=dict(ticket.also) or None)
-    except LedgerConflict:
-        # Somebody else settled it meanwhile, with another draw: theirs is the one, and this one is forgotten.
-        if ledger.find(key) is None:
-            raise
-
-
-def _whole_ledger(publisher: Publisher, ledger: ChainedLedger, entry: Entry) -> dict[str, Any]:
-    """Return what all releases cost as far as an entry, and whether others than the run's are among them."""
-    delta = publisher.run.config.budget.delta
-    entries = list(up_to(ledger, entry))
-    spent = sum((each.charged for each in entries), start=RdpCurve.zero())
-    return {"shared": not publisher.run.is_alone(entries), "on_ledger": spent.epsilon(delta)}
-
-
-def _kept_before(publisher: Publisher, ledger: ChainedLedger) -> PublishedCosts | None:
-    """Return what an earlier version published of a run with many labels, which it kept in a file."""
-    place = publisher.run.folder.path / _OLD_FILE
-    charged = settled_without_value(ledger, publisher.run.folder.key)
-    if not place.exists() or not charged:
-        return None
-    try:
-        kept = json.loads(place.read_bytes())
-        if kept["format"] != 1:
-            raise ValueError(kept)
-        return PublishedCosts(
-            plan=plan_of(charged[-1].event), delta=float(kept["delta"]), covers=str(kept["covers"]),
-            n_queries=publisher.n_queries(), kind=publisher.run.kind,
-            unit=publisher.run.result.partition.unit,
-            **_whole_ledger(publisher, ledger, charged[-1]),
-            groups=publisher.lines(
-                ledger, [float(kept["epsilon_upper"])], [float(kept["charged"])], charged[-1]
-            ),
-        )  # fmt: skip
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
-        raise ValueError(
-            f"Expected what was published in {place}, got something that cannot be read. Restore the file: "
-            "what it says was paid for."
-        ) from None
-
-
-def _public_prices(publisher: Publisher, ledger: ChainedLedger, plan: PublishPlan) -> PublishedCosts:
-    delta = publisher.run.config.budget.delta
-    found = [cost.epsilon_and_order(delta) for cost in publisher.independent(ledger).values()]
-    return PublishedCosts(
-        plan=replace(plan, order=found[-1][1]), delta=delta,
-        covers="both directions", n_queries=publisher.n_queries(), kind=publisher.run.kind,
-        groups=publisher.lines(ledger, [epsilon for epsilon, _ in found], [0.0] * len(found), None),
-        unit=publisher.run.result.partition.unit,
-    )  # fmt: skip
 
 
 def _told(result: RunResult, published: PublishedCosts) -> RunResult:
@@ -663,10 +588,6 @@ def _told(result: RunResult, published: PublishedCosts) -> RunResult:
         )
         told["personal"] = result.personal.model_copy(update={"groups": groups})
     return result.model_copy(update=told)
-
-
-def _is_kept(place: RunFolder, published: PublishedCosts) -> bool:
-    return place.publication.exists() and read_result(place.path).published == published
 
 
 def _keep(place: RunFolder, published: PublishedCosts) -> None:
@@ -688,3 +609,80 @@ def _require_as_before(plan: PublishPlan, *, confidence: float | None, method: M
             f"Expected --method {plan.method} and --confidence {plan.confidence:g}, by which this cost "
             "was published before, got others. What was published stays; ask for it without options."
         )
+
+
+# Votes in a file that belongs to no run: a record beside the file is charged
+
+
+@dataclass(frozen=True)
+class FileProposal:
+    """How a cost would be published, where it is charged, and what was charged there before."""
+
+    plan: PublishPlan
+    record: PublicationRecord
+    charged_before: float
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_drawn(self) -> bool:
+        """Return whether noise is drawn and paid for; a price that holds for any votes needs neither."""
+        return self.plan.method != "independent"
+
+
+def propose_for_file(
+    votes: HeldVotes,
+    mechanism: Mechanism,
+    record: str | PathLike[str],
+    *,
+    delta: float,
+    confidence: float = 0.95,
+    method: Method | None = None,
+    proxy: str | PathLike[str] | None = None,
+    thresholds: ArrayLike | None = None,
+) -> FileProposal:
+    """Return how a cost of these votes would be published; nothing is charged, and no vote is looked at.
+
+    Order and noise are chosen on the public votes of `proxy`, or on made-up ones. A record of earlier
+    publications keeps its plan.
+    """
+    book, notes = PublicationRecord(Path(record)), list(votes.notes)
+    plan = book.plan()
+    if plan is not None:
+        notes.append(
+            f"These votes were published before, with the plan in {book.path.name}; it stays, and this "
+            "publication pays on top of the earlier ones."
+        )
+        return FileProposal(plan, book, book.charged, tuple(notes))
+    public, assumed = proxy_votes(
+        proxy, votes.kind, votes.n_teachers, votes.width, resolution=votes.resolution, thresholds=thresholds
+    )
+    if assumed:
+        notes.append(assumed)
+    plans = plan_publication(
+        mechanism, public, n_queries=votes.n_queries, delta=delta, confidence=confidence, method=method
+    )
+    return FileProposal(plans[0], book, book.charged, tuple(notes))
+
+
+def publish_file(
+    votes: HeldVotes, mechanism: Mechanism, proposal: FileProposal, *, delta: float
+) -> PublishedEpsilon:
+    """Charge the record, draw, write down what came out, and return it.
+
+    Of a public price nothing is drawn and nothing is charged.
+    """
+    file, source, plan = kept(votes), noise.secure(), proposal.plan
+    if proposal.is_drawn:
+        proposal.record.charge(mechanism, plan, delta=delta, noise=source)
+    published = publish(
+        mechanism,
+        file.votes,
+        source,
+        plan=plan,
+        delta=delta,
+        answered=file.answered,
+        charged_before=proposal.charged_before,
+    )
+    if proposal.is_drawn:
+        proposal.record.settle(published)
+    return published

@@ -17,7 +17,7 @@ import warnings
 import weakref
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from os import PathLike
 from types import FrameType
 from typing import Any
@@ -55,20 +55,6 @@ class Remembered:
     books: Hashable | None
     epsilon: float = math.inf
     delta: float = 0.0
-    is_kept: bool = field(default=False)
-
-    def keep(self) -> None:
-        """Remember this fit from now on: something is about to be asked."""
-        with _LOCK:
-            if self.is_kept:
-                return
-            for other in _FITS:  # the same table again takes no more room
-                if np.array_equal(other.hashes, self.hashes):
-                    self.hashes = other.hashes
-            self.is_kept = True
-            _FITS.append(self)
-            while len(_FITS) > 1 and _n_held() > _MOST_HASHES:
-                _FITS.pop(0)
 
 
 _FITS: list[Remembered] = []
@@ -169,7 +155,13 @@ def remembered(fit: Remembered | None, estimator: Any, budget: Budget) -> Iterat
     if fit is None:
         yield
         return
-    fit.keep()
+    with _LOCK:
+        for other in _FITS:  # the same table again takes no more room
+            if np.array_equal(other.hashes, fit.hashes):
+                fit.hashes = other.hashes
+        _FITS.append(fit)
+        while len(_FITS) > 1 and _n_held() > _MOST_HASHES:
+            _FITS.pop(0)
     try:
         yield
     finally:

@@ -3,7 +3,6 @@
 import inspect
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from numpy.typing import ArrayLike
@@ -159,7 +158,7 @@ class Room:
         vault = getattr(self.ledger, "vault", None)
         if vault is not None and _is_evaluated(mechanism, votes):
             # For the operator's vault alone; what is recorded and returned has no tight cost.
-            seal = _Sealing(partial(_seal, vault, key, mechanism, votes, context))
+            seal = _Sealing(vault, key, mechanism, votes, context)
             seal() if self.later is None else self.later(seal)
         return release.record()
 
@@ -299,17 +298,14 @@ def _seated(votes: Votes, plan: "PersonalPlan", *, key: str) -> Votes:
 
 
 class _Sealing:
-    """Work that looks at votes, to be done by whoever is handed it; the votes stay in the room."""
+    """Works out an exact cost for the vault, by whoever is handed it; the votes stay in the room."""
 
-    def __init__(self, work: Callable[[], None]) -> None:
-        keep(self, work)
+    def __init__(self, vault: Vault, key: str, *priced: Any) -> None:
+        keep(self, (vault, key, priced))
 
     def __call__(self) -> None:
-        kept(self)()
-
-
-def _seal(vault: Vault, key: str, mechanism: Mechanism, votes: Votes, context: dict[str, Any]) -> None:
-    vault.put(key, exact_cost(mechanism, votes, **context).cost)
+        vault, key, (mechanism, votes, context) = kept(self)
+        vault.put(key, exact_cost(mechanism, votes, **context).cost)
 
 
 def _is_evaluated(mechanism: Mechanism, votes: Votes) -> bool:

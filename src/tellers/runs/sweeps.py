@@ -186,15 +186,6 @@ Integers = NDArray[np.int64]
 # The thesis's tables are made at orders from 2 on, by the classic conversion.
 _PUBLISHED_ORDERS = tuple(float(order) for order in (*range(2, 33), 64, 128, 256, 512))
 
-_SCORES = (
-    "accuracy",
-    "macro_f1",
-    "micro_f1",
-    "macro_precision",
-    "macro_recall",
-    "mean_average_precision",
-)
-
 
 @dataclass(frozen=True, kw_only=True)
 class SweepNumbers:
@@ -207,17 +198,17 @@ class SweepNumbers:
     labels do not come out. NaN: not defined here, or the truth is not known.
     """
 
-    accuracy: float
-    macro_f1: float
-    micro_f1: float
-    macro_precision: float
-    macro_recall: float
-    mean_average_precision: float
+    accuracy: float = math.nan
+    macro_f1: float = math.nan
+    micro_f1: float = math.nan
+    macro_precision: float = math.nan
+    macro_recall: float = math.nan
+    mean_average_precision: float = math.nan
     answered: float
-    exact_epsilon: float
-    published_epsilon: float
-    dependent_epsilon: float
-    mean_q: float
+    exact_epsilon: float = math.nan
+    published_epsilon: float = math.nan
+    dependent_epsilon: float = math.nan
+    mean_q: float = math.nan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -364,7 +355,8 @@ def _row(
     as_published = setting.kind == "adaptive-as-published"
     shares = None
     if as_published and isinstance(votes, LabelVotes):
-        shares = _gap_shares(as_counted(mechanism, votes))
+        means = as_counted(mechanism, votes).sums / (votes.n_teachers * votes.resolution)
+        shares = np.clip([as_published_share(list(row)) for row in means], 1e-6, 1 - 1e-6)
         labels = _gap_labels(mechanism, votes, shares, noise)
     else:
         labels = mechanism.release(votes, noise).labels
@@ -373,19 +365,20 @@ def _row(
         answered = told if setting.sigma_gate is not None else None
         published = RdpCurve(check_orders(None), published_cost(mechanism, votes, answered=answered))
         costs = {
-            "published_epsilon": math.nan,
             "dependent_epsilon": published.epsilon(delta),
             "mean_q": float(np.exp(log_q_gnmax(votes.counts, mechanism.sigma)).mean()),
         }
     else:
         told = (labels != SILENT).any(axis=1)
         costs = _as_published(mechanism, setting, votes, told, shares, n_changed=n_changed, delta=delta)
-    spent = math.inf if as_published else math.nan
-    if exact and not as_published:
-        spent = exact_cost(mechanism, votes).cost.reveal().epsilon(delta)
+    if as_published:
+        public = costs["exact_epsilon"] = math.inf
+    else:
+        public = public_cost(mechanism, len(votes), delta=delta).epsilon
+        if exact:
+            costs["exact_epsilon"] = exact_cost(mechanism, votes).cost.reveal().epsilon(delta)
     scores = _scores(truth, labels, told, n_outputs=votes.space.n_answers)
-    private = SweepNumbers(**scores, **costs, answered=float(told.mean()), exact_epsilon=spent)
-    public = math.inf if as_published else public_cost(mechanism, len(votes), delta=delta).epsilon
+    private = SweepNumbers(**scores, **costs, answered=float(told.mean()))
     return SweepRow(
         setting=setting,
         n_teachers=votes.n_teachers,
@@ -398,27 +391,22 @@ def _row(
 def _scores(
     truth: NDArray[Any] | None, labels: Integers, told: NDArray[np.bool_], *, n_outputs: int
 ) -> dict[str, float]:
-    """Return how right the labels that were told are; NaN where the truth is not known."""
+    """Return how right the labels that were told are, where the truth is known."""
     if truth is None:
-        return dict.fromkeys(_SCORES, math.nan)
-    right = accuracy_told(truth, labels, told)
+        return {}
+    found = {"accuracy": accuracy_told(truth, labels, told)}
     if labels.ndim == 1:
         truth, labels = as_indicators(truth, n_outputs), as_indicators(labels, n_outputs)
     by_label = precision_recall(truth, labels)
-    ranked = measure(truth, labels).mean_average_precision
-    found = {name: getattr(by_label, name) for name in _SCORES if hasattr(by_label, name)}
-    return {**found, "accuracy": right, "mean_average_precision": ranked}
+    for name in ("macro_f1", "micro_f1", "macro_precision", "macro_recall"):
+        found[name] = getattr(by_label, name)
+    return {**found, "mean_average_precision": measure(truth, labels).mean_average_precision}
 
 
 def accuracy_told(truth: NDArray[Any], labels: Integers, told: NDArray[np.bool_]) -> float:
     """Return the share of what was told that is true; NaN where nothing was."""
     answered = labels[told] != SILENT
     return float((labels[told] == truth[told])[answered].mean()) if answered.any() else math.nan
-
-
-def _gap_shares(votes: LabelVotes) -> Floats:
-    means = votes.sums / (votes.n_teachers * votes.resolution)
-    return np.clip([as_published_share(list(row)) for row in means], 1e-6, 1 - 1e-6)
 
 
 def _gap_labels(mechanism: Any, votes: LabelVotes, shares: Floats, noise: Noise) -> Integers:
@@ -445,13 +433,12 @@ def _as_published(
     delta: float,
 ) -> dict[str, float]:
     """Return the thesis's numbers: its costs without and with a look at the votes, and its mean q."""
-    found = dict.fromkeys(("published_epsilon", "dependent_epsilon", "mean_q"), math.nan)
     orders, sigma = np.array(_PUBLISHED_ORDERS), setting.votes(setting.sigma, votes.n_teachers)
     if setting.kind == "tau" and setting.sigma_gate is None:
         curve = as_published_tau(sigma, setting.max_norm, orders=_PUBLISHED_ORDERS) * len(votes)
-        return found | {"published_epsilon": curve.epsilon(delta, conversion="classic")}
+        return {"published_epsilon": curve.epsilon(delta, conversion="classic")}
     if setting.kind not in ("gnthreshold", "adaptive-as-published"):
-        return found
+        return {}
 
     def printed(n_labels: int, variance: float, n_queries: int) -> RdpCurve:
         return published_labels(n_labels, variance=variance, n_queries=n_queries, orders=_PUBLISHED_ORDERS)

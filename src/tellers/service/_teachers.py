@@ -15,12 +15,12 @@ from ..privacy._files import load_npy
 from ..privacy.budget import Budget
 from ..privacy.relation import Relation
 from ..runs._folder import RunFolder
-from ..runs._vote_files import open_pool
 from ..runs.personal.plan import PersonalPlan
 from ..runs.result import read_result
 from ..runs.room import Voters
 from ..runs.settings.files import read_config
 from ..teachers.ensemble import load_ensemble
+from ..teachers.pool import open_pool
 from ._ledger import read_plan
 from .settings import ServiceSettings
 

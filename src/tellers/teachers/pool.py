@@ -1,5 +1,6 @@
 """A pool that was voted on once: afterwards the teachers need not be there to answer for it."""
 
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,7 @@ from numpy.typing import ArrayLike
 
 from ..errors import require_count
 from ..privacy.votes import Votes, keep, kept
+from .store import read_votes
 
 
 class VotedPool:
@@ -64,3 +66,13 @@ class VotedPool:
     def __repr__(self) -> str:
         about = f"n_{self.space.kind}={self.space.n_answers}"
         return f"VotedPool(n_rows={len(self)}, n_teachers={self.n_teachers}, {about})"
+
+
+def open_pool(path: str | PathLike[str], *, n_classes: int = 0, n_labels: int = 0) -> VotedPool:
+    """Read a vote file, on so many classes or labels, as a pool that a room can ask by row numbers."""
+    if not n_labels:
+        return VotedPool(read_votes(path, n_classes=n_classes).votes)
+    votes = read_votes(path, kind="labels").votes
+    if votes.n_labels != n_labels:
+        raise ValueError(f"Expected votes on {n_labels} labels in {path}, got votes on {votes.n_labels}.")
+    return VotedPool(votes)

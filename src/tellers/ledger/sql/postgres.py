@@ -15,8 +15,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from ...errors import LedgerConflict, require_positive
 from ...privacy.budget import Accountant
-from .. import _forks
-from .._chain import ChainedLedger, LedgerState, Line, Pages, T, opening
+from .._chain import ChainedLedger, LedgerState, Line, Pages, T, opening, watch_forks
 from ..base import canonical
 from ..vault import Vault
 from .connection import (
@@ -161,7 +160,7 @@ class PostgresLedger(ChainedLedger):
         self._url = parse_url(self.url)
         self._engine = make_engine(self._url, timeout=self.timeout)
         # A connection must not be used, or closed, on both sides of a fork.
-        _forks.watch(self)
+        watch_forks(self)
         try:
             self._open()
         except BaseException:
