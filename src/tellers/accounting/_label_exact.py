@@ -293,16 +293,18 @@ def bound_because(mechanism: object, votes: Votes | None = None) -> str:
     return "" if votes.ballots is not None else ANOTHER_TEACHER
 
 
-class LabelBlock(NamedTuple):
-    """What queries from `first` on cost, (2, ballots, orders), one row per distinct ballot.
+class Block(NamedTuple):
+    """What queries from `first` on cost, (2, rows, orders), one row per distinct ballot.
 
     `of_teacher` (teachers, queries) says which row a teacher's ballot is; None where only sums are known, and
-    then there is one row per query: its worst ballot.
+    then there is one row per query: its worst ballot. Where every query has as many rows, `common` may name
+    one of each: any will do, that of the commonest ballot is the fastest.
     """
 
     first: int
     costs: Floats
-    of_teacher: Integers | None
+    of_teacher: NDArray[np.signedinteger[Any]] | None
+    common: Integers | None = None
 
     @property
     def n_queries(self) -> int:
@@ -319,30 +321,41 @@ class LabelBlock(NamedTuple):
         """Return the sum over the queries for every teacher, or of the worst ballots."""
         if self.of_teacher is None:
             return np.asarray(self.costs.sum(axis=1)[:, None, :])
-        return np.stack([sums_of_rows(direction, self.of_teacher) for direction in self.costs])
+        shared = None if self.common is None else self.costs[:, self.common]
+        if shared is None or not np.isfinite(shared).all():  # infinity cannot be taken away again
+            return np.stack([sums_of_rows(direction, self.of_teacher) for direction in self.costs])
+        # What the commonest ballot costs is added once for all teachers, and the product is left with those
+        # who cast another: under consensus few.
+        apart = self.costs - np.repeat(shared, self.costs.shape[1] // self.n_queries, axis=1)
+        sums = [sums_of_rows(direction, self.of_teacher, but=self.common) for direction in apart]
+        return np.stack(sums) + shared.sum(axis=1)[:, None, :]
 
 
-def sums_of_rows(table: Floats, which: NDArray[np.signedinteger[Any]]) -> Floats:
-    """Return for each row of `which` the sum of the rows of a table that it names: a sparse product."""
-    pointers = np.arange(len(which) + 1) * which.shape[1]
-    named = csr_array((np.ones(which.size), which.ravel(), pointers), shape=(len(which), len(table)))
+def sums_of_rows(table: Floats, which: NDArray[np.signedinteger[Any]], but: Integers | None = None) -> Floats:
+    """Return for each row of `which` the sum of the rows of a table that it names: a sparse product.
+
+    With `but`, one row for each column of `which`, these are left out.
+    """
+    taken = np.ones(which.shape, dtype=np.bool_) if but is None else which != but
+    pointers = np.append(0, np.cumsum(np.count_nonzero(taken, axis=1)))
+    named = csr_array((np.ones(pointers[-1]), which[taken], pointers), shape=(len(which), len(table)))
     return np.asarray(named @ table)
 
 
-def label_blocks(mechanism: object, votes: Votes, grid: Floats) -> Iterator[LabelBlock]:
+def label_blocks(mechanism: object, votes: Votes, grid: Floats) -> Iterator[Block]:
     """Yield the costs of votes on labels, some queries at a time."""
     # A mechanism that chooses between shares has costs at each of them.
     block = max(1, _BALLOTS // (votes.n_teachers * max(1, len(getattr(mechanism, "shares", ())))))
     for start in range(0, len(votes), block):
         outcomes = mechanism.outcomes(votes[start : start + block])  # type: ignore[attr-defined]
         if isinstance(outcomes, PowersetOutcomes):
-            yield LabelBlock(start, _powerset(outcomes, grid), outcomes.of_teacher)
+            yield Block(start, _powerset(outcomes, grid), outcomes.of_teacher)
         elif isinstance(outcomes, ChosenOutcomes):
-            yield LabelBlock(start, _chosen(outcomes, grid), outcomes.base.of_teacher)
+            yield Block(start, _chosen(outcomes, grid), outcomes.base.of_teacher)
         elif outcomes.ballots is None:
-            yield LabelBlock(start, _worst(outcomes, grid), None)
+            yield Block(start, _worst(outcomes, grid), None)
         else:
-            yield LabelBlock(start, ballot_costs(outcomes, grid), outcomes.of_teacher)
+            yield Block(start, ballot_costs(outcomes, grid), outcomes.of_teacher)
 
 
 def ballot_costs(outcomes: LabelOutcomes, grid: Floats) -> Floats:

@@ -32,7 +32,7 @@ from ..privacy.rdp import Floats, check_orders
 from ..privacy.sealed import Sealed
 from ..privacy.votes import Votes
 from ._label_exact import sums_of_rows
-from .exact import query_costs, teacher_costs
+from .exact import teacher_costs
 
 Integers = NDArray[np.int64]
 
@@ -74,26 +74,6 @@ def team_costs(
     for _, costs, which in _blocks(search, mechanism, votes, table, student):
         totals += sums_of_rows(costs.transpose(1, 0, 2).reshape(costs.shape[1], -1), which)
     return Sealed(np.ascontiguousarray(totals.reshape(len(table), 2, -1).transpose(1, 0, 2)))
-
-
-def team_query_costs(
-    mechanism: Any, votes: Votes, teams: ArrayLike, *, orders: ArrayLike | None, student: ArrayLike | None
-) -> Iterator[tuple[int, Floats, Integers]]:
-    """Yield (query, costs, which), one query after another: person i pays costs[:, which[i]].
-
-    `costs` is (2 directions, distinct sets of ballots, orders), so that it stays small however many persons
-    there are; `which` (persons,) says whose is whose. What is yielded is private. See `team_costs`.
-    """
-    table, grid = _teams(teams, votes), check_orders(orders)
-    if table.shape[1] == 1:
-        for query, costs in query_costs(mechanism, votes, orders=grid, student=student):
-            yield query, costs, table[:, 0]
-        return
-    search = _Search.of(mechanism, table.shape[1], grid=grid)
-    for start, costs, which in _blocks(search, mechanism, votes, table, student):
-        for i in range(which.shape[1]):
-            kinds, place = np.unique(which[:, i], return_inverse=True)
-            yield start + i, costs[:, kinds], place.reshape(-1)
 
 
 def n_alternatives(sizes: tuple[int, ...], n_ballots: int) -> int:

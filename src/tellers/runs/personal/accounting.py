@@ -1,7 +1,7 @@
 """What a run cost each group: as published, exactly, at the public price, and as queries go by."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from typing import Any, Literal, cast, get_args
@@ -9,8 +9,8 @@ from typing import Any, Literal, cast, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ...accounting._together import team_costs, team_query_costs
-from ...accounting.exact import query_costs, teacher_costs
+from ...accounting._together import team_costs
+from ...accounting.exact import teacher_costs
 from ...errors import require_count, require_fraction
 from ...mechanisms._check import answered_mask
 from ...mechanisms._flip_probability import log_q_drawn_gnmax, log_q_gnmax
@@ -179,27 +179,6 @@ def totals(asked: Asked, accounting: Accounting, *, orders: ArrayLike | None = N
     ]
 
 
-def each_query(
-    asked: Asked, accounting: Accounting, *, orders: ArrayLike | None = None
-) -> Iterator[list[Floats]]:
-    """Yield what each query cost, as `totals`, one query after another."""
-    grid, mechanism, student = check_orders(orders), asked.plan.mechanism, _student(asked)
-    if accounting != "exact":
-        pairs = list(zip(_present(asked), _rows(asked, accounting, grid), strict=True))
-        for query in range(len(asked)):
-            yield [there[None, :, query, None] * costs[query] for there, costs in pairs]
-    elif asked.plan.members:
-        for _, by_teacher in query_costs(mechanism, asked.votes, orders=grid, student=student):
-            yield [by_teacher[:, own] for own in asked.plan.members]
-    else:
-        flows = [
-            team_query_costs(mechanism, asked.votes, team, orders=grid, student=student)
-            for team in _teams(asked)
-        ]
-        for answers in zip(*flows, strict=True):
-            yield [costs[:, which] for _, costs, which in answers]
-
-
 def published_rows(
     mechanism: Any,
     votes: Votes,
@@ -334,16 +313,10 @@ def running_epsilons(
     require_fraction(delta=delta)
     require_count(every=every)
     grid = check_orders(orders)
-    steps = (asked[i : i + every] for i in range(0, len(asked), every))
-    costs: Iterator[list[Floats]] = (
-        each_query(asked, accounting, orders=grid)
-        if every == 1
-        else (totals(step, accounting, orders=grid) for step in steps)
-    )
-    spent: list[Floats] = []
-    epsilons = [
-        _epsilons(spent := _added(spent, step), grid, delta=delta, conversion=conversion) for step in costs
-    ]
+    spent, epsilons = list[Floats](), list[Floats]()
+    for start in range(0, len(asked), every):
+        spent = _added(spent, totals(asked[start : start + every], accounting, orders=grid))
+        epsilons.append(_epsilons(spent, grid, delta=delta, conversion=conversion))
     names = [group.name for group in asked.plan.groups]
     return Sealed(dict(zip(names, np.array(epsilons).T, strict=True)))
 
@@ -380,11 +353,10 @@ def labels_within_budgets(
         if not over(after).any():
             spent = after
             continue
-        for i, costs in enumerate(each_query(step, accounting, orders=grid)):
-            spent = _added(spent, costs)
+        for fits in range(start, start + len(step)):
+            spent = _added(spent, totals(asked[fits : fits + 1], accounting, orders=grid))
             passed = over(spent)
             if passed.any():
-                fits = start + i
                 name = asked.plan.groups[int(passed.argmax())].name
                 return Sealed(WithinBudgets(fits, int(answered[:fits].sum()), name))
         spent = after
