@@ -1,6 +1,6 @@
 """People with budgets of their own in a run: who agreed to what, how groups take part, what each paid."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -348,7 +348,7 @@ def spent_by_groups(
     spent: dict[str, RdpCurve] = {group.name: RdpCurve.zero() for group in plan.groups}
     cost: list[GroupPoint] = []
     took_part, labels = dict.fromkeys(spent, 0), dict.fromkeys(spent, 0)
-    batches, asked = list[Batch](), 0
+    batches, asked, left_after = list[Batch](), 0, dict[str, int]()
     for entry in ledger.entries():
         if entry.key.startswith(publications_of(key)):
             continue
@@ -358,13 +358,15 @@ def spent_by_groups(
         if not entry.key.startswith(f"{key}/"):
             continue
         batches.append(batch := _batch(entry))
+        for name in spent:
+            if name in batch.absent:
+                left_after.setdefault(name, asked)
+            else:
+                took_part[name] += batch.n_queries
+                labels[name] += batch.n_labels
         asked += batch.n_queries
         so_far = {name: curve.epsilon(ceiling.delta) for name, curve in spent.items()}
         cost.append(GroupPoint(n_queries=asked, epsilon=so_far))
-        for name in spent:
-            if name not in batch.absent:
-                took_part[name] += batch.n_queries
-                labels[name] += batch.n_labels
     prices = {} if assignment.leave or not is_fixed else _most(plan, most, used)
     groups = []
     for row, group in zip(group_rows(plan, consent), plan.groups, strict=True):
@@ -396,14 +398,13 @@ def spent_by_groups(
         notes.append(why_over(ledger, plan, ceiling, used, absent))
     gone = batches[-1].absent if batches else ()
     ended = ended_by(ledger, plan.without(gone) if gone else plan, ceiling, used, key=f"{key}/{asked}")
-    left = ((name, _first_without(name, batches)) for name in spent)
     part = PersonalPart(
         variant=plan.variant,
         leave=assignment.leave,
         plan=tuple(plan.summary),
         groups=tuple(groups),
         cost=tuple(cost),
-        left=tuple(LeftPart(name=name, after=after) for name, after in left if after is not None),
+        left=tuple(LeftPart(name=name, after=left_after[name]) for name in spent if name in left_after),
         **rounds,
     )
     return PersonalSpending(part, tuple(batches), tuple(filter(None, notes)), ended)
@@ -418,15 +419,6 @@ def _most(plan: PersonalPlan, most: int, mechanisms: list[Mechanism]) -> dict[st
     return {name: RdpCurve.largest(curves) for name, curves in prices.items()}
 
 
-def _first_without(name: str, batches: list[Batch]) -> int | None:
-    asked = 0
-    for batch in batches:
-        if name in batch.absent:
-            return asked
-        asked += batch.n_queries
-    return None
-
-
 def ceiling_notes(config: RunConfig, assignment: Assignment) -> tuple[str, ...]:
     """Return a warning where the budget for everybody is below what a group agreed to; public."""
     ceiling, groups = config.budget.epsilon, () if assignment.plan is None else assignment.plan.groups
@@ -438,11 +430,6 @@ def ceiling_notes(config: RunConfig, assignment: Assignment) -> tuple[str, ...]:
         f"[budget] epsilon = {ceiling:g} is the ceiling for everybody, and below what {listed(above)} agreed "
         f"to: they can never use all of it. Raise it to {most:g} or more to use their budgets.",
     )
-
-
-def _is_followed(mechanism: Mechanism) -> bool:
-    """Return whether exact costs per group are known, along a path that no student has a say in."""
-    return hasattr(mechanism, "checked_against") and not listens(mechanism)
 
 
 def exact_by_groups(
@@ -464,10 +451,13 @@ def exact_by_groups(
     Reference: docs/maths/personalised.md.
     """
     plan = assignment.plan
-    if plan is None or votes is None or not _is_followed(plan.mechanism):
+    if plan is None or votes is None:
+        return None
+    # Exact costs per group are known along a path that no student has a say in.
+    if listens(plan.mechanism) or not hasattr(plan.mechanism, "checked_against"):
         return None
     anew = cast if assignment.trains_anew else None
-    held: dict[str, NDArray[np.float64]] = {}
+    held = {group.name: np.zeros((1, 1, DEFAULT_ORDERS.size)) for group in plan.groups}
     start, asked_so_far, points = 0, 0, list[GroupPoint]()
     now: tuple[str, ...] | None = None
     seated, teams, persons = assignment, None if anew else _teams(assignment), dict[str, Any]()
@@ -492,8 +482,12 @@ def exact_by_groups(
         asked = Asked(there, part, answered=answered, teams=teams)
         for group, costs in zip(there.groups, totals(asked, "exact"), strict=True):
             own = costs[:, persons[group.name]] if persons else costs
-            held[group.name] = held.get(group.name, 0.0) + own
-        points.append(GroupPoint(n_queries=asked_so_far, epsilon=_epsilons(held, plan, delta)))
+            held[group.name] = held[group.name] + own
+        so_far = {
+            name: RdpCurve(DEFAULT_ORDERS, costs.max(axis=(0, 1))).epsilon(delta)
+            for name, costs in held.items()
+        }
+        points.append(GroupPoint(n_queries=asked_so_far, epsilon=so_far))
     return Sealed(tuple(points))
 
 
@@ -504,15 +498,6 @@ def _by_person(seated: Assignment, teams: Iterable[NDArray[np.int64]] | None) ->
     return {
         group.name: np.unique(np.sort(team, axis=1), axis=0, return_inverse=True)[1].reshape(-1)
         for group, team in zip(seated.plan.groups, teams, strict=True)
-    }
-
-
-def _epsilons(held: Mapping[str, NDArray[np.float64]], plan: PersonalPlan, delta: float) -> dict[str, float]:
-    return {
-        group.name: RdpCurve(DEFAULT_ORDERS, held[group.name].max(axis=(0, 1))).epsilon(delta)
-        if group.name in held
-        else 0.0
-        for group in plan.groups
     }
 
 
