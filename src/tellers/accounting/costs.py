@@ -376,24 +376,33 @@ def stated_cost(
     whole = public_cost(mechanism, n_queries, delta=delta)
     if budget is None:
         return whole, None
-    accountant = Accountant(Budget(budget, delta))
-    held = [accountant.held_at]
-    price = independent_cost(mechanism, 1, orders=held)
-    spent_after = None
-    if told is not None:
+    held_at = Accountant(Budget(budget, delta)).held_at
 
-        def spent_after(n: int) -> RdpCurve:
-            return independent_cost(mechanism, n, n_answers=first_answers(told, n), orders=held)
+    def spent_after(n: int) -> RdpCurve:
+        n_answers = None if told is None else first_answers(told, n)
+        return independent_cost(mechanism, n, n_answers=n_answers, orders=[held_at])
 
+    n_paid, stated = within_budget(mechanism, Budget(budget, delta), n_queries, spent_after=spent_after)
+    order = whole.order if stated == whole.epsilon else held_at
+    if getattr(mechanism, "one_price", False):
+        order = independent_cost(mechanism, n_paid).epsilon_and_order(delta)[1]
+    return PublicCost(whole.method, stated, order), Afforded(budget, held_at, n_paid)
+
+
+def within_budget(
+    mechanism: Any, budget: Budget, n_queries: int, *, spent_after: Callable[[int], RdpCurve]
+) -> tuple[int, float]:
+    """Return how many queries a ledger lets through, and the epsilon that a run of them states.
+
+    Before each query its whole price must fit. `spent_after` says what so many are charged, at the order of
+    the budget.
+    """
+    accountant = Accountant(budget)
+    price = at_orders(mechanism.price, Unit(), [accountant.held_at])
     n_paid = accountant.n_affordable(price, n_queries, spent_after=spent_after)
-    afforded = Afforded(budget, accountant.held_at, n_paid)
     paid, most = independent_cost(mechanism, n_paid), independent_cost(mechanism, n_queries)
     one_price = bool(getattr(mechanism, "one_price", False))
-    stated = accountant.guarantee(paid, most=most, one_price=one_price)
-    order = whole.order if stated == whole.epsilon else accountant.held_at
-    if one_price:
-        order = paid.epsilon_and_order(delta)[1]
-    return PublicCost(whole.method, stated, order), afforded
+    return n_paid, accountant.guarantee(paid, most=most, one_price=one_price)
 
 
 def first_answers(told: NDArray[Any], n_queries: int) -> ArrayLike:
@@ -515,6 +524,7 @@ def account(
         cast, student, answered = file.votes, getattr(file, "student", None), file.answered
     require_votes_on(answers_of(mechanism), cast, type(mechanism).__name__)
     notes: list[str] = []
+    one_price = bool(getattr(mechanism, "one_price", False))
     beliefs = _student(mechanism, cast, student, notes)
     mask = _answered(mechanism, cast, answered, notes)
     told = None if mask is None else mask if mask.ndim == 1 else mask.sum(axis=1)
@@ -539,16 +549,14 @@ def account(
         if exact.bound_because:
             notes.append(f"The exact cost is an upper bound here: {exact.bound_because}.")
         exact_epsilon, exact_order = exact.cost.reveal().epsilon_and_order(delta)
-        published = None
+        epsilon = order = classic = None
         if _has_published(mechanism):
             bound = published_cost(mechanism, cast, orders=grid, student=beliefs, answered=mask)
             published = RdpCurve(grid, bound)
-        else:
-            notes.append(f"There is no published bound for {type(mechanism).__name__}.")
-        epsilon = order = classic = None
-        if published is not None:
             epsilon, order = published.epsilon_and_order(delta)
             classic = published.epsilon(delta, conversion="classic")
+        else:
+            notes.append(f"There is no published bound for {type(mechanism).__name__}.")
         sealed = Sealed(
             PrivateCost(
                 exact_epsilon=exact_epsilon,
@@ -557,7 +565,7 @@ def account(
                 published_epsilon=epsilon,
                 published_order=order,
                 published_classic=classic,
-                kind=_kind(mechanism, mask),
+                kind="bound" if one_price else "expected" if mask is None else "realised",
                 bound_because=exact.bound_because,
             )
         )
@@ -573,7 +581,7 @@ def account(
         notes=tuple(notes),
         n_labels=cast.n_labels if cast.space.kind == "labels" else None,
         afforded=afforded,
-        one_price=bool(getattr(mechanism, "one_price", False)),
+        one_price=one_price,
         budget_needed=budget_for(mechanism, len(cast), delta=delta),
     )
 
@@ -616,12 +624,6 @@ def _why_no_private_number(mechanism: object) -> str:
     if getattr(mechanism, "releases_counts", False):
         return f"All votes cost the same under {name}: there is no private number."
     return f"{name} does not say how likely its outcomes are: there is no exact cost, and no private number."
-
-
-def _kind(mechanism: object, mask: NDArray[np.bool_] | None) -> Kind:
-    if getattr(mechanism, "one_price", False):
-        return "bound"
-    return "expected" if mask is None else "realised"
 
 
 def _student(

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -16,8 +16,8 @@ from ..mechanisms.gnmax import GNMax
 from ..privacy.budget import Accountant, Budget
 from ..privacy.noise import seeded
 from ..privacy.rdp import RdpCurve
-from ..privacy.votes import SetOf, Unit, Votes
-from .costs import at_orders, independent_cost
+from ..privacy.votes import SetOf, Votes
+from .costs import independent_cost, within_budget
 from .exact import ExactCost, exact_cost
 
 
@@ -239,7 +239,7 @@ def sigma_for_labels(
     def tried(log_sigma: float) -> tuple[_Trial, int, bool]:
         trial = _Trial(make(math.exp(log_sigma)), proxy, np.asarray(truth), budget, against)
         n_needed = math.ceil(n_labels / max(trial.share, 1e-9))
-        return trial, n_needed, trial.n_queries(n_needed) * trial.share >= n_labels
+        return trial, n_needed, trial.afforded(n_needed)[0] * trial.share >= n_labels
 
     trial, n_needed, is_enough = tried(high)
     if not is_enough:
@@ -314,17 +314,21 @@ class _Trial:
         n_answers = None if one_price else math.ceil(self.share * n_queries)
         return independent_cost(self.mechanism, n_queries, n_answers=n_answers, orders=orders)
 
-    def n_queries(self, n_public: int) -> int:
+    def afforded(self, n_public: int) -> tuple[int, float]:
+        """Return how many queries fit the budget, and the public epsilon of a run that asks them."""
         if self.exact is not None and self.against == "exact":
-            return n_within(self.exact, self.budget, n_public)
+            n_queries = n_within(self.exact, self.budget, n_public)
+            return n_queries, independent_cost(self.mechanism, n_queries).epsilon(self.budget.delta)
         held = [Accountant(self.budget).held_at]
-        return n_affordable(self.mechanism, self.budget, n_public, lambda n: self.charged(n, held))
+        charged = partial(self.charged, orders=held)
+        return within_budget(self.mechanism, self.budget, n_public, spent_after=charged)
 
     def plan(self, n_public: int) -> LabelPlan:
-        n_queries, delta, (share, accuracy) = self.n_queries(n_public), self.budget.delta, self.expected
-        public = independent_cost(self.mechanism, n_queries).epsilon(delta)
-        if self.against == "public":
-            public = stated_epsilon(self.mechanism, self.budget, n_queries, n_public)
+        (n_queries, public), delta, (share, accuracy) = (
+            self.afforded(n_public),
+            self.budget.delta,
+            self.expected,
+        )
         exact = None
         if self.exact is not None:
             exact = (_each(self.exact) * n_queries).epsilon(delta)
@@ -342,22 +346,6 @@ class _Trial:
 
 
 # --- How far a budget goes, for classes and for many labels. ---
-
-
-def n_affordable(mechanism: Any, budget: Budget, n_public: int, charged: Callable[[int], RdpCurve]) -> int:
-    """Return how many queries a ledger is expected to let through: before each its whole price must fit.
-
-    `charged` says what so many queries are expected to be charged, at the order of the budget.
-    """
-    accountant = Accountant(budget)
-    price = at_orders(mechanism.price, Unit(), [accountant.held_at])
-    return accountant.n_affordable(price, n_public, spent_after=charged)
-
-
-def stated_epsilon(mechanism: Any, budget: Budget, n_queries: int, n_public: int) -> float:
-    """Return the epsilon that a run states which asked so many queries of a pool."""
-    price, one_price = mechanism.price(Unit()), bool(getattr(mechanism, "one_price", False))
-    return Accountant(budget).guarantee(price * n_queries, most=price * n_public, one_price=one_price)
 
 
 def n_within(exact: ExactCost, budget: Budget, n_public: int) -> int:

@@ -26,8 +26,9 @@ from ..privacy.rdp import RdpCurve
 from ..privacy.release import SILENT
 from ..privacy.votes import SetOf, Unit, Votes
 from ._label_exact import bound_because
+from .costs import within_budget
 from .exact import exact_cost
-from .plan import Progress, n_affordable, n_within, stated_epsilon
+from .plan import Progress, n_within
 
 Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
@@ -568,11 +569,11 @@ def advise(
         chances = label_chances(mechanism, votes, seed=seed)
         scores = expected_scores(chances, reference)
         expected = expected_price(mechanism, chances, orders=[Accountant(budget).held_at])
-        n_queries = n_affordable(mechanism, budget, n_public, partial(mul, expected))
+        n_queries, stated = within_budget(mechanism, budget, n_public, spent_after=partial(mul, expected))
         plan = MultilabelPlan(
             mechanism,
             n_queries,
-            stated_epsilon(mechanism, budget, n_queries, n_public),
+            stated,
             None,
             _told(chances, reference),
             expected_scores(chances, majority).accuracy,
