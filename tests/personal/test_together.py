@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tellers import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, Unit, Votes
+from tellers import ConfidentGNMax, GNMax, InteractiveGNMax, Unit, Votes
 from tellers.accounting import teacher_costs
 from tellers.accounting._together import n_alternatives, team_costs
 from tellers.mechanisms._argmax import group_classes, log_win_slopes, log_wins, win_probabilities
@@ -245,8 +245,6 @@ def test_bad_teams_are_refused():
         team_costs(GNMax(4.0), Votes.from_counts([[2, 1]], n_teachers=3), [[0, 1]])
     with pytest.raises(ValueError, match="one vote each"):
         team_costs(GNMax(4.0), votes.weighted(np.ones(9, dtype=int)), [[0, 1]])
-    with pytest.raises(TypeError, match="LNMax"):
-        team_costs(LNMax(0.1), votes, [[0, 1]])
     with pytest.raises(ValueError, match="student"):
         team_costs(GNMax(4.0), votes, [[0, 1]], student=np.full(votes.counts.shape, 1 / 3))
     interactive = InteractiveGNMax(4.0, threshold=2, sigma_threshold=3.0, student_confidence=0.9)

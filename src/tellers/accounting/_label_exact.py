@@ -313,7 +313,7 @@ class Block(NamedTuple):
         # who cast another: under consensus few.
         apart = self.costs - np.repeat(shared, self.costs.shape[1] // self.n_queries, axis=1)
         sums = [sums_of_rows(direction, self.of_teacher, but=self.common) for direction in apart]
-        return np.stack(sums) + shared.sum(axis=1)[:, None, :]
+        return np.asarray(np.stack(sums) + shared.sum(axis=1)[:, None, :])
 
 
 def sums_of_rows(table: Floats, which: NDArray[np.signedinteger[Any]], but: Integers | None = None) -> Floats:

@@ -237,7 +237,16 @@ def independent_cost(
     """
     one = Unit() if unit is None else unit
     if answers_of(mechanism) == "labels" and hasattr(mechanism, "answer_price"):
-        return _label_cost(mechanism, n_queries, n_answers, n_asked, orders, one)
+        asked: Any = mechanism
+        cost: RdpCurve
+        if n_asked is None or not hasattr(mechanism, "asked_price"):
+            cost = asked.check_price(one, orders) * n_queries
+        else:
+            cost = asked.asked_price(one, n_asked, orders)
+        told = labels_told(asked, n_queries, n_answers)
+        for n_told, times in zip(*np.unique(told[told > 0], return_counts=True), strict=True):
+            cost = cost + asked.answer_price(one, n_labels=int(n_told), orders=orders) * int(times)
+        return cost
     given = np.asarray(n_queries if n_answers is None else n_answers)
     answers = int(given) if given.ndim == 0 else int((given > 0).sum())  # of labels: queries with some told
     price, check = at_orders(mechanism.price, one, orders), getattr(mechanism, "check_price", None)
@@ -254,26 +263,6 @@ def at_orders(price: Callable[..., RdpCurve], unit: Unit, orders: ArrayLike | No
     if orders is None or "orders" not in inspect.signature(price).parameters:
         return price(unit)
     return price(unit, orders=orders)
-
-
-def _label_cost(
-    mechanism: Any,
-    n_queries: int,
-    n_answers: ArrayLike | None,
-    n_asked: int | None,
-    orders: ArrayLike | None,
-    unit: Unit,
-) -> RdpCurve:
-    told = labels_told(mechanism, n_queries, n_answers)
-    asked_price = getattr(mechanism, "asked_price", None)
-    cost: RdpCurve
-    if n_asked is None or asked_price is None:
-        cost = mechanism.check_price(unit, orders) * n_queries
-    else:
-        cost = asked_price(unit, n_asked, orders)
-    for n_told, times in zip(*np.unique(told[told > 0], return_counts=True), strict=True):
-        cost = cost + mechanism.answer_price(unit, n_labels=int(n_told), orders=orders) * int(times)
-    return cost
 
 
 def public_cost(
@@ -537,7 +526,14 @@ def account(
     notes += [mechanism.note] if hasattr(mechanism, "note") else []
     sealed = None
     if private and not hasattr(mechanism, "outcomes"):
-        notes.append(_why_no_private_number(mechanism))
+        name, why = (
+            type(mechanism).__name__,
+            "does not say how likely its outcomes are: there is no exact cost",
+        )
+        if getattr(mechanism, "releases_counts", False):
+            notes.append(f"All votes cost the same under {name}: there is no private number.")
+        else:
+            notes.append(f"{name} {why}, and no private number.")
     elif private:
         if beliefs is not None:
             notes.append(
@@ -617,13 +613,6 @@ def published_cost(
 
 def _has_published(mechanism: object) -> bool:
     return hasattr(mechanism, "published") or hasattr(mechanism, "published_rows")
-
-
-def _why_no_private_number(mechanism: object) -> str:
-    name = type(mechanism).__name__
-    if getattr(mechanism, "releases_counts", False):
-        return f"All votes cost the same under {name}: there is no private number."
-    return f"{name} does not say how likely its outcomes are: there is no exact cost, and no private number."
 
 
 def _student(

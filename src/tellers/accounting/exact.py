@@ -55,8 +55,6 @@ class RunningSums:
         return np.asarray(np.maximum(self._sum + self._lost, 0.0))
 
 
-# --- Exact Rényi costs: the divergence is evaluated, not bounded. ---
-#
 # A mechanism's outcome is discrete and its distribution can be computed, for the votes at hand and for
 # every neighbour. The cost of a fixed list of queries for the unit behind teacher i is then
 #

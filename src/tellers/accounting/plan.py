@@ -272,7 +272,14 @@ def expected_labels(
 
     The average is over the noise alone, so it says something about the votes: plan with made-up ones.
     """
-    labels = _label_chances(mechanism, votes)
+    if hasattr(mechanism, "outcomes"):
+        parts = [votes[start : start + 128] for start in range(0, len(votes), 128)]
+        labels = np.concatenate([np.exp(mechanism.outcomes(part).log_labels) for part in parts])
+    else:
+        source, labels = seeded(0), np.zeros((len(votes), 1 + votes.n_classes))
+        for _ in range(_DRAWS):
+            drawn = mechanism.release(votes, source).labels
+            labels[np.arange(len(votes)), 1 + drawn] += 1 / _DRAWS  # silence is -1
     answered = 1 - labels[:, 0]
     if truth is None or answered.sum() == 0:
         return float(answered.mean()), 0.0
@@ -360,18 +367,6 @@ def n_within(exact: ExactCost, budget: Budget, n_public: int) -> int:
 
 def _each(exact: ExactCost) -> RdpCurve:
     return exact.cost.reveal() * (1 / exact.n_queries)
-
-
-def _label_chances(mechanism: Mechanism, proxy: Votes) -> NDArray[np.float64]:
-    """Return how likely silence and each class are, (queries, 1 + classes), or how often they were drawn."""
-    if hasattr(mechanism, "outcomes"):
-        parts = [proxy[start : start + 128] for start in range(0, len(proxy), 128)]
-        return np.concatenate([np.exp(mechanism.outcomes(part).log_labels) for part in parts])
-    source, chances = seeded(0), np.zeros((len(proxy), 1 + proxy.n_classes))
-    for _ in range(_DRAWS):
-        drawn = mechanism.release(proxy, source).labels
-        chances[np.arange(len(proxy)), 1 + drawn] += 1 / _DRAWS  # silence is -1
-    return chances
 
 
 def _bits(accuracy: float, n_classes: int) -> float:

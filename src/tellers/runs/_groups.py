@@ -75,17 +75,6 @@ def budgets_from_file(path: Path, persons: ArrayLike, *, levels: bool) -> NDArra
         ) from None
 
 
-def deal_levels(shares: dict[str, float], n_persons: int, *, seed: int) -> list[str]:
-    """Return a level for each person, at random, each level as often as its share says, give or take one."""
-    ends = np.rint(np.cumsum(list(shares.values())) * n_persons).astype(int)
-    counts = np.diff(ends, prepend=0)
-    counts[-1] += n_persons - ends[-1]
-    dealt = np.repeat(np.array(list(shares)), counts)
-    # Another stream than that of the partition, which has the same seed.
-    levels: list[str] = np.random.default_rng([int(seed), 1]).permutation(dealt).tolist()
-    return levels
-
-
 def read_agreed(config: RunConfig, data: Dataset) -> Consent:
     """Return who agreed to what among the private rows; persons are those of the partition."""
     chosen = config.personal
@@ -93,7 +82,13 @@ def read_agreed(config: RunConfig, data: Dataset) -> Consent:
     budgets: Any = data.budgets
     if chosen.shares:
         if persons is None:
-            budgets = deal_levels(dict(chosen.shares), len(data), seed=config.seed)
+            # Each level as often as its share says, give or take one.
+            ends = np.rint(np.cumsum(list(chosen.shares.values())) * len(data)).astype(int)
+            counts = np.diff(ends, prepend=0)
+            counts[-1] += len(data) - ends[-1]
+            dealt = np.repeat(np.array(list(chosen.shares)), counts)
+            # Another stream than that of the partition, which has the same seed.
+            budgets = np.random.default_rng([int(config.seed), 1]).permutation(dealt).tolist()
         else:
             names = identities(persons, name="persons")
             drawn = positions(names, key=assignment_key(config.seed), purpose="level")
@@ -367,15 +362,19 @@ def spent_by_groups(
         asked += batch.n_queries
         so_far = {name: curve.epsilon(ceiling.delta) for name, curve in spent.items()}
         cost.append(GroupPoint(n_queries=asked, epsilon=so_far))
-    prices = {} if assignment.leave or not is_fixed else _most(plan, most, used)
+    # The price of all queries that could be asked, whoever of a group takes part.
+    prices: dict[str, list[RdpCurve]] = {name: [] for name in spent}
+    for there in () if assignment.leave or not is_fixed else map(plan.using, used):
+        for group, unit in zip(there.groups, there.units, strict=True):
+            prices[group.name].append(most * there.mechanism.price(unit))
     groups = []
     for row, group in zip(group_rows(plan, consent), plan.groups, strict=True):
         name, charged = group.name, spent[group.name].epsilon(ceiling.delta)
         stated = min(group.epsilon, ceiling.epsilon)
         if is_fixed and all(getattr(mechanism, "one_price", False) for mechanism in used):
             stated = min(stated, charged)
-        if name in prices:
-            stated = min(stated, prices[name].epsilon(ceiling.delta))
+        if prices[name]:
+            stated = min(stated, RdpCurve.largest(prices[name]).epsilon(ceiling.delta))
         state = states[group.account]
         groups.append(
             GroupPart(
@@ -408,15 +407,6 @@ def spent_by_groups(
         **rounds,
     )
     return PersonalSpending(part, tuple(batches), tuple(filter(None, notes)), ended)
-
-
-def _most(plan: PersonalPlan, most: int, mechanisms: list[Mechanism]) -> dict[str, RdpCurve]:
-    """Return the price of all queries that could be asked for each group, whoever of it takes part."""
-    prices: dict[str, list[RdpCurve]] = {group.name: [] for group in plan.groups}
-    for used in map(plan.using, mechanisms):
-        for group, unit in zip(used.groups, used.units, strict=True):
-            prices[group.name].append(most * used.mechanism.price(unit))
-    return {name: RdpCurve.largest(curves) for name, curves in prices.items()}
 
 
 def ceiling_notes(config: RunConfig, assignment: Assignment) -> tuple[str, ...]:

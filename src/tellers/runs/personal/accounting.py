@@ -1,15 +1,15 @@
 """What a run cost each group: as published, exactly, at the public price, and as queries go by."""
 
-import math
 from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ...accounting._together import team_costs
+from ...accounting.costs import at_orders
 from ...accounting.exact import teacher_costs
 from ...errors import require_count, require_fraction
 from ...mechanisms._check import answered_mask
@@ -21,8 +21,6 @@ from ...privacy.sealed import Sealed
 from ...privacy.votes import Unit, Votes
 from .plan import PersonalPlan
 
-# --- What a run cost each group, three times: as published, exactly, and at the public price. ---
-#
 # A group's people share a sensitivity: their ballots' weight, the queries they take part in, or the number of
 # their ballots that change together. The published bound is Theorem 6 of 2018 at the noise relative to that
 # sensitivity, with q from the votes and the noise as they are; exact costs follow every teacher, or every set
@@ -114,6 +112,13 @@ class Asked:
         weights = self.votes.weights
         return not (outside.any() if weights is None else weights[outside].any())
 
+    def present(self, at: int) -> Floats:
+        """Return who of a group takes part in which query, (members, queries); one row if all always do."""
+        weights = self.votes.weights
+        if weights is None or weights.ndim == 1 or not self.plan.members:
+            return np.ones((1, len(self)))
+        return (weights[self.plan.members[at]] > 0).astype(np.float64)
+
     def __len__(self) -> int:
         return len(self.votes)
 
@@ -166,10 +171,12 @@ def totals(asked: Asked, accounting: Accounting, *, orders: ArrayLike | None = N
     Assumes:   as `exact_cost`; weights, absences and copies are public and were fixed before the votes.
     Reference: Papernot et al. 2018, Theorem 6; docs/maths/personalised.md.
     """
-    grid, mechanism, student = check_orders(orders), asked.plan.mechanism, _student(asked)
+    if accounting not in get_args(Accounting):
+        raise ValueError(f"Expected accounting as one of {get_args(Accounting)}, got {accounting!r}.")
+    grid, mechanism, student = check_orders(orders), asked.plan.mechanism, asked.student
     if accounting != "exact":
-        rows = _rows(asked, accounting, grid)
-        return [(there @ costs)[None] for there, costs in zip(_present(asked), rows, strict=True)]
+        rows = [_rows(asked, unit, accounting, grid) for unit in asked.plan.units]
+        return [(asked.present(at) @ costs)[None] for at, costs in enumerate(rows)]
     if asked.plan.members:
         by_teacher = teacher_costs(mechanism, asked.votes, orders=grid, student=student).reveal()
         return [by_teacher[:, own] for own in asked.plan.members]
@@ -224,38 +231,18 @@ def published_rows(
     return rows + threshold_bound(*odds, sigma_threshold=relative, orders=orders)
 
 
-def _rows(asked: Asked, accounting: Accounting, grid: Floats) -> list[Floats]:
+def _rows(asked: Asked, unit: Unit, accounting: Literal[Published, "public"], grid: Floats) -> Floats:
     """Return the cost of each query to whoever of a group takes part in it, (queries, orders)."""
     mechanism: Any = asked.plan.mechanism
-    mask, answer_price = np.asarray(asked.answered), getattr(mechanism, "answer_price", mechanism.price)
-    rows = []
-    for unit in asked.plan.units:
-        if accounting == "public":
-            priced = np.outer(mask, _at(answer_price(unit), grid))
-            if mechanism.check_sigma is not None:
-                priced += _at(mechanism.check_price(unit), grid)
-            rows.append(priced)
-        elif accounting in get_args(Published):
-            form = cast(Published, accounting)
-            given: dict[str, Any] = {"answered": mask, "student": _student(asked), "orders": grid}
-            rows.append(published_rows(mechanism, asked.votes, unit, form=form, **given))
-        else:
-            raise ValueError(f"Expected accounting as one of {get_args(Accounting)}, got {accounting!r}.")
-    return rows
-
-
-def _present(asked: Asked) -> list[Floats]:
-    """Return who of each group takes part in which query, (members, queries); one row where all always do."""
-    weights = asked.votes.weights
-    if weights is None or weights.ndim == 1 or not asked.plan.members:
-        return [np.ones((1, len(asked)))] * len(asked.plan.groups)
-    return [(weights[own] > 0).astype(np.float64) for own in asked.plan.members]
-
-
-def _at(curve: RdpCurve, grid: Floats) -> Floats:
-    """Return a curve at other orders: a divergence grows with its order, so the next one above bounds it."""
-    place = np.searchsorted(curve.orders, grid)
-    return np.append(curve.values, math.inf)[place]
+    mask = np.asarray(asked.answered)
+    if accounting != "public":
+        given: dict[str, Any] = {"answered": mask, "student": asked.student, "orders": grid}
+        return published_rows(mechanism, asked.votes, unit, form=accounting, **given)
+    answer_price = getattr(mechanism, "answer_price", mechanism.price)
+    priced = np.outer(mask, at_orders(answer_price, unit, grid).values)
+    if mechanism.check_sigma is not None:
+        priced += at_orders(mechanism.check_price, unit, grid).values
+    return priced
 
 
 def _teams(asked: Asked) -> list[ArrayLike]:
@@ -266,10 +253,6 @@ def _teams(asked: Asked) -> list[ArrayLike]:
             "Expected `teams`, the teachers with each person's data, for exact costs. See `teams_of`."
         )
     return [np.arange(asked.plan.n_teachers)[:, None] for _ in asked.plan.groups]
-
-
-def _student(asked: Asked) -> Floats | None:
-    return None if asked.student is None else np.asarray(asked.student)
 
 
 # --- Costs per group as the queries go by: epsilons after each one, and how many fit all budgets. ---

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from ...accounting._publishable import Method
 from ...accounting.costs import independent_cost
@@ -91,12 +91,14 @@ def group_sums(asked: Asked, *, order: float, method: Method) -> dict[str, Group
     votes, far, sums = asked.votes, distances_of(asked), dict[str, GroupSum]()
     context = {} if asked.student is None else {"student": np.asarray(asked.student)}
     for at, (group, unit) in enumerate(zip(asked.plan.groups, asked.plan.units, strict=True)):
+        present = np.unique(asked.present(at), axis=0)  # equal members once
         how = {"order": order, "weight": int(unit.linf), "moves": far.moves, "step": far.step, **context}
         if method == "gnss":
-            sums[group.name] = _as_published(asked, at, how)
+            sums[group.name] = _as_published(asked, present > 0, how)
             continue
         most, fewest = int(votes.n_votes.max()), int(votes.n_votes.min())
-        cost = mechanism.envelope(votes, n_votes=most, n_fewest=fewest, present=_present(asked, at), **how)
+        there = None if present.all() else present
+        cost = mechanism.envelope(votes, n_votes=most, n_fewest=fewest, present=there, **how)
         sums[group.name] = GroupSum(cost.total, cost.local)
     return sums
 
@@ -110,8 +112,7 @@ def independent_group_costs(asked: Asked, *, orders: ArrayLike | None = None) ->
     """
     costs = {}
     for at, (group, unit) in enumerate(zip(asked.plan.groups, asked.plan.units, strict=True)):
-        present = _present(asked, at)
-        n_queries = len(asked) if present is None else int(present.sum(axis=1).max())
+        n_queries = int(asked.present(at).sum(axis=1).max())
         costs[group.name] = independent_cost(asked.plan.mechanism, n_queries, orders=orders, unit=unit)
     return costs
 
@@ -253,15 +254,6 @@ def group_event(
     }
 
 
-def _present(asked: Asked, at: int) -> Floats | None:
-    """Return who of a group takes part in which query, equal members once; None where all always do."""
-    weights = asked.votes.weights
-    if weights is None or weights.ndim == 1 or not asked.plan.members:
-        return None
-    there = weights[asked.plan.members[at]] > 0
-    return None if there.all() else np.unique(there, axis=0).astype(np.float64)
-
-
 def _require_envelope(asked: Asked) -> None:
     mechanism: Any = asked.plan.mechanism  # an arg max with Gaussian noise, as `Asked` makes sure
     together = [unit for unit in asked.plan.units if not unit.is_one_ballot]
@@ -278,12 +270,12 @@ def _require_envelope(asked: Asked) -> None:
         )
 
 
-def _as_published(asked: Asked, at: int, how: dict[str, Any]) -> GroupSum:
+def _as_published(asked: Asked, members: NDArray[np.bool_], how: dict[str, Any]) -> GroupSum:
     """Return the papers' bound: summed over queries of equally many votes, the largest of any member."""
     mechanism: Any = asked.plan.mechanism
-    present, n_votes, answered = _present(asked, at), asked.votes.n_votes, np.asarray(asked.answered)
+    n_votes, answered = asked.votes.n_votes, np.asarray(asked.answered)
     totals, locals_ = [], []
-    for there in np.ones((1, len(asked)), dtype=np.bool_) if present is None else present > 0:
+    for there in members:
         total, each = 0.0, [np.zeros(1)]
         for size in np.unique(n_votes[there]):
             rows = np.flatnonzero(there & (n_votes == size))
