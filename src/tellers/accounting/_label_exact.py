@@ -13,6 +13,7 @@ from ..mechanisms.divergence import divergences, pair_divergences
 from ..mechanisms.labels._outcomes import LabelLaw, LabelOutcomes
 from ..mechanisms.labels.adaptive import ChosenOutcomes
 from ..mechanisms.labels.powerset import PowersetOutcomes
+from ..privacy.rdp import Floats
 from ..privacy.votes import Votes
 
 # --- The dearest other ballot under a rule: exact, for all ballots, directions and orders at once. ---
@@ -28,7 +29,6 @@ from ..privacy.votes import Votes
 # ballot.
 
 
-Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Between = Callable[[Integers, Integers | int, Integers], Floats]
 
@@ -140,10 +140,16 @@ class _Labels:
         distinct, which = np.unique(kinds, axis=1, return_inverse=True)
         most, one = int(sums.max(initial=0)) + 1, int(votes.max(initial=0)) + 1
         code = (which.reshape(-1) * most + sums) * one + votes
-        seen, at = _distinct(code, distinct.shape[1] * most * one)
+        n_codes = distinct.shape[1] * most * one
+        if n_codes > 1 << 24:
+            seen, at = np.unique(code, return_inverse=True)
+        else:  # few codes need no sorting
+            present = np.zeros(n_codes, dtype=np.bool_)
+            present[code.ravel()] = True
+            seen, at = np.flatnonzero(present), (np.cumsum(present) - 1)[code]
         rest, vote = np.divmod(seen, one)
         which, total = np.divmod(rest, most)
-        return cls(distinct[:, which], total, vote, at)
+        return cls(distinct[:, which], total, vote, at.reshape(code.shape))
 
 
 @dataclass(frozen=True, eq=False)
@@ -393,17 +399,6 @@ def _any_part(law: LabelLaw, cells: "_Labels", one: int, grid: Floats) -> Floats
             ends = np.flatnonzero(reach == step)
             worst[:, ends] = np.maximum(worst[:, ends], running[:, cell[ends]])
     return worst
-
-
-def _distinct(code: Integers, n_codes: int) -> tuple[Integers, Integers]:
-    """Return the distinct codes and the place of each entry among them; few codes need no sorting."""
-    if n_codes > 1 << 24:
-        seen, inverse = np.unique(code, return_inverse=True)
-        return seen, inverse.reshape(code.shape)
-    present = np.zeros(n_codes, dtype=np.bool_)
-    present[code.ravel()] = True
-    place = np.cumsum(present) - 1
-    return np.flatnonzero(present), place[code]
 
 
 def _gated(outcomes: LabelOutcomes, labels: Floats, grid: Floats) -> Floats:

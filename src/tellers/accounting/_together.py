@@ -30,10 +30,8 @@ from ..mechanisms.divergence import divergences
 from ..privacy.rdp import Floats, check_orders
 from ..privacy.sealed import Sealed
 from ..privacy.votes import Votes
-from ._label_exact import sums_of_rows
+from ._label_exact import Integers, sums_of_rows
 from .exact import teacher_costs
-
-Integers = NDArray[np.int64]
 
 # Pairs of (ballots now, ballots then) per pass, and queries per block: memory stays flat.
 _PAIRS = 1 << 13

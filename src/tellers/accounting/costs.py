@@ -418,9 +418,6 @@ def _gaussian_costs(mechanism: Any, n_queries: int, delta: float) -> list[Compar
     return costs
 
 
-# --- The books of a run: the public number, and sealed ones. ---
-
-
 Kind = Literal["realised", "expected", "bound"]
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ..mechanisms._check import student_probabilities
 from ..mechanisms._outcomes import chunks
@@ -14,10 +14,7 @@ from ..mechanisms.divergence import divergences
 from ..privacy.rdp import Floats, RdpCurve, check_orders
 from ..privacy.sealed import Sealed
 from ..privacy.votes import Unit, Votes
-from ._label_exact import ANOTHER_TEACHER, Block, bound_because, label_blocks
-
-Integers = NDArray[np.int64]
-
+from ._label_exact import ANOTHER_TEACHER, Block, Integers, bound_because, label_blocks
 
 # Sums worked on at once: what is in between stays in the cache.
 _CACHED = 1 << 14
@@ -148,7 +145,6 @@ def exact_epsilons(
     delta: float,
     orders: ArrayLike | None = None,
     student: ArrayLike | None = None,
-    progress: Progress | None = None,
 ) -> Sealed[Floats]:
     """Return the exact epsilon after each query, sealed: what stopping there would have cost.
 
@@ -163,8 +159,6 @@ def exact_epsilons(
     for done, costs in query_costs(mechanism, votes, orders=grid, student=student):
         totals += costs
         epsilons[done] = RdpCurve(grid, totals.max(axis=(0, 1))).epsilon(delta)
-        if progress is not None:
-            progress(1)
     return Sealed(epsilons)
 
 

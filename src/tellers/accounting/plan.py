@@ -75,9 +75,6 @@ class Consensus:
         return Votes.from_ballots(ballots, n_classes=n_classes), truth
 
 
-# --- An assumed consensus on many labels: votes made up from public assumptions, to plan with. ---
-
-
 @dataclass(frozen=True)
 class LabelConsensus:
     """How much the teachers are expected to agree on each label, as a distribution over queries and labels.
@@ -157,10 +154,7 @@ class LabelPlan:
 
 
 def settings(n_teachers: int) -> list[Mechanism]:
-    """Return the settings a planner tries by default.
-
-    GNMax, and Confident at several thresholds and noises.
-    """
+    """Return the settings a planner tries by default: GNMax, and Confident at several thresholds."""
     sigmas = [share * n_teachers for share in (0.06, 0.1, 0.16, 0.24, 0.34)]
     plans: list[Mechanism] = [GNMax(sigma=round(sigma, 2)) for sigma in sigmas]
     for sigma in sigmas:
@@ -350,9 +344,6 @@ class _Trial:
             n_queries * share * _bits(accuracy, self.proxy.n_classes),
             "" if self.exact is None else self.exact.bound_because,
         )
-
-
-# --- How far a budget goes, for classes and for many labels. ---
 
 
 def n_within(exact: ExactCost, budget: Budget, n_public: int) -> int:

@@ -22,7 +22,7 @@ from ..mechanisms.labels.powerset import ConfidentPowerset, PartialPowerset, Pow
 from ..mechanisms.labels.tau import ConfidentTau, Tau
 from ..privacy.budget import Accountant, Budget
 from ..privacy.noise import seeded
-from ..privacy.rdp import RdpCurve
+from ..privacy.rdp import Floats, RdpCurve
 from ..privacy.release import SILENT
 from ..privacy.votes import SetOf, Unit, Votes
 from ._label_exact import bound_because
@@ -30,7 +30,6 @@ from .costs import within_budget
 from .exact import exact_cost
 from .plan import Progress, n_within
 
-Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
 
 
@@ -176,10 +175,7 @@ def label_gaps(votes: Votes) -> NDArray[np.int64]:
 
 
 def set_gaps(votes: Votes) -> NDArray[np.int64]:
-    """Return by how many ballots the most popular set of labels led, (queries).
-
-    Private where the votes are.
-    """
+    """Return by how many ballots the most popular set of labels led, (queries); private where votes are."""
     first, second = _top_sets(votes)
     return first - second
 
@@ -373,8 +369,6 @@ def _called(mechanism: LabelMechanism) -> str:
     return f"{type(mechanism).__name__}{f' ({norm})' if norm else ''}"
 
 
-# --- The advisor for many labels: which mechanism answers the most within a budget, and how well. ---
-#
 # Every setting is tried on public votes. How many queries it answers is told twice: under the public price,
 # which holds for all votes and is what a run stops by, and under the exact cost of votes like these, a
 # forecast of what an operator will find in the private books.

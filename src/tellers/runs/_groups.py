@@ -228,31 +228,26 @@ def why_over(
     ledger: Ledger, plan: PersonalPlan, ceiling: Budget, mechanisms: list[Mechanism], absent: Iterable[str]
 ) -> str:
     """Return words where groups that could pay are held by the budget for everybody, or are too few."""
-    states, can_pay = ledger.accounts(), []
+    states, able, prices = ledger.accounts(), list[str](), list[list[RdpCurve]]()
     if isinstance(plan, Upsampling):
         standing = who_goes_on(plan, mechanisms[0], states, absent=absent)
         if standing.plan is None:
             return standing.why
-        prices = standing.plan.prices(1, key="").values()
-        if all(Accountant(ceiling).affords(ledger.spent, price) for price in prices):
-            return ""
-        return _held(ceiling, [group.name for group in standing.plan.groups])
-    for group in plan.groups:
-        others = [other.name for other in plan.groups if other is not group]
-        alone = (plan.without(others) if others else plan).using(mechanisms[0])
-        price, state = alone.mechanism.price(alone.units[0]), states[group.account]
-        if state.accountant.affords(state.spent, price):
-            if Accountant(ceiling).affords(ledger.spent, price):
-                return ""
-            can_pay.append(group.name)
-    return _held(ceiling, can_pay)
-
-
-def _held(ceiling: Budget, can_pay: list[str]) -> str:
-    if not can_pay:
+        able = [group.name for group in standing.plan.groups]
+        prices = [list(standing.plan.prices(1, key="").values())]  # they go on together, or not at all
+    else:
+        for group in plan.groups:
+            others = [other.name for other in plan.groups if other is not group]
+            alone = (plan.without(others) if others else plan).using(mechanisms[0])
+            price, state = alone.mechanism.price(alone.units[0]), states[group.account]
+            if state.accountant.affords(state.spent, price):
+                able.append(group.name)
+                prices.append([price])
+    main = Accountant(ceiling)
+    if not able or any(all(main.affords(ledger.spent, one) for one in each) for each in prices):
         return ""
     return (
-        f"The budget for everybody, epsilon = {ceiling.epsilon:g}, ended it while {', '.join(can_pay)} could "
+        f"The budget for everybody, epsilon = {ceiling.epsilon:g}, ended it while {', '.join(able)} could "
         "have gone on: the main account is charged what the dearest group pays for each query. Raise it "
         "where groups leave."
     )

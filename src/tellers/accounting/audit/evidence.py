@@ -17,11 +17,9 @@ from ...mechanisms.divergence import pair_divergences
 from ...mechanisms.labels._outcomes import LabelOutcomes
 from ...mechanisms.registry import listens
 from ...privacy.noise import Noise
-from ...privacy.rdp import RdpCurve, check_orders
+from ...privacy.rdp import Floats, RdpCurve, check_orders
 from ...privacy.release import SILENT, Release
 from ...privacy.votes import Votes
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -315,9 +313,6 @@ def outcomes_of(release: Release) -> DrawnOutcomes:
     return told.astype(np.int32)
 
 
-# --- The finding of an audit in words that anybody can read. ---
-
-
 def finding(epsilon: float, claim: float) -> str:
     """Return what was found and what is claimed; the one rounded down, the other up."""
     down, up = math.floor(1000 * epsilon) / 1000, math.ceil(1000 * claim * (1 - 1e-12)) / 1000
@@ -333,9 +328,7 @@ Score = Callable[[DrawnOutcomes], Floats]
 _MOST_GROUPS = 12
 _MOST_BINS = 48
 _MOST_CODES = 4096
-_FOR_ONE_OUTCOME = (
-    25  # releases that an outcome of several columns must have, on average, to be weighed whole
-)
+_FOR_ONE_OUTCOME = 25  # releases on average that an outcome of several columns is weighed whole from
 _LEVELS = 48  # whole weights from the least to the largest score, so that sums lie on a lattice
 
 
@@ -483,9 +476,10 @@ def prove_by_queries(
         counts = groups.counts(own), groups.counts(other)
         return composed_epsilon(*counts, groups.weights, n_queries=n_queries, delta=delta, miss=miss)
 
-    ways: list[tuple[float, Direction, tuple[Floats, Floats, OutcomeGroups]]] = []
-    for likelier, sign, sides in (("here", 1, scores), ("there", -1, scores[::-1])):
-        (own, own_rest), (other, other_rest) = ((sign * a, sign * b) for a, b in sides)
+    turned = [[-part for part in side] for side in reversed(scores)]
+    sides: dict[Direction, list[list[Floats]]] = {"here": scores, "there": turned}
+    ways = []
+    for likelier, ((own, own_rest), (other, other_rest)) in sides.items():
         groups = learn_groups(own, other)
         ways.append((prove(own, other, groups), likelier, (own_rest, other_rest, groups)))
     _, likelier, rest = max(ways, key=lambda way: way[0])

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.stats import rankdata
 
 from ...errors import require_fraction
+from ...privacy.rdp import Floats
 from .evidence import choose_event, epsilon_of_event, finding
 
-Floats = NDArray[np.float64]
 _FEWEST = 4
 
 

@@ -12,6 +12,7 @@ from ...mechanisms._admission import is_multilabel
 from ...mechanisms.base import Mechanism, label_space
 from ...mechanisms.registry import listens
 from ...privacy.noise import Noise
+from ...privacy.rdp import Floats
 from ...privacy.votes import Votes
 from .evidence import DrawnOutcomes, Pair, draw_rows, prove_by_queries, stated_law
 
@@ -22,8 +23,6 @@ from .evidence import DrawnOutcomes, Pair, draw_rows, prove_by_queries, stated_l
 # then random votes. What the mechanism says of itself plays no part.
 
 
-Integers = NDArray[np.int64]
-Floats = NDArray[np.float64]
 _RANDOM_SHARE = 8
 
 

@@ -19,6 +19,7 @@ from ...mechanisms.registry import listens
 from ...privacy.rdp import Conversion, Floats, RdpCurve, check_orders
 from ...privacy.sealed import Sealed
 from ...privacy.votes import Unit, Votes
+from .consent import Integers
 from .plan import PersonalPlan
 
 # A group's people share a sensitivity: their ballots' weight, the queries they take part in, or the number of
@@ -29,7 +30,6 @@ from .plan import PersonalPlan
 # Published bounds and exact costs look at the votes: they are private.
 
 
-Integers = NDArray[np.int64]
 # "published" is Theorem 6, sound for the noise that is drawn. "as_tabulated" is how the tables of the paper
 # on personalised PATE were made: continuous noise, and every check at its worst case. "as_published" is what
 # that paper's text prints, with q at the relative noise: it is no bound, and kept to show by how much.

@@ -11,8 +11,8 @@ from ...mechanisms.base import Mechanism
 from ...mechanisms.registry import EVENTS
 from ...teachers._old_names import renamed
 from ...teachers.partitions import Partition
-from .consent import Consent, Group
-from .plan import PersonalPlan, ranges
+from .consent import Consent, Group, Integers
+from .plan import PersonalPlan
 from .variants import (
     Upsampling,
     Vanishing,
@@ -25,7 +25,6 @@ from .variants import (
     weights_for,
 )
 
-Integers = NDArray[np.int64]
 Variant = Literal["weighting", "vanishing", "upsampling"]
 
 
@@ -137,7 +136,8 @@ def make_plan(
         if number.ndim != 1 or number.dtype.kind not in "iu":
             raise TypeError("Expected a whole number of copies for every group.")
         return Upsampling(groups, mechanism, n_teachers, copies_of=tuple(number.tolist()), grow=grow)
-    members = ranges(teachers_per_group(groups, n_teachers, min_persons=given.pop("min_persons", None)))
+    per_group = teachers_per_group(groups, n_teachers, min_persons=given.pop("min_persons", None))
+    members = tuple(np.split(np.arange(n_teachers), np.cumsum(per_group)[:-1]))  # the first group's first
     if variant == "vanishing":
         often = frequencies_for(groups, **given)
         return Vanishing(groups, mechanism, n_teachers, members, frequency_of=often, seed=int(seed))

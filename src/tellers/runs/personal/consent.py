@@ -15,11 +15,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from ...errors import require_count, require_finite, require_fraction, require_positive, require_present
 from ...ledger.base import group_account
+from ...privacy.rdp import Floats
 from ...privacy.relation import Kind, Relation
 from ...teachers.partitions import identities
 
 Integers = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 # Bins may begin at so many of the budgets, spread evenly over the people: enough to lose next to nothing.
 _STARTS = 500

@@ -18,9 +18,7 @@ from ...errors import require_count, require_fraction
 from ...mechanisms.base import Mechanism
 from ...privacy.rdp import RdpCurve
 from ...privacy.votes import Unit
-from .consent import Group
-
-Integers = NDArray[np.int64]
+from .consent import Group, Integers
 
 # Ratios of budgets are quotients of logarithms, say: a hair below a whole number is that number.
 _HAIR = 1e-9
@@ -168,12 +166,6 @@ def _rounded(values: NDArray[np.float64], most: int | None, nearest: bool) -> In
     if most is None and whole.max() > _FAR:
         raise ValueError("Expected whole numbers below 2**40, got shares that are too far apart for that.")
     return (whole if most is None else np.minimum(whole, most)).astype(np.int64)
-
-
-def ranges(per_group: Sequence[int]) -> tuple[Integers, ...]:
-    """Return the teachers of each group when the first group's come first."""
-    ends = np.cumsum(per_group)
-    return tuple(np.arange(end - n, end) for end, n in zip(ends, per_group, strict=True))
 
 
 def left(groups: Sequence[Group], names: Iterable[str]) -> list[int]:

@@ -16,7 +16,7 @@ from ...mechanisms.base import scaled
 from ...privacy.rdp import RdpCurve
 from ...privacy.votes import Unit
 from ...teachers.partitions import Partition, assignment_key, partition, seats
-from .consent import Consent, Group
+from .consent import Consent, Group, Integers
 from .plan import (
     PersonalPlan,
     charge,
@@ -31,9 +31,6 @@ from .plan import (
 #
 # One rule serves twice. Teachers are dealt into queries where not all of them vote, and people into several
 # teachers where they count more than once. Nothing private is looked at.
-
-
-Integers = NDArray[np.int64]
 
 
 def deal(n_cards: int, hands: ArrayLike, *, rng: np.random.Generator) -> list[Integers]:
