@@ -28,7 +28,7 @@ from tellers.runs.personal import (
     upsampled_partition,
     weights_for,
 )
-from tellers.runs.personal.plan import charge, require_members, whole_shares
+from tellers.runs.personal.plan import charge, ranges, require_members, whole_shares
 from tellers.teachers import partition
 
 VARIANTS = ("weighting", "vanishing", "upsampling")
@@ -43,11 +43,6 @@ MECHANISMS = (
 
 # Any number of groups up to twenty, any ratio of budgets.
 BUDGETS = st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=20, unique=True).map(sorted)
-
-
-def ranges(per_group):
-    """Return the teachers of each group when the first group's come first."""
-    return tuple(np.split(np.arange(sum(per_group)), np.cumsum(per_group)[:-1]))
 
 
 def groups_of(budgets, sizes=None):

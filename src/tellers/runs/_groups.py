@@ -457,7 +457,13 @@ def exact_by_groups(
             now = batch.absent
             seated, votes = anew(now)
             teams = _teams(seated)
-            persons = _by_person(seated, teams)
+            assert seated.plan is not None
+            assert teams is not None
+            # Which of its group's distinct teams each person has, as `Asked` tells them apart.
+            persons = {
+                group.name: np.unique(np.sort(team, axis=1), axis=0, return_inverse=True)[1].reshape(-1)
+                for group, team in zip(seated.plan.groups, teams, strict=True)
+            }
         there = seated.plan
         assert there is not None
         if anew is None and batch.absent:
@@ -474,16 +480,6 @@ def exact_by_groups(
         }
         points.append(GroupPoint(n_queries=asked_so_far, epsilon=so_far))
     return Sealed(tuple(points))
-
-
-def _by_person(seated: Assignment, teams: Iterable[NDArray[np.int64]] | None) -> dict[str, Any]:
-    """Return which of its group's distinct teams each person has, by group: as `Asked` tells them apart."""
-    assert seated.plan is not None
-    assert teams is not None
-    return {
-        group.name: np.unique(np.sort(team, axis=1), axis=0, return_inverse=True)[1].reshape(-1)
-        for group, team in zip(seated.plan.groups, teams, strict=True)
-    }
 
 
 def _teams(assignment: Assignment) -> tuple[NDArray[np.int64], ...] | None:

@@ -70,18 +70,17 @@ class Asked:
             )
         if self.votes.ballots is None or self.votes.n_teachers != self.plan.n_teachers:
             raise ValueError(f"Expected the ballots of {self.plan.n_teachers} teachers, as the plan says.")
-        everything = np.ones(len(self.votes), dtype=bool)
         if self.answered is None and mechanism.check_sigma is not None:
             raise ValueError(
                 "Expected `answered`: which queries passed their check, and were charged an answer."
             )
-        mask = answered_mask(everything if self.answered is None else self.answered, self.votes)
+        answered = np.ones(len(self.votes), dtype=bool) if self.answered is None else self.answered
         belief = None if self.student is None else np.asarray(self.student, dtype=np.float64)
         if (belief is None) == listens(mechanism):
             raise ValueError(
                 "Expected the student's probabilities with an interactive mechanism, and only then."
             )
-        object.__setattr__(self, "answered", mask)
+        object.__setattr__(self, "answered", answered_mask(answered, self.votes))
         object.__setattr__(self, "student", belief)
         object.__setattr__(self, "teams", None if self.teams is None else self._distinct_teams(self.teams))
         for own, unit in zip(self.plan.members, self.plan.units, strict=bool(self.plan.members)):

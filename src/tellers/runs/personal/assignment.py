@@ -12,7 +12,7 @@ from ...mechanisms.registry import EVENTS
 from ...teachers._old_names import renamed
 from ...teachers.partitions import Partition
 from .consent import Consent, Group, Integers
-from .plan import PersonalPlan
+from .plan import PersonalPlan, ranges
 from .variants import (
     Upsampling,
     Vanishing,
@@ -29,11 +29,9 @@ Variant = Literal["weighting", "vanishing", "upsampling"]
 
 
 class PlanOptions(TypedDict, total=False):
-    """What may be said of a variant; None is the same as nothing.
+    """What may be said of a variant, see `_OPTIONS`; None is the same as nothing.
 
-    Weighting takes `weights` (any positive numbers, one per group, instead of the budgets), `denominator`,
-    `precision` and `min_persons`; vanishing `power` and `min_persons`; upsampling `copies`, `precision`,
-    `most` and `grow`.
+    `weights` are any positive numbers, one per group, instead of the budgets.
     """
 
     weights: ArrayLike | None
@@ -136,8 +134,7 @@ def make_plan(
         if number.ndim != 1 or number.dtype.kind not in "iu":
             raise TypeError("Expected a whole number of copies for every group.")
         return Upsampling(groups, mechanism, n_teachers, copies_of=tuple(number.tolist()), grow=grow)
-    per_group = teachers_per_group(groups, n_teachers, min_persons=given.pop("min_persons", None))
-    members = tuple(np.split(np.arange(n_teachers), np.cumsum(per_group)[:-1]))  # the first group's first
+    members = ranges(teachers_per_group(groups, n_teachers, min_persons=given.pop("min_persons", None)))
     if variant == "vanishing":
         often = frequencies_for(groups, **given)
         return Vanishing(groups, mechanism, n_teachers, members, frequency_of=often, seed=int(seed))

@@ -168,6 +168,11 @@ def _rounded(values: NDArray[np.float64], most: int | None, nearest: bool) -> In
     return (whole if most is None else np.minimum(whole, most)).astype(np.int64)
 
 
+def ranges(per_group: Sequence[int]) -> tuple[Integers, ...]:
+    """Return the teachers of each group when the first group's come first."""
+    return tuple(np.split(np.arange(sum(per_group)), np.cumsum(per_group)[:-1]))
+
+
 def left(groups: Sequence[Group], names: Iterable[str]) -> list[int]:
     """Return which groups are left when those of these names are gone."""
     gone = {names} if isinstance(names, str) else set(names)
