@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tellers.accounting.exact import RunningSums, sums_by_teacher
+from tellers.accounting.exact import RunningSums, class_block
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=200))
@@ -64,7 +64,7 @@ def test_every_teacher_pays_for_its_own_ballots(seed, n_teachers, n_queries, n_c
     ballots = rng.integers(0, n_classes, (n_teachers, n_queries))
     which = rng.integers(-1, n_weights, ballots.shape) if n_weights else None
     common = rng.integers(0, n_classes, n_queries)  # any will do, also one that nobody cast
-    found = sums_by_teacher(costs, ballots, which, common=common)
+    found = class_block(0, costs, ballots, which, common=common).total
     np.testing.assert_allclose(found, by_loop(costs, ballots, which), rtol=1e-13, atol=1e-15)
 
 
@@ -73,6 +73,6 @@ def test_an_infinite_cost_is_paid_by_those_who_cast_that_ballot(dear):
     costs = np.ones((2, 2, 1, 2, 1))
     costs[:, 1, 0, dear] = np.inf
     ballots = np.array([[0, 0], [1, 1], [0, 0]])
-    found = sums_by_teacher(costs, ballots, common=np.array([0, 0]))[0, :, 0]
+    found = class_block(0, costs, ballots, None, common=np.array([0, 0])).total[0, :, 0]
     np.testing.assert_array_equal(found == np.inf, ballots[:, 1] == dear)
     assert (found[ballots[:, 1] != dear] == 2.0).all()

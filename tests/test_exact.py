@@ -246,7 +246,7 @@ def test_the_last_epsilon_is_that_of_the_run(mechanism, with_ballots):
 def test_progress_is_told_by_queries():
     votes = random_votes(np.random.default_rng(2), 30, n_classes=4, n_queries=25)
     seen = []
-    exact_epsilons(GNMax(3.0), votes, delta=1e-5, progress=seen.append)
+    exact_cost(GNMax(3.0), votes, progress=seen.append)
     assert sum(seen) == 25
 
 

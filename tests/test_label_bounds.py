@@ -68,7 +68,7 @@ def test_the_forward_divergence_is_below_the_bound_and_the_bound_below_its_cap(s
     for mechanism in mechanisms(rng, votes):
         # With every label answered check and answer are both charged, whatever came out: a bound.
         rows = published_label_cost(mechanism, votes, orders=ORDERS, answered=everything, drawn=True)
-        [(_, costs, of_teacher)] = label_blocks(mechanism, votes, ORDERS)
+        [(_, costs, of_teacher, _)] = label_blocks(mechanism, votes, ORDERS)
         forward = costs[0][of_teacher].max(axis=0)
         assert (forward <= rows * (1 + 1e-9) + 1e-12).all(), mechanism
         assert (rows <= ORDERS * sum(mechanism.plain_rates()) * (1 + 1e-9)).all(), mechanism

@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tellers import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, Unit, Votes
+from tellers import ConfidentGNMax, GNMax, InteractiveGNMax, Unit, Votes
 from tellers.accounting import teacher_costs
-from tellers.accounting._together import n_alternatives, team_costs, team_query_costs
-from tellers.accounting.exact import query_costs
+from tellers.accounting._together import n_alternatives, team_costs
 from tellers.mechanisms._argmax import group_classes, log_win_slopes, log_wins, win_probabilities
 from tellers.mechanisms._check import log_pass_and_fail
 from tellers.mechanisms._laws import ContinuousGaussian, DiscreteGaussian, DiscreteLaplace
@@ -87,10 +86,6 @@ def test_a_team_of_one_is_a_teacher_bit_for_bit(mechanism):
     assert np.array_equal(
         team_costs(mechanism, votes, teams).reveal(), teacher_costs(mechanism, votes).reveal()
     )
-    one_by_one = team_query_costs(mechanism, votes, teams, orders=None, student=None)
-    for (query, costs, which), (same, wanted) in zip(one_by_one, query_costs(mechanism, votes), strict=True):
-        assert query == same
-        assert np.array_equal(costs[:, which], wanted)
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
@@ -98,10 +93,8 @@ def test_queries_add_up_to_the_run(n_classes):
     votes = some_votes(5, n_queries=600, n_classes=n_classes)
     teams = np.array([[0, 1, 2], [3, 4, 5], [0, 7, 8], [2, 1, 0]])
     mechanism = ConfidentGNMax(4.0, threshold=5, sigma_threshold=3.0)
-    total = sum(
-        costs[:, which]
-        for _, costs, which in team_query_costs(mechanism, votes, teams, orders=ORDERS, student=None)
-    )
+    one_by_one = (votes[i : i + 1] for i in range(len(votes)))
+    total = sum(team_costs(mechanism, one, teams, orders=ORDERS).reveal() for one in one_by_one)
     costs = team_costs(mechanism, votes, teams, orders=ORDERS).reveal()
     assert np.allclose(costs, total, rtol=1e-12)
     assert np.array_equal(costs[:, 0], costs[:, 3])  # a team is a set
@@ -252,8 +245,6 @@ def test_bad_teams_are_refused():
         team_costs(GNMax(4.0), Votes.from_counts([[2, 1]], n_teachers=3), [[0, 1]])
     with pytest.raises(ValueError, match="one vote each"):
         team_costs(GNMax(4.0), votes.weighted(np.ones(9, dtype=int)), [[0, 1]])
-    with pytest.raises(TypeError, match="LNMax"):
-        team_costs(LNMax(0.1), votes, [[0, 1]])
     with pytest.raises(ValueError, match="student"):
         team_costs(GNMax(4.0), votes, [[0, 1]], student=np.full(votes.counts.shape, 1 / 3))
     interactive = InteractiveGNMax(4.0, threshold=2, sigma_threshold=3.0, student_confidence=0.9)

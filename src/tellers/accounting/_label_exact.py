@@ -1,7 +1,8 @@
 """Exact costs of label votes: over all labels, all other ballots and all orders."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ from ..mechanisms.divergence import divergences, pair_divergences
 from ..mechanisms.labels._outcomes import LabelLaw, LabelOutcomes
 from ..mechanisms.labels.adaptive import ChosenOutcomes
 from ..mechanisms.labels.powerset import PowersetOutcomes
+from ..privacy.rdp import Floats
 from ..privacy.votes import Votes
 
 # --- The dearest other ballot under a rule: exact, for all ballots, directions and orders at once. ---
@@ -27,8 +29,8 @@ from ..privacy.votes import Votes
 # ballot.
 
 
-Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+Between = Callable[[Integers, Integers | int, Integers], Floats]
 
 # Floats of an array of ballots worked on at once: few enough to stay in a processor's cache.
 _CELLS = 200_000
@@ -42,97 +44,86 @@ def dearest_alternatives(outcomes: LabelOutcomes, grid: Floats) -> Floats:
     Reference: "Many labels", the greedy argument.
     """
     assert outcomes.ballots is not None
-    k, values = outcomes.rule.n_labels, outcomes.rule.values
-    moves, own = _Moves(outcomes, grid), _Own(outcomes)
+    k, values, has_bar = outcomes.rule.n_labels, outcomes.rule.values, outcomes.law.bar is not None
+    between: Between = partial(_between, outcomes.law, grid)
+    own = _Own(outcomes)
     seen = _Labels.of(outcomes.sums, np.zeros_like(outcomes.sums), outcomes.law.kinds)
     packs = list(_packs(outcomes, seen.at, own, 2 * grid.size))
-    without = moves.between(own.kind.sums, -own.kind.votes, own.kind.kinds)
+    without = between(own.kind.sums, -own.kind.votes, own.kind.kinds)
     base = np.zeros((len(outcomes.ballots), 2 * grid.size))
-    for pack in packs:
-        for group in pack.groups:
+    for _, groups in packs:
+        for group in groups:
             for labels in group.labels.T:
                 base[group.rows] += without[labels]
     best = np.zeros_like(base)
-    for ones in _promising(outcomes, seen, moves):
+    for ones in _promising(outcomes, seen, between):
         # Where one label more counts as much each, it is better: fewer are chosen by those who lack no other.
         beyond = ones + 1 < len(values) and values[ones + 1] == values[ones]
-        gain = moves.between(seen.sums, values[ones], seen.kinds)
-        kept = _kept(own.kind, values[ones], moves, without, has_bar=outcomes.law.bar is not None)
-        for pack in packs:
-            groups = [group for group in pack.groups if not (beyond and ones < k - group.n_ones)]
-            if groups:
-                gains = _Gains(gain, pack.at)
-                for group in groups:
-                    _improve(best, ones, group, gains, kept, n_others=k - group.n_ones)
+        gain = between(seen.sums, values[ones], seen.kinds)
+        # What keeping an own label adds: where it counts no more than before that is nothing, or less.
+        may = np.ones(own.kind.sums.size, dtype=np.bool_) if has_bar else own.kind.votes < values[ones]
+        change = -without
+        change[may] += between(own.kind.sums[may], values[ones] - own.kind.votes[may], own.kind.kinds[:, may])
+        helps = (change > 0).any(axis=1)
+        for at, groups in packs:
+            some = [group for group in groups if not (beyond and ones < k - group.n_ones)]
+            if some:
+                gains = _Gains(gain, at)
+                for group in some:
+                    least = max(0, ones - (k - group.n_ones))
+                    # Who must keep own labels, which count no more, is worse off than with fewer ones.
+                    keeps = (may if least else helps)[group.labels].any(axis=1)
+                    _improve(best, ones, group, gains, change, keeps=keeps, least=least)
     base += best
     return np.stack([base[:, : grid.size], base[:, grid.size :]])
 
 
-def _kept(own: "_Labels", value: int, moves: "_Moves", without: Floats, *, has_bar: bool) -> "_Kept":
-    """Return what keeping an own label adds; where it counts no more than before that is nothing, or less."""
-    may = np.ones(own.sums.size, dtype=np.bool_) if has_bar else own.votes < value
-    change = -without
-    change[may] += moves.between(own.sums[may], value - own.votes[may], own.kinds[:, may])
-    return _Kept(change, may, (change > 0).any(axis=1))
+def _between(law: LabelLaw, grid: Floats, sums: Integers, units: Integers | int, kinds: Integers) -> Floats:
+    """Return divergences to sums that are larger by so many units, (labels, 2 x orders): forward, reverse."""
+    here, there = law.log_outcomes(sums, kinds), law.log_outcomes(sums + units, kinds)
+    return np.concatenate(list(pair_divergences(here, there, grid)), axis=1)
 
 
-def _promising(outcomes: LabelOutcomes, seen: "_Labels", moves: "_Moves") -> list[int]:
+def _promising(outcomes: LabelOutcomes, seen: "_Labels", between: Between) -> list[int]:
     """Return numbers of ones, those first that add most to some queries: others are then soon ruled out."""
     values, some = outcomes.rule.values, seen.at[:: max(1, len(seen.at) // 20)]
     adds = []
     for ones in range(1, len(values)):
-        gain = moves.between(seen.sums, values[ones], seen.kinds)[some]
+        gain = between(seen.sums, values[ones], seen.kinds)[some]
         adds.append(np.partition(gain, -ones, axis=1)[:, -ones:].sum(axis=(0, 1)))
     wins = np.bincount(np.argmax(adds, axis=0), minlength=len(adds))
     return [int(ones) for ones in np.argsort(-wins, kind="stable") + 1]
 
 
 def _improve(
-    best: Floats, ones: int, group: "_Group", gains: "_Gains", kept: "_Kept", *, n_others: int
+    best: Floats,
+    ones: int,
+    group: "_Group",
+    gains: "_Gains",
+    change: Floats,
+    *,
+    keeps: NDArray[np.bool_],
+    least: int,
 ) -> None:
-    """Raise `best` to what a ballot with so many ones adds, where that is more."""
-    least = max(0, ones - n_others)
-    # A ballot that must keep own labels, which count no more, is worse than one with fewer ones.
-    keeps = (kept.may if least else kept.helps)[group.labels].any(axis=1)
+    """Raise `best` to what a ballot with so many ones adds, where that is more.
+
+    `change` is what keeping each distinct own label adds; who `keeps` is tried with own labels, with
+    at least so many.
+    """
     if not least and not keeps.all():
         gains.raise_to_best(best, group, slice(None) if not keeps.any() else ~keeps, ones)
     if keeps.any():
-        change = -np.sort(-kept.change[group.labels[keeps]], axis=1)
+        ordered = -np.sort(-change[group.labels[keeps]], axis=1)
         if not least:
             gains.raise_to_best(best, group, keeps, ones)
-        added = np.zeros_like(change[:, 0])
+        added = np.zeros_like(ordered[:, 0])
         for n_kept in range(1, min(ones, group.n_ones) + 1):
-            more = change[:, n_kept - 1]
+            more = ordered[:, n_kept - 1]
             if n_kept > least and not (more > 0).any():
                 break  # another label adds more than nothing
             added = added + more
             if n_kept >= least:
                 gains.raise_to_best(best, group, keeps, ones - n_kept, added)
-
-
-@dataclass(frozen=True, eq=False)
-class _Kept:
-    """What keeping each distinct own label adds, whether it may be more than nothing, and whether it is.
-
-    Where it may not, `change` is below the truth and never part of the best.
-    """
-
-    change: Floats
-    may: NDArray[np.bool_]
-    helps: NDArray[np.bool_]
-
-
-class _Moves:
-    """Divergences of labels whose sums move, (labels, 2 x orders): forward beside reverse."""
-
-    def __init__(self, outcomes: LabelOutcomes, grid: Floats) -> None:
-        self._law, self._grid = outcomes.law, grid
-
-    def between(self, sums: Integers, units: Integers | int, kinds: Integers) -> Floats:
-        """Return the divergences to sums that are larger by so many units."""
-        here = self._law.log_outcomes(sums, kinds)
-        there = self._law.log_outcomes(sums + units, kinds)
-        return np.concatenate(list(pair_divergences(here, there, self._grid)), axis=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,10 +140,16 @@ class _Labels:
         distinct, which = np.unique(kinds, axis=1, return_inverse=True)
         most, one = int(sums.max(initial=0)) + 1, int(votes.max(initial=0)) + 1
         code = (which.reshape(-1) * most + sums) * one + votes
-        seen, at = _distinct(code, distinct.shape[1] * most * one)
+        n_codes = distinct.shape[1] * most * one
+        if n_codes > 1 << 24:
+            seen, at = np.unique(code, return_inverse=True)
+        else:  # few codes need no sorting
+            present = np.zeros(n_codes, dtype=np.bool_)
+            present[code.ravel()] = True
+            seen, at = np.flatnonzero(present), (np.cumsum(present) - 1)[code]
         rest, vote = np.divmod(seen, one)
         which, total = np.divmod(rest, most)
-        return cls(distinct[:, which], total, vote, at)
+        return cls(distinct[:, which], total, vote, at.reshape(code.shape))
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,16 +168,10 @@ class _Group:
         return csr_array((np.ones(place.size), place.ravel(), pointers), shape=(len(place), n_places))
 
 
-@dataclass(frozen=True, eq=False)
-class _Pack:
-    """Some queries, as places of their labels among the distinct ones, and the ballots cast on them."""
-
-    at: Integers
-    groups: list[_Group]
-
-
-def _packs(outcomes: LabelOutcomes, at: Integers, own: "_Own", width: int) -> Iterator[_Pack]:
-    """Yield queries with as many ballots as may be worked on at once."""
+def _packs(
+    outcomes: LabelOutcomes, at: Integers, own: "_Own", width: int
+) -> Iterator[tuple[Integers, list[_Group]]]:
+    """Yield queries with as many ballots as may be worked on at once: labels among the distinct, ballots."""
     query = outcomes.query
     assert query is not None
     n_queries, k = at.shape
@@ -199,7 +190,7 @@ def _packs(outcomes: LabelOutcomes, at: Integers, own: "_Own", width: int) -> It
             groups.append(
                 _Group(n_ones, mine, local, own.kind.at[entries], local[:, None] * k + own.column[entries])
             )
-        yield _Pack(at[start:stop], groups)
+        yield at[start:stop], groups
         start, row = stop, last
 
 
@@ -293,16 +284,18 @@ def bound_because(mechanism: object, votes: Votes | None = None) -> str:
     return "" if votes.ballots is not None else ANOTHER_TEACHER
 
 
-class LabelBlock(NamedTuple):
-    """What queries from `first` on cost, (2, ballots, orders), one row per distinct ballot.
+class Block(NamedTuple):
+    """What queries from `first` on cost, (2, rows, orders), one row per distinct ballot.
 
     `of_teacher` (teachers, queries) says which row a teacher's ballot is; None where only sums are known, and
-    then there is one row per query: its worst ballot.
+    then there is one row per query: its worst ballot. Where every query has as many rows, `common` may name
+    one of each: any will do, that of the commonest ballot is the fastest.
     """
 
     first: int
     costs: Floats
-    of_teacher: Integers | None
+    of_teacher: NDArray[np.signedinteger[Any]] | None
+    common: Integers | None = None
 
     @property
     def n_queries(self) -> int:
@@ -319,30 +312,41 @@ class LabelBlock(NamedTuple):
         """Return the sum over the queries for every teacher, or of the worst ballots."""
         if self.of_teacher is None:
             return np.asarray(self.costs.sum(axis=1)[:, None, :])
-        return np.stack([sums_of_rows(direction, self.of_teacher) for direction in self.costs])
+        shared = None if self.common is None else self.costs[:, self.common]
+        if shared is None or not np.isfinite(shared).all():  # infinity cannot be taken away again
+            return np.stack([sums_of_rows(direction, self.of_teacher) for direction in self.costs])
+        # What the commonest ballot costs is added once for all teachers, and the product is left with those
+        # who cast another: under consensus few.
+        apart = self.costs - np.repeat(shared, self.costs.shape[1] // self.n_queries, axis=1)
+        sums = [sums_of_rows(direction, self.of_teacher, but=self.common) for direction in apart]
+        return np.asarray(np.stack(sums) + shared.sum(axis=1)[:, None, :])
 
 
-def sums_of_rows(table: Floats, which: NDArray[np.signedinteger[Any]]) -> Floats:
-    """Return for each row of `which` the sum of the rows of a table that it names: a sparse product."""
-    pointers = np.arange(len(which) + 1) * which.shape[1]
-    named = csr_array((np.ones(which.size), which.ravel(), pointers), shape=(len(which), len(table)))
+def sums_of_rows(table: Floats, which: NDArray[np.signedinteger[Any]], but: Integers | None = None) -> Floats:
+    """Return for each row of `which` the sum of the rows of a table that it names: a sparse product.
+
+    With `but`, one row for each column of `which`, these are left out.
+    """
+    taken = np.ones(which.shape, dtype=np.bool_) if but is None else which != but
+    pointers = np.append(0, np.cumsum(np.count_nonzero(taken, axis=1)))
+    named = csr_array((np.ones(pointers[-1]), which[taken], pointers), shape=(len(which), len(table)))
     return np.asarray(named @ table)
 
 
-def label_blocks(mechanism: object, votes: Votes, grid: Floats) -> Iterator[LabelBlock]:
+def label_blocks(mechanism: object, votes: Votes, grid: Floats) -> Iterator[Block]:
     """Yield the costs of votes on labels, some queries at a time."""
     # A mechanism that chooses between shares has costs at each of them.
     block = max(1, _BALLOTS // (votes.n_teachers * max(1, len(getattr(mechanism, "shares", ())))))
     for start in range(0, len(votes), block):
         outcomes = mechanism.outcomes(votes[start : start + block])  # type: ignore[attr-defined]
         if isinstance(outcomes, PowersetOutcomes):
-            yield LabelBlock(start, _powerset(outcomes, grid), outcomes.of_teacher)
+            yield Block(start, _powerset(outcomes, grid), outcomes.of_teacher)
         elif isinstance(outcomes, ChosenOutcomes):
-            yield LabelBlock(start, _chosen(outcomes, grid), outcomes.base.of_teacher)
+            yield Block(start, _chosen(outcomes, grid), outcomes.base.of_teacher)
         elif outcomes.ballots is None:
-            yield LabelBlock(start, _worst(outcomes, grid), None)
+            yield Block(start, _worst(outcomes, grid), None)
         else:
-            yield LabelBlock(start, ballot_costs(outcomes, grid), outcomes.of_teacher)
+            yield Block(start, ballot_costs(outcomes, grid), outcomes.of_teacher)
 
 
 def ballot_costs(outcomes: LabelOutcomes, grid: Floats) -> Floats:
@@ -395,17 +399,6 @@ def _any_part(law: LabelLaw, cells: "_Labels", one: int, grid: Floats) -> Floats
             ends = np.flatnonzero(reach == step)
             worst[:, ends] = np.maximum(worst[:, ends], running[:, cell[ends]])
     return worst
-
-
-def _distinct(code: Integers, n_codes: int) -> tuple[Integers, Integers]:
-    """Return the distinct codes and the place of each entry among them; few codes need no sorting."""
-    if n_codes > 1 << 24:
-        seen, inverse = np.unique(code, return_inverse=True)
-        return seen, inverse.reshape(code.shape)
-    present = np.zeros(n_codes, dtype=np.bool_)
-    present[code.ravel()] = True
-    place = np.cumsum(present) - 1
-    return np.flatnonzero(present), place[code]
 
 
 def _gated(outcomes: LabelOutcomes, labels: Floats, grid: Floats) -> Floats:

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from typing import Any, Literal, cast
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ..mechanisms.base import Mechanism
+from ..privacy.rdp import Floats
 from ..privacy.votes import Votes
 
-Floats = NDArray[np.float64]
 Method = Literal["envelope", "gnss", "independent"]
 """`envelope`: the gap envelope of the exact cost, or, of free ballots on many labels, the exact cost itself;
 `gnss`: the papers' bound, forward direction only; `independent`: the data-independent price, which needs no

@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..errors import require_count
 from ..mechanisms._argmax import log_win_slopes, log_wins
 from ..mechanisms._check import log_pass_and_fail
 from ..mechanisms._laws import DiscreteGaussian
@@ -31,10 +30,8 @@ from ..mechanisms.divergence import divergences
 from ..privacy.rdp import Floats, check_orders
 from ..privacy.sealed import Sealed
 from ..privacy.votes import Votes
-from ._label_exact import sums_of_rows
-from .exact import query_costs, teacher_costs
-
-Integers = NDArray[np.int64]
+from ._label_exact import Integers, sums_of_rows
+from .exact import teacher_costs
 
 # Pairs of (ballots now, ballots then) per pass, and queries per block: memory stays flat.
 _PAIRS = 1 << 13
@@ -69,31 +66,11 @@ def team_costs(
     if table.shape[1] == 1:
         by_teacher = teacher_costs(mechanism, votes, orders=grid, student=student).reveal()
         return Sealed(np.ascontiguousarray(by_teacher[:, table[:, 0]]))
-    search = _Search.of(mechanism, table.shape[1], grid=grid, most=most)
+    search = _Search(DiscreteGaussian(mechanism.sigma), mechanism.check_sigma, table.shape[1], grid, most)
     totals = np.zeros((len(table), 2 * grid.size))
     for _, costs, which in _blocks(search, mechanism, votes, table, student):
         totals += sums_of_rows(costs.transpose(1, 0, 2).reshape(costs.shape[1], -1), which)
     return Sealed(np.ascontiguousarray(totals.reshape(len(table), 2, -1).transpose(1, 0, 2)))
-
-
-def team_query_costs(
-    mechanism: Any, votes: Votes, teams: ArrayLike, *, orders: ArrayLike | None, student: ArrayLike | None
-) -> Iterator[tuple[int, Floats, Integers]]:
-    """Yield (query, costs, which), one query after another: person i pays costs[:, which[i]].
-
-    `costs` is (2 directions, distinct sets of ballots, orders), so that it stays small however many persons
-    there are; `which` (persons,) says whose is whose. What is yielded is private. See `team_costs`.
-    """
-    table, grid = _teams(teams, votes), check_orders(orders)
-    if table.shape[1] == 1:
-        for query, costs in query_costs(mechanism, votes, orders=grid, student=student):
-            yield query, costs, table[:, 0]
-        return
-    search = _Search.of(mechanism, table.shape[1], grid=grid)
-    for start, costs, which in _blocks(search, mechanism, votes, table, student):
-        for i in range(which.shape[1]):
-            kinds, place = np.unique(which[:, i], return_inverse=True)
-            yield start + i, costs[:, kinds], place.reshape(-1)
 
 
 def n_alternatives(sizes: tuple[int, ...], n_ballots: int) -> int:
@@ -117,16 +94,6 @@ class _Search:
     grid: Floats
     most: int
 
-    @classmethod
-    def of(cls, mechanism: Any, n_ballots: int, *, grid: Floats, most: int = 300) -> "_Search":
-        if not hasattr(mechanism, "checked_against"):
-            raise TypeError(
-                "Expected GNMax, ConfidentGNMax or InteractiveGNMax where several ballots change together, "
-                f"got {type(mechanism).__name__}. Charge its price instead: price(Unit.of_ballots(...))."
-            )
-        require_count(0, most=most)
-        return cls(DiscreteGaussian(mechanism.sigma), mechanism.check_sigma, n_ballots, grid, most)
-
     def costs(self, counts: Integers, thresholds: Integers, now: Integers) -> Floats:
         """Return the cost of every row, (2, rows, orders); exchangeable classes stand next to each other."""
         new = np.ones(counts.shape, dtype=bool)
@@ -139,7 +106,7 @@ class _Search:
         for i, pattern in enumerate(patterns):
             sizes = tuple(np.diff(np.append(np.flatnonzero(pattern), pattern.size)).tolist())
             rows = np.flatnonzero(of_row.reshape(-1) == i)
-            if not self._looks_at_all(sizes):
+            if sum(sizes) != 2 and n_alternatives(sizes, self.n_ballots) > self.most:
                 beyond[rows] = True
                 continue
             then = _alternatives(sizes, self.n_ballots)
@@ -151,9 +118,6 @@ class _Search:
         for some in (rows[k : k + step] for k in range(0, rows.size, step)):
             result[:, some] = self._bounded(counts[some], thresholds[some], now[some])
         return result
-
-    def _looks_at_all(self, sizes: tuple[int, ...]) -> bool:
-        return sum(sizes) == 2 or n_alternatives(sizes, self.n_ballots) <= self.most
 
     def _enumerated(self, counts: Integers, thresholds: Integers, now: Integers, *, then: Integers) -> Floats:
         moved = (counts - now)[:, None, :] + then[None, :, :]
@@ -222,7 +186,8 @@ def _blocks(
 ) -> Iterator[tuple[int, Floats, NDArray[np.int32]]]:
     """Yield (first query, costs (2, distinct, orders), which of them each person pays (persons, queries))."""
     assert votes.ballots is not None
-    thresholds = _thresholds(mechanism, votes, student)
+    whole = mechanism.checked_against(votes, student)
+    thresholds = np.broadcast_to(0 if whole is None else whole, votes.counts.shape).astype(np.int64)
     step = max(1, min(_BLOCK, _PLACES // len(teams)))
     for start in range(0, len(votes), step):
         rows, offsets = [], [0]
@@ -254,11 +219,6 @@ def _multisets(cast: Integers, n_classes: int) -> tuple[Integers, Integers]:
     tally = np.zeros((first.size, n_classes), dtype=np.int64)
     np.add.at(tally, (np.arange(first.size)[:, None], cast[first]), 1)
     return tally, place.reshape(-1)
-
-
-def _thresholds(mechanism: Any, votes: Votes, student: ArrayLike | None) -> Integers:
-    whole = mechanism.checked_against(votes, student)
-    return np.broadcast_to(0 if whole is None else whole, votes.counts.shape).astype(np.int64)
 
 
 def _margin(counts: Integers, thresholds: Integers) -> Floats:

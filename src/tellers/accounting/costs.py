@@ -237,7 +237,16 @@ def independent_cost(
     """
     one = Unit() if unit is None else unit
     if answers_of(mechanism) == "labels" and hasattr(mechanism, "answer_price"):
-        return _label_cost(mechanism, n_queries, n_answers, n_asked, orders, one)
+        asked: Any = mechanism
+        cost: RdpCurve
+        if n_asked is None or not hasattr(mechanism, "asked_price"):
+            cost = asked.check_price(one, orders) * n_queries
+        else:
+            cost = asked.asked_price(one, n_asked, orders)
+        told = labels_told(asked, n_queries, n_answers)
+        for n_told, times in zip(*np.unique(told[told > 0], return_counts=True), strict=True):
+            cost = cost + asked.answer_price(one, n_labels=int(n_told), orders=orders) * int(times)
+        return cost
     given = np.asarray(n_queries if n_answers is None else n_answers)
     answers = int(given) if given.ndim == 0 else int((given > 0).sum())  # of labels: queries with some told
     price, check = at_orders(mechanism.price, one, orders), getattr(mechanism, "check_price", None)
@@ -254,26 +263,6 @@ def at_orders(price: Callable[..., RdpCurve], unit: Unit, orders: ArrayLike | No
     if orders is None or "orders" not in inspect.signature(price).parameters:
         return price(unit)
     return price(unit, orders=orders)
-
-
-def _label_cost(
-    mechanism: Any,
-    n_queries: int,
-    n_answers: ArrayLike | None,
-    n_asked: int | None,
-    orders: ArrayLike | None,
-    unit: Unit,
-) -> RdpCurve:
-    told = labels_told(mechanism, n_queries, n_answers)
-    asked_price = getattr(mechanism, "asked_price", None)
-    cost: RdpCurve
-    if n_asked is None or asked_price is None:
-        cost = mechanism.check_price(unit, orders) * n_queries
-    else:
-        cost = asked_price(unit, n_asked, orders)
-    for n_told, times in zip(*np.unique(told[told > 0], return_counts=True), strict=True):
-        cost = cost + mechanism.answer_price(unit, n_labels=int(n_told), orders=orders) * int(times)
-    return cost
 
 
 def public_cost(
@@ -376,24 +365,33 @@ def stated_cost(
     whole = public_cost(mechanism, n_queries, delta=delta)
     if budget is None:
         return whole, None
-    accountant = Accountant(Budget(budget, delta))
-    held = [accountant.held_at]
-    price = independent_cost(mechanism, 1, orders=held)
-    spent_after = None
-    if told is not None:
+    held_at = Accountant(Budget(budget, delta)).held_at
 
-        def spent_after(n: int) -> RdpCurve:
-            return independent_cost(mechanism, n, n_answers=first_answers(told, n), orders=held)
+    def spent_after(n: int) -> RdpCurve:
+        n_answers = None if told is None else first_answers(told, n)
+        return independent_cost(mechanism, n, n_answers=n_answers, orders=[held_at])
 
+    n_paid, stated = within_budget(mechanism, Budget(budget, delta), n_queries, spent_after=spent_after)
+    order = whole.order if stated == whole.epsilon else held_at
+    if getattr(mechanism, "one_price", False):
+        order = independent_cost(mechanism, n_paid).epsilon_and_order(delta)[1]
+    return PublicCost(whole.method, stated, order), Afforded(budget, held_at, n_paid)
+
+
+def within_budget(
+    mechanism: Any, budget: Budget, n_queries: int, *, spent_after: Callable[[int], RdpCurve]
+) -> tuple[int, float]:
+    """Return how many queries a ledger lets through, and the epsilon that a run of them states.
+
+    Before each query its whole price must fit. `spent_after` says what so many are charged, at the order of
+    the budget.
+    """
+    accountant = Accountant(budget)
+    price = at_orders(mechanism.price, Unit(), [accountant.held_at])
     n_paid = accountant.n_affordable(price, n_queries, spent_after=spent_after)
-    afforded = Afforded(budget, accountant.held_at, n_paid)
     paid, most = independent_cost(mechanism, n_paid), independent_cost(mechanism, n_queries)
     one_price = bool(getattr(mechanism, "one_price", False))
-    stated = accountant.guarantee(paid, most=most, one_price=one_price)
-    order = whole.order if stated == whole.epsilon else accountant.held_at
-    if one_price:
-        order = paid.epsilon_and_order(delta)[1]
-    return PublicCost(whole.method, stated, order), afforded
+    return n_paid, accountant.guarantee(paid, most=most, one_price=one_price)
 
 
 def first_answers(told: NDArray[Any], n_queries: int) -> ArrayLike:
@@ -418,9 +416,6 @@ def _gaussian_costs(mechanism: Any, n_queries: int, delta: float) -> list[Compar
     if math.isfinite(epsilon):
         costs.append(ComparedCost("histogram-pld", epsilon, holds_for="a fixed number of queries"))
     return costs
-
-
-# --- The books of a run: the public number, and sealed ones. ---
 
 
 Kind = Literal["realised", "expected", "bound"]
@@ -515,6 +510,7 @@ def account(
         cast, student, answered = file.votes, getattr(file, "student", None), file.answered
     require_votes_on(answers_of(mechanism), cast, type(mechanism).__name__)
     notes: list[str] = []
+    one_price = bool(getattr(mechanism, "one_price", False))
     beliefs = _student(mechanism, cast, student, notes)
     mask = _answered(mechanism, cast, answered, notes)
     told = None if mask is None else mask if mask.ndim == 1 else mask.sum(axis=1)
@@ -527,7 +523,14 @@ def account(
     notes += [mechanism.note] if hasattr(mechanism, "note") else []
     sealed = None
     if private and not hasattr(mechanism, "outcomes"):
-        notes.append(_why_no_private_number(mechanism))
+        name, why = (
+            type(mechanism).__name__,
+            "does not say how likely its outcomes are: there is no exact cost",
+        )
+        if getattr(mechanism, "releases_counts", False):
+            notes.append(f"All votes cost the same under {name}: there is no private number.")
+        else:
+            notes.append(f"{name} {why}, and no private number.")
     elif private:
         if beliefs is not None:
             notes.append(
@@ -539,16 +542,14 @@ def account(
         if exact.bound_because:
             notes.append(f"The exact cost is an upper bound here: {exact.bound_because}.")
         exact_epsilon, exact_order = exact.cost.reveal().epsilon_and_order(delta)
-        published = None
+        epsilon = order = classic = None
         if _has_published(mechanism):
             bound = published_cost(mechanism, cast, orders=grid, student=beliefs, answered=mask)
             published = RdpCurve(grid, bound)
-        else:
-            notes.append(f"There is no published bound for {type(mechanism).__name__}.")
-        epsilon = order = classic = None
-        if published is not None:
             epsilon, order = published.epsilon_and_order(delta)
             classic = published.epsilon(delta, conversion="classic")
+        else:
+            notes.append(f"There is no published bound for {type(mechanism).__name__}.")
         sealed = Sealed(
             PrivateCost(
                 exact_epsilon=exact_epsilon,
@@ -557,7 +558,7 @@ def account(
                 published_epsilon=epsilon,
                 published_order=order,
                 published_classic=classic,
-                kind=_kind(mechanism, mask),
+                kind="bound" if one_price else "expected" if mask is None else "realised",
                 bound_because=exact.bound_because,
             )
         )
@@ -573,7 +574,7 @@ def account(
         notes=tuple(notes),
         n_labels=cast.n_labels if cast.space.kind == "labels" else None,
         afforded=afforded,
-        one_price=bool(getattr(mechanism, "one_price", False)),
+        one_price=one_price,
         budget_needed=budget_for(mechanism, len(cast), delta=delta),
     )
 
@@ -609,19 +610,6 @@ def published_cost(
 
 def _has_published(mechanism: object) -> bool:
     return hasattr(mechanism, "published") or hasattr(mechanism, "published_rows")
-
-
-def _why_no_private_number(mechanism: object) -> str:
-    name = type(mechanism).__name__
-    if getattr(mechanism, "releases_counts", False):
-        return f"All votes cost the same under {name}: there is no private number."
-    return f"{name} does not say how likely its outcomes are: there is no exact cost, and no private number."
-
-
-def _kind(mechanism: object, mask: NDArray[np.bool_] | None) -> Kind:
-    if getattr(mechanism, "one_price", False):
-        return "bound"
-    return "expected" if mask is None else "realised"
 
 
 def _student(

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import csr_array
+from numpy.typing import ArrayLike
 
 from ..mechanisms._check import student_probabilities
 from ..mechanisms._outcomes import chunks
@@ -15,10 +14,7 @@ from ..mechanisms.divergence import divergences
 from ..privacy.rdp import Floats, RdpCurve, check_orders
 from ..privacy.sealed import Sealed
 from ..privacy.votes import Unit, Votes
-from ._label_exact import ANOTHER_TEACHER, LabelBlock, bound_because, label_blocks
-
-Integers = NDArray[np.int64]
-
+from ._label_exact import ANOTHER_TEACHER, Block, Integers, bound_because, label_blocks
 
 # Sums worked on at once: what is in between stays in the cache.
 _CACHED = 1 << 14
@@ -56,42 +52,6 @@ class RunningSums:
         return np.asarray(np.maximum(self._sum + self._lost, 0.0))
 
 
-def sums_by_teacher(
-    costs: Floats, ballots: Integers, which: Integers | None = None, *, common: Integers
-) -> Floats:
-    """Sum, for every teacher, the costs of the ballots it cast, (directions, teachers, orders).
-
-    `costs` is (directions, queries, weights, classes, orders), `ballots` (teachers, queries), and `which` the
-    weight behind each ballot, -1 for an absent teacher, None where there is one weight for all. `common` is
-    a ballot of each query that many cast: any will do, the commonest is the fastest.
-    """
-    if which is not None and (costs.shape[2] > 1 or (which < 0).any()):
-        return _product(costs, ballots + np.maximum(which, 0) * costs.shape[3], which >= 0)
-    # What the commonest ballot costs is added once for all teachers, and the product is left with those who
-    # cast another: under consensus few.
-    queries = np.arange(len(common))
-    shared = costs[:, queries, 0, common, :]
-    if not np.isfinite(shared).all():  # infinity cannot be taken away again
-        return _product(costs, ballots, np.ones(ballots.shape, dtype=bool))
-    apart = _product(costs - shared[:, :, None, None, :], ballots, ballots != common)
-    apart += shared.sum(axis=1)[:, None, :]
-    return apart
-
-
-def _product(costs: Floats, rows: Integers, taken: NDArray[np.bool_]) -> Floats:
-    """Sum, for every teacher, the rows of each query's costs that are taken: a sparse 0/1 matrix product."""
-    n_teachers, n_queries = rows.shape
-    n_rows = costs.shape[2] * costs.shape[3]
-    shape = (n_teachers, n_queries * n_rows)
-    at = np.flatnonzero(taken)  # few of all ballots: no other array is as large as they are
-    columns = (at % n_queries) * n_rows + np.take(rows, at)
-    pointers = np.concatenate([[0], np.cumsum(np.count_nonzero(taken, axis=1))])
-    cast = csr_array((np.ones(at.size), columns, pointers), shape=shape)
-    return np.stack([cast @ direction.reshape(shape[1], -1) for direction in costs])
-
-
-# --- Exact Rényi costs: the divergence is evaluated, not bounded. ---
-#
 # A mechanism's outcome is discrete and its distribution can be computed, for the votes at hand and for
 # every neighbour. The cost of a fixed list of queries for the unit behind teacher i is then
 #
@@ -148,8 +108,8 @@ def exact_cost(
     ('query', Sealed(<private>))
     """
     grid = check_orders(orders)
-    totals = _summed(mechanism, votes, grid, student=student, progress=progress)
-    return _worst(totals, grid, bound_because(mechanism, votes), votes.ballots is not None, len(votes))
+    found = _summed(mechanism, [votes], grid, student=student, progress=progress)
+    return _worst(*found, grid=grid, because=bound_because(mechanism, votes))
 
 
 def exact_cost_of_parts(
@@ -173,9 +133,9 @@ def exact_cost_of_parts(
     (3, True)
     """
     grid = check_orders(orders)
-    totals, by_teacher, n_queries = _totals(mechanism, parts, grid, progress)
-    because = bound_because(mechanism) or ("" if by_teacher else ANOTHER_TEACHER)
-    return _worst(totals, grid, because, by_teacher, n_queries)
+    found = _summed(mechanism, _joined(parts, grid), grid, progress=progress)
+    because = bound_because(mechanism) or ("" if found[1] else ANOTHER_TEACHER)
+    return _worst(*found, grid=grid, because=because)
 
 
 def exact_epsilons(
@@ -185,7 +145,6 @@ def exact_epsilons(
     delta: float,
     orders: ArrayLike | None = None,
     student: ArrayLike | None = None,
-    progress: Progress | None = None,
 ) -> Sealed[Floats]:
     """Return the exact epsilon after each query, sealed: what stopping there would have cost.
 
@@ -200,8 +159,6 @@ def exact_epsilons(
     for done, costs in query_costs(mechanism, votes, orders=grid, student=student):
         totals += costs
         epsilons[done] = RdpCurve(grid, totals.max(axis=(0, 1))).epsilon(delta)
-        if progress is not None:
-            progress(1)
     return Sealed(epsilons)
 
 
@@ -226,9 +183,8 @@ def teacher_costs(
     >>> costs.shape, bool(costs[0, 1, 0] > costs[0, 0, 0] > 0)
     ((2, 3, 1), True)
     """
-    if votes.ballots is None:
-        raise ValueError("Expected votes with ballots, got counts alone: who cast which ballot is not known.")
-    return Sealed(_summed(mechanism, votes, check_orders(orders), student=student, progress=progress))
+    grid = check_orders(orders)
+    return _of_teachers(*_summed(mechanism, [votes], grid, student=student, progress=progress))
 
 
 def teacher_costs_of_parts(
@@ -239,10 +195,8 @@ def teacher_costs_of_parts(
     progress: Progress | None = None,
 ) -> Sealed[Floats]:
     """Return `teacher_costs` of votes that come in parts; shares of the parts add up to the whole."""
-    totals, by_teacher, _ = _totals(mechanism, parts, check_orders(orders), progress)
-    if not by_teacher:
-        raise ValueError("Expected votes with ballots, got counts alone: who cast which ballot is not known.")
-    return Sealed(totals)
+    grid = check_orders(orders)
+    return _of_teachers(*_summed(mechanism, _joined(parts, grid), grid, progress=progress))
 
 
 def query_costs(
@@ -262,42 +216,37 @@ def query_costs(
 
 def _summed(
     mechanism: Mechanism,
-    votes: Votes,
+    parts: Iterable[Votes],
     grid: Floats,
     *,
     student: ArrayLike | None = None,
     progress: Progress | None = None,
-    sums: RunningSums | None = None,
-) -> Floats:
-    """Return the costs of all queries: to each teacher, or where nobody knows who voted what, the worst.
-
-    With `sums` they are added to those of other votes.
-    """
-    sums = sums or RunningSums((2, 1 if votes.ballots is None else votes.n_teachers, grid.size))
-    for block in _blocks(mechanism, votes, grid, student=student):
-        sums.add(block.total)
-        if progress is not None:
-            progress(block.n_queries)
-    return sums.total
-
-
-def _totals(
-    mechanism: Mechanism, parts: Iterable[Votes], grid: Floats, progress: Progress | None
 ) -> tuple[Floats, bool, int]:
-    """Return the sums over all parts, whether they are those of teachers, and over how many queries."""
+    """Return what all queries cost, whether that is known of each teacher, and how many they are.
+
+    Where nobody knows who voted what there is one row: the worst ballot of each query.
+    """
     sums, n_queries, by_teacher = None, 0, False
-    for votes in _joined(parts, grid):
+    for votes in parts:
         by_teacher = votes.ballots is not None
-        if sums is None:
-            sums = RunningSums((2, votes.n_teachers if by_teacher else 1, grid.size))
-        _summed(mechanism, votes, grid, progress=progress, sums=sums)
+        sums = sums or RunningSums((2, votes.n_teachers if by_teacher else 1, grid.size))
+        for block in _blocks(mechanism, votes, grid, student=student):
+            sums.add(block.total)
+            if progress is not None:
+                progress(block.n_queries)
         n_queries += len(votes)
     if sums is None:
         raise ValueError("Expected at least one part with votes, got none.")
     return sums.total, by_teacher, n_queries
 
 
-def _worst(totals: Floats, grid: Floats, because: str, by_teacher: bool, n_queries: int) -> ExactCost:
+def _of_teachers(totals: Floats, by_teacher: bool, _n_queries: int) -> Sealed[Floats]:
+    if not by_teacher:
+        raise ValueError("Expected votes with ballots, got counts alone: who cast which ballot is not known.")
+    return Sealed(totals)
+
+
+def _worst(totals: Floats, by_teacher: bool, n_queries: int, *, grid: Floats, because: str) -> ExactCost:
     return ExactCost(
         cost=Sealed(RdpCurve(grid, totals.max(axis=(0, 1)))),
         forward=Sealed(RdpCurve(grid, totals[0].max(axis=0))),
@@ -316,7 +265,13 @@ def _joined(parts: Iterable[Votes], grid: Floats) -> Iterator[Votes]:
         if part.weights is not None or part.unit != Unit():
             raise ValueError("Expected parts whose ballots count one vote each, got weighted ones.")
         first = part if first is None else first
-        _require_alike(first, part)
+        if (part.n_teachers, part.n_classes) != (first.n_teachers, first.n_classes):
+            raise ValueError(
+                f"Expected every part to have {first.n_teachers} teachers and {first.n_classes} classes as "
+                f"the first has, got one with {part.n_teachers} and {part.n_classes}."
+            )
+        if (part.ballots is None) != (first.ballots is None):
+            raise ValueError("Expected all parts with ballots or all without, got both. Read them one way.")
         waiting.append(part)
         block, n_waiting = _block_size(part.n_classes, grid), sum(map(len, waiting))
         if n_waiting >= block:
@@ -325,16 +280,6 @@ def _joined(parts: Iterable[Votes], grid: Floats) -> Iterator[Votes]:
             waiting = [votes[n_waiting - rest :]] if rest else []
     if waiting:
         yield _concatenated(waiting)
-
-
-def _require_alike(first: Votes, part: Votes) -> None:
-    if (part.n_teachers, part.n_classes) != (first.n_teachers, first.n_classes):
-        raise ValueError(
-            f"Expected every part to have {first.n_teachers} teachers and {first.n_classes} classes as the "
-            f"first has, got one with {part.n_teachers} and {part.n_classes}."
-        )
-    if (part.ballots is None) != (first.ballots is None):
-        raise ValueError("Expected all parts with ballots or all without, got both. Read them one way.")
 
 
 def _concatenated(parts: list[Votes]) -> Votes:
@@ -349,49 +294,28 @@ def _block_size(n_classes: int, grid: Floats, n_weights: int = 1) -> int:
     return max(1, min(_BLOCK, 20_000_000 // (2 * n_classes * grid.size * n_weights)))
 
 
-@dataclass(frozen=True, eq=False)
-class _ClassBlock:
-    """What queries from `first` on cost, (2, queries, weights, classes, orders).
+def class_block(
+    first: int, costs: Floats, ballots: Integers | None, which: Integers | None, *, common: Integers
+) -> Block:
+    """Return what queries from `first` on cost; `costs` is (2, queries, weights, classes, orders).
 
     `which` (teachers, queries) says which of the weights a teacher's ballot had, -1 for an absent teacher;
-    None where there is one weight for all.
+    None where there is one weight for all. `common` is a ballot of each query that many cast.
     """
-
-    first: int
-    costs: Floats
-    which: Integers | None
-    votes: Votes
-
-    @property
-    def n_queries(self) -> int:
-        return self.costs.shape[1]
-
-    def each(self) -> Iterator[Floats]:
-        """Yield what each query costs each teacher, (2, teachers, orders), or the worst ballot alone."""
-        ballots, which = self.votes.ballots, self.which
-        for i in range(self.n_queries):
-            costs = self.costs[:, i]
-            if ballots is None:
-                yield costs.max(axis=(1, 2))[:, None, :]
-            elif which is None:
-                yield costs[:, 0, ballots[:, self.first + i], :]
-            else:
-                by_ballot = costs[:, which[:, i], ballots[:, self.first + i], :]
-                yield np.where(which[:, i, None] >= 0, by_ballot, 0.0)
-
-    @property
-    def total(self) -> Floats:
-        """Return the sum over the queries for every teacher, or of the worst ballots."""
-        if self.votes.ballots is None:
-            return np.asarray(self.costs.max(axis=(2, 3)).sum(axis=1)[:, None, :])
-        rows = slice(self.first, self.first + self.n_queries)
-        common = self.votes.counts[rows].argmax(axis=1)
-        return sums_by_teacher(self.costs, self.votes.ballots[:, rows], self.which, common=common)
+    if ballots is None:
+        return Block(first, costs.max(axis=(2, 3)), None)
+    n_queries, n_weights, n_classes, n_orders = costs.shape[1:]
+    rows, begins = costs.reshape(2, -1, n_orders), np.arange(n_queries) * (n_weights * n_classes)
+    if which is None:
+        return Block(first, rows, (begins + ballots).astype(np.int32), begins + common)
+    # Whoever was absent has a row of their own, which costs nothing.
+    of_teacher = np.where(which < 0, rows.shape[1], begins + which * n_classes + ballots)
+    return Block(first, np.concatenate([rows, np.zeros((2, 1, n_orders))], axis=1), of_teacher)
 
 
 def _blocks(
     mechanism: Mechanism, votes: Votes, grid: Floats, *, student: ArrayLike | None
-) -> "Iterator[_ClassBlock | LabelBlock]":
+) -> Iterator[Block]:
     """Yield what the queries cost, some at a time and in their order."""
     if not hasattr(mechanism, "outcomes"):
         raise TypeError(
@@ -404,40 +328,36 @@ def _blocks(
     beliefs = None if student is None else student_probabilities(student, votes)
     n_weights = 1 if votes.weights is None else np.unique(votes.weights).size
     block = _block_size(votes.n_classes, grid, n_weights)
+    is_symmetric = beliefs is None and getattr(mechanism, "symmetric", False)
+    cost_of = _symmetric_costs if is_symmetric else _class_costs
     tallies = votes.replaced(ballots=None)  # which need not be cut: a cost is one of counts
     for start in range(0, len(votes), block):
         part = tallies[start : start + block]
         belief = None if beliefs is None else beliefs[start : start + block]
         units, which = _weights(part)
-        costs = [_unit_costs(mechanism, part.replaced(unit=unit), grid, belief) for unit in units]
-        yield _ClassBlock(start, np.stack(costs, axis=2), which, votes)
+        costs = [cost_of(mechanism, part.replaced(unit=unit), grid, belief) for unit in units]
+        ballots = None if votes.ballots is None else votes.ballots[:, start : start + block]
+        yield class_block(start, np.stack(costs, axis=2), ballots, which, common=part.counts.argmax(axis=1))
 
 
-def _weights(votes: Votes) -> tuple[list[Unit], NDArray[np.int64] | None]:
-    """Return the units to follow, and which of them sits behind each ballot."""
+def _weights(votes: Votes) -> tuple[list[Unit], Integers | None]:
+    """Return the units to follow, and which of them sits behind each ballot; None where it is the same."""
     if votes.weights is None:
         return [votes.unit], None
     distinct, which = np.unique(votes.weights, return_inverse=True)
-    which = which.reshape(votes.weights.shape)
-    if distinct[0] == 0:
-        distinct, which = distinct[1:], which - 1
-    if which.ndim == 1:
-        which = np.broadcast_to(which[:, None], (votes.n_teachers, len(votes)))
-    return [Unit.of_weight(int(weight)) for weight in distinct], which
+    units = [Unit.of_weight(int(weight)) for weight in distinct if weight > 0]
+    if distinct.size == len(units) == 1:
+        return units, None
+    which = which.reshape(votes.n_teachers, -1) - (distinct.size - len(units))
+    return units, np.broadcast_to(which, (votes.n_teachers, len(votes)))
 
 
-def _unit_costs(mechanism: Mechanism, votes: Votes, grid: Floats, belief: Floats | None) -> Floats:
-    if belief is None and getattr(mechanism, "symmetric", False):
-        return _symmetric_costs(mechanism, votes, grid)
-    return _class_costs(mechanism, votes, grid, belief)
-
-
-def _symmetric_costs(mechanism: Mechanism, votes: Votes, grid: Floats) -> Floats:
+def _symmetric_costs(mechanism: Mechanism, votes: Votes, grid: Floats, student: Floats | None) -> Floats:
     """Evaluate each distinct sorted histogram once; the names of the classes do not matter."""
     rank = np.argsort(np.argsort(-votes.counts, axis=1, kind="stable"), axis=1)
     distinct, inverse = np.unique(-np.sort(-votes.counts, axis=1), axis=0, return_inverse=True)
     sorted_votes = Votes(distinct, votes.n_teachers, None, votes.unit)
-    costs = _class_costs(mechanism, sorted_votes, grid, None)
+    costs = _class_costs(mechanism, sorted_votes, grid, student)
     return np.asarray(costs[:, inverse.reshape(-1)[:, None], rank, :])
 
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -16,8 +16,8 @@ from ..mechanisms.gnmax import GNMax
 from ..privacy.budget import Accountant, Budget
 from ..privacy.noise import seeded
 from ..privacy.rdp import RdpCurve
-from ..privacy.votes import SetOf, Unit, Votes
-from .costs import at_orders, independent_cost
+from ..privacy.votes import SetOf, Votes
+from .costs import independent_cost, within_budget
 from .exact import ExactCost, exact_cost
 
 
@@ -73,9 +73,6 @@ class Consensus:
             draws = rng.random((n_queries, 1))
             ballots[teacher] = (draws > edges).sum(axis=1)
         return Votes.from_ballots(ballots, n_classes=n_classes), truth
-
-
-# --- An assumed consensus on many labels: votes made up from public assumptions, to plan with. ---
 
 
 @dataclass(frozen=True)
@@ -157,10 +154,7 @@ class LabelPlan:
 
 
 def settings(n_teachers: int) -> list[Mechanism]:
-    """Return the settings a planner tries by default.
-
-    GNMax, and Confident at several thresholds and noises.
-    """
+    """Return the settings a planner tries by default: GNMax, and Confident at several thresholds."""
     sigmas = [share * n_teachers for share in (0.06, 0.1, 0.16, 0.24, 0.34)]
     plans: list[Mechanism] = [GNMax(sigma=round(sigma, 2)) for sigma in sigmas]
     for sigma in sigmas:
@@ -239,7 +233,7 @@ def sigma_for_labels(
     def tried(log_sigma: float) -> tuple[_Trial, int, bool]:
         trial = _Trial(make(math.exp(log_sigma)), proxy, np.asarray(truth), budget, against)
         n_needed = math.ceil(n_labels / max(trial.share, 1e-9))
-        return trial, n_needed, trial.n_queries(n_needed) * trial.share >= n_labels
+        return trial, n_needed, trial.afforded(n_needed)[0] * trial.share >= n_labels
 
     trial, n_needed, is_enough = tried(high)
     if not is_enough:
@@ -272,7 +266,14 @@ def expected_labels(
 
     The average is over the noise alone, so it says something about the votes: plan with made-up ones.
     """
-    labels = _label_chances(mechanism, votes)
+    if hasattr(mechanism, "outcomes"):
+        parts = [votes[start : start + 128] for start in range(0, len(votes), 128)]
+        labels = np.concatenate([np.exp(mechanism.outcomes(part).log_labels) for part in parts])
+    else:
+        source, labels = seeded(0), np.zeros((len(votes), 1 + votes.n_classes))
+        for _ in range(_DRAWS):
+            drawn = mechanism.release(votes, source).labels
+            labels[np.arange(len(votes)), 1 + drawn] += 1 / _DRAWS  # silence is -1
     answered = 1 - labels[:, 0]
     if truth is None or answered.sum() == 0:
         return float(answered.mean()), 0.0
@@ -314,17 +315,21 @@ class _Trial:
         n_answers = None if one_price else math.ceil(self.share * n_queries)
         return independent_cost(self.mechanism, n_queries, n_answers=n_answers, orders=orders)
 
-    def n_queries(self, n_public: int) -> int:
+    def afforded(self, n_public: int) -> tuple[int, float]:
+        """Return how many queries fit the budget, and the public epsilon of a run that asks them."""
         if self.exact is not None and self.against == "exact":
-            return n_within(self.exact, self.budget, n_public)
+            n_queries = n_within(self.exact, self.budget, n_public)
+            return n_queries, independent_cost(self.mechanism, n_queries).epsilon(self.budget.delta)
         held = [Accountant(self.budget).held_at]
-        return n_affordable(self.mechanism, self.budget, n_public, lambda n: self.charged(n, held))
+        charged = partial(self.charged, orders=held)
+        return within_budget(self.mechanism, self.budget, n_public, spent_after=charged)
 
     def plan(self, n_public: int) -> LabelPlan:
-        n_queries, delta, (share, accuracy) = self.n_queries(n_public), self.budget.delta, self.expected
-        public = independent_cost(self.mechanism, n_queries).epsilon(delta)
-        if self.against == "public":
-            public = stated_epsilon(self.mechanism, self.budget, n_queries, n_public)
+        (n_queries, public), delta, (share, accuracy) = (
+            self.afforded(n_public),
+            self.budget.delta,
+            self.expected,
+        )
         exact = None
         if self.exact is not None:
             exact = (_each(self.exact) * n_queries).epsilon(delta)
@@ -341,25 +346,6 @@ class _Trial:
         )
 
 
-# --- How far a budget goes, for classes and for many labels. ---
-
-
-def n_affordable(mechanism: Any, budget: Budget, n_public: int, charged: Callable[[int], RdpCurve]) -> int:
-    """Return how many queries a ledger is expected to let through: before each its whole price must fit.
-
-    `charged` says what so many queries are expected to be charged, at the order of the budget.
-    """
-    accountant = Accountant(budget)
-    price = at_orders(mechanism.price, Unit(), [accountant.held_at])
-    return accountant.n_affordable(price, n_public, spent_after=charged)
-
-
-def stated_epsilon(mechanism: Any, budget: Budget, n_queries: int, n_public: int) -> float:
-    """Return the epsilon that a run states which asked so many queries of a pool."""
-    price, one_price = mechanism.price(Unit()), bool(getattr(mechanism, "one_price", False))
-    return Accountant(budget).guarantee(price * n_queries, most=price * n_public, one_price=one_price)
-
-
 def n_within(exact: ExactCost, budget: Budget, n_public: int) -> int:
     """Return how many queries fit the budget, if they cost what those cost that were voted on."""
     one, low, high = _each(exact), 0, n_public
@@ -372,18 +358,6 @@ def n_within(exact: ExactCost, budget: Budget, n_public: int) -> int:
 
 def _each(exact: ExactCost) -> RdpCurve:
     return exact.cost.reveal() * (1 / exact.n_queries)
-
-
-def _label_chances(mechanism: Mechanism, proxy: Votes) -> NDArray[np.float64]:
-    """Return how likely silence and each class are, (queries, 1 + classes), or how often they were drawn."""
-    if hasattr(mechanism, "outcomes"):
-        parts = [proxy[start : start + 128] for start in range(0, len(proxy), 128)]
-        return np.concatenate([np.exp(mechanism.outcomes(part).log_labels) for part in parts])
-    source, chances = seeded(0), np.zeros((len(proxy), 1 + proxy.n_classes))
-    for _ in range(_DRAWS):
-        drawn = mechanism.release(proxy, source).labels
-        chances[np.arange(len(proxy)), 1 + drawn] += 1 / _DRAWS  # silence is -1
-    return chances
 
 
 def _bits(accuracy: float, n_classes: int) -> float:

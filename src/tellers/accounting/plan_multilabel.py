@@ -22,14 +22,14 @@ from ..mechanisms.labels.powerset import ConfidentPowerset, PartialPowerset, Pow
 from ..mechanisms.labels.tau import ConfidentTau, Tau
 from ..privacy.budget import Accountant, Budget
 from ..privacy.noise import seeded
-from ..privacy.rdp import RdpCurve
+from ..privacy.rdp import Floats, RdpCurve
 from ..privacy.release import SILENT
 from ..privacy.votes import SetOf, Unit, Votes
 from ._label_exact import bound_because
+from .costs import within_budget
 from .exact import exact_cost
-from .plan import Progress, n_affordable, n_within, stated_epsilon
+from .plan import Progress, n_within
 
-Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
 
 
@@ -151,7 +151,8 @@ def ballot_traits(votes: Votes) -> BallotTraits:
     (1.0, 0.75, 0.56)
     """
     votes.require_all_labels("a plan")
-    sides = _sides(votes)
+    share = votes.sums / (votes.n_teachers * votes.resolution)
+    sides = np.maximum(share, 1 - share)
     ones = votes.block().sum(axis=2)
     winning = 2 * votes.sums > votes.n_teachers * votes.resolution
     return BallotTraits(
@@ -174,17 +175,9 @@ def label_gaps(votes: Votes) -> NDArray[np.int64]:
 
 
 def set_gaps(votes: Votes) -> NDArray[np.int64]:
-    """Return by how many ballots the most popular set of labels led, (queries).
-
-    Private where the votes are.
-    """
+    """Return by how many ballots the most popular set of labels led, (queries); private where votes are."""
     first, second = _top_sets(votes)
     return first - second
-
-
-def _sides(votes: Votes) -> Floats:
-    share = votes.sums / (votes.n_teachers * votes.resolution)
-    return np.asarray(np.maximum(share, 1 - share))
 
 
 def _top_sets(votes: Votes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -235,23 +228,21 @@ def label_chances(mechanism: Any, votes: Votes, *, seed: int) -> Floats:
     Computed where labels are decided one by one; else shares of a few draws, from the seed.
     """
     votes.require_all_labels("a plan")
-    if hasattr(mechanism, "choices"):  # one of several is drawn for every query
-        chances = np.zeros((3, len(votes), votes.n_labels))
-        for chosen, at in mechanism.choices(votes):
-            told = np.exp(at.law(votes.n_teachers).log_outcomes(at.fitted_sums(votes)))
-            chances[: len(told)] += told * chosen[:, None]
-        return chances
-    if not hasattr(mechanism, "law"):
+    if not hasattr(mechanism, "law") and not hasattr(mechanism, "choices"):
         source = seeded(seed)
         draws = np.stack([mechanism.release(votes, source).labels for _ in range(_DRAWS)])
         return np.stack([(draws == label).mean(axis=0) for label in (0, 1, SILENT)])
-    sums = mechanism.fitted_sums(votes)
-    chances = np.zeros((3, *sums.shape))
-    told = np.exp(mechanism.law(votes.n_teachers).log_outcomes(sums))
-    chances[: len(told)] = told
+    # Where there are choices, one of them is drawn for every query.
+    choices = [(np.ones(len(votes)), mechanism)]
+    if hasattr(mechanism, "choices"):
+        choices = mechanism.choices(votes)
+    chances = np.zeros((3, len(votes), votes.n_labels))
+    for chosen, at in choices:
+        told = np.exp(at.law(votes.n_teachers).log_outcomes(at.fitted_sums(votes)))
+        chances[: len(told)] += told * chosen[:, None]
     gate = getattr(mechanism, "gate", None)
     if gate is not None:
-        opened, shut = gate(votes.n_teachers).log_pass_and_fail(sums)
+        opened, shut = gate(votes.n_teachers).log_pass_and_fail(mechanism.fitted_sums(votes))
         chances *= np.exp(opened)[:, None]
         chances[2] += np.exp(shut)[:, None]
     return chances
@@ -378,8 +369,6 @@ def _called(mechanism: LabelMechanism) -> str:
     return f"{type(mechanism).__name__}{f' ({norm})' if norm else ''}"
 
 
-# --- The advisor for many labels: which mechanism answers the most within a budget, and how well. ---
-#
 # Every setting is tried on public votes. How many queries it answers is told twice: under the public price,
 # which holds for all votes and is what a run stops by, and under the exact cost of votes like these, a
 # forecast of what an operator will find in the private books.
@@ -566,18 +555,20 @@ def advise(
     plans = []
     for mechanism in tried:
         chances = label_chances(mechanism, votes, seed=seed)
+        told = 1 - chances[2]
         scores = expected_scores(chances, reference)
         expected = expected_price(mechanism, chances, orders=[Accountant(budget).held_at])
-        n_queries = n_affordable(mechanism, budget, n_public, partial(mul, expected))
+        n_queries, stated = within_budget(mechanism, budget, n_public, spent_after=partial(mul, expected))
         plan = MultilabelPlan(
             mechanism,
             n_queries,
-            stated_epsilon(mechanism, budget, n_queries, n_public),
+            stated,
             None,
-            _told(chances, reference),
+            # True and untrue labels weigh alike, however rare one kind is.
+            float(np.mean([told[kind].mean() for kind in (reference, ~reference) if kind.any()])),
             expected_scores(chances, majority).accuracy,
             scores,
-            _keeps(scores, noiseless, max_loss) and bool((chances[2] < 1).any()),
+            _keeps(scores, noiseless, max_loss) and bool((told > 0).any()),
             bound_because(mechanism, votes),
         )
         if plan.keeps or forecast_all:
@@ -660,13 +651,6 @@ def _keeps(scores: LabelScores, noiseless: LabelScores, max_loss: float) -> bool
     # Balanced accuracy is 1/2 for a coin: where the majority itself is little better, a little is all of it.
     above = (noiseless.balanced_accuracy - 0.5) * (1 - 2 * max_loss)
     return scores.accuracy >= noiseless.accuracy - max_loss and scores.balanced_accuracy - 0.5 >= above
-
-
-def _told(chances: Floats, reference: NDArray[np.bool_]) -> float:
-    """Return the share of labels told; true and untrue ones weigh alike, however rare one kind is."""
-    told = 1 - chances[2]
-    kinds = [told[kind].mean() for kind in (reference, ~reference) if kind.any()]
-    return float(np.mean(kinds))
 
 
 def _first(

@@ -21,8 +21,6 @@ from ..privacy.votes import Unit, Votes
 from ._publishable import Method, cost_and_sensitivities
 from .costs import independent_cost
 
-# --- Publishing a private cost: smooth sensitivity, the noise, its price, and an upper value. ---
-#
 # A data-dependent cost f is itself private. With S a beta-smooth bound on how fast it changes, the value
 #
 # F = f + S sigma_release (z + Z),      Z standard normal,
@@ -115,8 +113,6 @@ class PublishPlan:
     @property
     def price(self) -> float:
         """Return the Rényi price of the publication itself, at the plan's order."""
-        if self.method == "independent":
-            return 0.0
         return self.price_to(1.0)
 
     def price_to(self, share: float, *, order: float | None = None) -> float:

@@ -1,6 +1,6 @@
 """People with budgets of their own in a run: who agreed to what, how groups take part, what each paid."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -75,17 +75,6 @@ def budgets_from_file(path: Path, persons: ArrayLike, *, levels: bool) -> NDArra
         ) from None
 
 
-def deal_levels(shares: dict[str, float], n_persons: int, *, seed: int) -> list[str]:
-    """Return a level for each person, at random, each level as often as its share says, give or take one."""
-    ends = np.rint(np.cumsum(list(shares.values())) * n_persons).astype(int)
-    counts = np.diff(ends, prepend=0)
-    counts[-1] += n_persons - ends[-1]
-    dealt = np.repeat(np.array(list(shares)), counts)
-    # Another stream than that of the partition, which has the same seed.
-    levels: list[str] = np.random.default_rng([int(seed), 1]).permutation(dealt).tolist()
-    return levels
-
-
 def read_agreed(config: RunConfig, data: Dataset) -> Consent:
     """Return who agreed to what among the private rows; persons are those of the partition."""
     chosen = config.personal
@@ -93,7 +82,13 @@ def read_agreed(config: RunConfig, data: Dataset) -> Consent:
     budgets: Any = data.budgets
     if chosen.shares:
         if persons is None:
-            budgets = deal_levels(dict(chosen.shares), len(data), seed=config.seed)
+            # Each level as often as its share says, give or take one.
+            ends = np.rint(np.cumsum(list(chosen.shares.values())) * len(data)).astype(int)
+            counts = np.diff(ends, prepend=0)
+            counts[-1] += len(data) - ends[-1]
+            dealt = np.repeat(np.array(list(chosen.shares)), counts)
+            # Another stream than that of the partition, which has the same seed.
+            budgets = np.random.default_rng([int(config.seed), 1]).permutation(dealt).tolist()
         else:
             names = identities(persons, name="persons")
             drawn = positions(names, key=assignment_key(config.seed), purpose="level")
@@ -233,31 +228,26 @@ def why_over(
     ledger: Ledger, plan: PersonalPlan, ceiling: Budget, mechanisms: list[Mechanism], absent: Iterable[str]
 ) -> str:
     """Return words where groups that could pay are held by the budget for everybody, or are too few."""
-    states, can_pay = ledger.accounts(), []
+    states, able, prices = ledger.accounts(), list[str](), list[list[RdpCurve]]()
     if isinstance(plan, Upsampling):
         standing = who_goes_on(plan, mechanisms[0], states, absent=absent)
         if standing.plan is None:
             return standing.why
-        prices = standing.plan.prices(1, key="").values()
-        if all(Accountant(ceiling).affords(ledger.spent, price) for price in prices):
-            return ""
-        return _held(ceiling, [group.name for group in standing.plan.groups])
-    for group in plan.groups:
-        others = [other.name for other in plan.groups if other is not group]
-        alone = (plan.without(others) if others else plan).using(mechanisms[0])
-        price, state = alone.mechanism.price(alone.units[0]), states[group.account]
-        if state.accountant.affords(state.spent, price):
-            if Accountant(ceiling).affords(ledger.spent, price):
-                return ""
-            can_pay.append(group.name)
-    return _held(ceiling, can_pay)
-
-
-def _held(ceiling: Budget, can_pay: list[str]) -> str:
-    if not can_pay:
+        able = [group.name for group in standing.plan.groups]
+        prices = [list(standing.plan.prices(1, key="").values())]  # they go on together, or not at all
+    else:
+        for group in plan.groups:
+            others = [other.name for other in plan.groups if other is not group]
+            alone = (plan.without(others) if others else plan).using(mechanisms[0])
+            price, state = alone.mechanism.price(alone.units[0]), states[group.account]
+            if state.accountant.affords(state.spent, price):
+                able.append(group.name)
+                prices.append([price])
+    main = Accountant(ceiling)
+    if not able or any(all(main.affords(ledger.spent, one) for one in each) for each in prices):
         return ""
     return (
-        f"The budget for everybody, epsilon = {ceiling.epsilon:g}, ended it while {', '.join(can_pay)} could "
+        f"The budget for everybody, epsilon = {ceiling.epsilon:g}, ended it while {', '.join(able)} could "
         "have gone on: the main account is charged what the dearest group pays for each query. Raise it "
         "where groups leave."
     )
@@ -348,7 +338,7 @@ def spent_by_groups(
     spent: dict[str, RdpCurve] = {group.name: RdpCurve.zero() for group in plan.groups}
     cost: list[GroupPoint] = []
     took_part, labels = dict.fromkeys(spent, 0), dict.fromkeys(spent, 0)
-    batches, asked = list[Batch](), 0
+    batches, asked, left_after = list[Batch](), 0, dict[str, int]()
     for entry in ledger.entries():
         if entry.key.startswith(publications_of(key)):
             continue
@@ -358,22 +348,28 @@ def spent_by_groups(
         if not entry.key.startswith(f"{key}/"):
             continue
         batches.append(batch := _batch(entry))
+        for name in spent:
+            if name in batch.absent:
+                left_after.setdefault(name, asked)
+            else:
+                took_part[name] += batch.n_queries
+                labels[name] += batch.n_labels
         asked += batch.n_queries
         so_far = {name: curve.epsilon(ceiling.delta) for name, curve in spent.items()}
         cost.append(GroupPoint(n_queries=asked, epsilon=so_far))
-        for name in spent:
-            if name not in batch.absent:
-                took_part[name] += batch.n_queries
-                labels[name] += batch.n_labels
-    prices = {} if assignment.leave or not is_fixed else _most(plan, most, used)
+    # The price of all queries that could be asked, whoever of a group takes part.
+    prices: dict[str, list[RdpCurve]] = {name: [] for name in spent}
+    for there in () if assignment.leave or not is_fixed else map(plan.using, used):
+        for group, unit in zip(there.groups, there.units, strict=True):
+            prices[group.name].append(most * there.mechanism.price(unit))
     groups = []
     for row, group in zip(group_rows(plan, consent), plan.groups, strict=True):
         name, charged = group.name, spent[group.name].epsilon(ceiling.delta)
         stated = min(group.epsilon, ceiling.epsilon)
         if is_fixed and all(getattr(mechanism, "one_price", False) for mechanism in used):
             stated = min(stated, charged)
-        if name in prices:
-            stated = min(stated, prices[name].epsilon(ceiling.delta))
+        if prices[name]:
+            stated = min(stated, RdpCurve.largest(prices[name]).epsilon(ceiling.delta))
         state = states[group.account]
         groups.append(
             GroupPart(
@@ -396,35 +392,16 @@ def spent_by_groups(
         notes.append(why_over(ledger, plan, ceiling, used, absent))
     gone = batches[-1].absent if batches else ()
     ended = ended_by(ledger, plan.without(gone) if gone else plan, ceiling, used, key=f"{key}/{asked}")
-    left = ((name, _first_without(name, batches)) for name in spent)
     part = PersonalPart(
         variant=plan.variant,
         leave=assignment.leave,
         plan=tuple(plan.summary),
         groups=tuple(groups),
         cost=tuple(cost),
-        left=tuple(LeftPart(name=name, after=after) for name, after in left if after is not None),
+        left=tuple(LeftPart(name=name, after=left_after[name]) for name in spent if name in left_after),
         **rounds,
     )
     return PersonalSpending(part, tuple(batches), tuple(filter(None, notes)), ended)
-
-
-def _most(plan: PersonalPlan, most: int, mechanisms: list[Mechanism]) -> dict[str, RdpCurve]:
-    """Return the price of all queries that could be asked for each group, whoever of it takes part."""
-    prices: dict[str, list[RdpCurve]] = {group.name: [] for group in plan.groups}
-    for used in map(plan.using, mechanisms):
-        for group, unit in zip(used.groups, used.units, strict=True):
-            prices[group.name].append(most * used.mechanism.price(unit))
-    return {name: RdpCurve.largest(curves) for name, curves in prices.items()}
-
-
-def _first_without(name: str, batches: list[Batch]) -> int | None:
-    asked = 0
-    for batch in batches:
-        if name in batch.absent:
-            return asked
-        asked += batch.n_queries
-    return None
 
 
 def ceiling_notes(config: RunConfig, assignment: Assignment) -> tuple[str, ...]:
@@ -438,11 +415,6 @@ def ceiling_notes(config: RunConfig, assignment: Assignment) -> tuple[str, ...]:
         f"[budget] epsilon = {ceiling:g} is the ceiling for everybody, and below what {listed(above)} agreed "
         f"to: they can never use all of it. Raise it to {most:g} or more to use their budgets.",
     )
-
-
-def _is_followed(mechanism: Mechanism) -> bool:
-    """Return whether exact costs per group are known, along a path that no student has a say in."""
-    return hasattr(mechanism, "checked_against") and not listens(mechanism)
 
 
 def exact_by_groups(
@@ -464,10 +436,13 @@ def exact_by_groups(
     Reference: docs/maths/personalised.md.
     """
     plan = assignment.plan
-    if plan is None or votes is None or not _is_followed(plan.mechanism):
+    if plan is None or votes is None:
+        return None
+    # Exact costs per group are known along a path that no student has a say in.
+    if listens(plan.mechanism) or not hasattr(plan.mechanism, "checked_against"):
         return None
     anew = cast if assignment.trains_anew else None
-    held: dict[str, NDArray[np.float64]] = {}
+    held = {group.name: np.zeros((1, 1, DEFAULT_ORDERS.size)) for group in plan.groups}
     start, asked_so_far, points = 0, 0, list[GroupPoint]()
     now: tuple[str, ...] | None = None
     seated, teams, persons = assignment, None if anew else _teams(assignment), dict[str, Any]()
@@ -482,7 +457,13 @@ def exact_by_groups(
             now = batch.absent
             seated, votes = anew(now)
             teams = _teams(seated)
-            persons = _by_person(seated, teams)
+            assert seated.plan is not None
+            assert teams is not None
+            # Which of its group's distinct teams each person has, as `Asked` tells them apart.
+            persons = {
+                group.name: np.unique(np.sort(team, axis=1), axis=0, return_inverse=True)[1].reshape(-1)
+                for group, team in zip(seated.plan.groups, teams, strict=True)
+            }
         there = seated.plan
         assert there is not None
         if anew is None and batch.absent:
@@ -492,28 +473,13 @@ def exact_by_groups(
         asked = Asked(there, part, answered=answered, teams=teams)
         for group, costs in zip(there.groups, totals(asked, "exact"), strict=True):
             own = costs[:, persons[group.name]] if persons else costs
-            held[group.name] = held.get(group.name, 0.0) + own
-        points.append(GroupPoint(n_queries=asked_so_far, epsilon=_epsilons(held, plan, delta)))
+            held[group.name] = held[group.name] + own
+        so_far = {
+            name: RdpCurve(DEFAULT_ORDERS, costs.max(axis=(0, 1))).epsilon(delta)
+            for name, costs in held.items()
+        }
+        points.append(GroupPoint(n_queries=asked_so_far, epsilon=so_far))
     return Sealed(tuple(points))
-
-
-def _by_person(seated: Assignment, teams: Iterable[NDArray[np.int64]] | None) -> dict[str, Any]:
-    """Return which of its group's distinct teams each person has, by group: as `Asked` tells them apart."""
-    assert seated.plan is not None
-    assert teams is not None
-    return {
-        group.name: np.unique(np.sort(team, axis=1), axis=0, return_inverse=True)[1].reshape(-1)
-        for group, team in zip(seated.plan.groups, teams, strict=True)
-    }
-
-
-def _epsilons(held: Mapping[str, NDArray[np.float64]], plan: PersonalPlan, delta: float) -> dict[str, float]:
-    return {
-        group.name: RdpCurve(DEFAULT_ORDERS, held[group.name].max(axis=(0, 1))).epsilon(delta)
-        if group.name in held
-        else 0.0
-        for group in plan.groups
-    }
 
 
 def _teams(assignment: Assignment) -> tuple[NDArray[np.int64], ...] | None:

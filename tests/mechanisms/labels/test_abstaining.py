@@ -108,7 +108,7 @@ def test_no_cost_passes_the_price_and_none_of_a_ballot_that_may_be_cast_passes_t
     teacher = int(rng.integers(n))
     for mechanism in mechanisms(k, n, float(rng.uniform(0.7, 5.0))):
         price = mechanism.price(Unit(), ORDERS).values
-        [(_, costs, of_teacher)] = label_blocks(mechanism, votes, ORDERS)
+        [(_, costs, of_teacher, _)] = label_blocks(mechanism, votes, ORDERS)
         assert (costs <= price * (1 + 1e-9) + 1e-12).all()
         law = mechanism.law(votes.n_voters)
 
@@ -128,12 +128,12 @@ def test_exact_costs_know_that_labels_have_different_totals():
     mechanism = ConfidentBinary(2.0, 2, threshold=3, sigma_threshold=1.0)
     votes = LabelVotes.from_sums([[2, 2]], n_teachers=5, n_voters=[5, 4])
     assert mechanism.limits(votes.n_voters).tolist() == [3, 3]
-    [(_, both, _)] = label_blocks(mechanism, votes, ORDERS)
+    [(_, both, *_)] = label_blocks(mechanism, votes, ORDERS)
     alone = ConfidentBinary(2.0, 1, threshold=3, sigma_threshold=1.0)
     each = [
         costs
         for n in (5, 4)
-        for _, costs, _ in label_blocks(alone, LabelVotes.from_sums([[2]], n_teachers=n), ORDERS)
+        for _, costs, *_ in label_blocks(alone, LabelVotes.from_sums([[2]], n_teachers=n), ORDERS)
     ]
     np.testing.assert_allclose(both, each[0] + each[1])
     assert not np.allclose(each[0], each[1])

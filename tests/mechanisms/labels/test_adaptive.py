@@ -43,7 +43,7 @@ def test_no_ballot_costs_more_than_the_account_or_the_price(scale, max_labels):
         mechanism = AdaptiveGNThreshold(1.2, k, scale, shares=(0.2, 0.5, 0.8), max_labels=max_labels)
         fit = mechanism.at(0).rule.fit
         votes = LabelVotes.from_ballots(block[:, None, :], n_labels=k)
-        [(_, costs, of_teacher)] = label_blocks(mechanism, votes, ORDERS)
+        [(_, costs, of_teacher, _)] = label_blocks(mechanism, votes, ORDERS)
         published = published_label_cost(mechanism, votes, orders=ORDERS, drawn=True)[0]
         here = joint(mechanism, fit(block).sum(axis=0), n)
         price = mechanism.price(Unit(), ORDERS).values

@@ -73,7 +73,7 @@ def test_no_ballot_is_dearer_than_the_greedy_one(seed):
     rng = np.random.default_rng(seed)
     votes = random_votes(rng)
     for mechanism in mechanisms(rng, votes):
-        [(_, costs, of_teacher)] = label_blocks(mechanism, votes, ORDERS)
+        [(_, costs, of_teacher, _)] = label_blocks(mechanism, votes, ORDERS)
         for teacher, query in itertools.product(range(votes.n_teachers), range(2)):
             expected = enumerated(mechanism, votes, teacher, query)
             assert np.allclose(costs[:, of_teacher[teacher, query]], expected, rtol=1e-9, atol=1e-12), (
@@ -96,7 +96,7 @@ def test_nothing_costs_more_than_its_price(seed):
     ]
     for mechanism in (*mechanisms(rng, votes), *others):
         price = mechanism.price(Unit(), ORDERS).values
-        for _, costs, _ in label_blocks(mechanism, votes, ORDERS):
+        for _, costs, *_ in label_blocks(mechanism, votes, ORDERS):
             assert (costs >= 0).all()
             assert (costs <= price * (1 + 1e-9) + 1e-12).all(), mechanism
 
@@ -107,7 +107,7 @@ def test_probabilities_cost_no_more_than_their_price(seed):
     votes = random_votes(rng, resolution=50)
     for cap in (0, 1):
         mechanism = GNThreshold(1.5, votes.n_labels, 0.4, max_labels=cap, resolution=50)
-        [(_, costs, of_teacher)] = label_blocks(mechanism, votes, ORDERS)
+        [(_, costs, of_teacher, _)] = label_blocks(mechanism, votes, ORDERS)
         assert (costs <= mechanism.price(Unit(), ORDERS).values * (1 + 1e-9)).all()
         if cap == 0:
             expected = enumerated(mechanism, votes, 0, 1)
@@ -151,7 +151,7 @@ def test_a_gate_never_costs_less_than_any_ballot():
         k = votes.n_labels
         mechanism = ConfidentGNThreshold(1.5, k, max(1, k - 1), 0.5, 2.0)
         law, gate = mechanism.law(votes.n_teachers), mechanism.gate(votes.n_teachers)
-        [(_, costs, of_teacher)] = label_blocks(mechanism, votes, ORDERS)
+        [(_, costs, of_teacher, _)] = label_blocks(mechanism, votes, ORDERS)
         block = votes.block()[:, 0]
 
         def joint(sums, law=law, gate=gate):

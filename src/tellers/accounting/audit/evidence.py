@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import brentq
 from scipy.special import betaincinv
 
 from ...errors import require_fraction
@@ -16,11 +17,9 @@ from ...mechanisms.divergence import pair_divergences
 from ...mechanisms.labels._outcomes import LabelOutcomes
 from ...mechanisms.registry import listens
 from ...privacy.noise import Noise
-from ...privacy.rdp import RdpCurve, check_orders
+from ...privacy.rdp import Floats, RdpCurve, check_orders
 from ...privacy.release import SILENT, Release
 from ...privacy.votes import Votes
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -83,7 +82,15 @@ class Law:
         Reference: Balle and Wang 2018, Theorem 5.
         """
         sides = ((self.here, self.there), (self.there, self.here))
-        return max(_hockey_stick(*_losses(own, other, n_queries), delta) for own, other in sides)
+        found = []
+        for own, other in sides:
+            losses, shares = np.zeros(1), np.ones(1)
+            for mine, theirs in zip(own, other, strict=True):
+                alive = ~np.isneginf(mine)
+                one = _merged(mine[alive] - theirs[alive], np.exp(mine[alive]))
+                losses, shares = _added((losses, shares), one)
+            found.append(_hockey_stick(*_repeated((losses, shares), n_queries, _added), delta))
+        return max(found)
 
     def epsilon(self, n_queries: int, *, delta: float) -> float:
         """Return the exact Rényi cost of so many queries, converted at a delta, the larger direction."""
@@ -123,16 +130,6 @@ def stated_law(mechanism: Mechanism, pair: Pair) -> Law | None:
 
 _MOST_TOTALS = 300_000
 Summed = TypeVar("Summed")
-
-
-def _losses(own: Floats, other: Floats, n_queries: int) -> tuple[Floats, Floats]:
-    """Return every total loss of so many queries, and how likely it is on one's own side."""
-    losses, shares = np.zeros(1), np.ones(1)
-    for mine, theirs in zip(own, other, strict=True):
-        alive = ~np.isneginf(mine)
-        one = _merged(mine[alive] - theirs[alive], np.exp(mine[alive]))
-        losses, shares = _added((losses, shares), one)
-    return _repeated((losses, shares), n_queries, _added)
 
 
 def _repeated(one: Summed, n: int, add: Callable[[Summed, Summed], Summed]) -> Summed:
@@ -177,11 +174,7 @@ def _hockey_stick(losses: Floats, shares: Floats, delta: float) -> float:
     top = float(losses[np.isfinite(losses)].max(initial=0.0))
     if excess(top) > 0:
         return float("inf")
-    low, high = 0.0, top
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if excess(middle) > 0 else (low, middle)
-    return high
+    return float(brentq(excess, 0.0, top))
 
 
 # --- Clopper-Pearson bounds on a probability, and the epsilon that two of them prove. ---
@@ -320,9 +313,6 @@ def outcomes_of(release: Release) -> DrawnOutcomes:
     return told.astype(np.int32)
 
 
-# --- The finding of an audit in words that anybody can read. ---
-
-
 def finding(epsilon: float, claim: float) -> str:
     """Return what was found and what is claimed; the one rounded down, the other up."""
     down, up = math.floor(1000 * epsilon) / 1000, math.ceil(1000 * claim * (1 - 1e-12)) / 1000
@@ -338,9 +328,7 @@ Score = Callable[[DrawnOutcomes], Floats]
 _MOST_GROUPS = 12
 _MOST_BINS = 48
 _MOST_CODES = 4096
-_FOR_ONE_OUTCOME = (
-    25  # releases that an outcome of several columns must have, on average, to be weighed whole
-)
+_FOR_ONE_OUTCOME = 25  # releases on average that an outcome of several columns is weighed whole from
 _LEVELS = 48  # whole weights from the least to the largest score, so that sums lie on a lattice
 
 
@@ -482,24 +470,17 @@ def prove_by_queries(
     """
     first = [max(1, len(side) // 4) for side in (here, there)]
     score = learn_score(here[: first[0]], there[: first[1]])
-    scores = [score(side) for side in (here, there)]
-    best: tuple[float, Direction, OutcomeGroups, int] | None = None
-    ways: tuple[Direction, Direction] = ("here", "there")
-    for way, likelier in enumerate(ways):
-        own, other = scores[way] * (1 - 2 * way), scores[1 - way] * (1 - 2 * way)
-        split = first[way], first[1 - way]
-        groups = learn_groups(own[: split[0]], other[: split[1]])
-        seems = composed_epsilon(
-            groups.counts(own[: split[0]]), groups.counts(other[: split[1]]), groups.weights,
-            n_queries=n_queries, delta=delta, miss=miss,
-        )  # fmt: skip
-        if best is None or seems > best[0]:
-            best = seems, likelier, groups, way
-    assert best is not None  # there are two directions
-    _, likelier, groups, way = best
-    own, other = scores[way] * (1 - 2 * way), scores[1 - way] * (1 - 2 * way)
-    proved = composed_epsilon(
-        groups.counts(own[first[way] :]), groups.counts(other[first[1 - way] :]), groups.weights,
-        n_queries=n_queries, delta=delta, miss=miss,
-    )  # fmt: skip
-    return proved, likelier
+    scores = [np.split(score(side), [n]) for side, n in zip((here, there), first, strict=True)]
+
+    def prove(own: Floats, other: Floats, groups: OutcomeGroups) -> float:
+        counts = groups.counts(own), groups.counts(other)
+        return composed_epsilon(*counts, groups.weights, n_queries=n_queries, delta=delta, miss=miss)
+
+    turned = [[-part for part in side] for side in reversed(scores)]
+    sides: dict[Direction, list[list[Floats]]] = {"here": scores, "there": turned}
+    ways = []
+    for likelier, ((own, own_rest), (other, other_rest)) in sides.items():
+        groups = learn_groups(own, other)
+        ways.append((prove(own, other, groups), likelier, (own_rest, other_rest, groups)))
+    _, likelier, rest = max(ways, key=lambda way: way[0])
+    return prove(*rest), likelier

@@ -11,13 +11,12 @@ from ...errors import require_count, require_fraction, require_positive
 from ...mechanisms.base import Mechanism
 from ...mechanisms.labels.adaptive import as_published_share
 from ...privacy.noise import Noise
-from ...privacy.rdp import RdpCurve
+from ...privacy.rdp import Floats, RdpCurve
 from ...privacy.release import Cost, Release
 from ...privacy.votes import LabelVotes, Unit, Votes
 from .evidence import (
     Direction,
     DrawnOutcomes,
-    Floats,
     Law,
     Pair,
     Progress,

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.stats import rankdata
 
 from ...errors import require_fraction
+from ...privacy.rdp import Floats
 from .evidence import choose_event, epsilon_of_event, finding
 
-Floats = NDArray[np.float64]
 _FEWEST = 4
 
 
@@ -89,17 +89,15 @@ def audit_membership(
     require_fraction(delta=delta, confidence=confidence)
     if not with_canary or set(with_canary) != set(without):
         raise ValueError("Expected scores of the same attacks, one or more, with the canary and without.")
-    miss, best = 1 - confidence, None
+    miss, tried = 1 - confidence, []
     for attack in with_canary:
         here, there = _scores(with_canary[attack]), _scores(without[attack])
-        half = here.size // 2, there.size // 2
-        event, seems = choose_event(here[: half[0]], there[: half[1]], delta=delta, miss=miss)
+        first, second = (np.split(side, [side.size // 2]) for side in (here, there))
+        event, seems = choose_event(first[0], second[0], delta=delta, miss=miss)
         # Where nothing is proved on the first half, the attack that separates better goes on.
-        rank = (seems, abs(area_under_curve(here[: half[0]], there[: half[1]]) - 0.5))
-        if best is None or rank > best[0]:
-            best = rank, attack, event, here[half[0] :], there[half[1] :]
-    assert best is not None  # there is one attack or more
-    _, attack, event, here, there = best
+        rank = (seems, abs(area_under_curve(first[0], second[0]) - 0.5))
+        tried.append((rank, attack, event, first[1], second[1]))
+    _, attack, event, here, there = max(tried, key=lambda one: one[0])
     return MembershipAudit(
         epsilon=event.epsilon(here, there, delta=delta, miss=miss),
         claim=float(claim),

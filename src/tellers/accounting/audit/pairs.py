@@ -12,6 +12,7 @@ from ...mechanisms._admission import is_multilabel
 from ...mechanisms.base import Mechanism, label_space
 from ...mechanisms.registry import listens
 from ...privacy.noise import Noise
+from ...privacy.rdp import Floats
 from ...privacy.votes import Votes
 from .evidence import DrawnOutcomes, Pair, draw_rows, prove_by_queries, stated_law
 
@@ -22,8 +23,6 @@ from .evidence import DrawnOutcomes, Pair, draw_rows, prove_by_queries, stated_l
 # then random votes. What the mechanism says of itself plays no part.
 
 
-Integers = NDArray[np.int64]
-Floats = NDArray[np.float64]
 _RANDOM_SHARE = 8
 
 
@@ -98,10 +97,10 @@ def class_moves(
         else:
             tied = int(setting[at] == 2)
             row[rival] = tied * count[at]
-            rest = np.flatnonzero(
-                (np.arange(n_classes) != own) & ~((np.arange(n_classes) == rival) & bool(tied))
-            )
-            _spread(row, rest, int(left[at] - tied * count[at]))
+            rest = np.setdiff1d(np.arange(n_classes), [own, rival] if tied else [own])
+            n = int(left[at] - tied * count[at])  # as evenly as can be
+            row[rest] += n // rest.size
+            row[rest[: n % rest.size]] += 1
         rows.append(row)
         ways.append((own, rival))
     for _ in range(n_random):
@@ -119,12 +118,6 @@ def class_moves(
     return here, there
 
 
-def _spread(row: Integers, places: Integers, n: int) -> None:
-    """Add n votes to some classes, as evenly as can be."""
-    row[places] += n // places.size
-    row[places[: n % places.size]] += 1
-
-
 def label_moves(
     mechanism: Any, n_teachers: int, rng: np.random.Generator, *, n_most: int = 400
 ) -> tuple[Votes, Votes]:
@@ -134,7 +127,7 @@ def label_moves(
     """
     require_count(2, n_teachers=n_teachers)
     k = int(mechanism.n_labels)
-    found: list[tuple[Floats, Floats]] = []
+    found: list[tuple[Floats, Floats, Floats]] = []  # the others' ballots, one's own, and another
     zero, one = np.zeros(k), np.ones(k)
     others = n_teachers - 1
     counts = range(others + 1)
@@ -144,38 +137,31 @@ def label_moves(
         counts = sorted(near | set(np.linspace(0, others, 24).round().astype(int).tolist()))  # type: ignore[assignment]
     for n_yes in counts:
         yes = (np.arange(others) < n_yes).astype(np.float64)
-        found.append((_cast(np.outer(yes, one), one), _cast(np.outer(yes, one), zero)))
+        found.append((np.outer(yes, one), one, zero))
         for size in sorted(camp_sizes(mechanism)):
             first, second = zero.copy(), zero.copy()
             first[:size], second[size : 2 * size] = 1, 1
             camps = np.where(yes[:, None] > 0, first, second)
             few = np.where((np.arange(others) < 2 * n_yes)[:, None], camps, 0)
             for rest in (camps, few):
-                found.append((_cast(rest, first), _cast(rest, second)))
+                found.append((rest, first, second))
         for label in range(k):
             only = np.eye(k)[label]
-            for rest in (np.outer(yes, only), _half(others, k)):
-                rest = rest.copy()
-                rest[:, label] = yes
-                found.append((_cast(rest, only), _cast(rest, zero)))
+            half = ((np.arange(others)[:, None] + np.arange(k)) % 2).astype(np.float64)
+            half[:, label] = yes
+            for rest in (np.outer(yes, only), half):
+                found.append((rest, only, zero))
     kept = [found[i] for i in np.sort(rng.permutation(len(found))[:n_most])] if len(found) > n_most else found
     for _ in range(len(kept) // _RANDOM_SHARE):
         rest = (rng.random((others, k)) < rng.beta(0.4, 0.4, size=k)).astype(np.float64)
         mine, other = (rng.random((2, k)) < 0.5).astype(np.float64)
-        kept.append((_cast(rest, mine), _cast(rest, other)))
+        kept.append((rest, mine, other))
     space = label_space(mechanism)
     here, there = (
-        Votes.from_ballots(np.stack([pair[side] for pair in kept], axis=1), space) for side in (0, 1)
+        Votes.from_ballots(np.stack([np.vstack([one[0], one[side]]) for one in kept], axis=1), space)
+        for side in (1, 2)
     )
     return here, there
-
-
-def _cast(rest: Floats, own: Floats) -> Floats:
-    return np.concatenate([rest, own[None]])
-
-
-def _half(n_teachers: int, k: int) -> Floats:
-    return ((np.arange(n_teachers)[:, None] + np.arange(k)) % 2).astype(np.float64)
 
 
 def camp_sizes(mechanism: Any) -> set[int]:

@@ -8,15 +8,12 @@ and whoever runs out first ends the run for all. Here the weights are solved for
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...mechanisms.base import Mechanism, scaled
 from ...privacy.budget import Accountant, Budget
-from ...privacy.rdp import RdpCurve
+from ...privacy.rdp import Floats, RdpCurve
 from ...privacy.votes import Unit
 from .consent import Group
-
-Floats = NDArray[np.float64]
 
 
 def weights_by_price(

@@ -1,16 +1,16 @@
 """What a run cost each group: as published, exactly, at the public price, and as queries go by."""
 
-import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ...accounting._together import team_costs, team_query_costs
-from ...accounting.exact import query_costs, teacher_costs
+from ...accounting._together import team_costs
+from ...accounting.costs import at_orders
+from ...accounting.exact import teacher_costs
 from ...errors import require_count, require_fraction
 from ...mechanisms._check import answered_mask
 from ...mechanisms._flip_probability import log_q_drawn_gnmax, log_q_gnmax
@@ -19,10 +19,9 @@ from ...mechanisms.registry import listens
 from ...privacy.rdp import Conversion, Floats, RdpCurve, check_orders
 from ...privacy.sealed import Sealed
 from ...privacy.votes import Unit, Votes
+from .consent import Integers
 from .plan import PersonalPlan
 
-# --- What a run cost each group, three times: as published, exactly, and at the public price. ---
-#
 # A group's people share a sensitivity: their ballots' weight, the queries they take part in, or the number of
 # their ballots that change together. The published bound is Theorem 6 of 2018 at the noise relative to that
 # sensitivity, with q from the votes and the noise as they are; exact costs follow every teacher, or every set
@@ -31,7 +30,6 @@ from .plan import PersonalPlan
 # Published bounds and exact costs look at the votes: they are private.
 
 
-Integers = NDArray[np.int64]
 # "published" is Theorem 6, sound for the noise that is drawn. "as_tabulated" is how the tables of the paper
 # on personalised PATE were made: continuous noise, and every check at its worst case. "as_published" is what
 # that paper's text prints, with q at the relative noise: it is no bound, and kept to show by how much.
@@ -72,18 +70,17 @@ class Asked:
             )
         if self.votes.ballots is None or self.votes.n_teachers != self.plan.n_teachers:
             raise ValueError(f"Expected the ballots of {self.plan.n_teachers} teachers, as the plan says.")
-        everything = np.ones(len(self.votes), dtype=bool)
         if self.answered is None and mechanism.check_sigma is not None:
             raise ValueError(
                 "Expected `answered`: which queries passed their check, and were charged an answer."
             )
-        mask = answered_mask(everything if self.answered is None else self.answered, self.votes)
+        answered = np.ones(len(self.votes), dtype=bool) if self.answered is None else self.answered
         belief = None if self.student is None else np.asarray(self.student, dtype=np.float64)
         if (belief is None) == listens(mechanism):
             raise ValueError(
                 "Expected the student's probabilities with an interactive mechanism, and only then."
             )
-        object.__setattr__(self, "answered", mask)
+        object.__setattr__(self, "answered", answered_mask(answered, self.votes))
         object.__setattr__(self, "student", belief)
         object.__setattr__(self, "teams", None if self.teams is None else self._distinct_teams(self.teams))
         for own, unit in zip(self.plan.members, self.plan.units, strict=bool(self.plan.members)):
@@ -113,6 +110,13 @@ class Asked:
             outside[own] = False
         weights = self.votes.weights
         return not (outside.any() if weights is None else weights[outside].any())
+
+    def present(self, at: int) -> Floats:
+        """Return who of a group takes part in which query, (members, queries); one row if all always do."""
+        weights = self.votes.weights
+        if weights is None or weights.ndim == 1 or not self.plan.members:
+            return np.ones((1, len(self)))
+        return (weights[self.plan.members[at]] > 0).astype(np.float64)
 
     def __len__(self) -> int:
         return len(self.votes)
@@ -166,10 +170,12 @@ def totals(asked: Asked, accounting: Accounting, *, orders: ArrayLike | None = N
     Assumes:   as `exact_cost`; weights, absences and copies are public and were fixed before the votes.
     Reference: Papernot et al. 2018, Theorem 6; docs/maths/personalised.md.
     """
-    grid, mechanism, student = check_orders(orders), asked.plan.mechanism, _student(asked)
+    if accounting not in get_args(Accounting):
+        raise ValueError(f"Expected accounting as one of {get_args(Accounting)}, got {accounting!r}.")
+    grid, mechanism, student = check_orders(orders), asked.plan.mechanism, asked.student
     if accounting != "exact":
-        rows = _rows(asked, accounting, grid)
-        return [(there @ costs)[None] for there, costs in zip(_present(asked), rows, strict=True)]
+        rows = [_rows(asked, unit, accounting, grid) for unit in asked.plan.units]
+        return [(asked.present(at) @ costs)[None] for at, costs in enumerate(rows)]
     if asked.plan.members:
         by_teacher = teacher_costs(mechanism, asked.votes, orders=grid, student=student).reveal()
         return [by_teacher[:, own] for own in asked.plan.members]
@@ -177,27 +183,6 @@ def totals(asked: Asked, accounting: Accounting, *, orders: ArrayLike | None = N
         team_costs(mechanism, asked.votes, team, orders=grid, student=student).reveal()
         for team in _teams(asked)
     ]
-
-
-def each_query(
-    asked: Asked, accounting: Accounting, *, orders: ArrayLike | None = None
-) -> Iterator[list[Floats]]:
-    """Yield what each query cost, as `totals`, one query after another."""
-    grid, mechanism, student = check_orders(orders), asked.plan.mechanism, _student(asked)
-    if accounting != "exact":
-        pairs = list(zip(_present(asked), _rows(asked, accounting, grid), strict=True))
-        for query in range(len(asked)):
-            yield [there[None, :, query, None] * costs[query] for there, costs in pairs]
-    elif asked.plan.members:
-        for _, by_teacher in query_costs(mechanism, asked.votes, orders=grid, student=student):
-            yield [by_teacher[:, own] for own in asked.plan.members]
-    else:
-        flows = [
-            team_query_costs(mechanism, asked.votes, team, orders=grid, student=student)
-            for team in _teams(asked)
-        ]
-        for answers in zip(*flows, strict=True):
-            yield [costs[:, which] for _, costs, which in answers]
 
 
 def published_rows(
@@ -245,38 +230,18 @@ def published_rows(
     return rows + threshold_bound(*odds, sigma_threshold=relative, orders=orders)
 
 
-def _rows(asked: Asked, accounting: Accounting, grid: Floats) -> list[Floats]:
+def _rows(asked: Asked, unit: Unit, accounting: Literal[Published, "public"], grid: Floats) -> Floats:
     """Return the cost of each query to whoever of a group takes part in it, (queries, orders)."""
     mechanism: Any = asked.plan.mechanism
-    mask, answer_price = np.asarray(asked.answered), getattr(mechanism, "answer_price", mechanism.price)
-    rows = []
-    for unit in asked.plan.units:
-        if accounting == "public":
-            priced = np.outer(mask, _at(answer_price(unit), grid))
-            if mechanism.check_sigma is not None:
-                priced += _at(mechanism.check_price(unit), grid)
-            rows.append(priced)
-        elif accounting in get_args(Published):
-            form = cast(Published, accounting)
-            given: dict[str, Any] = {"answered": mask, "student": _student(asked), "orders": grid}
-            rows.append(published_rows(mechanism, asked.votes, unit, form=form, **given))
-        else:
-            raise ValueError(f"Expected accounting as one of {get_args(Accounting)}, got {accounting!r}.")
-    return rows
-
-
-def _present(asked: Asked) -> list[Floats]:
-    """Return who of each group takes part in which query, (members, queries); one row where all always do."""
-    weights = asked.votes.weights
-    if weights is None or weights.ndim == 1 or not asked.plan.members:
-        return [np.ones((1, len(asked)))] * len(asked.plan.groups)
-    return [(weights[own] > 0).astype(np.float64) for own in asked.plan.members]
-
-
-def _at(curve: RdpCurve, grid: Floats) -> Floats:
-    """Return a curve at other orders: a divergence grows with its order, so the next one above bounds it."""
-    place = np.searchsorted(curve.orders, grid)
-    return np.append(curve.values, math.inf)[place]
+    mask = np.asarray(asked.answered)
+    if accounting != "public":
+        given: dict[str, Any] = {"answered": mask, "student": asked.student, "orders": grid}
+        return published_rows(mechanism, asked.votes, unit, form=accounting, **given)
+    answer_price = getattr(mechanism, "answer_price", mechanism.price)
+    priced = np.outer(mask, at_orders(answer_price, unit, grid).values)
+    if mechanism.check_sigma is not None:
+        priced += at_orders(mechanism.check_price, unit, grid).values
+    return priced
 
 
 def _teams(asked: Asked) -> list[ArrayLike]:
@@ -287,10 +252,6 @@ def _teams(asked: Asked) -> list[ArrayLike]:
             "Expected `teams`, the teachers with each person's data, for exact costs. See `teams_of`."
         )
     return [np.arange(asked.plan.n_teachers)[:, None] for _ in asked.plan.groups]
-
-
-def _student(asked: Asked) -> Floats | None:
-    return None if asked.student is None else np.asarray(asked.student)
 
 
 # --- Costs per group as the queries go by: epsilons after each one, and how many fit all budgets. ---
@@ -334,16 +295,10 @@ def running_epsilons(
     require_fraction(delta=delta)
     require_count(every=every)
     grid = check_orders(orders)
-    steps = (asked[i : i + every] for i in range(0, len(asked), every))
-    costs: Iterator[list[Floats]] = (
-        each_query(asked, accounting, orders=grid)
-        if every == 1
-        else (totals(step, accounting, orders=grid) for step in steps)
-    )
-    spent: list[Floats] = []
-    epsilons = [
-        _epsilons(spent := _added(spent, step), grid, delta=delta, conversion=conversion) for step in costs
-    ]
+    spent, epsilons = list[Floats](), list[Floats]()
+    for start in range(0, len(asked), every):
+        spent = _added(spent, totals(asked[start : start + every], accounting, orders=grid))
+        epsilons.append(_epsilons(spent, grid, delta=delta, conversion=conversion))
     names = [group.name for group in asked.plan.groups]
     return Sealed(dict(zip(names, np.array(epsilons).T, strict=True)))
 
@@ -380,11 +335,10 @@ def labels_within_budgets(
         if not over(after).any():
             spent = after
             continue
-        for i, costs in enumerate(each_query(step, accounting, orders=grid)):
-            spent = _added(spent, costs)
+        for fits in range(start, start + len(step)):
+            spent = _added(spent, totals(asked[fits : fits + 1], accounting, orders=grid))
             passed = over(spent)
             if passed.any():
-                fits = start + i
                 name = asked.plan.groups[int(passed.argmax())].name
                 return Sealed(WithinBudgets(fits, int(answered[:fits].sum()), name))
         spent = after

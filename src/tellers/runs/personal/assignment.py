@@ -11,7 +11,7 @@ from ...mechanisms.base import Mechanism
 from ...mechanisms.registry import EVENTS
 from ...teachers._old_names import renamed
 from ...teachers.partitions import Partition
-from .consent import Consent, Group
+from .consent import Consent, Group, Integers
 from .plan import PersonalPlan, ranges
 from .variants import (
     Upsampling,
@@ -25,19 +25,13 @@ from .variants import (
     weights_for,
 )
 
-# --- Assignment: from a variant's name to a plan, and from the plan to the rows of every teacher. ---
-
-
-Integers = NDArray[np.int64]
 Variant = Literal["weighting", "vanishing", "upsampling"]
 
 
 class PlanOptions(TypedDict, total=False):
-    """What may be said of a variant; None is the same as nothing.
+    """What may be said of a variant, see `_OPTIONS`; None is the same as nothing.
 
-    Weighting takes `weights` (any positive numbers, one per group, instead of the budgets), `denominator`,
-    `precision` and `min_persons`; vanishing `power` and `min_persons`; upsampling `copies`, `precision`,
-    `most` and `grow`.
+    `weights` are any positive numbers, one per group, instead of the budgets.
     """
 
     weights: ArrayLike | None
@@ -136,8 +130,10 @@ def make_plan(
     groups, n_teachers = consent.groups, int(n_teachers)
     if variant == "upsampling":
         copies, grow = given.pop("copies", None), given.pop("grow", "teachers")
-        number = copies_for(groups, **given) if copies is None else _per_group(copies)
-        return Upsampling(groups, mechanism, n_teachers, copies_of=number, grow=grow)
+        number = np.asarray(copies_for(groups, **given) if copies is None else copies)
+        if number.ndim != 1 or number.dtype.kind not in "iu":
+            raise TypeError("Expected a whole number of copies for every group.")
+        return Upsampling(groups, mechanism, n_teachers, copies_of=tuple(number.tolist()), grow=grow)
     members = ranges(teachers_per_group(groups, n_teachers, min_persons=given.pop("min_persons", None)))
     if variant == "vanishing":
         often = frequencies_for(groups, **given)
@@ -198,13 +194,6 @@ def arrange(
     """
     plan = make_plan(variant, consent, mechanism, n_teachers=n_teachers, seed=seed, **options)
     return assign_by_plan(plan, consent, seed=seed)
-
-
-def _per_group(values: ArrayLike) -> tuple[int, ...]:
-    table = np.asarray(values)
-    if table.ndim != 1 or table.dtype.kind not in "iu":
-        raise TypeError("Expected a whole number of copies for every group.")
-    return tuple(table.tolist())
 
 
 # --- A plan on disk: plain values that can be stored beside a run and read again by whoever serves it. ---

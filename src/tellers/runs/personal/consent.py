@@ -15,11 +15,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from ...errors import require_count, require_finite, require_fraction, require_positive, require_present
 from ...ledger.base import group_account
+from ...privacy.rdp import Floats
 from ...privacy.relation import Kind, Relation
 from ...teachers.partitions import identities
 
 Integers = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 # Bins may begin at so many of the budgets, spread evenly over the people: enough to lose next to nothing.
 _STARTS = 500
@@ -236,18 +236,13 @@ def _column(values: ArrayLike, *, name: str) -> list[Any]:
 def _one_budget_each(people: Sequence[Any], entries: Sequence[Any]) -> tuple[list[int], Integers]:
     """Return every person's first row, with which all others agree, and the number of each row's person."""
     numbers: dict[Any, int] = {}
-    first: list[int] = []
-    person_of = np.empty(len(people), dtype=np.int64)
-    for row, person in enumerate(people):
-        if person not in numbers:
-            numbers[person] = len(first)
-            first.append(row)
-        person_of[row] = numbers[person]
-        begun = first[numbers[person]]
-        if entries[row] != entries[begun]:
+    person_of = np.array([numbers.setdefault(person, len(numbers)) for person in people], dtype=np.int64)
+    first = np.unique(person_of, return_index=True)[1].tolist()
+    for row, person in enumerate(person_of):
+        if entries[row] != entries[first[person]]:
             raise ValueError(
-                f"Expected all rows of a person to have one budget, got different ones in rows {begun} and "
-                f"{row}. A person consents once: take the smaller."
+                f"Expected all rows of a person to have one budget, got different ones in rows "
+                f"{first[person]} and {row}. A person consents once: take the smaller."
             )
     return first, person_of
 

@@ -18,9 +18,7 @@ from ...errors import require_count, require_fraction
 from ...mechanisms.base import Mechanism
 from ...privacy.rdp import RdpCurve
 from ...privacy.votes import Unit
-from .consent import Group
-
-Integers = NDArray[np.int64]
+from .consent import Group, Integers
 
 # Ratios of budgets are quotients of logarithms, say: a hair below a whole number is that number.
 _HAIR = 1e-9
@@ -76,9 +74,18 @@ class PersonalPlan(ABC):
         """Return how far one person of each group can move a tally that they take part in."""
 
     @property
-    @abstractmethod
     def summary(self) -> tuple[str, ...]:
         """Return lines for the operator: the variant, the electorate, and every group."""
+        electorate, *seats = self._told()
+        lines = [
+            f"{group.name}: {group.n_persons} persons behind {seat}"
+            for group, seat in zip(self.groups, seats, strict=True)
+        ]
+        return (f"{self.variant}: {electorate}", *lines)
+
+    @abstractmethod
+    def _told(self) -> Iterable[str]:
+        """Yield words for the electorate, and for what every group sits behind."""
 
     @abstractmethod
     def weights(self, n_queries: int, *, key: str) -> Integers | None:
@@ -163,8 +170,7 @@ def _rounded(values: NDArray[np.float64], most: int | None, nearest: bool) -> In
 
 def ranges(per_group: Sequence[int]) -> tuple[Integers, ...]:
     """Return the teachers of each group when the first group's come first."""
-    ends = np.cumsum(per_group)
-    return tuple(np.arange(end - n, end) for end, n in zip(ends, per_group, strict=True))
+    return tuple(np.split(np.arange(sum(per_group)), np.cumsum(per_group)[:-1]))
 
 
 def left(groups: Sequence[Group], names: Iterable[str]) -> list[int]:
@@ -182,19 +188,19 @@ def left(groups: Sequence[Group], names: Iterable[str]) -> list[int]:
     return rest
 
 
-def require_own_names(groups: Sequence[Group]) -> None:
-    """Refuse two groups of one name: they would pay from one account, by the budget of one of them."""
+def require_each(groups: Sequence[Group], values: Sequence[object], what: str) -> None:
+    """Refuse two groups of one name, who would pay from one account, and other than one value per group."""
     names = [group.name for group in groups]
     twice = [name for name in names if names.count(name) > 1]
     if twice:
         raise ValueError(f"Expected every group to have a name of its own, got {twice[0]!r} twice.")
+    if len(values) != len(groups) or not groups:
+        raise ValueError(f"Expected {what} for each of {len(groups)} groups, got {len(values)}.")
 
 
 def require_members(groups: Sequence[Group], members: Sequence[Integers], n_teachers: int) -> None:
     """Refuse teachers that are shared by groups, that do not exist, or a group without any."""
-    require_own_names(groups)
-    if len(members) != len(groups) or not groups:
-        raise ValueError(f"Expected teachers for each of {len(groups)} groups, got {len(members)}.")
+    require_each(groups, members, "teachers")
     for group, own in zip(groups, members, strict=True):
         if len(own) == 0:
             raise ValueError(f"Expected a teacher for group {group.name!r}, got none.")

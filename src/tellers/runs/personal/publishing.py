@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from ...accounting._publishable import Method
 from ...accounting.costs import independent_cost
@@ -85,20 +85,20 @@ def group_sums(asked: Asked, *, order: float, method: Method) -> dict[str, Group
     """
     if method not in ("envelope", "gnss"):
         raise ValueError(f"Expected envelope or gnss, got {method!r}: only these look at votes.")
+    mechanism: Any = asked.plan.mechanism
     if method == "envelope":
         _require_envelope(asked)
-    votes, distances, sums = asked.votes, distances_of(asked), dict[str, GroupSum]()
+    votes, far, sums = asked.votes, distances_of(asked), dict[str, GroupSum]()
     context = {} if asked.student is None else {"student": np.asarray(asked.student)}
-    for at, group in enumerate(asked.plan.groups):
-        present, weight = _present(asked, at), int(asked.plan.units[at].linf)
-        how = {"order": order, "weight": weight, "moves": distances.moves, "step": distances.step}
+    for at, (group, unit) in enumerate(zip(asked.plan.groups, asked.plan.units, strict=True)):
+        present = np.unique(asked.present(at), axis=0)  # equal members once
+        how = {"order": order, "weight": int(unit.linf), "moves": far.moves, "step": far.step, **context}
         if method == "gnss":
-            sums[group.name] = _as_published(asked, present, how, context)
+            sums[group.name] = _as_published(asked, present > 0, how)
             continue
         most, fewest = int(votes.n_votes.max()), int(votes.n_votes.min())
-        cost = _mechanism(asked).envelope(
-            votes, n_votes=most, n_fewest=fewest, present=present, **how, **context
-        )
+        there = None if present.all() else present
+        cost = mechanism.envelope(votes, n_votes=most, n_fewest=fewest, present=there, **how)
         sums[group.name] = GroupSum(cost.total, cost.local)
     return sums
 
@@ -112,8 +112,7 @@ def independent_group_costs(asked: Asked, *, orders: ArrayLike | None = None) ->
     """
     costs = {}
     for at, (group, unit) in enumerate(zip(asked.plan.groups, asked.plan.units, strict=True)):
-        present = _present(asked, at)
-        n_queries = len(asked) if present is None else int(present.sum(axis=1).max())
+        n_queries = int(asked.present(at).sum(axis=1).max())
         costs[group.name] = independent_cost(asked.plan.mechanism, n_queries, orders=orders, unit=unit)
     return costs
 
@@ -182,23 +181,18 @@ def publish_group_costs(
     wanted = names if groups is None else list(dict.fromkeys(groups))
     if not set(wanted) <= set(names):
         raise ValueError(f"Expected names of groups among {', '.join(map(repr, names))}, got others.")
-    before = {} if charged_before is None else charged_before
     if plan.method == "independent":
         costs, shown = independent_group_costs(asked), {}
         for name in wanted:
             epsilon, order = costs[name].epsilon_and_order(delta)
             shown[name] = PublishedEpsilon(epsilon, delta, 1.0, order, "independent", 0.0, "both directions")
         return shown
-    if plan.method == "envelope":
-        _require_envelope(asked)  # before anything is charged
     shares = distances_of(asked).shares
     if ledger is not None:
         assert key is not None
         curves = publication_prices(shares, plan, n_releases=len(wanted))
-        price, also = (
-            RdpCurve.largest(curves.values()),
-            {g.account: curves[g.name] for g in asked.plan.groups},
-        )
+        price = RdpCurve.largest(curves.values())
+        also = {group.account: curves[group.name] for group in asked.plan.groups}
         event = group_event(asked, plan, noise_name=noise.name, n_releases=len(wanted), ledger=ledger)
         ticket = ledger.reserve(key, price, event=event, also=also)
         # Nothing of it flows back.
@@ -210,7 +204,7 @@ def publish_group_costs(
             plan=plan,
             delta=delta,
             charged=len(wanted) * plan.price_to(shares[name]),
-            charged_before=before.get(name, 0.0),
+            charged_before=(charged_before or {}).get(name, 0.0),
         )
         for name in wanted
     }
@@ -260,16 +254,8 @@ def group_event(
     }
 
 
-def _present(asked: Asked, at: int) -> Floats | None:
-    """Return who of a group takes part in which query, equal members once; None where all always do."""
-    weights = asked.votes.weights
-    if weights is None or weights.ndim == 1 or not asked.plan.members:
-        return None
-    there = weights[asked.plan.members[at]] > 0
-    return None if there.all() else np.unique(there, axis=0).astype(np.float64)
-
-
 def _require_envelope(asked: Asked) -> None:
+    mechanism: Any = asked.plan.mechanism  # an arg max with Gaussian noise, as `Asked` makes sure
     together = [unit for unit in asked.plan.units if not unit.is_one_ballot]
     if together and asked.votes.n_classes > 2:
         raise ValueError(
@@ -277,38 +263,35 @@ def _require_envelope(asked: Asked) -> None:
             "ballots that may go different ways. Publish by 'gnss' (forward direction) or 'independent'."
         )
     n_votes = int(asked.votes.n_votes.max())
-    if _mechanism(asked).check_sigma is not None and n_votes > _MOST_VOTES:
+    if mechanism.check_sigma is not None and n_votes > _MOST_VOTES:
         raise ValueError(
             f"Expected at most {_MOST_VOTES} votes in a query for the envelope of a check, got {n_votes}. "
             "Take weights with a smaller denominator, or publish by method 'gnss' or 'independent'."
         )
 
 
-def _as_published(
-    asked: Asked, present: Floats | None, how: dict[str, Any], context: dict[str, Floats]
-) -> GroupSum:
+def _as_published(asked: Asked, members: NDArray[np.bool_], how: dict[str, Any]) -> GroupSum:
     """Return the papers' bound: summed over queries of equally many votes, the largest of any member."""
-    members = np.ones((1, len(asked))) if present is None else present
-    n_votes, answered, parts = asked.votes.n_votes, np.asarray(asked.answered), []
-    for there in members > 0:
-        total, local = 0.0, np.zeros(1)
-        for size in np.unique(n_votes):
+    mechanism: Any = asked.plan.mechanism
+    n_votes, answered = asked.votes.n_votes, np.asarray(asked.answered)
+    totals, locals_ = [], []
+    for there in members:
+        total, each = 0.0, [np.zeros(1)]
+        for size in np.unique(n_votes[there]):
             rows = np.flatnonzero(there & (n_votes == size))
-            if rows.size:
-                cost, added = _mechanism(asked).published_sensitivities(
-                    asked.votes[rows], answered=answered[rows], n_votes=int(size), **how,
-                    **{name: given[rows] for name, given in context.items()},
-                )  # fmt: skip
-                total += cost
-                # At its last entry a row has every vote in reach, and stays there.
-                width = max(local.size, added.size)
-                local, more = (np.pad(one, (0, width - one.size), mode="edge") for one in (local, added))
-                local = local + more
-        parts.append((total, local))
-    width = max(local.size for _, local in parts)
-    padded = [np.pad(local, (0, width - local.size), mode="edge") for _, local in parts]
-    return GroupSum(max(total for total, _ in parts), np.max(padded, axis=0))
+            if "student" in how:
+                how = {**how, "student": np.asarray(asked.student)[rows]}
+            cost, local = mechanism.published_sensitivities(
+                asked.votes[rows], answered=answered[rows], n_votes=int(size), **how
+            )
+            total += cost
+            each.append(local)
+        totals.append(total)
+        locals_.append(_as_long(each).sum(axis=0))
+    return GroupSum(max(totals), _as_long(locals_).max(axis=0))
 
 
-def _mechanism(asked: Asked) -> Any:
-    return asked.plan.mechanism  # an arg max with Gaussian noise, as `Asked` makes sure
+def _as_long(rows: list[Floats]) -> Floats:
+    """Return rows as long as the longest: at its last entry a row has every vote in reach, and stays."""
+    width = max(row.size for row in rows)
+    return np.stack([np.pad(row, (0, width - row.size), mode="edge") for row in rows])

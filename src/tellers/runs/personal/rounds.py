@@ -23,6 +23,11 @@ from .plan import PersonalPlan
 from .variants import Upsampling
 
 Names = tuple[str, ...]
+# Some could pay for one more query, but not for one without those who left first.
+_TOO_DEAR = (
+    "there are fewer teachers, who vote with less noise, and what is left does not pay for one of their "
+    "answers. Take more noise, or budgets that are used up together."
+)
 VoteAnew = Callable[[Assignment, Names], Voters]
 
 
@@ -54,12 +59,13 @@ def who_goes_on(
     while True:
         names = tuple(group.name for group in plan.groups if group.name in gone)
         if len(names) == len(plan.groups):
-            return Standing(names, why=_too_dear(plan, first))
+            return Standing(names, why=_unused(plan, first, _TOO_DEAR))
         try:
             rest = (plan.without(names) if names else plan).using(mechanism)
             _require_enough(rest)
         except ValueError as error:
-            return Standing(names, why=_too_few(plan, names, error))
+            because = f"too few people are left to train teachers anew. {error}"
+            return Standing(names, why=_unused(plan, names, because))
         over = cannot_pay(rest, rest.prices(1, key=""), accounts)
         if not over:
             return Standing(names, rest)
@@ -75,17 +81,13 @@ def cannot_pay(
     return [name for name, held in states.items() if not held.accountant.affords(held.spent, prices[name])]
 
 
-def _too_dear(plan: Upsampling, first: set[str]) -> str:
-    """Return words where some could pay for one more query, but not for one without those who left first."""
-    rest = ", ".join(group.name for group in plan.groups if group.name not in first)
-    if not rest:
-        return ""
-    left = ", ".join(group.name for group in plan.groups if group.name in first)
-    return (
-        f"Asking ended with some budget of {rest} unused: without {left} there are fewer teachers, who vote "
-        "with less noise, and what is left does not pay for one of their answers. Take more noise, or "
-        "budgets that are used up together."
+def _unused(plan: Upsampling, gone: Iterable[str], because: str) -> str:
+    """Return words where some have budget left and cannot go on without those who are gone."""
+    left, rest = (
+        ", ".join(group.name for group in plan.groups if (group.name in gone) == is_gone)
+        for is_gone in (True, False)
     )
+    return f"Asking ended with some budget of {rest} unused: without {left} {because}" if rest else ""
 
 
 def _require_enough(rest: Upsampling) -> None:
@@ -94,14 +96,6 @@ def _require_enough(rest: Upsampling) -> None:
     if rest.n_copies < least:
         needs = "as there are teachers" if rest.grow == "shares" else "as one teacher needs"
         raise ValueError(f"Expected at least {least} of them, copies counted, {needs}, got {rest.n_copies}.")
-
-
-def _too_few(plan: Upsampling, names: Names, error: ValueError) -> str:
-    rest = ", ".join(group.name for group in plan.groups if group.name not in names)
-    return (
-        f"Asking ended with some budget of {rest} unused: without {', '.join(names)} too few people are left "
-        f"to train teachers anew. {error}"
-    )
 
 
 def round_seed(seed: int, absent: Names) -> int:

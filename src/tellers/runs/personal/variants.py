@@ -16,14 +16,14 @@ from ...mechanisms.base import scaled
 from ...privacy.rdp import RdpCurve
 from ...privacy.votes import Unit
 from ...teachers.partitions import Partition, assignment_key, partition, seats
-from .consent import Consent, Group
+from .consent import Consent, Group, Integers
 from .plan import (
     PersonalPlan,
     charge,
     checked_mask,
     left,
+    require_each,
     require_members,
-    require_own_names,
     whole_shares,
 )
 
@@ -31,9 +31,6 @@ from .plan import (
 #
 # One rule serves twice. Teachers are dealt into queries where not all of them vote, and people into several
 # teachers where they count more than once. Nothing private is looked at.
-
-
-Integers = NDArray[np.int64]
 
 
 def deal(n_cards: int, hands: ArrayLike, *, rng: np.random.Generator) -> list[Integers]:
@@ -229,12 +226,7 @@ class Upsampling(PersonalPlan):
 
     def __post_init__(self) -> None:
         require_count(n_plain=self.n_plain)
-        require_own_names(self.groups)
-        if len(self.copies_of) != len(self.groups) or not self.groups:
-            raise ValueError(
-                f"Expected a number of copies for each of {len(self.groups)} groups, got "
-                f"{len(self.copies_of)}."
-            )
+        require_each(self.groups, self.copies_of, "a number of copies")
         if self.grow not in ("teachers", "shares"):
             raise ValueError(f"Expected grow='teachers' or 'shares', got {self.grow!r}.")
         for group, copies in zip(self.groups, self.copies_of, strict=True):
@@ -270,17 +262,11 @@ class Upsampling(PersonalPlan):
         """Return the unit of each group: as many ballots as a person has copies."""
         return tuple(Unit.of_ballots(copies) for copies in self.copies_of)
 
-    @property
-    def summary(self) -> tuple[str, ...]:
-        """Return lines for the operator: the electorate, and every group."""
-        lines = [f"upsampling: {self.n_teachers} teachers instead of {self.n_plain}; {self.mechanism}"]
+    def _told(self) -> Iterable[str]:
+        yield f"{self.n_teachers} teachers instead of {self.n_plain}; {self.mechanism}"
         for group, copies in zip(self.groups, self.copies_of, strict=True):
-            share = group.n_persons * copies / self.n_copies
-            lines.append(
-                f"{group.name}: {group.n_persons} persons behind {copies} "
-                f"{'teacher' if copies == 1 else 'teachers'} each, {share:.0%} of what is learned from"
-            )
-        return tuple(lines)
+            share, many = group.n_persons * copies / self.n_copies, "" if copies == 1 else "s"
+            yield f"{copies} teacher{many} each, {share:.0%} of what is learned from"
 
     def weights(self, n_queries: int, *, key: str) -> Integers | None:
         """Return None: every ballot counts once."""
@@ -342,10 +328,18 @@ def upsampled_partition(
             f"Expected a person for every teacher, got {times.sum()} with all copies for {n_teachers} "
             "teachers. Take fewer teachers."
         )
+    if consent.person_of is None:
+        # Rows are dealt, so that all teachers get equally many.
+        rng = np.random.default_rng(int(seed))
+        order = rng.permutation(times.size)
+        hands = deal(int(n_teachers), times[order], rng=rng)
+        hands = [hands[at] for at in np.argsort(order)]
+    else:
+        # Nobody else's name or number has a say in where a person is seated.
+        key, named = assignment_key(int(seed)), zip(consent.names, times, strict=True)
+        hands = [seats([name], int(n_teachers), key=key, n_each=int(n))[0] for name, n in named if n]
     # Person p has the teachers from begins[p] on, one per copy.
-    teachers = _in_places(times, int(n_teachers), seed=int(seed))
-    if consent.person_of is not None:
-        teachers = _by_name(consent.names, times, int(n_teachers), seed=int(seed))
+    teachers = np.concatenate([np.empty(0, dtype=np.int64), *hands])
     begins = np.cumsum(times) - times
     codes = consent.persons
     repeats = times[codes]
@@ -357,25 +351,6 @@ def upsampled_partition(
     note = _SEVERAL.format(most=int(times.max()))
     notes = (note,) if times.max() > 1 else ()
     return source, Partition(tuple(parts), unit=consent.unit, notes=notes, relation=relation)
-
-
-def _in_places(times: Integers, n_teachers: int, *, seed: int) -> Integers:
-    """Return the teachers of every row's copies: dealt, so that all teachers get equally many."""
-    rng = np.random.default_rng(seed)
-    order = rng.permutation(times.size)
-    hands = deal(n_teachers, times[order], rng=rng)
-    return np.concatenate([hands[at] for at in np.argsort(order)])
-
-
-def _by_name(names: Sequence[str], times: Integers, n_teachers: int, *, seed: int) -> Integers:
-    """Return the teachers of every person's copies, which nobody else's name or number has a say in."""
-    key = assignment_key(seed)
-    own = [
-        seats([name], n_teachers, key=key, n_each=int(n))[0]
-        for name, n in zip(names, times, strict=True)
-        if n
-    ]
-    return np.concatenate(own) if own else np.empty(0, dtype=np.int64)
 
 
 # --- Vanishing: one teacher, one vote, and the stricter sit out most queries. ---
@@ -453,10 +428,7 @@ class Vanishing(PersonalPlan):
     def __post_init__(self) -> None:
         require_members(self.groups, self.members, self.n_teachers)
         require_count(0, seed=self.seed)
-        if len(self.frequency_of) != len(self.groups):
-            raise ValueError(
-                f"Expected a frequency for each of {len(self.groups)} groups, got {len(self.frequency_of)}."
-            )
+        require_each(self.groups, self.frequency_of, "a frequency")
         require_positive(**{f"frequency {at}": often for at, often in enumerate(self.frequency_of)})
         if max(self.frequency_of) != 1:
             raise ValueError(
@@ -481,27 +453,15 @@ class Vanishing(PersonalPlan):
     def period(self) -> int:
         """Return the smallest batch that loses at most 2 % to rounding, or the best one where none does."""
         rarest = math.ceil(1 / min(self.frequency_of) * (1 - _HAIR))
-        sizes = sorted({*range(1, _LONG + 1), *(rarest * times for times in range(1, 21))})
-        best, least = 1, math.inf
-        for size in sizes:
-            loss = self.loss(size)
-            if loss < least:
-                best, least = size, loss
-            if least <= _LITTLE:
-                break
-        return best
+        sizes: list[int] = sorted({*range(1, _LONG + 1), *(rarest * times for times in range(1, 21))})
+        good = (size for size in sizes if self.loss(size) <= _LITTLE)
+        return next(good, None) or min(sizes, key=self.loss)
 
-    @property
-    def summary(self) -> tuple[str, ...]:
-        """Return lines for the operator: the electorate, and every group."""
-        head = f"vanishing: {self.n_teachers} teachers, {self.n_voters:.4g} of them in a query on average"
-        lines = [f"{head}; {self.mechanism}; ask in batches of {self.period}"]
-        for group, own, often in zip(self.groups, self.members, self.frequency_of, strict=True):
-            lines.append(
-                f"{group.name}: {group.n_persons} persons behind {len(own)} teachers, each in {often:.3g} of "
-                "all queries"
-            )
-        return tuple(lines)
+    def _told(self) -> Iterable[str]:
+        voters = f"{self.n_teachers} teachers, {self.n_voters:.4g} of them in a query on average"
+        yield f"{voters}; {self.mechanism}; ask in batches of {self.period}"
+        for own, often in zip(self.members, self.frequency_of, strict=True):
+            yield f"{len(own)} teachers, each in {often:.3g} of all queries"
 
     def loss(self, n_queries: int) -> float:
         """Return how many times its fair share the busiest teacher can be charged in a batch, 1 at best."""
@@ -511,12 +471,10 @@ class Vanishing(PersonalPlan):
 
     def busiest(self, n_queries: int) -> tuple[int, ...]:
         """Return in how many queries of a batch the busiest teacher of each group votes at most."""
-        sizes = [len(own) for own in self.members]
-        in_hands = [
-            math.ceil(n_queries * often * n * (1 - _HAIR))
-            for often, n in zip(self.frequency_of, sizes, strict=True)
-        ]
-        return tuple(math.ceil(hands / n) for hands, n in zip(in_hands, sizes, strict=True))
+        return tuple(
+            math.ceil(math.ceil(n_queries * often * len(own) * (1 - _HAIR)) / len(own))
+            for often, own in zip(self.frequency_of, self.members, strict=True)
+        )
 
     def weights(self, n_queries: int, *, key: str) -> Integers | None:
         """Return who votes in which query, (teachers, queries) of 0 and 1; None where all always vote."""
@@ -567,7 +525,9 @@ class Vanishing(PersonalPlan):
 
 
 def _drawn(seed: int, key: str, name: str, often: float, n_own: int, n_queries: int) -> NDArray[np.int8]:
-    rng = _public_rng(seed, key, name)
+    # A schedule is public: whoever knows plan and key can draw it too.
+    words = json.dumps([int(seed), key, name]).encode()
+    rng = np.random.default_rng(int.from_bytes(hashlib.sha256(words).digest(), "big"))
     # The shift decides in which queries the fractions add up to one more teacher, so that a group takes
     # its part of short batches too, on average.
     shift = int(rng.integers(1024)) / 1024
@@ -582,12 +542,6 @@ def _drawn(seed: int, key: str, name: str, often: float, n_own: int, n_queries: 
 
 
 _kept = lru_cache(maxsize=32)(_drawn)
-
-
-def _public_rng(seed: int, key: str, name: str) -> np.random.Generator:
-    """Return the generator of a schedule, which is public: whoever knows plan and key can draw it too."""
-    words = json.dumps([int(seed), key, name]).encode()
-    return np.random.default_rng(int.from_bytes(hashlib.sha256(words).digest(), "big"))
 
 
 # --- Weighting: everybody votes, and the more generous count for more. ---
@@ -660,16 +614,9 @@ class Weighting(PersonalPlan):
 
     def __post_init__(self) -> None:
         require_members(self.groups, self.members, self.n_teachers)
-        if len(self.weight_of) != len(self.groups):
-            raise ValueError(
-                f"Expected a weight for each of {len(self.groups)} groups, got {len(self.weight_of)}."
-            )
-        require_count(
-            **{
-                f"weight of {group.name!r}": weight
-                for group, weight in zip(self.groups, self.weight_of, strict=True)
-            }
-        )
+        require_each(self.groups, self.weight_of, "a weight")
+        for group, weight in zip(self.groups, self.weight_of, strict=True):
+            require_count(**{f"weight of {group.name!r}": weight})
         object.__setattr__(self, "weight_of", tuple(int(weight) for weight in self.weight_of))
         object.__setattr__(self, "mechanism", scaled(self.plain, self.n_votes / self.n_teachers))
 
@@ -683,17 +630,11 @@ class Weighting(PersonalPlan):
         """Return how many votes every query holds."""
         return sum(weight * len(own) for weight, own in zip(self.weight_of, self.members, strict=True))
 
-    @property
-    def summary(self) -> tuple[str, ...]:
-        """Return lines for the operator: the electorate, and every group."""
-        lines = [f"weighting: {self.n_teachers} teachers with {self.n_votes} votes; {self.mechanism}"]
-        for group, own, weight in zip(self.groups, self.members, self.weight_of, strict=True):
-            share = weight * len(own) / self.n_votes
-            lines.append(
-                f"{group.name}: {group.n_persons} persons behind {len(own)} teachers of {weight} "
-                f"{'vote' if weight == 1 else 'votes'} each, {share:.0%} of all votes"
-            )
-        return tuple(lines)
+    def _told(self) -> Iterable[str]:
+        yield f"{self.n_teachers} teachers with {self.n_votes} votes; {self.mechanism}"
+        for own, weight in zip(self.members, self.weight_of, strict=True):
+            share, many = weight * len(own) / self.n_votes, "" if weight == 1 else "s"
+            yield f"{len(own)} teachers of {weight} vote{many} each, {share:.0%} of all votes"
 
     def weights(self, n_queries: int, *, key: str) -> Integers | None:
         """Return every teacher's weight, the same in all queries; None where all are 1."""
