@@ -65,6 +65,7 @@ def build(words: Sequence[str] = ()) -> "Typer":
     app = typer.Typer(
         help=_joined(_HELP),
         add_completion=False,
+        add_help_option=not asked,  # a verb has its own; to look for one here, typer would load pydantic
         pretty_exceptions_enable=False,
         rich_markup_mode="rich",
         no_args_is_help=True,
