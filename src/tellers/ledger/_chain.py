@@ -136,22 +136,14 @@ def opening(accountant: Accountant) -> Line:
     return Line.after(None, "opened", key="", body=body)
 
 
-@dataclass(frozen=True)
-class Reserved:
-    """What is debited for a question that is not settled: the main account, and named ones."""
-
-    price: RdpCurve
-    also: dict[str, RdpCurve]
-
-
 @dataclass(eq=False)
 class LedgerState:
     """What the lines read so far add up to."""
 
     head: Line | None = None
     terms: dict[str, Any] = field(default_factory=dict)
-    pending: dict[str, Reserved] = field(default_factory=dict)
-    settled: set[str] = field(default_factory=set)
+    entries: dict[str, Entry] = field(default_factory=dict)
+    pending: dict[str, Entry] = field(default_factory=dict)
     accountants: dict[str, Accountant] = field(default_factory=dict)
     _orders: Floats | None = None
     # Settled charges by account; the main one has no name.
@@ -194,11 +186,12 @@ class LedgerState:
         return {name: main if values is None else self.curve(values) for name, values in said.items()}
 
     def _spent_by(self, account: str | None) -> RdpCurve:
+        # Reservations are added up afresh each time, settled ones once: no price is ever subtracted.
         total = self._charged.get(account) or RdpCurve.zero(self._orders)
-        for reserved in self.pending.values():
-            price = reserved.price if account is None else reserved.also.get(account)
-            if price is not None:
-                total = total + price
+        for entry in self.pending.values():
+            paid = entry if account is None else entry.also.get(account)
+            if paid is not None:
+                total = total + paid.charged
         return total
 
     def _read(self, kind: str, key: str, body: dict[str, Any]) -> None:
@@ -213,23 +206,23 @@ class LedgerState:
             if self._orders is None or body["held_at"] not in self._orders:
                 raise ValueError(kind)
             self.accountants[key] = Accountant(budget, order=body["held_at"])
-        elif kind == "reserved" and key not in self.pending and key not in self.settled:
-            price = self.curve(body["price"])
-            also = self.also(body, price)
-            if not also.keys() <= self.accountants.keys() or not isinstance(body.get("event", {}), dict):
+        elif kind == "reserved" and key not in self.entries:
+            price, event = self.curve(body["price"]), body.get("event", {})
+            also = {name: Charge(curve, curve) for name, curve in self.also(body, price).items()}
+            if not also.keys() <= self.accountants.keys() or not isinstance(event, dict):
                 raise ValueError(kind)
-            self.pending[key] = Reserved(price, also)
+            self.entries[key] = self.pending[key] = Entry(key, event, price, charged=price, also=also)
         elif kind == "settled":
-            # Reservations are added up afresh each time, settled ones once: no price is ever subtracted.
-            charged = self.curve(body["charged"])
-            also = self.also(body, charged)
-            if self.pending[key].also.keys() != also.keys():
+            asked, charged = self.pending[key], self.curve(body["charged"])
+            named = self.also(body, charged)
+            if asked.also.keys() != named.keys():
                 raise ValueError(kind)
-            read_release(body, charged)  # an outcome that cannot be read back is found now
+            also = {name: Charge(asked.also[name].reserved, cost) for name, cost in named.items()}
+            release = read_release(body, charged)
+            self.entries[key] = replace(asked, charged=charged, is_settled=True, release=release, also=also)
             del self.pending[key]
-            self.settled.add(key)
             self._charge(None, charged)
-            for name, cost in also.items():
+            for name, cost in named.items():
                 self._charge(name, cost)
         else:
             raise ValueError(kind)
@@ -247,10 +240,6 @@ class Pages(Protocol):
 
     def after(self, number: int) -> Iterator[Line]:
         """Return the lines after one, in order; all of them after -1."""
-        ...
-
-    def some(self, kind: str, key: str) -> Iterator[Line]:
-        """Return the lines of one kind about one key."""
         ...
 
     def require_rules(self) -> None:
@@ -271,8 +260,6 @@ class ChainedLedger(ABC):
     vault: Vault | None
     _state: LedgerState
     _lock: threading.RLock
-    # Questions as of a line, so that they are not read again; replaced as a whole, never changed.
-    _known: tuple[Line | None, dict[str, Entry]] = (None, {})
 
     @abstractmethod
     def _title(self) -> str:
@@ -322,25 +309,13 @@ class ChainedLedger(ABC):
 
     def find(self, key: str) -> Release | None:
         """Return the recorded release of a key, or None."""
-
-        def look(pages: Pages) -> Release | None:
-            if key not in self._state.settled:
-                return None
-            body = self._body(pages, "settled", key)
-            return read_release(body, self._state.curve(body["charged"]))
-
-        return self._read(look)
+        entry = self._read(lambda _: self._state.entries.get(key))
+        return None if entry is None else entry.release
 
     def asked(self, key: str) -> dict[str, Any] | None:
         """Return the event that a key was reserved for, settled or not, or None."""
-
-        def look(pages: Pages) -> dict[str, Any] | None:
-            if key not in self._state.settled and key not in self._state.pending:
-                return None
-            event: dict[str, Any] = self._body(pages, "reserved", key).get("event", {})
-            return event
-
-        return self._read(look)
+        entry = self._read(lambda _: self._state.entries.get(key))
+        return None if entry is None else _copied(entry.event)
 
     def reserve(
         self, key: str, price: RdpCurve, *, event: dict[str, Any], also: Mapping[str, RdpCurve] | None = None
@@ -351,8 +326,8 @@ class ChainedLedger(ABC):
 
         def next_line() -> Line:
             state = self._state
-            if key in state.pending or key in state.settled:
-                refuse_known(key, is_settled=key in state.settled)
+            if key in state.entries:
+                refuse_known(key, is_settled=state.entries[key].is_settled)
             self.accountant.require(state.spent, price, key=key)
             require_groups_pay(key, named, event=stored, accounts=state.accountants)
             states = {name: state.account(name) for name in named if name in state.accountants}
@@ -377,11 +352,12 @@ class ChainedLedger(ABC):
         def next_line() -> Line:
             nonlocal all_kept
             # The books and not the ticket say what was reserved.
-            reserved = self._state.pending.get(key)
-            if reserved is None:
-                refuse_unknown(key, is_settled=key in self._state.settled)
+            asked = self._state.pending.get(key)
+            if asked is None:
+                refuse_unknown(key, is_settled=key in self._state.entries)
+            also = {name: paid.reserved for name, paid in asked.also.items()}
             charged, named, all_kept = charge_all(
-                key, reserved.price, reserved.also, worst=release.cost.worst, used=used
+                key, asked.reserved, also, worst=release.cost.worst, used=used
             )
             shown = write_release(release) if all_kept else None
             body = {"charged": write_curve(charged), "release": shown, **write_also(named, charged)}
@@ -398,30 +374,8 @@ class ChainedLedger(ABC):
 
         What was read and checked before is not read again; `verify` reads everything.
         """
-
-        def look(pages: Pages) -> dict[str, Entry]:
-            head, known = self._known
-            found = dict(known)
-            for line in pages.after(-1 if head is None else head.number):
-                line.require_follows(head)
-                head = line
-                body = json.loads(line.body)
-                if line.kind == "reserved":
-                    price = self._state.curve(body["price"])
-                    paid = {name: Charge(c, c) for name, c in self._state.also(body, price).items()}
-                    found[line.key] = Entry(line.key, body.get("event", {}), price, charged=price, also=paid)
-                elif line.kind == "settled":
-                    asked, charged = found[line.key], self._state.curve(body["charged"])
-                    named = self._state.also(body, charged)
-                    paid = {name: Charge(c.reserved, named[name]) for name, c in asked.also.items()}
-                    release = read_release(body, charged)
-                    found[line.key] = Entry(
-                        line.key, asked.event, asked.reserved, charged, True, release, also=paid
-                    )
-            self._known = (head, found)
-            return found
-
-        return [replace(entry, event=_copied(entry.event)) for entry in self._read(look).values()]
+        found = self._read(lambda _: list(self._state.entries.values()))
+        return [replace(entry, event=_copied(entry.event)) for entry in found]
 
     def lines(self) -> list[Line]:
         """Return the chain as it is written, every line checked against the one before."""
@@ -473,13 +427,6 @@ class ChainedLedger(ABC):
             self._state.add(line)
         if head is None:
             require_terms(self._state.terms, self.accountant, self._title())
-
-    def _body(self, pages: Pages, kind: str, key: str) -> dict[str, Any]:
-        for line in pages.some(kind, key):
-            if line.is_intact:
-                body: dict[str, Any] = json.loads(line.body)
-                return body
-        raise LedgerConflict(f"The {kind!r} line of key {key!r} in {self._title()} was changed or removed.")
 
 
 def _copied(plain: Any) -> Any:

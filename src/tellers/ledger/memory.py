@@ -18,9 +18,6 @@ class _ListedPages:
     def after(self, number: int) -> Iterator[Line]:
         return iter(self.lines[number + 1 :])
 
-    def some(self, kind: str, key: str) -> Iterator[Line]:
-        return (line for line in self.lines if (line.kind, line.key) == (kind, key))
-
     def require_rules(self) -> None:
         """Do nothing: no storage of its own could have been changed."""
 

@@ -47,9 +47,6 @@ class FilePages:
     def after(self, number: int) -> Iterator[Line]:
         return read(self.connection, "WHERE number > ? ORDER BY number", number)
 
-    def some(self, kind: str, key: str) -> Iterator[Line]:
-        return read(self.connection, "WHERE kind = ? AND key = ?", kind, key)
-
     def require_rules(self) -> None:
         """Refuse a damaged file, and one whose tables or triggers were changed."""
         if self.connection.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",):

@@ -94,9 +94,6 @@ class TablePages:
     def after(self, number: int) -> Iterator[Line]:
         return read(self.connection, self.ledger, LINES.c.number > number)
 
-    def some(self, kind: str, key: str) -> Iterator[Line]:
-        return read(self.connection, self.ledger, LINES.c.kind == kind, LINES.c.key == canonical(key))
-
     def require_rules(self) -> None:
         """Refuse tables whose triggers were dropped, disabled or exchanged."""
         found = self.connection.execute(
