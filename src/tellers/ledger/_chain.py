@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
@@ -235,18 +235,6 @@ class LedgerState:
 T = TypeVar("T")
 
 
-class Pages(Protocol):
-    """The lines of one ledger at one moment, as they are stored."""
-
-    def after(self, number: int) -> Iterator[Line]:
-        """Return the lines after one, in order; all of them after -1."""
-        ...
-
-    def require_rules(self) -> None:
-        """Refuse storage whose own rules, which keep it append-only, were changed."""
-        ...
-
-
 class ChainedLedger(ABC):
     """A ledger that is a chain of lines, only ever added to.
 
@@ -266,12 +254,20 @@ class ChainedLedger(ABC):
         """Return what to call this ledger in a message."""
 
     @abstractmethod
-    def _read(self, look: Callable[[Pages], T]) -> T:
+    def _read(self, look: Callable[[], T]) -> T:
         """Return what `look` makes of the ledger as it is now, with all that others wrote read in."""
 
     @abstractmethod
     def _write(self, next_line: Callable[[], Line | None]) -> None:
         """Append what `next_line` returns; nobody else writes from before the call until it is durable."""
+
+    @abstractmethod
+    def _after(self, number: int) -> Iterator[Line]:
+        """Return the stored lines after one, in order, while reading or writing; all of them after -1."""
+
+    @abstractmethod
+    def _require_rules(self) -> None:
+        """Refuse storage whose own rules, which keep it append-only, were changed."""
 
     @abstractmethod
     def close(self) -> None:
@@ -286,7 +282,7 @@ class ChainedLedger(ABC):
     @property
     def spent(self) -> RdpCurve:
         """Return everything debited to the main account so far, by anyone, reservations included."""
-        return self._read(lambda _: self._state.spent)
+        return self._read(lambda: self._state.spent)
 
     def open_account(self, name: str, budget: Budget) -> None:
         """Give a student, an analyst or a group a budget of its own, for good."""
@@ -305,16 +301,16 @@ class ChainedLedger(ABC):
 
     def accounts(self) -> dict[str, AccountState]:
         """Return every named account, with everything debited to it so far, reservations included."""
-        return self._read(lambda _: self._state.accounts())
+        return self._read(lambda: self._state.accounts())
 
     def find(self, key: str) -> Release | None:
         """Return the recorded release of a key, or None."""
-        entry = self._read(lambda _: self._state.entries.get(key))
+        entry = self._read(lambda: self._state.entries.get(key))
         return None if entry is None else entry.release
 
     def asked(self, key: str) -> dict[str, Any] | None:
         """Return the event that a key was reserved for, settled or not, or None."""
-        entry = self._read(lambda _: self._state.entries.get(key))
+        entry = self._read(lambda: self._state.entries.get(key))
         return None if entry is None else _copied(entry.event)
 
     def reserve(
@@ -374,12 +370,12 @@ class ChainedLedger(ABC):
 
         What was read and checked before is not read again; `verify` reads everything.
         """
-        found = self._read(lambda _: list(self._state.entries.values()))
+        found = self._read(lambda: list(self._state.entries.values()))
         return [replace(entry, event=_copied(entry.event)) for entry in found]
 
     def lines(self) -> list[Line]:
         """Return the chain as it is written, every line checked against the one before."""
-        return self._read(lambda pages: _checked(pages.after(-1)))
+        return self._read(lambda: _checked(self._after(-1)))
 
     def verify(self, head: str | None = None) -> str:
         """Read all of the books again, check every hash, and return the last one.
@@ -388,9 +384,9 @@ class ChainedLedger(ABC):
         in the chain.
         """
 
-        def look(pages: Pages) -> list[str]:
-            pages.require_rules()
-            return [line.hash for line in _checked(pages.after(-1))]
+        def look() -> list[str]:
+            self._require_rules()
+            return [line.hash for line in _checked(self._after(-1))]
 
         hashes = self._read(look)
         if head is not None and head not in hashes:
@@ -414,10 +410,10 @@ class ChainedLedger(ABC):
         finally:
             lock.release()
 
-    def _catch_up(self, pages: Pages) -> None:
+    def _catch_up(self) -> None:
         """Read the lines that are new, each checked against the one before."""
         head = self._state.head
-        lines = pages.after(-1 if head is None else head.number - 1)
+        lines = self._after(-1 if head is None else head.number - 1)
         if head is not None and next(lines, None) != head:
             raise LedgerConflict(
                 f"{self._title()} lost lines that it had, or they were changed, while it was in use. "
