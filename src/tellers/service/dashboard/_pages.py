@@ -318,7 +318,7 @@ class _Pages:
             if verdict is None or verdict.is_intact:
                 verdict = self.check.verify()
         return self.renderer.page(
-            request, visit, "ledger.html", verdict=verdict, is_possible=self.check.is_possible,
+            request, visit, "ledger.html", verdict=verdict,
             n_entries=None if entries is None else len(entries),
             n_unsettled=sum(not entry.is_settled for entry in entries or ()),
         )  # fmt: skip
