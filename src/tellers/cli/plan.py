@@ -20,11 +20,7 @@ _MANY = "Many labels"
 _LEAVE = "Leave it out. See: tellers plan --help"
 
 
-class AgainstName(StrEnum):
-    """Which cost the budget is held against."""
-
-    exact = "exact"
-    public = "public"
+AgainstName = StrEnum("AgainstName", ["exact", "public"])
 
 
 @options.takes_mechanism(after="mechanism")

@@ -120,12 +120,7 @@ def _print_run_published(published: "PublishedCosts", told: dict[str, Any]) -> N
 # --- A file of votes. ---
 
 
-class BoundName(StrEnum):
-    """How the cost is bounded and released."""
-
-    envelope = "envelope"
-    gnss = "gnss"
-    independent = "independent"
+BoundName = StrEnum("BoundName", ["envelope", "gnss", "independent"])
 
 
 @options.takes_mechanism(after="file", votes=True)

@@ -11,17 +11,7 @@ if TYPE_CHECKING:
     from ..runs.settings.sections import RunConfig
 
 
-class Step(StrEnum):
-    """The steps of a run."""
-
-    data = "data"
-    teachers = "teachers"
-    votes = "votes"
-    labels = "labels"
-    student = "student"
-    report = "report"
-
-
+Step = StrEnum("Step", ["data", "teachers", "votes", "labels", "student", "report"])
 Resume: TypeAlias = Annotated[
     bool, options.option("Go on with a run that was cut short; begin it if there is none.", "--resume")
 ]
