@@ -331,13 +331,8 @@ def print_account(screen: "Console", books: "Account", mechanism: object, _told:
         answers += "" if books.n_answered is None else f", {books.n_answered:,} labels told"
     screen.print(f"\n{books.n_queries:,} queries by {books.n_teachers:,} teachers{answers}.")
     screen.print(f"{mechanism}\n", style="dim")
-    order = f" (Rényi order {best.order:g})"
-    headline = Text.assemble(
-        ("Anyone may know: ", "green"),
-        (f"epsilon {show.figure(best.epsilon)}", "bold green"),
-        (f" at delta {books.delta:g}{order}.", "green"),
-    )
-    screen.print(headline)
+    at = f" at delta {books.delta:g} (Rényi order {best.order:g})."
+    screen.print(show.headline("Anyone may know: ", f"epsilon {show.figure(best.epsilon)}", at))
     factor = f" = {math.exp(best.epsilon):.3g}" if best.epsilon < 100 else ""
     screen.print(
         "Whatever the votes: had one teacher voted differently throughout, no result would be more than "
