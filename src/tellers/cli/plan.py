@@ -20,7 +20,11 @@ _MANY = "Many labels"
 _LEAVE = "Leave it out. See: tellers plan --help"
 
 
-AgainstName = StrEnum("AgainstName", ["exact", "public"])
+class AgainstName(StrEnum):
+    """Which cost the budget is held against."""
+
+    exact = "exact"
+    public = "public"
 
 
 @options.takes_mechanism(after="mechanism")
@@ -210,9 +214,9 @@ def _print_plans(plans: "list[LabelPlan]", budget: "Budget", top: int, told: dic
     headings = ("queries", "labels", "right", "exact", "public", "tells (kbit)", "")
     rows = show.table(*parameters.values(), *headings, numbers=range(9))
     for plan in plans[:top]:
-        given = vars(plan.mechanism)
+        values = (getattr(plan.mechanism, name, None) for name in parameters)
         rows.add_row(
-            *(f"{given[name]:g}" if name in given else "-" for name in parameters),
+            *("-" if value is None else f"{value:g}" for value in values),
             f"{plan.n_queries:,}",
             f"{plan.n_labels:,.0f}",
             f"{plan.accuracy:.1%}",
@@ -302,14 +306,12 @@ def _print_advice(advice: "Advice", budget: "Budget", top: int, told: dict[str, 
         of_each.setdefault(_called(plan), plan)  # the first is the best
     shown = list(of_each.values())[:top]
     for plan in shown:
+        at_least = "≥ " if plan.bound_because else ""  # an upper bound on the cost leaves room for more
         end = Text(show.bar(plan.worth, most, width=6), "green") if plan.keeps else Text("lossy", "dim")
         rows.add_row(
             Text.assemble(_called(plan), gap, (_label_parameters(plan), "dim")),
             f"{plan.n_queries:,}",
-            # A cost that is an upper bound leaves room for more queries.
-            "-"
-            if plan.n_queries_exact is None
-            else f"{'≥ ' * bool(plan.bound_because)}{plan.n_queries_exact:,}",
+            "-" if plan.n_queries_exact is None else f"{at_least}{plan.n_queries_exact:,}",
             f"{plan.told:.0%}",
             *([f"{plan.agreement:.1%}"] if wide else []),
             *_figures(plan.scores),

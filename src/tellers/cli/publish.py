@@ -120,7 +120,12 @@ def _print_run_published(published: "PublishedCosts", told: dict[str, Any]) -> N
 # --- A file of votes. ---
 
 
-BoundName = StrEnum("BoundName", ["envelope", "gnss", "independent"])
+class BoundName(StrEnum):
+    """How the cost is bounded and released."""
+
+    envelope = "envelope"
+    gnss = "gnss"
+    independent = "independent"
 
 
 @options.takes_mechanism(after="file", votes=True)

@@ -11,7 +11,17 @@ if TYPE_CHECKING:
     from ..runs.settings.sections import RunConfig
 
 
-Step = StrEnum("Step", ["data", "teachers", "votes", "labels", "student", "report"])
+class Step(StrEnum):
+    """The steps of a run."""
+
+    data = "data"
+    teachers = "teachers"
+    votes = "votes"
+    labels = "labels"
+    student = "student"
+    report = "report"
+
+
 Resume: TypeAlias = Annotated[
     bool, options.option("Go on with a run that was cut short; begin it if there is none.", "--resume")
 ]

@@ -168,5 +168,6 @@ def command(
 
     # A log that a machine reads holds JSON alone; people are told where they can see it.
     is_watched = sys.stderr.isatty() if banner is None else banner
-    told = {"waiting": waiting(), "ready": announce} if is_watched else {}
-    serve(settings, wait=wait, trust_ledger=trust_ledger, **told)
+    say = waiting() if is_watched else None
+    told_ready = announce if is_watched else None
+    serve(settings, wait=wait, waiting=say, ready=told_ready, trust_ledger=trust_ledger)

@@ -257,17 +257,9 @@ class PostgresLedger(ChainedLedger):
         try:
             with self._transaction() as connection:
                 self._require_server(connection)
-                named = sa.select(LEDGERS.c.id).where(LEDGERS.c.name == canonical(self.name))
-                ledger = connection.execute(named).scalar()
-                if ledger is None:
-                    made = insert(LEDGERS).values(name=canonical(self.name)).on_conflict_do_nothing()
-                    ledger = connection.execute(made.returning(LEDGERS.c.id)).scalar()
-                    if ledger is None:  # somebody else made it just now
-                        ledger = connection.execute(named).scalar_one()
-                    else:
-                        # Nobody sees the name without this line: a name without one lost it.
-                        write(connection, ledger, opening(self.accountant))
-                self._ledger = ledger
+                if not _number(connection, self.name):
+                    _make(connection, self.name, [opening(self.accountant)])
+                self._ledger = _number(connection, self.name)  # somebody else may have made it just now
         except Lost as lost:
             # A server on its way up or down is waited for; one that is not there, or keeps us out, is not.
             if self._connection is not None or "the database system is" in str(lost):
@@ -314,14 +306,25 @@ def fill(url: str, lines: Sequence[Line], *, name: str = "main", timeout: float 
                 f"Expected the tables of ledgers in {shown(parsed)}. Nothing was written. Make them: "
                 "tellers ledger init URL"
             )
-        made = insert(LEDGERS).values(name=canonical(name)).on_conflict_do_nothing()
-        ledger = connection.execute(made.returning(LEDGERS.c.id)).scalar()
-        if ledger is None:
+        if not _make(connection, name, lines):
             raise LedgerConflict(
                 f"Expected a name that is free in {shown(parsed)}, got {name!r}. Nothing was written."
             )
-        for line in lines:
-            write(connection, ledger, line)
+
+
+def _number(connection: sa.Connection, name: str) -> int:
+    """Return the number of a ledger in its database, or 0 where there is none of that name."""
+    named = sa.select(LEDGERS.c.id).where(LEDGERS.c.name == canonical(name))
+    return connection.execute(named).scalar() or 0
+
+
+def _make(connection: sa.Connection, name: str, lines: Sequence[Line]) -> bool:
+    """Make a ledger of these lines, without which nobody sees its name; say whether the name was free."""
+    made = insert(LEDGERS).values(name=canonical(name)).on_conflict_do_nothing()
+    ledger = connection.execute(made.returning(LEDGERS.c.id)).scalar() or 0
+    for line in lines if ledger else ():
+        write(connection, ledger, line)
+    return bool(ledger)
 
 
 def first_line(url: str, *, name: str = "main", timeout: float = 30.0) -> Line:
@@ -333,9 +336,7 @@ def first_line(url: str, *, name: str = "main", timeout: float = 30.0) -> Line:
     parsed = parse_url(url)
     with transaction(parsed, timeout) as connection:
         if table_version(connection) is not None:
-            named = sa.select(LEDGERS.c.id).where(LEDGERS.c.name == canonical(name))
-            ledger = connection.execute(named).scalar()
-            for line in read(connection, ledger or 0, LINES.c.number == 0):
+            for line in read(connection, _number(connection, name), LINES.c.number == 0):
                 return line
     raise FileNotFoundError(
         f"Expected a ledger named {name!r} in {shown(parsed)}, got none of that name. Nothing was written."
