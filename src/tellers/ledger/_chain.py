@@ -375,7 +375,7 @@ class ChainedLedger(ABC):
 
     def lines(self) -> list[Line]:
         """Return the chain as it is written, every line checked against the one before."""
-        return self._read(lambda: _checked(self._after(-1)))
+        return self._read(lambda: checked(self._after(-1)))
 
     def verify(self, head: str | None = None) -> str:
         """Read all of the books again, check every hash, and return the last one.
@@ -386,7 +386,7 @@ class ChainedLedger(ABC):
 
         def look() -> list[str]:
             self._require_rules()
-            return [line.hash for line in _checked(self._after(-1))]
+            return [line.hash for line in checked(self._after(-1))]
 
         hashes = self._read(look)
         if head is not None and head not in hashes:
@@ -431,7 +431,8 @@ def _copied(plain: Any) -> Any:
     return [_copied(value) for value in plain] if isinstance(plain, list) else plain
 
 
-def _checked(lines: Iterable[Line]) -> list[Line]:
+def checked(lines: Iterable[Line]) -> list[Line]:
+    """Return the lines of a whole chain, each checked against the one before."""
     state, found = LedgerState(), []
     for line in lines:
         state.add(line)

@@ -283,11 +283,14 @@ class SqliteLedger(ChainedLedger):
         """Hold the file for one transaction, with everything that others wrote read in."""
         with self._alone(), plain_words(self._path, self.timeout):
             _close_forgotten()
-            if self._place is not None:
-                self._require_place(self._place)
+            if self._place not in (None, file_identity(self._path)):
+                # Writing to a file that was moved away, or making a new one, would begin the budget again.
+                raise LedgerConflict(
+                    f"{self._path.name} was moved, removed or replaced while it was in use. "
+                    "Nothing was written. Put it back, and open it again."
+                )
             if self._connection is None:
-                first = [opening(self.accountant)]
-                self._connection = connect(self._path, first, self.timeout)
+                self._connection = connect(self._path, [opening(self.accountant)], self.timeout)
                 self._place = self._place or file_identity(self._path)
             connection = self._connection
             connection.execute(begin)
@@ -301,14 +304,6 @@ class SqliteLedger(ChainedLedger):
                 if connection.in_transaction:
                     self.close()  # one that cannot be ended would keep everybody out, ourselves as well
                 raise
-
-    def _require_place(self, place: tuple[int, int]) -> None:
-        # Writing to a file that was moved away, or making a new one, would begin the budget again.
-        if file_identity(self._path) != place:
-            raise LedgerConflict(
-                f"{self._path.name} was moved, removed or replaced while it was in use. "
-                "Nothing was written. Put it back, and open it again."
-            )
 
 
 def _close_forgotten() -> None:

@@ -120,12 +120,13 @@ def _from_run(settings: ServiceSettings, place: Path) -> Served:
         )
     n_classes = 0 if names else len(result.data.class_names)
     pool = open_pool(folder.votes, n_classes=n_classes, n_labels=len(names))
-    own = bool(settings.ledger.url)
+    own = settings.ledger.url
+    terms = settings.ledger if own else run.budget
     return Served(
         pool,
         run.labels.build(chosen) if names else chosen.build(),
-        _budget(settings) if own else Budget(run.budget.epsilon, run.budget.delta),
-        settings.place(settings.ledger.url) if own else str(place / run.budget.ledger),
+        Budget(terms.epsilon, terms.delta),
+        settings.place(own) if own else str(place / run.budget.ledger),
         n_classes, pool.n_teachers, n_pool=len(pool), relation=result.partition.relation,
         n_labels=len(names), label_names=names, **_known_rows(settings, len(pool)),
     )  # fmt: skip
@@ -170,11 +171,8 @@ def _terms(settings: ServiceSettings, ensemble: Any) -> tuple[Mechanism, Budget,
         mechanism = chosen.build(**more)
     except (TypeError, ValueError) as error:
         settings.refuse("mechanism.name", str(error))
-    return mechanism, _budget(settings), settings.place(settings.ledger.url)
-
-
-def _budget(settings: ServiceSettings) -> Budget:
-    return Budget(settings.ledger.epsilon, settings.ledger.delta)
+    terms = settings.ledger
+    return mechanism, Budget(terms.epsilon, terms.delta), settings.place(terms.url)
 
 
 def _known_rows(settings: ServiceSettings, n_pool: int) -> dict[str, Any]:
