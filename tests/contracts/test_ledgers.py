@@ -419,9 +419,9 @@ def test_the_ledger_in_a_database(database):
 class ForgetsToLock(PostgresLedger):
     """Reads what was spent before it takes the lock, and not again."""
 
-    def _catch_up(self, connection):
+    def _catch_up(self):
         if "processes" not in self.name or self._state.head is None:
-            super()._catch_up(connection)
+            super()._catch_up()
 
 
 def test_a_ledger_that_reads_before_it_locks_is_found_by_the_race(database):

@@ -115,7 +115,7 @@ TAMPERED = {
 def test_changed_tables_are_found(postgres, database, ledger, name, what):
     ledger.settle(ledger.reserve("q0", 2 * ONE, event=SECURE), a_release())
     # A superuser may step around triggers; they are there again afterwards.
-    statement = f"SET session_replication_role = replica; {TAMPERED[what]} AND ledger = {ledger._id}"
+    statement = f"SET session_replication_role = replica; {TAMPERED[what]} AND ledger = {ledger._ledger}"
     postgres.sql(statement, database.rpartition("/")[2])
     with pytest.raises(LedgerConflict, match=r"not the one that was written|lost"):
         PostgresLedger(database, ACCOUNTANT, name=name)

@@ -513,7 +513,7 @@ def test_a_thread_that_hangs_inside_does_not_hold_the_others_for_ever(path):
     ledger = SqliteLedger(path, ACCOUNTANT, timeout=0.2)
     inside, go_on = threading.Event(), threading.Event()
 
-    def hang(_pages):
+    def hang():
         inside.set()
         go_on.wait(30)
 

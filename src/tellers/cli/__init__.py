@@ -65,28 +65,22 @@ def build(words: Sequence[str] = ()) -> "Typer":
     app = typer.Typer(
         help=_joined(_HELP),
         add_completion=False,
+        add_help_option=not asked,  # a verb has its own; to look for one here, typer would load pydantic
         pretty_exceptions_enable=False,
         rich_markup_mode="rich",
         no_args_is_help=True,
     )
     app.callback()(_options)
-    for verb in VERBS:
-        if asked and verb not in asked:
-            continue
-        command = import_module(f".{verb}", __name__).command
-        if asked:
-            options.derive(command)
-        app.command(verb, help=_joined(command.__doc__))(_stoppable(command))
-    for group in GROUPS:
-        if asked and group not in asked:
-            continue
-        module = import_module(f".{group}", __name__)
-        inner = typer.Typer(help=_joined(module.HELP), rich_markup_mode="rich", no_args_is_help=True)
-        for verb, command in module.COMMANDS.items():
+    for name in asked or (*VERBS, *GROUPS):
+        module, home = import_module(f".{name}", __name__), app
+        if name in GROUPS:
+            home = typer.Typer(help=_joined(module.HELP), rich_markup_mode="rich", no_args_is_help=True)
+            app.add_typer(home, name=name)
+        commands = module.COMMANDS if name in GROUPS else {name: module.command}
+        for verb, command in commands.items():
             if asked:
                 options.derive(command)
-            inner.command(verb, help=_joined(command.__doc__))(_stoppable(command))
-        app.add_typer(inner, name=group)
+            home.command(verb, help=_joined(command.__doc__))(_stoppable(command))
     return app
 
 
@@ -96,21 +90,19 @@ def _joined(text: str) -> str:
     return "\n\n".join(p if p.startswith("\b") else " ".join(p.split()) for p in paragraphs)
 
 
-def _options(
-    _version: Annotated[
-        bool,
-        typer.Option(
-            "--version", callback=lambda value: _show_version(value), is_eager=True, help="Show the version."
-        ),
-    ] = False,
-) -> None:
-    pass
-
-
 def _show_version(wanted: bool) -> None:
     if wanted:
         print(f"tellers {__version__}")
         raise typer.Exit
+
+
+def _options(
+    _version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    pass
 
 
 class _Stopped(Exception):

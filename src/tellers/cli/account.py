@@ -13,6 +13,7 @@ from . import options, show
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
     from ..accounting.costs import Account, PrivateCost
     from ..runs._finished import FinishedRun, GroupAccount, PoolAccount
@@ -108,23 +109,30 @@ def _print_groups(
         "Public cost is what the ledger charged for the labels; what a group is held to stands whatever "
         "comes out.\n"
     )
-    exact = [(group.name, group.exact.reveal()) for group in books if group.exact is not None]
-    if exact:
-        _print_exact_groups(screen, exact)
-    elif not told["notes"]:
+    exact = told.get("private", {}).get("exact", {})
+    if not exact:
+        _hide_private(screen, told)
+        return
+    rows = show.table("group", "exact epsilon", "", numbers=(1,))
+    for name, epsilon in exact.items():
+        bar = Text(show.bar(epsilon, max(exact.values())), style="red")
+        rows.add_row(escape(name), show.figure(epsilon), bar)
+    _print_panel(
+        screen,
+        rows,
+        "The worst member of each group over all queries. These numbers look at the votes, so they are as "
+        "private as the votes. Upper values nearly as small can be published with noise: tellers publish.",
+    )
+
+
+def _hide_private(screen: "Console", told: dict[str, Any]) -> None:
+    """Say how private numbers are seen, unless a note says why there are none."""
+    if not told["notes"]:
         screen.print(_PRIVATE)
 
 
-def _print_exact_groups(screen: "Console", exact: list[tuple[str, float]]) -> None:
-    rows = show.table("group", "exact epsilon", "", numbers=(1,))
-    largest = max(epsilon for _, epsilon in exact)
-    for name, epsilon in exact:
-        rows.add_row(escape(name), show.figure(epsilon), Text(show.bar(epsilon, largest), style="red"))
-    words = (
-        "\nThe worst member of each group over all queries. These numbers look at the votes, so they are as "
-        "private as the votes. Upper values nearly as small can be published with noise: tellers publish."
-    )
-    screen.print(show.private_panel(rows, Text(words, style="dim")))
+def _print_panel(screen: "Console", rows: "Table", words: str) -> None:
+    screen.print(show.private_panel(rows, Text(f"\n{words}", style="dim")))
     screen.print()
 
 
@@ -185,21 +193,17 @@ def _print_pool(
         )
     rows.add_row("the budget", f"{budget.epsilon:g}", f"{books.left:.0%} left")
     screen.print(show.indented(rows))
-    if books.exact is not None:
-        _print_exact_pool(screen, books.exact.reveal(), _why_bound(run))
-    elif not told["notes"]:
-        screen.print(_PRIVATE)
-
-
-def _print_exact_pool(screen: "Console", exact: float, why: str) -> None:
-    rows = show.table("", "epsilon", numbers=(1,))
-    rows.add_row(f"{show.exact_kind(why)}, the worst teacher over all queries", show.figure(exact))
-    words = (f"\nIt is an upper bound: {why}." if why else "") + (
-        "\nThis number looks at the votes, so it is as private as the votes. An upper value nearly as small "
+    if books.exact is None:
+        _hide_private(screen, told)
+        return
+    why, rows = _why_bound(run), show.table("", "epsilon", numbers=(1,))
+    name = f"{show.exact_kind(why)}, the worst teacher over all queries"
+    rows.add_row(name, show.figure(books.exact.reveal()))
+    words = (
+        "This number looks at the votes, so it is as private as the votes. An upper value nearly as small "
         "can be published with noise: tellers publish."
     )
-    screen.print(show.private_panel(rows, Text(words, style="dim")))
-    screen.print()
+    _print_panel(screen, rows, f"It is an upper bound: {why}.\n{words}" if why else words)
 
 
 # --- A file of votes. ---
@@ -327,13 +331,8 @@ def print_account(screen: "Console", books: "Account", mechanism: object, _told:
         answers += "" if books.n_answered is None else f", {books.n_answered:,} labels told"
     screen.print(f"\n{books.n_queries:,} queries by {books.n_teachers:,} teachers{answers}.")
     screen.print(f"{mechanism}\n", style="dim")
-    order = f" (Rényi order {best.order:g})"
-    headline = Text.assemble(
-        ("Anyone may know: ", "green"),
-        (f"epsilon {show.figure(best.epsilon)}", "bold green"),
-        (f" at delta {books.delta:g}{order}.", "green"),
-    )
-    screen.print(headline)
+    at = f" at delta {books.delta:g} (Rényi order {best.order:g})."
+    screen.print(show.headline("Anyone may know: ", f"epsilon {show.figure(best.epsilon)}", at))
     factor = f" = {math.exp(best.epsilon):.3g}" if best.epsilon < 100 else ""
     screen.print(
         "Whatever the votes: had one teacher voted differently throughout, no result would be more than "
@@ -411,9 +410,9 @@ def _print_private(screen: "Console", costs: "PrivateCost") -> None:
     for name, epsilon, order, words in told:
         bar = Text(show.bar(epsilon, largest), style="red")
         rows.add_row(name, show.figure(epsilon), "" if order is None else f"{order:g}", bar, words)
-    words = (
-        "\nThese numbers look at the votes, so they are as private as the votes: keep them out of papers, "
-        "logs and model cards. An epsilon nearly as small can be published with noise: tellers publish."
+    _print_panel(
+        screen,
+        rows,
+        "These numbers look at the votes, so they are as private as the votes: keep them out of papers, "
+        "logs and model cards. An epsilon nearly as small can be published with noise: tellers publish.",
     )
-    screen.print(show.private_panel(rows, Text(words, style="dim")))
-    screen.print()

@@ -19,12 +19,7 @@ _RUN = "A whole run"
 _MECHANISM = "A mechanism"
 
 
-class MethodName(StrEnum):
-    """The ways to audit a mechanism."""
-
-    losses = "losses"
-    queries = "queries"
-    events = "events"
+MethodName = StrEnum("MethodName", ["losses", "queries", "events"])
 
 
 @options.takes_mechanism(after="delta")
@@ -107,9 +102,7 @@ def command(
     }  # fmt: skip
     if run is not None:
         options.refuse(of_mechanism, f"for the run {run}, got it", "Leave the run out to audit a mechanism.")
-        n_shadows, n_canaries = (
-            usual if value is None else value for value, usual in ((shadows, 200), (canaries, 20))
-        )
+        n_shadows, n_canaries = 200 if shadows is None else shadows, 20 if canaries is None else canaries
         _audit_run(run, n_shadows, n_canaries, confidence, as_json=as_json)
         return
     if mechanism is None:
@@ -129,9 +122,7 @@ def command(
     elif options.is_label_mechanism(named):
         advice = "Labels are counted: --labels."
         options.refuse({"classes": classes}, f"for --mechanism {named}, got it", advice)
-    n_queries, n_samples = (
-        usual if value is None else value for value, usual in ((queries, 1), (samples, 20_000))
-    )
+    n_queries, n_samples = 1 if queries is None else queries, 20_000 if samples is None else samples
     with show.progress_bar(2 * n_samples * n_queries, "releases", wanted=not as_json) as progress:
         audit, pair = audit_at_bad_pair(
             chosen,

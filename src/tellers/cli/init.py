@@ -14,41 +14,30 @@ if TYPE_CHECKING:
     from ..runs.settings.sections import RunConfig
 
 
-class SettingsOf(StrEnum):
-    """Whose settings a schema is of."""
-
-    run = "run"
-    service = "service"
-    party = "party"
-
-
-File = Annotated[
-    Path, typer.Argument(metavar="[FILE]", help="The file to write.", show_default="tellers.toml")
-]
-Data = Annotated[
-    str,
-    options.option(
-        f"What to learn from: {', '.join(name for name, one in NAMED.items() if not one.files)}, files for "
-        "tables of your own, or, with many labels, "
-        f"{', '.join(name for name, one in NAMED.items() if one.files and not one.load)}.",
-        metavar="NAME",
-    ),
-]
-Schema = Annotated[
-    SettingsOf | None,
-    options.option(
-        "Print the JSON schema of settings files, by which editors complete and check them, and do nothing "
-        "else."
-    ),
-]
-Force = Annotated[bool, options.option("Overwrite a file that is there.", "--force")]
+SettingsOf = StrEnum("SettingsOf", ["run", "service", "party"])
 
 
 def command(
-    file: File = Path("tellers.toml"),
-    data: Data = "digits",
-    schema: Schema = None,
-    force: Force = False,
+    file: Annotated[
+        Path, typer.Argument(metavar="[FILE]", help="The file to write.", show_default="tellers.toml")
+    ] = Path("tellers.toml"),
+    data: Annotated[
+        str,
+        options.option(
+            f"What to learn from: {', '.join(name for name, one in NAMED.items() if not one.files)}, files "
+            "for tables of your own, or, with many labels, "
+            f"{', '.join(name for name, one in NAMED.items() if one.files and not one.load)}.",
+            metavar="NAME",
+        ),
+    ] = "digits",
+    schema: Annotated[
+        SettingsOf | None,
+        options.option(
+            "Print the JSON schema of settings files, by which editors complete and check them, and do "
+            "nothing else."
+        ),
+    ] = None,
+    force: Annotated[bool, options.option("Overwrite a file that is there.", "--force")] = False,
     as_json: options.Json = False,
 ) -> None:
     """Write a settings file: every option, with a comment and a value to begin with.
@@ -97,21 +86,16 @@ def write_settings_file(file: Path, text: str, *, force: bool) -> None:
 
 def _to_do(config: "RunConfig") -> list[str]:
     """Return what must be done before the settings can be run."""
-    if config.data.name == "files":
-        return [
-            "In [data], say where your rows are (private, public, test), which column is the target, and all "
-            "classes.",
-            "In [budget], set delta well below 1 / the number of private records.",
-        ]
     if config.data.is_files:
+        where = "your files are (private, public, test), and in [labels] all labels."
+        if config.data.name == "files":
+            where = "your rows are (private, public, test), which column is the target, and all classes."
         return [
-            "In [data], say where your files are (private, public, test), and in [labels] all labels.",
+            f"In [data], say where {where}",
             "In [budget], set delta well below 1 / the number of private records.",
         ]
     if "data_dir" in config.data.record.parameters():
-        return [
-            f"Have the files of {config.data.name} in the folder that directory or TELLERS_DATA names.",
-        ]
+        return [f"Have the files of {config.data.name} in the folder that directory or TELLERS_DATA names."]
     return []
 
 

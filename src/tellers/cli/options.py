@@ -145,14 +145,9 @@ def _sign(command: Any, mechanism: Any, found: dict[str, Any]) -> None:
             named = name == "mechanism" and mechanism is not None
             kept[name] = parameter.replace(annotation=mechanism) if named else parameter
         if name == after:
-            kept |= {p: _keyword(p, annotation) for p, annotation in found.items()}
+            for own, annotation in found.items():
+                kept[own] = inspect.Parameter(own, parameter.kind, default=None, annotation=annotation)
     command.__signature__ = inspect.Signature(list(kept.values()))
-
-
-def _keyword(name: str, annotation: Any) -> inspect.Parameter:
-    return inspect.Parameter(
-        name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=annotation
-    )
 
 
 def _kind_and_words(one: "Parameter") -> tuple[Any, str, str]:

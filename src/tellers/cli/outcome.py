@@ -11,8 +11,6 @@ from rich.markup import escape
 from . import show
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
-
     from ..runs.pipeline import Show
     from ..runs.result import PersonalPart, PrivateNumbers, RunResult
 
@@ -74,16 +72,17 @@ def steps_shown(*, wanted: bool) -> "Iterator[Show | None]":
                 # Teachers that are trained anew are an interlude: the labels go on afterwards.
                 goes_on = step == "anew" and other == "labels"
                 if other != step and not goes_on and not bars.tasks[task].finished:
-                    bars.update(
-                        task, total=bars.tasks[task].total or 1, completed=bars.tasks[task].total or 1
-                    )
+                    whole = bars.tasks[task].total or 1
+                    bars.update(task, total=whole, completed=whole)
             if step not in tasks:
                 tasks[step] = bars.add_task(_WORDS[step], total=total or None)
             bars.update(tasks[step], total=total or None, completed=done)
 
         yield advance
         for task in tasks.values():
-            _finish(bars, task)
+            # A run that stops early, at its budget say, is through with what it did, not with what it might.
+            done = bars.tasks[task].completed or 1
+            bars.update(task, total=done, completed=done)
 
 
 _TAKES_PART = {"weight": "votes each", "frequency": "of all queries", "copies": "teachers each"}
@@ -132,12 +131,6 @@ def _warnings(rows: list[dict[str, Any]], lines: tuple[str, ...]) -> tuple[str, 
     return lines[1 + len(rows) :]
 
 
-def _finish(bars: "Progress", task: "TaskID") -> None:
-    # A run that stops early, at its budget say, is through with what it did and not with what it might have.
-    done = bars.tasks[task].completed or 1
-    bars.update(task, total=done, completed=done)
-
-
 # When it is done
 
 _MOST_LABELS = 20
@@ -170,12 +163,8 @@ def tell(result: "RunResult", folder: Path, *, public_data: bool = False) -> Non
         if warning != spent.why:
             console.print(show.note(warning))
     if public_data:
-        console.print(
-            show.note(
-                "the digits are public, so private numbers are shown too; on your data they stay in "
-                f"{folder / 'private'}."
-            )
-        )
+        words = "the digits are public, so private numbers are shown too; on your data they stay in "
+        console.print(show.note(f"{words}{folder / 'private'}."))
     console.print(
         f"Open {folder / 'report.html'} in a browser. The student and its card: {folder / 'student'}"
     )
@@ -249,17 +238,15 @@ def _groups(personal: "PersonalPart", *, n_asked: int) -> Any:
 def _accuracies(result: "RunResult", folder: Path) -> Any:
     what = "labels of the test rows" if result.labels else "test rows"
     table = show.table(f"accuracy on the {what}", "", "", numbers=(1,))
-    private = _private(result, folder)
-    rows = [("the student", result.student.accuracy, "public")]
+    private, rows = _private(result, folder), []
     if private is not None:
         rows = [
-            ("a model trained on the private rows", private.open_model_accuracy, "private"),
-            ("the teachers' plurality, without noise", private.plurality_accuracy, "private"),
-            *rows,
+            ("a model trained on the private rows", private.open_model_accuracy, "[red]private[/red]"),
+            ("the teachers' plurality, without noise", private.plurality_accuracy, "[red]private[/red]"),
         ]
-    for name, accuracy, kind in rows:
+    for name, accuracy, kind in (*rows, ("the student", result.student.accuracy, "public")):
         if accuracy is not None:
-            table.add_row(name, f"{accuracy:.1%}", f"[red]{kind}[/red]" if kind == "private" else kind)
+            table.add_row(name, f"{accuracy:.1%}", kind)
     return table
 
 

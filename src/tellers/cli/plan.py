@@ -199,13 +199,6 @@ def as_dict(plan: "LabelPlan") -> dict[str, Any]:
     }
 
 
-def _parameters(plan: "LabelPlan") -> tuple[str, str, str]:
-    given = as_dict(plan)["parameters"]
-    return tuple(  # type: ignore[return-value]
-        f"{given[name]:g}" if name in given else "-" for name in ("sigma", "threshold", "sigma_threshold")
-    )
-
-
 def _print_plans(plans: "list[LabelPlan]", budget: "Budget", top: int, told: dict[str, Any]) -> None:
     screen, against = show.console(), told["against"]
     best = plans[0]
@@ -215,29 +208,15 @@ def _print_plans(plans: "list[LabelPlan]", budget: "Budget", top: int, told: dic
     if best.n_queries == 0:
         screen.print("No setting can answer a single query within it. Raise the budget.", style="yellow")
         return
-    screen.print(
-        Text.assemble(
-            ("Best: ", "green"),
-            (f"{best.n_labels:,.0f} labels, {best.accuracy:.1%} right", "bold green"),
-            (f", from {best.n_queries:,} queries by {best.mechanism}.\n", "green"),
-        )
-    )
-    rows = show.table(
-        "sigma",
-        "threshold",
-        "its sigma",
-        "queries",
-        "labels",
-        "right",
-        "exact",
-        "public",
-        "tells (kbit)",
-        "",
-        numbers=range(9),
-    )
+    found = f"{best.n_labels:,.0f} labels, {best.accuracy:.1%} right"
+    screen.print(show.headline("Best: ", found, f", from {best.n_queries:,} queries by {best.mechanism}.\n"))
+    parameters = {"sigma": "sigma", "threshold": "threshold", "sigma_threshold": "its sigma"}
+    headings = ("queries", "labels", "right", "exact", "public", "tells (kbit)", "")
+    rows = show.table(*parameters.values(), *headings, numbers=range(9))
     for plan in plans[:top]:
+        values = (getattr(plan.mechanism, name, None) for name in parameters)
         rows.add_row(
-            *_parameters(plan),
+            *("-" if value is None else f"{value:g}" for value in values),
             f"{plan.n_queries:,}",
             f"{plan.n_labels:,.0f}",
             f"{plan.accuracy:.1%}",
@@ -312,13 +291,8 @@ def _print_advice(advice: "Advice", budget: "Budget", top: int, told: dict[str, 
     if best is None:
         screen.print("No setting keeps the labels right within it. Raise the budget.", style="yellow")
     else:
-        screen.print(
-            Text.assemble(
-                ("Best: ", "green"),
-                (f"{best.n_queries:,} queries by {_called(best)}", "bold green"),
-                (f" ({_label_parameters(best)}), under the public price.", "green"),
-            )
-        )
+        found = f"{best.n_queries:,} queries by {_called(best)}"
+        screen.print(show.headline("Best: ", found, f" ({_label_parameters(best)}), under the public price."))
     screen.print(Text.assemble(("\nBallots: ", "bold"), (regime.name, "bold"), f". {regime.why}"))
     screen.print(f"{regime.advice}\n")
     wide = screen.width >= 120
@@ -327,13 +301,17 @@ def _print_advice(advice: "Advice", budget: "Budget", top: int, told: dict[str, 
     rows.columns[0].min_width = 20
     most = best.worth if best is not None else 0.0
     gap = " " if wide else "\n"
-    shown = _of_each(advice)[:top]
+    of_each: dict[str, MultilabelPlan] = {}
+    for plan in advice.plans:
+        of_each.setdefault(_called(plan), plan)  # the first is the best
+    shown = list(of_each.values())[:top]
     for plan in shown:
+        at_least = "≥ " if plan.bound_because else ""  # an upper bound on the cost leaves room for more
         end = Text(show.bar(plan.worth, most, width=6), "green") if plan.keeps else Text("lossy", "dim")
         rows.add_row(
             Text.assemble(_called(plan), gap, (_label_parameters(plan), "dim")),
             f"{plan.n_queries:,}",
-            "-" if plan.n_queries_exact is None else _forecast(plan),
+            "-" if plan.n_queries_exact is None else f"{at_least}{plan.n_queries_exact:,}",
             f"{plan.told:.0%}",
             *([f"{plan.agreement:.1%}"] if wide else []),
             *_figures(plan.scores),
@@ -344,33 +322,16 @@ def _print_advice(advice: "Advice", budget: "Budget", top: int, told: dict[str, 
     screen.print(show.indented(rows))
     screen.print(
         "queries: under the public price. forecast: under the exact cost, in the private books"
-        + (
-            ", which is an upper bound where ≥ stands. "
-            if any(plan.bound_because for plan in shown)
-            else ". "
-        )
-        + "lossy: more accuracy is lost than may be. "
+        + (", which is an upper bound where ≥ stands" if any(p.bound_because for p in shown) else "")
+        + ". lossy: more accuracy is lost than may be. "
         + ("majority: share of told labels that equal the majority without noise. " if wide else "")
         + f"Accuracies are against the {told['against']}.\n",
         style="dim",
     )
 
 
-def _forecast(plan: "MultilabelPlan") -> str:
-    # A cost that is an upper bound leaves room for more queries.
-    return f"{'≥ ' if plan.bound_because else ''}{plan.n_queries_exact:,}"
-
-
 def _figures(scores: "LabelScores") -> tuple[str, str, str]:
     return f"{scores.accuracy:.1%}", f"{scores.balanced_accuracy:.1%}", f"{scores.micro_f1:.2f}"
-
-
-def _of_each(advice: "Advice") -> "list[MultilabelPlan]":
-    """Return the first, that is the best, setting of each kind of mechanism."""
-    found: dict[str, MultilabelPlan] = {}
-    for plan in advice.plans:
-        found.setdefault(_called(plan), plan)
-    return list(found.values())
 
 
 def _called(plan: "MultilabelPlan") -> str:

@@ -1,5 +1,6 @@
 """`tellers publish`: release an epsilon for votes that were cast, from a file or a run."""
 
+from dataclasses import asdict
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -7,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
-from rich.text import Text
 
 from . import options, show
 
@@ -212,7 +212,12 @@ def command(
         return
     published = publish_file(votes, mechanism, proposal, delta=delta)
     kept = proposal.record.path if proposal.is_drawn else None
-    told = as_dict(published, kept, list(proposal.notes))
+    # All of it is public.
+    told = {
+        **asdict(published),
+        "record": None if kept is None else str(kept),
+        "notes": list(proposal.notes),
+    }
     show.tell(told, partial(_print_published, published), as_json=as_json)
 
 
@@ -230,21 +235,6 @@ def _agreed(screen: "Console", yes: bool) -> bool:
         return True
     screen.print("Nothing was published and nothing was spent.")
     return False
-
-
-def as_dict(published: "PublishedEpsilon", record: Path | None, notes: list[str]) -> dict[str, Any]:
-    """Return what is printed as JSON; all of it is public."""
-    return {
-        "epsilon_upper": published.epsilon_upper,
-        "confidence": published.confidence,
-        "order": published.order,
-        "method": published.method,
-        "charged": published.charged,
-        "delta": published.delta,
-        "covers": published.covers,
-        "record": None if record is None else str(record),
-        "notes": notes,
-    }
 
 
 def _part(price: float) -> str:
@@ -282,13 +272,8 @@ def _print_plan(
 def _print_published(published: "PublishedEpsilon", told: dict[str, Any]) -> None:
     screen = show.console()
     sure = "" if published.method == "independent" else f" with {published.confidence:.0%} confidence"
-    screen.print(
-        Text.assemble(
-            ("Anyone may know: ", "green"),
-            (f"epsilon at most {show.figure(published.epsilon_upper)}", "bold green"),
-            (f" at delta {published.delta:g}{sure}.", "green"),
-        )
-    )
+    told_epsilon = f"epsilon at most {show.figure(published.epsilon_upper)}"
+    screen.print(show.headline("Anyone may know: ", told_epsilon, f" at delta {published.delta:g}{sure}."))
     if published.method == "independent":
         screen.print("It holds whatever the votes were. Nothing was drawn and nothing was spent.\n")
         return

@@ -36,7 +36,7 @@ def facts(service: "Service", address: str) -> dict[str, str]:
         "teachers": f"{served.n_teachers:,} ({settings.data.source}: {settings.data.path}), "
         f"{outputs}, asked by {' or '.join(asked)}",
         "mechanism": repr(served.mechanism),
-        "ledger": _ledger(service),
+        "ledger": options.shown_place(served.ledger, settings.ledger.name),
         "budget": f"epsilon {show.figure(left.epsilon_spent)} of {left.epsilon:g} at delta {left.delta:g} is "
         f"spent; {left.queries_left:,} more queries at this setting",
         "vault": settings.vault.path or "none, exact costs are not kept",
@@ -71,11 +71,8 @@ def waiting(screen: "Console | None" = None) -> Callable[[str, float], None]:
         now = time.monotonic()
         if now - shown_at.get(place, -_EVERY_SECONDS) >= _EVERY_SECONDS:
             shown_at[place] = now
-            (screen or show.console(stderr=True)).print(
-                Text(
-                    f"Waiting for PostgreSQL: {place} does not answer. {left:.0f} more seconds; Ctrl-C stops."
-                )
-            )
+            words = f"Waiting for PostgreSQL: {place} does not answer. {left:.0f} more seconds; Ctrl-C stops."
+            (screen or show.console(stderr=True)).print(Text(words))
 
     return say
 
@@ -87,20 +84,10 @@ def _is_anywhere(host: str) -> bool:
         return False
 
 
-def _ledger(service: "Service") -> str:
-    place = service.labels.served.ledger
-    return options.shown_place(place, service.settings.ledger.name)
-
-
 # --- `tellers serve`: put teachers behind a service that hands out labels only against budget. ---
 
 
 Config = Annotated[Path, options.option("Settings in TOML; --init writes one.", metavar="FILE")]
-Wait = Annotated[float, options.option("How long to wait for a PostgreSQL server.", metavar="SECONDS", min=0)]
-Banner = Annotated[
-    bool | None,
-    options.option("Say on stderr, for people, what is served and where. Without it: on a terminal."),
-]
 
 
 def command(
@@ -114,8 +101,13 @@ def command(
         bool,
         options.option("Load everything, say what would be served, and do nothing else.", "--check"),
     ] = False,
-    wait: Wait = 30.0,
-    banner: Banner = None,
+    wait: Annotated[
+        float, options.option("How long to wait for a PostgreSQL server.", metavar="SECONDS", min=0)
+    ] = 30.0,
+    banner: Annotated[
+        bool | None,
+        options.option("Say on stderr, for people, what is served and where. Without it: on a terminal."),
+    ] = None,
     trust_ledger: Annotated[
         bool,
         options.option(

@@ -72,6 +72,11 @@ def private_panel(*content: RenderableType) -> Panel:
     )
 
 
+def headline(before: str, found: str, after: str) -> Text:
+    """Return the sentence that a result begins with, and what was found in it bold."""
+    return Text.assemble((before, "green"), (found, "bold green"), (after, "green"))
+
+
 def note(text: str) -> Text:
     """Return a remark below the results."""
     return Text.assemble(("note: ", "yellow"), (text, ""))

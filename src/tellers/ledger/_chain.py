@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
@@ -138,22 +138,14 @@ def opening(accountant: Accountant) -> Line:
     return Line.after(None, "opened", key="", body=body)
 
 
-@dataclass(frozen=True)
-class Reserved:
-    """What is debited for a question that is not settled: the main account, and named ones."""
-
-    price: RdpCurve
-    also: dict[str, RdpCurve]
-
-
 @dataclass(eq=False)
 class LedgerState:
     """What the lines read so far add up to."""
 
     head: Line | None = None
     terms: dict[str, Any] = field(default_factory=dict)
-    pending: dict[str, Reserved] = field(default_factory=dict)
-    settled: set[str] = field(default_factory=set)
+    entries: dict[str, Entry] = field(default_factory=dict)
+    pending: dict[str, Entry] = field(default_factory=dict)
     accountants: dict[str, Accountant] = field(default_factory=dict)
     _orders: Floats | None = None
     # Settled charges by account; the main one has no name.
@@ -196,11 +188,12 @@ class LedgerState:
         return {name: main if values is None else self.curve(values) for name, values in said.items()}
 
     def _spent_by(self, account: str | None) -> RdpCurve:
+        # Reservations are added up afresh each time, settled ones once: no price is ever subtracted.
         total = self._charged.get(account) or RdpCurve.zero(self._orders)
-        for reserved in self.pending.values():
-            price = reserved.price if account is None else reserved.also.get(account)
-            if price is not None:
-                total = total + price
+        for entry in self.pending.values():
+            paid = entry if account is None else entry.also.get(account)
+            if paid is not None:
+                total = total + paid.charged
         return total
 
     def _read(self, kind: str, key: str, body: dict[str, Any]) -> None:
@@ -215,23 +208,23 @@ class LedgerState:
             if self._orders is None or body["held_at"] not in self._orders:
                 raise ValueError(kind)
             self.accountants[key] = Accountant(budget, order=body["held_at"])
-        elif kind == "reserved" and key not in self.pending and key not in self.settled:
-            price = self.curve(body["price"])
-            also = self.also(body, price)
-            if not also.keys() <= self.accountants.keys() or not isinstance(body.get("event", {}), dict):
+        elif kind == "reserved" and key not in self.entries:
+            price, event = self.curve(body["price"]), body.get("event", {})
+            also = {name: Charge(curve, curve) for name, curve in self.also(body, price).items()}
+            if not also.keys() <= self.accountants.keys() or not isinstance(event, dict):
                 raise ValueError(kind)
-            self.pending[key] = Reserved(price, also)
+            self.entries[key] = self.pending[key] = Entry(key, event, price, charged=price, also=also)
         elif kind == "settled":
-            # Reservations are added up afresh each time, settled ones once: no price is ever subtracted.
-            charged = self.curve(body["charged"])
-            also = self.also(body, charged)
-            if self.pending[key].also.keys() != also.keys():
+            asked, charged = self.pending[key], self.curve(body["charged"])
+            named = self.also(body, charged)
+            if asked.also.keys() != named.keys():
                 raise ValueError(kind)
-            read_release(body, charged)  # an outcome that cannot be read back is found now
+            also = {name: Charge(asked.also[name].reserved, cost) for name, cost in named.items()}
+            release = read_release(body, charged)
+            self.entries[key] = replace(asked, charged=charged, is_settled=True, release=release, also=also)
             del self.pending[key]
-            self.settled.add(key)
             self._charge(None, charged)
-            for name, cost in also.items():
+            for name, cost in named.items():
                 self._charge(name, cost)
         else:
             raise ValueError(kind)
@@ -242,22 +235,6 @@ class LedgerState:
 
 
 T = TypeVar("T")
-
-
-class Pages(Protocol):
-    """The lines of one ledger at one moment, as they are stored."""
-
-    def after(self, number: int) -> Iterator[Line]:
-        """Return the lines after one, in order; all of them after -1."""
-        ...
-
-    def some(self, kind: str, key: str) -> Iterator[Line]:
-        """Return the lines of one kind about one key."""
-        ...
-
-    def require_rules(self) -> None:
-        """Refuse storage whose own rules, which keep it append-only, were changed."""
-        ...
 
 
 class ChainedLedger(ABC):
@@ -273,20 +250,26 @@ class ChainedLedger(ABC):
     vault: Vault | None
     _state: LedgerState
     _lock: threading.RLock
-    # Questions as of a line, so that they are not read again; replaced as a whole, never changed.
-    _known: tuple[Line | None, dict[str, Entry]] = (None, {})
 
     @abstractmethod
     def _title(self) -> str:
         """Return what to call this ledger in a message."""
 
     @abstractmethod
-    def _read(self, look: Callable[[Pages], T]) -> T:
+    def _read(self, look: Callable[[], T]) -> T:
         """Return what `look` makes of the ledger as it is now, with all that others wrote read in."""
 
     @abstractmethod
     def _write(self, next_line: Callable[[], Line | None]) -> None:
         """Append what `next_line` returns; nobody else writes from before the call until it is durable."""
+
+    @abstractmethod
+    def _after(self, number: int) -> Iterator[Line]:
+        """Return the stored lines after one, in order, while reading or writing; all of them after -1."""
+
+    @abstractmethod
+    def _require_rules(self) -> None:
+        """Refuse storage whose own rules, which keep it append-only, were changed."""
 
     @abstractmethod
     def close(self) -> None:
@@ -301,7 +284,7 @@ class ChainedLedger(ABC):
     @property
     def spent(self) -> RdpCurve:
         """Return everything debited to the main account so far, by anyone, reservations included."""
-        return self._read(lambda _: self._state.spent)
+        return self._read(lambda: self._state.spent)
 
     def open_account(self, name: str, budget: Budget) -> None:
         """Give a student, an analyst or a group a budget of its own, for good."""
@@ -320,29 +303,17 @@ class ChainedLedger(ABC):
 
     def accounts(self) -> dict[str, AccountState]:
         """Return every named account, with everything debited to it so far, reservations included."""
-        return self._read(lambda _: self._state.accounts())
+        return self._read(lambda: self._state.accounts())
 
     def find(self, key: str) -> Release | None:
         """Return the recorded release of a key, or None."""
-
-        def look(pages: Pages) -> Release | None:
-            if key not in self._state.settled:
-                return None
-            body = self._body(pages, "settled", key)
-            return read_release(body, self._state.curve(body["charged"]))
-
-        return self._read(look)
+        entry = self._read(lambda: self._state.entries.get(key))
+        return None if entry is None else entry.release
 
     def asked(self, key: str) -> dict[str, Any] | None:
         """Return the event that a key was reserved for, settled or not, or None."""
-
-        def look(pages: Pages) -> dict[str, Any] | None:
-            if key not in self._state.settled and key not in self._state.pending:
-                return None
-            event: dict[str, Any] = self._body(pages, "reserved", key).get("event", {})
-            return event
-
-        return self._read(look)
+        entry = self._read(lambda: self._state.entries.get(key))
+        return None if entry is None else _copied(entry.event)
 
     def reserve(
         self, key: str, price: RdpCurve, *, event: dict[str, Any], also: Mapping[str, RdpCurve] | None = None
@@ -353,8 +324,8 @@ class ChainedLedger(ABC):
 
         def next_line() -> Line:
             state = self._state
-            if key in state.pending or key in state.settled:
-                refuse_known(key, is_settled=key in state.settled)
+            if key in state.entries:
+                refuse_known(key, is_settled=state.entries[key].is_settled)
             self.accountant.require(state.spent, price, key=key)
             require_groups_pay(key, named, event=stored, accounts=state.accountants)
             states = {name: state.account(name) for name in named if name in state.accountants}
@@ -379,11 +350,12 @@ class ChainedLedger(ABC):
         def next_line() -> Line:
             nonlocal all_kept
             # The books and not the ticket say what was reserved.
-            reserved = self._state.pending.get(key)
-            if reserved is None:
-                refuse_unknown(key, is_settled=key in self._state.settled)
+            asked = self._state.pending.get(key)
+            if asked is None:
+                refuse_unknown(key, is_settled=key in self._state.entries)
+            also = {name: paid.reserved for name, paid in asked.also.items()}
             charged, named, all_kept = charge_all(
-                key, reserved.price, reserved.also, worst=release.cost.worst, used=used
+                key, asked.reserved, also, worst=release.cost.worst, used=used
             )
             shown = write_release(release) if all_kept else None
             body = {"charged": write_curve(charged), "release": shown, **write_also(named, charged)}
@@ -400,34 +372,12 @@ class ChainedLedger(ABC):
 
         What was read and checked before is not read again; `verify` reads everything.
         """
-
-        def look(pages: Pages) -> dict[str, Entry]:
-            head, known = self._known
-            found = dict(known)
-            for line in pages.after(-1 if head is None else head.number):
-                line.require_follows(head)
-                head = line
-                body = json.loads(line.body)
-                if line.kind == "reserved":
-                    price = self._state.curve(body["price"])
-                    paid = {name: Charge(c, c) for name, c in self._state.also(body, price).items()}
-                    found[line.key] = Entry(line.key, body.get("event", {}), price, charged=price, also=paid)
-                elif line.kind == "settled":
-                    asked, charged = found[line.key], self._state.curve(body["charged"])
-                    named = self._state.also(body, charged)
-                    paid = {name: Charge(c.reserved, named[name]) for name, c in asked.also.items()}
-                    release = read_release(body, charged)
-                    found[line.key] = Entry(
-                        line.key, asked.event, asked.reserved, charged, True, release, also=paid
-                    )
-            self._known = (head, found)
-            return found
-
-        return [replace(entry, event=_copied(entry.event)) for entry in self._read(look).values()]
+        found = self._read(lambda: list(self._state.entries.values()))
+        return [replace(entry, event=_copied(entry.event)) for entry in found]
 
     def lines(self) -> list[Line]:
         """Return the chain as it is written, every line checked against the one before."""
-        return self._read(lambda pages: _checked(pages.after(-1)))
+        return self._read(lambda: checked(self._after(-1)))
 
     def verify(self, head: str | None = None) -> str:
         """Read all of the books again, check every hash, and return the last one.
@@ -436,9 +386,9 @@ class ChainedLedger(ABC):
         in the chain.
         """
 
-        def look(pages: Pages) -> list[str]:
-            pages.require_rules()
-            return [line.hash for line in _checked(pages.after(-1))]
+        def look() -> list[str]:
+            self._require_rules()
+            return [line.hash for line in checked(self._after(-1))]
 
         hashes = self._read(look)
         if head is not None and head not in hashes:
@@ -462,10 +412,10 @@ class ChainedLedger(ABC):
         finally:
             lock.release()
 
-    def _catch_up(self, pages: Pages) -> None:
+    def _catch_up(self) -> None:
         """Read the lines that are new, each checked against the one before."""
         head = self._state.head
-        lines = pages.after(-1 if head is None else head.number - 1)
+        lines = self._after(-1 if head is None else head.number - 1)
         if head is not None and next(lines, None) != head:
             raise LedgerConflict(
                 f"{self._title()} lost lines that it had, or they were changed, while it was in use. "
@@ -476,13 +426,6 @@ class ChainedLedger(ABC):
         if head is None:
             require_terms(self._state.terms, self.accountant, self._title())
 
-    def _body(self, pages: Pages, kind: str, key: str) -> dict[str, Any]:
-        for line in pages.some(kind, key):
-            if line.is_intact:
-                body: dict[str, Any] = json.loads(line.body)
-                return body
-        raise LedgerConflict(f"The {kind!r} line of key {key!r} in {self._title()} was changed or removed.")
-
 
 def _copied(plain: Any) -> Any:
     if isinstance(plain, dict):
@@ -490,7 +433,8 @@ def _copied(plain: Any) -> Any:
     return [_copied(value) for value in plain] if isinstance(plain, list) else plain
 
 
-def _checked(lines: Iterable[Line]) -> list[Line]:
+def checked(lines: Iterable[Line]) -> list[Line]:
+    """Return the lines of a whole chain, each checked against the one before."""
     state, found = LedgerState(), []
     for line in lines:
         state.add(line)

@@ -6,23 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from ..privacy.budget import Accountant
-from ._chain import ChainedLedger, LedgerState, Line, Pages, T, opening
-
-
-@dataclass(frozen=True)
-class _ListedPages:
-    """The lines of a list, as a backend hands them out."""
-
-    lines: list[Line]
-
-    def after(self, number: int) -> Iterator[Line]:
-        return iter(self.lines[number + 1 :])
-
-    def some(self, kind: str, key: str) -> Iterator[Line]:
-        return (line for line in self.lines if (line.kind, line.key) == (kind, key))
-
-    def require_rules(self) -> None:
-        """Do nothing: no storage of its own could have been changed."""
+from ._chain import ChainedLedger, LedgerState, Line, T, opening
 
 
 @dataclass(eq=False)
@@ -71,15 +55,20 @@ class MemoryLedger(ChainedLedger):
     def _title(self) -> str:
         return "The ledger in memory"
 
-    def _read(self, look: Callable[[Pages], T]) -> T:
+    def _after(self, number: int) -> Iterator[Line]:
+        return iter(self._lines[number + 1 :])
+
+    def _require_rules(self) -> None:
+        """Do nothing: no storage of its own could have been changed."""
+
+    def _read(self, look: Callable[[], T]) -> T:
         with self._alone():
-            pages = _ListedPages(self._lines)
-            self._catch_up(pages)
-            return look(pages)
+            self._catch_up()
+            return look()
 
     def _write(self, next_line: Callable[[], Line | None]) -> None:
         with self._alone():
-            self._catch_up(_ListedPages(self._lines))
+            self._catch_up()
             line = next_line()
             if line is not None:
                 self._lines.append(line)

@@ -11,7 +11,7 @@ from ..errors import LedgerConflict
 from ..privacy._files import cap, require_size
 from ..privacy.budget import Accountant, Budget
 from . import sqlite as _file
-from ._chain import ChainedLedger, LedgerState, Line, require_terms
+from ._chain import ChainedLedger, Line, checked, require_terms
 from .sqlite import SqliteLedger
 
 
@@ -92,10 +92,7 @@ def read_export(stream: Iterable[str]) -> list[Line]:
             "Expected an exported ledger, got something else. Nothing was written. Make one with "
             "tellers ledger export."
         )
-    lines, end = [_line(each) for each in said[1:-1]], said[-1]
-    state = LedgerState()
-    for line in lines:
-        state.add(line)
+    lines, end = checked([_line(each) for each in said[1:-1]]), said[-1]
     if end != {"lines": len(lines), "head": lines[-1].hash}:
         raise LedgerConflict(
             "Expected an export that ends with its own last line; this one was cut short or changed. Nothing "

@@ -14,18 +14,7 @@ from typing import Any
 from ..errors import LedgerConflict, require_positive
 from ..privacy._files import sync_folder
 from ..privacy.budget import Accountant
-from ._chain import (
-    BEFORE_FORK,
-    READABLE,
-    SCHEMA,
-    ChainedLedger,
-    LedgerState,
-    Line,
-    Pages,
-    T,
-    opening,
-    watch_forks,
-)
+from ._chain import BEFORE_FORK, READABLE, SCHEMA, ChainedLedger, LedgerState, Line, T, opening, watch_forks
 from .vault import Vault
 
 _APPLICATION = 0x54454C4C  # "TELL", in the header of the file
@@ -45,31 +34,6 @@ TABLES = (
     "BEGIN SELECT RAISE(ABORT, 'a ledger is append-only'); END",
 )
 _COLUMNS = "number, kind, key, body, previous, hash"
-
-
-@dataclass(frozen=True)
-class FilePages:
-    """The lines of a file, within one transaction."""
-
-    connection: sqlite3.Connection
-    name: str
-
-    def after(self, number: int) -> Iterator[Line]:
-        return read(self.connection, "WHERE number > ? ORDER BY number", number)
-
-    def some(self, kind: str, key: str) -> Iterator[Line]:
-        return read(self.connection, "WHERE kind = ? AND key = ?", kind, key)
-
-    def require_rules(self) -> None:
-        """Refuse a damaged file, and one whose tables or triggers were changed."""
-        if self.connection.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",):
-            raise LedgerConflict(f"{self.name} is damaged. Restore it from a backup.")
-        kept = self.connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid")
-        if tuple(sql for (sql,) in kept) != TABLES:
-            raise LedgerConflict(
-                f"The tables of {self.name} are not those of a ledger: the rules that keep it "
-                "append-only were changed. Restore it from a backup."
-            )
 
 
 def connect(file: Path, first: Sequence[Line], timeout: float) -> sqlite3.Connection:
@@ -286,9 +250,25 @@ class SqliteLedger(ChainedLedger):
     def _title(self) -> str:
         return self._path.name
 
-    def _read(self, look: Callable[[Pages], T]) -> T:
-        with self._transaction("BEGIN") as connection:
-            return look(FilePages(connection, self._path.name))
+    def _after(self, number: int) -> Iterator[Line]:
+        assert self._connection is not None
+        return read(self._connection, "WHERE number > ? ORDER BY number", number)
+
+    def _require_rules(self) -> None:
+        """Refuse a damaged file, and one whose tables or triggers were changed."""
+        assert self._connection is not None
+        if self._connection.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",):
+            raise LedgerConflict(f"{self._title()} is damaged. Restore it from a backup.")
+        kept = self._connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid")
+        if tuple(sql for (sql,) in kept) != TABLES:
+            raise LedgerConflict(
+                f"The tables of {self._title()} are not those of a ledger: the rules that keep it "
+                "append-only were changed. Restore it from a backup."
+            )
+
+    def _read(self, look: Callable[[], T]) -> T:
+        with self._transaction("BEGIN"):
+            return look()
 
     def _write(self, next_line: Callable[[], Line | None]) -> None:
         # The lock is taken before the check, so two writers never both pass it.
@@ -302,16 +282,19 @@ class SqliteLedger(ChainedLedger):
         """Hold the file for one transaction, with everything that others wrote read in."""
         with self._alone(), plain_words(self._path, self.timeout):
             _close_forgotten()
-            if self._place is not None:
-                self._require_place(self._place)
+            if self._place not in (None, file_identity(self._path)):
+                # Writing to a file that was moved away, or making a new one, would begin the budget again.
+                raise LedgerConflict(
+                    f"{self._path.name} was moved, removed or replaced while it was in use. "
+                    "Nothing was written. Put it back, and open it again."
+                )
             if self._connection is None:
-                first = [opening(self.accountant)]
-                self._connection = connect(self._path, first, self.timeout)
+                self._connection = connect(self._path, [opening(self.accountant)], self.timeout)
                 self._place = self._place or file_identity(self._path)
             connection = self._connection
             connection.execute(begin)
             try:
-                self._catch_up(FilePages(connection, self._path.name))
+                self._catch_up()
                 yield connection
                 connection.execute("COMMIT")
             except BaseException:
@@ -320,14 +303,6 @@ class SqliteLedger(ChainedLedger):
                 if connection.in_transaction:
                     self.close()  # one that cannot be ended would keep everybody out, ourselves as well
                 raise
-
-    def _require_place(self, place: tuple[int, int]) -> None:
-        # Writing to a file that was moved away, or making a new one, would begin the budget again.
-        if file_identity(self._path) != place:
-            raise LedgerConflict(
-                f"{self._path.name} was moved, removed or replaced while it was in use. "
-                "Nothing was written. Put it back, and open it again."
-            )
 
 
 def _close_forgotten() -> None:

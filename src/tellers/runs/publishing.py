@@ -36,7 +36,7 @@ from ..privacy.release import Cost, Release
 from ..privacy.votes import LabelVotes, kept
 from ..teachers.store import HeldVotes
 from ._finished import FinishedRun, asked_votes, finished_of, read_finished, require_summable
-from ._folder import RunFolder
+from ._folder import RunFolder, publications_of
 from ._groups import listed
 from .card import ModelCard, replace_card
 from .labelling import most_expected
@@ -146,7 +146,7 @@ class Publisher:
 
     def on_books(self) -> tuple[list[Entry], Entry | None]:
         """Return publications of earlier versions, which kept their number in the folder, and today's one."""
-        begins = self.run.folder.publications
+        begins = publications_of(self.run.folder.key)
         found = [entry for entry in self.ledger.entries() if entry.key.startswith(begins)]
         old = [entry for entry in found if entry.is_settled and not has_value(entry)]
         now = [entry for entry in found if not entry.is_settled or has_value(entry)]
@@ -250,7 +250,7 @@ class Publisher:
             prices, event = self.bill(plan, source.name)
             also = {who.account: prices[who.name] for who in self.payers if who.account is not None}
             ticket = self.ledger.reserve(
-                f"{self.run.folder.publications}{len(old)}", RdpCurve.largest(prices.values()),
+                f"{publications_of(self.run.folder.key)}{len(old)}", RdpCurve.largest(prices.values()),
                 event={**event, "grain": 1e-6}, also=also,
             )  # fmt: skip
         else:
@@ -374,7 +374,7 @@ class Publisher:
         """
         accountant, entries, worst = self.run.accountant, self.ledger.entries(), 0.0
         if self.run.is_alone(entries):
-            publications = self.run.folder.publications
+            publications = publications_of(self.run.folder.key)
             paid = (entry.charged for entry in entries if entry.key.startswith(publications))
             worst = accountant.value_left(sum(paid, start=self._most()))
         owed = sum(each.price_to(1.0, order=accountant.held_at) for each in side_plans(self.run.folder))

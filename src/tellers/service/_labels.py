@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import Unsettled
-from ..ledger.base import AccountState, Entry, Ledger
+from ..ledger._chain import ChainedLedger
+from ..ledger.base import AccountState, Entry
 from ..privacy.budget import Accountant
 from ..privacy.noise import Noise
 from ..privacy.release import Release
@@ -28,7 +29,7 @@ class LabelService:
     """Ask for students; each has keys of its own, and an account of its own where one was opened."""
 
     served: Served
-    ledger: Ledger
+    ledger: ChainedLedger
     noise: Noise
     unsealed: Callable[[BaseException], object] | None = None  # told why a cost did not reach the vault
     _guard: threading.Lock = field(default_factory=threading.Lock, repr=False)
@@ -106,7 +107,7 @@ class LabelService:
     def close(self) -> None:
         """Put what is left to put into the vault, and hand the ledger back."""
         self._sealing.shutdown(wait=True)
-        self.ledger.__exit__(None, None, None)
+        self.ledger.close()
 
     def _seal(self, work: Callable[[], None]) -> None:
         def told() -> None:

@@ -4,14 +4,12 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from pathlib import Path
-from typing import Any, NoReturn
 
-import numpy as np
 import sqlalchemy as sql
 from pydantic import BaseModel, Field
 
 from ..errors import LedgerConflict
+from ..ledger._chain import ChainedLedger
 from ..ledger.base import AccountState, Ledger, open_group_accounts, require_no_groups
 from ..ledger.opening import is_url, open_ledger
 from ..ledger.vault import Vault, read_key
@@ -52,14 +50,10 @@ def queries_left(accountant: Accountant, spent: RdpCurve, price: RdpCurve) -> in
     """Return how many more queries of one price an account pays for, up to a billion."""
     if not accountant.affords(spent, price):
         return 0
-    # At the order at which a budget is held, epsilon is what was spent and a constant.
-    held = spent.orders == accountant.held_at
-    used, one = float(spent.values[held][0]), float(price.values[held][0])
     if accountant.affords(spent, price * MOST_QUERIES):
         return MOST_QUERIES
-    far = used + 1000.0
-    constant = RdpCurve(spent.orders[held], np.array([far])).epsilon(accountant.budget.delta) - far
-    n = max(1, int((accountant.budget.epsilon - constant - used) / one))
+    one = float(price.values[price.orders == accountant.held_at][0])
+    n = max(1, int(accountant.value_left(spent) / one))
     while not accountant.affords(spent, price * n):
         n -= 1
     while accountant.affords(spent, price * (n + 1)):
@@ -86,14 +80,15 @@ def wait_for_databases(
         wait_until_there(place, seconds, say=say)
 
 
-def require_no_rollback(store: KeyStore, ledger: Ledger, which: str, *, is_trusted: bool = False) -> None:
+def require_no_rollback(
+    store: KeyStore, ledger: ChainedLedger, which: str, *, is_trusted: bool = False
+) -> None:
     """Refuse a ledger without the last line that a service saw of it, and note its last line.
 
     `which` is what `ledger_id` returns.
     """
-    chain: Any = ledger
     try:
-        head = chain.verify(head=None if is_trusted else store.known_head(which))
+        head = ledger.verify(head=None if is_trusted else store.known_head(which))
     except LedgerConflict as error:
         raise LedgerConflict(
             f"{error} Served as it is, budget that was spent could be spent again. If a new ledger is meant, "
@@ -116,11 +111,9 @@ def open_vault(settings: ServiceSettings) -> Vault | None:
     if not chosen.path:
         return None
     place = settings.path(chosen.path)
+    file = settings.path(chosen.key_file) if chosen.key_file else None
     try:
-        if chosen.key_file:
-            vault = Vault(place, read_key(file=settings.path(chosen.key_file)))
-        else:
-            vault = Vault(place, read_key(variable=chosen.key_env))
+        vault = Vault(place, read_key(file=file, variable=None if file else chosen.key_env))
         vault.require_usable()
     except (OSError, ValueError) as error:
         words = f"Expected a vault at {place}: {error}" if isinstance(error, OSError) else str(error)
@@ -130,7 +123,7 @@ def open_vault(settings: ServiceSettings) -> Vault | None:
 
 def open_service_ledger(
     place: str, budget: Budget, *, name: str = "main", timeout: float = 30.0, vault: Vault | None = None
-) -> Ledger:
+) -> ChainedLedger:
     """Open the ledger at a path or a database's address, or begin it with this budget."""
     which = {"name": name} if is_url(place) else {}
     return open_ledger(place, Accountant(budget), timeout=timeout, vault=vault, **which)
@@ -146,45 +139,45 @@ def read_plan(
 
     Without ballots, where only counts are known, nobody can be weighted or absent.
     """
-    place = _place(settings)
-    if place is None:
+    place = settings.path(settings.personal.plan or f"{settings.data.path}/plan.json")
+    if not settings.personal.plan and (settings.data.source != "run" or not place.exists()):
         if settings.personal.leave:
-            _refuse(settings, "leave", "Expected false without a plan: there are no groups that could leave.")
+            words = "Expected false without a plan: there are no groups that could leave."
+            settings.refuse("personal.leave", words)
         return None
     try:
         plan = plan_from_dict(json.loads(place.read_bytes()))
     except OSError as error:
-        _refuse(
-            settings, "plan", f"Expected a plan at {place}, it cannot be read ({error.strerror}). {_AGAIN}"
-        )
+        words = f"Expected a plan at {place}, it cannot be read ({error.strerror}). {_AGAIN}"
+        settings.refuse("personal.plan", words)
     except (ValueError, RecursionError) as error:
         words = (
             str(error) if not isinstance(error, (json.JSONDecodeError, UnicodeError)) else "It is not JSON."
         )
-        _refuse(settings, "plan", f"Expected a plan at {place}, got something else. {words} {_AGAIN}")
+        settings.refuse("personal.plan", f"Expected a plan at {place}, got something else. {words} {_AGAIN}")
     if plan.n_teachers != n_teachers:
-        _refuse(
-            settings, "plan",
+        settings.refuse(
+            "personal.plan",
             f"Expected a plan for the {n_teachers} teachers that vote here, got one for {plan.n_teachers} at "
             f"{place}. {_AGAIN}",
-        )  # fmt: skip
+        )
     if plan.members and not has_ballots:
-        _refuse(
-            settings, "plan",
+        settings.refuse(
+            "personal.plan",
             f"Expected the ballot of every teacher for {plan.variant}, got a vote file with counts alone. "
             "Save the ballots, or take upsampling.",
-        )  # fmt: skip
+        )
     if settings.personal.leave and not plan.members:
-        _refuse(
-            settings, "leave",
+        settings.refuse(
+            "personal.leave",
             f"Expected false with {plan.variant}, whose teachers learned from all groups: whoever is silent, "
             "their data still speak. A service cannot train teachers. `tellers run` with leave = true in "
             "[personal] trains them anew whenever a budget is used; here, the first that is ends it.",
-        )  # fmt: skip
+        )
     try:
         return plan.using(mechanism)
     except (TypeError, ValueError) as error:
-        _refuse(settings, "plan", f"Expected a mechanism that the plan can use. {error}")
+        settings.refuse("personal.plan", f"Expected a mechanism that the plan can use. {error}")
 
 
 def open_groups(
@@ -197,7 +190,7 @@ def open_groups(
         else:
             open_group_accounts(ledger, {group.name: Budget(group.epsilon, delta) for group in plan.groups})
     except LedgerConflict as error:
-        _refuse(settings, "plan", str(error))
+        settings.refuse("personal.plan", str(error))
 
 
 def group_statuses(
@@ -244,14 +237,3 @@ def batch_prices(plan: PersonalPlan) -> tuple[int, dict[str, RdpCurve]]:
 @lru_cache(maxsize=32)
 def _period(plan: Vanishing) -> int:
     return plan.period
-
-
-def _place(settings: ServiceSettings) -> Path | None:
-    if settings.personal.plan:
-        return settings.path(settings.personal.plan)
-    beside = settings.path(settings.data.path) / "plan.json"
-    return beside if settings.data.source == "run" and beside.exists() else None
-
-
-def _refuse(settings: ServiceSettings, option: str, words: str) -> NoReturn:
-    settings.refuse(f"personal.{option}", words)

@@ -265,7 +265,10 @@ class Authenticator:
         is_stranger = bool(token and failures) and not self._is_remembered(token)
         place = self._counted(token, address) if is_stranger else ()
         if is_stranger and not self._failed.test(RateLimitItemPerMinute(failures), *place):
-            self._refuse_stranger(failures, *place)
+            reset = self._failed.get_window_stats(RateLimitItemPerMinute(failures), *place).reset_time
+            wait = min(60, max(1, round(reset - time.time() + 0.5)))
+            detail = f"{failures} wrong keys in a minute."
+            raise HttpProblem("too-many", detail, headers={"Retry-After": str(wait)})
         key = self.verify(token) if token else None
         if key is None:
             if token and failures:
@@ -297,12 +300,6 @@ class Authenticator:
     def _is_remembered(self, token: str) -> bool:
         with self._lock:
             return self._seen.get(self._mark(token), ("", 0.0))[1] > self.clock()
-
-    def _refuse_stranger(self, most: int, *place: str) -> None:
-        reset = self._failed.get_window_stats(RateLimitItemPerMinute(most), *place).reset_time
-        wait = max(1, round(reset - time.time() + 0.5))
-        detail = f"{most} wrong keys in a minute."
-        raise HttpProblem("too-many", detail, headers={"Retry-After": str(min(wait, 60))})
 
     def _remember(self, mark: bytes, number: str) -> None:
         now = self.clock()

@@ -57,21 +57,14 @@ class HttpProblem(HTTPException):
         super().__init__(KINDS[kind][0], detail, headers=dict(headers or {}))
 
     def response(self, request_id: str = "") -> Response:
-        return Response(
-            json.dumps(problem_body(self.kind, self.detail, request_id=request_id, **self.more)),
-            self.status_code,
-            headers=self.headers,
-            media_type=MEDIA_TYPE,
-        )
-
-
-def problem_body(kind: str, detail: str, *, request_id: str = "", **more: Any) -> dict[str, Any]:
-    status, title, advice = KINDS[kind]
-    body = {
-        "type": f"urn:tellers:problem:{kind}", "title": title, "status": status, "detail": detail,
-        "advice": advice, **more,
-    }  # fmt: skip
-    return {**body, "request_id": request_id} if request_id else body
+        status, title, advice = KINDS[self.kind]
+        body = {
+            "type": f"urn:tellers:problem:{self.kind}", "title": title, "status": status,
+            "detail": self.detail, "advice": advice, **self.more,
+        }  # fmt: skip
+        if request_id:
+            body["request_id"] = request_id
+        return Response(json.dumps(body), status, headers=self.headers, media_type=MEDIA_TYPE)
 
 
 def as_problem(error: HTTPException) -> HttpProblem:

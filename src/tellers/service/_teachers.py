@@ -64,14 +64,13 @@ class Served:
         return listens(self.mechanism)
 
     def question(self, rows: list[list[float]] | None, ids: list[int] | None) -> Asked:
-        """Return what the room is asked with, or refuse what these teachers cannot be asked."""
+        """Return what the room is asked with, or refuse rows on which there are no votes.
+
+        Widths, ids and which of both may be sent are in the model of questions.
+        """
         if ids is not None:
-            return self._by_id(np.asarray(ids, dtype=np.int64))
-        width = {len(row) for row in rows or []}
-        if not self.n_features:
-            raise NotAnswerable("This service knows rows by their id only. Send pool, not rows.")
-        if width != {self.n_features}:
-            raise NotAnswerable(f"Expected {self.n_features} numbers in every row, got more or fewer.")
+            wanted = np.asarray(ids, dtype=np.int64)
+            return wanted if self.pool is None else self.pool[wanted]
         asked = np.asarray(rows, dtype=np.float64)
         if self.ids is None:
             return asked
@@ -84,25 +83,14 @@ class Served:
 
     def belief(self, student: list[list[float]] | None, n_queries: int) -> NDArray[np.float64] | None:
         """Return the student's probabilities, checked before anything is charged for them."""
-        if student is None and not self.listens:
+        if student is None:
             return None
-        name = type(self.mechanism).__name__
-        if student is None or not self.listens:
-            wanted = "the student's probabilities (student)" if self.listens else "no student"
-            raise NotAnswerable(f"Expected {wanted} with {name}.")
-        if len(student) != n_queries or {len(row) for row in student} != {self.n_classes}:
+        if len(student) != n_queries:
             raise NotAnswerable(f"Expected {self.n_classes} probabilities of the student for each query.")
         belief = np.asarray(student, dtype=np.float64)
-        if (belief < 0).any() or (abs(belief.sum(axis=1) - 1) > 1e-6).any():
+        if (abs(belief.sum(axis=1) - 1) > 1e-6).any():
             raise NotAnswerable("Expected probabilities of the student that are at least 0 and sum to 1.")
         return belief
-
-    def _by_id(self, ids: NDArray[np.int64]) -> Asked:
-        if not self.n_pool:
-            raise NotAnswerable("This service has no pool to ask by id. Send rows, not pool.")
-        if ids.min() < 0 or ids.max() >= self.n_pool:
-            raise NotAnswerable(f"Expected ids of the pool, 0 to {self.n_pool - 1}, got another.")
-        return ids if self.pool is None else self.pool[ids]
 
 
 def open_served(settings: ServiceSettings) -> Served:
@@ -132,12 +120,13 @@ def _from_run(settings: ServiceSettings, place: Path) -> Served:
         )
     n_classes = 0 if names else len(result.data.class_names)
     pool = open_pool(folder.votes, n_classes=n_classes, n_labels=len(names))
-    own = bool(settings.ledger.url)
+    own = settings.ledger.url
+    terms = settings.ledger if own else run.budget
     return Served(
         pool,
         run.labels.build(chosen) if names else chosen.build(),
-        _budget(settings) if own else Budget(run.budget.epsilon, run.budget.delta),
-        settings.place(settings.ledger.url) if own else str(place / run.budget.ledger),
+        Budget(terms.epsilon, terms.delta),
+        settings.place(own) if own else str(place / run.budget.ledger),
         n_classes, pool.n_teachers, n_pool=len(pool), relation=result.partition.relation,
         n_labels=len(names), label_names=names, **_known_rows(settings, len(pool)),
     )  # fmt: skip
@@ -182,11 +171,8 @@ def _terms(settings: ServiceSettings, ensemble: Any) -> tuple[Mechanism, Budget,
         mechanism = chosen.build(**more)
     except (TypeError, ValueError) as error:
         settings.refuse("mechanism.name", str(error))
-    return mechanism, _budget(settings), settings.place(settings.ledger.url)
-
-
-def _budget(settings: ServiceSettings) -> Budget:
-    return Budget(settings.ledger.epsilon, settings.ledger.delta)
+    terms = settings.ledger
+    return mechanism, Budget(terms.epsilon, terms.delta), settings.place(terms.url)
 
 
 def _known_rows(settings: ServiceSettings, n_pool: int) -> dict[str, Any]:

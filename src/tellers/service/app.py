@@ -102,7 +102,7 @@ def create_app(
         open_groups(settings, ledger, served.plan, delta=served.budget.delta)
     except BaseException:
         store.close()
-        ledger.__exit__(None, None, None)
+        ledger.close()
         raise
     # Of an error its kind and place: its words may quote a cost.
     labels = LabelService(

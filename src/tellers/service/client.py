@@ -212,10 +212,11 @@ class Client:
                     ) from error
                 self.sleep(_wait(attempt))
                 continue
-            if response.status_code == 200:
-                return _read(response)
+            said = _said(response)
+            if response.status_code == 200 and said is not None:
+                return said
             if response.status_code not in _AGAIN or is_last:
-                raise _refusal(response)
+                raise _refusal(response.status_code, said)
             self.sleep(_wait(attempt, response.headers.get("Retry-After", "")))
         raise AssertionError("the last attempt returns or raises")
 
@@ -253,27 +254,21 @@ def _wait(attempt: int, asked: str = "") -> float:
     return float(min(0.2 * 2**attempt, _LONGEST_WAIT)) * (0.5 + secrets.randbelow(1000) / 1000)
 
 
-def _read(response: "httpx.Response") -> dict[str, Any]:
+def _said(response: "httpx.Response") -> dict[str, Any] | None:
     try:
         said: Any = response.json()
     except ValueError:
-        said = None
-    if not isinstance(said, dict):
-        raise ServiceError(
-            "Expected an answer of a tellers service, got something else. Is the address right?",
-            status=response.status_code,
-        )
-    return said
+        return None
+    return said if isinstance(said, dict) else None
 
 
-def _refusal(response: "httpx.Response") -> Exception:
-    try:
-        said = response.json()
-    except ValueError:
-        said = {}
-    problem: dict[str, Any] = said if isinstance(said, dict) else {}
+def _refusal(status: int, said: dict[str, Any] | None) -> Exception:
+    if status == 200:
+        words = "Expected an answer of a tellers service, got something else. Is the address right?"
+        return ServiceError(words, status=status)
+    problem = said or {}
     kind = str(problem.get("type", "")).rpartition(":")[2]
-    detail = problem.get("detail", f"The service answered {response.status_code}.")
+    detail = problem.get("detail", f"The service answered {status}.")
     advice = problem.get("advice")
     message = f"{detail} {advice}" if advice else str(detail)
     if kind == "budget-exhausted":
@@ -281,13 +276,10 @@ def _refusal(response: "httpx.Response") -> Exception:
         account = problem.get("account")
         refusal.account = None if account in (None, "data") else str(account)
         return refusal
-    if kind == "unsettled":
-        return Unsettled(message)
-    if kind == "key-reused":
-        return KeyReused(message)
-    if kind == "invalid":
-        return ValueError(message)
-    return ServiceError(message, status=response.status_code, problem=problem)
+    known = {"unsettled": Unsettled, "key-reused": KeyReused, "invalid": ValueError}
+    if kind in known:
+        return known[kind](message)
+    return ServiceError(message, status=status, problem=problem)
 
 
 def _table(name: str, values: ArrayLike) -> list[list[float]]:

@@ -279,8 +279,9 @@ def wait_until_there(url: str, seconds: float, *, say: Callable[[str, float], ob
             with plain_words(parsed, 2.0), make_engine(parsed, timeout=max(1.0, min(left, 10.0))).connect():
                 return
         except Lost as lost:
-            left = end - time.monotonic()
-            if _is_kept_out(str(lost)):
+            left, words = end - time.monotonic(), str(lost)
+            # A server that speaks is there; one that says how it fares is on its way up or down.
+            if "FATAL" in words and "the database system is" not in words:
                 raise ConnectionError(
                     f"Expected to be let in by the PostgreSQL server for {shown(parsed)}: {lost}. Nothing "
                     "was written. See whether user, password and database are right."
@@ -293,8 +294,3 @@ def wait_until_there(url: str, seconds: float, *, say: Callable[[str, float], ob
         if say is not None:
             say(shown(parsed), left)
         time.sleep(min(_PAUSE, left))
-
-
-def _is_kept_out(words: str) -> bool:
-    # A server that speaks is there; one that says how it fares is on its way up or down.
-    return "FATAL" in words and "the database system is" not in words

@@ -15,7 +15,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from ...errors import LedgerConflict, require_positive
 from ...privacy.budget import Accountant
-from .._chain import ChainedLedger, LedgerState, Line, Pages, T, opening, watch_forks
+from .._chain import ChainedLedger, LedgerState, Line, T, opening, watch_forks
 from ..base import canonical
 from ..vault import Vault
 from .connection import (
@@ -82,37 +82,6 @@ def _key(text: str) -> str:
     return key if isinstance(key, str) and canonical(key) == text else f"not as it was written: {text}"
 
 
-@dataclass(frozen=True)
-class TablePages:
-    """The lines of one ledger in a database."""
-
-    connection: sa.Connection
-    ledger: int
-    title: str
-
-    def after(self, number: int) -> Iterator[Line]:
-        return read(self.connection, self.ledger, LINES.c.number > number)
-
-    def some(self, kind: str, key: str) -> Iterator[Line]:
-        return read(self.connection, self.ledger, LINES.c.kind == kind, LINES.c.key == canonical(key))
-
-    def require_rules(self) -> None:
-        """Refuse tables whose triggers were dropped, disabled or exchanged."""
-        found = self.connection.execute(
-            sa.text(
-                "SELECT t.tgname, c.relname, t.tgtype, p.prosrc FROM pg_trigger t "
-                "JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_proc p ON p.oid = t.tgfoid "
-                "WHERE NOT t.tgisinternal AND t.tgenabled IN ('O', 'A') "
-                "AND c.oid IN (to_regclass('tellers_lines'), to_regclass('tellers_ledgers'))"
-            )
-        )
-        if {(*row[:3], hashlib.sha256(row[3].encode()).hexdigest()) for row in found} != RULES:
-            raise LedgerConflict(
-                f"{self.title} is not in the tables it was made in: the rules that keep them append-only "
-                "were changed. Restore them from a backup."
-            )
-
-
 _LONGEST_KEY = 2000
 
 
@@ -151,7 +120,7 @@ class PostgresLedger(ChainedLedger):
     _state: LedgerState = field(default_factory=LedgerState, init=False, repr=False)
     _lock: threading.RLock = field(default_factory=threading.RLock, init=False, repr=False)
     _connection: sa.Connection | None = field(default=None, init=False, repr=False)
-    _ledger: int | None = field(default=None, init=False, repr=False)
+    _ledger: int = field(default=0, init=False, repr=False)  # its number in the database
 
     def __post_init__(self) -> None:
         require_positive(timeout=self.timeout)
@@ -162,7 +131,9 @@ class PostgresLedger(ChainedLedger):
         # A connection must not be used, or closed, on both sides of a fork.
         watch_forks(self)
         try:
-            self._open()
+            with self._lock:
+                self._until_reachable(self._find_or_make)
+                self._read(lambda: None)  # another budget is refused now and not at the first question
         except BaseException:
             self.close()
             raise
@@ -184,15 +155,35 @@ class PostgresLedger(ChainedLedger):
     def _title(self) -> str:
         return f"Ledger {self.name!r} of {shown(self._url)}"
 
-    def _read(self, look: Callable[[Pages], T]) -> T:
-        with self._alone():
-            return self._until_reachable(lambda: self._try_to_read(look))
+    def _after(self, number: int) -> Iterator[Line]:
+        assert self._connection is not None
+        return read(self._connection, self._ledger, LINES.c.number > number)
 
-    def _try_to_read(self, look: Callable[[Pages], T]) -> T:
-        with self._transaction() as connection:
-            pages = TablePages(connection, self._id, self._title())
-            self._catch_up(pages)
-            return look(pages)
+    def _require_rules(self) -> None:
+        """Refuse tables whose triggers were dropped, disabled or exchanged."""
+        assert self._connection is not None
+        found = self._connection.execute(
+            sa.text(
+                "SELECT t.tgname, c.relname, t.tgtype, p.prosrc FROM pg_trigger t "
+                "JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_proc p ON p.oid = t.tgfoid "
+                "WHERE NOT t.tgisinternal AND t.tgenabled IN ('O', 'A') "
+                "AND c.oid IN (to_regclass('tellers_lines'), to_regclass('tellers_ledgers'))"
+            )
+        )
+        if {(*row[:3], hashlib.sha256(row[3].encode()).hexdigest()) for row in found} != RULES:
+            raise LedgerConflict(
+                f"{self._title()} is not in the tables it was made in: the rules that keep them append-only "
+                "were changed. Restore them from a backup."
+            )
+
+    def _read(self, look: Callable[[], T]) -> T:
+        def attempt() -> T:
+            with self._transaction():
+                self._catch_up()
+                return look()
+
+        with self._alone():
+            return self._until_reachable(attempt)
 
     def _write(self, next_line: Callable[[], Line | None]) -> None:
         with self._alone():
@@ -204,15 +195,15 @@ class PostgresLedger(ChainedLedger):
         with self._transaction() as connection:
             # From here until the commit no other transaction is inside: also not one of our own whose
             # connection broke. What is in the chain now is all there will ever be of it.
-            connection.execute(sa.select(LEDGERS.c.id).where(LEDGERS.c.id == self._id).with_for_update())
-            self._catch_up(TablePages(connection, self._id, self._title()))
-            if sent and self._holds(connection, sent[0]):
+            connection.execute(sa.select(LEDGERS.c.id).where(LEDGERS.c.id == self._ledger).with_for_update())
+            self._catch_up()
+            if sent and next(self._after(sent[0].number - 1), None) == sent[0]:
                 return
             sent.clear()
             line = next_line()
             if line is not None:
                 _require_storable(line.key)
-                write(connection, self._id, line)
+                write(connection, self._ledger, line)
                 sent.append(line)
 
     def _until_reachable(self, act: Callable[[], T], *, sent: list[Line] | None = None) -> T:
@@ -260,33 +251,14 @@ class PostgresLedger(ChainedLedger):
                     self.close()
                 raise
 
-    @property
-    def _id(self) -> int:
-        if self._ledger is None:
-            raise LedgerConflict(f"{self._title()} is not open.")
-        return self._ledger
-
-    def _open(self) -> None:
-        """Find the ledger, or make it; a server that is not there is said at once."""
-        with self._lock:
-            self._until_reachable(self._find_or_make)
-            self._read(lambda _: None)  # another budget is refused now and not at the first question
-
     def _find_or_make(self) -> None:
+        """Find the ledger, or make it; a server that is not there is said at once."""
         try:
             with self._transaction() as connection:
                 self._require_server(connection)
-                named = sa.select(LEDGERS.c.id).where(LEDGERS.c.name == canonical(self.name))
-                ledger = connection.execute(named).scalar()
-                if ledger is None:
-                    made = insert(LEDGERS).values(name=canonical(self.name)).on_conflict_do_nothing()
-                    ledger = connection.execute(made.returning(LEDGERS.c.id)).scalar()
-                    if ledger is None:  # somebody else made it just now
-                        ledger = connection.execute(named).scalar_one()
-                    else:
-                        # Nobody sees the name without this line: a name without one lost it.
-                        write(connection, ledger, opening(self.accountant))
-                self._ledger = ledger
+                if not _number(connection, self.name):
+                    _make(connection, self.name, [opening(self.accountant)])
+                self._ledger = _number(connection, self.name)  # somebody else may have made it just now
         except Lost as lost:
             # A server on its way up or down is waited for; one that is not there, or keeps us out, is not.
             if self._connection is not None or "the database system is" in str(lost):
@@ -312,10 +284,6 @@ class PostgresLedger(ChainedLedger):
                 "forget what was spent. Nothing was written. Set fsync = on."
             )
 
-    def _holds(self, connection: sa.Connection, line: Line) -> bool:
-        found = read(connection, self._id, LINES.c.number == line.number)
-        return next(found, None) == line
-
 
 def _require_storable(key: str) -> None:
     if len(canonical(key)) > _LONGEST_KEY:
@@ -337,14 +305,25 @@ def fill(url: str, lines: Sequence[Line], *, name: str = "main", timeout: float 
                 f"Expected the tables of ledgers in {shown(parsed)}. Nothing was written. Make them: "
                 "tellers ledger init URL"
             )
-        made = insert(LEDGERS).values(name=canonical(name)).on_conflict_do_nothing()
-        ledger = connection.execute(made.returning(LEDGERS.c.id)).scalar()
-        if ledger is None:
+        if not _make(connection, name, lines):
             raise LedgerConflict(
                 f"Expected a name that is free in {shown(parsed)}, got {name!r}. Nothing was written."
             )
-        for line in lines:
-            write(connection, ledger, line)
+
+
+def _number(connection: sa.Connection, name: str) -> int:
+    """Return the number of a ledger in its database, or 0 where there is none of that name."""
+    named = sa.select(LEDGERS.c.id).where(LEDGERS.c.name == canonical(name))
+    return connection.execute(named).scalar() or 0
+
+
+def _make(connection: sa.Connection, name: str, lines: Sequence[Line]) -> bool:
+    """Make a ledger of these lines, without which nobody sees its name; say whether the name was free."""
+    made = insert(LEDGERS).values(name=canonical(name)).on_conflict_do_nothing()
+    ledger = connection.execute(made.returning(LEDGERS.c.id)).scalar() or 0
+    for line in lines if ledger else ():
+        write(connection, ledger, line)
+    return bool(ledger)
 
 
 def first_line(url: str, *, name: str = "main", timeout: float = 30.0) -> Line:
@@ -356,9 +335,7 @@ def first_line(url: str, *, name: str = "main", timeout: float = 30.0) -> Line:
     parsed = parse_url(url)
     with transaction(parsed, timeout) as connection:
         if table_version(connection) is not None:
-            named = sa.select(LEDGERS.c.id).where(LEDGERS.c.name == canonical(name))
-            ledger = connection.execute(named).scalar()
-            for line in read(connection, ledger or 0, LINES.c.number == 0):
+            for line in read(connection, _number(connection, name), LINES.c.number == 0):
                 return line
     raise FileNotFoundError(
         f"Expected a ledger named {name!r} in {shown(parsed)}, got none of that name. Nothing was written."

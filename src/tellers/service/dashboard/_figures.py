@@ -7,14 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from ...accounting.costs import independent_cost
 from ...accounting.plan import Consensus, expected_of
 from ...errors import LedgerConflict
-from ...ledger.base import Entry, Ledger
+from ...ledger._chain import ChainedLedger
+from ...ledger.base import Entry
 from ...mechanisms.base import Mechanism
 from ...privacy.budget import Accountant
 from ...privacy.rdp import RdpCurve
@@ -65,15 +66,6 @@ class Profile(NamedTuple):
     accuracy: float
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """How many queries and labels a budget is likely to pay for, on an assumed profile."""
-
-    profile: Profile
-    n_queries: int
-    n_labels: int
-
-
 @dataclass(eq=False)
 class Forecast:
     """Estimates for a service; made-up votes are counted once, beside whoever looks first."""
@@ -93,8 +85,8 @@ class Forecast:
                 self._thread.start()
             return self._thread
 
-    def estimates(self, accountant: Accountant, spent: RdpCurve) -> list[Estimate] | None:
-        """Return an estimate for each assumed profile, or None while they are being counted.
+    def estimates(self, accountant: Accountant, spent: RdpCurve) -> list[tuple[Profile, int]] | None:
+        """Return how many labels each assumed profile is likely to give, or None while they are counted.
 
         There are none where the mechanism hears the student, whose answers nobody can assume, or where groups
         of people pay from budgets of their own.
@@ -103,13 +95,9 @@ class Forecast:
         profiles, prices = self._profiles, self._prices
         if profiles is None:
             return None
-        found: list[Estimate] = []
         if prices is None:
-            return found
-        for profile in profiles:
-            n = n_affordable(accountant, spent, prices=prices, share=profile.share)
-            found.append(Estimate(profile, n, int(n * profile.share)))
-        return found
+            return []
+        return [(one, n_labels(accountant, spent, prices=prices, share=one.share)) for one in profiles]
 
     def _count(self) -> None:
         profiles: list[Profile] = []
@@ -143,16 +131,16 @@ def check_and_answer(mechanism: Mechanism) -> tuple[RdpCurve, RdpCurve]:
     return check, RdpCurve(both.orders, np.maximum(0.0, both.values - check.values))
 
 
-def n_affordable(
+def n_labels(
     accountant: Accountant, spent: RdpCurve, *, prices: tuple[RdpCurve, RdpCurve], share: float
 ) -> int:
-    """Return how many queries a budget pays for when a share of them is answered and the rest is silent."""
+    """Return how many labels a budget pays for when a share of queries is answered and the rest is silent."""
     check, answer = prices
 
     def spent_after(n: int) -> RdpCurve:
         return spent + check * n + answer * min(n, int(share * n) + 1)
 
-    return accountant.n_affordable(check + answer, _MOST_LABELS, spent_after=spent_after)
+    return int(share * accountant.n_affordable(check + answer, _MOST_LABELS, spent_after=spent_after))
 
 
 # --- Verification ---
@@ -175,24 +163,18 @@ class LedgerCheck:
     The head that the last one found must still be in the chain.
     """
 
-    ledger: Ledger
+    ledger: ChainedLedger
     last: Verdict | None = None
     _head: str | None = field(default=None, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
-    @property
-    def is_possible(self) -> bool:
-        """Return whether this ledger has a chain; one in memory has none."""
-        return hasattr(self.ledger, "verify")
-
     def verify(self) -> Verdict:
         """Read all of the books again, check every hash, and that nothing is gone since the last time."""
-        check: Any = getattr(self.ledger, "verify", lambda head=None: "")
         with self._lock:
             try:
-                head = check(head=self._head)
+                head = self.ledger.verify(self._head)
                 verdict = Verdict(datetime.now(UTC), True, head, len(self.ledger.entries()))
-                self._head = head or None
+                self._head = head
             except LedgerConflict:
                 verdict = Verdict(datetime.now(UTC), False, "", 0)
             self.last = verdict

@@ -170,7 +170,7 @@ class _Pages:
 
         return answer
 
-    def form(self, act: Any, *, signed_in: bool = True) -> Callable[..., Response]:
+    def form(self, act: Callable[..., Response], *, signed_in: bool = True) -> Callable[..., Response]:
         async def fields(request: Request) -> Form | None:
             try:
                 return await read_form(request)
@@ -183,12 +183,10 @@ class _Pages:
                     raise NotOurForm
                 if not signed_in:
                     self.gate.require_visitor(request, form)
-                    response: Response = act(request, form)
-                    return response
+                    return act(request, form)
                 visit = self.gate.let_in(request)
-                self.gate.require_form(visit, form)
-                response = act(request, visit, form)
-                return response
+                self.gate.sessions.require_form(visit.session.number, form)
+                return act(request, visit, form)
 
             return self._guarded(request, done)
 
@@ -318,7 +316,7 @@ class _Pages:
             if verdict is None or verdict.is_intact:
                 verdict = self.check.verify()
         return self.renderer.page(
-            request, visit, "ledger.html", verdict=verdict, is_possible=self.check.is_possible,
+            request, visit, "ledger.html", verdict=verdict,
             n_entries=None if entries is None else len(entries),
             n_unsettled=sum(not entry.is_settled for entry in entries or ()),
         )  # fmt: skip

@@ -5,7 +5,7 @@ import hmac
 import secrets
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
@@ -43,7 +43,7 @@ class Sessions:
     _live: dict[str, Session] = field(default_factory=dict, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
-    def begin(self, key_id: str) -> tuple[str, Session]:
+    def begin(self, key_id: str) -> str:
         """Begin a session for a key and return the cookie that carries it."""
         now = self.clock()
         session = Session(secrets.token_urlsafe(32), key_id, ends=int(now + 60 * self.minutes))
@@ -53,14 +53,14 @@ class Sessions:
             for oldest in mine[: max(0, len(mine) - _MOST_OF_ONE_KEY + 1)]:
                 del self._live[oldest.number]
             self._live[session.number] = session
-        return f"{session.number}.{session.ends}.{self._sign('session', session)}", session
+        return f"{session.number}.{session.ends}.{self._sign(session)}"
 
     def find(self, cookie: str) -> Session | None:
         """Return the session of a cookie, or None where it is forged, over, or was ended."""
         number, _, rest = cookie.partition(".")
         with self._lock:
             session = self._live.get(number)
-        if session is None or not _same(rest, f"{session.ends}.{self._sign('session', session)}"):
+        if session is None or not _same(rest, f"{session.ends}.{self._sign(session)}"):
             return None
         return session if self.clock() < session.ends else None
 
@@ -72,12 +72,13 @@ class Sessions:
         """Return what a form must carry, for one session or one visitor who is not signed in."""
         return hmac.new(self._secret, f"form {about}".encode(), hashlib.sha256).hexdigest()
 
-    def is_form_token(self, about: str, token: str) -> bool:
-        """Return whether a form came from a page that was made for this session or visitor."""
-        return _same(token, self.form_token(about))
+    def require_form(self, about: str, form: Mapping[str, str]) -> None:
+        """Refuse a form that did not come from a page that was made for this session or visitor."""
+        if not _same(form.get("form", ""), self.form_token(about)):
+            raise NotOurForm
 
-    def _sign(self, kind: str, session: Session) -> str:
-        said = f"{kind} {session.number} {session.key_id} {session.ends}"
+    def _sign(self, session: Session) -> str:
+        said = f"session {session.number} {session.key_id} {session.ends}"
         return hmac.new(self._secret, said.encode(), hashlib.sha256).hexdigest()
 
 
@@ -160,17 +161,14 @@ class SessionGate:
         return visitor, self.sessions.form_token(f"visitor {visitor}")
 
     def greet(self, response: Response, visitor: str) -> None:
-        self._set(response, self.visitor_cookie, visitor)
+        response.set_cookie(self.visitor_cookie, visitor, **self._terms())
 
     def require_visitor(self, request: Request, form: dict[str, str]) -> None:
         """Refuse a sign-in form that this browser was not given."""
         visitor = request.cookies.get(self.visitor_cookie, "")
-        if not visitor or not self.sessions.is_form_token(f"visitor {visitor}", form.get("form", "")):
+        if not visitor:
             raise NotOurForm
-
-    def require_form(self, visit: PageVisit, form: dict[str, str]) -> None:
-        if not self.sessions.is_form_token(visit.session.number, form.get("form", "")):
-            raise NotOurForm
+        self.sessions.require_form(f"visitor {visitor}", form)
 
     def sign_in(self, request: Request, response: Response, key: Key) -> None:
         """Begin a session for a key, in place of the browser's last one, and let the response carry it."""
@@ -181,8 +179,8 @@ class SessionGate:
         last = self.sessions.find(request.cookies.get(self.session_cookie, ""))
         if last is not None:
             self.sessions.end(last)
-        cookie, _ = self.sessions.begin(key.id)
-        self._set(response, self.session_cookie, cookie, seconds=60 * self.sessions.minutes)
+        cookie = self.sessions.begin(key.id)
+        response.set_cookie(self.session_cookie, cookie, 60 * self.sessions.minutes, **self._terms())
         response.delete_cookie(self.visitor_cookie, **self._terms())
 
     def sign_out(self, response: Response, session: Session) -> None:
@@ -194,9 +192,6 @@ class SessionGate:
 
     def _terms(self) -> dict[str, Any]:
         return {"path": "/", "secure": self.is_secure, "httponly": True, "samesite": "strict"}
-
-    def _set(self, response: Response, name: str, value: str, *, seconds: int | None = None) -> None:
-        response.set_cookie(name, value, max_age=seconds, **self._terms())
 
 
 async def read_form(request: Request) -> dict[str, str]:
