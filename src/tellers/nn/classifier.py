@@ -12,7 +12,7 @@ from torch import Tensor
 from ..errors import TeacherFailed, require_count, require_finite, require_positive
 from ..privacy._rows import class_ids, label_table, numeric_rows
 from . import estimator
-from .batched import cast_probabilities
+from .batched import cast_votes
 from .devices import find_device
 from .estimator import LabelAnswers, TorchEstimator, drawn_seed
 from .loop import LOST
@@ -93,10 +93,10 @@ class TorchClassifier(TorchEstimator):
         network = build_network(self.network, shape, n_classes=n_outputs, seed=seed)
         check_network(network, shape, n_classes=n_outputs)
         known = TrainingSet(self.as_rows(rows, shape), targets, [len(rows)], [seed], recipe)
-        trained = train_alone(network, known, device=find_device(self.device))
-        if trained.lost:
+        states, lost = train_alone(network, known, device=find_device(self.device))
+        if lost:
             raise TeacherFailed(LOST)
-        return state_arrays({name: values[0] for name, values in trained.states.items()})
+        return state_arrays({name: values[0] for name, values in states.items()})
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return the probability of each of `classes_` for every row."""
@@ -237,7 +237,7 @@ class TorchLabelClassifier(LabelAnswers):
         states = {name: torch.tensor(values)[None] for name, values in self.state_.items()}
         device = find_device(self.classifier.device)
         seen = torch.ones((1, self.n_labels_), dtype=torch.bool)
-        every, lost = cast_probabilities(self._new_network(), states, queries, seen=seen, device=device)
+        every, lost = cast_votes(self._new_network(), states, queries, seen=seen, device=device, labels=True)
         if lost.any():
             raise ValueError("Expected answers in finite numbers, got others. Scale the rows to about one.")
         said: NDArray[np.float64] = every[0]

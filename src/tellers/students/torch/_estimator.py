@@ -18,14 +18,13 @@ from ...nn.checkpoints import Checkpoint, fingerprint
 from ...nn.devices import find_device
 from ...nn.estimator import TorchEstimator, drawn_seed
 from ...nn.loop import Progress, Turn
-from ...nn.losses import ClassLoss, Handling, LabelNoise
+from ...nn.losses import ClassLoss, Handling, LabelLoss, Loss
 from ...nn.networks import Factory, Shape, build_student_network
 from ...nn.views import Inputs, Views, views_for
 from ...privacy._rows import class_ids, numeric_rows
 from ...privacy.release import SILENT, Release
 from ..fitting import released_labels, require_classes
 from .training import (
-    Loss,
     Precision,
     PublicRows,
     Schedule,
@@ -69,6 +68,7 @@ class TorchStudent(TorchEstimator, ABC):
     _fitted_by: ClassVar[str] = "fit(X, y, X_unlabelled)"
     _takes_images: ClassVar[bool] = False
     _kept: ClassVar[tuple[str, ...]] = ("classes", "shape")
+    _loss: ClassVar[type[ClassLoss] | type[LabelLoss]] = ClassLoss
 
     network: str | Factory = "auto"
     width: int = 32
@@ -114,12 +114,6 @@ class TorchStudent(TorchEstimator, ABC):
     def _require_enough(self, labels: NDArray[np.int64]) -> None:
         require_classes(labels)
 
-    def _loss(self, n_outputs: int, device: torch.device) -> Loss:
-        return ClassLoss.made(self._noise(), n_classes=n_outputs, device=device)
-
-    def _noise(self) -> LabelNoise:
-        return LabelNoise(self.label_noise, self.noise_handling, self.smoothing)
-
     @staticmethod
     def _probabilities(answers: Tensor) -> Tensor:
         return answers.softmax(1)
@@ -160,7 +154,11 @@ class TorchStudent(TorchEstimator, ABC):
                 "Expected rows without a label to learn from too, got none: neither X_unlabelled nor silent "
                 "rows. Pass the public pool as X_unlabelled, or set weight=0 to learn from labels alone."
             )
-        loss, inputs = self._loss(len(classes), device), Inputs.measured(tables)
+        loss: Loss = self._loss.made(
+            self.label_noise, self.noise_handling, smoothing=self.smoothing, n_outputs=len(classes),
+            device=device,
+        )  # fmt: skip
+        inputs = Inputs.measured(tables)
         everything = inputs.tensor(np.concatenate(tables), device)
         learned, checked = answered, None
         seen: list[NDArray[Any]] = [labels]
@@ -274,6 +272,8 @@ class TorchStudent(TorchEstimator, ABC):
             require_finite(**{name: getattr(self, name)})
             if getattr(self, name) < 0:
                 raise ValueError(f"Expected {name} >= 0, got {name}={getattr(self, name)!r}.")
+        if not 0 <= self.smoothing < 1:
+            raise ValueError(f"Expected 0 <= smoothing < 1, got smoothing={self.smoothing!r}.")
         if self.precision not in ("auto", "float32", "bfloat16"):
             raise ValueError(f"Expected precision 'auto', 'float32' or 'bfloat16', got {self.precision!r}.")
         return drawn_seed(self.random_state)

@@ -22,7 +22,7 @@ from ...privacy._rows import label_table
 from ...privacy.release import SILENT, Release
 from ..fitting import require_answers
 from ._estimator import TorchStudent
-from .training import Loss, StudentBatch, StudentRun, ramp_up
+from .training import StudentBatch, StudentRun, ramp_up
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -121,6 +121,7 @@ class MultilabelMixMatchStudent(_MixMatch):
     """
 
     multilabel: ClassVar[bool] = True
+    _loss: ClassVar[type[LabelLoss]] = LabelLoss
 
     weight: float = 2.0
 
@@ -146,9 +147,6 @@ class MultilabelMixMatchStudent(_MixMatch):
 
     def _places(self, y: Any, classes: NDArray[np.int64], *, n_rows: int) -> NDArray[np.int64]:
         return label_table(y, n_rows=n_rows, n_labels=len(classes))
-
-    def _loss(self, n_outputs: int, device: torch.device) -> Loss:
-        return LabelLoss.made(self._noise(), n_labels=n_outputs, device=device)
 
     @staticmethod
     def _probabilities(answers: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ from ...nn.checkpoints import Checkpoint
 from ...nn.devices import gpu_arithmetic, seeded
 from ...nn.estimator import row_shape
 from ...nn.loop import LOST, Checks, Course, GradientStep, Progress, Turn, half_cosine, train
+from ...nn.losses import Loss
 from ...nn.networks import Shape, batch_norms, without_dropout
 from ...nn.views import WEAK, Views
 from ...nn.weights import state_arrays
@@ -118,22 +119,6 @@ class StudentRows:
     def inputs(self) -> Tensor:
         """Return the rows that statistics of inputs are measured on: the pool, or else the labelled rows."""
         return self.pool if len(self.pool) else self.rows
-
-
-# --- What losses of students are handed ---
-
-
-class Loss(Protocol):
-    """What labels teach: targets made of them once, and what a network loses that says something else."""
-
-    def targets(self, labels: Tensor) -> Tensor:
-        """Return what the network is to say."""
-
-    def rows(self, answers: Tensor, targets: Tensor) -> Tensor:
-        """Return the loss of every row."""
-
-    def __call__(self, answers: Tensor, targets: Tensor, *, share: float) -> Tensor:
-        """Return the loss of a batch; `share` says how far training has come."""
 
 
 @dataclass(frozen=True, eq=False)

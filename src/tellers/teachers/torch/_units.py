@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from ...errors import MissingExtra, TeacherFailed
-from ...nn.batched import NO_ANSWER, Batched, Stack, cast_ballots, cast_probabilities, fold_layers
+from ...nn.batched import NO_ANSWER, Batched, Stack, cast_votes, fold_layers
 from ...nn.classifier import TorchClassifier
 from ...nn.devices import find_device, limited_threads
 from ...nn.loop import LOST
@@ -73,8 +73,8 @@ class Networks:
         seen, states = self.states[SEEN], {n: v for n, v in self.states.items() if n != SEEN}
         network = build_network(classifier.network, shape, n_classes=ballots.space.n_answers, seed=0)
         rows, device = classifier.as_rows(queries, shape), find_device(classifier.device)
-        cast: Any = cast_probabilities if ballots.space.kind == SetOf.kind else cast_ballots
-        said, lost = cast(network, states, rows, seen=seen, device=device)
+        labels = ballots.space.kind == SetOf.kind
+        said, lost = cast_votes(network, states, rows, seen=seen, device=device, labels=labels)
         rule, troubles = ballots.fallback(queries), {}
         for place in np.flatnonzero(lost).tolist():
             said[place] = rule(first + place)
