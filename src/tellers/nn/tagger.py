@@ -5,6 +5,7 @@ Rows that are held out to stop in time are taken from the very rows given: a tea
 """
 
 import math
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import KW_ONLY, dataclass
 from os import PathLike
@@ -200,7 +201,8 @@ class AudioTagger(LabelAnswers):
             return self.learning_rate * half_cosine(step, self.iterations)
 
         step = GradientStep(
-            [Turn(network, lambda batch: batches.loss(network, *batch))], draw=batches.draw, rate=rate,
+            [Turn(network, lambda batch: batches.loss(network, *batch))], device, draw=batches.draw,
+            rate=rate,
             optimizer=lambda turn: torch.optim.Adam(
                 [weight for weight in turn.module.parameters() if weight.requires_grad], self.learning_rate,
                 weight_decay=self.weight_decay, fused=device.type == "cpu",
@@ -222,7 +224,7 @@ class AudioTagger(LabelAnswers):
         # A network may draw numbers of its own: then from this seed, and what others draw is not disturbed.
         with seeded(batches.seed, device):
             course = train(
-                step, self.iterations, device=device, checks=checks, snapshot=step.snapshot(device),
+                step, self.iterations, device=device, checks=checks, saved=step,
                 checkpoint=checkpoint, progress=progress, progress_every=self.check_every,
             )  # fmt: skip
         if not course.best:
@@ -260,7 +262,7 @@ class AudioTagger(LabelAnswers):
             raise ValueError(f"Expected pictures of shape {self.shape_[1:]}, got rows of {rows.shape[1:]}.")
         device = find_device(self.device)
         with limited_threads(device, self.n_threads):
-            network = _laid_out(self._loaded().to(device).eval())
+            network = _laid_out(self._fitted_network().to(device).eval())
             answers = [
                 network(self._tensor(rows[start : start + _AT_ONCE], device)).double().sigmoid().cpu()
                 for start in range(0, len(rows), _AT_ONCE)
@@ -273,11 +275,13 @@ class AudioTagger(LabelAnswers):
         # Places on somebody's disk are no part of a model, nor is the device of whoever trained it.
         return {**self.get_params(), "pretrained": None, "log_folder": None, "device": "auto"}
 
-    def _check_weights(self) -> None:
-        self.history_ = []
-        self._loaded()
+    @classmethod
+    def _made_of(cls, parameters: Mapping[str, Any]) -> "AudioTagger":
+        made = cls(**parameters)
+        made.history_ = []
+        return made
 
-    def _loaded(self) -> nn.Module:
+    def _fitted_network(self) -> nn.Module:
         with torch.device("meta"):  # no numbers are drawn that are overwritten at once
             blank = self._factory(self.shape_, self.n_labels_)()
         return load_arrays(blank, self.state_)
@@ -567,10 +571,6 @@ class AudioClassifier(TorchEstimator):
         # Where every label is out of the question no class is likelier than another.
         said = np.maximum(said, 1e-12)
         return np.asarray(said / said.sum(axis=1, keepdims=True))
-
-    def predict(self, X: ArrayLike) -> NDArray[np.int64]:
-        """Return the likeliest class of every row."""
-        return np.asarray(self.predict_proba(X).argmax(axis=1), dtype=np.int64)
 
     def to_bytes(self) -> bytes:
         """Return the fitted classifier as a safetensors file: that of its tagger."""

@@ -136,7 +136,7 @@ def train_alone(network: nn.Module, known: TrainingSet, *, device: torch.device)
         return told_loss(answers, targets) if partly else row_losses(answers, targets).mean()
 
     step = GradientStep(
-        [Turn(network, loss)], draw=draw, rate=lambda number: recipe.rate(number, n_steps),
+        [Turn(network, loss)], device, draw=draw, rate=lambda number: recipe.rate(number, n_steps),
         optimizer=lambda turn: torch.optim.Adam(
             turn.module.parameters(), recipe.learning_rate, weight_decay=recipe.weight_decay
         ),

@@ -21,6 +21,7 @@ from ...nn.loop import Progress, Turn
 from ...nn.losses import ClassLoss, Handling, LabelLoss, Loss
 from ...nn.networks import Factory, Shape, build_student_network
 from ...nn.views import Inputs, Views, views_for
+from ...nn.weights import Arrays
 from ...privacy._rows import class_ids, numeric_rows
 from ...privacy.release import SILENT, Release
 from ..fitting import released_labels, require_classes
@@ -238,19 +239,8 @@ class TorchStudent(TorchEstimator, ABC):
                 parts.append(torch.stack(seen).mean(0).cpu().numpy())
         return np.concatenate(parts)
 
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Return the likeliest class of every row."""
-        best = self.predict_proba(X).argmax(axis=1)
-        predicted: NDArray[Any] = self.classes_[best]
-        return predicted
-
-    def _check_weights(self) -> None:
-        self._fitted_network()
-
-    def _fitted_network(self) -> nn.Module:
-        weights = {name: values for name, values in self.state_.items() if not name.startswith(_INPUTS)}
-        network = self._ready(lambda: self._new_network(self.shape_, len(self.classes_), seed=0), weights)
-        return network.to(find_device(self.device))
+    def _weights(self) -> Arrays:
+        return {name: values for name, values in self.state_.items() if not name.startswith(_INPUTS)}
 
     def _schedule(self) -> Schedule:
         return Schedule(

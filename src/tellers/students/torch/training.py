@@ -20,7 +20,6 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-from ...errors import require_fraction
 from ...nn.checkpoints import Checkpoint
 from ...nn.devices import gpu_arithmetic, seeded
 from ...nn.estimator import row_shape
@@ -67,7 +66,6 @@ def check_validation(validation: Any) -> None:
 
 def hold_out(n: int, share: float, *, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return which of n released labels are learned from and which are held out, in their order."""
-    require_fraction(holdout=share)
     n_checked = max(1, round(share * n))
     order = np.random.default_rng(seed).permutation(n)
     return np.sort(order[n_checked:]), np.sort(order[:n_checked])
@@ -171,10 +169,6 @@ class Schedule:
         done = (step - up) / max(1, self.steps - 1 - up)
         return peak * max(1e-4, half_cosine(min(1.0, done), 1.0))
 
-    def is_mixed(self, device: torch.device) -> bool:
-        """Say whether steps are computed in bfloat16 on a device."""
-        return self.precision == "bfloat16" or (self.precision == "auto" and device.type == "cuda")
-
     def decay(self, step: int) -> float:
         """Return how much of the average stays at a step.
 
@@ -207,17 +201,18 @@ def train_student(
     _placed(network, device).train()
     average = _Average(copy.deepcopy(network).requires_grad_(False), known, views)
     exact = schedule.precision == "float32"
+    mixed = schedule.precision == "bfloat16" or (schedule.precision == "auto" and device.type == "cuda")
     with seeded(seed, device), gpu_arithmetic(device, exact=exact, benchmark=True):
         turns = make_turns(average.network)
         for turn in turns:
             _placed(turn.module, device).train()
         gradient = GradientStep(
-            turns, draw=lambda number: known.draw(number / n_steps), rate=schedule.rate,
+            turns, device, draw=lambda number: known.draw(number / n_steps), rate=schedule.rate,
             optimizer=lambda turn: torch.optim.AdamW(
                 turn.module.parameters(), schedule.learning_rate, betas=(turn.first_beta, 0.999),
                 weight_decay=schedule.weight_decay, fused=device.type == "cuda",
             ),
-            mixed_on=device.type if schedule.is_mixed(device) else None,
+            mixed=mixed, beside={"average": average.network}, memory=memory,
         )  # fmt: skip
 
         def step(number: int) -> Tensor:
@@ -231,8 +226,7 @@ def train_student(
         )  # fmt: skip
         course = train(
             step, n_steps, device=device, checks=None if known.checked is None else checks,
-            snapshot=gradient.snapshot(device, beside={"average": average.network}, memory=memory),
-            checkpoint=checkpoint, progress=progress, progress_every=max(1, n_steps // 100),
+            saved=gradient, checkpoint=checkpoint, progress=progress, progress_every=max(1, n_steps // 100),
         )  # fmt: skip
         if not course.is_finite:
             raise ValueError(LOST)
