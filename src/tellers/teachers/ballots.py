@@ -91,16 +91,12 @@ class ClassBallots:
         return lambda number: (codes() + number) % n_classes
 
     def votes(self, said: NDArray[Any]) -> Votes:
-        """Return the votes of what teachers say, teachers x queries."""
+        """Return the votes of what teachers say, teachers x queries, or of what `whole` made."""
         return Votes.from_ballots(said, self.space)
 
     def whole(self, said: NDArray[Any]) -> NDArray[Any]:
         """Return what teachers say in the smallest whole numbers, as it travels."""
         return said.astype(np.min_scalar_type(self.space.n_answers - 1))
-
-    def counted(self, whole: NDArray[Any]) -> Votes:
-        """Return the votes of what `whole` returned."""
-        return self.votes(whole)
 
     def accuracies(self, votes: Votes, truth: NDArray[np.int64]) -> Floats:
         """Return each teacher's share of right answers."""
@@ -166,16 +162,14 @@ class LabelBallots:
         return lambda _number: np.zeros((len(queries), self.space.n_answers))
 
     def votes(self, said: NDArray[Any]) -> Votes:
-        """Return the votes of what teachers say, teachers x queries x labels."""
+        """Return the votes of what teachers say, teachers x queries x labels, or of what `whole` made."""
+        if said.dtype.kind in "iu":
+            said = said / self.resolution
         return Votes.from_ballots(said if self.resolution > 1 else said >= self.thresholds, self.space)
 
     def whole(self, said: NDArray[Any]) -> NDArray[Any]:
         """Return what teachers say in the smallest whole numbers, as it travels."""
         return self.votes(said).block().astype(np.min_scalar_type(self.resolution))
-
-    def counted(self, whole: NDArray[Any]) -> Votes:
-        """Return the votes of what `whole` returned."""
-        return Votes.from_ballots(whole / self.resolution if self.resolution > 1 else whole, self.space)
 
     def accuracies(self, votes: Votes, truth: NDArray[np.int64]) -> Floats:
         """Return each teacher's share of right answers, over rows and labels."""
@@ -279,30 +273,23 @@ def ask_teachers(
 
     Nothing that a teacher does stops a vote.
     """
-    rule = ballots.fallback(queries)
-    said, troubles = ballots.blank(len(teachers), len(queries)), {}
+    rule, troubles = ballots.fallback(queries), known_troubles(teachers)
+    said = ballots.blank(len(teachers), len(queries))
     with one_thread():
         for place, (number, teacher) in enumerate(teachers.items()):
-            answer, trouble = _asked(teacher, queries, ballots)
-            said[place] = rule(number) if answer is None else answer
-            if trouble is not None:
-                troubles[number] = trouble
+            try:
+                if number not in troubles:
+                    with unheard():
+                        said[place] = ballots.ask(teacher, queries)
+            except MissingExtra:
+                raise
+            except (Exception, SystemExit) as error:
+                ours = str(error).startswith(("Expected a class id", "Expected probabilities in"))
+                is_ours = ours and isinstance(error, ValueError)
+                troubles[number] = OTHER_ANSWERS if is_ours else type(error).__name__
+            if number in troubles:
+                said[place] = rule(number)
     return said, troubles
-
-
-def _asked(teacher: Any, queries: NDArray[Any], ballots: Ballots) -> tuple[NDArray[Any] | None, str | None]:
-    if isinstance(teacher, FallbackTeacher):
-        return None, teacher.trouble
-    try:
-        with unheard():
-            return ballots.ask(teacher, queries), None
-    except MissingExtra:
-        raise
-    except ValueError as error:
-        ours = str(error).startswith(("Expected a class id", "Expected probabilities in"))
-        return None, OTHER_ANSWERS if ours else "ValueError"
-    except (Exception, SystemExit) as error:
-        return None, type(error).__name__
 
 
 def one_thread() -> AbstractContextManager[Any]:

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from ...errors import ClusterFailed, MissingExtra
 from ...privacy._rows import numeric_rows
-from .._running import ModelTraining, refuse_other
-from .._training import Training, give_up, train_unit, try_model
+from .._training import ModelTraining, Training, give_up, make_task, refuse_other, train_unit, try_model
 from ..ballots import Ballots
+from ..models import find_model, write_model
 from .cluster import Versions, differences, say_different, versions_here
-from .shards import Shard, find_kept, keep, read_queries, read_shard
+from .shards import Shard, read_queries, read_shard
 
 # --- What travels: a description of the teachers one way, whole numbers the other. ---
 #
@@ -311,9 +311,9 @@ def rows_of(job: Job, address: str) -> tuple[NDArray[Any], NDArray[Any]]:
 
 def _found_or_trained(job: Job, backend: Training, unit: range, given_up: str | None) -> bytes:
     """Return the file of a unit: the one in the store, or that of one that is trained now, or given up."""
-    task, name = backend.task(unit), backend.file(unit)
+    task, name = make_task(backend, unit), backend.file(unit)
     wanted = backend.made_of(task)
-    found = find_kept(job.store, name)
+    found = find_model(job.store, name)
     if found is not None and found[1] == wanted:
         return found[0]
     if found is not None and job.on_mismatch == "refuse":
@@ -329,7 +329,7 @@ def _found_or_trained(job: Job, backend: Training, unit: range, given_up: str | 
     with _stopping():
         content = backend.dump(unit, outcome.made)
     try:
-        keep(job.store, name, content=content, made_of=wanted)
+        write_model(job.store, name, content=content, made_of=wanted)
     except OSError as error:
         raise Failed(f"its file could not be written: {error.strerror or type(error).__name__}") from None
     return content

@@ -16,8 +16,7 @@ from ...privacy._rows import numeric_rows
 from ...privacy.sealed import Sealed
 from ...privacy.votes import AnswerSpace, Votes
 from .._old_names import renamed
-from .._running import check_estimator, say_failed, seed_number
-from .._training import MANY
+from .._training import MANY, check_estimator, say_failed, seed_number
 from ..ballots import ballots_of
 from ..ensemble import is_network
 from ..options import Progress, TrainingOptions
@@ -77,7 +76,7 @@ class DaskEnsemble:
 
     def vote(self, X: ArrayLike | str, *, progress: Progress | None = None) -> Votes:
         """Return every teacher's ballot on every query: rows, or the address of a file that workers read."""
-        return self.job.ballots.counted(self._ballots(X, progress))
+        return self.job.ballots.votes(self._ballots(X, progress))
 
     def __getattr__(self, name: str) -> Any:
         if name != "vote_labels":

@@ -30,7 +30,7 @@ from ...nn.teacher_training import TrainingSet, train_alone, train_together
 from ...nn.weights import Tensors, dump_states, load_states, read_about
 from ...privacy.sealed import unheard
 from ...privacy.votes import SetOf
-from .._training import EndOfTraining, RowsOf, Task, Training, random_states, say_unit, try_learning
+from .._training import EndOfTraining, RowsOf, Task, random_states, say_unit, try_learning
 from ..ballots import NO_ROWS, Ballots, made_for
 from ..models import fingerprint
 
@@ -83,7 +83,7 @@ class Networks:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class NetworkTraining(Training):
+class NetworkTraining:
     """Networks, trained a chunk at a time or one by one; an `engine` of None is the loop."""
 
     classifier: TorchClassifier

@@ -17,7 +17,7 @@ from ...nn.classifier import TorchClassifier
 from ...nn.devices import find_device
 from ...nn.networks import Factory, Shape, build_network
 from ...nn.weights import Tensors, n_stacked, read_about, state_arrays
-from .._running import check_partition, open_folder, train_units
+from .._training import check_partition, open_folder, train_units
 from ..ballots import Ballots, FallbackTeacher, fallback_teacher, made_for
 from ..ensemble import VotingTeachers
 from ..models import find_model
