@@ -106,11 +106,12 @@ class TooLong(BaseException):
 
 
 class EndOfTraining(Exception):
-    """What went wrong is nobody's rows: the `error` ends the run."""
+    """What went wrong is nobody's rows: the `error` in it ends the run."""
 
-    def __init__(self, error: Exception) -> None:
-        self.error = error
-        super().__init__(str(error))
+    @property
+    def error(self) -> Exception:
+        found: Exception = self.args[0]
+        return found
 
 
 def train_unit(task: Task) -> TeacherOutcome:
