@@ -321,10 +321,7 @@ def split_rows(n_rows: int, held_out: float, *, seed: int) -> tuple[Integers, In
 
 
 class _Batches:
-    """The batches of one network: whose turn it is, mixed as its tagger says, and the rows held out.
-
-    Labels are 1, 0 and SILENT.
-    """
+    """The batches of one network: whose turn it is, mixed as its tagger says, and the rows held out."""
 
     def __init__(
         self, X: NDArray[Any], Y: Integers, tagger: AudioTagger, *, seed: int, device: torch.device

@@ -63,10 +63,7 @@ Block = tuple[NDArray[np.int64], NDArray[np.float32]]
 
 
 def batches(n_rows: int, recipe: Recipe, *, seed: int) -> Iterator[Block]:
-    """Yield one teacher's batches, `BLOCK` at a time: row numbers, and three numbers in [-1, 1) for each.
-
-    The latter say how far a row is turned and shifted.
-    """
+    """Yield one teacher's batches, `BLOCK` at a time: row numbers, and three moves of each in [-1, 1)."""
     order, moves = (np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(2))
     shape, n_wanted = (BLOCK, recipe.batch_size), BLOCK * recipe.batch_size
     left = np.empty(0, dtype=np.int64)

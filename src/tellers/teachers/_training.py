@@ -115,10 +115,7 @@ class EndOfTraining(Exception):
 
 
 def train_unit(task: Task) -> TeacherOutcome:
-    """Train a unit and, where there is a folder, save it.
-
-    What an estimator says of an error may quote rows, so only its kind is passed on.
-    """
+    """Train a unit, and save it in its folder; errors may quote rows, so their kind alone is passed on."""
     if task.parent is not None:
         end_with(task.parent)
         faulthandler.disable()  # where a fit crashes, no more is said than that its process died
@@ -248,10 +245,7 @@ class ModelTraining:
         return teacher_file(numbers[0])
 
     def learn(self, task: Task) -> Any:
-        """Return a fitted copy, a constant teacher of one answer, or without rows one that follows the rule.
-
-        Warnings of the estimator are not shown.
-        """
+        """Return a fitted copy, a constant teacher of one answer, or without rows one of the rule."""
         X, y = task.parts[0]
         model = copy_estimator(self.estimator, self.seed, task.numbers[0])
         # One thread each: many processes with many threads take turns, and sums change with their number.

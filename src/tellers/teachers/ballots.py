@@ -78,10 +78,7 @@ class ClassBallots:
         return ballot.astype(np.int64)
 
     def fallback(self, queries: NDArray[Any]) -> Fallback:
-        """Return the rule for some questions: which class a teacher of some number names for each.
-
-        It does not depend on their order or number.
-        """
+        """Return the rule: the class that a teacher of some number names for each question by itself."""
         n_classes = self.space.n_answers
 
         @cache  # most votes need no rule
@@ -269,10 +266,7 @@ def known_troubles(teachers: Mapping[int, Any]) -> dict[int, str]:
 def ask_teachers(
     teachers: Mapping[int, Any], queries: NDArray[Any], ballots: Ballots
 ) -> tuple[NDArray[Any], dict[int, str]]:
-    """Return what every teacher says to queries, and who answers by the rule and why.
-
-    Nothing that a teacher does stops a vote.
-    """
+    """Return what every teacher says, whatever it does, and who answers by the rule and why."""
     rule, troubles = ballots.fallback(queries), known_troubles(teachers)
     said = ballots.blank(len(teachers), len(queries))
     with one_thread():

@@ -69,10 +69,7 @@ def identities(values: ArrayLike | Iterable[Any], *, name: str, n_rows: int | No
 def seats(
     names: Iterable[str], n_seats: int, *, key: bytes, purpose: str = "teacher", n_each: int = 1
 ) -> Indices:
-    """Return the seats of every unit, units x `n_each`, different ones for each.
-
-    Row i looks at name i alone.
-    """
+    """Return the seats of every unit, units x `n_each`, all different; row i looks at name i alone."""
     require_count(n_seats=n_seats, n_each=n_each)
     if n_each > n_seats:
         raise ValueError(f"Expected at most as many seats each as there are, {n_seats}, got {n_each}.")

@@ -43,10 +43,7 @@ def read_bytes(address: str) -> bytes:
 
 
 def write_bytes(address: str, content: bytes) -> None:
-    """Write a file whole: under its path by renaming, under its URL as object stores do it.
-
-    A folder that is not there is made, for its owner alone. See `read_bytes`.
-    """
+    """Write a file whole, by renaming or as object stores do it; its folder is made, for its owner alone."""
     if is_url(address):
         with _open(address, "wb") as file:
             file.write(content)

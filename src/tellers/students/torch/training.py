@@ -91,11 +91,7 @@ class StudentBatch:
 
 @dataclass(frozen=True, eq=False)
 class StudentRows:
-    """Everything a student learns from, on its device.
-
-    `pool` holds public rows without a label, none where they are not used. `checked` holds rows and targets
-    to validate on.
-    """
+    """What a student learns from, on its device; `pool` has no labels, `checked` is what is validated on."""
 
     rows: Tensor
     targets: Tensor

@@ -155,10 +155,7 @@ def hold(rows: NDArray[Any]) -> NDArray[Any]:
 
 
 def pick_engine(order: bytes, address: str, asked: Any) -> Any:
-    """Return how networks are trained on this worker's device: `Batched(...)`, or None for a loop.
-
-    An `EndOfTraining` says why it cannot be told. See `work` for the order.
-    """
+    """Return the engine of networks on this worker's device, None for a loop, or why it cannot be told."""
 
     def pick(job: Job) -> Any:
         from ..torch._units import choose_engine
@@ -170,10 +167,7 @@ def pick_engine(order: bytes, address: str, asked: Any) -> Any:
 
 
 def try_out(order: bytes, address: str, public: NDArray[Any] | None) -> EndOfTraining | None:
-    """Try the model of a job on stand-in rows of the shape that a shard has.
-
-    Say what is wrong, if it fails.
-    """
+    """Try the model of a job on stand-in rows of the shape of a shard; say what is wrong if it fails."""
 
     def tried(job: Job) -> None:
         try:

@@ -41,10 +41,7 @@ SEEN = "classes seen"  # beside the weights; no name of a weight holds a blank
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Networks:
-    """The states of some teachers, stacked, and by number who of them could not learn, and why.
-
-    Such teachers have seen no class.
-    """
+    """The states of some teachers, stacked, and who could not learn, and so has seen no class, and why."""
 
     states: Tensors
     troubles: dict[int, str] = field(default_factory=dict)
@@ -186,10 +183,7 @@ class NetworkTraining:
         }
 
     def dump(self, numbers: range, made: "Networks") -> bytes:
-        """Return a file of states, what they are, and who of them could not learn.
-
-        What has to be known to use them again does not come from their rows.
-        """
+        """Return a file of states, who of them could not learn, and what they are, whatever their rows."""
         parameters = self.classifier.get_params()
         # A function is not kept, and whoever loads them has devices of their own.
         named = parameters["network"] if isinstance(parameters["network"], str) else None
@@ -325,10 +319,7 @@ def choose_engine(
 
 
 def usual_chunk(network: nn.Module, device: torch.device) -> int:
-    """Return how many teachers are trained at once where nobody says.
-
-    By the network and the kind of device.
-    """
+    """Return how many teachers are trained at once where nobody says, by network and device."""
     if device.type != "cpu":
         return CHUNK
     n_weights = sum(weight.numel() for weight in network.parameters())
@@ -336,10 +327,7 @@ def usual_chunk(network: nn.Module, device: torch.device) -> int:
 
 
 def why_not_batched(network: nn.Module, shape: Shape) -> str:
-    """Return why a network cannot be batched, or nothing.
-
-    Tried on made-up rows, against each network alone.
-    """
+    """Return why a network cannot be batched, or nothing, from made-up rows and each network alone."""
     if not isinstance(fold_layers(network, shape), str):
         return ""
     tensors = [id(tensor) for tensor in network.state_dict(keep_vars=True).values()]
