@@ -12,8 +12,7 @@ from safetensors.torch import save_file
 
 from tellers.data.metrics import average_precision
 from tellers.errors import MissingExtra
-from tellers.nn.checkpoints import FILE
-from tellers.nn.loop import half_cosine
+from tellers.nn.loop import FILE, half_cosine
 from tellers.nn.losses import class_weights, told_loss
 from tellers.nn.networks import make_network, network_factory
 from tellers.nn.tagger import (

@@ -20,10 +20,20 @@ from torch import Tensor, nn
 from ..errors import MissingExtra, TeacherFailed, require_count, require_positive
 from ..privacy._rows import class_ids, label_table, numeric_rows
 from ..privacy.release import SILENT
-from .checkpoints import Checkpoint, fingerprint
 from .devices import find_device, limited_threads, seeded
 from .estimator import LabelAnswers, TorchEstimator, drawn_seed, told_rows
-from .loop import LOST, Checks, Course, GradientStep, Progress, Turn, half_cosine, train
+from .loop import (
+    LOST,
+    Checkpoint,
+    Checks,
+    Course,
+    GradientStep,
+    Progress,
+    Turn,
+    fingerprint,
+    half_cosine,
+    train,
+)
 from .losses import class_weights, told_loss
 from .networks import Factory, Shape, build_network, network_factory
 from .weights import bytes_of, load_arrays, load_pretrained, state_arrays

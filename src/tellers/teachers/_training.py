@@ -54,7 +54,7 @@ from .options import Progress, TrainingOptions
 from .partitions import Partition, Seed
 
 if TYPE_CHECKING:
-    from .torch._units import NetworkTraining
+    from .torch.ensemble import NetworkTraining
 
 _STALE_SECONDS = 3600.0
 

@@ -17,7 +17,7 @@ from tellers.nn.teacher_training import (
     train_together,
 )
 from tellers.nn.views import turn_and_shift
-from tellers.teachers.torch._units import why_not_batched
+from tellers.teachers.torch.ensemble import why_not_batched
 
 CPU = torch.device("cpu")
 SHAPE = (1, 8, 8)

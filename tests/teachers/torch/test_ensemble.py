@@ -24,8 +24,8 @@ from tellers.teachers import Partition, load_ensemble, partition, train_ensemble
 from tellers.teachers import _training as training
 from tellers.teachers._training import copy_estimator
 from tellers.teachers.ballots import FallbackTeacher
-from tellers.teachers.torch import _units as choice
-from tellers.teachers.torch import _units as units
+from tellers.teachers.torch import ensemble as choice
+from tellers.teachers.torch import ensemble as units
 
 from ... import forked
 

@@ -21,8 +21,7 @@ from ...nn.views import MEDIUM
 from ...privacy._rows import label_table
 from ...privacy.release import SILENT, Release
 from ..fitting import require_answers
-from ._estimator import TorchStudent
-from .training import StudentBatch, StudentRun, ramp_up
+from .training import StudentBatch, StudentRun, TorchStudent, ramp_up
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -10,24 +10,42 @@ public. A student that was chosen by private labels would be a release that nobo
 """
 
 import copy
+import dataclasses
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from os import PathLike
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-from ...nn.checkpoints import Checkpoint
-from ...nn.devices import gpu_arithmetic, seeded
-from ...nn.estimator import row_shape
-from ...nn.loop import LOST, Checks, Course, GradientStep, Progress, Turn, half_cosine, train
-from ...nn.losses import Loss
-from ...nn.networks import Shape, batch_norms, without_dropout
-from ...nn.views import WEAK, Views
-from ...nn.weights import state_arrays
+from ...errors import require_count, require_finite, require_fraction, require_positive
+from ...nn.devices import find_device, gpu_arithmetic, seeded
+from ...nn.estimator import TorchEstimator, drawn_seed, row_shape
+from ...nn.loop import (
+    LOST,
+    Checkpoint,
+    Checks,
+    Course,
+    GradientStep,
+    Progress,
+    Turn,
+    fingerprint,
+    half_cosine,
+    train,
+)
+from ...nn.losses import ClassLoss, Handling, LabelLoss, Loss
+from ...nn.networks import Factory, Shape, batch_norms, build_student_network, without_dropout
+from ...nn.views import WEAK, Inputs, Views, views_for
+from ...nn.weights import Arrays, state_arrays
+from ...privacy._rows import class_ids, numeric_rows
+from ...privacy.release import SILENT, Release
+from ..fitting import released_labels, require_classes
 
 Precision = Literal["auto", "float32", "bfloat16"]
 _N_SETTLING, _AT_ONCE = 16, 256
@@ -284,3 +302,254 @@ def _placed(module: nn.Module, device: torch.device) -> nn.Module:
     if device.type == "cuda":
         placed.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return placed
+
+
+_ROWS_AT_ONCE = 512
+_INPUTS = "inputs."
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class TorchStudent(TorchEstimator, ABC):
+    """A student that learns from few released labels and many public rows without one.
+
+    `network` is "cnn" (five convolutions), "mlp" (two hidden layers), "auto" (the one that suits the rows),
+    or a function without arguments that returns a new `torch.nn.Module`; `width` scales the named ones.
+    `image_shape`, (height, width) or (height, width, channels), says how flat rows make images. `views` are
+    `ImageViews`, `RowViews`, or a table of their settings.
+
+    `steps` batches of `batch_size` labelled and `pool_batch_size` unlabelled rows are learned from, at a
+    learning rate that goes up to `learning_rate` and down again. The student is the running average of the
+    weights, with `average` as its memory, over a tenth of the steps at most. `weight` scales the loss of
+    unlabelled rows, which grows from nothing over the first `ramp` of the steps; with 0 none are needed, and
+    what is left is the supervised counterpart.
+
+    `label_noise` is the chance that a label is wrong, or a confusion matrix; `noise_handling` and `smoothing`
+    say what follows. `holdout` is the share of released labels that `validation="released"` sets aside;
+    checks come every `check_every` steps, and after `patience` of them without a better one training stops.
+
+    `test_views` weak views are averaged with the row itself in `predict`. `precision` is "bfloat16" on a GPU
+    unless said otherwise. `n_classes` declares classes 0..n_classes-1. Everything random comes from
+    `random_state`.
+    """
+
+    _fitted_by: ClassVar[str] = "fit(X, y, X_unlabelled)"
+    _takes_images: ClassVar[bool] = False
+    _kept: ClassVar[tuple[str, ...]] = ("classes", "shape")
+    _loss: ClassVar[type[ClassLoss] | type[LabelLoss]] = ClassLoss
+
+    network: str | Factory = "auto"
+    width: int = 32
+    steps: int = 2000
+    batch_size: int = 64
+    pool_batch_size: int = 256
+    learning_rate: float = 4e-3
+    weight_decay: float = 2e-3
+    average: float = 0.996
+    weight: float = 1.0
+    ramp: float = 0.25
+    views: Views | Mapping[str, Any] | None = None
+    label_noise: float | ArrayLike = 0.0
+    noise_handling: Handling = "forward"
+    smoothing: float = 0.1
+    holdout: float = 0.2
+    check_every: int = 100
+    patience: int = 0
+    test_views: int = 0
+    precision: Precision = "auto"
+    device: str = "auto"
+    image_shape: Shape | None = None
+    n_classes: int | None = None
+    random_state: int | None = None
+
+    @abstractmethod
+    def _turns(self, run: StudentRun) -> Sequence[Turn]:
+        """Check the settings of its own, and return the updates of a step, that of the network first."""
+
+    def _read_labels(self, y: Any, n_rows: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return what was told of each row, SILENT or the place of its class, and the classes."""
+        labels = released_labels(y, n_rows=n_rows)
+        told = labels != SILENT
+        self._require_enough(labels[told])
+        if self.n_classes is None:
+            classes = np.unique(labels[told])
+        else:
+            require_count(2, n_classes=self.n_classes)
+            classes = np.arange(int(self.n_classes))
+            class_ids(labels[told], n_classes=len(classes))
+        return np.where(told, np.searchsorted(classes, labels), SILENT), classes
+
+    def _require_enough(self, labels: NDArray[np.int64]) -> None:
+        require_classes(labels)
+
+    @staticmethod
+    def _probabilities(answers: Tensor) -> Tensor:
+        return answers.softmax(1)
+
+    def fit(
+        self,
+        X: ArrayLike,
+        y: Release | ArrayLike,
+        X_unlabelled: ArrayLike | None = None,
+        *,
+        validation: Validation = None,
+        folder: str | PathLike[str] | None = None,
+        save_every: int = 500,
+        progress: Progress | None = None,
+    ) -> Self:
+        """Learn from released labels and from public rows without one.
+
+        Rows whose label is SILENT count as unlabelled. `validation` is "released" (labels held out), or
+        `PublicRows(X, y)`; the best check is kept. `folder` keeps a checkpoint, from which the same training
+        goes on, and needs `random_state`; `progress(done, total)` is told of steps.
+
+        Guarantee: whatever the student says later costs nothing more than the release did (post-processing).
+        Assumes:   all rows are public, and the labels were released by a mechanism that was charged.
+        Reference: Papernot et al. 2017, section 2 (the student); Dwork and Roth 2014, Proposition 2.1.
+        """
+        check_validation(validation)
+        require_count(save_every=save_every)
+        seed, device = self._checked(), find_device(self.device)
+        rows = numeric_rows(X)
+        labels, classes = self._read_labels(y, len(rows))
+        answered = np.flatnonzero((labels.reshape(len(labels), -1) != SILENT).any(axis=1))
+        shape = student_shape(rows.shape, image_shape=self.image_shape, squares=self.network == "cnn")
+        tables = [self.as_rows(rows, shape)]
+        if X_unlabelled is not None and len(np.asarray(X_unlabelled)):
+            tables.append(self.as_rows(numeric_rows(X_unlabelled), shape))
+        elif self.weight and answered.size == len(rows):
+            raise ValueError(
+                "Expected rows without a label to learn from too, got none: neither X_unlabelled nor silent "
+                "rows. Pass the public pool as X_unlabelled, or set weight=0 to learn from labels alone."
+            )
+        loss: Loss = self._loss.made(
+            self.label_noise, self.noise_handling, smoothing=self.smoothing, n_outputs=len(classes),
+            device=device,
+        )  # fmt: skip
+        inputs = Inputs.measured(tables)
+        everything = inputs.tensor(np.concatenate(tables), device)
+        learned, checked = answered, None
+        seen: list[NDArray[Any]] = [labels]
+        how = "public" if isinstance(validation, PublicRows) else validation
+        if validation == "released":
+            chosen, held = hold_out(answered.size, self.holdout, seed=seed)
+            learned, held = answered[chosen], answered[held]
+            self._require_enough(labels[learned])
+            checked = everything[held], _targets(loss, labels[held], device)
+        elif isinstance(validation, PublicRows):
+            public = self.as_rows(numeric_rows(validation.X), shape)
+            truth = self._places(validation.y, classes, n_rows=len(public))
+            checked, seen = (
+                (inputs.tensor(public, device), _targets(loss, truth, device)),
+                [labels, public, truth],
+            )
+        known = StudentRows(
+            everything[learned], _targets(loss, labels[learned], device),
+            everything if self.weight else everything[:0], checked, int(self.batch_size),
+            int(self.pool_batch_size),
+        )  # fmt: skip
+        checkpoint = None
+        network = self._new_network(shape, len(classes), seed=seed)
+        if folder is not None:
+            if self.random_state is None:
+                raise ValueError(
+                    "Expected random_state for a training with a checkpoint, got None. Without a seed other "
+                    "labels would be held out when it goes on: set random_state."
+                )
+            # Two functions of one name may make networks that begin with other weights.
+            begun = [value.cpu().numpy() for value in network.state_dict().values()]
+            made_of = fingerprint({**self._settings(), "validation": how}, *tables, *seen, *begun)
+            checkpoint = Checkpoint(Path(folder), made_of, int(save_every))
+        views = views_for(self.views, shape)
+        memory: dict[str, Tensor] = {}
+        course = train_student(
+            lambda average: self._turns(
+                StudentRun(network, average, known, views, loss, shape, seed, memory)
+            ),
+            network, known, views=views, losses=loss.rows, schedule=self._schedule(), seed=seed,
+            memory=memory, checkpoint=checkpoint, progress=progress,
+        )  # fmt: skip
+        self.classes_, self.shape_, self.n_steps_ = classes, shape, course.best_step
+        self.checked_ = None if checked is None else course.best_loss
+        scales = {_INPUTS + "centre": inputs.centre, _INPUTS + "scale": inputs.scale}
+        self.state_ = {**course.best, **scales}
+        self._network = None
+        return self
+
+    def _new_network(self, shape: Shape, n_outputs: int, *, seed: int) -> nn.Module:
+        return build_student_network(
+            self.network, shape, n_outputs=n_outputs, width=int(self.width), seed=seed
+        )
+
+    def _places(self, y: Any, classes: NDArray[np.int64], *, n_rows: int) -> NDArray[np.int64]:
+        labels = released_labels(y, n_rows=n_rows)
+        if not np.isin(labels, classes).all():
+            raise ValueError(
+                "Expected validation labels among the classes that are learned, got others. Declare "
+                "n_classes."
+            )
+        return np.searchsorted(classes, labels)
+
+    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Return the probability of each of `classes_` for every row."""
+        self._check_fitted()
+        network, device = self._fitted_network(), find_device(self.device)
+        rows = self.as_rows(numeric_rows(X), self.shape_)
+        inputs = Inputs(self.state_[_INPUTS + "centre"], self.state_[_INPUTS + "scale"])
+        views, parts = views_for(self.views, self.shape_), []
+        with torch.no_grad():
+            for start in range(0, len(rows), _ROWS_AT_ONCE):
+                batch = inputs.tensor(rows[start : start + _ROWS_AT_ONCE], device)
+                seen = [self._probabilities(network(batch).double())]
+                for number in range(int(self.test_views)):
+                    seen.append(self._probabilities(network(views.fixed(batch, number)).double()))
+                parts.append(torch.stack(seen).mean(0).cpu().numpy())
+        return np.concatenate(parts)
+
+    def _weights(self) -> Arrays:
+        return {name: values for name, values in self.state_.items() if not name.startswith(_INPUTS)}
+
+    def _schedule(self) -> Schedule:
+        return Schedule(
+            steps=int(self.steps), learning_rate=self.learning_rate, weight_decay=self.weight_decay,
+            average=self.average, precision=self.precision, check_every=int(self.check_every),
+            patience=int(self.patience),
+        )  # fmt: skip
+
+    def _checked(self) -> int:
+        """Check the settings and return the seed."""
+        require_count(steps=self.steps, width=self.width, check_every=self.check_every)
+        require_count(
+            2, batch_size=self.batch_size, pool_batch_size=self.pool_batch_size
+        )  # batch norm needs two
+        require_count(0, patience=self.patience, test_views=self.test_views)
+        require_positive(learning_rate=self.learning_rate)
+        require_fraction(average=self.average, holdout=self.holdout)
+        for name in ("weight_decay", "weight", "ramp"):
+            require_finite(**{name: getattr(self, name)})
+            if getattr(self, name) < 0:
+                raise ValueError(f"Expected {name} >= 0, got {name}={getattr(self, name)!r}.")
+        if not 0 <= self.smoothing < 1:
+            raise ValueError(f"Expected 0 <= smoothing < 1, got smoothing={self.smoothing!r}.")
+        if self.precision not in ("auto", "float32", "bfloat16"):
+            raise ValueError(f"Expected precision 'auto', 'float32' or 'bfloat16', got {self.precision!r}.")
+        return drawn_seed(self.random_state)
+
+    def _settings(self) -> dict[str, Any]:
+        """Return what decides the result of training, in a form that is the same tomorrow."""
+        own = {name: value for name, value in self.get_params().items() if name != "test_views"}
+        if not isinstance(self.network, str):
+            own["network"] = getattr(self.network, "__qualname__", type(self.network).__name__)
+        own["label_noise"] = np.asarray(self.label_noise).tolist()
+        return {"student": type(self).__name__, **own}
+
+    def __repr__(self) -> str:
+        changed = [
+            f"{field.name}={getattr(self, field.name)!r}"
+            for field in dataclasses.fields(self)
+            if repr(getattr(self, field.name)) != repr(field.default)
+        ]
+        return f"{type(self).__name__}({', '.join(changed)})"
+
+
+def _targets(loss: Loss, labels: NDArray[np.int64], device: torch.device) -> Tensor:
+    return loss.targets(torch.as_tensor(labels, device=device))

@@ -158,7 +158,7 @@ def pick_engine(order: bytes, address: str, asked: Any) -> Any:
     """Return the engine of networks on this worker's device, None for a loop, or why it cannot be told."""
 
     def pick(job: Job) -> Any:
-        from ..torch._units import choose_engine
+        from ..torch.ensemble import choose_engine
 
         training: Any = _backend(job, {0: address})
         return choose_engine(asked, training)
@@ -175,7 +175,7 @@ def try_out(order: bytes, address: str, public: NDArray[Any] | None) -> EndOfTra
         except Failed:
             return  # a shard that cannot be read is named by the task that reads it
         if job.network:
-            from ..torch._units import try_network
+            from ..torch.ensemble import try_network
 
             try_network(job.model, shape, job.ballots, public=public)
         else:
@@ -271,7 +271,7 @@ def _backend(job: Job, places: Mapping[int, str]) -> Training:
     if not job.network:
         return ModelTraining(job.model, rows, job.ballots, job.seed, trusted=job.trusted, where=job.store)
     # Torch is looked for where networks are trained.
-    from ..torch._units import NetworkTraining
+    from ..torch.ensemble import NetworkTraining
 
     return NetworkTraining.of(
         job.model, rows(min(places))[0].shape, job.ballots, seed=job.seed, n_teachers=job.n_teachers,
