@@ -316,7 +316,7 @@ def test_a_layout_in_memory_is_no_part_of_a_network():
     plain = factory().eval()
     plain.load_state_dict({name: torch.tensor(values) for name, values in fitted.state_.items()})
     with torch.no_grad():
-        said = plain(torch.from_numpy(fitted._pictures(X))).sigmoid().numpy()
+        said = plain(fitted._tensor(X, torch.device("cpu"))).sigmoid().numpy()
     np.testing.assert_allclose(fitted.predict_proba(X), said, atol=1e-5)
 
 

@@ -14,7 +14,7 @@ from ..privacy._rows import class_ids, label_table, numeric_rows
 from . import estimator
 from .batched import cast_votes
 from .devices import find_device
-from .estimator import LabelAnswers, TorchEstimator, drawn_seed
+from .estimator import LabelAnswers, TorchEstimator, drawn_seed, one_each
 from .loop import LOST
 from .networks import Factory, Shape, build_network, check_network
 from .teacher_training import Recipe, TrainingSet, train_alone
@@ -71,12 +71,8 @@ class TorchClassifier(TorchEstimator):
             ...
         ValueError: Expected finite numbers in X, got NaN or infinity in row 1, feature 0. ...
         """
-        rows, labels = numeric_rows(X), np.asarray(y)
-        if labels.shape != (len(rows),):
-            raise ValueError(
-                f"Expected y with one class for each of {len(rows)} rows, got shape {labels.shape}."
-            )
-        shape = self.row_shape(rows.shape)
+        rows = numeric_rows(X)
+        labels, shape = one_each(y, n_rows=len(rows)), self.row_shape(rows.shape)
         if self.n_classes is None:
             classes, ids = np.unique(labels, return_inverse=True)
         else:

@@ -181,6 +181,14 @@ def told_rows(table: NDArray[np.int64]) -> tuple[NDArray[np.int64], list[int]]:
     return np.flatnonzero(told.any(axis=1)), [int(label) for label in np.flatnonzero(~told.any(axis=0))]
 
 
+def one_each(y: ArrayLike, *, n_rows: int) -> NDArray[Any]:
+    """Return y, one class for each row, or refuse it."""
+    labels = np.asarray(y)
+    if labels.shape != (n_rows,):
+        raise ValueError(f"Expected y with one class for each of {n_rows} rows, got shape {labels.shape}.")
+    return labels
+
+
 def drawn_seed(random_state: int | None) -> int:
     """Return the seed of a training: the one given, or a new one."""
     if random_state is None:

@@ -354,7 +354,6 @@ class KeyedDropout(nn.Module):
         return rows * kept.to(rows.dtype) / (1 - self.p)
 
     def extra_repr(self) -> str:
-        """Return what printing a network shows, as for nn.Dropout."""
         return f"p={self.p}"
 
 

@@ -21,7 +21,7 @@ from ..errors import MissingExtra, TeacherFailed, require_count, require_positiv
 from ..privacy._rows import class_ids, label_table, numeric_rows
 from ..privacy.release import SILENT
 from .devices import find_device, limited_threads, seeded
-from .estimator import LabelAnswers, TorchEstimator, drawn_seed, told_rows
+from .estimator import LabelAnswers, TorchEstimator, drawn_seed, one_each, told_rows
 from .loop import (
     LOST,
     Checkpoint,
@@ -297,12 +297,9 @@ class AudioTagger(LabelAnswers):
         return load_arrays(blank, self.state_)
 
     def _tensor(self, rows: NDArray[Any], device: torch.device) -> Tensor:
-        return torch.from_numpy(self._pictures(rows)).to(device)
-
-    def _pictures(self, rows: NDArray[Any]) -> NDArray[np.float32]:
         mean, spread = self.scale_
         shaped = np.asarray(rows, dtype=np.float32).reshape(len(rows), *self.shape_)
-        return np.asarray((shaped - np.float32(mean)) / np.float32(spread), dtype=np.float32)
+        return torch.from_numpy((shaped - np.float32(mean)) / np.float32(spread)).to(device)
 
     def __repr__(self) -> str:
         return f"AudioTagger(network={self.network!r}, iterations={self.iterations!r})"
@@ -352,7 +349,6 @@ class _Batches:
             self.weights = torch.as_tensor(found, dtype=torch.float32, device=device)
 
     def draw(self, number: int) -> tuple[Tensor, Tensor]:
-        """Return the rows and targets of a step."""
         # What was drawn before a checkpoint is drawn again: it costs nothing beside the steps themselves.
         while self.n_drawn < number:
             self._next()
@@ -374,7 +370,6 @@ class _Batches:
         return self.tagger._tensor(self.X[rows], self.device), targets
 
     def loss(self, network: nn.Module, seen: Tensor, targets: Tensor) -> Tensor:
-        """Return the loss of rows and their targets."""
         return told_loss(network(seen), targets, weights=self.weights)
 
     @torch.no_grad()
@@ -405,13 +400,11 @@ class Deck:
         self._left: list[int] = []
 
     def draw(self) -> int:
-        """Return the next card."""
         if not self._left:
             self._left = self._generator.permutation(self._cards).tolist()
         return self._left.pop()
 
     def take(self, n_cards: int) -> Integers:
-        """Return the next cards."""
         return np.array([self.draw() for _ in range(n_cards)], dtype=np.int64)
 
 
@@ -449,7 +442,6 @@ class BalancedRows:
         return np.array([self._rows[int(turn)].draw() for turn in turns], dtype=np.int64), turns
 
     def take(self, n_rows: int) -> Integers:
-        """Return the next row numbers."""
         return self.draw(n_rows)[0]
 
 
@@ -547,12 +539,8 @@ class AudioClassifier(TorchEstimator):
         ValueError: Expected classes 0..1 in y (n_classes=2), got another in row 1. Declare every class.
         """
         require_count(2, n_classes=self.n_classes)
-        rows, classes = numeric_rows(X), np.asarray(y)
-        if classes.shape != (len(rows),):
-            raise ValueError(
-                f"Expected y with one class for each of {len(rows)} rows, got shape {classes.shape}."
-            )
-        told = class_ids(classes, n_classes=int(self.n_classes))
+        rows = numeric_rows(X)
+        told = class_ids(one_each(y, n_rows=len(rows)), n_classes=int(self.n_classes))
         table = np.eye(int(self.n_classes), dtype=np.int64)[told]
         self.tagger.fit(rows, table, **training)
         self.classes_ = np.arange(int(self.n_classes))

@@ -116,7 +116,6 @@ class LabelBallots:
 
     @property
     def resolution(self) -> int:
-        """Return in how many parts a vote is counted."""
         return int(self.space.most(1))
 
     def targets(self, y: ArrayLike, *, n_rows: int) -> NDArray[np.int64]:
@@ -137,11 +136,9 @@ class LabelBallots:
         return estimator if self.space.n_answers > 1 and takes_labels(estimator) else OneEach(estimator)
 
     def constant(self, answer: Any) -> ConstantLabels:
-        """Return the teacher of a part whose rows all have one answer."""
         return ConstantLabels(tuple(int(label) for label in answer))
 
     def blank(self, n_teachers: int, n_queries: int) -> Floats:
-        """Return a table for what so many teachers say to so many queries."""
         return np.empty((n_teachers, n_queries, self.space.n_answers))
 
     def ask(self, teacher: Any, queries: NDArray[Any]) -> Floats:
@@ -165,7 +162,6 @@ class LabelBallots:
         return Votes.from_ballots(said if self.resolution > 1 else said >= self.thresholds, self.space)
 
     def whole(self, said: NDArray[Any]) -> NDArray[Any]:
-        """Return what teachers say in the smallest whole numbers, as it travels."""
         return self.votes(said).block().astype(np.min_scalar_type(self.resolution))
 
     def accuracies(self, votes: Votes, truth: NDArray[np.int64]) -> Floats:

@@ -69,7 +69,6 @@ class ConstantTeacher:
     label: int
 
     def predict(self, X: Any) -> NDArray[np.int64]:
-        """Return the one class for every row."""
         return np.full(len(X), self.label, dtype=np.int64)
 
 
@@ -80,7 +79,6 @@ class ConstantLabels:
     labels: tuple[int, ...]
 
     def predict(self, X: Any) -> NDArray[np.int64]:
-        """Return the same labels for every row."""
         return np.tile(np.array(self.labels, dtype=np.int64), (len(X), 1))
 
 
@@ -228,7 +226,6 @@ def _manifest(folder: str | PathLike[str], name: str) -> str:
 
 
 def teacher_file(number: int) -> str:
-    """Return the name of the file that keeps a teacher."""
     return f"teacher-{number:05d}.skops"
 
 

@@ -386,14 +386,11 @@ def _by_site(
 
 
 def _partition(teacher: Indices, n_teachers: int, relation: Relation) -> Partition:
-    unit: Any = relation.name
-    return Partition(_parts(teacher, n_teachers), unit=unit, relation=relation)
-
-
-def _parts(teacher: Indices, n_teachers: int) -> tuple[Indices, ...]:
     """Return the rows of each teacher, in the order of the table."""
+    unit: Any = relation.name
     order = np.argsort(teacher, kind="stable")
-    return tuple(np.split(order, np.searchsorted(teacher[order], np.arange(1, n_teachers))))
+    parts = np.split(order, np.searchsorted(teacher[order], np.arange(1, n_teachers)))
+    return Partition(tuple(parts), unit=unit, relation=relation)
 
 
 def _row_numbers(part: ArrayLike, number: int) -> Indices:

@@ -28,7 +28,6 @@ def path_of(address: str) -> Path:
 
 
 def inside(folder: str | PathLike[str], name: str) -> str:
-    """Return the address of a file in a folder."""
     place = fspath(folder)
     return f"{place.rstrip('/')}/{name}" if "://" in place else str(Path(place) / name)
 
@@ -59,7 +58,6 @@ def make_folder(folder: str) -> None:
 
 
 def remove(address: str) -> None:
-    """Remove a file, if it is there."""
     if not is_url(address):
         path_of(address).unlink(missing_ok=True)
         return
