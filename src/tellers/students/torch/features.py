@@ -100,8 +100,7 @@ class PublicFeatures:
         )
         contrast = _Contrast(learner, everything, views, self.temperature, int(self.batch_size))
         course = train_student(
-            lambda _: [Turn(learner, contrast)],
-            learner, known, views=views, losses=lambda answers, targets: answers.sum(1),
+            lambda _: [Turn(learner, contrast)], learner, known, views=views, loss=None, shape=shape,
             schedule=Schedule(
                 steps=int(self.steps), learning_rate=self.learning_rate, weight_decay=self.weight_decay,
                 precision=self.precision,

@@ -6,7 +6,7 @@ pairs, their targets with them, so that the network learns to go evenly from one
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -63,7 +63,7 @@ class _MixMatch(TorchStudent):
         answers = run.network(mixed).float()
         # A guess counts for a told row as it does for others: not as much as what was told.
         told = torch.where(batch.targets < 0, float(SILENT), targets[:n])
-        loss = run.loss(answers[:n], told, share=batch.share)
+        loss = run.told(answers[:n], replace(batch, targets=told))
         if len(batch.pool):
             distance = self._distance(self._probabilities(answers[n:]), targets[n:])
             loss = loss + self.weight * ramp_up(batch.share, self.ramp) * distance

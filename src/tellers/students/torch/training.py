@@ -14,7 +14,7 @@ import dataclasses
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
@@ -135,24 +135,65 @@ class StudentRows:
 
 @dataclass(frozen=True, eq=False)
 class StudentRun:
-    """One training of a student, as its losses see it.
+    """One training: the network, and the running `average` of its weights, which the student will be.
 
-    `average` is the running average of the network. `memory` holds tensors beside weights that change from
-    step to step; they are updated in place.
+    `memory` holds tensors beside weights that change from step to step; they are updated in place. Without
+    labels there is no `loss`.
     """
 
     network: nn.Module
     average: nn.Module
     known: StudentRows
     views: Views
-    loss: Loss
+    loss: Loss | None
     shape: Shape
     seed: int
-    memory: dict[str, Tensor]
+    memory: dict[str, Tensor] = field(default_factory=dict)
 
     def told(self, answers: Tensor, batch: StudentBatch) -> Tensor:
         """Return the loss of answers to the labelled rows of a batch."""
+        assert self.loss is not None
         return self.loss(answers.float(), batch.targets, share=batch.share)
+
+    @torch.no_grad()
+    def follow(self, decay: float) -> None:
+        """Draw the average towards the network."""
+        kept, new = self.average.state_dict(), self.network.state_dict()
+        moving = [name for name, value in kept.items() if value.is_floating_point()]
+        torch._foreach_lerp_([kept[name] for name in moving], [new[name] for name in moving], 1 - decay)
+
+    @torch.no_grad()
+    def settle(self) -> None:
+        """Measure the batch norms of the average anew, on weak views, like what it will be asked."""
+        layers = batch_norms(self.average)
+        rows, before = self.known.inputs, [layer.momentum for layer in layers]
+        for layer in layers:
+            layer.reset_running_stats()
+            layer.momentum = None  # the plain mean of all batches
+        without_dropout(self.average)
+        for _ in range(_N_SETTLING if layers else 0):
+            chosen = torch.randint(len(rows), (_AT_ONCE,), device=rows.device)
+            self.average(self.views.see(rows[chosen], WEAK))
+        for layer, momentum in zip(layers, before):
+            layer.momentum = momentum
+
+    @torch.no_grad()
+    def check(self) -> float:
+        """Return the loss of the average on the rows to validate on."""
+        assert self.known.checked is not None
+        assert self.loss is not None
+        rows, targets = self.known.checked
+        self.settle()
+        self.average.eval()
+        found = [
+            self.loss.rows(self.average(rows[at : at + _AT_ONCE]).float(), targets[at : at + _AT_ONCE])
+            for at in range(0, len(rows), _AT_ONCE)
+        ]
+        self.average.train()
+        return float(torch.cat(found).mean())
+
+    def state(self) -> Arrays:
+        return state_arrays(self.average.state_dict())
 
 
 def ramp_up(share: float, ramp: float) -> float:
@@ -193,31 +234,31 @@ class Schedule:
 
 
 def train_student(
-    make_turns: Callable[[nn.Module], Sequence[Turn]],
+    make_turns: Callable[[StudentRun], Sequence[Turn]],
     network: nn.Module,
     known: StudentRows,
     *,
     views: Views,
-    losses: Callable[[Tensor, Tensor], Tensor],
+    loss: Loss | None,
+    shape: Shape,
     schedule: Schedule,
     seed: int,
-    memory: Mapping[str, Tensor] | None = None,
     checkpoint: Checkpoint | None = None,
     progress: Progress | None = None,
 ) -> Course:
     """Train a network; the best state of the course is that of its running average.
 
-    `make_turns` is handed the averaged copy, which some losses look at, and returns the updates of a step,
-    the network's own first; `losses` gives the loss of each validated row. Without rows to check on, the best
+    `make_turns` returns the updates of a step, the network's own first. Without rows to check on, the best
     state is the last one.
     """
     device, n_steps = known.rows.device, schedule.steps
     _placed(network, device).train()
-    average = _Average(copy.deepcopy(network).requires_grad_(False), known, views)
+    average = copy.deepcopy(network).requires_grad_(False)
+    run = StudentRun(network, average, known, views, loss, shape, seed)
     exact = schedule.precision == "float32"
     mixed = schedule.precision == "bfloat16" or (schedule.precision == "auto" and device.type == "cuda")
     with seeded(seed, device), gpu_arithmetic(device, exact=exact, benchmark=True):
-        turns = make_turns(average.network)
+        turns = make_turns(run)
         for turn in turns:
             _placed(turn.module, device).train()
         gradient = GradientStep(
@@ -226,18 +267,17 @@ def train_student(
                 turn.module.parameters(), schedule.learning_rate, betas=(turn.first_beta, 0.999),
                 weight_decay=schedule.weight_decay, fused=device.type == "cuda",
             ),
-            mixed=mixed, beside={"average": average.network}, memory=memory,
+            mixed=mixed, beside={"average": average}, memory=run.memory,
         )  # fmt: skip
 
         def step(number: int) -> Tensor:
             loss = gradient(number)
-            average.follow(network, schedule.decay(number))
+            run.follow(schedule.decay(number))
             return loss
 
         checks = Checks(
-            every=schedule.check_every, patience=schedule.patience, state=average.state,
-            loss=lambda: average.check(losses),
-        )  # fmt: skip
+            every=schedule.check_every, patience=schedule.patience, state=run.state, loss=run.check
+        )
         course = train(
             step, n_steps, device=device, checks=None if known.checked is None else checks,
             saved=gradient, checkpoint=checkpoint, progress=progress, progress_every=max(1, n_steps // 100),
@@ -245,55 +285,9 @@ def train_student(
         if not course.is_finite:
             raise ValueError(LOST)
         if known.checked is None:
-            average.settle()
-            course.best, course.best_step = average.state(), course.step
+            run.settle()
+            course.best, course.best_step = run.state(), course.step
     return course
-
-
-@dataclass(frozen=True, eq=False)
-class _Average:
-    """The running average of a network's weights: what the student will be."""
-
-    network: nn.Module
-    known: StudentRows
-    views: Views
-
-    @torch.no_grad()
-    def follow(self, network: nn.Module, decay: float) -> None:
-        kept, new = self.network.state_dict(), network.state_dict()
-        moving = [name for name, value in kept.items() if value.is_floating_point()]
-        torch._foreach_lerp_([kept[name] for name in moving], [new[name] for name in moving], 1 - decay)
-
-    @torch.no_grad()
-    def settle(self) -> None:
-        """Measure the batch norms anew, on weak views, like what it will be asked."""
-        layers = batch_norms(self.network)
-        rows, before = self.known.inputs, [layer.momentum for layer in layers]
-        for layer in layers:
-            layer.reset_running_stats()
-            layer.momentum = None  # the plain mean of all batches
-        without_dropout(self.network)
-        for _ in range(_N_SETTLING if layers else 0):
-            chosen = torch.randint(len(rows), (_AT_ONCE,), device=rows.device)
-            self.network(self.views.see(rows[chosen], WEAK))
-        for layer, momentum in zip(layers, before):
-            layer.momentum = momentum
-
-    @torch.no_grad()
-    def check(self, losses: Callable[[Tensor, Tensor], Tensor]) -> float:
-        assert self.known.checked is not None
-        rows, targets = self.known.checked
-        self.settle()
-        self.network.eval()
-        found = [
-            losses(self.network(rows[start : start + _AT_ONCE]).float(), targets[start : start + _AT_ONCE])
-            for start in range(0, len(rows), _AT_ONCE)
-        ]
-        self.network.train()
-        return float(torch.cat(found).mean())
-
-    def state(self) -> dict[str, NDArray[Any]]:
-        return state_arrays(self.network.state_dict())
 
 
 def _placed(module: nn.Module, device: torch.device) -> nn.Module:
@@ -459,14 +453,9 @@ class TorchStudent(TorchEstimator, ABC):
             begun = [value.cpu().numpy() for value in network.state_dict().values()]
             made_of = fingerprint({**self._settings(), "validation": how}, *tables, *seen, *begun)
             checkpoint = Checkpoint(Path(folder), made_of, int(save_every))
-        views = views_for(self.views, shape)
-        memory: dict[str, Tensor] = {}
         course = train_student(
-            lambda average: self._turns(
-                StudentRun(network, average, known, views, loss, shape, seed, memory)
-            ),
-            network, known, views=views, losses=loss.rows, schedule=self._schedule(), seed=seed,
-            memory=memory, checkpoint=checkpoint, progress=progress,
+            self._turns, network, known, views=views_for(self.views, shape), loss=loss, shape=shape,
+            schedule=self._schedule(), seed=seed, checkpoint=checkpoint, progress=progress,
         )  # fmt: skip
         self.classes_, self.shape_, self.n_steps_ = classes, shape, course.best_step
         self.checked_ = None if checked is None else course.best_loss
