@@ -274,9 +274,11 @@ def ask_teachers(
             except MissingExtra:
                 raise
             except (Exception, SystemExit) as error:
-                ours = str(error).startswith(("Expected a class id", "Expected probabilities in"))
-                is_ours = ours and isinstance(error, ValueError)
-                troubles[number] = OTHER_ANSWERS if is_ours else type(error).__name__
+                # Looked at in errors of ours alone: what others say may be anything, an error too.
+                ours = isinstance(error, ValueError) and str(error).startswith(
+                    ("Expected a class id", "Expected probabilities in")
+                )
+                troubles[number] = OTHER_ANSWERS if ours else type(error).__name__
             if number in troubles:
                 said[place] = rule(number)
     return said, troubles
