@@ -12,8 +12,7 @@ from safetensors.torch import save_file
 
 from tellers.data.metrics import average_precision
 from tellers.errors import MissingExtra
-from tellers.nn.checkpoints import FILE
-from tellers.nn.loop import half_cosine
+from tellers.nn.loop import FILE, half_cosine
 from tellers.nn.losses import class_weights, told_loss
 from tellers.nn.networks import make_network, network_factory
 from tellers.nn.tagger import (
@@ -317,7 +316,7 @@ def test_a_layout_in_memory_is_no_part_of_a_network():
     plain = factory().eval()
     plain.load_state_dict({name: torch.tensor(values) for name, values in fitted.state_.items()})
     with torch.no_grad():
-        said = plain(torch.from_numpy(fitted._pictures(X))).sigmoid().numpy()
+        said = plain(fitted._tensor(X, torch.device("cpu"))).sigmoid().numpy()
     np.testing.assert_allclose(fitted.predict_proba(X), said, atol=1e-5)
 
 

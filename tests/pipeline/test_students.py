@@ -65,11 +65,11 @@ def kill_at(step):
 
 def test_a_student_is_shown_while_it_learns_and_goes_on_where_it_was(folder, monkeypatch):
     pytest.importorskip("torch")
-    from tellers.students.torch import _estimator
+    from tellers.students.torch import training
 
     # A lesson of a dozen steps, kept every five: usually it is every 500.
-    checkpoint = _estimator.Checkpoint
-    monkeypatch.setattr(_estimator, "Checkpoint", lambda place, made_of, _: checkpoint(place, made_of, 5))
+    checkpoint = training.Checkpoint
+    monkeypatch.setattr(training, "Checkpoint", lambda place, made_of, _: checkpoint(place, made_of, 5))
     long = {"steps": 12, "width": 1, "device": "cpu", "network": "mlp", "batch_size": 8}
     chosen = StudentConfig(
         kind="semi_supervised", model="mean_teacher", parameters={**long, "pool_batch_size": 8}

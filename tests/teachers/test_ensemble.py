@@ -29,7 +29,6 @@ from sklearn.tree import DecisionTreeClassifier
 from tellers.data import digits
 from tellers.privacy import Sealed
 from tellers.teachers import Ensemble, Partition, load_ensemble, partition, train_ensemble
-from tellers.teachers import _running as module
 from tellers.teachers import _training as training
 from tellers.teachers.ballots import FallbackTeacher
 from tellers.teachers.models import ConstantTeacher
@@ -136,13 +135,13 @@ def test_long_work_goes_to_processes_and_short_work_does_not(monkeypatch):
 
     def note(backend, units, n_workers):
         went.append([numbers[0] for numbers in units])
-        return (module.train_unit(backend.task(numbers)) for numbers in list(units))
+        return (training.train_unit(training.make_task(backend, numbers)) for numbers in list(units))
 
-    monkeypatch.setattr(module, "_in_processes", note)
+    monkeypatch.setattr(training, "_in_processes", note)
     monkeypatch.setattr("joblib.cpu_count", lambda: 2)
     wanted = ballots(train(n_jobs=None))
     assert went == []
-    monkeypatch.setattr(module.ModelTraining, "start_seconds", 0.0)
+    monkeypatch.setattr(training.ModelTraining, "start_seconds", 0.0)
     np.testing.assert_array_equal(ballots(train(n_jobs=None)), wanted)
     assert went == [[1, 2, 3, 4, 5]]
 
@@ -254,8 +253,8 @@ def test_finished_teachers_are_reused(tmp_path, monkeypatch):
     (tmp_path / ".teacher-00000.skops.abc.tmp").write_bytes(b"half")
     os.utime(tmp_path / ".teacher-00000.skops.abc.tmp", (0, 0))
     trained = []
-    real = module.train_unit
-    monkeypatch.setattr(module, "train_unit", lambda task: trained.extend(task.numbers) or real(task))
+    real = training.train_unit
+    monkeypatch.setattr(training, "train_unit", lambda task: trained.extend(task.numbers) or real(task))
     seen.clear()
     again = train(folder=tmp_path, progress=lambda done, of: seen.append((done, of)))
     assert trained == [2, 4]

@@ -23,7 +23,7 @@ from tellers.teachers.models import (
     ConstantTeacher,
     describe_estimator,
     dump_model,
-    find_teacher,
+    find_model,
     fingerprint,
     load_model,
     save_teacher,
@@ -94,20 +94,20 @@ def test_a_teacher_is_finished_only_with_a_fitting_manifest(tmp_path):
     save_teacher(tmp_path, 3, model=ConstantTeacher(1), made_of={"seed": 7})
     model, manifest = tmp_path / "teacher-00003.skops", tmp_path / "teacher-00003.json"
     content, record = model.read_bytes(), manifest.read_bytes()
-    assert find_teacher(tmp_path, 3) == (content, {"seed": 7})
+    assert find_model(tmp_path, "teacher-00003.skops") == (content, {"seed": 7})
 
     for damaged in (b"", content[:-1], content[:100], content + b"x"):
         model.write_bytes(damaged)
-        assert find_teacher(tmp_path, 3) is None
+        assert find_model(tmp_path, "teacher-00003.skops") is None
     model.write_bytes(content)
     for damaged in (b"", record[:20], b"[]", b"{}", b"\xff", b'{"sha256": 1, "made_of": {}}'):
         manifest.write_bytes(damaged)
-        assert find_teacher(tmp_path, 3) is None
+        assert find_model(tmp_path, "teacher-00003.skops") is None
     right = hashlib.sha256(content).hexdigest()
     manifest.write_bytes(json.dumps({"sha256": right, "made_of": 3}).encode())
-    assert find_teacher(tmp_path, 3) is None
+    assert find_model(tmp_path, "teacher-00003.skops") is None
     manifest.unlink()
-    assert find_teacher(tmp_path, 3) is None
+    assert find_model(tmp_path, "teacher-00003.skops") is None
 
 
 def test_the_files_are_the_owners_alone(tmp_path):

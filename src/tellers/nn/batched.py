@@ -7,10 +7,10 @@ through `torch.func`, where that works. No operation mixes teachers, and the sha
 alone, so what one teacher learned from cannot move another one's weights.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
@@ -98,10 +98,10 @@ class Stack:
 
 def stack_states(template: nn.Module, states: Mapping[str, Tensor], *, shape: Shape) -> Stack:
     """Return the stack of saved teachers, for voting."""
-    n, device = (lambda some: (len(some), some.device))(next(iter(states.values())))
+    some = next(iter(states.values()))
     # What is not saved (the counters of dropout) does not matter to a vote, but has to have its shape.
     buffers = {
-        name: states[name] if name in states else values.to(device).expand(n, *values.shape)
+        name: states[name] if name in states else values.to(some.device).expand(len(some), *values.shape)
         for name, values in template.named_buffers()
     }
     weights = {name: states[name] for name, _ in template.named_parameters()}
@@ -381,59 +381,45 @@ NO_ANSWER = "its answers are no finite numbers"
 
 
 @torch.no_grad()
-def cast_ballots(
-    network: nn.Module, states: Tensors, queries: NDArray[np.float32], *, seen: Tensor, device: torch.device
-) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Return each teacher's class for each query, among the classes it has seen, and who does not answer.
-
-    The class of a teacher that has seen none, or whose answers are no finite numbers, means nothing.
-    """
-    lost = ~seen.any(dim=1).cpu()
-    ballots = torch.empty((len(seen), len(queries)), dtype=torch.int64, device=device)
-    for some, rows, answers in _answers(network, states, queries, lost=lost, device=device):
-        unseen = ~seen[some].to(device)[:, None, :]
-        ballots[some, rows] = answers.masked_fill(unseen, -torch.inf).argmax(dim=2)
-    return np.asarray(ballots.cpu().numpy(), dtype=np.int64), lost.numpy()
-
-
-@torch.no_grad()
-def cast_probabilities(
-    network: nn.Module, states: Tensors, queries: NDArray[np.float32], *, seen: Tensor, device: torch.device
-) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Return each teacher's probability of each label for each query, and who does not answer: 0 to all."""
-    lost = ~seen.any(dim=1).cpu()
-    said = torch.zeros((len(seen), len(queries), seen.shape[1]), dtype=torch.float64, device=device)
-    for some, rows, answers in _answers(network, states, queries, lost=lost, device=device):
-        said[some, rows] = torch.sigmoid(answers.double())
-    said[lost.to(device)] = 0.0
-    return np.asarray(said.cpu().numpy()), lost.numpy()
-
-
-def _answers(
+def cast_votes(
     network: nn.Module,
     states: Tensors,
     queries: NDArray[np.float32],
     *,
-    lost: Tensor,
+    seen: Tensor,
     device: torch.device,
-) -> Iterator[tuple[slice, slice, Tensor]]:
-    """Yield what some teachers say to some queries, (teachers, queries, outputs); mark who is `lost`."""
-    n_teachers = len(lost)
+    labels: bool,
+) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Return what each teacher says to each query, and who does not answer, who then says 0.
+
+    It says a class, among those that it has seen, or of `labels` the probability of each. Who has seen none,
+    or whose answers are no finite numbers, does not answer.
+    """
+    lost, (n_teachers, n_outputs) = ~seen.any(dim=1).cpu(), seen.shape
+    blank = (n_teachers, len(queries))
+    said = torch.zeros(blank, dtype=torch.int64, device=device)
+    if labels:
+        said = torch.zeros((*blank, n_outputs), dtype=torch.float64, device=device)
     shape = queries.shape[1:]
     network = network.to(device).eval()
     rows = torch.as_tensor(queries, device=device)
-    folded = _is_folded(network, shape)
+    folded = not isinstance(fold_layers(network, shape), str)
     n_at_once = _TEACHERS.get(device.type, 64) if folded else 1
     per_teacher = largest_layer(network, shape, device=device)
     for first in range(0, n_teachers, n_at_once):
         some = slice(first, min(first + n_at_once, n_teachers))
-        states_of_some = {name: values[some].to(device) for name, values in states.items()}
-        answer = _teachers(network, states_of_some, shape)
+        own = {name: values[some].to(device) for name, values in states.items()}
+        stack = stack_states(network, own, shape=shape) if folded else None
+        if stack is None:
+            network.load_state_dict({name: values[0] for name, values in own.items()})
         step = max(1, _NUMBERS.get(device.type, 2**24) // (per_teacher * (some.stop - some.start)))
         for start in range(0, len(rows), step):
+            batch = rows[start : start + step]
             try:
                 with unheard():
-                    answers = answer(rows[start : start + step])
+                    answers = (
+                        network(batch)[None] if stack is None else stack(batch, training=False, shared=True)
+                    )
             except torch.OutOfMemoryError:
                 raise
             except Exception:
@@ -442,20 +428,13 @@ def _answers(
                 lost[first] = True
                 break
             lost[some] |= ~answers.isfinite().all(dim=2).all(dim=1).cpu()
-            yield some, slice(start, start + step), answers
-
-
-def _is_folded(network: nn.Module, shape: Shape) -> bool:
-    return not isinstance(fold_layers(network, shape), str)
-
-
-def _teachers(network: nn.Module, states: Tensors, shape: Shape) -> Callable[[Tensor], Tensor]:
-    """Return the function from queries to the answers of some teachers."""
-    if _is_folded(network, shape):
-        stack = stack_states(network, states, shape=shape)
-        return lambda rows: stack(rows, training=False, shared=True)
-    network.load_state_dict({name: values[0] for name, values in states.items()})
-    return lambda rows: cast(Tensor, network(rows))[None]
+            if labels:
+                answers = torch.sigmoid(answers.double())
+            else:
+                answers = answers.masked_fill(~seen[some].to(device)[:, None, :], -torch.inf).argmax(dim=2)
+            said[some, start : start + step] = answers
+    said[lost.to(device)] = 0
+    return np.asarray(said.cpu().numpy()), lost.numpy()
 
 
 def largest_layer(network: nn.Module, shape: Shape, *, device: torch.device) -> int:

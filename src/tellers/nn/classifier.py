@@ -12,9 +12,9 @@ from torch import Tensor
 from ..errors import TeacherFailed, require_count, require_finite, require_positive
 from ..privacy._rows import class_ids, label_table, numeric_rows
 from . import estimator
-from .batched import cast_probabilities
+from .batched import cast_votes
 from .devices import find_device
-from .estimator import LabelAnswers, TorchEstimator, drawn_seed
+from .estimator import LabelAnswers, TorchEstimator, drawn_seed, one_each
 from .loop import LOST
 from .networks import Factory, Shape, build_network, check_network
 from .teacher_training import Recipe, TrainingSet, train_alone
@@ -71,12 +71,8 @@ class TorchClassifier(TorchEstimator):
             ...
         ValueError: Expected finite numbers in X, got NaN or infinity in row 1, feature 0. ...
         """
-        rows, labels = numeric_rows(X), np.asarray(y)
-        if labels.shape != (len(rows),):
-            raise ValueError(
-                f"Expected y with one class for each of {len(rows)} rows, got shape {labels.shape}."
-            )
-        shape = self.row_shape(rows.shape)
+        rows = numeric_rows(X)
+        labels, shape = one_each(y, n_rows=len(rows)), self.row_shape(rows.shape)
         if self.n_classes is None:
             classes, ids = np.unique(labels, return_inverse=True)
         else:
@@ -90,13 +86,13 @@ class TorchClassifier(TorchEstimator):
     def _trained(self, rows: NDArray[Any], targets: NDArray[Any], shape: Shape, *, n_outputs: int) -> Arrays:
         """Return the weights of a new network, trained on rows and their targets."""
         recipe, seed = self.recipe(), drawn_seed(self.random_state)
-        network = build_network(self.network, shape, n_classes=n_outputs, seed=seed)
+        network = self._new_network(shape, n_outputs, seed=seed)
         check_network(network, shape, n_classes=n_outputs)
         known = TrainingSet(self.as_rows(rows, shape), targets, [len(rows)], [seed], recipe)
-        trained = train_alone(network, known, device=find_device(self.device))
-        if trained.lost:
+        states, lost = train_alone(network, known, device=find_device(self.device))
+        if lost:
             raise TeacherFailed(LOST)
-        return state_arrays({name: values[0] for name, values in trained.states.items()})
+        return state_arrays({name: values[0] for name, values in states.items()})
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return the probability of each of `classes_` for every row."""
@@ -119,14 +115,8 @@ class TorchClassifier(TorchEstimator):
         logs: Tensor = torch.log_softmax(torch.cat(answers), dim=1)
         return np.asarray(logs.numpy(), dtype=np.float64)
 
-    def _fitted_network(self) -> torch.nn.Module:
-        def made() -> torch.nn.Module:
-            return build_network(self.network, self.shape_, n_classes=len(self.classes_), seed=0)
-
-        return self._ready(made, self.state_).to(find_device(self.device))
-
-    def _check_weights(self) -> None:
-        self._fitted_network()
+    def _new_network(self, shape: Shape, n_outputs: int, *, seed: int) -> torch.nn.Module:
+        return build_network(self.network, shape, n_classes=n_outputs, seed=seed)
 
     def recipe(self) -> Recipe:
         """Return how it is trained, checked.
@@ -208,7 +198,6 @@ class TorchLabelClassifier(LabelAnswers):
         rows = numeric_rows(X)
         table = label_table(Y, n_rows=len(rows), silent=True)
         spoken, silent_labels = estimator.told_rows(table)
-        self.require_fit(rows.shape, n_labels=table.shape[1])
         shape = self.classifier.row_shape(rows.shape)
         self.state_ = self.classifier._trained(
             rows[spoken], table[spoken].astype(np.float32), shape, n_outputs=table.shape[1]
@@ -227,7 +216,7 @@ class TorchLabelClassifier(LabelAnswers):
         self.classifier.recipe()
         own = self.classifier.row_shape(shape)
         find_device(self.classifier.device)
-        network = build_network(self.classifier.network, own, n_classes=n_labels, seed=0)
+        network = self.classifier._new_network(own, n_labels, seed=0)
         check_network(network, own, n_classes=n_labels)
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
@@ -237,15 +226,13 @@ class TorchLabelClassifier(LabelAnswers):
         states = {name: torch.tensor(values)[None] for name, values in self.state_.items()}
         device = find_device(self.classifier.device)
         seen = torch.ones((1, self.n_labels_), dtype=torch.bool)
-        every, lost = cast_probabilities(self._new_network(), states, queries, seen=seen, device=device)
+        network = self.classifier._new_network(self.shape_, self.n_labels_, seed=0)
+        every, lost = cast_votes(network, states, queries, seen=seen, device=device, labels=True)
         if lost.any():
             raise ValueError("Expected answers in finite numbers, got others. Scale the rows to about one.")
         said: NDArray[np.float64] = every[0]
         said[:, self.silent_labels_] = 0.0
         return said
-
-    def _new_network(self) -> torch.nn.Module:
-        return build_network(self.classifier.network, self.shape_, n_classes=self.n_labels_, seed=0)
 
     def _stored_parameters(self) -> dict[str, Any]:
         return self.classifier.get_params()
@@ -254,8 +241,8 @@ class TorchLabelClassifier(LabelAnswers):
     def _made_of(cls, parameters: Mapping[str, Any]) -> "TorchLabelClassifier":
         return cls(TorchClassifier(**parameters))
 
-    def _check_weights(self) -> None:
-        load_arrays(self._new_network(), self.state_)
+    def _fitted_network(self) -> torch.nn.Module:
+        return load_arrays(self.classifier._new_network(self.shape_, self.n_labels_, seed=0), self.state_)
 
     def __repr__(self) -> str:
         return f"TorchLabelClassifier({self.classifier!r})"

@@ -12,6 +12,7 @@ from torch import nn
 from ..errors import require_count
 from ..privacy._rows import numeric_rows
 from ..privacy.release import SILENT
+from .devices import find_device
 from .networks import Factory, Shape
 from .weights import Arrays, bytes_of, load_arrays, pack_weights, unpack_weights
 
@@ -32,9 +33,19 @@ class TorchEstimator:
     _kept: ClassVar[tuple[str, ...]] = ()
 
     image_shape: Shape | None
+    device: str
+    shape_: Shape
+    classes_: Any
     state_: Arrays
     _network: nn.Module | None
-    predict: Callable[..., NDArray[Any]]
+    _new_network: Callable[..., nn.Module]  # of (shape, n_outputs, seed=...)
+    predict_proba: Callable[..., NDArray[np.float64]]
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Return the likeliest class of every row."""
+        best = self.predict_proba(X).argmax(axis=1)
+        predicted: NDArray[Any] = self.classes_[best]
+        return predicted
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters by name and, if `deep`, those of estimators within."""
@@ -95,7 +106,7 @@ class TorchEstimator:
         model.state_ = state
         for name, value in kept.items():
             setattr(model, f"{name}_", value)
-        model._check_weights()
+        model._fitted_network()  # which refuses weights of another one
         return model
 
     def _stored_parameters(self) -> dict[str, Any]:
@@ -105,9 +116,6 @@ class TorchEstimator:
     def _made_of(cls, parameters: Mapping[str, Any]) -> Self:
         return cls(**parameters)
 
-    def _check_weights(self) -> None:
-        """Refuse weights of another network."""
-
     def _parameters(self) -> list[str]:
         return [field.name for field in dataclasses.fields(self)]  # type: ignore[arg-type]
 
@@ -115,12 +123,16 @@ class TorchEstimator:
         if not self.__sklearn_is_fitted__():
             raise ValueError(f"Expected a fitted {type(self).__name__}. Call {self._fitted_by} first.")
 
-    def _ready(self, make: Callable[[], nn.Module], weights: Arrays) -> nn.Module:
+    def _fitted_network(self) -> nn.Module:
         """Return the network with what it learned; it is made when needed, as models travel without it."""
         found: nn.Module | None = getattr(self, "_network", None)
         if found is None:
-            self._network = found = load_arrays(make(), weights).eval()
-        return found
+            blank = self._new_network(self.shape_, len(self.classes_), seed=0)
+            self._network = found = load_arrays(blank, self._weights()).eval()
+        return found.to(find_device(self.device))
+
+    def _weights(self) -> Arrays:
+        return self.state_
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_network"}
@@ -145,7 +157,6 @@ class LabelAnswers(TorchEstimator):
     _fitted_by: ClassVar[str] = "fit(X, Y)"
 
     n_labels_: int
-    predict_proba: Callable[..., NDArray[np.float64]]
 
     @property
     def n_labels(self) -> int:
@@ -168,6 +179,14 @@ def told_rows(table: NDArray[np.int64]) -> tuple[NDArray[np.int64], list[int]]:
     if not told.any():
         raise ValueError("Expected at least one label that was told, got silence alone. Ask more queries.")
     return np.flatnonzero(told.any(axis=1)), [int(label) for label in np.flatnonzero(~told.any(axis=0))]
+
+
+def one_each(y: ArrayLike, *, n_rows: int) -> NDArray[Any]:
+    """Return y, one class for each row, or refuse it."""
+    labels = np.asarray(y)
+    if labels.shape != (n_rows,):
+        raise ValueError(f"Expected y with one class for each of {n_rows} rows, got shape {labels.shape}.")
+    return labels
 
 
 def drawn_seed(random_state: int | None) -> int:

@@ -70,6 +70,7 @@ def class_weights(Y: ArrayLike, *, lowest: float = 0.5, highest: float = 1.0) ->
 
 Handling = Literal["forward", "soft", "select"]
 HANDLINGS = ("forward", "soft", "select")
+Device = torch.device | str
 _SELECTS_AFTER = 0.1  # of all steps: before that, what fits badly was simply not learned yet
 
 
@@ -98,22 +99,6 @@ def confusion_of(label_noise: float | ArrayLike, n_classes: int) -> NDArray[np.f
 
 
 @dataclass(frozen=True, eq=False)
-class LabelNoise:
-    """How often labels are wrong, what is done about it, and how far targets are drawn to all answers alike.
-
-    `share` is one number, a confusion matrix of classes, or a number for each of many labels.
-    """
-
-    share: float | ArrayLike = 0.0
-    handling: Handling = "forward"
-    smoothing: float = 0.0
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.smoothing < 1:
-            raise ValueError(f"Expected 0 <= smoothing < 1, got smoothing={self.smoothing!r}.")
-
-
-@dataclass(frozen=True, eq=False)
 class ClassLoss:
     """The loss of labels that name one class each."""
 
@@ -123,13 +108,15 @@ class ClassLoss:
     share_right: float
 
     @classmethod
-    def made(cls, noise: LabelNoise, *, n_classes: int, device: torch.device | str) -> "ClassLoss":
+    def made(
+        cls, noise: float | ArrayLike, handling: Handling, *, smoothing: float, n_outputs: int, device: Device
+    ) -> "ClassLoss":
         """Return the loss for a chance of wrong labels, or for a whole confusion matrix."""
-        if noise.handling not in HANDLINGS:
-            raise ValueError(f"Expected noise_handling in {HANDLINGS}, got {noise.handling!r}.")
-        chances = confusion_of(noise.share, n_classes)
+        if handling not in HANDLINGS:
+            raise ValueError(f"Expected noise_handling in {HANDLINGS}, got {handling!r}.")
+        chances = confusion_of(noise, n_outputs)
         confusion = torch.as_tensor(chances, dtype=torch.float32, device=device)
-        return cls(confusion, noise.handling, noise.smoothing, float(chances.diagonal().mean()))
+        return cls(confusion, handling, smoothing, float(chances.diagonal().mean()))
 
     def targets(self, labels: Tensor) -> Tensor:
         """Return what the network is to say for each label, one probability per class."""
@@ -137,10 +124,11 @@ class ClassLoss:
         if self.handling == "soft":
             sharp = (self.confusion / self.confusion.sum(0, keepdim=True)).T[labels]
         else:
-            sharp = torch.nn.functional.one_hot(labels, n_classes).float()
+            sharp = F.one_hot(labels, n_classes).float()
         return (1 - self.smoothing) * sharp + self.smoothing / n_classes
 
     def rows(self, answers: Tensor, targets: Tensor) -> Tensor:
+        """Return the loss of every row."""
         if self.handling == "forward" and self.share_right < 1:
             # A sum and no matrix product, which mixed precision would round to three digits.
             released = (answers.softmax(1)[:, :, None] * self.confusion).sum(1)
@@ -150,6 +138,7 @@ class ClassLoss:
         return -(targets * log_released).sum(1)
 
     def __call__(self, answers: Tensor, targets: Tensor, *, share: float) -> Tensor:
+        """Return the loss of a batch; `share` says how far training has come."""
         losses = self.rows(answers, targets)
         if self.handling == "select" and share >= _SELECTS_AFTER:
             n_kept = max(1, round(self.share_right * len(losses)))
@@ -166,20 +155,22 @@ class LabelLoss:
     smoothing: float
 
     @classmethod
-    def made(cls, noise: LabelNoise, *, n_labels: int, device: torch.device | str) -> "LabelLoss":
+    def made(
+        cls, noise: float | ArrayLike, handling: Handling, *, smoothing: float, n_outputs: int, device: Device
+    ) -> "LabelLoss":
         """Return the loss for the chance that an answer is wrong, one number or one per label."""
-        if noise.handling not in ("forward", "soft"):
+        if handling not in ("forward", "soft"):
             raise ValueError(
-                f"Expected noise_handling 'forward' or 'soft' for many labels, got {noise.handling!r}."
+                f"Expected noise_handling 'forward' or 'soft' for many labels, got {handling!r}."
             )
-        given = np.asarray(noise.share, dtype=np.float64)
-        if given.shape not in ((), (n_labels,)) or not ((given >= 0) & (given < 0.5)).all():
+        given = np.asarray(noise, dtype=np.float64)
+        if given.shape not in ((), (n_outputs,)) or not ((given >= 0) & (given < 0.5)).all():
             raise ValueError(
-                f"Expected label_noise as one number, or one for each of {n_labels} labels, from 0 to below "
+                f"Expected label_noise as one number, or one for each of {n_outputs} labels, from 0 to below "
                 "0.5, where an answer says nothing any more, got others."
             )
-        flipped = torch.tensor(np.broadcast_to(given, (n_labels,)).copy(), dtype=torch.float32, device=device)
-        return cls(flipped, noise.handling, noise.smoothing)
+        flipped = torch.tensor(given, dtype=torch.float32, device=device).expand(n_outputs)
+        return cls(flipped, handling, smoothing)
 
     def targets(self, labels: Tensor) -> Tensor:
         """Return the chance of a yes for each label, SILENT where nothing was told."""
@@ -201,3 +192,6 @@ class LabelLoss:
 
     def __call__(self, answers: Tensor, targets: Tensor, *, share: float) -> Tensor:
         return self.rows(answers, targets).mean()
+
+
+Loss = ClassLoss | LabelLoss

@@ -86,10 +86,7 @@ def _require_images(shape: Shape) -> None:
 
 
 def teacher_cnn(shape: Shape, n_classes: int) -> nn.Module:
-    """Return the network of the personalised PATE paper.
-
-    32 filters of 3x3, pooling, 100 units, batch norm.
-    """
+    """Return the network of the personalised PATE paper: 32 filters, pooling, 100 units, batch norm."""
     _require_images(shape)
     channels, height, width = shape
     n_pooled = 32 * ((height - 2) // 2) * ((width - 2) // 2)
@@ -357,7 +354,6 @@ class KeyedDropout(nn.Module):
         return rows * kept.to(rows.dtype) / (1 - self.p)
 
     def extra_repr(self) -> str:
-        """Return what printing a network shows, as for nn.Dropout."""
         return f"p={self.p}"
 
 

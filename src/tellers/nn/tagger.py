@@ -5,6 +5,7 @@ Rows that are held out to stop in time are taken from the very rows given: a tea
 """
 
 import math
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import KW_ONLY, dataclass
 from os import PathLike
@@ -19,10 +20,20 @@ from torch import Tensor, nn
 from ..errors import MissingExtra, TeacherFailed, require_count, require_positive
 from ..privacy._rows import class_ids, label_table, numeric_rows
 from ..privacy.release import SILENT
-from .checkpoints import Checkpoint, fingerprint
 from .devices import find_device, limited_threads, seeded
-from .estimator import LabelAnswers, TorchEstimator, drawn_seed, told_rows
-from .loop import LOST, Checks, Course, GradientStep, Progress, Turn, half_cosine, train
+from .estimator import LabelAnswers, TorchEstimator, drawn_seed, one_each, told_rows
+from .loop import (
+    LOST,
+    Checkpoint,
+    Checks,
+    Course,
+    GradientStep,
+    Progress,
+    Turn,
+    fingerprint,
+    half_cosine,
+    train,
+)
 from .losses import class_weights, told_loss
 from .networks import Factory, Shape, build_network, network_factory
 from .weights import bytes_of, load_arrays, load_pretrained, state_arrays
@@ -200,7 +211,8 @@ class AudioTagger(LabelAnswers):
             return self.learning_rate * half_cosine(step, self.iterations)
 
         step = GradientStep(
-            [Turn(network, lambda batch: batches.loss(network, *batch))], draw=batches.draw, rate=rate,
+            [Turn(network, lambda batch: batches.loss(network, *batch))], device, draw=batches.draw,
+            rate=rate,
             optimizer=lambda turn: torch.optim.Adam(
                 [weight for weight in turn.module.parameters() if weight.requires_grad], self.learning_rate,
                 weight_decay=self.weight_decay, fused=device.type == "cpu",
@@ -222,7 +234,7 @@ class AudioTagger(LabelAnswers):
         # A network may draw numbers of its own: then from this seed, and what others draw is not disturbed.
         with seeded(batches.seed, device):
             course = train(
-                step, self.iterations, device=device, checks=checks, snapshot=step.snapshot(device),
+                step, self.iterations, device=device, checks=checks, saved=step,
                 checkpoint=checkpoint, progress=progress, progress_every=self.check_every,
             )  # fmt: skip
         if not course.best:
@@ -260,7 +272,7 @@ class AudioTagger(LabelAnswers):
             raise ValueError(f"Expected pictures of shape {self.shape_[1:]}, got rows of {rows.shape[1:]}.")
         device = find_device(self.device)
         with limited_threads(device, self.n_threads):
-            network = _laid_out(self._loaded().to(device).eval())
+            network = _laid_out(self._fitted_network().to(device).eval())
             answers = [
                 network(self._tensor(rows[start : start + _AT_ONCE], device)).double().sigmoid().cpu()
                 for start in range(0, len(rows), _AT_ONCE)
@@ -273,22 +285,21 @@ class AudioTagger(LabelAnswers):
         # Places on somebody's disk are no part of a model, nor is the device of whoever trained it.
         return {**self.get_params(), "pretrained": None, "log_folder": None, "device": "auto"}
 
-    def _check_weights(self) -> None:
-        self.history_ = []
-        self._loaded()
+    @classmethod
+    def _made_of(cls, parameters: Mapping[str, Any]) -> "AudioTagger":
+        made = cls(**parameters)
+        made.history_ = []
+        return made
 
-    def _loaded(self) -> nn.Module:
+    def _fitted_network(self) -> nn.Module:
         with torch.device("meta"):  # no numbers are drawn that are overwritten at once
             blank = self._factory(self.shape_, self.n_labels_)()
         return load_arrays(blank, self.state_)
 
     def _tensor(self, rows: NDArray[Any], device: torch.device) -> Tensor:
-        return torch.from_numpy(self._pictures(rows)).to(device)
-
-    def _pictures(self, rows: NDArray[Any]) -> NDArray[np.float32]:
         mean, spread = self.scale_
         shaped = np.asarray(rows, dtype=np.float32).reshape(len(rows), *self.shape_)
-        return np.asarray((shaped - np.float32(mean)) / np.float32(spread), dtype=np.float32)
+        return torch.from_numpy((shaped - np.float32(mean)) / np.float32(spread)).to(device)
 
     def __repr__(self) -> str:
         return f"AudioTagger(network={self.network!r}, iterations={self.iterations!r})"
@@ -317,10 +328,7 @@ def split_rows(n_rows: int, held_out: float, *, seed: int) -> tuple[Integers, In
 
 
 class _Batches:
-    """The batches of one network: whose turn it is, mixed as its tagger says, and the rows held out.
-
-    Labels are 1, 0 and SILENT.
-    """
+    """The batches of one network: whose turn it is, mixed as its tagger says, and the rows held out."""
 
     def __init__(
         self, X: NDArray[Any], Y: Integers, tagger: AudioTagger, *, seed: int, device: torch.device
@@ -341,7 +349,6 @@ class _Batches:
             self.weights = torch.as_tensor(found, dtype=torch.float32, device=device)
 
     def draw(self, number: int) -> tuple[Tensor, Tensor]:
-        """Return the rows and targets of a step."""
         # What was drawn before a checkpoint is drawn again: it costs nothing beside the steps themselves.
         while self.n_drawn < number:
             self._next()
@@ -363,7 +370,6 @@ class _Batches:
         return self.tagger._tensor(self.X[rows], self.device), targets
 
     def loss(self, network: nn.Module, seen: Tensor, targets: Tensor) -> Tensor:
-        """Return the loss of rows and their targets."""
         return told_loss(network(seen), targets, weights=self.weights)
 
     @torch.no_grad()
@@ -394,13 +400,11 @@ class Deck:
         self._left: list[int] = []
 
     def draw(self) -> int:
-        """Return the next card."""
         if not self._left:
             self._left = self._generator.permutation(self._cards).tolist()
         return self._left.pop()
 
     def take(self, n_cards: int) -> Integers:
-        """Return the next cards."""
         return np.array([self.draw() for _ in range(n_cards)], dtype=np.int64)
 
 
@@ -438,7 +442,6 @@ class BalancedRows:
         return np.array([self._rows[int(turn)].draw() for turn in turns], dtype=np.int64), turns
 
     def take(self, n_rows: int) -> Integers:
-        """Return the next row numbers."""
         return self.draw(n_rows)[0]
 
 
@@ -536,12 +539,8 @@ class AudioClassifier(TorchEstimator):
         ValueError: Expected classes 0..1 in y (n_classes=2), got another in row 1. Declare every class.
         """
         require_count(2, n_classes=self.n_classes)
-        rows, classes = numeric_rows(X), np.asarray(y)
-        if classes.shape != (len(rows),):
-            raise ValueError(
-                f"Expected y with one class for each of {len(rows)} rows, got shape {classes.shape}."
-            )
-        told = class_ids(classes, n_classes=int(self.n_classes))
+        rows = numeric_rows(X)
+        told = class_ids(one_each(y, n_rows=len(rows)), n_classes=int(self.n_classes))
         table = np.eye(int(self.n_classes), dtype=np.int64)[told]
         self.tagger.fit(rows, table, **training)
         self.classes_ = np.arange(int(self.n_classes))
@@ -567,10 +566,6 @@ class AudioClassifier(TorchEstimator):
         # Where every label is out of the question no class is likelier than another.
         said = np.maximum(said, 1e-12)
         return np.asarray(said / said.sum(axis=1, keepdims=True))
-
-    def predict(self, X: ArrayLike) -> NDArray[np.int64]:
-        """Return the likeliest class of every row."""
-        return np.asarray(self.predict_proba(X).argmax(axis=1), dtype=np.int64)
 
     def to_bytes(self) -> bytes:
         """Return the fitted classifier as a safetensors file: that of its tagger."""

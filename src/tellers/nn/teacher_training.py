@@ -5,9 +5,9 @@ a part smaller than a batch simply comes round more often. The number of steps d
 part, and everything drawn on its own seed: nothing here can tell whether other teachers exist.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -59,37 +59,23 @@ class Recipe:
         return self.learning_rate * half_cosine(min(step, n_steps - 1), n_steps)
 
 
-class Batches:
-    """One teacher's stream of row numbers, and of how far each of those rows is turned and shifted."""
-
-    def __init__(self, n_rows: int, recipe: Recipe, *, seed: int) -> None:
-        self._n_rows, self._recipe = n_rows, recipe
-        order, moves = np.random.SeedSequence(seed).spawn(2)
-        self._order, self._moves = np.random.default_rng(order), np.random.default_rng(moves)
-        self._left = np.empty(0, dtype=np.int64)
-
-    def block(self) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Return the next `BLOCK` batches: row numbers, and three numbers in [-1, 1) for each row."""
-        n_wanted = BLOCK * self._recipe.batch_size
-        n_shuffles = max(0, -(-(n_wanted - len(self._left)) // self._n_rows))
-        sorted_rows = np.broadcast_to(np.arange(self._n_rows), (n_shuffles, self._n_rows))
-        stream = np.concatenate([self._left, self._order.permuted(sorted_rows, axis=1).ravel()])
-        self._left = stream[n_wanted:]
-        shape = (BLOCK, self._recipe.batch_size)
-        if self._recipe.augments:
-            moves = self._moves.random((*shape, 3), dtype=np.float32) * 2 - 1
-        else:
-            moves = np.zeros((*shape, 0), dtype=np.float32)
-        return stream[:n_wanted].reshape(shape), moves
+Block = tuple[NDArray[np.int64], NDArray[np.float32]]
 
 
-def stack_blocks(
-    streams: Sequence[Batches], *, offsets: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Return the next block of teachers, (steps, teachers, batch), rows counted from their offsets."""
-    blocks = [stream.block() for stream in streams]
-    rows = np.stack([rows + offset for (rows, _), offset in zip(blocks, offsets)], axis=1)
-    return rows, np.stack([moves for _, moves in blocks], axis=1)
+def batches(n_rows: int, recipe: Recipe, *, seed: int) -> Iterator[Block]:
+    """Yield one teacher's batches, `BLOCK` at a time: row numbers, and three moves of each in [-1, 1)."""
+    order, moves = (np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(2))
+    shape, n_wanted = (BLOCK, recipe.batch_size), BLOCK * recipe.batch_size
+    left = np.empty(0, dtype=np.int64)
+    while True:
+        n_shuffles = max(0, -(-(n_wanted - len(left)) // n_rows))
+        sorted_rows = np.broadcast_to(np.arange(n_rows), (n_shuffles, n_rows))
+        stream = np.concatenate([left, order.permuted(sorted_rows, axis=1).ravel()])
+        left = stream[n_wanted:]
+        moved = np.zeros((*shape, 0), dtype=np.float32)
+        if recipe.augments:
+            moved = moves.random((*shape, 3), dtype=np.float32) * 2 - 1
+        yield stream[:n_wanted].reshape(shape), moved
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -109,28 +95,35 @@ class TrainingSet:
     def n_steps(self) -> list[int]:
         return [self.recipe.n_steps(size) for size in self.sizes]
 
-    @property
-    def offsets(self) -> NDArray[np.int64]:
-        return np.concatenate([[0], np.cumsum(self.sizes)[:-1]]).astype(np.int64)
+    def blocks(self) -> Iterator[Block]:
+        """Yield the batches of all teachers, (steps, teachers, batch), rows counted through the whole set."""
+        offsets = np.cumsum([0, *self.sizes[:-1]])
+        streams = [batches(size, self.recipe, seed=seed) for size, seed in zip(self.sizes, self.seeds)]
+        for blocks in zip(*streams):
+            rows = np.stack([rows + offset for (rows, _), offset in zip(blocks, offsets)], axis=1)
+            yield rows, np.stack([moves for _, moves in blocks], axis=1)
 
-    def streams(self) -> list[Batches]:
-        return [Batches(size, self.recipe, seed=seed) for size, seed in zip(self.sizes, self.seeds)]
 
-
-@dataclass(frozen=True, eq=False, repr=False)
-class TrainedStates:
+class Trained(NamedTuple):
     """The states of teachers, stacked, and who of them had a loss that is no number."""
 
     states: Tensors
-    lost: list[int] = field(default_factory=list)
+    lost: list[int]
 
 
-def train_alone(network: nn.Module, known: TrainingSet, *, device: torch.device) -> TrainedStates:
+def train_alone(network: nn.Module, known: TrainingSet, *, device: torch.device) -> Trained:
     """Train one network on its rows, one plain step after another."""
     recipe, n_steps = known.recipe, known.n_steps[0]
     network = network.to(device).train()
-    batches = _Batches(known, device)
+    X, y = torch.as_tensor(known.X, device=device), torch.as_tensor(known.y, device=device)
+    blocks, block = known.blocks(), list[Tensor]()
     partly = known.y.ndim > 1 and bool((known.y < 0).any())
+
+    def draw(number: int) -> tuple[Tensor, Tensor]:
+        if number % BLOCK == 0:
+            block[:] = [torch.as_tensor(part[:, 0], device=device) for part in next(blocks)]
+        rows, moves = (part[number % BLOCK] for part in block)
+        return recipe.moved(X[rows], moves), y[rows]
 
     def loss(batch: tuple[Tensor, Tensor]) -> Tensor:
         rows, targets = batch
@@ -140,7 +133,7 @@ def train_alone(network: nn.Module, known: TrainingSet, *, device: torch.device)
         return told_loss(answers, targets) if partly else row_losses(answers, targets).mean()
 
     step = GradientStep(
-        [Turn(network, loss)], draw=batches.draw, rate=lambda number: recipe.rate(number, n_steps),
+        [Turn(network, loss)], device, draw=draw, rate=lambda number: recipe.rate(number, n_steps),
         optimizer=lambda turn: torch.optim.Adam(
             turn.module.parameters(), recipe.learning_rate, weight_decay=recipe.weight_decay
         ),
@@ -149,30 +142,12 @@ def train_alone(network: nn.Module, known: TrainingSet, *, device: torch.device)
     with seeded(known.seeds[0], device):
         course = train(step, n_steps, device=device)
     states = {name: values.detach()[None].clone() for name, values in network.state_dict().items()}
-    return TrainedStates(states, [] if course.is_finite else [0])
-
-
-class _Batches:
-    """The batches of one teacher, on its device."""
-
-    def __init__(self, known: TrainingSet, device: torch.device) -> None:
-        self.recipe, self.device, self.stream = known.recipe, device, known.streams()[0]
-        self.X, self.y = torch.as_tensor(known.X, device=device), torch.as_tensor(known.y, device=device)
-        self.rows = self.moves = torch.empty(0)
-
-    def draw(self, number: int) -> tuple[Tensor, Tensor]:
-        place = number % BLOCK
-        if place == 0:
-            self.rows, self.moves = (
-                torch.as_tensor(part, device=self.device) for part in self.stream.block()
-            )
-        batch, targets = self.X[self.rows[place]], self.y[self.rows[place]]
-        return self.recipe.moved(batch, self.moves[place]), targets
+    return Trained(states, [] if course.is_finite else [0])
 
 
 def train_together(
     networks: Sequence[nn.Module], known: TrainingSet, *, shape: Shape, device: torch.device, options: Batched
-) -> TrainedStates:
+) -> Trained:
     """Train many networks of one architecture at once, each on its own rows.
 
     Teachers with fewer steps than others are carried along to the end; their states are those of their own
@@ -186,7 +161,7 @@ def train_together(
     with gpu_arithmetic(device, exact=exact, benchmark=benchmark, deterministic=not benchmark):
         step = _BatchedStep(stack, known, device=device, options=options)
         course = train(step, max(known.n_steps), device=device)
-    return TrainedStates(step.states, (~course.finite).nonzero().flatten().tolist())
+    return Trained(step.states, (~course.finite).nonzero().flatten().tolist())
 
 
 class _BatchedStep:
@@ -197,7 +172,7 @@ class _BatchedStep:
 
     def __init__(self, stack: Stack, known: TrainingSet, *, device: torch.device, options: Batched) -> None:
         self.stack, self.recipe, self.device, self.options = stack, known.recipe, device, options
-        self.ends, self.streams, self.offsets = known.n_steps, known.streams(), known.offsets
+        self.ends, self.blocks = known.n_steps, known.blocks()
         self.X, self.y = torch.as_tensor(known.X, device=device), torch.as_tensor(known.y, device=device)
         n, size = len(stack), self.recipe.batch_size
         self.weights = [weight for weight in stack.weights.values() if weight.requires_grad]
@@ -216,7 +191,7 @@ class _BatchedStep:
         place = number % BLOCK
         if place == 0:
             # The program itself is queued on a GPU: drawing the next block costs it nothing.
-            drawn = (*stack_blocks(self.streams, offsets=self.offsets), self._pace(number))
+            drawn = (*next(self.blocks), self._pace(number))
             self.block = [torch.as_tensor(part).to(self.device, non_blocking=True) for part in drawn]
         for own, part in zip((self.rows, self.moves, self.pace), self.block):
             own.copy_(part[place])

@@ -121,7 +121,8 @@ def _on_cluster(
     from ..teachers.dask.cluster import Cluster, connect
     from ..teachers.dask.dispatch import Patience
     from ..teachers.dask.ensemble import train_dask_ensemble
-    from ..teachers.dask.shards import inside, make_folder, remove, write_queries, write_shards
+    from ..teachers.dask.shards import write_queries, write_shards
+    from ..teachers.places import inside, make_folder, remove
 
     given |= {
         "batch": config.cluster.batch or None, "patience": Patience(retries=config.teachers.retries),
@@ -170,7 +171,7 @@ def _shared_folder(config: RunConfig, folder: RunFolder) -> str:
 
 def _require_shared(link: "Link", place: str) -> None:
     """Refuse workers that do not see the folder: what they read there is what was just written."""
-    from ..teachers.dask.shards import inside, read_bytes, write_bytes
+    from ..teachers.places import inside, read_bytes, write_bytes
 
     word = secrets.token_hex(16).encode()
     address = inside(place, "shared.txt")

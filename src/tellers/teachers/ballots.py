@@ -78,10 +78,7 @@ class ClassBallots:
         return ballot.astype(np.int64)
 
     def fallback(self, queries: NDArray[Any]) -> Fallback:
-        """Return the rule for some questions: which class a teacher of some number names for each.
-
-        It does not depend on their order or number.
-        """
+        """Return the rule: the class that a teacher of some number names for each question by itself."""
         n_classes = self.space.n_answers
 
         @cache  # most votes need no rule
@@ -91,16 +88,12 @@ class ClassBallots:
         return lambda number: (codes() + number) % n_classes
 
     def votes(self, said: NDArray[Any]) -> Votes:
-        """Return the votes of what teachers say, teachers x queries."""
+        """Return the votes of what teachers say, teachers x queries, or of what `whole` made."""
         return Votes.from_ballots(said, self.space)
 
     def whole(self, said: NDArray[Any]) -> NDArray[Any]:
         """Return what teachers say in the smallest whole numbers, as it travels."""
         return said.astype(np.min_scalar_type(self.space.n_answers - 1))
-
-    def counted(self, whole: NDArray[Any]) -> Votes:
-        """Return the votes of what `whole` returned."""
-        return self.votes(whole)
 
     def accuracies(self, votes: Votes, truth: NDArray[np.int64]) -> Floats:
         """Return each teacher's share of right answers."""
@@ -123,7 +116,6 @@ class LabelBallots:
 
     @property
     def resolution(self) -> int:
-        """Return in how many parts a vote is counted."""
         return int(self.space.most(1))
 
     def targets(self, y: ArrayLike, *, n_rows: int) -> NDArray[np.int64]:
@@ -144,11 +136,9 @@ class LabelBallots:
         return estimator if self.space.n_answers > 1 and takes_labels(estimator) else OneEach(estimator)
 
     def constant(self, answer: Any) -> ConstantLabels:
-        """Return the teacher of a part whose rows all have one answer."""
         return ConstantLabels(tuple(int(label) for label in answer))
 
     def blank(self, n_teachers: int, n_queries: int) -> Floats:
-        """Return a table for what so many teachers say to so many queries."""
         return np.empty((n_teachers, n_queries, self.space.n_answers))
 
     def ask(self, teacher: Any, queries: NDArray[Any]) -> Floats:
@@ -166,16 +156,13 @@ class LabelBallots:
         return lambda _number: np.zeros((len(queries), self.space.n_answers))
 
     def votes(self, said: NDArray[Any]) -> Votes:
-        """Return the votes of what teachers say, teachers x queries x labels."""
+        """Return the votes of what teachers say, teachers x queries x labels, or of what `whole` made."""
+        if said.dtype.kind in "iu":
+            said = said / self.resolution
         return Votes.from_ballots(said if self.resolution > 1 else said >= self.thresholds, self.space)
 
     def whole(self, said: NDArray[Any]) -> NDArray[Any]:
-        """Return what teachers say in the smallest whole numbers, as it travels."""
         return self.votes(said).block().astype(np.min_scalar_type(self.resolution))
-
-    def counted(self, whole: NDArray[Any]) -> Votes:
-        """Return the votes of what `whole` returned."""
-        return Votes.from_ballots(whole / self.resolution if self.resolution > 1 else whole, self.space)
 
     def accuracies(self, votes: Votes, truth: NDArray[np.int64]) -> Floats:
         """Return each teacher's share of right answers, over rows and labels."""
@@ -275,34 +262,26 @@ def known_troubles(teachers: Mapping[int, Any]) -> dict[int, str]:
 def ask_teachers(
     teachers: Mapping[int, Any], queries: NDArray[Any], ballots: Ballots
 ) -> tuple[NDArray[Any], dict[int, str]]:
-    """Return what every teacher says to queries, and who answers by the rule and why.
-
-    Nothing that a teacher does stops a vote.
-    """
-    rule = ballots.fallback(queries)
-    said, troubles = ballots.blank(len(teachers), len(queries)), {}
+    """Return what every teacher says, whatever it does, and who answers by the rule and why."""
+    rule, troubles = ballots.fallback(queries), known_troubles(teachers)
+    said = ballots.blank(len(teachers), len(queries))
     with one_thread():
         for place, (number, teacher) in enumerate(teachers.items()):
-            answer, trouble = _asked(teacher, queries, ballots)
-            said[place] = rule(number) if answer is None else answer
-            if trouble is not None:
-                troubles[number] = trouble
+            try:
+                if number not in troubles:
+                    with unheard():
+                        said[place] = ballots.ask(teacher, queries)
+            except MissingExtra:
+                raise
+            except (Exception, SystemExit) as error:
+                # Looked at in errors of ours alone: what others say may be anything, an error too.
+                ours = isinstance(error, ValueError) and str(error).startswith(
+                    ("Expected a class id", "Expected probabilities in")
+                )
+                troubles[number] = OTHER_ANSWERS if ours else type(error).__name__
+            if number in troubles:
+                said[place] = rule(number)
     return said, troubles
-
-
-def _asked(teacher: Any, queries: NDArray[Any], ballots: Ballots) -> tuple[NDArray[Any] | None, str | None]:
-    if isinstance(teacher, FallbackTeacher):
-        return None, teacher.trouble
-    try:
-        with unheard():
-            return ballots.ask(teacher, queries), None
-    except MissingExtra:
-        raise
-    except ValueError as error:
-        ours = str(error).startswith(("Expected a class id", "Expected probabilities in"))
-        return None, OTHER_ANSWERS if ours else "ValueError"
-    except (Exception, SystemExit) as error:
-        return None, type(error).__name__
 
 
 def one_thread() -> AbstractContextManager[Any]:

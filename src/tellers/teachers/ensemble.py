@@ -13,9 +13,9 @@ from ..errors import require_count
 from ..privacy._rows import KeptRows, numeric_rows
 from ..privacy.sealed import Sealed
 from ..privacy.votes import AnswerSpace, Votes
-from ._running import seed_number, train_models
+from ._training import seed_number, train_models
 from .ballots import Ballots, ask_teachers, ballots_of, known_troubles, made_for
-from .models import find_teacher, load_model
+from .models import find_model, load_model, teacher_file
 from .options import TrainingOptions
 from .partitions import Partition, Seed
 
@@ -266,7 +266,7 @@ def _load_models(
     """Return all models of a folder; manifests that say they answer something else are refused."""
     teachers: list[Any] = []
     for number in range(len(list(place.glob("teacher-*.skops")))):
-        found = find_teacher(place, number)
+        found = find_model(place, teacher_file(number))
         if found is None:
             raise ValueError(
                 f"Expected a finished teacher {number} in {place}, got none. Let the run that trains them "

@@ -14,13 +14,15 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..privacy._files import TooLarge, require_archive, write_whole
+from ..privacy._files import TooLarge, require_archive
+from .places import inside, read_bytes, write_bytes
 
 # Types of scikit-learn that skops does not trust by itself and that hold nothing but numbers.
 TRUSTED = (
@@ -67,7 +69,6 @@ class ConstantTeacher:
     label: int
 
     def predict(self, X: Any) -> NDArray[np.int64]:
-        """Return the one class for every row."""
         return np.full(len(X), self.label, dtype=np.int64)
 
 
@@ -78,7 +79,6 @@ class ConstantLabels:
     labels: tuple[int, ...]
 
     def predict(self, X: Any) -> NDArray[np.int64]:
-        """Return the same labels for every row."""
         return np.tile(np.array(self.labels, dtype=np.int64), (len(X), 1))
 
 
@@ -196,51 +196,36 @@ def save_teacher(
     write_model(folder, teacher_file(number), content=dump_model(model, trusted=trusted), made_of=made_of)
 
 
-def find_teacher(folder: Path, number: int) -> tuple[bytes, dict[str, Any]] | None:
-    """Return the bytes of a finished teacher and what it is made of, or None where there is none."""
-    return find_model(folder, teacher_file(number))
-
-
-def write_model(folder: Path, name: str, *, content: bytes, made_of: Mapping[str, Any]) -> None:
+def write_model(
+    folder: str | PathLike[str], name: str, *, content: bytes, made_of: Mapping[str, Any]
+) -> None:
     """Write the file of a model, and then the manifest that makes it count."""
-    write_whole(folder / name, content)
-    write_whole((folder / name).with_suffix(".json"), make_manifest(content, made_of))
-
-
-def make_manifest(content: bytes, made_of: Mapping[str, Any]) -> bytes:
-    """Return the manifest of a model: its checksum, and what it is made of."""
     record = {"sha256": hashlib.sha256(content).hexdigest(), "made_of": dict(made_of)}
-    return json.dumps(record, indent=1, sort_keys=True).encode()
+    write_bytes(inside(folder, name), content)
+    write_bytes(_manifest(folder, name), json.dumps(record, indent=1, sort_keys=True).encode())
 
 
-def read_manifest(manifest: bytes, content: bytes) -> dict[str, Any] | None:
-    """Return what a model is made of, or None where the manifest is damaged or speaks of another model."""
-    try:
-        record = json.loads(manifest)
-        whole = hashlib.sha256(content).hexdigest() == record["sha256"]
-        made_of = record["made_of"]
-    except (ValueError, KeyError, TypeError):
-        return None
-    return made_of if whole and isinstance(made_of, dict) else None
-
-
-def find_model(folder: Path, name: str) -> tuple[bytes, dict[str, Any]] | None:
+def find_model(folder: str | PathLike[str], name: str) -> tuple[bytes, dict[str, Any]] | None:
     """Return the bytes of a finished model and what it is made of, or None where there is none.
 
     Without a manifest, with a damaged one, or with a model that is not the one it speaks of, a model was
     not finished. See `write_model`.
     """
     try:
-        manifest = (folder / name).with_suffix(".json").read_bytes()
-        content = (folder / name).read_bytes()
-    except FileNotFoundError:
+        record = json.loads(read_bytes(_manifest(folder, name)))
+        content = read_bytes(inside(folder, name))
+        whole = hashlib.sha256(content).hexdigest() == record["sha256"]
+        made_of = record["made_of"]
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
-    made_of = read_manifest(manifest, content)
-    return None if made_of is None else (content, made_of)
+    return (content, made_of) if whole and isinstance(made_of, dict) else None
+
+
+def _manifest(folder: str | PathLike[str], name: str) -> str:
+    return inside(folder, f"{name.rpartition('.')[0]}.json")
 
 
 def teacher_file(number: int) -> str:
-    """Return the name of the file that keeps a teacher."""
     return f"teacher-{number:05d}.skops"
 
 

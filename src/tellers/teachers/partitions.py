@@ -69,10 +69,7 @@ def identities(values: ArrayLike | Iterable[Any], *, name: str, n_rows: int | No
 def seats(
     names: Iterable[str], n_seats: int, *, key: bytes, purpose: str = "teacher", n_each: int = 1
 ) -> Indices:
-    """Return the seats of every unit, units x `n_each`, different ones for each.
-
-    Row i looks at name i alone.
-    """
+    """Return the seats of every unit, units x `n_each`, all different; row i looks at name i alone."""
     require_count(n_seats=n_seats, n_each=n_each)
     if n_each > n_seats:
         raise ValueError(f"Expected at most as many seats each as there are, {n_seats}, got {n_each}.")
@@ -389,14 +386,11 @@ def _by_site(
 
 
 def _partition(teacher: Indices, n_teachers: int, relation: Relation) -> Partition:
-    unit: Any = relation.name
-    return Partition(_parts(teacher, n_teachers), unit=unit, relation=relation)
-
-
-def _parts(teacher: Indices, n_teachers: int) -> tuple[Indices, ...]:
     """Return the rows of each teacher, in the order of the table."""
+    unit: Any = relation.name
     order = np.argsort(teacher, kind="stable")
-    return tuple(np.split(order, np.searchsorted(teacher[order], np.arange(1, n_teachers))))
+    parts = np.split(order, np.searchsorted(teacher[order], np.arange(1, n_teachers)))
+    return Partition(tuple(parts), unit=unit, relation=relation)
 
 
 def _row_numbers(part: ArrayLike, number: int) -> Indices:

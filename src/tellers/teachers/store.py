@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -198,25 +198,18 @@ def _label_arrays(votes: Votes) -> Arrays:
 @contextmanager
 def hold(lock: str | PathLike[str], *, place: Path, who: str) -> Iterator[None]:
     """Keep others out of a place by a lock file; the hold ends with the process, however it ends."""
-    handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        _lock(handle, place, who)
+    with open(os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)) as handle:
+        try:
+            import fcntl
+
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except ImportError:  # pragma: no cover - Windows has no flock; there runs must be kept apart by hand
+            pass
+        except OSError:
+            raise FolderInUse(
+                f"Expected {place} to be free, {who} is at work in it. Wait for it, or take another folder."
+            ) from None
         yield
-    finally:
-        os.close(handle)
-
-
-def _lock(handle: int, place: Path, who: str) -> None:
-    try:
-        import fcntl
-    except ImportError:  # pragma: no cover - Windows has no flock; there two runs must be kept apart by hand
-        return
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        raise FolderInUse(
-            f"Expected {place} to be free, {who} is at work in it. Wait for it, or take another folder."
-        ) from None
 
 
 def load_arrays(place: Path, keys: Collection[str]) -> tuple[Arrays, list[str]]:
@@ -334,7 +327,7 @@ def _beside(votes: Votes, given: dict[str, NDArray[Any] | None]) -> dict[str, ND
             raise ValueError("Expected a student's probabilities beside votes for one class alone.")
         checked = {name: _mask(name, given[name], votes) for name in ("answered", "truth")}
         return {"student": None, **checked}
-    truth = given["truth"]
+    truth, student = given["truth"], given["student"]
     if truth is not None:
         if truth.shape != (len(votes),) or truth.dtype.kind not in "iu":
             raise ValueError(
@@ -342,24 +335,20 @@ def _beside(votes: Votes, given: dict[str, NDArray[Any] | None]) -> dict[str, ND
                 f"got shape {truth.shape} of {truth.dtype}."
             )
         truth = truth.astype(np.int64)
+    if student is not None:
+        if student.shape != votes.counts.shape:
+            raise ValueError(
+                f"Expected student probabilities of shape (queries, classes) = {votes.counts.shape}, "
+                f"got shape {student.shape}."
+            )
+        if student.dtype.kind not in "iuf":
+            raise ValueError(f"Expected student probabilities as numbers, got dtype {student.dtype}.")
+        student = student.astype(np.float64)
     return {
-        "student": _student(given["student"], votes),
+        "student": student,
         "answered": _mask("answered", given["answered"], votes),
         "truth": truth,
     }
-
-
-def _student(student: NDArray[Any] | None, votes: Votes) -> NDArray[np.float64] | None:
-    if student is None:
-        return None
-    if student.shape != votes.counts.shape:
-        raise ValueError(
-            f"Expected student probabilities of shape (queries, classes) = {votes.counts.shape}, "
-            f"got shape {student.shape}."
-        )
-    if student.dtype.kind not in "iuf":
-        raise ValueError(f"Expected student probabilities as numbers, got dtype {student.dtype}.")
-    return student.astype(np.float64)
 
 
 def _mask(name: str, mask: NDArray[Any] | None, votes: Votes) -> NDArray[np.bool_] | None:
@@ -381,7 +370,11 @@ def _from_labels(
         parts = parts if resolution is None else resolution
         return LabelVotes.from_sums(arrays["label_sums"], n_teachers=teachers, resolution=parts)
     ballots: Any = _matrices(arrays) if form == _SPARSE else arrays["label_ballots"]
-    n_labels = _n_labels(ballots)
+    if form != _SPARSE and ballots.ndim != 3:
+        raise ValueError(
+            f"Expected label_ballots of shape (teachers, queries, labels), got shape {ballots.shape}."
+        )
+    n_labels = max(1, int((ballots[0] if form == _SPARSE else ballots).shape[-1]))
     if parts > 1:
         # Whole units on disk, a probability in memory: read as it was counted.
         scaled = [one / parts for one in ballots] if form == _SPARSE else ballots / parts
@@ -390,14 +383,6 @@ def _from_labels(
         dense = np.stack([one.toarray() for one in ballots]) if form == _SPARSE else ballots
         return LabelVotes.from_probabilities(dense, n_labels=n_labels, thresholds=thresholds)
     return Votes.from_ballots(ballots, SetOf(n_labels, resolution or 1))
-
-
-def _n_labels(ballots: Any) -> int:
-    if not isinstance(ballots, list) and ballots.ndim != 3:
-        raise ValueError(
-            f"Expected label_ballots of shape (teachers, queries, labels), got shape {ballots.shape}."
-        )
-    return max(1, int((ballots[0] if isinstance(ballots, list) else ballots).shape[-1]))
 
 
 def _matrices(arrays: Arrays) -> list[Any]:
@@ -441,14 +426,6 @@ FILE = "votes.json"
 _FORMAT = 1
 # Queries asked at once: parts of ten megabytes for ten thousand teachers.
 _PART = 1024
-
-
-class Voter(Protocol):
-    """Whoever votes on rows: an ensemble."""
-
-    def vote(self, X: Any, /) -> Votes:
-        """Return the votes on every row of X."""
-        ...
 
 
 class VoteWriter:
@@ -646,7 +623,7 @@ def stored_votes(folder: str | PathLike[str]) -> StoredVotes:
 
 
 def vote_in_parts(
-    ensemble: Voter,
+    ensemble: Any,
     X: NDArray[Any],
     folder: str | PathLike[str],
     *,

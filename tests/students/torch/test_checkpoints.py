@@ -5,7 +5,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from tellers.nn.checkpoints import FILE  # noqa: E402
+from tellers.nn.loop import FILE  # noqa: E402
 from tellers.students.torch import (  # noqa: E402
     GanStudent,
     MeanTeacherStudent,

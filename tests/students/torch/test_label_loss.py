@@ -11,14 +11,17 @@ from tellers import SILENT  # noqa: E402
 from tellers.nn.losses import (  # noqa: E402
     ClassLoss,
     LabelLoss,
-    LabelNoise,
     confusion_of,
 )
 from tellers.students.torch import MeanTeacherStudent  # noqa: E402
 
 
 def loss_for(noise, handling, smoothing=0.0, n_classes=3):
-    return ClassLoss.made(LabelNoise(noise, handling, smoothing), n_classes=n_classes, device="cpu")
+    return ClassLoss.made(noise, handling, smoothing=smoothing, n_outputs=n_classes, device="cpu")
+
+
+def label_loss(noise, handling):
+    return LabelLoss.made(noise, handling, smoothing=0.1, n_outputs=2, device="cpu")
 
 
 @given(
@@ -67,15 +70,15 @@ def test_soft_targets_are_chances_of_the_truth():
 
 
 def test_silence_about_a_label_loses_nothing():
-    loss = LabelLoss.made(LabelNoise([0.0, 0.2], "forward", 0.1), n_labels=2, device="cpu")
+    loss = label_loss([0.0, 0.2], "forward")
     targets = loss.targets(torch.tensor([[1, SILENT], [SILENT, SILENT]]))
     one, other = (loss.rows(torch.tensor([[1.0, said], [said, said]]), targets) for said in (-3.0, 3.0))
     assert torch.equal(one, other)
     assert one[1] == 0
     with pytest.raises(ValueError, match="one for each of 2 labels"):
-        LabelLoss.made(LabelNoise(0.5, "forward"), n_labels=2, device="cpu")
+        label_loss(0.5, "forward")
     with pytest.raises(ValueError, match="'forward' or 'soft'"):
-        LabelLoss.made(LabelNoise(0.1, "select"), n_labels=2, device="cpu")
+        label_loss(0.1, "select")
 
 
 @pytest.mark.parametrize("handling", ["forward", "soft", "select"])

@@ -5,19 +5,19 @@ import pytest
 import torch
 from torch import nn
 
+from tellers.nn import teacher_training
 from tellers.nn.batched import Batched, Stack, fold_layers
 from tellers.nn.networks import KeyedDropout, build_network, keep_mask
 from tellers.nn.teacher_training import (
     BLOCK,
-    Batches,
     Recipe,
     TrainingSet,
-    stack_blocks,
+    batches,
     train_alone,
     train_together,
 )
 from tellers.nn.views import turn_and_shift
-from tellers.teachers.torch._units import why_not_batched
+from tellers.teachers.torch.ensemble import why_not_batched
 
 CPU = torch.device("cpu")
 SHAPE = (1, 8, 8)
@@ -91,7 +91,7 @@ def lesson(sizes, *, seed=3, first=100, **recipe):
 
 
 def one_of(whole, number):
-    start = int(whole.offsets[number])
+    start = sum(whole.sizes[:number])
     own = slice(start, start + whole.sizes[number])
     return TrainingSet(whole.X[own], whole.y[own], [whole.sizes[number]], [whole.seeds[number]], whole.recipe)
 
@@ -99,8 +99,11 @@ def one_of(whole, number):
 @pytest.fixture(autouse=True)
 def _doubles(monkeypatch):
     """Draw moves in double precision too, so that rows stay doubles."""
-    real = Batches.block
-    monkeypatch.setattr(Batches, "block", lambda self: (lambda r, m: (r, m.astype(np.float64)))(*real(self)))
+
+    def doubles(*given, **named):
+        return ((rows, moves.astype(np.float64)) for rows, moves in batches(*given, **named))
+
+    monkeypatch.setattr(teacher_training, "batches", doubles)
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     yield
@@ -236,8 +239,8 @@ def test_layers_that_share_weights_are_not_folded():
 
 def test_every_row_comes_equally_often():
     recipe = Recipe(epochs=1, batch_size=10)
-    stream = Batches(7, recipe, seed=3)
-    rows = np.concatenate([stream.block()[0].ravel() for _ in range(7)])
+    stream = batches(7, recipe, seed=3)
+    rows = np.concatenate([next(stream)[0].ravel() for _ in range(7)])
     assert (np.bincount(rows, minlength=7) == len(rows) / 7).all()
     for start in range(0, 70, 7):
         assert sorted(rows[start : start + 7]) == list(range(7))
@@ -245,8 +248,9 @@ def test_every_row_comes_equally_often():
 
 def test_streams_depend_on_their_seed_alone():
     recipe = Recipe(epochs=1, batch_size=5, shift=0.1)
-    both, _ = stack_blocks([Batches(9, recipe, seed=s) for s in (1, 2)], offsets=np.array([0, 9]))
-    alone, _ = Batches(9, recipe, seed=2).block()
+    known = TrainingSet(np.zeros((18, 1)), np.zeros(18), [9, 9], [1, 2], recipe)
+    both, _ = next(known.blocks())
+    alone, _ = next(batches(9, recipe, seed=2))
     np.testing.assert_array_equal(both[:, 1], alone + 9)
     assert (both[:, 0] != alone).any()
     assert both.shape == (BLOCK, 2, 5)

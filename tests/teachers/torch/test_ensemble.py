@@ -21,12 +21,11 @@ from tellers.nn.batched import Batched
 from tellers.nn.classifier import TorchClassifier, TorchLabelClassifier
 from tellers.privacy import Sealed
 from tellers.teachers import Partition, load_ensemble, partition, train_ensemble
-from tellers.teachers import _running as running
 from tellers.teachers import _training as training
 from tellers.teachers._training import copy_estimator
 from tellers.teachers.ballots import FallbackTeacher
-from tellers.teachers.torch import _units as choice
-from tellers.teachers.torch import _units as units
+from tellers.teachers.torch import ensemble as choice
+from tellers.teachers.torch import ensemble as units
 
 from ... import forked
 
@@ -324,8 +323,8 @@ def test_finished_units_are_reused_and_half_written_ones_are_not(tmp_path, monke
     half.write_bytes(half.read_bytes()[:5000])
     (tmp_path / ".teachers-00000-00001.safetensors.abc.tmp").write_bytes(b"half")
     os.utime(tmp_path / ".teachers-00000-00001.safetensors.abc.tmp", (0, 0))
-    trained, real = [], running.train_unit
-    monkeypatch.setattr(running, "train_unit", lambda task: trained.append(task.numbers) or real(task))
+    trained, real = [], training.train_unit
+    monkeypatch.setattr(training, "train_unit", lambda task: trained.append(task.numbers) or real(task))
     seen.clear()
     again = train(folder=tmp_path, progress=lambda done, of: seen.append((done, of)))
     assert trained == [range(2, 4), range(4, 6)]

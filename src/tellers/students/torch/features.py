@@ -100,8 +100,7 @@ class PublicFeatures:
         )
         contrast = _Contrast(learner, everything, views, self.temperature, int(self.batch_size))
         course = train_student(
-            lambda _: [Turn(learner, contrast)],
-            learner, known, views=views, losses=lambda answers, targets: answers.sum(1),
+            lambda _: [Turn(learner, contrast)], learner, known, views=views, loss=None, shape=shape,
             schedule=Schedule(
                 steps=int(self.steps), learning_rate=self.learning_rate, weight_decay=self.weight_decay,
                 precision=self.precision,
@@ -111,7 +110,7 @@ class PublicFeatures:
         load_arrays(learner, course.best)
         self.shape_, self.inputs_ = shape, inputs
         self.features_ = learner.features.cpu().eval()
-        self.n_features_ = int(self._seen(everything[:1].cpu()).shape[1])
+        self.n_features_ = learner.n_features
         return self
 
     def transform(self, X: ArrayLike, *, strength: float = 0.0, seed: int = 0) -> NDArray[np.float32]:
@@ -152,11 +151,6 @@ class PublicFeatures:
         require_count(2, n_classes=n_classes)
         return _Beginning(self.features_, self.n_features_, int(n_classes))
 
-    def _seen(self, rows: Tensor) -> Tensor:
-        with torch.no_grad():
-            seen: Tensor = self.features_(rows)
-        return seen
-
     def _check_fitted(self) -> None:
         if not hasattr(self, "features_"):
             raise ValueError("Expected fitted PublicFeatures. Call fit(X) with public rows first.")
@@ -181,11 +175,11 @@ class _Learner(nn.Module):
         super().__init__()
         assert isinstance(network, TwoPart)
         assert isinstance(network.head, nn.Linear)
-        self.features = network.features
+        self.features, self.n_features = network.features, network.head.in_features
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)
             self.project = nn.Sequential(
-                nn.Linear(network.head.in_features, _HIDDEN), nn.BatchNorm1d(_HIDDEN), nn.ReLU(),
+                nn.Linear(self.n_features, _HIDDEN), nn.BatchNorm1d(_HIDDEN), nn.ReLU(),
                 nn.Linear(_HIDDEN, _COMPARED),
             )  # fmt: skip
 

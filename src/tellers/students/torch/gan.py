@@ -16,8 +16,7 @@ from ...errors import require_count, require_positive
 from ...nn.loop import Turn
 from ...nn.networks import Shape
 from ...nn.views import MEDIUM, WEAK
-from ._estimator import TorchStudent
-from .training import StudentBatch, StudentRun, ramp_up
+from .training import StudentBatch, StudentRun, TorchStudent, ramp_up
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -18,8 +18,7 @@ from ...errors import require_count, require_positive
 from ...nn.loop import Turn
 from ...nn.networks import without_dropout
 from ...nn.views import MEDIUM, STRONG, WEAK
-from ._estimator import TorchStudent
-from .training import StudentBatch, StudentRun, ramp_up
+from .training import StudentBatch, StudentRun, TorchStudent, ramp_up
 
 _MEMORY = 0.99  # of how often each class was guessed
 

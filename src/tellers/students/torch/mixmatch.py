@@ -6,7 +6,7 @@ pairs, their targets with them, so that the network learns to go evenly from one
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,8 +21,7 @@ from ...nn.views import MEDIUM
 from ...privacy._rows import label_table
 from ...privacy.release import SILENT, Release
 from ..fitting import require_answers
-from ._estimator import TorchStudent
-from .training import Loss, StudentBatch, StudentRun, ramp_up
+from .training import StudentBatch, StudentRun, TorchStudent, ramp_up
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -64,7 +63,7 @@ class _MixMatch(TorchStudent):
         answers = run.network(mixed).float()
         # A guess counts for a told row as it does for others: not as much as what was told.
         told = torch.where(batch.targets < 0, float(SILENT), targets[:n])
-        loss = run.loss(answers[:n], told, share=batch.share)
+        loss = run.told(answers[:n], replace(batch, targets=told))
         if len(batch.pool):
             distance = self._distance(self._probabilities(answers[n:]), targets[n:])
             loss = loss + self.weight * ramp_up(batch.share, self.ramp) * distance
@@ -121,6 +120,7 @@ class MultilabelMixMatchStudent(_MixMatch):
     """
 
     multilabel: ClassVar[bool] = True
+    _loss: ClassVar[type[LabelLoss]] = LabelLoss
 
     weight: float = 2.0
 
@@ -146,9 +146,6 @@ class MultilabelMixMatchStudent(_MixMatch):
 
     def _places(self, y: Any, classes: NDArray[np.int64], *, n_rows: int) -> NDArray[np.int64]:
         return label_table(y, n_rows=n_rows, n_labels=len(classes))
-
-    def _loss(self, n_outputs: int, device: torch.device) -> Loss:
-        return LabelLoss.made(self._noise(), n_labels=n_outputs, device=device)
 
     @staticmethod
     def _probabilities(answers: Tensor) -> Tensor:

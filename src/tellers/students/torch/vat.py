@@ -14,8 +14,7 @@ from ...errors import require_count, require_positive
 from ...nn.loop import Turn
 from ...nn.networks import without_dropout
 from ...nn.views import MEDIUM
-from ._estimator import TorchStudent
-from .training import StudentBatch, StudentRun, ramp_up
+from .training import StudentBatch, StudentRun, TorchStudent, ramp_up
 
 _PROBE = 0.05  # of the radius: far enough for float32, near enough for the curvature at the row itself
 

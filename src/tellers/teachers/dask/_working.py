@@ -10,11 +10,20 @@ from numpy.typing import NDArray
 
 from ...errors import ClusterFailed, MissingExtra
 from ...privacy._rows import numeric_rows
-from .._running import ModelTraining, refuse_other
-from .._training import Training, give_up, train_unit, try_model
+from .._training import (
+    EndOfTraining,
+    ModelTraining,
+    Training,
+    give_up,
+    make_task,
+    refuse_other,
+    train_unit,
+    try_model,
+)
 from ..ballots import Ballots
+from ..models import find_model, write_model
 from .cluster import Versions, differences, say_different, versions_here
-from .shards import Shard, find_kept, keep, read_queries, read_shard
+from .shards import Shard, read_queries, read_shard
 
 # --- What travels: a description of the teachers one way, whole numbers the other. ---
 #
@@ -75,37 +84,25 @@ def make_batches(shards: Sequence[Shard], size: int) -> tuple[ShardBatch, ...]:
     return tuple(batches)
 
 
-class Refusal(Exception):
-    """What is wrong here is wrong with every task: the kind, and words without rows."""
-
-    def error(self) -> Exception:
-        """Return the error that says so where the run was started."""
-        kind, words = self.args
-        kinds: dict[str, type[Exception]]
-        kinds = {"extra": MissingExtra, "versions": ClusterFailed, "order": ClusterFailed}
-        return kinds.get(kind, ValueError)(words)
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class Answer:
     """What a worker says of one task: ballots in whole numbers (None after training), and what failed.
 
     `failures` are those of files and machines, `unable` who could not learn from its rows, and `troubles` why
-    teachers among the `numbers` vote by the rule. `stop` is what would fail everywhere, and `worker` who
-    answers.
+    teachers among the `numbers` vote by the rule. `stop` is what would fail everywhere, in words without
+    rows, and `worker` who answers.
     """
 
     numbers: tuple[int, ...]
     ballots: NDArray[Any] | None = None
-    failures: dict[int, str] | None = None
-    stop: Refusal | None = None
+    failures: dict[int, str] = field(default_factory=dict)
+    stop: Exception | None = None
     worker: str = ""
     unable: dict[int, str] = field(default_factory=dict)
     troubles: dict[int, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "failures", dict(self.failures or {}))
-        if self.ballots is not None and np.asarray(self.ballots).dtype.kind not in "iu":
+        if self.ballots is not None and self.ballots.dtype.kind not in "iu":
             raise TypeError("Expected ballots in whole numbers, got others.")
 
 
@@ -143,15 +140,13 @@ def work(
         if queries is not None:
             rows = numeric_rows(read_queries(queries) if isinstance(queries, str) else queries)
         return _answer(job, dict(zip(numbers, addresses)), rows, given_up or {}, worker=who)
-    except Refusal as refusal:
-        return Answer((), stop=refusal, worker=who)
+    except EndOfTraining as end:
+        return Answer((), stop=end.error, worker=who)
     except MissingExtra as error:
-        return Answer((), stop=Refusal("extra", f"{error} (on the worker {who})"), worker=who)
-    except Failed as error:
-        return Answer((), failures={number: str(error) for number in numbers}, worker=who)
+        return Answer((), stop=MissingExtra(f"{error} (on the worker {who})"), worker=who)
     except Exception as error:
-        kind = type(error).__name__
-        return Answer((), failures=dict.fromkeys(numbers, kind), worker=who)
+        why = str(error) if isinstance(error, Failed) else type(error).__name__
+        return Answer((), failures=dict.fromkeys(numbers, why), worker=who)
 
 
 def hold(rows: NDArray[Any]) -> NDArray[Any]:
@@ -160,13 +155,10 @@ def hold(rows: NDArray[Any]) -> NDArray[Any]:
 
 
 def pick_engine(order: bytes, address: str, asked: Any) -> Any:
-    """Return how networks are trained on this worker's device: `Batched(...)`, or None for a loop.
-
-    A `Refusal` says why it cannot be told. See `work` for the order.
-    """
+    """Return the engine of networks on this worker's device, None for a loop, or why it cannot be told."""
 
     def pick(job: Job) -> Any:
-        from ..torch._units import choose_engine
+        from ..torch.ensemble import choose_engine
 
         training: Any = _backend(job, {0: address})
         return choose_engine(asked, training)
@@ -174,11 +166,8 @@ def pick_engine(order: bytes, address: str, asked: Any) -> Any:
     return _answered(order, pick)
 
 
-def try_out(order: bytes, address: str, public: NDArray[Any] | None) -> Refusal | None:
-    """Try the model of a job on stand-in rows of the shape that a shard has.
-
-    Say what is wrong, if it fails.
-    """
+def try_out(order: bytes, address: str, public: NDArray[Any] | None) -> EndOfTraining | None:
+    """Try the model of a job on stand-in rows of the shape of a shard; say what is wrong if it fails."""
 
     def tried(job: Job) -> None:
         try:
@@ -186,13 +175,13 @@ def try_out(order: bytes, address: str, public: NDArray[Any] | None) -> Refusal 
         except Failed:
             return  # a shard that cannot be read is named by the task that reads it
         if job.network:
-            from ..torch._units import try_network
+            from ..torch.ensemble import try_network
 
             try_network(job.model, shape, job.ballots, public=public)
         else:
             try_model(job.model, shape, job.ballots, public=public)
 
-    found: Refusal | None = _answered(order, tried)
+    found: EndOfTraining | None = _answered(order, tried)
     return found
 
 
@@ -201,14 +190,15 @@ def _answered(order: bytes, ask: Callable[[Job], Any]) -> Any:
     who = _worker()
     try:
         return ask(_open(order, who))
-    except Refusal as refusal:
-        return refusal
+    except EndOfTraining as end:
+        return end
     except MissingExtra as error:
-        return Refusal("extra", f"{error} (on the worker {who})")
+        return EndOfTraining(MissingExtra(f"{error} (on the worker {who})"))
     except (Failed, ImportError, ValueError) as error:
-        return Refusal("value", str(error))
+        return EndOfTraining(ValueError(str(error)))
     except Exception as error:
-        return Refusal("value", f"Expected a worker that can train it, got {type(error).__name__} on one.")
+        words = f"Expected a worker that can train it, got {type(error).__name__} on one."
+        return EndOfTraining(ValueError(words))
 
 
 def _open(order: bytes, who: str) -> Job:
@@ -218,17 +208,14 @@ def _open(order: bytes, who: str) -> Job:
         job: Job = pickle.loads(order)  # noqa: S301 - whoever may send a worker tasks runs code there anyway
     except ImportError as error:
         missing = (error.name or str(error)).partition(".")[0]
-        raise Refusal(
-            "extra", say_different(f"the worker {who}", [f"{missing} missing instead of one"])
-        ) from None
+        words = say_different(f"the worker {who}", [f"{missing} missing instead of one"])
+        raise EndOfTraining(MissingExtra(words)) from None
     except Exception as error:
-        kind = type(error).__name__
-        raise Refusal(
-            "order", f"Expected a task that this worker can open, got one that raises {kind}."
-        ) from None
+        words = f"Expected a task that this worker can open, got one that raises {type(error).__name__}."
+        raise EndOfTraining(ClusterFailed(words)) from None
     lines = differences(job.versions, versions_here(tuple(job.versions)))
     if lines:
-        raise Refusal("versions", say_different(f"the worker {who}", lines))
+        raise EndOfTraining(ClusterFailed(say_different(f"the worker {who}", lines)))
     return job
 
 
@@ -242,12 +229,7 @@ def _answer(
 ) -> Answer:
     """Find or train the teachers of a task, one by one or networks as one unit, and let them vote."""
     numbers, backend = list(places), _backend(job, places)
-    ballots, failures, unable, troubles = (
-        dict[int, Any](),
-        dict[int, str](),
-        dict[int, str](),
-        dict[int, str](),
-    )
+    ballots, (failures, unable, troubles) = dict[int, Any](), (dict[int, str]() for _ in range(3))
     units = [range(n, n + 1) for n in numbers]
     if job.network:
         units = [range(numbers[0], numbers[-1] + 1)]
@@ -277,7 +259,7 @@ def _stopping() -> Iterator[None]:
     try:
         yield
     except (TypeError, ValueError) as error:
-        raise Refusal("value", str(error)) from None
+        raise EndOfTraining(ValueError(str(error))) from None
 
 
 def _backend(job: Job, places: Mapping[int, str]) -> Training:
@@ -289,7 +271,7 @@ def _backend(job: Job, places: Mapping[int, str]) -> Training:
     if not job.network:
         return ModelTraining(job.model, rows, job.ballots, job.seed, trusted=job.trusted, where=job.store)
     # Torch is looked for where networks are trained.
-    from ..torch._units import NetworkTraining
+    from ..torch.ensemble import NetworkTraining
 
     return NetworkTraining.of(
         job.model, rows(min(places))[0].shape, job.ballots, seed=job.seed, n_teachers=job.n_teachers,
@@ -311,9 +293,9 @@ def rows_of(job: Job, address: str) -> tuple[NDArray[Any], NDArray[Any]]:
 
 def _found_or_trained(job: Job, backend: Training, unit: range, given_up: str | None) -> bytes:
     """Return the file of a unit: the one in the store, or that of one that is trained now, or given up."""
-    task, name = backend.task(unit), backend.file(unit)
+    task, name = make_task(backend, unit), backend.file(unit)
     wanted = backend.made_of(task)
-    found = find_kept(job.store, name)
+    found = find_model(job.store, name)
     if found is not None and found[1] == wanted:
         return found[0]
     if found is not None and job.on_mismatch == "refuse":
@@ -323,13 +305,13 @@ def _found_or_trained(job: Job, backend: Training, unit: range, given_up: str | 
     if isinstance(outcome.stop, MissingExtra):
         raise outcome.stop
     if outcome.stop is not None:
-        raise Refusal("value", str(outcome.stop))
+        raise EndOfTraining(ValueError(str(outcome.stop)))
     if outcome.failure is not None:
         raise Unable(outcome.failure)
     with _stopping():
         content = backend.dump(unit, outcome.made)
     try:
-        keep(job.store, name, content=content, made_of=wanted)
+        write_model(job.store, name, content=content, made_of=wanted)
     except OSError as error:
         raise Failed(f"its file could not be written: {error.strerror or type(error).__name__}") from None
     return content

@@ -19,8 +19,8 @@ from ...errors import ClusterFailed, MissingExtra, require_count, require_positi
 
 Versions = dict[str, str]
 
-# Where each is missing, by the extra that brings it.
-EXTRAS = {"torch": "torch", "distributed": "distributed"}
+# Libraries that an extra of the same name brings.
+EXTRAS = ("torch", "distributed")
 
 
 def versions_here(packages: Sequence[str] = ()) -> Versions:
@@ -42,7 +42,7 @@ def differences(wanted: Mapping[str, str], found: Mapping[str, str]) -> list[str
 
 def say_different(where: str, lines: Sequence[str]) -> str:
     """Say what differs there and what to do about it."""
-    lacking = [EXTRAS[line.split()[0]] for line in lines if " missing " in line and line.split()[0] in EXTRAS]
+    lacking = [line.split()[0] for line in lines if " missing " in line and line.split()[0] in EXTRAS]
     what = f"pip install 'tellers[{','.join(lacking)}]'" if lacking else "the same versions everywhere"
     return f"Expected the versions of this program on {where}, got {'; '.join(lines)}. Install there: {what}."
 

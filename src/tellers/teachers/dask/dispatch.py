@@ -207,14 +207,13 @@ class Dispatch:
 
     def _check(self, batch: ShardBatch, answer: Answer) -> Answer | None:
         if answer.stop is not None:
-            raise answer.stop.error()
-        failed = dict(answer.failures or {})
-        told = {*answer.numbers, *failed, *answer.unable}
+            raise answer.stop
+        told = {*answer.numbers, *answer.failures, *answer.unable}
         table = answer.ballots
         whole = table is None or (table.dtype.kind in "iu" and len(table) == len(answer.numbers))
         if told != set(batch.numbers) or not whole:
             raise TeacherFailed("Expected ballots in whole numbers for each teacher of a task, got others.")
-        self._again(batch, failed)
+        self._again(batch, answer.failures)
         self._again(batch, answer.unable, give_up=True)
         self.troubles.update(answer.troubles)
         return answer if answer.numbers else None

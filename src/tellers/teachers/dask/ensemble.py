@@ -16,13 +16,12 @@ from ...privacy._rows import numeric_rows
 from ...privacy.sealed import Sealed
 from ...privacy.votes import AnswerSpace, Votes
 from .._old_names import renamed
-from .._running import check_estimator, say_failed, seed_number
-from .._training import MANY
+from .._training import MANY, EndOfTraining, check_estimator, say_failed, seed_number
 from ..ballots import ballots_of
 from ..ensemble import is_network
 from ..options import Progress, TrainingOptions
 from ..partitions import Seed
-from ._working import Answer, Job, Refusal, ShardBatch, make_batches, pick_engine, try_out
+from ._working import Answer, Job, ShardBatch, make_batches, pick_engine, try_out
 from .cluster import Link, versions_here
 from .dispatch import Dispatch, Patience
 from .shards import Shard, check_shards
@@ -77,7 +76,7 @@ class DaskEnsemble:
 
     def vote(self, X: ArrayLike | str, *, progress: Progress | None = None) -> Votes:
         """Return every teacher's ballot on every query: rows, or the address of a file that workers read."""
-        return self.job.ballots.counted(self._ballots(X, progress))
+        return self.job.ballots.votes(self._ballots(X, progress))
 
     def __getattr__(self, name: str) -> Any:
         if name != "vote_labels":
@@ -251,7 +250,7 @@ def _try_out(job: Job, shard: Shard, link: Link, public: NDArray[Any] | None) ->
         )
     found = future.result() if future.status == "finished" else None
     if found is not None:
-        raise found.error()
+        raise found.error
 
 
 def _engine(job: Job, shard: Shard, link: Link, asked: Any) -> Any:
@@ -260,8 +259,8 @@ def _engine(job: Job, shard: Shard, link: Link, asked: Any) -> Any:
         pick_engine, pickled(job), shard.address, asked, pure=False,
         resources={shard.at: 1} if shard.at else None,
     ).result()  # fmt: skip
-    if isinstance(found, Refusal):
-        raise found.error()
+    if isinstance(found, EndOfTraining):
+        raise found.error
     return found
 
 

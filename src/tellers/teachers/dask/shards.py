@@ -2,119 +2,19 @@
 
 import io
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from os import PathLike, fspath
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ...errors import MissingExtra
-from ...privacy._files import TooLarge, load_npz, write_whole
+from ...privacy._files import TooLarge, load_npz
 from ...privacy._rows import numeric_rows
-from .._running import check_partition
-from ..models import make_manifest, read_manifest
+from .._training import check_partition
 from ..partitions import Partition
-
-# --- Places that hold files: a path, or the URL of an object store, read and written in one way. ---
-#
-# An address is looked at where it is used. The path `/data/part.npz` on a worker is that worker's file.
-
-
-# A URL of a file is a path: it is written as carefully, whole and for its owner alone.
-_FILES = ("file", "local")
-
-
-def is_url(address: str) -> bool:
-    """Say whether an address is the URL of an object store, rather than a path or the URL of a file."""
-    scheme, found, _ = address.partition("://")
-    return bool(found) and scheme not in _FILES
-
-
-def path_of(address: str) -> Path:
-    """Return the path of an address that is no URL of an object store."""
-    scheme, _, path = address.partition("://")
-    return Path(path if scheme in _FILES else address)
-
-
-def inside(folder: str, name: str) -> str:
-    """Return the address of a file in a folder."""
-    return f"{folder.rstrip('/')}/{name}" if "://" in folder else str(Path(folder) / name)
-
-
-def read_bytes(address: str) -> bytes:
-    """Return what a path or a URL holds, or raise FileNotFoundError."""
-    if not is_url(address):
-        return path_of(address).read_bytes()
-    with _open(address, "rb") as file:
-        content: bytes = file.read()
-    return content
-
-
-def write_bytes(address: str, content: bytes) -> None:
-    """Write a file whole: under its path by renaming, under its URL as object stores do it.
-
-    A folder that is not there is made, for its owner alone. See `read_bytes`.
-    """
-    if is_url(address):
-        with _open(address, "wb") as file:
-            file.write(content)
-        return
-    make_folder(str(path_of(address).parent))
-    write_whole(path_of(address), content)
-
-
-def make_folder(folder: str) -> None:
-    """Make a folder for its owner alone, if it is not there; object stores have none."""
-    if not is_url(folder):
-        path_of(folder).mkdir(parents=True, exist_ok=True, mode=0o700)
-
-
-def remove(address: str) -> None:
-    """Remove a file, if it is there."""
-    if not is_url(address):
-        path_of(address).unlink(missing_ok=True)
-        return
-    with suppress(FileNotFoundError):
-        file = _open(address, "rb")
-        file.fs.rm(file.path)
-
-
-def find_kept(folder: str, name: str) -> tuple[bytes, dict[str, Any]] | None:
-    """Return a model that was finished and what it is made of, or None where there is none."""
-    try:
-        manifest = read_bytes(inside(folder, _manifest(name)))
-        content = read_bytes(inside(folder, name))
-    except FileNotFoundError:
-        return None
-    made_of = read_manifest(manifest, content)
-    return None if made_of is None else (content, made_of)
-
-
-def keep(folder: str, name: str, *, content: bytes, made_of: dict[str, Any]) -> None:
-    """Write a finished model, and then the manifest that makes it count."""
-    write_bytes(inside(folder, name), content)
-    write_bytes(inside(folder, _manifest(name)), make_manifest(content, made_of))
-
-
-def _manifest(name: str) -> str:
-    return f"{name.rpartition('.')[0]}.json"
-
-
-def _open(address: str, mode: str) -> Any:
-    kind = address.partition("://")[0]
-    try:
-        import fsspec
-
-        return fsspec.open(address, mode)
-    except (ImportError, ValueError):  # the latter for a kind that it never heard of
-        raise MissingExtra(
-            f"Expected a library that opens {kind} addresses, found none: fsspec comes with pip install "
-            f"'tellers[distributed]', and what it needs for {kind} is named in its documentation."
-        ) from None
-
+from ..places import inside, read_bytes, write_bytes
 
 # --- Shards: the rows of one teacher each, in a file that its worker reads and nobody else has to. ---
 
