@@ -3,6 +3,7 @@
 import queue
 import socket
 import threading
+from contextlib import suppress
 
 import pytest
 
@@ -53,11 +54,16 @@ def test_both_ends_of_an_engines_link(certificates):
         answering.start()
         found.append(ends[0].shake_hands(dial(door.getsockname()), listens=False, timeout=10.0))
         answering.join(timeout=10.0)
-    tunnels = [Tunnel(secure, free_port(), is_dialer=secure is found[0]) for secure in found]
+    tunnels = [
+        Tunnel(secure, free_port(), is_dialer=secure is found[0], on_end=lambda: None) for secure in found
+    ]
     for secure, tunnel in zip(found, tunnels):
         require_alert(secure)
         tunnel.start()
-        tunnel.close()
+    for tunnel in tunnels:
+        with suppress(OSError):
+            socket.socket.shutdown(tunnel._secure, socket.SHUT_RDWR)
+        tunnel._thread.join(timeout=30)
 
 
 def test_other_kinds_of_sockets_are_left_as_they_are():

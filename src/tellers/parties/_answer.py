@@ -332,7 +332,7 @@ class AnswerRole(PartyProcess):
 
     def _host(self, channel: Channel) -> None:
         ends = Pinned(self._context.identity, channel.peer)
-        lane = EngineLink(HELPER, None, ends, model=self._model, timeout=self._context.patience)
+        lane = EngineLink(HELPER, ends, model=self._model, timeout=self._context.patience)
         with self._lock:
             self._channels.add(channel)
 

@@ -637,7 +637,7 @@ class GuardRole(PartyProcess):
         name, role, lane = channel.peer.name, channel.peer.role, None
         if role == "asker":
             ends = Pinned(self._context.identity, channel.peer)
-            lane = EngineLink(HELPER, None, ends, timeout=self._context.patience)
+            lane = EngineLink(HELPER, ends, timeout=self._context.patience)
         connection = PartyConnection(channel, lane)
         with self._lock:
             before = self._connections.get(name)

@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -81,42 +80,28 @@ _WORKER: tuple[str, ...] = ("tellers.parties._worker",)
 _ENDED = {3: "the peer closed the connection", 4: "its party was gone", 255: "the engine gave up on the peer"}
 
 
-@dataclass(frozen=True)
-class Traffic:
-    """What one command took: bytes sent and received inside TLS."""
-
-    n_sent: int
-    n_received: int
-
-    @property
-    def n_bytes(self) -> int:
-        return self.n_sent + self.n_received
-
-
 class EngineLink:
     """One end of a secret computation with one peer, in a worker process of its own.
 
-    `connect` returns a connected TCP socket: the asker dials, the others accept. Every `open` calls it again.
     A link that failed is closed: its worker is dead, whatever the peer still does; `open` starts anew.
     Commands block, each up to `timeout` seconds, so a party with several links runs each in a thread.
     A link that goes with a connection for messages is opened once, when it is first needed (`need`), with the
-    answerer's `model`, and both ends do the same in order.
+    answerer's `model`, and both ends do the same in order. `traffic` is what the last command took: bytes
+    sent and received inside TLS.
     """
 
     def __init__(
-        self, rank: int, connect: Callable[[], socket.socket] | None, ends: Pinned, *,
-        model: Mapping[str, Integers] | None = None, timeout: float = 120.0,
-    ) -> None:  # fmt: skip
+        self, rank: int, ends: Pinned, *, model: Mapping[str, Integers] | None = None, timeout: float = 120.0
+    ) -> None:
         if rank not in (ASKER, HELPER):
             raise ValueError(f"Expected rank {ASKER} (asks) or {HELPER} (answers or guards), got {rank!r}.")
         require_positive(timeout=timeout)
-        self._rank, self._connect, self._ends, self._timeout = rank, connect, ends, timeout
+        self._rank, self._ends, self._timeout = rank, ends, timeout
         self._model, self._prepared = model, set[Program]()
         self._process: subprocess.Popen[bytes] | None = None
         self.was_needed = self._is_over = False
-        self._counted = (0, 0)
+        self._counted = self.traffic = (0, 0)
         self._one_at_a_time = threading.RLock()
-        self.traffic = Traffic(0, 0)
 
     @property
     def is_open(self) -> bool:
@@ -128,12 +113,11 @@ class EngineLink:
         """Return the worker's process id, or None without a worker."""
         return self._process.pid if self._process is not None else None
 
-    def open(self, *, timeout: float | None = None) -> None:
-        """Start a worker, secure the connection, and join the peer's engine."""
+    def open(self, connect: Callable[[], socket.socket], *, timeout: float | None = None) -> None:
+        """Start a worker, secure the TCP connection that `connect` returns, and join the peer's engine."""
         require_engine()
-        self.close()
-        assert self._connect is not None
-        with self._connect() as plain:
+        self.kill()
+        with connect() as plain:
             number = plain.fileno()
             os.set_inheritable(number, True)
             self._process = subprocess.Popen(  # noqa: S603
@@ -162,10 +146,10 @@ class EngineLink:
     ) -> Integers | None:
         """Run a prepared program on this side's inputs: the outcome for the asker, None for the other side.
 
-        `traffic` says afterwards what it took. Both sides call it, in the same order.
+        Both sides call it, in the same order.
         """
-        _, tables = self._do({"do": "run", "program": describe_program(program)}, inputs, timeout=timeout)
-        return tables.get("outcome")
+        told = {"do": "run", "program": describe_program(program)}
+        return self._do(told, inputs, timeout=timeout).get("outcome")
 
     def need(
         self, program: Program, connect: Callable[[], socket.socket], *, until: float | None = None
@@ -175,8 +159,8 @@ class EngineLink:
         `until` is when to give up, by `time.monotonic()`; without it each step has the link's time.
         """
         if not self.was_needed:
-            self.was_needed, self._connect = True, connect
-            self.open(timeout=self.left(until))
+            self.was_needed = True
+            self.open(connect, timeout=self.left(until))
             if self._is_over:  # while it was being opened
                 self.kill()
             if self._model is not None:
@@ -200,7 +184,7 @@ class EngineLink:
         tables: Mapping[str, Integers] | None = None,
         *,
         timeout: float | None = None,
-    ) -> tuple[dict[str, Any], dict[str, Integers]]:
+    ) -> dict[str, Integers]:
         process, limit = self._process, self._timeout if timeout is None else timeout
         with self._one_at_a_time:
             if process is None or process.stdin is None or process.stdout is None:
@@ -221,23 +205,13 @@ class EngineLink:
             self.kill()
             error = MissingExtra if reply.get("kind") == "MissingExtra" else LinkFailed
             raise error(reply["failed"])
-        sent, received = int(reply.get("n_sent", 0)), int(reply.get("n_received", 0))
-        self.traffic = Traffic(sent - self._counted[0], received - self._counted[1])
-        if sent or received:
-            self._counted = (sent, received)
-        return reply, found
-
-    def close(self) -> None:
-        """End the link and its worker; the peer's worker ends too."""
-        process = self._process
-        if process is not None and process.poll() is None and process.stdin is not None:
-            with suppress(OSError, ValueError, subprocess.TimeoutExpired):
-                write_message(process.stdin.fileno(), {"do": "close"})
-                process.wait(timeout=2)
-        self.kill()
+        if "n_sent" in reply:
+            before, self._counted = self._counted, (reply["n_sent"], reply["n_received"])
+            self.traffic = (self._counted[0] - before[0], self._counted[1] - before[1])
+        return found
 
     def kill(self) -> None:
-        """End the worker at once, whatever it does."""
+        """End the worker at once, whatever it does; the peer's worker ends too."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -250,12 +224,6 @@ class EngineLink:
                 if pipe is not None:
                     with suppress(OSError):
                         pipe.close()
-
-    def __enter__(self) -> "EngineLink":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _environment() -> dict[str, str]:

@@ -163,7 +163,7 @@ class AskRole:
                 timeout=min(_GREETING, left),
             )  # fmt: skip
             ends = Pinned(context.identity, peer)
-            line = _Line(channel, EngineLink(ASKER, None, ends, timeout=context.patience))
+            line = _Line(channel, EngineLink(ASKER, ends, timeout=context.patience))
         with self._lock:
             self._lines[name] = line
         return line
@@ -287,7 +287,7 @@ class _Attempt:
         share = line.lane.run(program, {"x": self._encoded}, timeout=line.lane.left(until))
         if share is None:
             raise LinkFailed("Expected a share from the engine, got none.")
-        self._n_bytes += line.lane.traffic.n_bytes
+        self._n_bytes += sum(line.lane.traffic)
         return share
 
     def _dial_engine(self, name: str) -> Callable[[], Any]:
@@ -323,7 +323,7 @@ class _Attempt:
         program = self._context.decision_program(tuple(shares), len(self._encoded))
         line.lane.need(program, self._dial_engine(self._guardian))
         outcome = line.lane.run(program, program.asker_inputs(ring_sum(shares.values())))
-        self._n_bytes += line.lane.traffic.n_bytes
+        self._n_bytes += sum(line.lane.traffic)
         if outcome is None:
             raise LinkFailed("Expected labels from the engine, got none.")
         return program.decode(outcome)
