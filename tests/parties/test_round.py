@@ -36,7 +36,7 @@ class GuardianAtWork:
     def __init__(self, world, ledger):
         policy = policy_of("guard", roster=ROSTER, quotas={"ann": 1000}, max_open=4)
         self.guardian = Guardian(policy, GNMax(sigma=1e-3), ledger, noise.secure())
-        self.channels, self.steps = {}, queue.Queue()
+        self.channels, self.steps, self.turn = {}, queue.Queue(), threading.Lock()
         peers = [peer for name, peer in world.peers.items() if name != "guard"]
         self.listener = Listener("127.0.0.1:0", world.identities["guard"], peers, timeout=10.0)
         self.listener.serve(self.handle)
@@ -44,12 +44,18 @@ class GuardianAtWork:
     def handle(self, channel):
         name = channel.peer.name
         self.channels[name] = channel
-        self.follow(self.guardian.joined(name))
+        with self.turn:
+            self.guardian.joined(name)
         with contextlib.suppress(PeerRefused, TimeoutError):
             while True:
-                self.follow(self.guardian.handle(name, channel.receive(timeout=60)))
+                message = channel.receive(timeout=60)
+                with self.turn:
+                    tasks = self.guardian.handle(name, message)
+                self.follow(tasks)
         channel.close()
-        self.follow(self.guardian.left(name))
+        with self.turn:
+            tasks = self.guardian.left(name)
+        self.follow(tasks)
 
     def follow(self, tasks):
         for task in tasks:
