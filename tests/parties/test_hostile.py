@@ -5,7 +5,7 @@ import secrets
 import shutil
 import socket
 import ssl
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from unittest.mock import patch
 
@@ -257,7 +257,7 @@ def test_certificates_that_are_not_those_of_a_party(network, unharmed, tmp_path,
         with refused():
             knock(Identity(name, "asker", home=tmp_path / name))
     # A pinned party under another name; the host is done with its greeting before it has looked at hers.
-    with refused(), knock(replace(context.identity, name="ann")) as channel:
+    with refused(), closing(knock(replace(context.identity, name="ann"))) as channel:
         channel.receive(timeout=30.0)
 
 

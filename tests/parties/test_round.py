@@ -5,6 +5,7 @@ import contextlib
 import queue
 import secrets
 import threading
+from contextlib import closing
 from types import SimpleNamespace
 
 import numpy as np
@@ -153,7 +154,7 @@ def test_a_round_over_tls_and_one_without_a_party_that_died(world, tmp_path):
     answerers = {name: AnswererAtWork(world, name, address) for name in ROSTER}
     present = work.guardian
     rng = np.random.default_rng(3)
-    with connect(address, world.identities["ann"], world.peers["guard"], timeout=10.0) as channel:
+    with closing(connect(address, world.identities["ann"], world.peers["guard"], timeout=10.0)) as channel:
         wait_for(lambda: present.state.present >= set(ROLES) - {"guard"})
         for gone in ((), ("south",)):
             for name in gone:

@@ -3,7 +3,7 @@
 import queue
 import socket
 import threading
-from contextlib import suppress
+from contextlib import closing, suppress
 
 import pytest
 
@@ -35,11 +35,11 @@ def require_alert(one):
 def test_both_ends_of_a_channel(certificates):
     ann, guard = (certificates.identities[name] for name in ("ann", "guard"))
     accepted = queue.Queue()
-    with Listener("127.0.0.1:0", guard, [certificates.peers["ann"]]) as listener:
+    with closing(Listener("127.0.0.1:0", guard, [certificates.peers["ann"]])) as listener:
         listener.serve(accepted.put)
-        with connect(listener.address, ann, certificates.peers["guard"]) as channel:
+        with closing(connect(listener.address, ann, certificates.peers["guard"])) as channel:
             require_alert(channel._socket)
-            with accepted.get(timeout=10.0) as other:
+            with closing(accepted.get(timeout=10.0)) as other:
                 require_alert(other._socket)
 
 

@@ -9,6 +9,7 @@ import socket
 import ssl
 import threading
 import time
+from contextlib import closing
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -68,7 +69,7 @@ def call(certificates, guard):
                 guard.listener.address, certificates.identities[name], certificates.peers["guard"],
                 timeout=30.0, **options,
             )  # fmt: skip
-            return stack.enter_context(channel)
+            return stack.enter_context(closing(channel))
 
         yield connected
 
@@ -185,10 +186,12 @@ def test_a_slow_sender_is_cut_off_in_the_middle(certificates):
             heard.put(end)
 
     peers = [certificates.peers["ann"]]
-    with Listener("127.0.0.1:0", certificates.identities["guard"], peers, timeout=5.0) as listener:
+    with closing(Listener("127.0.0.1:0", certificates.identities["guard"], peers, timeout=5.0)) as listener:
         listener.serve(handle)
-        with connect(
-            listener.address, certificates.identities["ann"], certificates.peers["guard"], timeout=5.0
+        with closing(
+            connect(
+                listener.address, certificates.identities["ann"], certificates.peers["guard"], timeout=5.0
+            )
         ) as channel:
             frame = pack_frame(Done(qid=QID), 1)
             channel._socket.setblocking(True)
@@ -238,7 +241,7 @@ def test_an_authority_that_is_not_trusted(certificates, guard, tmp_path):
     assert any("authority" in next_of(guard.refusals) for _ in range(2))
     # With its authority trusted and its pin known, it is let in.
     identity = replace(certificates.identities["guard"], trusted=(tmp_path / "authority.pem",))
-    with Listener("127.0.0.1:0", identity, [Peer("ann", "asker", pin=card.pin)]) as listener:
+    with closing(Listener("127.0.0.1:0", identity, [Peer("ann", "asker", pin=card.pin)])) as listener:
         listener.serve(lambda _: None)
         connect(listener.address, trusting, certificates.peers["guard"], timeout=5.0).close()
 
@@ -251,7 +254,7 @@ def test_an_expired_certificate(certificates, tmp_path, monkeypatch):
         patch.setattr(made, "datetime", then)
         card = made.make_certificate(tmp_path, "guard", role="guardian", days=30)
     identity = Identity("guard", "guardian", home=tmp_path / "guard")
-    with Listener("127.0.0.1:0", identity, [certificates.peers["ann"]], timeout=5.0) as listener:
+    with closing(Listener("127.0.0.1:0", identity, [certificates.peers["ann"]], timeout=5.0)) as listener:
         listener.serve(lambda _: None)
         trusting = replace(certificates.identities["ann"], trusted=(tmp_path / "authority.pem",))
         with pytest.raises(PeerRefused, match="expired"):
@@ -298,8 +301,8 @@ def test_who_never_shakes_hands_keeps_nobody_out(certificates):
 
 def test_limits_hold_on_the_wire(certificates):
     guard = Guard(certificates, limits=Limits(max_queries=2, max_outputs=2))
-    with connect(
-        guard.listener.address, certificates.identities["north"], certificates.peers["guard"]
+    with closing(
+        connect(guard.listener.address, certificates.identities["north"], certificates.peers["guard"])
     ) as channel:
         channel.send(Mask(qid=QID, mask=np.zeros((3, 3), dtype=np.int64)))
         _, refusal = next_of(guard.heard)
@@ -315,7 +318,10 @@ def test_places_that_are_wrong(certificates, tmp_path):
     with pytest.raises(ValueError, match="tellers party certs"):
         Identity("ann", "asker", home=tmp_path).context(as_server=False)
     guard = certificates.identities["guard"]
-    with Listener("127.0.0.1:0", guard, []) as taken, pytest.raises(ValueError, match="free address"):
+    with (
+        closing(Listener("127.0.0.1:0", guard, [])) as taken,
+        pytest.raises(ValueError, match="free address"),
+    ):
         Listener(taken.address, guard, [])
 
 

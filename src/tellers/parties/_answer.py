@@ -1,5 +1,6 @@
 """An answering party: its part of the protocol, and its process."""
 
+import secrets
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -9,14 +10,14 @@ from ..errors import PeerRefused, TellersError
 from ..privacy import noise as noises
 from ..privacy.noise import Noise
 from ..runs.settings.party import PartySettings
-from ._hardening import fresh_nonce, lend, zero_sum_mask
+from ._hardening import lend, zero_sum_mask
 from ._ledger import affords, charge_query, query_price, remembered
 from ._link import EngineLink, Outbox
 from ._messages import Accepted, Closed, Expect, Hello, Mask, Message, Out, Question, Ready, Refused, Roll
 from ._policy import Policy, why_not
 from ._process import PartyProcess
 from ._ring import Integers, fresh_mask
-from ._wire import PROTOCOL, Channel, Pinned, connect
+from ._wire import PROTOCOL, Channel
 from .programs import HELPER
 
 # --- Protocol ---
@@ -108,7 +109,7 @@ def question(
         return replace(state, used=state.used | {qid}), Refused(qid=qid, why=why)
     query = Answering(
         qid, asker, message.n_queries, until=now + patience, phase="asked", is_expected=announced,
-        nonce=fresh_nonce(), mask=fresh_mask((message.n_queries, policy.session.n_outputs)),
+        nonce=secrets.token_hex(16), mask=fresh_mask((message.n_queries, policy.session.n_outputs)),
     )  # fmt: skip
     return _put(replace(state, used=state.used | {qid}), query), Accepted(qid=qid)
 
@@ -232,8 +233,8 @@ class AnswerRole(PartyProcess):
         self._channels: set[Channel] = set()
 
     def _prepare(self) -> None:
-        self._price = query_price(self._context.mechanism, 1)
-        self._policy = replace(self._context.policy(), affords=self._affords)
+        price = query_price(self._context.mechanism, 1)
+        self._policy = replace(self._context.policy(), affords=lambda n: affords(self._ledger, price * n))
         self._model: dict[str, Integers] = self._context.model()
 
     def start(self) -> None:
@@ -250,10 +251,7 @@ class AnswerRole(PartyProcess):
         pause, guardian = _FIRST_PAUSE, self._context.settings.guardian
         while not self._stopping.is_set():
             try:
-                channel = connect(
-                    self._context.address(guardian), self._context.identity, self._context.peer(guardian),
-                    limits=self._context.limits,
-                )  # fmt: skip
+                channel = self._context.connect(guardian)
             except (PeerRefused, OSError, ValueError) as refusal:
                 if pause == _FIRST_PAUSE:
                     self._say(f"{refusal} Trying again.")
@@ -299,9 +297,6 @@ class AnswerRole(PartyProcess):
             return [Hello(name=self._policy.name, protocol=PROTOCOL)]
         return []
 
-    def _affords(self, n_queries: int) -> bool:
-        return affords(self._ledger, self._price * n_queries)
-
     def _lend(self, message: Roll) -> list[Any]:
         query = self._state.queries.get(message.qid)
         state, said = roll(self._policy, self._state, message, noise=self._noise)
@@ -331,8 +326,7 @@ class AnswerRole(PartyProcess):
     # --- With askers. ---
 
     def _host(self, channel: Channel) -> None:
-        ends = Pinned(self._context.identity, channel.peer)
-        lane = EngineLink(HELPER, ends, model=self._model, timeout=self._context.patience)
+        lane = self._context.link(HELPER, channel, model=self._model)
         with self._lock:
             self._channels.add(channel)
 

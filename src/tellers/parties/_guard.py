@@ -34,7 +34,8 @@ from ._messages import (
 from ._policy import Policy, why_not
 from ._process import TICK, PartyProcess
 from ._ring import Integers, ring_sum
-from ._wire import PROTOCOL, Channel, Pinned
+from ._wire import PROTOCOL, Channel
+from .models import count_voters
 from .programs import HELPER, DecisionProgram
 
 # --- State and actions ---
@@ -476,7 +477,8 @@ class Guardian:
             why = "The ledger cannot be written. If it was written after all, the query stays charged."
             return self._follow(close(self.state, query, why))
         tasks = self._follow(charged(self.policy, self.state, query, now=self.clock()))
-        masks, voters = ring_sum(query.masks[name] for name in parties), self.policy.voters(parties)
+        masks = ring_sum(query.masks[name] for name in parties)
+        voters = count_voters(parties, self.policy.labels, self.policy.session.n_outputs)
         step = draw(self.mechanism, masks, n_answering=len(parties), noise=self.noise, voters=voters)
         agreed = Agreed(qid=query.qid, parties=parties)
         return [*tasks, Send(query.asker, agreed), Finish(query.qid, query.asker, step)]
@@ -564,10 +566,8 @@ class GuardRole(PartyProcess):
             connection.close()
 
     def _host(self, channel: Channel) -> None:
-        name, role, lane = channel.peer.name, channel.peer.role, None
-        if role == "asker":
-            ends = Pinned(self._context.identity, channel.peer)
-            lane = EngineLink(HELPER, ends, timeout=self._context.patience)
+        name, role = channel.peer.name, channel.peer.role
+        lane = self._context.link(HELPER, channel) if role == "asker" else None
         connection = PartyConnection(channel, lane)
         with self._lock:
             before = self._connections.get(name)

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -36,7 +37,7 @@ _LONGEST_BODY: Final = 1 << 31
 def write_message(fd: int, head: Mapping[str, Any], tables: Mapping[str, Integers] | None = None) -> None:
     given = {name: np.ascontiguousarray(table, dtype="<i8") for name, table in (tables or {}).items()}
     shapes = {name: list(table.shape) for name, table in given.items()}
-    text = json.dumps({"head": dict(head), "tables": shapes}).encode()
+    text = json.dumps({"head": dict(head), "tables": shapes}, default=str).encode()  # places become words
     body = b"".join(table.tobytes() for table in given.values())
     rest = memoryview(_LENGTHS.pack(len(text), len(body)) + text + body)
     while rest:
@@ -130,7 +131,7 @@ class EngineLink:
                 start_new_session=True,  # An interrupt at the keyboard is the party's to handle.
             )
         self._counted = (0, 0)
-        ends = self._ends.as_dict()
+        ends = asdict(self._ends)  # keys stay in their folder
         self._do({"do": "open", "rank": self._rank, "timeout": self._timeout, **ends}, timeout=timeout)
 
     def prepare(self, program: Program, *, timeout: float | None = None) -> None:

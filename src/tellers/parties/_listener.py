@@ -167,12 +167,6 @@ class Listener:
         with suppress(OSError):
             self._socket.close()
 
-    def __enter__(self) -> "Listener":
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        self.close()
-
     def _accept(self) -> None:
         while not self._closing.is_set():
             try:

@@ -72,10 +72,10 @@ def _count(most: str) -> Rule:
     )
 
 
-def _are_names(value: Any, kind: type, limits: Limits) -> bool:
+def _are_names(value: Any, kind: Any, limits: Limits) -> bool:
     """Return whether these are the names of parties, each once and in order."""
-    listed = list(value) if isinstance(value, kind) else None
-    few = listed is not None and len(listed) <= limits.max_parties
+    listed: list[Any] = list(value) if isinstance(value, kind) else [None]
+    few = len(listed) <= limits.max_parties
     return few and all(_matches(NAME, one) for one in listed) and listed == sorted(set(listed))
 
 

@@ -8,9 +8,9 @@ import ssl
 import struct
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -191,12 +191,6 @@ class Channel:
         """Return the file of the socket, for select and poll; -1 once it is closed."""
         return self._socket.fileno()
 
-    def __enter__(self) -> "Channel":
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        self.close()
-
     def _patiently(self, act: Callable[[], Any], until: float) -> Any:
         """Do something on the socket as soon as it can be done without waiting inside TLS."""
         while True:
@@ -364,17 +358,6 @@ class Pinned:
 
     identity: Identity
     peer: Peer
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return both ends as plain values, for a worker; keys stay in their folder."""
-        own = self.identity
-        places = {"home": str(own.home), "trusted": [str(place) for place in own.trusted]}
-        return {"identity": {**asdict(own), **places}, "peer": asdict(self.peer)}
-
-    @classmethod
-    def from_dict(cls, told: Mapping[str, Any]) -> "Pinned":
-        """Return the ends that `as_dict` described."""
-        return cls(Identity(**told["identity"]), Peer(**told["peer"]))
 
     def shake_hands(self, plain: socket.socket, *, listens: bool, timeout: float) -> ssl.SSLSocket:
         """Turn a connected socket into TLS, if the party behind the pin is at its other end."""

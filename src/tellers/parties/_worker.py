@@ -19,7 +19,7 @@ from ._link import read_message, write_message
 from ._ports import held_port
 from ._ring import Integers
 from ._tunnel import Tunnel
-from ._wire import Pinned
+from ._wire import Identity, Peer, Pinned
 from .programs import Program, read_program
 
 Answer = tuple[dict[str, Any], dict[str, Integers]]
@@ -53,7 +53,8 @@ class Worker:
 
     def _open(self, head: dict[str, Any]) -> None:
         asks = head["rank"] == 0
-        secure = Pinned.from_dict(head).shake_hands(self._plain, listens=not asks, timeout=head["timeout"])
+        ends = Pinned(Identity(**head["identity"]), Peer(**head["peer"]))
+        secure = ends.shake_hands(self._plain, listens=not asks, timeout=head["timeout"])
         with held_port() as own_port:  # the engine takes a while until it listens there
             self._tunnel = Tunnel(secure, own_port, is_dialer=asks, on_end=_peer_gone)
             self._tunnel.start()

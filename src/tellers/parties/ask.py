@@ -35,7 +35,7 @@ from ._messages import (
 from ._policy import PartyContext
 from ._process import require_role
 from ._ring import Integers, ring_sum
-from ._wire import Channel, Pinned, connect
+from ._wire import Channel
 from .programs import ASKER
 
 _SHARE = (
@@ -155,15 +155,9 @@ class AskRole:
             line.close()
             line = None
         if line is None:
-            context = self._context
-            peer = context.peer(name)
-            left = context.patience if until is None else max(0.1, until - time.monotonic())
-            channel = connect(
-                context.address(name), context.identity, peer, limits=context.limits,
-                timeout=min(_GREETING, left),
-            )  # fmt: skip
-            ends = Pinned(context.identity, peer)
-            line = _Line(channel, EngineLink(ASKER, ends, timeout=context.patience))
+            left = self._context.patience if until is None else max(0.1, until - time.monotonic())
+            channel = self._context.connect(name, timeout=min(_GREETING, left))
+            line = _Line(channel, self._context.link(ASKER, channel))
         with self._lock:
             self._lines[name] = line
         return line
