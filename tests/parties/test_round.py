@@ -92,7 +92,7 @@ class AnswererAtWork:
                             self.policy, self.state, message, noise=noise.secure()
                         )
                     elif isinstance(message, Closed):
-                        self.state = answerer.closed(self.state, message)
+                        self.state = answerer.forget(self.state, message.qid)
                 for word in said:
                     self.channel.send(word)
 

@@ -138,7 +138,7 @@ def failed(state: AnswererState, qid: str) -> tuple[AnswererState, list[Out]]:
     query = state.queries.get(qid)
     if query is None or query.phase == "lent":
         return state, []
-    return _without(state, qid), [Out(qid=qid, why="failed")]
+    return forget(state, qid), [Out(qid=qid, why="failed")]
 
 
 def roll(
@@ -154,11 +154,11 @@ def roll(
         raise PeerRefused("Expected an answering set with this party's own fresh number, got another.")
     members = set(message.nonces)
     if len(members) < policy.session.quorum or not members <= set(policy.roster):
-        return _without(state, qid), [Out(qid=qid, why="refused")]
+        return forget(state, qid), [Out(qid=qid, why="refused")]
     cancelling = None
     if policy.pair_keys is not None:
         if not members - {policy.name} <= set(policy.pair_keys):
-            return _without(state, qid), [Out(qid=qid, why="refused")]
+            return forget(state, qid), [Out(qid=qid, why="refused")]
         shape = (query.n_queries, policy.session.n_outputs)
         cancelling = zero_sum_mask(policy.name, policy.pair_keys, qid=qid, nonces=message.nonces, shape=shape)
     lent = lend(query.mask, cancelling=cancelling, sigma=policy.hardening.noise_sigma, noise=noise)
@@ -167,8 +167,8 @@ def roll(
     return state, [Mask(qid=qid, mask=lent)]
 
 
-def closed(state: AnswererState, message: Closed) -> AnswererState:
-    return _without(state, message.qid)
+def forget(state: AnswererState, qid: str) -> AnswererState:
+    return replace(state, queries={other: q for other, q in state.queries.items() if other != qid})
 
 
 def tick(state: AnswererState, *, now: float) -> tuple[AnswererState, list[Message]]:
@@ -178,10 +178,10 @@ def tick(state: AnswererState, *, now: float) -> tuple[AnswererState, list[Messa
         if now < query.until:
             continue
         if query.phase == "expected":
-            state = _without(state, qid)
+            state = forget(state, qid)
             told.append(Out(qid=qid, why="not asked"))
         elif now >= query.until + _KEPT:
-            state = _without(state, qid)
+            state = forget(state, qid)
     return state, told
 
 
@@ -199,10 +199,6 @@ def _why_not_now(
 
 def _put(state: AnswererState, query: Answering) -> AnswererState:
     return replace(state, queries={**state.queries, query.qid: query})
-
-
-def _without(state: AnswererState, qid: str) -> AnswererState:
-    return replace(state, queries={other: q for other, q in state.queries.items() if other != qid})
 
 
 # --- Process ---
@@ -292,7 +288,7 @@ class AnswerRole(PartyProcess):
         if isinstance(message, Roll):
             return self._lend(message)
         if isinstance(message, Closed):
-            self._state = closed(self._state, message)
+            self._state = forget(self._state, message.qid)
         if isinstance(message, Hello):  # the guardian asks for a sign of life
             return [Hello(name=self._policy.name, protocol=PROTOCOL)]
         return []
@@ -308,7 +304,7 @@ class AnswerRole(PartyProcess):
                 )  # fmt: skip
             except (TellersError, OSError) as error:
                 self._say(f"A query was refused by this party's own books. {error}")
-                self._state = closed(self._state, Closed(qid=message.qid))
+                self._state = forget(self._state, message.qid)
                 return [Out(qid=message.qid, why="refused")]
         self._state = state
         return list(said)

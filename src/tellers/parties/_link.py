@@ -20,12 +20,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from ..errors import LinkFailed, MissingExtra, PeerRefused, require_positive
+from ..errors import LinkFailed, MissingExtra, PeerRefused
 from ._engine import require_engine
 from ._messages import Message
 from ._ring import Integers
 from ._wire import Channel, Pinned
-from .programs import ASKER, HELPER, Program, describe_program
+from .programs import Program, describe_program
 
 # --- Pipes to workers ---
 
@@ -94,9 +94,6 @@ class EngineLink:
     def __init__(
         self, rank: int, ends: Pinned, *, model: Mapping[str, Integers] | None = None, timeout: float = 120.0
     ) -> None:
-        if rank not in (ASKER, HELPER):
-            raise ValueError(f"Expected rank {ASKER} (asks) or {HELPER} (answers or guards), got {rank!r}.")
-        require_positive(timeout=timeout)
         self._rank, self._ends, self._timeout = rank, ends, timeout
         self._model, self._prepared = model, set[Program]()
         self._process: subprocess.Popen[bytes] | None = None
@@ -108,11 +105,6 @@ class EngineLink:
     def is_open(self) -> bool:
         """Return whether the worker lives; it ends by itself soon after the peer is gone."""
         return self._process is not None and self._process.poll() is None
-
-    @property
-    def pid(self) -> int | None:
-        """Return the worker's process id, or None without a worker."""
-        return self._process.pid if self._process is not None else None
 
     def open(self, connect: Callable[[], socket.socket], *, timeout: float | None = None) -> None:
         """Start a worker, secure the TCP connection that `connect` returns, and join the peer's engine."""

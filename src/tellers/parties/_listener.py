@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Final
 
-from ..errors import LinkFailed, PeerRefused, require_positive
+from ..errors import LinkFailed, PeerRefused
 from ._messages import USUAL, Limits
 from ._tunnel import dial
 from ._wire import Channel, Identity, Peer, greeted, split_address, wait_for
@@ -124,7 +124,6 @@ class Listener:
         max_greetings: int = 32,
         refused: Callable[[str], object] = lambda _: None,
     ) -> None:
-        require_positive(timeout=timeout)
         self._identity, self._peers, self._limits, self._timeout = identity, list(peers), limits, timeout
         self._context = identity.context(as_server=True)
         self._refused = refused

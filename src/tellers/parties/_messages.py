@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from itertools import product
-from typing import Annotated, Any, ClassVar, Final, Literal, get_type_hints
+from typing import Annotated, Any, ClassVar, Final, Literal, dataclass_transform, get_type_hints
 
 import numpy as np
 
@@ -141,16 +141,18 @@ Table = Annotated[Integers, Rule("whole numbers, at most {max_queries} x {max_ou
 KINDS: Final[dict[str, type["Message"]]] = {}
 
 
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
 class Message:
-    """One thing that a party says to another; `routes` says who may say it to whom."""
+    """One thing that a party says to another, a frozen record; `routes` says who may say it to whom."""
 
     kind: ClassVar[str]
     routes: ClassVar[tuple[tuple[Role, Role], ...]]
     rules: ClassVar[dict[str, Rule]]
 
     def __init_subclass__(
-        cls, *, kind: str = "", sender: Role | None = None, receiver: Role | None = None
+        cls, *, kind: str = "", sender: Role | None = None, receiver: Role | None = None, eq: bool = True
     ) -> None:
+        dataclass(frozen=True, eq=eq)(cls)
         if kind:
             cls.kind, KINDS[kind] = kind, cls
             cls.routes = tuple(product([sender] if sender else ROLES, [receiver] if receiver else ROLES))
@@ -171,7 +173,6 @@ class Message:
                 raise ValueError(f"Expected {name} of {cls.kind!r} to be {words}.")
 
 
-@dataclass(frozen=True)
 class Hello(Message, kind="hello"):
     """The first message each way: who speaks, and by which version. Later on it asks for a sign of life."""
 
@@ -179,14 +180,12 @@ class Hello(Message, kind="hello"):
     protocol: Annotated[int, _count("max_protocol")]
 
 
-@dataclass(frozen=True, eq=False)
 class QueryMessage(Message):
     """A message about one query."""
 
     qid: Id
 
 
-@dataclass(frozen=True)
 class Open(QueryMessage, kind="open", sender="asker", receiver="guardian"):
     """An asker wants a batch answered. `terms` is the hash of what all parties agreed on beforehand."""
 
@@ -195,7 +194,6 @@ class Open(QueryMessage, kind="open", sender="asker", receiver="guardian"):
     terms: Digest
 
 
-@dataclass(frozen=True)
 class Opened(QueryMessage, kind="opened", sender="guardian", receiver="asker"):
     """The guardian's yes: ask all of these, within so many seconds."""
 
@@ -203,7 +201,6 @@ class Opened(QueryMessage, kind="opened", sender="guardian", receiver="asker"):
     seconds: Seconds
 
 
-@dataclass(frozen=True)
 class Expect(QueryMessage, kind="expect", sender="guardian", receiver="answerer"):
     """The guardian tells an answering party that it will be asked: if it is not, it says so."""
 
@@ -214,7 +211,6 @@ class Expect(QueryMessage, kind="expect", sender="guardian", receiver="answerer"
     seconds: Seconds
 
 
-@dataclass(frozen=True)
 class Question(QueryMessage, kind="question", sender="asker", receiver="answerer"):
     """An asker begins the two-party computation with one answering party."""
 
@@ -225,80 +221,68 @@ class Question(QueryMessage, kind="question", sender="asker", receiver="answerer
     terms: Digest
 
 
-@dataclass(frozen=True)
 class Accepted(QueryMessage, kind="accepted", sender="answerer", receiver="asker"):
     """The answering party takes part."""
 
 
-@dataclass(frozen=True)
 class Refused(QueryMessage, kind="refused", sender="answerer", receiver="asker"):
     """The answering party takes no part, and says why."""
 
     why: Words
 
 
-@dataclass(frozen=True)
 class Ready(QueryMessage, kind="ready", sender="answerer", receiver="guardian"):
     """The asker has its share of this party's vote; the mask waits for the answering set."""
 
     nonce: Id
 
 
-@dataclass(frozen=True)
 class Out(QueryMessage, kind="out", sender="answerer", receiver="guardian"):
     """This party has no part in the query, by its own word."""
 
     why: Reason
 
 
-@dataclass(frozen=True)
 class Answered(QueryMessage, kind="answered", sender="asker", receiver="guardian"):
     """The asker says whose shares it holds."""
 
     parties: Names
 
 
-@dataclass(frozen=True)
 class Held(QueryMessage, kind="held", sender="guardian", receiver="asker"):
     """The guardian knows of fewer: drop the shares of the others and say so by `Answered`."""
 
     parties: Names
 
 
-@dataclass(frozen=True)
 class Roll(QueryMessage, kind="roll", sender="guardian", receiver="answerer"):
     """The answering set is fixed: send the mask for it, once."""
 
     nonces: Nonces
 
 
-@dataclass(frozen=True, eq=False)
-class Mask(QueryMessage, kind="mask", sender="answerer", receiver="guardian"):
+class Mask(QueryMessage, kind="mask", sender="answerer", receiver="guardian", eq=False):
     """What hides this party's vote at the asker, with what it adds for others to see nothing."""
 
     mask: Table = field(repr=False)
 
 
-@dataclass(frozen=True)
 class Agreed(QueryMessage, kind="agreed", sender="guardian", receiver="asker"):
     """It is charged, for good: go to the last step with the shares of these parties."""
 
     parties: Names
 
 
-@dataclass(frozen=True)
 class Aborted(QueryMessage, kind="aborted", sender="guardian", receiver="asker"):
     """The query is over without an answer."""
 
     why: Words
 
 
-@dataclass(frozen=True)
 class Closed(QueryMessage, kind="closed", sender="guardian", receiver="answerer"):
     """The query is over, for an answering party: forget its mask."""
 
 
-@dataclass(frozen=True)
 class Done(QueryMessage, kind="done", sender="asker", receiver="guardian"):
     """The asker has its labels."""
 

@@ -52,8 +52,7 @@ class PartyProcess(ABC):
         """Read what may be refused before a ledger is made."""
 
     @abstractmethod
-    def start(self) -> None:
-        """Begin to serve."""
+    def start(self) -> None: ...
 
     def run(self, ready: Callable[[str], Any]) -> None:
         """Serve until SIGINT or SIGTERM; `ready` is told the address when it listens."""

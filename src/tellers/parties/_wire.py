@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from ..errors import LinkFailed, PeerRefused, require_positive
+from ..errors import LinkFailed, PeerRefused
 from ._certificates import AUTHORITY, CERTIFICATE, KEY, read_secret
 from ._messages import USUAL, Hello, Limits, Message, Role, decode, encode
 from ._ports import stay_alert
@@ -217,7 +217,6 @@ def connect(
     address: str, identity: Identity, peer: Peer, *, limits: Limits = USUAL, timeout: float = 30.0
 ) -> Channel:
     """Return a connection to a party at an address such as "10.0.0.7:7000", greeted and pinned."""
-    require_positive(timeout=timeout)
     host, port = split_address(address)
     context = identity.context(as_server=False)
     try:

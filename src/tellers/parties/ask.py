@@ -38,9 +38,8 @@ from ._ring import Integers, ring_sum
 from ._wire import Channel
 from .programs import ASKER
 
-_SHARE = (
-    0.8  # Of the patience of a phase: whoever is not done by then is left out, before the guardian ends it.
-)
+# Of the patience of a phase: whoever is not done by then is left out, before the guardian ends it.
+_SHARE = 0.8
 _GREETING = 30.0
 _AGREEING = 3.0  # Times the patience: the guardian waits for parties to speak, and then for their masks.
 
