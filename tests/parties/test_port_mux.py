@@ -23,9 +23,16 @@ def door(certificates):
     mux, heard, refusals = PortMux(), queue.Queue(), queue.Queue()
     peers = [certificates.peers["ann"], certificates.peers["north"]]
     with closing(
-        Listener("127.0.0.1:0", certificates.identities["guard"], peers, timeout=5.0, refused=refusals.put)
+        Listener(
+            "127.0.0.1:0",
+            certificates.identities["guard"],
+            peers,
+            timeout=5.0,
+            refused=refusals.put,
+            engine_connected=mux.arrive,
+            handle=lambda channel: heard.put(channel.receive()),
+        )
     ) as listener:
-        listener.serve(lambda channel: heard.put(channel.receive()), engine_connected=mux.arrive)
         yield listener, mux, heard, refusals
 
 

@@ -39,8 +39,9 @@ class GuardianAtWork:
         self.guardian = Guardian(policy, GNMax(sigma=1e-3), ledger, noise.secure())
         self.channels, self.steps, self.turn = {}, queue.Queue(), threading.Lock()
         peers = [peer for name, peer in world.peers.items() if name != "guard"]
-        self.listener = Listener("127.0.0.1:0", world.identities["guard"], peers, timeout=10.0)
-        self.listener.serve(self.handle)
+        self.listener = Listener(
+            "127.0.0.1:0", world.identities["guard"], peers, handle=self.handle, timeout=10.0
+        )
 
     def handle(self, channel):
         name = channel.peer.name

@@ -35,12 +35,13 @@ def require_alert(one):
 def test_both_ends_of_a_channel(certificates):
     ann, guard = (certificates.identities[name] for name in ("ann", "guard"))
     accepted = queue.Queue()
-    with closing(Listener("127.0.0.1:0", guard, [certificates.peers["ann"]])) as listener:
-        listener.serve(accepted.put)
-        with closing(connect(listener.address, ann, certificates.peers["guard"])) as channel:
-            require_alert(channel._socket)
-            with closing(accepted.get(timeout=10.0)) as other:
-                require_alert(other._socket)
+    with (
+        closing(Listener("127.0.0.1:0", guard, [certificates.peers["ann"]], handle=accepted.put)) as listener,
+        closing(connect(listener.address, ann, certificates.peers["guard"])) as channel,
+    ):
+        require_alert(channel._socket)
+        with closing(accepted.get(timeout=10.0)) as other:
+            require_alert(other._socket)
 
 
 def test_both_ends_of_an_engines_link(certificates):

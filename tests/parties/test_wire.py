@@ -35,9 +35,9 @@ class Guard:
         peers = [peer for name, peer in certificates.peers.items() if name != "guard"]
         options = {"timeout": 30.0, **options}
         self.listener = Listener(
-            "127.0.0.1:0", certificates.identities["guard"], peers, refused=self.refusals.put, **options
-        )
-        self.listener.serve(self.handle)
+            "127.0.0.1:0", certificates.identities["guard"], peers, handle=self.handle,
+            refused=self.refusals.put, **options,
+        )  # fmt: skip
 
     def handle(self, channel):
         self.channels.append(channel)
@@ -72,6 +72,10 @@ def call(certificates, guard):
             return stack.enter_context(closing(channel))
 
         yield connected
+
+
+def ignore(channel):
+    """Keep a connection, and do nothing with it."""
 
 
 def next_of(found: queue.Queue):
@@ -186,23 +190,26 @@ def test_a_slow_sender_is_cut_off_in_the_middle(certificates):
             heard.put(end)
 
     peers = [certificates.peers["ann"]]
-    with closing(Listener("127.0.0.1:0", certificates.identities["guard"], peers, timeout=5.0)) as listener:
-        listener.serve(handle)
-        with closing(
+    with (
+        closing(
+            Listener("127.0.0.1:0", certificates.identities["guard"], peers, handle=handle, timeout=5.0)
+        ) as listener,
+        closing(
             connect(
                 listener.address, certificates.identities["ann"], certificates.peers["guard"], timeout=5.0
             )
-        ) as channel:
-            frame = pack_frame(Done(qid=QID), 1)
-            channel._socket.setblocking(True)
-            with contextlib.suppress(OSError):  # it may have hung up by now
-                for byte in frame[:12]:
-                    channel._socket.sendall(bytes([byte]))
-                    begun.set()
-                    time.sleep(0.08)
-                    if not heard.empty():
-                        break
-            refusal = next_of(heard)
+        ) as channel,
+    ):
+        frame = pack_frame(Done(qid=QID), 1)
+        channel._socket.setblocking(True)
+        with contextlib.suppress(OSError):  # it may have hung up by now
+            for byte in frame[:12]:
+                channel._socket.sendall(bytes([byte]))
+                begun.set()
+                time.sleep(0.08)
+                if not heard.empty():
+                    break
+        refusal = next_of(heard)
     assert isinstance(refusal, PeerRefused)
     assert "middle of a message" in str(refusal)
 
@@ -241,8 +248,9 @@ def test_an_authority_that_is_not_trusted(certificates, guard, tmp_path):
     assert any("authority" in next_of(guard.refusals) for _ in range(2))
     # With its authority trusted and its pin known, it is let in.
     identity = replace(certificates.identities["guard"], trusted=(tmp_path / "authority.pem",))
-    with closing(Listener("127.0.0.1:0", identity, [Peer("ann", "asker", pin=card.pin)])) as listener:
-        listener.serve(lambda _: None)
+    with closing(
+        Listener("127.0.0.1:0", identity, [Peer("ann", "asker", pin=card.pin)], handle=ignore)
+    ) as listener:
         connect(listener.address, trusting, certificates.peers["guard"], timeout=5.0).close()
 
 
@@ -254,8 +262,9 @@ def test_an_expired_certificate(certificates, tmp_path, monkeypatch):
         patch.setattr(made, "datetime", then)
         card = made.make_certificate(tmp_path, "guard", role="guardian", days=30)
     identity = Identity("guard", "guardian", home=tmp_path / "guard")
-    with closing(Listener("127.0.0.1:0", identity, [certificates.peers["ann"]], timeout=5.0)) as listener:
-        listener.serve(lambda _: None)
+    with closing(
+        Listener("127.0.0.1:0", identity, [certificates.peers["ann"]], handle=ignore, timeout=5.0)
+    ) as listener:
         trusting = replace(certificates.identities["ann"], trusted=(tmp_path / "authority.pem",))
         with pytest.raises(PeerRefused, match="expired"):
             connect(listener.address, trusting, Peer("guard", "guardian", pin=card.pin), timeout=5.0)
@@ -319,10 +328,10 @@ def test_places_that_are_wrong(certificates, tmp_path):
         Identity("ann", "asker", home=tmp_path).context(as_server=False)
     guard = certificates.identities["guard"]
     with (
-        closing(Listener("127.0.0.1:0", guard, [])) as taken,
+        closing(Listener("127.0.0.1:0", guard, [], handle=ignore)) as taken,
         pytest.raises(ValueError, match="free address"),
     ):
-        Listener(taken.address, guard, [])
+        Listener(taken.address, guard, [], handle=ignore)
 
 
 def test_answers_reach_an_asker(certificates, guard, call):

@@ -407,7 +407,7 @@ class Finish:
     """The last step of a query, which is charged: run it with the asker, and show its step to nobody."""
 
     qid: str
-    asker: str
+    to: str
     step: LastStep = field(repr=False)
 
 
@@ -613,22 +613,17 @@ class GuardRole(PartyProcess):
 
     def _follow(self, tasks: list[Task]) -> None:
         for task in tasks:
-            connection = self._connections.get(task.asker if isinstance(task, Finish) else task.to)
+            connection = self._connections.get(task.to)
             if connection is None:
                 continue  # gone by now; the protocol hears of it by itself
             if isinstance(task, Finish):
                 connection.work.submit(partial(self._finish, connection, task))
-            else:
-                self._send(connection, task)
-
-    def _send(self, connection: PartyConnection, task: Send) -> None:
-        if isinstance(task.message, Opened):
-            qid, roster = task.message.qid, task.message.roster
-            query = self._guardian.state.queries.get(qid)
-            if query is not None:
-                self._mux.expect(qid)  # before the asker can know of it
-                connection.work.submit(partial(self._meet, connection, qid, roster, query.n_queries))
-        connection.outbox.put(task.message)
+                continue
+            if isinstance(task.message, Opened):
+                query = self._guardian.state.queries[task.message.qid]
+                self._mux.expect(query.qid)  # before the asker can know of it
+                connection.work.submit(partial(self._meet, connection, query))
+            connection.outbox.put(task.message)
 
     def _need(self, connection: PartyConnection, qid: str, program: DecisionProgram) -> EngineLink:
         """Return the link to an asker, ready for a program."""
@@ -636,10 +631,11 @@ class GuardRole(PartyProcess):
         connection.lane.need(program, lambda: self._mux.take(qid, timeout=self._context.patience))
         return connection.lane
 
-    def _meet(self, connection: PartyConnection, qid: str, roster: tuple[str, ...], n_queries: int) -> None:
+    def _meet(self, connection: PartyConnection, query: Query) -> None:
         """Open the link for the last step and prepare it while parties answer, before anything is charged."""
+        qid = query.qid
         try:
-            self._need(connection, qid, self._context.decision_program(roster, n_queries))
+            self._need(connection, qid, self._context.decision_program(query.told, query.n_queries))
         except (TellersError, ValueError, OSError) as error:
             if not connection.is_over(qid):
                 self._say(

@@ -109,8 +109,9 @@ def _next(plain: socket.socket, until: float, *, peek: bool, n: int = 1) -> byte
 class Listener:
     """Accept the parties that are known by their pins, each connection in a thread of its own.
 
-    No bad connection stops it. At most `max_greetings` connections may be unknown at a time; `refused` is
-    told of the others.
+    Each that is good is handed to `handle`, which may keep it; one for the engine to `engine_connected`, with
+    its token and not yet secured. No bad connection stops it: `refused` is told, and nothing else happens. At
+    most `max_greetings` connections may be unknown at a time.
     """
 
     def __init__(
@@ -119,6 +120,8 @@ class Listener:
         identity: Identity,
         peers: Iterable[Peer],
         *,
+        handle: Callable[[Channel], object],
+        engine_connected: Callable[[str, socket.socket], object] = lambda _, plain: plain.close(),
         limits: Limits = USUAL,
         timeout: float = 30.0,
         max_greetings: int = 32,
@@ -126,7 +129,7 @@ class Listener:
     ) -> None:
         self._identity, self._peers, self._limits, self._timeout = identity, list(peers), limits, timeout
         self._context = identity.context(as_server=True)
-        self._refused = refused
+        self._handle, self._engine_connected, self._refused = handle, engine_connected, refused
         self._free = threading.BoundedSemaphore(max_greetings)
         self._closing = threading.Event()
         host, port = split_address(address)
@@ -137,26 +140,13 @@ class Listener:
             raise ValueError(
                 f"Expected a free address to listen on, got {address}: {error.strerror or error}."
             ) from None
+        threading.Thread(target=self._accept, daemon=True).start()
 
     @property
     def address(self) -> str:
         """Return where it listens, with the port that was free if none was named."""
         host, port = self._socket.getsockname()[:2]
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-    def serve(
-        self,
-        handle: Callable[[Channel], object],
-        *,
-        engine_connected: Callable[[str, socket.socket], object] = lambda _, plain: plain.close(),
-    ) -> None:
-        """Begin to accept connections, and hand each that is good to `handle`, which may keep it.
-
-        A connection that is refused is told to `refused`, and nothing else happens. One for the engine is
-        handed to `engine_connected` with its token as it is, not yet secured.
-        """
-        self._handle, self._engine_connected = handle, engine_connected
-        threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
         """Accept nothing more; connections that were handed over stay open."""
