@@ -55,7 +55,6 @@ class Pair:
 
     asker: EngineLink
     answerer: EngineLink
-    door: socket.socket
     threads: ThreadPoolExecutor
 
     def both(self, ask, answer):
@@ -64,10 +63,7 @@ class Pair:
         return first.result(timeout=120), second.result(timeout=120)
 
     def open(self):
-        return self.both(
-            lambda link: link.open(lambda: dial(self.door.getsockname())),
-            lambda link: link.open(lambda: self.door.accept()[0]),
-        )
+        return self.both(EngineLink.open, EngineLink.open)
 
     def prepare(self, program):
         self.both(lambda link: link.prepare(program), lambda link: link.prepare(program))
@@ -97,8 +93,9 @@ def make_pair(certificates, *, timeout: float = 60.0) -> Pair:
     door = socket.create_server(("127.0.0.1", 0))
     door.settimeout(timeout)
     ann, north = ends_of(certificates, "ann", "north"), ends_of(certificates, "north", "ann")
-    asker, answerer = EngineLink(ASKER, ann, timeout=timeout), EngineLink(HELPER, north, timeout=timeout)
-    return Pair(asker, answerer, door, ThreadPoolExecutor(4))
+    asker = EngineLink(ASKER, lambda: dial(door.getsockname()), ann, timeout=timeout)
+    answerer = EngineLink(HELPER, lambda: door.accept()[0], north, timeout=timeout)
+    return Pair(asker, answerer, ThreadPoolExecutor(4))
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ pytest.importorskip("cryptography")
 
 from tellers.errors import MissingExtra
 from tellers.parties import _hardening
-from tellers.parties._certificates import make_certificate, read_card, read_secret
+from tellers.parties._certificates import make_certificate, read_card, read_secret, require_pin
 
 
 def test_files_are_for_their_owner_alone(tmp_path):
@@ -47,6 +47,7 @@ def test_a_card_holds_what_others_may_know(tmp_path):
     assert hashlib.sha256(encoded).hexdigest() == card.pin
     secret = (tmp_path / "hospital-a" / "mask.key").read_text().strip()
     assert secret not in repr(card)
+    require_pin(card.pin, name=card.name)
 
 
 def test_nothing_is_overwritten(tmp_path):
@@ -63,11 +64,13 @@ def test_names_that_no_party_has(tmp_path, name):
     assert not list(tmp_path.iterdir())
 
 
-def test_wrong_roles_and_days(tmp_path):
+def test_wrong_roles_days_and_pins(tmp_path):
     with pytest.raises(ValueError, match="asker, answerer, guardian"):
         make_certificate(tmp_path, "north", role="teacher")
     with pytest.raises(ValueError, match="days"):
         make_certificate(tmp_path, "north", role="answerer", days=0)
+    with pytest.raises(ValueError, match="'north'"):
+        require_pin("AB" * 32, name="north")
 
 
 def test_keys_that_others_may_read_are_refused(tmp_path):

@@ -194,9 +194,9 @@ def test_a_link_without_the_engine_says_where_it_exists(monkeypatch):
     from tellers.errors import MissingExtra
 
     monkeypatch.setitem(sys.modules, "spu", None)
-    link = EngineLink(0, None)
+    link = EngineLink(0, lambda: None, None)
     with pytest.raises(MissingExtra, match=r"Python 3\.11 on Linux.*tellers\[capc\]"):
-        link.open(lambda: None)
+        link.open()
 
 
 ESTIMATORS = {

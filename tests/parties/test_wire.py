@@ -332,6 +332,8 @@ def test_places_that_are_wrong(certificates, tmp_path):
         pytest.raises(ValueError, match="free address"),
     ):
         Listener(taken.address, guard, [], handle=ignore)
+    with pytest.raises(ValueError, match="role"):
+        Peer("ann", "teacher", pin="0" * 64)
 
 
 def test_answers_reach_an_asker(certificates, guard, call):

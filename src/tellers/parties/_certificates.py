@@ -18,7 +18,7 @@ except ImportError:  # said when a certificate is made or read
 from ..errors import require_count
 from ..ledger.vault import read_owned
 from ._hardening import new_mask_key, public_mask_key, require_cryptography
-from ._messages import NAME, NAME_WORDS, ROLES
+from ._messages import DIGEST, NAME, NAME_WORDS, ROLES
 
 # A pin is the SHA-256 fingerprint of a certificate. Parties tell each other their pins by a way on which
 # nobody could change them, and a connection is good only with the very certificate that was pinned. Whoever
@@ -125,6 +125,15 @@ def read_secret(path: str | os.PathLike[str]) -> str:
 def require_name(name: object) -> None:
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise ValueError(f"Expected {NAME_WORDS}, got {name!r}.")
+
+
+def require_pin(pin: object, *, name: str) -> None:
+    """Refuse what is no pin, naming whose it should be."""
+    if not isinstance(pin, str) or not DIGEST.fullmatch(pin):
+        raise ValueError(
+            f"Expected the pin of {name!r}, 64 hexadecimal digits in small letters. Ask for the line that "
+            "`tellers party certs` printed there."
+        )
 
 
 def _authority(place: Path, days: int) -> tuple[Any, Any]:

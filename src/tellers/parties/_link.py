@@ -84,6 +84,7 @@ _ENDED = {3: "the peer closed the connection", 4: "its party was gone", 255: "th
 class EngineLink:
     """One end of a secret computation with one peer, in a worker process of its own.
 
+    `connect` returns a connected TCP socket: the asker dials, the others accept. Every `open` calls it again.
     A link that failed is closed: its worker is dead, whatever the peer still does; `open` starts anew.
     Commands block, each up to `timeout` seconds, so a party with several links runs each in a thread.
     A link that goes with a connection for messages is opened once, when it is first needed (`need`), with the
@@ -92,9 +93,10 @@ class EngineLink:
     """
 
     def __init__(
-        self, rank: int, ends: Pinned, *, model: Mapping[str, Integers] | None = None, timeout: float = 120.0
-    ) -> None:
-        self._rank, self._ends, self._timeout = rank, ends, timeout
+        self, rank: int, connect: Callable[[], socket.socket] | None, ends: Pinned, *,
+        model: Mapping[str, Integers] | None = None, timeout: float = 120.0,
+    ) -> None:  # fmt: skip
+        self._rank, self._connect, self._ends, self._timeout = rank, connect, ends, timeout
         self._model, self._prepared = model, set[Program]()
         self._process: subprocess.Popen[bytes] | None = None
         self.was_needed = self._is_over = False
@@ -106,11 +108,12 @@ class EngineLink:
         """Return whether the worker lives; it ends by itself soon after the peer is gone."""
         return self._process is not None and self._process.poll() is None
 
-    def open(self, connect: Callable[[], socket.socket], *, timeout: float | None = None) -> None:
-        """Start a worker, secure the TCP connection that `connect` returns, and join the peer's engine."""
+    def open(self, *, timeout: float | None = None) -> None:
+        """Start a worker, secure the connection, and join the peer's engine."""
         require_engine()
         self.kill()
-        with connect() as plain:
+        assert self._connect is not None
+        with self._connect() as plain:
             number = plain.fileno()
             os.set_inheritable(number, True)
             self._process = subprocess.Popen(  # noqa: S603
@@ -152,8 +155,8 @@ class EngineLink:
         `until` is when to give up, by `time.monotonic()`; without it each step has the link's time.
         """
         if not self.was_needed:
-            self.was_needed = True
-            self.open(connect, timeout=self.left(until))
+            self.was_needed, self._connect = True, connect
+            self.open(timeout=self.left(until))
             if self._is_over:  # while it was being opened
                 self.kill()
             if self._model is not None:

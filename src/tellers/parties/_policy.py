@@ -121,7 +121,8 @@ class PartyContext:
 
     def link(self, rank: int, channel: Channel, *, model: dict[str, Integers] | None = None) -> EngineLink:
         """Return a link to the engine of the party at the other end of a connection, not open yet."""
-        return EngineLink(rank, Pinned(self.identity, channel.peer), model=model, timeout=self.patience)
+        ends = Pinned(self.identity, channel.peer)
+        return EngineLink(rank, None, ends, model=model, timeout=self.patience)
 
     def address(self, name: str) -> str:
         return next(peer.address for peer in self.settings.peers if peer.name == name)

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..errors import LinkFailed, PeerRefused
-from ._certificates import AUTHORITY, CERTIFICATE, KEY, read_secret
-from ._messages import USUAL, Hello, Limits, Message, Role, decode, encode
+from ._certificates import AUTHORITY, CERTIFICATE, KEY, read_secret, require_name, require_pin
+from ._messages import ROLES, USUAL, Hello, Limits, Message, Role, decode, encode
 from ._ports import stay_alert
 
 # --- Frames ---
@@ -75,6 +75,12 @@ class Peer:
     name: str
     role: Role
     pin: str
+
+    def __post_init__(self) -> None:
+        require_name(self.name)
+        require_pin(self.pin, name=self.name)
+        if self.role not in ROLES:
+            raise ValueError(f"Expected a role, one of {', '.join(ROLES)}, got {self.role!r}.")
 
 
 @dataclass(frozen=True)
