@@ -11,7 +11,7 @@ from ..ledger.base import Ledger
 from ..privacy import noise as noises
 from ..privacy.noise import Noise
 from ..runs.settings.party import PartySettings
-from ._last_step import LastStep, draw, require_confidential
+from ._last_step import LastStep, draw
 from ._ledger import affords, charge_query, query_price, remembered
 from ._link import EngineLink, Outbox, WorkQueue
 from ._messages import (
@@ -436,7 +436,6 @@ class Guardian:
     state: GuardianState = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        require_confidential(self.mechanism)
         self.state = GuardianState(**remembered(self.ledger))
         price = query_price(self.mechanism, 1)
         self.policy = replace(self.policy, affords=lambda n: affords(self.ledger, price * n))
