@@ -76,8 +76,8 @@ class Pair:
         return found
 
     def close(self):
-        self.asker.close()
-        self.answerer.close()
+        self.asker.kill()
+        self.answerer.kill()
         self.threads.shutdown()
 
 

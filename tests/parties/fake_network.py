@@ -109,7 +109,7 @@ class FakeNetwork:
             state, said = answerer.roll(policy, state, message, noise=noise.secure())
             self.masks_sent += [(name, m.qid) for m in said if m.kind == "mask"]
         elif message.kind == "closed":
-            state = answerer.closed(state, message)
+            state = answerer.forget(state, message.qid)
         self.states[name] = state
         for word in said:
             self.say(name, word)

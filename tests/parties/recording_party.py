@@ -31,7 +31,7 @@ from tellers.parties import _worker as worker
 from tellers.parties._engine import Engine
 from tellers.parties._messages import Mask, encode
 from tellers.parties._tunnel import Tunnel
-from tellers.parties._wire import Channel, FrameReader
+from tellers.parties._wire import Channel
 from tellers.runs import read_party
 
 
@@ -39,11 +39,12 @@ def watch_party(view: Path) -> None:
     """Change this process, a party's, so that it keeps what it receives, and its workers likewise."""
     view.mkdir(parents=True, exist_ok=True)
     link._WORKER = (__name__, str(view))
-    real_feed, real_receive = FrameReader.feed, Channel.receive
+    real_take, real_receive = Channel._take, Channel.receive
 
-    def feed(reader: FrameReader, data: bytes) -> Any:
-        _keep(view / f"wire.{reader.sender}.bin", data)
-        return real_feed(reader, data)
+    def take(channel: Channel, n: int, **options: Any) -> bytes:
+        data = real_take(channel, n, **options)
+        _keep(view / f"wire.{channel.peer.role}.bin", data)
+        return data
 
     def receive(channel: Channel, **options: Any) -> Any:
         message = real_receive(channel, **options)
@@ -54,7 +55,7 @@ def watch_party(view: Path) -> None:
             _keep(view / f"masks.{channel.peer.name}.bin", body)
         return message
 
-    setattr(FrameReader, "feed", feed)  # noqa: B010
+    setattr(Channel, "_take", take)  # noqa: B010
     setattr(Channel, "receive", receive)  # noqa: B010
 
 

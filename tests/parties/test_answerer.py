@@ -7,7 +7,7 @@ pytest.importorskip("cryptography")
 
 from tellers.errors import PeerRefused
 from tellers.parties import _answer as answerer
-from tellers.parties._messages import Closed, Expect, Question, Roll
+from tellers.parties._messages import Expect, Question, Roll
 from tellers.privacy.noise import secure
 
 from .fake_network import NAMES, PROGRAM, TERMS, FakeNetwork, pairs_of, policy_of
@@ -174,7 +174,7 @@ def test_time_ends_what_nobody_asks_for():
     state, _, _ = ready(policy())
     assert answerer.tick(state, now=100.0)[0].queries
     assert not answerer.tick(state, now=1000.0)[0].queries
-    assert not answerer.closed(state, Closed(qid=QID)).queries
+    assert not answerer.forget(state, QID).queries
 
 
 def test_shares_of_noise_reach_the_tally():

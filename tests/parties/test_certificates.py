@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("cryptography")
 
 from tellers.errors import MissingExtra
-from tellers.parties import _certificates
+from tellers.parties import _hardening
 from tellers.parties._certificates import make_certificate, read_card, read_secret, require_pin
 
 
@@ -97,7 +97,7 @@ def test_files_that_are_something_else(tmp_path):
 
 
 def test_the_extra_is_named_where_it_is_missing(tmp_path, monkeypatch):
-    monkeypatch.setattr(_certificates, "x509", None)
+    monkeypatch.setattr(_hardening, "x25519", None)
     for act in (lambda: make_certificate(tmp_path, "north", role="answerer"), lambda: read_card(tmp_path)):
         with pytest.raises(MissingExtra, match=r"tellers\[capc\]"):
             act()

@@ -314,18 +314,6 @@ def test_seeded_noise_is_refused_by_the_ledger():
     charge_query(ledger, "0" * 32, noise=secure(), **asked)
 
 
-def test_an_asker_may_pay_from_an_account_of_its_own():
-    network = FakeNetwork()
-    one = query_price(GNMax(sigma=2.0), 2)
-    network.ledger.open_account("asker/ann", Budget(epsilon=one.epsilon(1e-5) * 1.2, delta=1e-5))
-    network.guardian.account = lambda asker: f"asker/{asker}" if asker == "ann" else None
-    network.query()
-    network.query()
-    assert "asker/ann" in network.last().why
-    network.query("bea")
-    assert len(network.charged) == 2
-
-
 # --- Who answers is not for the asker to choose. ---
 
 

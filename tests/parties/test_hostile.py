@@ -5,9 +5,9 @@ import secrets
 import shutil
 import socket
 import ssl
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
-from types import SimpleNamespace
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ import pytest
 pytest.importorskip("cryptography")
 
 from tellers.errors import LinkFailed, PeerRefused, RoundAborted
-from tellers.parties import AskRole
+from tellers.parties import AskRole, _wire
 from tellers.parties import ask as asking
 from tellers.parties._certificates import make_certificate
 from tellers.parties._listener import dial_engine
@@ -101,8 +101,8 @@ class Eve:
         return self
 
     def throw(self, raw):
-        self.channel._writer = SimpleNamespace(pack=lambda _: raw)
-        self.channel.send(None)
+        with patch.object(_wire, "pack_frame", lambda *_: raw):
+            self.channel.send(None)
 
     def hear(self):
         return self.channel.receive(timeout=60.0)
@@ -257,7 +257,7 @@ def test_certificates_that_are_not_those_of_a_party(network, unharmed, tmp_path,
         with refused():
             knock(Identity(name, "asker", home=tmp_path / name))
     # A pinned party under another name; the host is done with its greeting before it has looked at hers.
-    with refused(), knock(replace(context.identity, name="ann")) as channel:
+    with refused(), closing(knock(replace(context.identity, name="ann"))) as channel:
         channel.receive(timeout=30.0)
 
 
@@ -349,8 +349,8 @@ def test_a_subset_of_the_askers_choice(network, ann, monkeypatch):
         warm(network, sly)  # whoever is out for a reason of its own may be left out
         with no_harm(network, ann):
             for change in (never_ask("south"), leave_out("south"), leave_out("south")):
-                with monkeypatch.context() as patch:
-                    patch.setattr(asking._Attempt, *change)
+                with monkeypatch.context() as changed:
+                    changed.setattr(asking._Attempt, *change)
                     with pytest.raises(RoundAborted, match=words):
                         sly.ask(network.rows(N), n_retries=0)
             # After three strikes it gets no answer at all, not even to a query in order.

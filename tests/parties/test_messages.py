@@ -1,8 +1,8 @@
 """Messages come back as they were sent, and whatever else comes is refused and harms nothing."""
 
-import contextlib
 import dataclasses
 import json
+import socket
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tellers.errors import PeerRefused
 from tellers.parties import _messages as m
-from tellers.parties._wire import FrameReader, FrameWriter
+from tellers.parties._wire import Channel, Peer, pack_frame
 
 QID, DIGEST = "0123456789abcdef" * 2, "0123456789abcdef" * 4
 ALL = [
@@ -141,8 +141,43 @@ def test_messages_are_checked_where_they_are_made():
 # --- Frames. ---
 
 
-def reader(**options) -> FrameReader:
-    return FrameReader(sender="answerer", receiver="guardian", **options)
+class Pieces(socket.socket):
+    """A socket that hands out bytes in the pieces that they came in, and then the end."""
+
+    def __init__(self, *pieces):
+        self.pieces = [piece for piece in pieces if piece]
+
+    def recv(self, n):
+        if not self.pieces:
+            return b""
+        first = self.pieces.pop(0)
+        if first[n:]:
+            self.pieces.insert(0, first[n:])
+        return first[:n]
+
+    def setblocking(self, _):
+        pass
+
+    def close(self):
+        pass
+
+
+def hearing(*pieces, sender="answerer", receiver="guardian", **options) -> Channel:
+    return Channel(Peer("north", sender, pin=DIGEST), receiver, Pieces(*pieces), **options)
+
+
+def hear_all(channel):
+    """Return all messages until the connection ends, and how it ended."""
+    heard = []
+    while True:
+        try:
+            heard.append(channel.receive())
+        except PeerRefused as ended:
+            return heard, str(ended)
+
+
+def frames_of(said):
+    return [pack_frame(message, number) for number, message in enumerate(said)]
 
 
 MASKS = st.tuples(st.integers(1, 4), st.integers(1, 4)).map(
@@ -153,48 +188,39 @@ SAID = st.lists(st.one_of(st.sampled_from([ALL[7], ALL[8]]), MASKS), min_size=1,
 
 @given(SAID, st.data())
 def test_frames_come_back_however_they_are_cut(said, data):
-    writer, frames = FrameWriter(), b""
-    for message in said:
-        frames += writer.pack(message)
+    frames = b"".join(frames_of(said))
     cuts = sorted(data.draw(st.lists(st.integers(0, len(frames)), max_size=8)))
-    heard, reads = [], reader()
-    for start, end in zip([0, *cuts], [*cuts, len(frames)]):
-        heard += reads.feed(frames[start:end])
-    reads.end()
+    pieces = [frames[start:end] for start, end in zip([0, *cuts], [*cuts, len(frames)])]
+    heard, ended = hear_all(hearing(*pieces))
+    assert ended.startswith("north closed the connection")
     assert len(heard) == len(said)
     assert all(map(same, heard, said))
 
 
 @given(SAID, st.data())
 def test_replays_and_reordered_frames_are_refused(said, data):
-    writer = FrameWriter()
-    frames = [writer.pack(message) for message in said]
+    frames = frames_of(said)
     order = data.draw(st.lists(st.integers(0, len(frames) - 1), min_size=1, max_size=8))
-    reads, expected = reader(), 0
-    for which in order:
+    channel = hearing(*(frames[which] for which in order), *frames)
+    for expected, which in enumerate(order):
         if which == expected:
-            assert same(reads.feed(frames[which])[0], said[which])
-            expected += 1
+            assert same(channel.receive(), said[which])
         else:
             with pytest.raises(PeerRefused, match="twice or out of turn"):
-                reads.feed(frames[which])
-            with pytest.raises(PeerRefused, match="was refused"):
-                reads.feed(frames[expected] if expected < len(frames) else b"")
+                channel.receive()
+            with pytest.raises(PeerRefused, match=r"^The connection to north is closed\.$"):
+                channel.receive()
             return
 
 
 @settings(max_examples=300)
 @given(SAID, st.integers(0, 10_000), st.integers(1, 255))
 def test_a_changed_byte_is_refused_or_changes_one_value(said, where, flip):
-    writer = FrameWriter()
-    frames = bytearray(b"".join(writer.pack(message) for message in said))
+    frames = bytearray(b"".join(frames_of(said)))
     where %= len(frames)
     frames[where] ^= flip
-    reads = reader()
-    try:
-        heard = reads.feed(bytes(frames))
-        reads.end()
-    except PeerRefused:
+    heard, ended = hear_all(hearing(bytes(frames)))
+    if not ended.startswith("north closed the connection"):
         return
     # A nonce, an id or a number of a mask that is another one: valid, and for the states to judge.
     assert len(heard) == len(said)
@@ -203,36 +229,31 @@ def test_a_changed_byte_is_refused_or_changes_one_value(said, where, flip):
 
 @settings(max_examples=300)
 @given(st.binary(max_size=300))
-def test_any_bytes_are_refused_or_incomplete(data):
-    reads = reader()
-    with contextlib.suppress(PeerRefused):
-        assert reads.feed(data) == []
+def test_any_bytes_are_refused(data):
+    with pytest.raises(PeerRefused):
+        hearing(data).receive()
 
 
 def test_sizes_are_refused_before_they_are_read():
-    small = reader(limits=m.Limits(max_queries=2, max_outputs=2))
-    frame = FrameWriter().pack(m.Mask(qid=QID, mask=np.zeros((3, 3), dtype=np.int64)))
+    frame = pack_frame(m.Mask(qid=QID, mask=np.zeros((3, 3), dtype=np.int64)), 0)
+    small = hearing(frame[:20], limits=m.Limits(max_queries=2, max_outputs=2))  # the prefix alone
     with pytest.raises(PeerRefused, match="of body"):
-        small.feed(frame[:20])  # the prefix alone
+        small.receive()
 
 
 def test_truncated_frames_are_refused_at_the_end():
-    frame = FrameWriter().pack(m.Done(qid=QID))
-    reads = FrameReader(sender="asker", receiver="guardian")
-    reads.feed(frame[:-1])
-    assert not reads.is_between
+    channel = hearing(pack_frame(m.Done(qid=QID), 0)[:-1], sender="asker")
     with pytest.raises(PeerRefused, match="in the middle"):
-        reads.end()
+        channel.receive()
 
 
 @pytest.mark.parametrize("message", ALL, ids=lambda message: message.kind)
 def test_only_who_may_say_it_is_heard(message):
     for sender in m.ROLES:
         for receiver in m.ROLES:
-            reads = FrameReader(sender=sender, receiver=receiver)
-            frame = FrameWriter().pack(message)
+            channel = hearing(pack_frame(message, 0), sender=sender, receiver=receiver)
             if (sender, receiver) in message.routes:
-                assert same(reads.feed(frame)[0], message)
+                assert same(channel.receive(), message)
             else:
                 with pytest.raises(PeerRefused, match=f"{sender} may say to {receiver}"):
-                    reads.feed(frame)
+                    channel.receive()

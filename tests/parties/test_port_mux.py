@@ -3,6 +3,7 @@
 import queue
 import socket
 import threading
+from contextlib import closing
 
 import pytest
 
@@ -21,17 +22,24 @@ def door(certificates):
     """A guardian's listener with its mux, the messages it got, and its refusals."""
     mux, heard, refusals = PortMux(), queue.Queue(), queue.Queue()
     peers = [certificates.peers["ann"], certificates.peers["north"]]
-    with Listener(
-        "127.0.0.1:0", certificates.identities["guard"], peers, timeout=5.0, refused=refusals.put
+    with closing(
+        Listener(
+            "127.0.0.1:0",
+            certificates.identities["guard"],
+            peers,
+            timeout=5.0,
+            refused=refusals.put,
+            engine_connected=mux.arrive,
+            handle=lambda channel: heard.put(channel.receive()),
+        )
     ) as listener:
-        listener.serve(lambda channel: heard.put(channel.receive()), engine_connected=mux.arrive)
         yield listener, mux, heard, refusals
 
 
 def say_something(listener, certificates, heard):
     """Show that messages still get through."""
     identity, peer = certificates.identities["ann"], certificates.peers["guard"]
-    with connect(listener.address, identity, peer, timeout=5.0) as channel:
+    with closing(connect(listener.address, identity, peer, timeout=5.0)) as channel:
         channel.send(Done(qid="0" * 32))
         assert heard.get(timeout=5.0).kind == "done"
 

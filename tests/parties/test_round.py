@@ -5,6 +5,7 @@ import contextlib
 import queue
 import secrets
 import threading
+from contextlib import closing
 from types import SimpleNamespace
 
 import numpy as np
@@ -36,20 +37,27 @@ class GuardianAtWork:
     def __init__(self, world, ledger):
         policy = policy_of("guard", roster=ROSTER, quotas={"ann": 1000}, max_open=4)
         self.guardian = Guardian(policy, GNMax(sigma=1e-3), ledger, noise.secure())
-        self.channels, self.steps = {}, queue.Queue()
+        self.channels, self.steps, self.turn = {}, queue.Queue(), threading.Lock()
         peers = [peer for name, peer in world.peers.items() if name != "guard"]
-        self.listener = Listener("127.0.0.1:0", world.identities["guard"], peers, timeout=10.0)
-        self.listener.serve(self.handle)
+        self.listener = Listener(
+            "127.0.0.1:0", world.identities["guard"], peers, handle=self.handle, timeout=10.0
+        )
 
     def handle(self, channel):
         name = channel.peer.name
         self.channels[name] = channel
-        self.follow(self.guardian.joined(name))
+        with self.turn:
+            self.guardian.joined(name)
         with contextlib.suppress(PeerRefused, TimeoutError):
             while True:
-                self.follow(self.guardian.handle(name, channel.receive(timeout=60)))
+                message = channel.receive(timeout=60)
+                with self.turn:
+                    tasks = self.guardian.handle(name, message)
+                self.follow(tasks)
         channel.close()
-        self.follow(self.guardian.left(name))
+        with self.turn:
+            tasks = self.guardian.left(name)
+        self.follow(tasks)
 
     def follow(self, tasks):
         for task in tasks:
@@ -85,7 +93,7 @@ class AnswererAtWork:
                             self.policy, self.state, message, noise=noise.secure()
                         )
                     elif isinstance(message, Closed):
-                        self.state = answerer.closed(self.state, message)
+                        self.state = answerer.forget(self.state, message.qid)
                 for word in said:
                     self.channel.send(word)
 
@@ -147,7 +155,7 @@ def test_a_round_over_tls_and_one_without_a_party_that_died(world, tmp_path):
     answerers = {name: AnswererAtWork(world, name, address) for name in ROSTER}
     present = work.guardian
     rng = np.random.default_rng(3)
-    with connect(address, world.identities["ann"], world.peers["guard"], timeout=10.0) as channel:
+    with closing(connect(address, world.identities["ann"], world.peers["guard"], timeout=10.0)) as channel:
         wait_for(lambda: present.state.present >= set(ROLES) - {"guard"})
         for gone in ((), ("south",)):
             for name in gone:

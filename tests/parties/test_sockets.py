@@ -3,6 +3,7 @@
 import queue
 import socket
 import threading
+from contextlib import closing, suppress
 
 import pytest
 
@@ -34,12 +35,13 @@ def require_alert(one):
 def test_both_ends_of_a_channel(certificates):
     ann, guard = (certificates.identities[name] for name in ("ann", "guard"))
     accepted = queue.Queue()
-    with Listener("127.0.0.1:0", guard, [certificates.peers["ann"]]) as listener:
-        listener.serve(accepted.put)
-        with connect(listener.address, ann, certificates.peers["guard"]) as channel:
-            require_alert(channel._socket)
-            with accepted.get(timeout=10.0) as other:
-                require_alert(other._socket)
+    with (
+        closing(Listener("127.0.0.1:0", guard, [certificates.peers["ann"]], handle=accepted.put)) as listener,
+        closing(connect(listener.address, ann, certificates.peers["guard"])) as channel,
+    ):
+        require_alert(channel._socket)
+        with closing(accepted.get(timeout=10.0)) as other:
+            require_alert(other._socket)
 
 
 def test_both_ends_of_an_engines_link(certificates):
@@ -53,11 +55,16 @@ def test_both_ends_of_an_engines_link(certificates):
         answering.start()
         found.append(ends[0].shake_hands(dial(door.getsockname()), listens=False, timeout=10.0))
         answering.join(timeout=10.0)
-    tunnels = [Tunnel(secure, free_port(), is_dialer=secure is found[0]) for secure in found]
+    tunnels = [
+        Tunnel(secure, free_port(), is_dialer=secure is found[0], on_end=lambda: None) for secure in found
+    ]
     for secure, tunnel in zip(found, tunnels):
         require_alert(secure)
         tunnel.start()
-        tunnel.close()
+    for tunnel in tunnels:
+        with suppress(OSError):
+            socket.socket.shutdown(tunnel._secure, socket.SHUT_RDWR)
+        tunnel._thread.join(timeout=30)
 
 
 def test_other_kinds_of_sockets_are_left_as_they_are():

@@ -1,5 +1,7 @@
 """One ciphertext per product: blocks cover the product once; what the engine was seen to do is foretold."""
 
+import itertools
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -58,17 +60,13 @@ def test_every_product_of_a_log_is_counted():
 @given(st.integers(1, 800), st.integers(1, 900), st.integers(1, 130))
 @settings(max_examples=40)
 def test_blocks_cover_a_product_once_and_are_answered_once(rows, inner, columns):
-    blocks = single_answer_blocks(rows, inner, columns)
-    area = 0
-    for block in blocks:
-        height = block.rows.stop - block.rows.start
-        width = block.columns.stop - block.columns.start
-        assert 0 <= block.rows.start < block.rows.stop <= rows
-        assert 0 <= block.columns.start < block.columns.stop <= columns
-        assert count_answers(height, inner, width) == 1
-        area += height * width
-    assert area == rows * columns
-    assert len({(b.rows.start, b.columns.start) for b in blocks}) == len(blocks)
+    down, across = single_answer_blocks(rows, inner, columns)
+    for cuts, length in ((down, rows), (across, columns)):
+        assert [cut.start for cut in cuts] == [0, *(cut.stop for cut in cuts[:-1])]
+        assert all(cut.start < cut.stop for cut in cuts)
+        assert cuts[-1].stop == length
+    for top, left in itertools.product(down, across):
+        assert count_answers(top.stop - top.start, inner, left.stop - left.start) == 1
 
 
 def test_a_silent_log_is_no_proof():

@@ -9,6 +9,7 @@ import socket
 import ssl
 import threading
 import time
+from contextlib import closing
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -21,7 +22,7 @@ from tellers.errors import PeerRefused
 from tellers.parties import _certificates as made
 from tellers.parties._listener import Listener
 from tellers.parties._messages import Answered, Done, Limits, Mask, Out
-from tellers.parties._wire import FrameWriter, Identity, Peer, connect, split_address
+from tellers.parties._wire import Identity, Peer, connect, pack_frame, split_address
 
 QID = "0" * 32
 
@@ -34,9 +35,9 @@ class Guard:
         peers = [peer for name, peer in certificates.peers.items() if name != "guard"]
         options = {"timeout": 30.0, **options}
         self.listener = Listener(
-            "127.0.0.1:0", certificates.identities["guard"], peers, refused=self.refusals.put, **options
-        )
-        self.listener.serve(self.handle)
+            "127.0.0.1:0", certificates.identities["guard"], peers, handle=self.handle,
+            refused=self.refusals.put, **options,
+        )  # fmt: skip
 
     def handle(self, channel):
         self.channels.append(channel)
@@ -68,9 +69,13 @@ def call(certificates, guard):
                 guard.listener.address, certificates.identities[name], certificates.peers["guard"],
                 timeout=30.0, **options,
             )  # fmt: skip
-            return stack.enter_context(channel)
+            return stack.enter_context(closing(channel))
 
         yield connected
+
+
+def ignore(channel):
+    """Keep a connection, and do nothing with it."""
 
 
 def next_of(found: queue.Queue):
@@ -119,11 +124,10 @@ def test_a_wrong_message_closes_its_connection_alone(guard, call):
 @pytest.mark.parametrize("what", ["replayed", "reordered", "oversized", "truncated", "noise", "header"])
 def test_frames_that_do_not_belong(guard, call, what):
     channel = call("ann")
-    writer = channel._writer
-    frame = writer.pack(Done(qid=QID))
+    frame = pack_frame(Done(qid=QID), 1)  # after the greeting
     raw = {
         "replayed": frame + frame,
-        "reordered": (lambda first, second: second + first)(frame, writer.pack(Done(qid=QID))),
+        "reordered": (lambda first, second: second + first)(frame, pack_frame(Done(qid=QID), 2)),
         "oversized": frame[:12] + (2**31).to_bytes(4, "little") + frame[16:],
         "truncated": frame[:-3],
         "noise": os.urandom(64),
@@ -151,7 +155,7 @@ def test_a_message_that_stops_half_way_does_not_wait_for_ever(certificates, guar
     channel = call("ann")
     served = guard.channels[-1] if guard.channels else None
     channel._socket.setblocking(True)
-    channel._socket.sendall(FrameWriter().pack(Done(qid=QID))[:25])
+    channel._socket.sendall(pack_frame(Done(qid=QID), 0)[:25])
     deadline = time.monotonic() + 30
     while served is None and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -186,21 +190,26 @@ def test_a_slow_sender_is_cut_off_in_the_middle(certificates):
             heard.put(end)
 
     peers = [certificates.peers["ann"]]
-    with Listener("127.0.0.1:0", certificates.identities["guard"], peers, timeout=5.0) as listener:
-        listener.serve(handle)
-        with connect(
-            listener.address, certificates.identities["ann"], certificates.peers["guard"], timeout=5.0
-        ) as channel:
-            frame = channel._writer.pack(Done(qid=QID))
-            channel._socket.setblocking(True)
-            with contextlib.suppress(OSError):  # it may have hung up by now
-                for byte in frame[:12]:
-                    channel._socket.sendall(bytes([byte]))
-                    begun.set()
-                    time.sleep(0.08)
-                    if not heard.empty():
-                        break
-            refusal = next_of(heard)
+    with (
+        closing(
+            Listener("127.0.0.1:0", certificates.identities["guard"], peers, handle=handle, timeout=5.0)
+        ) as listener,
+        closing(
+            connect(
+                listener.address, certificates.identities["ann"], certificates.peers["guard"], timeout=5.0
+            )
+        ) as channel,
+    ):
+        frame = pack_frame(Done(qid=QID), 1)
+        channel._socket.setblocking(True)
+        with contextlib.suppress(OSError):  # it may have hung up by now
+            for byte in frame[:12]:
+                channel._socket.sendall(bytes([byte]))
+                begun.set()
+                time.sleep(0.08)
+                if not heard.empty():
+                    break
+        refusal = next_of(heard)
     assert isinstance(refusal, PeerRefused)
     assert "middle of a message" in str(refusal)
 
@@ -239,8 +248,9 @@ def test_an_authority_that_is_not_trusted(certificates, guard, tmp_path):
     assert any("authority" in next_of(guard.refusals) for _ in range(2))
     # With its authority trusted and its pin known, it is let in.
     identity = replace(certificates.identities["guard"], trusted=(tmp_path / "authority.pem",))
-    with Listener("127.0.0.1:0", identity, [Peer("ann", "asker", pin=card.pin)]) as listener:
-        listener.serve(lambda _: None)
+    with closing(
+        Listener("127.0.0.1:0", identity, [Peer("ann", "asker", pin=card.pin)], handle=ignore)
+    ) as listener:
         connect(listener.address, trusting, certificates.peers["guard"], timeout=5.0).close()
 
 
@@ -252,8 +262,9 @@ def test_an_expired_certificate(certificates, tmp_path, monkeypatch):
         patch.setattr(made, "datetime", then)
         card = made.make_certificate(tmp_path, "guard", role="guardian", days=30)
     identity = Identity("guard", "guardian", home=tmp_path / "guard")
-    with Listener("127.0.0.1:0", identity, [certificates.peers["ann"]], timeout=5.0) as listener:
-        listener.serve(lambda _: None)
+    with closing(
+        Listener("127.0.0.1:0", identity, [certificates.peers["ann"]], handle=ignore, timeout=5.0)
+    ) as listener:
         trusting = replace(certificates.identities["ann"], trusted=(tmp_path / "authority.pem",))
         with pytest.raises(PeerRefused, match="expired"):
             connect(listener.address, trusting, Peer("guard", "guardian", pin=card.pin), timeout=5.0)
@@ -299,8 +310,8 @@ def test_who_never_shakes_hands_keeps_nobody_out(certificates):
 
 def test_limits_hold_on_the_wire(certificates):
     guard = Guard(certificates, limits=Limits(max_queries=2, max_outputs=2))
-    with connect(
-        guard.listener.address, certificates.identities["north"], certificates.peers["guard"]
+    with closing(
+        connect(guard.listener.address, certificates.identities["north"], certificates.peers["guard"])
     ) as channel:
         channel.send(Mask(qid=QID, mask=np.zeros((3, 3), dtype=np.int64)))
         _, refusal = next_of(guard.heard)
@@ -316,8 +327,11 @@ def test_places_that_are_wrong(certificates, tmp_path):
     with pytest.raises(ValueError, match="tellers party certs"):
         Identity("ann", "asker", home=tmp_path).context(as_server=False)
     guard = certificates.identities["guard"]
-    with Listener("127.0.0.1:0", guard, []) as taken, pytest.raises(ValueError, match="free address"):
-        Listener(taken.address, guard, [])
+    with (
+        closing(Listener("127.0.0.1:0", guard, [], handle=ignore)) as taken,
+        pytest.raises(ValueError, match="free address"),
+    ):
+        Listener(taken.address, guard, [], handle=ignore)
     with pytest.raises(ValueError, match="role"):
         Peer("ann", "teacher", pin="0" * 64)
 

@@ -44,16 +44,11 @@ def price(
     Example: tellers party price --config ann/party.toml --queries 100 --epsilon 10
     """
     from ..parties.prices import session_price
-    from ..privacy.budget import Budget
     from ..runs.settings.party import read_party
 
     settings = read_party(config)
-    books = settings.ledger
-    at = delta if delta is not None else books.delta or 1e-5
-    budget = None
-    if epsilon is not None or (books.url and delta is not None):
-        budget = Budget(epsilon=books.epsilon if epsilon is None else epsilon, delta=at)
-    said = session_price(settings, n_queries=queries or settings.session.max_queries, delta=at, budget=budget)
+    n_queries = queries or settings.session.max_queries
+    said = session_price(settings, n_queries=n_queries, epsilon=epsilon, delta=delta)
     notes = remarks(said, pairwise=settings.hardening.pairwise, sigma=settings.hardening.noise_sigma)
     if as_json:
         print(json.dumps(_told_price(said, notes), indent=2))

@@ -54,7 +54,6 @@ class Journal:
 
     @property
     def n_labelled(self) -> int:
-        """Return how many rows have labels."""
         return sum(end - start for start, end in (batch["span"] for batch in self.batches))
 
     @property
@@ -167,7 +166,6 @@ def _lock(file: IO[bytes], path: Path) -> None:
 
 
 def read_rows(path: Path) -> Any:
-    """Return the rows of a file."""
     try:
         if path.suffix == ".npy":
             rows = load_npy(path)
@@ -244,14 +242,10 @@ def ask_in_batches(
             lost = journal.lost_rows()
             if lost:
                 error = f"{error} {_lost(journal, asker, delta, again=False)}".strip()
-            prices = {
-                n: asker.price(n) for n in {journal.n_labelled, journal.n_labelled + journal.n_lost} if n
-            }
         labelled, most = journal.n_labelled, journal.n_labelled + journal.n_lost
         told = {
             "n_rows": len(rows), "n_labelled": labelled, "n_before": n_before, "n_lost": len(lost),
-            "epsilon": float(prices[labelled].epsilon(delta)) if labelled else 0.0,
-            "epsilon_at_most": float(prices[most].epsilon(delta)) if most else 0.0,
+            "epsilon": _epsilon(asker, labelled, delta), "epsilon_at_most": _epsilon(asker, most, delta),
             "delta": delta, "file": str(out), "batches": [_summary(settings, one) for one in journal.batches],
             "error": error,
         }  # fmt: skip
@@ -266,10 +260,14 @@ def ask_in_batches(
     return told
 
 
+def _epsilon(asker: Any, n_queries: int, delta: float) -> float:
+    return float(asker.price(n_queries).epsilon(delta)) if n_queries else 0.0
+
+
 def _lost(journal: Journal, asker: Any, delta: float, *, again: bool) -> str:
     """Say which rows may have been paid for in vain."""
     rows = journal.lost_rows()
-    price = asker.price(journal.n_lost).epsilon(delta)
+    price = _epsilon(asker, journal.n_lost, delta)
     words = (
         f"{len(rows)} rows, from row {rows[0]} on, may have been charged (epsilon {price:.3g} at delta "
         f"{delta:g}) and their labels are lost."

@@ -1,5 +1,6 @@
 """An answering party: its part of the protocol, and its process."""
 
+import secrets
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -9,14 +10,14 @@ from ..errors import PeerRefused, TellersError
 from ..privacy import noise as noises
 from ..privacy.noise import Noise
 from ..runs.settings.party import PartySettings
-from ._hardening import fresh_nonce, lend, zero_sum_mask
+from ._hardening import lend, zero_sum_mask
 from ._ledger import affords, charge_query, query_price, remembered
 from ._link import EngineLink, Outbox
 from ._messages import Accepted, Closed, Expect, Hello, Mask, Message, Out, Question, Ready, Refused, Roll
 from ._policy import Policy, why_not
 from ._process import PartyProcess
 from ._ring import Integers, fresh_mask
-from ._wire import PROTOCOL, Channel, Pinned, connect
+from ._wire import PROTOCOL, Channel
 from .programs import HELPER
 
 # --- Protocol ---
@@ -59,9 +60,11 @@ class AnswererState:
     answered: Mapping[str, int] = field(default_factory=dict)
 
 
-def expect(
-    policy: Policy, state: AnswererState, message: Expect, *, now: float
-) -> tuple[AnswererState, list[Out]]:
+Step = tuple[AnswererState, list[Message]]
+"""What follows: the state, and what is said to the guardian."""
+
+
+def expect(policy: Policy, state: AnswererState, message: Expect, *, now: float) -> Step:
     """Take note that an asker will come; what this party would refuse, it refuses at once."""
     qid = message.qid
     held = state.queries.get(qid)
@@ -78,13 +81,7 @@ def expect(
 
 
 def question(
-    policy: Policy,
-    state: AnswererState,
-    asker: str,
-    message: Question,
-    *,
-    now: float,
-    patience: float = 30.0,
+    policy: Policy, state: AnswererState, asker: str, message: Question, *, now: float
 ) -> tuple[AnswererState, Accepted | Refused]:
     """Take a question or refuse it; an accepted one has a fresh mask in `state.queries[qid].mask`.
 
@@ -99,16 +96,14 @@ def question(
     if not announced and qid in state.used:
         # What was refused when the guardian announced it is refused for the same reason.
         return state, Refused(qid=qid, why=why or "This id was used before. Ask under a new one.")
-    if not why and (message.n_features, message.n_outputs) != (
-        policy.session.n_features,
-        policy.session.n_outputs,
-    ):
-        why = f"Rows have {policy.session.n_features} numbers here, and votes {policy.session.n_outputs}."
+    shape = (policy.session.n_features, policy.session.n_outputs)
+    if not why and (message.n_features, message.n_outputs) != shape:
+        why = f"Rows have {shape[0]} numbers here, and votes {shape[1]}."
     if why:
         return replace(state, used=state.used | {qid}), Refused(qid=qid, why=why)
     query = Answering(
-        qid, asker, message.n_queries, until=now + patience, phase="asked", is_expected=announced,
-        nonce=fresh_nonce(), mask=fresh_mask((message.n_queries, policy.session.n_outputs)),
+        qid, asker, message.n_queries, until=now + policy.patience, phase="asked", is_expected=announced,
+        nonce=secrets.token_hex(16), mask=fresh_mask((message.n_queries, policy.session.n_outputs)),
     )  # fmt: skip
     return _put(replace(state, used=state.used | {qid}), query), Accepted(qid=qid)
 
@@ -124,7 +119,7 @@ def alone(state: AnswererState) -> AnswererState:
     return replace(state, queries={})
 
 
-def delivered(state: AnswererState, qid: str) -> tuple[AnswererState, list[Ready]]:
+def delivered(state: AnswererState, qid: str) -> Step:
     """Tell the guardian that the asker has its share; nothing if the query is over by now."""
     query = state.queries.get(qid)
     if query is None or query.phase != "asked":
@@ -132,17 +127,15 @@ def delivered(state: AnswererState, qid: str) -> tuple[AnswererState, list[Ready
     return _put(state, replace(query, phase="ready")), [Ready(qid=qid, nonce=query.nonce)]
 
 
-def failed(state: AnswererState, qid: str) -> tuple[AnswererState, list[Out]]:
+def failed(state: AnswererState, qid: str) -> Step:
     """Tell the guardian that the computation with the asker failed, and forget the mask."""
     query = state.queries.get(qid)
     if query is None or query.phase == "lent":
         return state, []
-    return _without(state, qid), [Out(qid=qid, why="failed")]
+    return forget(state, qid), [Out(qid=qid, why="failed")]
 
 
-def roll(
-    policy: Policy, state: AnswererState, message: Roll, *, noise: Noise
-) -> tuple[AnswererState, list[Mask | Out]]:
+def roll(policy: Policy, state: AnswererState, message: Roll, *, noise: Noise) -> Step:
     """Lend the mask to the answering set, once; write the query in this party's ledger before sending it."""
     qid, query = message.qid, state.queries.get(message.qid)
     if query is None or query.mask is None or query.phase != "ready":
@@ -151,36 +144,35 @@ def roll(
         raise PeerRefused("Expected a query that this party answered, got another.")
     if message.nonces.get(policy.name) != query.nonce:
         raise PeerRefused("Expected an answering set with this party's own fresh number, got another.")
-    members = set(message.nonces)
-    if len(members) < policy.session.quorum or not members <= set(policy.roster):
-        return _without(state, qid), [Out(qid=qid, why="refused")]
+    members, keys = set(message.nonces), policy.pair_keys
+    has_keys = keys is None or members - {policy.name} <= set(keys)
+    if len(members) < policy.session.quorum or not members <= set(policy.roster) or not has_keys:
+        return forget(state, qid), [Out(qid=qid, why="refused")]
     cancelling = None
-    if policy.pair_keys is not None:
-        if not members - {policy.name} <= set(policy.pair_keys):
-            return _without(state, qid), [Out(qid=qid, why="refused")]
+    if keys is not None:
         shape = (query.n_queries, policy.session.n_outputs)
-        cancelling = zero_sum_mask(policy.name, policy.pair_keys, qid=qid, nonces=message.nonces, shape=shape)
+        cancelling = zero_sum_mask(policy.name, keys, qid=qid, nonces=message.nonces, shape=shape)
     lent = lend(query.mask, cancelling=cancelling, sigma=policy.hardening.noise_sigma, noise=noise)
     answered = {**state.answered, query.asker: state.answered.get(query.asker, 0) + query.n_queries}
     state = _put(replace(state, answered=answered), replace(query, phase="lent", mask=None))
     return state, [Mask(qid=qid, mask=lent)]
 
 
-def closed(state: AnswererState, message: Closed) -> AnswererState:
-    return _without(state, message.qid)
+def forget(state: AnswererState, qid: str) -> AnswererState:
+    return replace(state, queries={other: q for other, q in state.queries.items() if other != qid})
 
 
-def tick(state: AnswererState, *, now: float) -> tuple[AnswererState, list[Message]]:
+def tick(state: AnswererState, *, now: float) -> Step:
     """Tell the guardian of queries that were announced and never asked; forget what took too long."""
     told: list[Message] = []
     for qid, query in list(state.queries.items()):
         if now < query.until:
             continue
         if query.phase == "expected":
-            state = _without(state, qid)
+            state = forget(state, qid)
             told.append(Out(qid=qid, why="not asked"))
         elif now >= query.until + _KEPT:
-            state = _without(state, qid)
+            state = forget(state, qid)
     return state, told
 
 
@@ -198,10 +190,6 @@ def _why_not_now(
 
 def _put(state: AnswererState, query: Answering) -> AnswererState:
     return replace(state, queries={**state.queries, query.qid: query})
-
-
-def _without(state: AnswererState, qid: str) -> AnswererState:
-    return replace(state, queries={other: q for other, q in state.queries.items() if other != qid})
 
 
 # --- Process ---
@@ -232,8 +220,8 @@ class AnswerRole(PartyProcess):
         self._channels: set[Channel] = set()
 
     def _prepare(self) -> None:
-        self._price = query_price(self._context.mechanism, 1)
-        self._policy = replace(self._context.policy(), affords=self._affords)
+        price = query_price(self._context.mechanism, 1)
+        self._policy = replace(self._context.policy(), affords=lambda n: affords(self._ledger, price * n))
         self._model: dict[str, Integers] = self._context.model()
 
     def start(self) -> None:
@@ -250,10 +238,7 @@ class AnswerRole(PartyProcess):
         pause, guardian = _FIRST_PAUSE, self._context.settings.guardian
         while not self._stopping.is_set():
             try:
-                channel = connect(
-                    self._context.address(guardian), self._context.identity, self._context.peer(guardian),
-                    limits=self._context.limits,
-                )  # fmt: skip
+                channel = self._context.connect(guardian)
             except (PeerRefused, OSError, ValueError) as refusal:
                 if pause == _FIRST_PAUSE:
                     self._say(f"{refusal} Trying again.")
@@ -287,22 +272,19 @@ class AnswerRole(PartyProcess):
             outbox.close()
             channel.close()
 
-    def _obey(self, message: Message) -> list[Any]:
+    def _obey(self, message: Message) -> list[Message]:
         if isinstance(message, Expect):
             self._state, said = expect(self._policy, self._state, message, now=time.monotonic())
-            return list(said)
+            return said
         if isinstance(message, Roll):
             return self._lend(message)
         if isinstance(message, Closed):
-            self._state = closed(self._state, message)
+            self._state = forget(self._state, message.qid)
         if isinstance(message, Hello):  # the guardian asks for a sign of life
             return [Hello(name=self._policy.name, protocol=PROTOCOL)]
         return []
 
-    def _affords(self, n_queries: int) -> bool:
-        return affords(self._ledger, self._price * n_queries)
-
-    def _lend(self, message: Roll) -> list[Any]:
+    def _lend(self, message: Roll) -> list[Message]:
         query = self._state.queries.get(message.qid)
         state, said = roll(self._policy, self._state, message, noise=self._noise)
         if query is not None and any(word.kind == "mask" for word in said):
@@ -313,12 +295,12 @@ class AnswerRole(PartyProcess):
                 )  # fmt: skip
             except (TellersError, OSError) as error:
                 self._say(f"A query was refused by this party's own books. {error}")
-                self._state = closed(self._state, Closed(qid=message.qid))
+                self._state = forget(self._state, message.qid)
                 return [Out(qid=message.qid, why="refused")]
         self._state = state
-        return list(said)
+        return said
 
-    def _tell(self, said: list[Any]) -> None:
+    def _tell(self, said: list[Message]) -> None:
         """Say something to the guardian; if it is not there, it knows that this party is gone."""
         for word in said:
             if self._outbox is not None:
@@ -331,8 +313,7 @@ class AnswerRole(PartyProcess):
     # --- With askers. ---
 
     def _host(self, channel: Channel) -> None:
-        ends = Pinned(self._context.identity, channel.peer)
-        lane = EngineLink(HELPER, None, ends, model=self._model, timeout=self._context.patience)
+        lane = self._context.link(HELPER, channel, model=self._model)
         with self._lock:
             self._channels.add(channel)
 
@@ -349,15 +330,12 @@ class AnswerRole(PartyProcess):
 
     def _consider(self, asker: str, message: Question) -> tuple[Accepted | Refused, Integers | None]:
         """Return whether to vote, and the mask; the guardian's word of a query may come after the asker's."""
-        qid, patience = message.qid, self._context.patience
-        until = time.monotonic() + patience / 2
+        qid, until = message.qid, time.monotonic() + self._context.patience / 2
         while True:
             is_late = time.monotonic() >= until or self._stopping.is_set()
             with self._lock:
                 is_announced = qid in self._state.used
-                state, answer = question(
-                    self._policy, self._state, asker, message, now=time.monotonic(), patience=patience
-                )
+                state, answer = question(self._policy, self._state, asker, message, now=time.monotonic())
                 if isinstance(answer, Accepted) and not is_announced and is_late:
                     state, answer = unannounced(self._state, qid)
                 if is_announced or isinstance(answer, Refused):
@@ -385,11 +363,11 @@ class AnswerRole(PartyProcess):
             self._say(f"The computation with {asker} failed. {words}")
             with self._lock:
                 self._state, out = failed(self._state, qid)
-                self._tell(list(out))
+                self._tell(out)
             return False
         finally:
             self._mux.forget(qid)
         with self._lock:
             self._state, ready = delivered(self._state, qid)
-            self._tell(list(ready))
+            self._tell(ready)
         return True

@@ -13,11 +13,11 @@ try:
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
 except ImportError:  # said when a certificate is made or read
-    x509 = None  # type: ignore[assignment]
+    pass
 
-from ..errors import MissingExtra, require_count
+from ..errors import require_count
 from ..ledger.vault import read_owned
-from ._hardening import new_mask_key, public_mask_key
+from ._hardening import new_mask_key, public_mask_key, require_cryptography
 from ._messages import DIGEST, NAME, NAME_WORDS, ROLES
 
 # A pin is the SHA-256 fingerprint of a certificate. Parties tell each other their pins by a way on which
@@ -58,7 +58,7 @@ def make_certificate(
     Assumes:   the folder is on a disk that only its owner reads.
     Reference: RFC 5280 (certificates), RFC 8446 (TLS 1.3).
     """
-    _require_library()
+    require_cryptography()
     require_name(name)
     require_count(days=days)
     if role not in ROLES:
@@ -74,7 +74,8 @@ def make_certificate(
     place.mkdir(parents=True, exist_ok=True, mode=0o700)
     authority, authority_key = _authority(place, days)
     key = ec.generate_private_key(ec.SECP256R1())
-    subject = _subject(name, role)
+    parts = [(x509.oid.NameOID.COMMON_NAME, name), (x509.oid.NameOID.ORGANIZATIONAL_UNIT_NAME, role)]
+    subject = x509.Name([x509.NameAttribute(kind, text) for kind, text in parts])
     usages = [x509.oid.ExtendedKeyUsageOID.SERVER_AUTH, x509.oid.ExtendedKeyUsageOID.CLIENT_AUTH]
     issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key())
     certificate = (
@@ -182,12 +183,6 @@ def _builder(subject: Any, issuer: Any, public_key: Any, days: int) -> Any:
     )
 
 
-def _subject(name: str, role: str) -> Any:
-    oid = x509.oid.NameOID
-    parts = [(oid.COMMON_NAME, name), (oid.ORGANIZATIONAL_UNIT_NAME, role)]
-    return x509.Name([x509.NameAttribute(kind, text) for kind, text in parts])
-
-
 def _named(certificate: Any, place: Path) -> tuple[str, str]:
     oid = x509.oid.NameOID
     found = [
@@ -200,7 +195,7 @@ def _named(certificate: Any, place: Path) -> tuple[str, str]:
 
 
 def _load(path: Path) -> Any:
-    _require_library()
+    require_cryptography()
     try:
         return x509.load_pem_x509_certificate(path.read_bytes())
     except OSError as error:
@@ -222,10 +217,3 @@ def _private_pem(key: Any) -> bytes:
 def _write(path: Path, content: bytes) -> None:
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as opened:
         opened.write(content)
-
-
-def _require_library() -> None:
-    if x509 is None:
-        raise MissingExtra(
-            "Certificates of parties need the library cryptography: pip install 'tellers[capc]'."
-        )

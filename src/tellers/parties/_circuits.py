@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, Final
 
@@ -62,37 +61,29 @@ def count_answers(rows: int, inner: int, columns: int) -> int:
     return _ceil(tiles, depth) if tiles > 1 else _tile(rows, inner, columns, False)[0]
 
 
-@dataclass(frozen=True)
-class Block:
-    """Rows and columns of a product that are computed by themselves."""
-
-    rows: slice
-    columns: slice
-
-
 @lru_cache(maxsize=1024)
-def single_answer_blocks(rows: int, inner: int, columns: int) -> tuple[Block, ...]:
-    """Return blocks, halving the longer side until each is answered by one ciphertext."""
+def single_answer_blocks(rows: int, inner: int, columns: int) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
+    """Return the rows and the columns of blocks that are computed by themselves.
+
+    The longer side is halved until each block is answered by one ciphertext.
+    """
     n_rows, n_columns = rows, columns
     while True:
-        blocks = tuple(
-            Block(slice(top, min(top + n_rows, rows)), slice(left, min(left + n_columns, columns)))
-            for top in range(0, rows, n_rows)
-            for left in range(0, columns, n_columns)
-        )
+        down, across = _cut(rows, n_rows), _cut(columns, n_columns)
         # The last row and column of blocks may be smaller than the others, and are planned by themselves.
-        shapes = {(b.rows.stop - b.rows.start, b.columns.stop - b.columns.start) for b in blocks}
+        shapes = {(top.stop - top.start, left.stop - left.start) for top in down for left in across}
         if all(count_answers(height, inner, width) == 1 for height, width in shapes):
-            return blocks
+            return down, across
         if n_rows == n_columns == 1:
             raise ValueError(f"Expected rows that fit one ciphertext, got {inner} numbers per row.")
-        n_rows, n_columns = _next(n_rows, n_columns)
+        if n_rows >= n_columns:
+            n_rows = _ceil(n_rows, 2)
+        else:
+            n_columns = _ceil(n_columns, 2)
 
 
-def _next(n_rows: int, n_columns: int) -> tuple[int, int]:
-    if n_rows >= n_columns:
-        return _ceil(n_rows, 2), n_columns
-    return n_rows, _ceil(n_columns, 2)
+def _cut(length: int, step: int) -> tuple[slice, ...]:
+    return tuple(slice(start, min(start + step, length)) for start in range(0, length, step))
 
 
 def answers_in_log(text: str) -> list[int]:
@@ -131,10 +122,8 @@ def require_single_answers(both: Sequence[Sequence[int]], *, has_products: bool)
 # with public numbers are free. So an arg max is a tournament that carries one bit per candidate and no
 # index, leaves of trees are reached by one AND per node, and no value is ever rounded.
 
-Circuit = Callable[..., Any]
 
-
-def build_circuit(program: Program, numeric: Any = None) -> Circuit:
+def build_circuit(program: Program, numeric: Any = None) -> Callable[..., Any]:
     """Return a program's circuit: a function of its slots, in their order.
 
     It computes with `jax.numpy`, which the engine compiles; with NumPy it gives in the clear what it gives on
@@ -148,13 +137,14 @@ def build_circuit(program: Program, numeric: Any = None) -> Circuit:
 
 
 def _product(jnp: Any, x: Any, w: Any) -> Any:
-    """Multiply block by block, each answered by one ciphertext; see `tiling`."""
-    blocks = single_answer_blocks(x.shape[0], x.shape[1], w.shape[1])
-    strips: dict[int, list[Any]] = {}
-    for block in blocks:
-        strips.setdefault(block.rows.start, []).append(x[block.rows] @ w[:, block.columns])
-    rows = [parts[0] if len(parts) == 1 else jnp.concatenate(parts, axis=1) for parts in strips.values()]
-    return rows[0] if len(rows) == 1 else jnp.concatenate(rows, axis=0)
+    """Multiply block by block, each answered by one ciphertext."""
+    down, across = single_answer_blocks(x.shape[0], x.shape[1], w.shape[1])
+    strips = [_joined(jnp, [x[rows] @ w[:, columns] for columns in across], axis=1) for rows in down]
+    return _joined(jnp, strips, axis=0)
+
+
+def _joined(jnp: Any, parts: list[Any], *, axis: int) -> Any:
+    return parts[0] if len(parts) == 1 else jnp.concatenate(parts, axis=axis)
 
 
 def _vote(jnp: Any, program: VoteProgram, x: Any, mask: Any, *model: Any) -> Any:

@@ -74,12 +74,9 @@ class Engine:
         *,
         own_port: int,
         peer_port: int,
-        name: str,
         timeout: float,
         read_log: Callable[[], str],
     ) -> None:
-        if rank not in (ASKER, HELPER):
-            raise ValueError(f"Expected rank 0 or 1, got {rank!r}.")
         require_engine()
         import jax
         import spu
@@ -90,7 +87,7 @@ class Engine:
         self._spu, self._lib = spu, libspu
         self._config = self._configure()
         self._link = libspu.link.create_brpc(
-            self._describe(own_port=own_port, peer_port=peer_port, name=name, timeout=timeout), rank
+            self._describe(own_port=own_port, peer_port=peer_port, timeout=timeout), rank
         )
         self._runtime, self._io = spu.Runtime(self._link, self._config), spu.Io(2, self._config)
         self._compiled: dict[str, Any] = {}
@@ -108,9 +105,9 @@ class Engine:
             )
         return config
 
-    def _describe(self, *, own_port: int, peer_port: int, name: str, timeout: float) -> Any:
+    def _describe(self, *, own_port: int, peer_port: int, timeout: float) -> Any:
         described = self._lib.link.Desc()
-        described.id = name
+        described.id = "link"
         described.recv_timeout_ms = int(timeout * 1000)
         described.http_timeout_ms = int(timeout * 1000)
         described.connect_retry_times = max(1, int(timeout * 10))
@@ -118,7 +115,7 @@ class Engine:
         described.brpc_channel_connection_type = "single"
         ports = (own_port, peer_port) if self._rank == ASKER else (peer_port, own_port)
         for rank, port in enumerate(ports):
-            described.add_party(f"{name}-{rank}", f"127.0.0.1:{port}")
+            described.add_party(f"link-{rank}", f"127.0.0.1:{port}")
         return described
 
     def agree(self, what: str, said: str) -> None:
@@ -200,9 +197,6 @@ class Engine:
         if outcome.shape != program.output_shape:
             raise LinkFailed("Expected an outcome in its public shape, got another one.")
         return outcome.astype(np.int64)
-
-    def close(self) -> None:
-        self._link.stop_link()
 
 
 def versions() -> str:

@@ -1,6 +1,5 @@
 """The guardian: its part of the protocol, its ledger, noise and clock, and its process."""
 
-import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -12,7 +11,7 @@ from ..ledger.base import Ledger
 from ..privacy import noise as noises
 from ..privacy.noise import Noise
 from ..runs.settings.party import PartySettings
-from ._last_step import LastStep, draw, require_confidential
+from ._last_step import LastStep, draw
 from ._ledger import affords, charge_query, query_price, remembered
 from ._link import EngineLink, Outbox, WorkQueue
 from ._messages import (
@@ -35,8 +34,9 @@ from ._messages import (
 from ._policy import Policy, why_not
 from ._process import TICK, PartyProcess
 from ._ring import Integers, ring_sum
-from ._wire import PROTOCOL, Channel, Pinned
-from .programs import HELPER
+from ._wire import PROTOCOL, Channel
+from .models import count_voters
+from .programs import HELPER, DecisionProgram
 
 # --- State and actions ---
 
@@ -53,24 +53,6 @@ class Send:
 
     to: str
     message: Message
-
-
-@dataclass(frozen=True)
-class ChargeQuery:
-    """Write the query on the ledger, durably; then call `charged`, or `refused` if it cannot be paid."""
-
-    query: "Query"
-
-
-@dataclass(frozen=True, eq=False)
-class Conclude:
-    """Draw the noise and go to the last step; `masks` is the sum over the answering set, and secret."""
-
-    query: "Query"
-    masks: Integers = field(repr=False)
-
-
-Action = Send | ChargeQuery | Conclude
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,11 +87,9 @@ class GuardianState:
     strikes: Mapping[str, int] = field(default_factory=dict)
 
 
+Action = Send | Query
+"""What must be done: tell a party something, or write a query on the ledger and then call `charged`."""
 Step = tuple[GuardianState, list[Action]]
-
-
-def join(state: GuardianState, name: str) -> GuardianState:
-    return replace(state, present=state.present | {name})
 
 
 def close(state: GuardianState, query: Query, why: str | None) -> Step:
@@ -130,7 +110,7 @@ def put(state: GuardianState, query: Query) -> GuardianState:
 # --- Protocol ---
 #
 # No socket, no clock, no ledger and no noise in here: messages and the time come as arguments, and what
-# must be done comes back as `Send`, `ChargeQuery` and `Conclude`. A query goes through these phases:
+# must be done comes back as messages to send and queries to charge. A query goes through these phases:
 #
 # asking      answering parties compute with the asker; each says Ready, or Out with its reason
 # agreeing    the asker said whose shares it holds; the guardian waits for whoever has not spoken
@@ -156,8 +136,11 @@ def leave(policy: Policy, state: GuardianState, name: str, *, now: float) -> Ste
         if query is None:
             continue
         if query.asker == name:
+            if query.phase == "masking":  # masks were asked for: they are on the parties' own books
+                answered = _plus(state.answered, name, query.n_queries)
+                state = replace(state, answered=answered, strikes=_plus(state.strikes, name, 1))
             # Charged or not, nobody is there any more to go on with it.
-            state, more = close(_walked_out(state, query), query, None)
+            state, more = close(state, query, None)
         else:
             state, more = _drop(policy, state, query, name, "gone", now)
         actions += more
@@ -177,6 +160,11 @@ def receive(policy: Policy, state: GuardianState, sender: str, message: Message,
     handler = _HANDLERS.get(type(message))
     if handler is None:
         raise PeerRefused(f"Expected a message for a guardian, got {message.kind!r}.")
+    if isinstance(message, Answered | Done):
+        if sender != query.asker:
+            raise PeerRefused("Expected whoever opened the query, got another party.")
+    elif sender not in policy.roster:
+        raise PeerRefused("Expected a party of the roster, got another.")
     return handler(_Turn(policy, state, now), query, sender, message)
 
 
@@ -190,7 +178,8 @@ def tick(policy: Policy, state: GuardianState, *, now: float) -> Step:
         if query.phase == "asking":
             state, more = close(state, query, f"The asker did not say in time who answered. {FREE}")
         elif query.phase == "agreeing":
-            state, more = _agree(policy, state, _silenced(policy, query), now)
+            silent = {n: "silent" for n in policy.roster if n not in query.ready and n not in query.out}
+            state, more = _agree(policy, state, replace(query, out={**query.out, **silent}), now)
         elif query.phase == "masking":
             late = [name for name in query.parties if name not in query.masks]
             state, more = _unmasked(policy, state, query, late, "silent", now)
@@ -200,27 +189,23 @@ def tick(policy: Policy, state: GuardianState, *, now: float) -> Step:
     return state, actions
 
 
-def charged(policy: Policy, state: GuardianState, qid: str, *, now: float) -> Step:
-    """Return what follows when the ledger has a query: the last step, and masks are forgotten."""
-    query = _charging(state, qid)
+def charged(policy: Policy, state: GuardianState, query: Query, *, now: float) -> Step:
+    """Return what follows when the ledger has a query, besides the last step; masks are forgotten."""
     before = state.last_set.get(query.asker)
     changed = (before is not None and before != query.parties) or bool(query.left_out)
-    total = ring_sum(query.masks[name] for name in query.parties)
     # Long enough for any last step; only a slot is held, masks are gone.
     rest = replace(query, phase="concluding", masks={}, until=now + 4 * policy.patience)
     state = replace(
         put(state, rest),
-        answered={**state.answered, query.asker: state.answered.get(query.asker, 0) + query.n_queries},
+        answered=_plus(state.answered, query.asker, query.n_queries),
         last_set={**state.last_set, query.asker: query.parties},
-        changes={**state.changes, query.asker: state.changes.get(query.asker, 0) + changed},
+        changes=_plus(state.changes, query.asker, changed),
     )
-    told: list[Action] = [Send(name, Closed(qid=qid)) for name in query.parties]
-    return state, [*told, Conclude(rest, total)]
+    return state, [Send(name, Closed(qid=query.qid)) for name in query.parties]
 
 
-def refused(state: GuardianState, qid: str, why: str) -> Step:
-    """Return what follows when a query cannot be paid for: it ends, and masks are forgotten."""
-    return close(state, _charging(state, qid), why)
+def _plus(counts: Mapping[str, int], name: str, n: int) -> dict[str, int]:
+    return {**counts, name: counts.get(name, 0) + n}
 
 
 def _open(policy: Policy, state: GuardianState, asker: str, message: Open, now: float) -> Step:
@@ -272,7 +257,6 @@ class _Turn(NamedTuple):
 
 
 def _ready(turn: _Turn, query: Query, sender: str, message: Ready) -> Step:
-    _require_member(turn.policy, sender)
     if query.phase not in ("asking", "agreeing"):
         return turn.state, []  # too late for this set
     if query.out.get(sender) in ("gone", "silent"):
@@ -284,7 +268,6 @@ def _ready(turn: _Turn, query: Query, sender: str, message: Ready) -> Step:
 
 
 def _out(turn: _Turn, query: Query, sender: str, message: Out) -> Step:
-    _require_member(turn.policy, sender)
     if sender in query.out:
         if query.out[sender] in ("gone", "silent"):
             return turn.state, []
@@ -293,7 +276,6 @@ def _out(turn: _Turn, query: Query, sender: str, message: Out) -> Step:
 
 
 def _answered(turn: _Turn, query: Query, sender: str, message: Answered) -> Step:
-    _require_asker(query, sender)
     if query.phase != "asking":
         raise PeerRefused("Expected one answering set at a time, got another while one is agreed on.")
     if not set(message.parties) <= set(turn.policy.roster):
@@ -305,7 +287,6 @@ def _answered(turn: _Turn, query: Query, sender: str, message: Answered) -> Step
 
 
 def _mask(turn: _Turn, query: Query, sender: str, message: Mask) -> Step:
-    _require_member(turn.policy, sender)
     if query.phase != "masking" or sender not in query.parties:
         if sender in query.ready or sender in query.out:
             return turn.state, []  # the set has changed since it was asked for
@@ -320,7 +301,6 @@ def _mask(turn: _Turn, query: Query, sender: str, message: Mask) -> Step:
 
 
 def _done(turn: _Turn, query: Query, sender: str, message: Done) -> Step:
-    _require_asker(query, sender)
     if query.phase != "concluding":
         raise PeerRefused("Expected the end of a query after its last step, got it before.")
     return close(turn.state, query, None)
@@ -341,19 +321,13 @@ def _settle(policy: Policy, state: GuardianState, query: Query, now: float) -> S
     return _agree(policy, state, query, now)
 
 
-def _silenced(policy: Policy, query: Query) -> Query:
-    silent = {n: "silent" for n in policy.roster if n not in query.ready and n not in query.out}
-    return replace(query, out={**query.out, **silent})
-
-
 def _agree(policy: Policy, state: GuardianState, query: Query, now: float) -> Step:
     claimed = query.claimed or ()
     left_out = [name for name in query.ready if name not in claimed]
     unasked = [name for name, why in query.out.items() if why == "not asked"]
     if left_out or unasked:
-        strikes = {**state.strikes, query.asker: state.strikes.get(query.asker, 0) + 1}
         why = f"The asker left out parties that could answer; who answers is not for it to choose. {FREE}"
-        return close(replace(state, strikes=strikes), query, why)
+        return close(replace(state, strikes=_plus(state.strikes, query.asker, 1)), query, why)
     common = tuple(name for name in sorted(claimed) if name in query.ready)
     if len(common) < policy.session.quorum:
         why = f"{len(common)} parties answered, fewer than the quorum of {policy.session.quorum}. {FREE}"
@@ -383,7 +357,8 @@ def _masking(state: GuardianState, query: Query) -> Step:
     """Charge the query as soon as all masks are there."""
     if any(name not in query.masks for name in query.parties):
         return put(state, query), []
-    return put(state, replace(query, phase="charging")), [ChargeQuery(query)]
+    query = replace(query, phase="charging")
+    return put(state, query), [query]
 
 
 def _drop(policy: Policy, state: GuardianState, query: Query, name: str, why: str, now: float) -> Step:
@@ -424,35 +399,6 @@ def _unmasked(
     return put(state, again), [Send(query.asker, Held(qid=query.qid, parties=left))]
 
 
-def _walked_out(state: GuardianState, query: Query) -> GuardianState:
-    """Count a query that its asker left after masks were asked for: they are on the parties' own books."""
-    if query.phase != "masking":
-        return state
-    asker = query.asker
-    return replace(
-        state,
-        answered={**state.answered, asker: state.answered.get(asker, 0) + query.n_queries},
-        strikes={**state.strikes, asker: state.strikes.get(asker, 0) + 1},
-    )
-
-
-def _charging(state: GuardianState, qid: str) -> Query:
-    query = state.queries.get(qid)
-    if query is None or query.phase != "charging":
-        raise ValueError("Expected a query whose masks are all there, got another.")
-    return query
-
-
-def _require_member(policy: Policy, sender: str) -> None:
-    if sender not in policy.roster:
-        raise PeerRefused("Expected a party of the roster, got another.")
-
-
-def _require_asker(query: Query, sender: str) -> None:
-    if sender != query.asker:
-        raise PeerRefused("Expected whoever opened the query, got another party.")
-
-
 # --- Guardian: protocol, ledger, noise and clock ---
 
 
@@ -461,7 +407,7 @@ class Finish:
     """The last step of a query, which is charged: run it with the asker, and show its step to nobody."""
 
     qid: str
-    asker: str
+    to: str
     step: LastStep = field(repr=False)
 
 
@@ -472,9 +418,9 @@ Task = Send | Finish
 class Guardian:
     """Keep the state of a session, charge before anything is revealed, and draw the noise.
 
-    Every method returns what to do next, in order: messages to send, and last steps to run. A message that
-    does not belong raises PeerRefused and changes nothing: close that connection and say so by `left`.
-    `account` says from which account of the ledger an asker pays besides the main one, or None.
+    Methods return what to do next, in order: messages to send, and last steps to run. A message that does not
+    belong raises PeerRefused and changes nothing: close that connection and say so by `left`. Use it from one
+    thread at a time.
 
     Guarantee: no noise is drawn and no mask is added up before the price of the query is durable on the
                ledger; nothing is given back. A restart on the same ledger forgets nothing that was charged.
@@ -486,70 +432,55 @@ class Guardian:
     mechanism: Any
     ledger: Ledger
     noise: Noise
-    account: Callable[[str], str | None] | None = None
     clock: Callable[[], float] = time.monotonic
     state: GuardianState = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        require_confidential(self.mechanism)
         self.state = GuardianState(**remembered(self.ledger))
         price = query_price(self.mechanism, 1)
         self.policy = replace(self.policy, affords=lambda n: affords(self.ledger, price * n))
-        self._lock = threading.RLock()
 
     def handle(self, sender: str, message: Message) -> list[Task]:
-        with self._lock:
-            step = receive(self.policy, self.state, sender, message, now=self.clock())
-            return self._follow(step)
+        return self._follow(receive(self.policy, self.state, sender, message, now=self.clock()))
 
-    def joined(self, name: str) -> list[Task]:
-        with self._lock:
-            self.state = join(self.state, name)
-            return []
+    def joined(self, name: str) -> None:
+        self.state = replace(self.state, present=self.state.present | {name})
 
     def left(self, name: str) -> list[Task]:
-        with self._lock:
-            return self._follow(leave(self.policy, self.state, name, now=self.clock()))
+        return self._follow(leave(self.policy, self.state, name, now=self.clock()))
 
     def tick(self) -> list[Task]:
         """Look at the clock; call it about once a second."""
-        with self._lock:
-            return self._follow(tick(self.policy, self.state, now=self.clock()))
+        return self._follow(tick(self.policy, self.state, now=self.clock()))
 
     def _follow(self, step: Step) -> list[Task]:
         """Do what must be done here, and return the rest."""
         self.state, actions = step
         tasks: list[Task] = []
         for action in actions:
-            if isinstance(action, Send):
-                tasks.append(action)
-            elif isinstance(action, ChargeQuery):
-                tasks += self._follow(self._charge(action.query))
-            else:
-                tasks += self._conclude(action)
+            tasks += [action] if isinstance(action, Send) else self._charge(action)
         return tasks
 
-    def _charge(self, asked: Query) -> Step:
-        account = None if self.account is None else self.account(asked.asker)
+    def _charge(self, query: Query) -> list[Task]:
+        """Charge a query, then draw the noise; masks are added up and forgotten by then."""
+        parties = query.parties
         try:
             charge_query(
-                self.ledger, asked.qid, mechanism=self.mechanism, noise=self.noise, n_queries=asked.n_queries,
-                asker=asked.asker, parties=asked.parties, left_out=asked.left_out, account=account,
+                self.ledger, query.qid, mechanism=self.mechanism, noise=self.noise, n_queries=query.n_queries,
+                asker=query.asker, parties=parties, left_out=query.left_out,
             )  # fmt: skip
         except TellersError as error:
             # What a ledger says of a budget is public: prices do not depend on votes.
-            return refused(self.state, asked.qid, f"{_short(str(error))} {LENT}")
+            return self._follow(close(self.state, query, f"{_short(str(error))} {LENT}"))
         except (OSError, TimeoutError):
             why = "The ledger cannot be written. If it was written after all, the query stays charged."
-            return refused(self.state, asked.qid, why)
-        return charged(self.policy, self.state, asked.qid, now=self.clock())
-
-    def _conclude(self, asked: Conclude) -> list[Task]:
-        query, parties = asked.query, asked.query.parties
-        voters = self.policy.voters(parties)
-        step = draw(self.mechanism, asked.masks, n_answering=len(parties), noise=self.noise, voters=voters)
+            return self._follow(close(self.state, query, why))
+        tasks = self._follow(charged(self.policy, self.state, query, now=self.clock()))
+        masks = ring_sum(query.masks[name] for name in parties)
+        voters = count_voters(parties, self.policy.labels, self.policy.session.n_outputs)
+        step = draw(self.mechanism, masks, n_answering=len(parties), noise=self.noise, voters=voters)
         agreed = Agreed(qid=query.qid, parties=parties)
-        return [Send(query.asker, agreed), Finish(query.qid, query.asker, step)]
+        return [*tasks, Send(query.asker, agreed), Finish(query.qid, query.asker, step)]
 
 
 def _short(words: str) -> str:
@@ -634,10 +565,8 @@ class GuardRole(PartyProcess):
             connection.close()
 
     def _host(self, channel: Channel) -> None:
-        name, role, lane = channel.peer.name, channel.peer.role, None
-        if role == "asker":
-            ends = Pinned(self._context.identity, channel.peer)
-            lane = EngineLink(HELPER, None, ends, timeout=self._context.patience)
+        name, role = channel.peer.name, channel.peer.role
+        lane = self._context.link(HELPER, channel) if role == "asker" else None
         connection = PartyConnection(channel, lane)
         with self._lock:
             before = self._connections.get(name)
@@ -645,7 +574,7 @@ class GuardRole(PartyProcess):
                 before.close()
                 self._follow(self._guardian.left(name))
             self._connections[name] = connection
-            self._follow(self._guardian.joined(name))
+            self._guardian.joined(name)
         self._say(f"{name} is connected.")
 
         def obey(message: Message) -> bool:
@@ -671,43 +600,41 @@ class GuardRole(PartyProcess):
 
     def _tick(self) -> None:
         self._follow(self._guardian.tick())
+        patience = self._context.patience
         for name, connection in list(self._connections.items()):
-            if connection.channel.peer.role == "answerer" and not connection.has_left:
-                self._call(name, connection)
-
-    def _call(self, name: str, connection: PartyConnection) -> None:
-        """Let go of an answering party that gives no sign of life; it comes back when it can."""
-        context = self._context
-        if not connection.call(TICK, patience=context.patience, name=context.identity.name):
-            self._say(f"{name} gave no sign of life for {context.patience / 2:g} s.")
-            connection.has_left = True
-            connection.close()
+            if connection.channel.peer.role != "answerer" or connection.has_left:
+                continue
+            if not connection.call(TICK, patience=patience, name=self._context.identity.name):
+                # It comes back when it can.
+                self._say(f"{name} gave no sign of life for {patience / 2:g} s.")
+                connection.has_left = True
+                connection.close()
 
     def _follow(self, tasks: list[Task]) -> None:
         for task in tasks:
-            connection = self._connections.get(task.asker if isinstance(task, Finish) else task.to)
+            connection = self._connections.get(task.to)
             if connection is None:
                 continue  # gone by now; the protocol hears of it by itself
             if isinstance(task, Finish):
                 connection.work.submit(partial(self._finish, connection, task))
-            else:
-                self._send(connection, task)
+                continue
+            if isinstance(task.message, Opened):
+                query = self._guardian.state.queries[task.message.qid]
+                self._mux.expect(query.qid)  # before the asker can know of it
+                connection.work.submit(partial(self._meet, connection, query))
+            connection.outbox.put(task.message)
 
-    def _send(self, connection: PartyConnection, task: Send) -> None:
-        if isinstance(task.message, Opened):
-            qid, roster = task.message.qid, task.message.roster
-            query = self._guardian.state.queries.get(qid)
-            if query is not None:
-                self._mux.expect(qid)  # before the asker can know of it
-                connection.work.submit(partial(self._meet, connection, qid, roster, query.n_queries))
-        connection.outbox.put(task.message)
+    def _need(self, connection: PartyConnection, qid: str, program: DecisionProgram) -> EngineLink:
+        """Return the link to an asker, ready for a program."""
+        assert connection.lane is not None
+        connection.lane.need(program, lambda: self._mux.take(qid, timeout=self._context.patience))
+        return connection.lane
 
-    def _meet(self, connection: PartyConnection, qid: str, roster: tuple[str, ...], n_queries: int) -> None:
+    def _meet(self, connection: PartyConnection, query: Query) -> None:
         """Open the link for the last step and prepare it while parties answer, before anything is charged."""
+        qid = query.qid
         try:
-            assert connection.lane is not None
-            program = self._context.decision_program(roster, n_queries)
-            connection.lane.need(program, lambda: self._mux.take(qid, timeout=self._context.patience))
+            self._need(connection, qid, self._context.decision_program(query.told, query.n_queries))
         except (TellersError, ValueError, OSError) as error:
             if not connection.is_over(qid):
                 self._say(
@@ -720,9 +647,7 @@ class GuardRole(PartyProcess):
     def _finish(self, connection: PartyConnection, task: Finish) -> None:
         program = task.step.program
         try:
-            assert connection.lane is not None
-            connection.lane.need(program, lambda: self._mux.take(task.qid, timeout=self._context.patience))
-            connection.lane.run(program, task.step.inputs())
+            self._need(connection, task.qid, program).run(program, task.step.inputs())
         except (TellersError, ValueError, OSError) as error:
             self._tell_of_failure(connection, task.qid, error)
 

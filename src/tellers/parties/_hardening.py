@@ -14,16 +14,22 @@ from typing import Any
 
 import numpy as np
 
+try:
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import x25519
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
+    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+except ImportError:  # said when a key is made or read
+    x25519 = None  # type: ignore[assignment]
+
 from ..errors import MissingExtra
 from ..privacy.noise import Noise
 from ._ring import Integers, ring_scaled, ring_sum
 
-_MISSING = "Parties need the library cryptography: pip install 'tellers[capc]'."
 
-
-def fresh_nonce() -> str:
-    """Return the fresh number of a party for one query, 32 hexadecimal digits."""
-    return secrets.token_hex(16)
+def require_cryptography() -> None:
+    if x25519 is None:
+        raise MissingExtra("Parties need the library cryptography: pip install 'tellers[capc]'.")
 
 
 def new_mask_key() -> tuple[str, str]:
@@ -44,7 +50,6 @@ def pair_keys(own: str, secret: str, others: Mapping[str, str]) -> dict[str, byt
                Diffie-Hellman on Curve25519. One key for good: who steals it later can undo old masks.
     Reference: RFC 7748 (X25519), RFC 5869 (HKDF).
     """
-    hashes, hkdf, x25519 = _primitives()
     mine, public = _secret_key(secret), public_mask_key(secret)
     keys = {}
     for name, other in others.items():
@@ -60,7 +65,7 @@ def pair_keys(own: str, secret: str, others: Mapping[str, str]) -> dict[str, byt
             ) from None
         ends = sorted([(own, public), (name, other.lower())])
         told = "tellers pair of masks|" + "|".join(f"{who}={key}" for who, key in ends)
-        keys[name] = hkdf(algorithm=hashes.SHA256(), length=32, salt=None, info=told.encode()).derive(shared)
+        keys[name] = HKDF(algorithm=hashes.SHA256(), length=32, salt=None, info=told.encode()).derive(shared)
     return keys
 
 
@@ -113,30 +118,17 @@ def lend(
 
 
 def _stream(key: bytes, context: bytes, shape: tuple[int, int]) -> Integers:
-    hashes, hkdf, _ = _primitives()
-    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
-
     # A key of its own for every query, so that the counter may begin at zero.
-    fresh = hkdf(algorithm=hashes.SHA256(), length=32, salt=context, info=b"tellers masks").derive(key)
+    fresh = HKDF(algorithm=hashes.SHA256(), length=32, salt=context, info=b"tellers masks").derive(key)
     cipher = Cipher(algorithms.ChaCha20(fresh, bytes(16)), mode=None).encryptor()
     stream = cipher.update(bytes(8 * shape[0] * shape[1]))
     return np.frombuffer(stream, dtype="<i8").astype(np.int64).reshape(shape)
 
 
 def _secret_key(secret: str) -> Any:
-    _, _, x25519 = _primitives()
+    require_cryptography()
     try:
         return x25519.X25519PrivateKey.from_private_bytes(bytes.fromhex(secret.strip()))
     except ValueError:
         # Not quoted: it may be a key but for one letter.
         raise ValueError("Expected a secret mask key of 64 hexadecimal digits, got something else.") from None
-
-
-def _primitives() -> tuple[Any, Any, Any]:
-    try:
-        from cryptography.hazmat.primitives import hashes
-        from cryptography.hazmat.primitives.asymmetric import x25519
-        from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-    except ImportError:
-        raise MissingExtra(_MISSING) from None
-    return hashes, HKDF, x25519

@@ -54,12 +54,11 @@ def charge_query(
     parties: tuple[str, ...],
     left_out: tuple[str, ...] = (),
     price: RdpCurve | None = None,
-    account: str | None = None,
 ) -> Ticket:
     """Write a query on the ledger before anything of it is revealed, and return the receipt.
 
     `left_out` names connected parties that failed with this asker. An answering party may give its own
-    `price`. `account` names an account that pays the same from a budget of its own.
+    `price`.
     """
     cost = query_price(mechanism, n_queries) if price is None else price
     event = {
@@ -68,9 +67,7 @@ def charge_query(
     }  # fmt: skip
     if left_out:
         event["left_out"] = list(left_out)
-    if account is not None:
-        event["account"] = account
-    return ledger.reserve(qid, cost, event=event, also=None if account is None else {account: cost})
+    return ledger.reserve(qid, cost, event=event)
 
 
 def remembered(ledger: Ledger) -> dict[str, Any]:

@@ -13,19 +13,19 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
-from ..errors import LinkFailed, MissingExtra, PeerRefused, require_positive
+from ..errors import LinkFailed, MissingExtra, PeerRefused
 from ._engine import require_engine
 from ._messages import Message
 from ._ring import Integers
 from ._wire import Channel, Pinned
-from .programs import ASKER, HELPER, Program, describe_program
+from .programs import Program, describe_program
 
 # --- Pipes to workers ---
 
@@ -37,7 +37,7 @@ _LONGEST_BODY: Final = 1 << 31
 def write_message(fd: int, head: Mapping[str, Any], tables: Mapping[str, Integers] | None = None) -> None:
     given = {name: np.ascontiguousarray(table, dtype="<i8") for name, table in (tables or {}).items()}
     shapes = {name: list(table.shape) for name, table in given.items()}
-    text = json.dumps({"head": dict(head), "tables": shapes}).encode()
+    text = json.dumps({"head": dict(head), "tables": shapes}, default=str).encode()  # places become words
     body = b"".join(table.tobytes() for table in given.values())
     rest = memoryview(_LENGTHS.pack(len(text), len(body)) + text + body)
     while rest:
@@ -81,18 +81,6 @@ _WORKER: tuple[str, ...] = ("tellers.parties._worker",)
 _ENDED = {3: "the peer closed the connection", 4: "its party was gone", 255: "the engine gave up on the peer"}
 
 
-@dataclass(frozen=True)
-class Traffic:
-    """What one command took: bytes sent and received inside TLS."""
-
-    n_sent: int
-    n_received: int
-
-    @property
-    def n_bytes(self) -> int:
-        return self.n_sent + self.n_received
-
-
 class EngineLink:
     """One end of a secret computation with one peer, in a worker process of its own.
 
@@ -100,38 +88,30 @@ class EngineLink:
     A link that failed is closed: its worker is dead, whatever the peer still does; `open` starts anew.
     Commands block, each up to `timeout` seconds, so a party with several links runs each in a thread.
     A link that goes with a connection for messages is opened once, when it is first needed (`need`), with the
-    answerer's `model`, and both ends do the same in order.
+    answerer's `model`, and both ends do the same in order. `traffic` is what the last command took: bytes
+    sent and received inside TLS.
     """
 
     def __init__(
         self, rank: int, connect: Callable[[], socket.socket] | None, ends: Pinned, *,
         model: Mapping[str, Integers] | None = None, timeout: float = 120.0,
     ) -> None:  # fmt: skip
-        if rank not in (ASKER, HELPER):
-            raise ValueError(f"Expected rank {ASKER} (asks) or {HELPER} (answers or guards), got {rank!r}.")
-        require_positive(timeout=timeout)
         self._rank, self._connect, self._ends, self._timeout = rank, connect, ends, timeout
         self._model, self._prepared = model, set[Program]()
         self._process: subprocess.Popen[bytes] | None = None
         self.was_needed = self._is_over = False
-        self._counted = (0, 0)
+        self._counted = self.traffic = (0, 0)
         self._one_at_a_time = threading.RLock()
-        self.traffic = Traffic(0, 0)
 
     @property
     def is_open(self) -> bool:
         """Return whether the worker lives; it ends by itself soon after the peer is gone."""
         return self._process is not None and self._process.poll() is None
 
-    @property
-    def pid(self) -> int | None:
-        """Return the worker's process id, or None without a worker."""
-        return self._process.pid if self._process is not None else None
-
     def open(self, *, timeout: float | None = None) -> None:
         """Start a worker, secure the connection, and join the peer's engine."""
         require_engine()
-        self.close()
+        self.kill()
         assert self._connect is not None
         with self._connect() as plain:
             number = plain.fileno()
@@ -146,7 +126,7 @@ class EngineLink:
                 start_new_session=True,  # An interrupt at the keyboard is the party's to handle.
             )
         self._counted = (0, 0)
-        ends = self._ends.as_dict()
+        ends = asdict(self._ends)  # keys stay in their folder
         self._do({"do": "open", "rank": self._rank, "timeout": self._timeout, **ends}, timeout=timeout)
 
     def prepare(self, program: Program, *, timeout: float | None = None) -> None:
@@ -162,10 +142,10 @@ class EngineLink:
     ) -> Integers | None:
         """Run a prepared program on this side's inputs: the outcome for the asker, None for the other side.
 
-        `traffic` says afterwards what it took. Both sides call it, in the same order.
+        Both sides call it, in the same order.
         """
-        _, tables = self._do({"do": "run", "program": describe_program(program)}, inputs, timeout=timeout)
-        return tables.get("outcome")
+        told = {"do": "run", "program": describe_program(program)}
+        return self._do(told, inputs, timeout=timeout).get("outcome")
 
     def need(
         self, program: Program, connect: Callable[[], socket.socket], *, until: float | None = None
@@ -200,7 +180,7 @@ class EngineLink:
         tables: Mapping[str, Integers] | None = None,
         *,
         timeout: float | None = None,
-    ) -> tuple[dict[str, Any], dict[str, Integers]]:
+    ) -> dict[str, Integers]:
         process, limit = self._process, self._timeout if timeout is None else timeout
         with self._one_at_a_time:
             if process is None or process.stdin is None or process.stdout is None:
@@ -221,23 +201,13 @@ class EngineLink:
             self.kill()
             error = MissingExtra if reply.get("kind") == "MissingExtra" else LinkFailed
             raise error(reply["failed"])
-        sent, received = int(reply.get("n_sent", 0)), int(reply.get("n_received", 0))
-        self.traffic = Traffic(sent - self._counted[0], received - self._counted[1])
-        if sent or received:
-            self._counted = (sent, received)
-        return reply, found
-
-    def close(self) -> None:
-        """End the link and its worker; the peer's worker ends too."""
-        process = self._process
-        if process is not None and process.poll() is None and process.stdin is not None:
-            with suppress(OSError, ValueError, subprocess.TimeoutExpired):
-                write_message(process.stdin.fileno(), {"do": "close"})
-                process.wait(timeout=2)
-        self.kill()
+        if "n_sent" in reply:
+            before, self._counted = self._counted, (reply["n_sent"], reply["n_received"])
+            self.traffic = (self._counted[0] - before[0], self._counted[1] - before[1])
+        return found
 
     def kill(self) -> None:
-        """End the worker at once, whatever it does."""
+        """End the worker at once, whatever it does; the peer's worker ends too."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -250,12 +220,6 @@ class EngineLink:
                 if pipe is not None:
                     with suppress(OSError):
                         pipe.close()
-
-    def __enter__(self) -> "EngineLink":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _environment() -> dict[str, str]:

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Final
 
-from ..errors import LinkFailed, PeerRefused, require_positive
-from ._messages import Limits
+from ..errors import LinkFailed, PeerRefused
+from ._messages import USUAL, Limits
 from ._tunnel import dial
-from ._wire import Channel, Identity, Peer, greeted, split_address
+from ._wire import Channel, Identity, Peer, greeted, split_address, wait_for
 
 _ENGINE_MARK: Final = b"\0"
 _TOKEN: Final = 16
@@ -98,10 +98,8 @@ def read_engine_token(plain: socket.socket, *, timeout: float) -> str | None:
 
 def _next(plain: socket.socket, until: float, *, peek: bool, n: int = 1) -> bytes:
     plain.setblocking(False)
-    with selectors.DefaultSelector() as selector:
-        selector.register(plain, selectors.EVENT_READ)
-        if not selector.select(max(0.0, until - time.monotonic())):
-            raise TimeoutError("Waited in vain for a party to shake hands.")
+    if not wait_for(plain, selectors.EVENT_READ, until):
+        raise TimeoutError("Waited in vain for a party to shake hands.")
     data = plain.recv(n, socket.MSG_PEEK if peek else 0)
     if not data:
         raise PeerRefused("A party closed the connection before it was greeted.")
@@ -111,8 +109,9 @@ def _next(plain: socket.socket, until: float, *, peek: bool, n: int = 1) -> byte
 class Listener:
     """Accept the parties that are known by their pins, each connection in a thread of its own.
 
-    No bad connection stops it. At most `max_greetings` connections may be unknown at a time; `refused` is
-    told of the others.
+    Each that is good is handed to `handle`, which may keep it; one for the engine to `engine_connected`, with
+    its token and not yet secured. No bad connection stops it: `refused` is told, and nothing else happens. At
+    most `max_greetings` connections may be unknown at a time.
     """
 
     def __init__(
@@ -121,18 +120,17 @@ class Listener:
         identity: Identity,
         peers: Iterable[Peer],
         *,
-        limits: Limits | None = None,
+        handle: Callable[[Channel], object],
+        engine_connected: Callable[[str, socket.socket], object] = lambda _, plain: plain.close(),
+        limits: Limits = USUAL,
         timeout: float = 30.0,
         max_greetings: int = 32,
-        refused: Callable[[str], object] | None = None,
+        refused: Callable[[str], object] = lambda _: None,
     ) -> None:
-        require_positive(timeout=timeout)
         self._identity, self._peers, self._limits, self._timeout = identity, list(peers), limits, timeout
         self._context = identity.context(as_server=True)
-        self._refused = refused
-        self._engine_connected: Callable[[str, socket.socket], object] | None = None
+        self._handle, self._engine_connected, self._refused = handle, engine_connected, refused
         self._free = threading.BoundedSemaphore(max_greetings)
-        self._threads: list[threading.Thread] = []
         self._closing = threading.Event()
         host, port = split_address(address)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -142,35 +140,13 @@ class Listener:
             raise ValueError(
                 f"Expected a free address to listen on, got {address}: {error.strerror or error}."
             ) from None
+        threading.Thread(target=self._accept, daemon=True).start()
 
     @property
     def address(self) -> str:
         """Return where it listens, with the port that was free if none was named."""
         host, port = self._socket.getsockname()[:2]
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-    def serve(
-        self,
-        handle: Callable[[Channel], object],
-        *,
-        engine_connected: Callable[[str, socket.socket], object] | None = None,
-    ) -> None:
-        """Begin to accept connections, and hand each that is good to `handle`, which may keep it.
-
-        A connection that is refused is told to `refused`, and nothing else happens. One for the engine is
-        handed to `engine_connected` with its token as it is, not yet secured.
-        """
-        self._engine_connected = engine_connected
-        thread = threading.Thread(target=self._accept, args=(handle,), daemon=True)
-        self._threads.append(thread)
-        thread.start()
-
-    def join(self, timeout: float = 5.0) -> None:
-        """Wait until connections that are being greeted or handled are done, at most so many seconds."""
-        until = time.monotonic() + timeout
-        time.sleep(0.01)
-        for thread in list(self._threads[1:]):
-            thread.join(max(0.0, until - time.monotonic()))
 
     def close(self) -> None:
         """Accept nothing more; connections that were handed over stay open."""
@@ -180,13 +156,7 @@ class Listener:
         with suppress(OSError):
             self._socket.close()
 
-    def __enter__(self) -> "Listener":
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        self.close()
-
-    def _accept(self, handle: Callable[[Channel], object]) -> None:
+    def _accept(self) -> None:
         while not self._closing.is_set():
             try:
                 plain, _ = self._socket.accept()
@@ -197,31 +167,22 @@ class Listener:
                 continue
             if not self._free.acquire(blocking=False):
                 plain.close()
-                self._tell("Expected fewer connections at once that have not greeted yet; one was closed.")
+                self._refused("Expected fewer connections at once that have not greeted yet; one was closed.")
                 continue
-            self._threads = [self._threads[0], *(t for t in self._threads[1:] if t.is_alive())]
-            thread = threading.Thread(target=self._greet, args=(plain, handle), daemon=True)
-            self._threads.append(thread)
-            thread.start()
+            threading.Thread(target=self._greet, args=(plain,), daemon=True).start()
 
-    def _greet(self, plain: socket.socket, handle: Callable[[Channel], object]) -> None:
+    def _greet(self, plain: socket.socket) -> None:
         try:
-            token = (
-                None if self._engine_connected is None else read_engine_token(plain, timeout=self._timeout)
-            )
-            if token is not None and self._engine_connected is not None:
+            token = read_engine_token(plain, timeout=self._timeout)
+            if token is not None:
                 self._engine_connected(token, plain)
                 return
             channel = greeted(
                 plain, self._context, self._peers, self._identity, self._limits, self._timeout, server=True
             )
         except (PeerRefused, TimeoutError) as refusal:
-            self._tell(str(refusal))
+            self._refused(str(refusal))
             return
         finally:
             self._free.release()
-        handle(channel)
-
-    def _tell(self, words: str) -> None:
-        if self._refused is not None:
-            self._refused(words)
+        self._handle(channel)

@@ -2,10 +2,10 @@
 
 import json
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
 from itertools import product
-from typing import Any, ClassVar, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal, dataclass_transform, get_type_hints
 
 import numpy as np
 
@@ -33,6 +33,8 @@ class Limits:
     max_queries: int = 4096
     max_outputs: int = 1024
     max_parties: int = 256
+    max_features: int = 10_000_000
+    max_protocol: int = 1_000_000
     max_header: int = 65_536
 
     @property
@@ -41,114 +43,86 @@ class Limits:
         return 8 * self.max_queries * self.max_outputs
 
 
+USUAL: Final = Limits()
 WIDEST: Final = Limits(max_queries=1 << 20, max_outputs=1 << 16, max_parties=4096)
 
 
-def _rule(words: str, is_right: Callable[[Any, Limits], Any], *, read: Any = None, **options: Any) -> Any:
-    """Return a field that is checked: what it should be in words, with limits by name, and whether it is.
+@dataclass(frozen=True)
+class Rule:
+    """What a field should be, in words with limits by name, whether it is, and how it is kept."""
 
-    `read` turns what was sent into what is kept.
-    """
+    words: str
+    is_right: Callable[[Any, Limits], Any]
+    read: Callable[[Any], Any] | None = None
 
-    def check(value: Any, limits: Limits) -> Any:
-        if not is_right(value, limits):
-            raise ValueError(words.format_map(asdict(limits)))
-        return value if read is None else read(value)
 
-    return field(metadata={"rule": check}, **options)
+def _like(pattern: re.Pattern[str], words: str) -> Rule:
+    return Rule(words, lambda value, _: _matches(pattern, value))
 
 
 def _matches(pattern: re.Pattern[str], value: Any) -> bool:
     return isinstance(value, str) and bool(pattern.fullmatch(value))
 
 
-def _are_names(value: Any, limits: Limits) -> bool:
+def _count(most: str) -> Rule:
+    """Return the rule for a whole number from 1 to a limit, by its name in `Limits`."""
+    return Rule(
+        f"a whole number from 1 to {{{most}}}",
+        lambda value, limits: type(value) is int and 1 <= value <= getattr(limits, most),
+    )
+
+
+def _are_names(value: Any, kind: Any, limits: Limits) -> bool:
     """Return whether these are the names of parties, each once and in order."""
-    listed = list(value) if isinstance(value, (list, tuple, dict)) else []
-    few = isinstance(value, (list, tuple, dict)) and len(listed) <= limits.max_parties
+    listed: list[Any] = list(value) if isinstance(value, kind) else [None]
+    few = len(listed) <= limits.max_parties
     return few and all(_matches(NAME, one) for one in listed) and listed == sorted(set(listed))
 
 
-def identifier() -> Any:
-    """Return a field for the id of a query, or a nonce."""
-    return _rule("32 hexadecimal digits", lambda value, _: _matches(ID, value))
+def _is_table(value: Any, limits: Limits) -> bool:
+    right = isinstance(value, np.ndarray) and value.dtype == np.int64 and value.ndim == 2 and value.size
+    return bool(right) and value.shape[0] <= limits.max_queries and value.shape[1] <= limits.max_outputs
 
 
-def digest() -> Any:
-    """Return a field for a SHA-256 hash."""
-    return _rule("64 hexadecimal digits", lambda value, _: _matches(DIGEST, value))
-
-
-def name() -> Any:
-    return _rule(NAME_WORDS, lambda value, _: _matches(NAME, value))
-
-
-def word(words: Sequence[str]) -> Any:
-    return _rule(f"one of {', '.join(words)}", lambda value, _: isinstance(value, str) and value in words)
-
-
-def text() -> Any:
-    return _rule(
+Id = Annotated[str, _like(ID, "32 hexadecimal digits")]
+Digest = Annotated[str, _like(DIGEST, "64 hexadecimal digits")]
+Name = Annotated[str, _like(NAME, NAME_WORDS)]
+Reason = Annotated[str, Rule(f"one of {', '.join(REASONS)}", lambda value, _: value in REASONS)]
+Words = Annotated[
+    str,
+    Rule(
         f"at most {_MOST_TEXT} printable letters",
         lambda value, _: isinstance(value, str) and len(value) <= _MOST_TEXT and value.isprintable(),
-    )
-
-
-def count(most: int | str) -> Any:
-    """Return a field for a whole number from 1 to a limit, given or by its name in `Limits`."""
-    top = f"{{{most}}}" if isinstance(most, str) else f"{most}"
-    return _rule(
-        f"a whole number from 1 to {top}",
-        lambda value, limits: (
-            type(value) is int and 1 <= value <= (getattr(limits, most) if isinstance(most, str) else most)
-        ),
-    )
-
-
-def seconds() -> Any:
-    return _rule(
+    ),
+]
+NQueries = Annotated[int, _count("max_queries")]
+Seconds = Annotated[
+    float,
+    Rule(
         "seconds, above 0 and at most a day",
         lambda value, _: type(value) in (int, float) and 0 < value <= 86_400,
         read=float,
-    )
-
-
-def names() -> Any:
-    """Return a field for the names of parties, each once and in order."""
-    words = "different names in order, at most {max_parties}"
-    return _rule(
-        words, lambda value, limits: not isinstance(value, dict) and _are_names(value, limits), read=tuple
-    )
-
-
-def nonces() -> Any:
-    """Return a field for a nonce of each of some parties."""
-    return _rule(
+    ),
+]
+Names = Annotated[
+    tuple[str, ...],
+    Rule(
+        "different names in order, at most {max_parties}",
+        lambda value, limits: _are_names(value, list | tuple, limits),
+        read=tuple,
+    ),
+]
+Nonces = Annotated[
+    dict[str, str],
+    Rule(
         "a nonce of 32 hexadecimal digits for each of different names in order, at most {max_parties}",
         lambda value, limits: (
-            isinstance(value, dict)
-            and _are_names(value, limits)
-            and all(_matches(ID, nonce) for nonce in value.values())
+            _are_names(value, dict, limits) and all(_matches(ID, nonce) for nonce in value.values())
         ),
         read=dict,
-    )
-
-
-def table() -> Any:
-    """Return a field for whole numbers, queries x outputs."""
-
-    def is_right(value: Any, limits: Limits) -> bool:
-        right = isinstance(value, np.ndarray) and value.dtype == np.int64 and value.ndim == 2 and value.size
-        return bool(right) and value.shape[0] <= limits.max_queries and value.shape[1] <= limits.max_outputs
-
-    return _rule("whole numbers, at most {max_queries} x {max_outputs}", is_right, repr=False)
-
-
-def require_one_of(**values: tuple[str, tuple[str, ...]]) -> None:
-    """Refuse words that are not among the allowed ones, given as name=(word, allowed)."""
-    for name, (value, allowed) in values.items():
-        if value not in allowed:
-            raise ValueError(f"Expected {name} to be one of {', '.join(allowed)}, got {value!r}.")
+    ),
+]
+Table = Annotated[Integers, Rule("whole numbers, at most {max_queries} x {max_outputs}", _is_table)]
 
 
 # --- Messages ---
@@ -167,193 +141,178 @@ def require_one_of(**values: tuple[str, tuple[str, ...]]) -> None:
 KINDS: Final[dict[str, type["Message"]]] = {}
 
 
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
 class Message:
-    """One thing that a party says to another; `routes` says who may say it to whom."""
+    """One thing that a party says to another, a frozen record; `routes` says who may say it to whom."""
 
     kind: ClassVar[str]
     routes: ClassVar[tuple[tuple[Role, Role], ...]]
+    rules: ClassVar[dict[str, Rule]]
 
     def __init_subclass__(
-        cls, *, kind: str = "", sender: Role | None = None, receiver: Role | None = None
+        cls, *, kind: str = "", sender: Role | None = None, receiver: Role | None = None, eq: bool = True
     ) -> None:
+        dataclass(frozen=True, eq=eq)(cls)
         if kind:
             cls.kind, KINDS[kind] = kind, cls
             cls.routes = tuple(product([sender] if sender else ROLES, [receiver] if receiver else ROLES))
+            hints = get_type_hints(cls, include_extras=True).items()
+            cls.rules = {name: hint.__metadata__[0] for name, hint in hints if hasattr(hint, "__metadata__")}
 
     def __post_init__(self) -> None:
-        for option in fields(self):  # type: ignore[arg-type]
-            try:
-                value = option.metadata["rule"](getattr(self, option.name), WIDEST)
-            except ValueError as error:
-                raise ValueError(f"Expected {option.name} of {self.kind!r} to be {error}.") from None
-            object.__setattr__(self, option.name, value)
+        self.check(vars(self), WIDEST)
+        for name, rule in self.rules.items():
+            if rule.read is not None:
+                object.__setattr__(self, name, rule.read(getattr(self, name)))
+
+    @classmethod
+    def check(cls, values: Mapping[str, Any], limits: Limits) -> None:
+        for name, rule in cls.rules.items():
+            if not rule.is_right(values[name], limits):
+                words = rule.words.format_map(asdict(limits))
+                raise ValueError(f"Expected {name} of {cls.kind!r} to be {words}.")
 
 
-@dataclass(frozen=True)
 class Hello(Message, kind="hello"):
     """The first message each way: who speaks, and by which version. Later on it asks for a sign of life."""
 
-    name: str = name()
-    protocol: int = count(1_000_000)
+    name: Name
+    protocol: Annotated[int, _count("max_protocol")]
 
 
-@dataclass(frozen=True, eq=False)
 class QueryMessage(Message):
     """A message about one query."""
 
-    qid: str = identifier()
+    qid: Id
 
 
-@dataclass(frozen=True)
 class Open(QueryMessage, kind="open", sender="asker", receiver="guardian"):
     """An asker wants a batch answered. `terms` is the hash of what all parties agreed on beforehand."""
 
-    n_queries: int = count("max_queries")
-    program: str = digest()
-    terms: str = digest()
+    n_queries: NQueries
+    program: Digest
+    terms: Digest
 
 
-@dataclass(frozen=True)
 class Opened(QueryMessage, kind="opened", sender="guardian", receiver="asker"):
     """The guardian's yes: ask all of these, within so many seconds."""
 
-    roster: tuple[str, ...] = names()
-    seconds: float = seconds()
+    roster: Names
+    seconds: Seconds
 
 
-@dataclass(frozen=True)
 class Expect(QueryMessage, kind="expect", sender="guardian", receiver="answerer"):
     """The guardian tells an answering party that it will be asked: if it is not, it says so."""
 
-    asker: str = name()
-    n_queries: int = count("max_queries")
-    program: str = digest()
-    terms: str = digest()
-    seconds: float = seconds()
+    asker: Name
+    n_queries: NQueries
+    program: Digest
+    terms: Digest
+    seconds: Seconds
 
 
-@dataclass(frozen=True)
 class Question(QueryMessage, kind="question", sender="asker", receiver="answerer"):
     """An asker begins the two-party computation with one answering party."""
 
-    n_queries: int = count("max_queries")
-    n_features: int = count(10_000_000)
-    n_outputs: int = count("max_outputs")
-    program: str = digest()
-    terms: str = digest()
+    n_queries: NQueries
+    n_features: Annotated[int, _count("max_features")]
+    n_outputs: Annotated[int, _count("max_outputs")]
+    program: Digest
+    terms: Digest
 
 
-@dataclass(frozen=True)
 class Accepted(QueryMessage, kind="accepted", sender="answerer", receiver="asker"):
     """The answering party takes part."""
 
 
-@dataclass(frozen=True)
 class Refused(QueryMessage, kind="refused", sender="answerer", receiver="asker"):
     """The answering party takes no part, and says why."""
 
-    why: str = text()
+    why: Words
 
 
-@dataclass(frozen=True)
 class Ready(QueryMessage, kind="ready", sender="answerer", receiver="guardian"):
     """The asker has its share of this party's vote; the mask waits for the answering set."""
 
-    nonce: str = identifier()
+    nonce: Id
 
 
-@dataclass(frozen=True)
 class Out(QueryMessage, kind="out", sender="answerer", receiver="guardian"):
     """This party has no part in the query, by its own word."""
 
-    why: str = word(REASONS)
+    why: Reason
 
 
-@dataclass(frozen=True)
 class Answered(QueryMessage, kind="answered", sender="asker", receiver="guardian"):
     """The asker says whose shares it holds."""
 
-    parties: tuple[str, ...] = names()
+    parties: Names
 
 
-@dataclass(frozen=True)
 class Held(QueryMessage, kind="held", sender="guardian", receiver="asker"):
     """The guardian knows of fewer: drop the shares of the others and say so by `Answered`."""
 
-    parties: tuple[str, ...] = names()
+    parties: Names
 
 
-@dataclass(frozen=True)
 class Roll(QueryMessage, kind="roll", sender="guardian", receiver="answerer"):
     """The answering set is fixed: send the mask for it, once."""
 
-    nonces: dict[str, str] = nonces()  # noqa: RUF009
+    nonces: Nonces
 
 
-@dataclass(frozen=True, eq=False)
-class Mask(QueryMessage, kind="mask", sender="answerer", receiver="guardian"):
+class Mask(QueryMessage, kind="mask", sender="answerer", receiver="guardian", eq=False):
     """What hides this party's vote at the asker, with what it adds for others to see nothing."""
 
-    mask: Integers = table()  # noqa: RUF009
+    mask: Table = field(repr=False)
 
 
-@dataclass(frozen=True)
 class Agreed(QueryMessage, kind="agreed", sender="guardian", receiver="asker"):
     """It is charged, for good: go to the last step with the shares of these parties."""
 
-    parties: tuple[str, ...] = names()
+    parties: Names
 
 
-@dataclass(frozen=True)
 class Aborted(QueryMessage, kind="aborted", sender="guardian", receiver="asker"):
     """The query is over without an answer."""
 
-    why: str = text()
+    why: Words
 
 
-@dataclass(frozen=True)
 class Closed(QueryMessage, kind="closed", sender="guardian", receiver="answerer"):
     """The query is over, for an answering party: forget its mask."""
 
 
-@dataclass(frozen=True)
 class Done(QueryMessage, kind="done", sender="asker", receiver="guardian"):
     """The asker has its labels."""
 
 
 def encode(message: Message) -> tuple[bytes, bytes]:
-    header: dict[str, Any] = {"kind": message.kind}
+    header: dict[str, Any] = {"kind": message.kind, **vars(message)}
     body = b""
-    for option in fields(message):  # type: ignore[arg-type]
-        value = getattr(message, option.name)
-        if isinstance(value, np.ndarray):
-            header[option.name], body = list(value.shape), value.astype("<i8").tobytes()
-        else:
-            header[option.name] = value
+    if isinstance(message, Mask):
+        header["mask"], body = list(message.mask.shape), message.mask.astype("<i8").tobytes()
     return json.dumps(header, separators=(",", ":"), allow_nan=False).encode(), body
 
 
-def decode(header: bytes, body: bytes, *, limits: Limits | None = None) -> Message:
+def decode(header: bytes, body: bytes, *, limits: Limits = USUAL) -> Message:
     """Return the message that a header and a body hold, or refuse them."""
-    most = Limits() if limits is None else limits
-    said = _parse(header, most)
+    said = _parse(header, limits)
     kind = said.pop("kind", None)
     record = KINDS.get(kind) if isinstance(kind, str) else None
     if record is None:
         raise PeerRefused("Expected a kind of message that is known, got another.")
-    names = [option.name for option in fields(record)]  # type: ignore[arg-type]
-    if set(said) != set(names):
-        got = "others too" if set(said) - set(names) else "fewer"
-        raise PeerRefused(f"Expected the fields {', '.join(names)} of {record.kind!r}, got {got}.")
+    if set(said) != set(record.rules):
+        got = "others too" if set(said) - set(record.rules) else "fewer"
+        raise PeerRefused(f"Expected the fields {', '.join(record.rules)} of {record.kind!r}, got {got}.")
     if record is Mask:
-        said["mask"] = _array(said["mask"], body, most)
+        said["mask"] = _array(said["mask"], body, limits)
     elif body:
         raise PeerRefused(f"Expected no body with {record.kind!r}, got one.")
-    for option in fields(record):  # type: ignore[arg-type]
-        try:
-            option.metadata["rule"](said[option.name], most)
-        except ValueError as error:
-            raise PeerRefused(f"Expected {option.name} of {record.kind!r} to be {error}.") from None
+    try:
+        record.check(said, limits)
+    except ValueError as error:
+        raise PeerRefused(str(error)) from None
     return record(**said)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from ..errors import ConfigError
@@ -10,16 +11,12 @@ from ..runs.settings.party import HardeningConfig, PartyLimitsConfig, PartySetti
 from ._certificates import MASK_KEY, read_secret
 from ._hardening import pair_keys
 from ._last_step import decision_of
+from ._link import EngineLink
 from ._messages import Expect, Limits, Open, Question
 from ._ring import Integers
-from ._wire import Identity, Peer
+from ._wire import Channel, Identity, Peer, Pinned, connect
 from .models import Labels, count_voters, encode_known
 from .programs import DecisionProgram, VoteProgram, program_digest
-
-ProgramFor = Callable[[int], str]
-"""The hash of the public program for a batch of so many queries."""
-Affords = Callable[[int], bool]
-"""Whether the books can pay for so many queries more."""
 
 
 @dataclass(frozen=True)
@@ -27,30 +24,27 @@ class Policy:
     """The rules of a session at one party: what all agreed on, and what this party lets askers have.
 
     `quotas` holds the askers, each with the number of queries that are answered for it, ever. `terms` is the
-    hash of the settings that all share. `labels` holds the label sets of those that do not know all.
-    `pair_keys` are an answering party's, where masks cancel between them.
+    hash of the settings that all share, `program_for` that of the public program for so many queries.
+    `labels` holds the label sets of those that do not know all. `pair_keys` are an answering party's, where
+    masks cancel between them. `affords` says whether the books can pay for so many queries more.
     """
 
     name: str
     roster: tuple[str, ...]
     quotas: Mapping[str, int]
     terms: str
-    program_for: ProgramFor
+    program_for: Callable[[int], str]
     session: SessionConfig
     limits: PartyLimitsConfig
     hardening: HardeningConfig
     labels: Mapping[str, Labels] = field(default_factory=dict)
     pair_keys: Mapping[str, bytes] | None = field(default=None, repr=False)
-    affords: Affords | None = field(default=None, repr=False, compare=False)
+    affords: Callable[[int], bool] | None = field(default=None, repr=False, compare=False)
 
     @property
     def patience(self) -> float:
         """Return how long each phase of a query may take, in seconds."""
         return self.session.patience_seconds
-
-    def voters(self, parties: Collection[str]) -> Labels:
-        """Return how many of some parties know each label, or nothing where all know all."""
-        return count_voters(parties, self.labels, self.session.n_outputs)
 
 
 def why_not(
@@ -87,11 +81,13 @@ class PartyContext:
     """
 
     settings: PartySettings
-    mechanism: Any = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "mechanism", self.settings.build_mechanism())
         self.vote_program(1)  # settings that no program fits are refused before anybody waits for them
+
+    @cached_property
+    def mechanism(self) -> Any:
+        return self.settings.build_mechanism()
 
     @property
     def patience(self) -> float:
@@ -116,6 +112,17 @@ class PartyContext:
 
     def peer(self, name: str) -> Peer:
         return next(peer for peer in self.peers if peer.name == name)
+
+    def connect(self, name: str, *, timeout: float = 30.0) -> Channel:
+        """Return a connection to a party that listens, greeted and pinned."""
+        return connect(
+            self.address(name), self.identity, self.peer(name), limits=self.limits, timeout=timeout
+        )
+
+    def link(self, rank: int, channel: Channel, *, model: dict[str, Integers] | None = None) -> EngineLink:
+        """Return a link to the engine of the party at the other end of a connection, not open yet."""
+        ends = Pinned(self.identity, channel.peer)
+        return EngineLink(rank, None, ends, model=model, timeout=self.patience)
 
     def address(self, name: str) -> str:
         return next(peer.address for peer in self.settings.peers if peer.name == name)

@@ -52,8 +52,7 @@ class PartyProcess(ABC):
         """Read what may be refused before a ledger is made."""
 
     @abstractmethod
-    def start(self) -> None:
-        """Begin to serve."""
+    def start(self) -> None: ...
 
     def run(self, ready: Callable[[str], Any]) -> None:
         """Serve until SIGINT or SIGTERM; `ready` is told the address when it listens."""
@@ -100,9 +99,9 @@ class PartyProcess(ABC):
         require_engine()
         context = self._context
         self._listener = Listener(
-            context.settings.party.listen, context.identity, peers, limits=context.limits, refused=self._say
-        )
-        self._listener.serve(self._host, engine_connected=self._mux.arrive)
+            context.settings.party.listen, context.identity, peers, handle=self._host,
+            engine_connected=self._mux.arrive, limits=context.limits, refused=self._say,
+        )  # fmt: skip
         for work in (self._watch_the_clock, *background):
             threading.Thread(target=work, daemon=True).start()
 

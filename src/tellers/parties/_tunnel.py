@@ -47,20 +47,17 @@ class Tunnel:
         engine_port: int,
         *,
         is_dialer: bool,
-        on_end: Callable[[], None] | None = None,
+        on_end: Callable[[], object],
     ) -> None:
         self._secure, self._engine_port, self._on_end = secure, engine_port, on_end
         self._secure.setblocking(False)
         stay_alert(self._secure)
         self._near = socket.create_server(("127.0.0.1", 0))
         self._near.setblocking(False)
-        self._wake, self._alarm = socket.socketpair()
-        self._wake.setblocking(False)
         self._next = 1 if is_dialer else 2  # So that the two sides never pick the same number.
         self._peer_parity = 0 if is_dialer else 1
         self._streams: dict[int, _Stream] = {}
         self._out, self._in = bytearray(), bytearray()
-        self._stop = False
         self.n_sent, self.n_received = 0, 0
         self._thread = threading.Thread(target=self._run, name="tellers-tunnel", daemon=True)
 
@@ -72,23 +69,14 @@ class Tunnel:
     def start(self) -> None:
         self._thread.start()
 
-    def close(self) -> None:
-        """End all connections; the far side notices at once."""
-        self._stop = True
-        with suppress(OSError):
-            self._alarm.send(b"x")
-        if self._thread.is_alive() and threading.current_thread() is not self._thread:
-            self._thread.join(timeout=5)
-
     # --- Everything below runs in the thread. ---
 
     def _run(self) -> None:
         self._selector = selectors.DefaultSelector()
-        self._selector.register(self._wake, selectors.EVENT_READ, "wake")
         self._selector.register(self._near, selectors.EVENT_READ, "near")
         self._selector.register(self._secure, selectors.EVENT_READ, "secure")
         try:
-            while not self._stop:
+            while True:
                 self._watch()
                 # TLS may hold decrypted bytes that the operating system no longer announces.
                 events = self._selector.select(0 if self._secure.pending() else None)
@@ -229,12 +217,11 @@ class Tunnel:
     def _end(self) -> None:
         for stream in self._streams.values():
             stream.local.close()
-        for one in (self._near, self._wake, self._alarm, self._secure):
+        for one in (self._near, self._secure):
             with suppress(OSError):
                 one.close()
         self._selector.close()
-        if self._on_end is not None:
-            self._on_end()
+        self._on_end()
 
 
 def dial(address: tuple[str, int], *, timeout: float = 20.0) -> socket.socket:

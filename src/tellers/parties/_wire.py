@@ -8,16 +8,16 @@ import ssl
 import struct
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from ..errors import LinkFailed, PeerRefused, require_positive
+from ..errors import LinkFailed, PeerRefused
 from ._certificates import AUTHORITY, CERTIFICATE, KEY, read_secret, require_name, require_pin
-from ._messages import ROLES, Hello, Limits, Message, Role, decode, encode
+from ._messages import ROLES, USUAL, Hello, Limits, Message, Role, decode, encode
 from ._ports import stay_alert
 
 # --- Frames ---
@@ -30,94 +30,30 @@ MAGIC: Final = b"tlr1"
 _PREFIX: Final = struct.Struct("<4sQII")
 
 
-class FrameWriter:
-    """Turn messages into the frames of one direction of a connection."""
-
-    def __init__(self) -> None:
-        self._next = 0
-
-    def pack(self, message: Message) -> bytes:
-        header, body = encode(message)
-        frame = _PREFIX.pack(MAGIC, self._next, len(header), len(body)) + header + body
-        self._next += 1
-        return frame
+def pack_frame(message: Message, number: int) -> bytes:
+    header, body = encode(message)
+    return _PREFIX.pack(MAGIC, number, len(header), len(body)) + header + body
 
 
-class FrameReader:
-    """Turn the bytes of one direction of a connection into messages, and refuse what does not belong.
-
-    After a refusal it reads no more: whatever follows cannot be trusted to begin where a frame begins.
-    """
-
-    def __init__(self, *, sender: Role, receiver: Role, limits: Limits | None = None) -> None:
-        self.sender, self.receiver = sender, receiver
-        self.limits = Limits() if limits is None else limits
-        self._buffer = bytearray()
-        self._next = 0
-        self._refused = False
-
-    def feed(self, data: bytes) -> list[Message]:
-        """Return the messages that are complete with these bytes."""
-        if self._refused:
-            raise PeerRefused("Expected nothing more on a connection that was refused.")
-        try:
-            return self._read(data)
-        except PeerRefused:
-            self._refused = True
-            self._buffer.clear()
-            raise
-
-    @property
-    def is_between(self) -> bool:
-        """Return whether no frame has begun that is not complete."""
-        return not self._buffer
-
-    def wanted(self) -> int:
-        """Return how many bytes may be read next without reading past a frame."""
-        if len(self._buffer) < _PREFIX.size:
-            return _PREFIX.size - len(self._buffer)
-        return sum(self._lengths()) + _PREFIX.size - len(self._buffer)
-
-    def end(self) -> None:
-        """Refuse a connection that ends in the middle of a frame."""
-        if self._buffer:
-            self._refused = True
-            raise PeerRefused("Expected a whole frame, got the end of the connection in the middle of one.")
-
-    def _read(self, data: bytes) -> list[Message]:
-        self._buffer += data
-        messages = []
-        while len(self._buffer) >= _PREFIX.size:
-            n_header, n_body = self._lengths()
-            end = _PREFIX.size + n_header + n_body
-            if len(self._buffer) < end:
-                break
-            header = bytes(self._buffer[_PREFIX.size : _PREFIX.size + n_header])
-            body = bytes(self._buffer[_PREFIX.size + n_header : end])
-            del self._buffer[:end]
-            message = decode(header, body, limits=self.limits)
-            if (self.sender, self.receiver) not in type(message).routes:
-                raise PeerRefused(
-                    f"Expected what {self.sender} may say to {self.receiver}, got {message.kind!r}."
-                )
-            self._next += 1
-            messages.append(message)
-        return messages
-
-    def _lengths(self) -> tuple[int, int]:
-        magic, number, n_header, n_body = _PREFIX.unpack_from(self._buffer)
-        if magic != MAGIC:
-            raise PeerRefused("Expected a frame of this protocol, got other bytes.")
-        if number != self._next:
-            raise PeerRefused(
-                f"Expected frame number {self._next}, got another: a message came twice or out of turn."
-            )
-        if n_header > self.limits.max_header or n_body > self.limits.max_body:
-            raise PeerRefused(
-                f"Expected at most {self.limits.max_header} bytes of header and {self.limits.max_body} of "
-                "body, got more."
-            )
-        return n_header, n_body
+def read_frame(
+    take: Callable[[int], bytes], number: int, *, route: tuple[Role, Role], limits: Limits
+) -> Message:
+    """Return the message of the next frame, and refuse what does not belong; `take` returns so many bytes."""
+    magic, found, n_header, n_body = _PREFIX.unpack(take(_PREFIX.size))
+    if magic != MAGIC:
+        raise PeerRefused("Expected a frame of this protocol, got other bytes.")
+    if found != number:
+        raise PeerRefused(
+            f"Expected frame number {number}, got another: a message came twice or out of turn."
+        )
+    if n_header > limits.max_header or n_body > limits.max_body:
+        raise PeerRefused(
+            f"Expected at most {limits.max_header} bytes of header and {limits.max_body} of body, got more."
+        )
+    message = decode(take(n_header), take(n_body), limits=limits)
+    if route not in message.routes:
+        raise PeerRefused(f"Expected what {route[0]} may say to {route[1]}, got {message.kind!r}.")
+    return message
 
 
 # --- Connections ---
@@ -189,12 +125,11 @@ class Channel:
     peer: Peer
     own_role: Role
     _socket: ssl.SSLSocket = field(repr=False)
-    limits: Limits = field(default_factory=Limits)
+    limits: Limits = USUAL
     timeout: float = 30.0
 
     def __post_init__(self) -> None:
-        self._writer = FrameWriter()
-        self._reader = FrameReader(sender=self.peer.role, receiver=self.own_role, limits=self.limits)
+        self._n_sent = self._n_received = 0
         self._sending, self._tls = threading.Lock(), threading.Lock()
         self._is_closed = False
         self._socket.setblocking(False)
@@ -203,7 +138,8 @@ class Channel:
         """Send a message, whole or not at all as far as the other side can tell."""
         until = time.monotonic() + (self.timeout if timeout is None else timeout)
         with self._sending:
-            rest = memoryview(self._writer.pack(message))
+            rest = memoryview(pack_frame(message, self._n_sent))
+            self._n_sent += 1
             while rest:
                 try:
                     done = self._patiently(partial(self._socket.send, rest[:_CHUNK]), until)
@@ -215,27 +151,38 @@ class Channel:
     def receive(self, *, timeout: float | None = None) -> Message:
         """Return the next message; TimeoutError if none begins in time, and the connection is as it was."""
         until = time.monotonic() + (self.timeout if timeout is None else timeout)
-        while True:
-            try:
-                wanted = min(self._reader.wanted(), _CHUNK)
-                data = self._patiently(partial(self._socket.recv, wanted), until)
-                if not data:
-                    self._reader.end()
-                    raise PeerRefused(f"{self.peer.name} closed the connection.")
-                messages = self._reader.feed(data)
-            except PeerRefused as refusal:
-                self.close()
-                closed = f"The connection to {self.peer.name} is closed."
-                raise PeerRefused(f"{str(refusal).removesuffix(closed)} {closed}".lstrip()) from None
-            except TimeoutError:
-                if self._reader.is_between:
-                    raise TimeoutError(f"Waited in vain for {self.peer.name} to speak.") from None
-                self.close()
+        parts: list[bytes] = []
+        take, route = partial(self._take, until=until, parts=parts), (self.peer.role, self.own_role)
+        try:
+            message = read_frame(take, self._n_received, route=route, limits=self.limits)
+        except PeerRefused as refusal:
+            self.close()
+            closed = f"The connection to {self.peer.name} is closed."
+            raise PeerRefused(f"{str(refusal).removesuffix(closed)} {closed}".lstrip()) from None
+        except TimeoutError:
+            if not parts:
+                raise TimeoutError(f"Waited in vain for {self.peer.name} to speak.") from None
+            self.close()
+            raise PeerRefused(
+                f"{self.peer.name} stopped in the middle of a message. The connection to it is closed."
+            ) from None
+        self._n_received += 1
+        return message
+
+    def _take(self, n: int, *, until: float, parts: list[bytes]) -> bytes:
+        """Return so many bytes; `parts` holds what came of this frame."""
+        first, missing = len(parts), n
+        while missing:
+            data = self._patiently(partial(self._socket.recv, min(missing, _CHUNK)), until)
+            if not data and parts:
                 raise PeerRefused(
-                    f"{self.peer.name} stopped in the middle of a message. The connection to it is closed."
-                ) from None
-            if messages:
-                return messages[0]  # never past one frame: see `wanted`
+                    "Expected a whole frame, got the end of the connection in the middle of one."
+                )
+            if not data:
+                raise PeerRefused(f"{self.peer.name} closed the connection.")
+            parts.append(data)
+            missing -= len(data)
+        return b"".join(parts[first:])
 
     def close(self) -> None:
         with self._tls:
@@ -250,12 +197,6 @@ class Channel:
         """Return the file of the socket, for select and poll; -1 once it is closed."""
         return self._socket.fileno()
 
-    def __enter__(self) -> "Channel":
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        self.close()
-
     def _patiently(self, act: Callable[[], Any], until: float) -> Any:
         """Do something on the socket as soon as it can be done without waiting inside TLS."""
         while True:
@@ -266,25 +207,22 @@ class Channel:
                     return act()
             except PeerRefused:
                 raise
-            except ssl.SSLWantReadError:
-                waits_for = selectors.EVENT_READ
-            except ssl.SSLWantWriteError:
-                waits_for = selectors.EVENT_WRITE
+            except (ssl.SSLWantReadError, ssl.SSLWantWriteError) as blocked:
+                waits_for = blocked
             except ssl.SSLError as error:
                 self.close()
                 raise PeerRefused(_alert(error, self.peer.name)) from None
             except (OSError, ValueError):
                 self.close()
                 raise PeerRefused(f"The connection to {self.peer.name} was lost.") from None
-            if not _wait(self._socket, waits_for, until):
+            if not _unblocked(self._socket, waits_for, until):
                 raise TimeoutError
 
 
 def connect(
-    address: str, identity: Identity, peer: Peer, *, limits: Limits | None = None, timeout: float = 30.0
+    address: str, identity: Identity, peer: Peer, *, limits: Limits = USUAL, timeout: float = 30.0
 ) -> Channel:
     """Return a connection to a party at an address such as "10.0.0.7:7000", greeted and pinned."""
-    require_positive(timeout=timeout)
     host, port = split_address(address)
     context = identity.context(as_server=False)
     try:
@@ -307,12 +245,12 @@ def split_address(address: str) -> tuple[str, int]:
 
 def greeted(
     plain: socket.socket, context: ssl.SSLContext, peers: list[Peer], identity: Identity,
-    limits: Limits | None, timeout: float, *, server: bool,
+    limits: Limits, timeout: float, *, server: bool,
 ) -> Channel:  # fmt: skip
     """Shake hands, look at the certificate and exchange greetings, or close the connection and say why."""
     until = time.monotonic() + timeout
     secured, peer = shake_hands(plain, context, peers, server=server, timeout=timeout)
-    channel = Channel(peer, identity.role, secured, limits or Limits(), timeout)
+    channel = Channel(peer, identity.role, secured, limits, timeout)
     try:
         greeting = _hello(channel, identity, until)
         if not isinstance(greeting, Hello) or greeting.protocol != PROTOCOL or greeting.name != peer.name:
@@ -337,8 +275,13 @@ def shake_hands(
         plain.setblocking(False)
         stay_alert(plain)
         secured = context.wrap_socket(plain, server_side=server, do_handshake_on_connect=False)
-        _handshake(secured, until, expected)
-        return secured, _pinned(secured, peers)
+        while True:
+            try:
+                secured.do_handshake()
+                return secured, _pinned(secured, peers)
+            except (ssl.SSLWantReadError, ssl.SSLWantWriteError) as blocked:
+                if not _unblocked(secured, blocked, until):
+                    raise TimeoutError(f"Waited in vain for {expected} to shake hands.") from None
     except ssl.SSLError as error:
         secured.close()
         raise PeerRefused(_alert(error, expected)) from None
@@ -358,19 +301,6 @@ def _hello(channel: Channel, identity: Identity, until: float) -> Message:
     except PeerRefused as refusal:
         # In TLS 1.3 one side is done before the other has looked at its certificate.
         raise PeerRefused(f"{refusal} If it refused our certificate: {_COMPARE}") from None
-
-
-def _handshake(secured: ssl.SSLSocket, until: float, expected: str) -> None:
-    while True:
-        try:
-            secured.do_handshake()
-            return
-        except ssl.SSLWantReadError:
-            waits_for = selectors.EVENT_READ
-        except ssl.SSLWantWriteError:
-            waits_for = selectors.EVENT_WRITE
-        if not _wait(secured, waits_for, until):
-            raise TimeoutError(f"Waited in vain for {expected} to shake hands.")
 
 
 def _pinned(secured: ssl.SSLSocket, peers: list[Peer]) -> Peer:
@@ -393,10 +323,11 @@ def _pinned(secured: ssl.SSLSocket, peers: list[Peer]) -> Peer:
     return found
 
 
-def _wait(waiting: socket.socket, waits_for: int, until: float) -> bool:
+def wait_for(waiting: socket.socket, event: int, until: float) -> bool:
+    """Wait until a socket can be read or written; return whether it was in time."""
     try:
         with selectors.DefaultSelector() as selector:
-            selector.register(waiting, waits_for)
+            selector.register(waiting, event)
             # In slices: a socket that another thread closes may leave the selector without a word.
             while (left := until - time.monotonic()) > 0:
                 if selector.select(min(left, _SLICE)) or waiting.fileno() < 0:
@@ -404,6 +335,11 @@ def _wait(waiting: socket.socket, waits_for: int, until: float) -> bool:
             return False
     except (OSError, ValueError):  # closed already: whoever waits finds out by itself
         return True
+
+
+def _unblocked(waiting: socket.socket, blocked: ssl.SSLError, until: float) -> bool:
+    is_reading = isinstance(blocked, ssl.SSLWantReadError)
+    return wait_for(waiting, selectors.EVENT_READ if is_reading else selectors.EVENT_WRITE, until)
 
 
 def _alert(error: ssl.SSLError, name: str) -> str:
@@ -427,17 +363,6 @@ class Pinned:
 
     identity: Identity
     peer: Peer
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return both ends as plain values, for a worker; keys stay in their folder."""
-        own = self.identity
-        places = {"home": str(own.home), "trusted": [str(place) for place in own.trusted]}
-        return {"identity": {**asdict(own), **places}, "peer": asdict(self.peer)}
-
-    @classmethod
-    def from_dict(cls, told: Mapping[str, Any]) -> "Pinned":
-        """Return the ends that `as_dict` described."""
-        return cls(Identity(**told["identity"]), Peer(**told["peer"]))
 
     def shake_hands(self, plain: socket.socket, *, listens: bool, timeout: float) -> ssl.SSLSocket:
         """Turn a connected socket into TLS, if the party behind the pin is at its other end."""

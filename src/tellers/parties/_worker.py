@@ -19,7 +19,7 @@ from ._link import read_message, write_message
 from ._ports import held_port
 from ._ring import Integers
 from ._tunnel import Tunnel
-from ._wire import Pinned
+from ._wire import Identity, Peer, Pinned
 from .programs import Program, read_program
 
 Answer = tuple[dict[str, Any], dict[str, Integers]]
@@ -37,7 +37,6 @@ class Worker:
         self._tunnel: Tunnel | None = None
         self._engine: Engine | None = None
         self._model: dict[str, Integers] = {}
-        self._ending = False
 
     def obey(self, head: dict[str, Any], tables: dict[str, Integers]) -> Answer:
         """Do one command and return its answer; errors are the caller's to tell."""
@@ -54,19 +53,15 @@ class Worker:
 
     def _open(self, head: dict[str, Any]) -> None:
         asks = head["rank"] == 0
-        secure = Pinned.from_dict(head).shake_hands(self._plain, listens=not asks, timeout=head["timeout"])
+        ends = Pinned(Identity(**head["identity"]), Peer(**head["peer"]))
+        secure = ends.shake_hands(self._plain, listens=not asks, timeout=head["timeout"])
         with held_port() as own_port:  # the engine takes a while until it listens there
-            self._tunnel = Tunnel(secure, own_port, is_dialer=asks, on_end=self._peer_gone)
+            self._tunnel = Tunnel(secure, own_port, is_dialer=asks, on_end=_peer_gone)
             self._tunnel.start()
             self._engine = Engine(
-                head["rank"], own_port=own_port, peer_port=self._tunnel.near_port, name="link",
+                head["rank"], own_port=own_port, peer_port=self._tunnel.near_port,
                 timeout=head["timeout"], read_log=self._read_log,
             )  # fmt: skip
-
-    def _peer_gone(self) -> None:
-        # The engine would wait, retry, and then end the process in its own time.
-        if not self._ending:
-            os._exit(PEER_GONE)
 
     def _compute(self, command: str, program: Program, tables: dict[str, Integers]) -> Answer:
         if self._engine is None or self._tunnel is None:
@@ -81,10 +76,10 @@ class Worker:
         counts = {"n_sent": self._tunnel.n_sent, "n_received": self._tunnel.n_received}
         return counts, {} if outcome is None else {"outcome": outcome}
 
-    def close(self) -> None:
-        self._ending = True
-        if self._tunnel is not None:
-            self._tunnel.close()
+
+def _peer_gone() -> None:
+    # The engine would wait, retry, and then end the process in its own time.
+    os._exit(PEER_GONE)
 
 
 def _capture_output() -> Callable[[], str]:
@@ -130,10 +125,7 @@ def main(number: int) -> None:
         try:
             head, tables = read_message(commands, timeout=None)
         except EOFError:
-            head, tables = {"do": "close"}, {}
-        if head.get("do") == "close":
-            worker.close()
-            os._exit(0)
+            os._exit(0)  # its connections end with it
         try:
             reply, found = worker.obey(head, tables)
         except TellersError as error:

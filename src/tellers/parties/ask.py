@@ -35,12 +35,11 @@ from ._messages import (
 from ._policy import PartyContext
 from ._process import require_role
 from ._ring import Integers, ring_sum
-from ._wire import Channel, Pinned, connect
+from ._wire import Channel
 from .programs import ASKER
 
-_SHARE = (
-    0.8  # Of the patience of a phase: whoever is not done by then is left out, before the guardian ends it.
-)
+# Of the patience of a phase: whoever is not done by then is left out, before the guardian ends it.
+_SHARE = 0.8
 _GREETING = 30.0
 _AGREEING = 3.0  # Times the patience: the guardian waits for parties to speak, and then for their masks.
 
@@ -155,15 +154,9 @@ class AskRole:
             line.close()
             line = None
         if line is None:
-            context = self._context
-            peer = context.peer(name)
-            left = context.patience if until is None else max(0.1, until - time.monotonic())
-            channel = connect(
-                context.address(name), context.identity, peer, limits=context.limits,
-                timeout=min(_GREETING, left),
-            )  # fmt: skip
-            ends = Pinned(context.identity, peer)
-            line = _Line(channel, EngineLink(ASKER, None, ends, timeout=context.patience))
+            left = self._context.patience if until is None else max(0.1, until - time.monotonic())
+            channel = self._context.connect(name, timeout=min(_GREETING, left))
+            line = _Line(channel, self._context.link(ASKER, channel))
         with self._lock:
             self._lines[name] = line
         return line
@@ -287,7 +280,7 @@ class _Attempt:
         share = line.lane.run(program, {"x": self._encoded}, timeout=line.lane.left(until))
         if share is None:
             raise LinkFailed("Expected a share from the engine, got none.")
-        self._n_bytes += line.lane.traffic.n_bytes
+        self._n_bytes += sum(line.lane.traffic)
         return share
 
     def _dial_engine(self, name: str) -> Callable[[], Any]:
@@ -323,7 +316,7 @@ class _Attempt:
         program = self._context.decision_program(tuple(shares), len(self._encoded))
         line.lane.need(program, self._dial_engine(self._guardian))
         outcome = line.lane.run(program, program.asker_inputs(ring_sum(shares.values())))
-        self._n_bytes += line.lane.traffic.n_bytes
+        self._n_bytes += sum(line.lane.traffic)
         if outcome is None:
             raise LinkFailed("Expected labels from the engine, got none.")
         return program.decode(outcome)

@@ -374,7 +374,6 @@ def encode_known(
     estimator: Any,
     labels: Sequence[int] = (),
     *,
-    thresholds: ArrayLike | None = None,
     abstain_below: float | None = None,
 ) -> dict[str, Integers]:
     """Return the model of a party that knows some labels, as `encode_model` does; it says no to all others.
@@ -405,11 +404,9 @@ def encode_known(
             "[party] and on its card, or train on those."
         )
     if len(own) == program.n_outputs:
-        return encode_model(program, estimator, thresholds=thresholds)
+        return encode_model(program, estimator)
     taken = own if n_own == program.n_outputs else list(range(len(own)))
-    encoded = encode_model(
-        replace(program, n_outputs=n_own, max_labels=None), estimator, thresholds=thresholds
-    )
+    encoded = encode_model(replace(program, n_outputs=n_own, max_labels=None), estimator)
     last = len(program.widths) - 2
     table, offset, never = ("leaves", "offsets", -SHARE) if program.model == "forest" else (
         f"weights{last}", f"offsets{last}", NEVER

@@ -155,29 +155,28 @@ class SessionPrice:
 
 
 def session_price(
-    settings: PartySettings, *, n_queries: int, delta: float = 1e-5, budget: Budget | None = None
+    settings: PartySettings, *, n_queries: int, epsilon: float | None = None, delta: float | None = None
 ) -> SessionPrice:
     """Return what a batch of queries costs in a session, honestly and betrayed.
 
-    The budget is that of the party's own books unless one is given; an asker has none.
+    The budget is that of the party's own books where it is not given; an asker has none.
 
     Guarantee: as `query_price` and `price_without_guardian`; neither depends on votes.
     Assumes:   at least the quorum answers; parties that collude are among the answering ones.
     Reference: the same.
     """
-    require_count(n_queries=n_queries)
-    chosen = settings.ledger
-    if budget is None and chosen.url:
-        budget = Budget(epsilon=chosen.epsilon, delta=chosen.delta)
-    delta = delta if budget is None else budget.delta
+    books, budget = settings.ledger, None
+    at = delta if delta is not None else books.delta or 1e-5
+    if epsilon is not None or books.url:
+        budget = Budget(epsilon=books.epsilon if epsilon is None else epsilon, delta=at)
     mechanism = settings.build_mechanism()
     paid = None if budget is None else affordable_queries(mechanism, budget)
     hardening = settings.hardening
     counts = [0] if hardening.noise_sigma is None else sorted({0, hardening.n_colluding})
     return SessionPrice(
-        n_queries=n_queries, delta=delta, batch=query_price(mechanism, n_queries).epsilon(delta),
+        n_queries=n_queries, delta=at, batch=query_price(mechanism, n_queries).epsilon(at),
         budget=budget, n_affordable=paid,
-        collusions=tuple(_collusion(settings, mechanism, n, n_queries, paid, delta) for n in counts),
+        collusions=tuple(_collusion(settings, mechanism, n, n_queries, paid, at) for n in counts),
     )  # fmt: skip
 
 

@@ -10,14 +10,13 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from ..errors import require_count, require_positive
 from ..privacy.release import SILENT
-from ._messages import require_one_of
 from ._ring import Integers, whole_table
 
 Model = Literal["linear", "network", "forest"]
@@ -69,12 +68,7 @@ class VoteProgram:
         object.__setattr__(self, "input_bound", float(self.input_bound))
         require_count(n_features=self.n_features, n_outputs=self.n_outputs, batch=self.batch)
         require_positive(input_bound=self.input_bound)
-        require_one_of(
-            model=(self.model, ("linear", "network", "forest")), task=(self.task, ("single", "multi"))
-        )
-        for name, largest in _LARGEST.items():
-            if getattr(self, name) > largest:
-                raise ValueError(f"Expected {name} of at most {largest}, got {name}={getattr(self, name)}.")
+        _require_known(self, model=Model, task=Task)
         if self.task == "single" and self.n_outputs < 2:
             raise ValueError(f"Expected at least two classes, got n_outputs={self.n_outputs}.")
         if (self.model == "network") != bool(self.hidden) or len(self.hidden) > 3:
@@ -189,10 +183,7 @@ class DecisionProgram:
         for name in ("limits", "bar", "voters"):
             object.__setattr__(self, name, tuple(int(limit) for limit in getattr(self, name)))
         require_count(n_outputs=self.n_outputs, batch=self.batch, n_answerers=self.n_answerers)
-        require_one_of(rule=(self.rule, ("argmax", "labels", "confident_labels")))
-        for name in ("batch", "n_outputs"):
-            if getattr(self, name) > _LARGEST[name]:
-                raise ValueError(f"Expected {name} of at most {_LARGEST[name]}, got {getattr(self, name)}.")
+        _require_known(self, rule=Rule)
         for name, wanted in (("limits", self.is_multilabel), ("bar", self.is_confident)):
             given = getattr(self, name)
             if len(given) != (self.n_outputs if wanted else 0):
@@ -312,6 +303,18 @@ class DecisionProgram:
                 "Expected at most one class per query, got more: the shares do not fit together."
             )
         return np.where(opened.any(axis=1), opened.argmax(axis=1), SILENT).astype(np.int64)
+
+
+def _require_known(program: Any, **words: Any) -> None:
+    """Refuse words that are not among those of their type, and sizes that no program has."""
+    for name, kind in words.items():
+        value, allowed = getattr(program, name), get_args(kind)
+        if value not in allowed:
+            raise ValueError(f"Expected {name} to be one of {', '.join(allowed)}, got {value!r}.")
+    for name, largest in _LARGEST.items():
+        size = getattr(program, name, 0)
+        if size > largest:
+            raise ValueError(f"Expected {name} of at most {largest}, got {name}={size}.")
 
 
 Program = VoteProgram | DecisionProgram

@@ -414,10 +414,6 @@ class _Asked:
         curves = None if is_secure else published_curves(terms.mechanism, votes)
         return cls(asker, others, rows, counted(votes, terms.mechanism), curves)
 
-    def published(self, n: int, *, delta: float) -> float:
-        """Return what the paper would state of the first n answers."""
-        return math.nan if self.curves is None else published_epsilon(self.curves[:n], delta=delta)
-
 
 def _cell(
     material: Material, members: Sequence[Member], terms: Terms, asked: Sequence[_Asked], *, epsilon: float,
@@ -455,13 +451,14 @@ def _cell(
         X = np.concatenate([one.asker.X, material.X_pool[one.rows[:n]]])
         y = np.concatenate([one.asker.y, labels])
         truth, spoken = material.y_pool[one.rows[:n]], labels != SILENT
+        published = math.nan if one.curves is None else published_epsilon(one.curves[:n], delta=terms.delta)
         model = fit_member(estimator, X, y, seed=seed)
         turns.append(
             AskerTurn(
                 asker=one.asker.name, counting=counting, epsilon=epsilon, n_queries=n,
                 n_labels=int(spoken.sum()),
                 labels_right=float((labels == truth)[spoken].mean()) if spoken.any() else float("nan"),
-                published=one.published(n, delta=terms.delta),
+                published=published,
                 per_asker=query_price(dearest, n).epsilon(terms.delta) if n else 0.0,
                 party=party, after=judge(model),
             )

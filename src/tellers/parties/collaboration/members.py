@@ -26,8 +26,6 @@ from .._ring import Integers
 # a label that it does not know. Which labels those are is public: a member declares them, and nothing is read
 # off its rows.
 
-Mask = NDArray[np.bool_]
-
 
 @dataclass(frozen=True, eq=False)
 class Member:
@@ -55,7 +53,7 @@ class Member:
             )
 
     @property
-    def knows(self) -> Mask:
+    def knows(self) -> NDArray[np.bool_]:
         """Return which labels it has declared to know; for one class per row, nothing."""
         if self.y.ndim == 1:
             return np.empty(0, dtype=np.bool_)
