@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .dataset import Dataset, MultilabelDataset, TableLines, alike_recordings, frozen, row_index
+from .dataset import Dataset, MultilabelDataset, TableLines, frozen, row_index
 from .sound.decoding import Finding, Kind, findings_table
 
 if TYPE_CHECKING:
@@ -253,10 +253,21 @@ class Collection:
         return self.clips.sources.astype(str)
 
     def alike(self, units: NDArray[Any]) -> tuple[tuple[int, int], ...]:
-        """Return pairs of clips of two units that have the same recording, under two names; private."""
+        """Return pairs of clips of two units that have the same recording, under two names; private.
+
+        Pictures are named by the content of recordings, and silence is nobody's. A unit is what the table
+        says, whatever is in it: to deal such clips together, or to refuse them, would make the deal, or
+        whether there is one, depend on what is in them. So this is for whoever owns the table.
+        """
         silent = {str(Path(one.path).absolute()) for one in self.findings if one.kind is Kind.SILENT}
-        quiet = [str(path) in silent for path in self.clips.paths]
-        return alike_recordings(self.picture_files, units, quiet=quiet)
+        first: dict[str, int] = {}
+        twice = []
+        for clip, (picture, path) in enumerate(zip(self.picture_files, self.clips.paths)):
+            if picture is not None and str(path) not in silent:
+                before = first.setdefault(picture, clip)
+                if units[before] != units[clip]:
+                    twice.append((before, clip))
+        return tuple(twice)
 
     def prepare(self, recordings: "Sequence[ClipSource]", **options: Any) -> "Prepared":
         """Make pictures of other recordings, or of mixtures, with the same settings and in the same place.
