@@ -94,7 +94,7 @@ class _Rows:
         """Keep what was checked, and the columns that say to whom rows belong, read-only."""
         for name in _OWNERS:
             if getattr(self, name) is not None:
-                checked[name] = _column(getattr(self, name), n_rows=n_rows, name=name)
+                checked[name] = entry_each(getattr(self, name), n_rows=n_rows, name=name)
         X = checked.get("X")
         if X is not None and self.image_shape is not None and math.prod(self.image_shape) != X.shape[1]:
             raise ValueError(f"Expected images of {X.shape[1]} numbers, got image_shape={self.image_shape}.")
@@ -104,13 +104,7 @@ class _Rows:
     def take(self, rows: ArrayLike) -> Self:
         """Return the data set of some rows, by their numbers or by a mask."""
         numbers = np.arange(len(self))[row_index(rows)]
-        taken: dict[str, Any] = {}
-        for name in self.by_row:
-            column = getattr(self, name)
-            if isinstance(column, tuple):
-                taken[name] = tuple(column[number] for number in numbers)
-            elif column is not None:
-                taken[name] = column[numbers]
+        taken = taken_rows(self, numbers, self.by_row)
         if self.places is not None:
             taken["places"] = self.places.take(numbers)
         return replace(self, **taken)
@@ -154,7 +148,7 @@ class Dataset(_Rows):
         require_count(2, n_classes=self.n_classes)
         given: Any = self.X
         X = given if isinstance(given, KeptRows) else _features(given)
-        y = class_ids(_column(self.y, n_rows=len(X), name="y"), n_classes=self.n_classes)
+        y = class_ids(entry_each(self.y, n_rows=len(X), name="y"), n_classes=self.n_classes)
         kept: dict[str, Any] = {"X": X, "y": y, "n_classes": int(self.n_classes)}
         kept["class_names"] = _names(
             self.class_names or map(str, range(self.n_classes)), self.n_classes, "class"
@@ -200,7 +194,7 @@ def _features(values: ArrayLike) -> NDArray[Any]:
 
 
 def _budgets(values: ArrayLike, *, n_rows: int) -> NDArray[Any]:
-    budgets = _column(values, n_rows=n_rows, name="budgets")
+    budgets = entry_each(values, n_rows=n_rows, name="budgets")
     if budgets.dtype.kind == "U":
         require_present(budgets=budgets.tolist())
         return budgets
@@ -212,11 +206,12 @@ def _budgets(values: ArrayLike, *, n_rows: int) -> NDArray[Any]:
     return budgets.astype(np.float64)
 
 
-def _column(values: ArrayLike, *, n_rows: int, name: str) -> NDArray[Any]:
+def entry_each(values: ArrayLike, *, n_rows: int, name: str, rows: str = "rows") -> NDArray[Any]:
+    """Return a column that has an entry for every row, or refuse another."""
     column = np.asarray(values)
     if column.shape != (n_rows,):
         raise ValueError(
-            f"Expected {name} with one entry for each of {n_rows} rows, got shape {column.shape}."
+            f"Expected {name} with one entry for each of {n_rows} {rows}, got shape {column.shape}."
         )
     return column
 
@@ -236,6 +231,18 @@ def frozen(value: Any) -> Any:
         value = value.view()
         value.flags.writeable = False
     return value
+
+
+def taken_rows(data: object, numbers: Indices, columns: Sequence[str]) -> dict[str, Any]:
+    """Return some rows of the columns that a data set has, by name."""
+    taken: dict[str, Any] = {}
+    for name in columns:
+        column = getattr(data, name)
+        if isinstance(column, tuple):
+            taken[name] = tuple(column[number] for number in numbers)
+        elif column is not None:
+            taken[name] = column[numbers]
+    return taken
 
 
 def row_index(rows: ArrayLike, what: str = "row") -> NDArray[Any]:
