@@ -3,6 +3,7 @@
 import inspect
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from shlex import quote
@@ -633,9 +634,11 @@ def student(
     given["sigma"] = _USUAL_NOISE * taught.settings.n_teachers if sigma is None else sigma
     options.require_parameters(name, given)
     values = {p: options.parsed(p, value) for p, value in given.items() if value is not None}
+    budget = BudgetConfig(epsilon=epsilon, delta=delta)
+    if ledger:
+        budget = replace(budget, ledger=ledger if "://" in ledger else str(Path(ledger).absolute()))
     config = student_config(
-        taught, mechanism=MechanismConfig(name=name, **values),
-        budget=BudgetConfig(epsilon=epsilon, delta=delta, **_ledger(ledger)), n_queries=queries,
+        taught, mechanism=MechanismConfig(name=name, **values), budget=budget, n_queries=queries,
         model=TAGGER if learner is Learner.tagger else learner.value,
         parameters=_parameters(
             learner, network=network, iterations=iterations, batch_size=batch_size,
@@ -656,12 +659,6 @@ def student(
         from . import show as screen
 
         screen.console().print(screen.note("no clips were set apart to test on, so there is no sound.html."))
-
-
-def _ledger(where: str) -> dict[str, Any]:
-    if not where:
-        return {}
-    return {"ledger": where if "://" in where else str(Path(where).absolute())}
 
 
 def _require_among(option: str, chosen: str, known: Sequence[str], *, one_class: bool) -> None:

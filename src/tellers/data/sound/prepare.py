@@ -355,69 +355,57 @@ def make_all(jobs: Sequence[ClipJob], folder: str, features: Features) -> list[M
 class Workers:
     """So many processes, made again when one of them dies; or, for one, this process itself."""
 
-    def __init__(self, n_jobs: int) -> None:
+    def __init__(self, n_jobs: int, store: Store) -> None:
         self.n_jobs = n_jobs
-        self._many: Any = None
-        self._single: Any = None
+        self._store = (str(store.folder), store.features)
+        self._pools: dict[int, Any] = {}
 
-    def submit(self, jobs: Sequence[ClipJob], folder: str, features: Features) -> "Future[list[Made]]":
+    def submit(self, jobs: Sequence[ClipJob]) -> "Future[list[Made]]":
         """Send jobs to a process that is free, or will be."""
+        sent: Future[list[Made]] = Future()
         if self.n_jobs == 1 or not jobs:
-            done: Future[list[Made]] = Future()
-            done.set_result(make_all(jobs, folder, features))
-            return done
-        try:
-            sent: Future[list[Made]] = self._there().submit(make_all, jobs, folder, features)
+            sent.set_result(make_all(jobs, *self._store))
             return sent
+        try:
+            sent = self._pool(self.n_jobs).submit(make_all, jobs, *self._store)
         except BrokenProcessPool as error:
-            lost: Future[list[Made]] = Future()
-            lost.set_exception(error)
-            return lost
+            sent.set_exception(error)
+        return sent
 
-    def result(
-        self, future: "Future[list[Made]]", group: Sequence[ClipJob], folder: str, features: Features
-    ) -> list[Made]:
+    def result(self, future: "Future[list[Made]]", group: Sequence[ClipJob]) -> list[Made]:
         """Return what came of jobs; one that ends every process that looks at it is a finding."""
         try:
             return future.result()
         except BrokenProcessPool:
             # Every task under way is lost with the process, most of them without guilt: one by one, then.
-            return [self._alone(job, folder, features) for job in group]
+            return [self._alone(job) for job in group]
 
-    def _alone(self, job: ClipJob, folder: str, features: Features) -> Made:
-        # A process of its own: the others may be at work again.
-        if self._single is None:
-            self._single = _pool(1)
+    def _alone(self, job: ClipJob) -> Made:
         try:
-            made: Made = self._single.submit(make_all, [job], folder, features).result()[0]
+            # A process of its own: the others may be at work again.
+            made: Made = self._pool(1).submit(make_all, [job], *self._store).result()[0]
             return made
         except BrokenProcessPool:
-            self._single.shutdown(wait=True, kill_workers=True)
-            self._single = None
-            return Made(
-                None, None, None, Finding(job.name, Kind.CRASHED, "reading it ends the process"), False
-            )
+            found = Finding(job.name, Kind.CRASHED, "reading it ends the process")
+            return Made(None, None, None, found, False)
 
-    def _there(self) -> Any:
-        broken = self._many is not None and self._many._flags.broken is not None
-        if broken:
-            self._many.shutdown(wait=True, kill_workers=True)
-        if self._many is None or broken:
-            self._many = _pool(self.n_jobs)
-        return self._many
+    def _pool(self, n_jobs: int) -> Any:
+        # Not the standard library's: that one runs the caller's script again in every worker.
+        from joblib.externals.loky import ProcessPoolExecutor
+
+        there = self._pools.get(n_jobs)
+        if there is not None and there._flags.broken is not None:
+            there.shutdown(wait=True, kill_workers=True)
+            there = None
+        if there is None:
+            there = ProcessPoolExecutor(max_workers=n_jobs, env=_ONE_THREAD | _KEPT_MEMORY)
+        self._pools[n_jobs] = there
+        return there
 
     def close(self) -> None:
-        for pool in (self._many, self._single):
-            if pool is not None:
-                pool.shutdown(wait=True, kill_workers=True)
-        self._many = self._single = None
-
-
-def _pool(n_jobs: int) -> Any:
-    # Not the standard library's: that one runs the caller's script again in every worker.
-    from joblib.externals.loky import ProcessPoolExecutor
-
-    return ProcessPoolExecutor(max_workers=n_jobs, env=_ONE_THREAD | _KEPT_MEMORY)
+        for pool in self._pools.values():
+            pool.shutdown(wait=True, kill_workers=True)
+        self._pools.clear()
 
 
 # --- Preparation ---
@@ -589,7 +577,7 @@ def stream_clips(
     with (
         sole_writer(store_folder),
         closing(Store(folder, features)) as store,
-        closing(Workers(int(n_jobs))) as workers,
+        closing(Workers(int(n_jobs), store)) as workers,
     ):
         store.sweep()
         for job, made in _in_order(_jobs(recordings, store, recheck=recheck), workers, store):
@@ -623,11 +611,10 @@ def _index_name(parts: Sequence[tuple[str, float]]) -> str:
 def _in_order(jobs: Iterator[ClipJob], workers: Workers, store: Store) -> Iterator[tuple[ClipJob, Made]]:
     """Yield what came of each job, in order, with so many tasks under way that no worker waits."""
     under_way: deque[tuple[list[ClipJob], list[ClipJob], Future[list[Made]]]] = deque()
-    folder, features = str(store.folder), store.features
 
     def finish() -> Iterator[tuple[ClipJob, Made]]:
         group, new, future = under_way.popleft()
-        made = workers.result(future, new, folder, features)
+        made = workers.result(future, new)
         store.record(
             (_index_name(job.parts), one.stamp, one.key, one.total, one.finding)
             for job, one in zip(new, made)
@@ -649,7 +636,7 @@ def _in_order(jobs: Iterator[ClipJob], workers: Workers, store: Store) -> Iterat
                 break
         if not group:
             break
-        under_way.append((group, new, workers.submit(new, folder, features)))
+        under_way.append((group, new, workers.submit(new)))
         if len(under_way) > 2 * workers.n_jobs:
             yield from finish()
     while under_way:

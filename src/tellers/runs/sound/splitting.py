@@ -219,10 +219,10 @@ def _deal_lines(
 ) -> tuple[Rows, NDArray[np.bool_]]:
     """Return who has the clip of each line, and which lines were for teachers."""
     draw = np.random.default_rng([seed, 0])
-    is_test = _given(test, n_clips)
-    if is_test is None:
-        is_test = np.zeros(n_clips, dtype=bool)
-        is_test[draw.permutation(n_clips)[: _floor(_share(test) * n_clips)]] = True
+    is_test = _set_apart(test, n_clips)
+    if isinstance(is_test, float):
+        drawn = draw.permutation(n_clips)[: _floor(is_test * n_clips)]
+        is_test = np.isin(np.arange(n_clips), drawn)
     rest = draw.permutation(np.flatnonzero(~is_test))
     # Both shares are rounded down, as in the published table; a clip may be left to nobody.
     n_student, n_private = _floor(student * len(rest)), _floor((1 - student) * len(rest))
@@ -254,9 +254,9 @@ def _deal_sources(
     key = assignment_key(seed)
     owner = seat_of(sources, n_teachers, key=key)
     owner[positions(sources, key=key, purpose="student") < student] = STUDENT
-    is_test = _given(test, len(sources))
-    if is_test is None:
-        is_test = positions(sources, key=key, purpose="test") < _share(test)
+    is_test = _set_apart(test, len(sources))
+    if isinstance(is_test, float):
+        is_test = positions(sources, key=key, purpose="test") < is_test
     apart = {source for source, chosen in zip(sources, is_test, strict=True) if chosen}
     if any(source in apart for source, chosen in zip(sources, is_test, strict=True) if not chosen):
         raise ValueError(
@@ -267,22 +267,18 @@ def _deal_sources(
     return owner
 
 
-def _given(test: float | ArrayLike, n_clips: int) -> NDArray[np.bool_] | None:
-    """Return which clips the publisher set apart for the test, or None where a share is drawn."""
-    if np.ndim(test) == 0:
-        return None
+def _set_apart(test: float | ArrayLike, n_clips: int) -> NDArray[np.bool_] | float:
+    """Return which clips the publisher set apart for the test, or the share that is drawn."""
     given, mask = np.asarray(test), np.zeros(n_clips, dtype=bool)
+    if given.ndim == 0:
+        share = float(given)
+        if not 0 <= share < 1:
+            raise ValueError(f"Expected a share 0 <= test < 1, or clips, got test={share:g}.")
+        return share
     if given.dtype.kind not in "bui" or (given.dtype.kind == "b" and given.shape != mask.shape):
         raise ValueError(f"Expected a mask or numbers of clips for test, got {given.dtype} of {given.shape}.")
     mask[given] = True
     return mask
-
-
-def _share(test: float | ArrayLike) -> float:
-    share = float(np.asarray(test))
-    if not 0 <= share < 1:
-        raise ValueError(f"Expected a share 0 <= test < 1, or clips, got test={share:g}.")
-    return share
 
 
 def _floor(value: float) -> int:
