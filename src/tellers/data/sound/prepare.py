@@ -114,15 +114,6 @@ def features_from_dict(said: Mapping[str, Any]) -> Features:
         ) from error
 
 
-def content_key(settings_text: str, contents: Sequence[tuple[bytes, float]]) -> str:
-    """Return the key of a picture: of the settings, and of every recording in the clip, with its gain."""
-    found = hashlib.blake2b(settings_text.encode(), digest_size=20)
-    for content, gain in contents:
-        found.update(hashlib.sha256(content).digest())  # has instructions of its own on most processors
-        found.update(float(gain).hex().encode())
-    return found.hexdigest()
-
-
 def write_picture(place: Path, picture: Picture) -> int:
     """Write a picture beside its place and move it there; return the sum that it is checked by."""
     place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -162,7 +153,10 @@ class Store:
         if not (self.folder / "settings.json").exists():
             write_whole(self.folder / "settings.json", features.text.encode())
         self._index = _open_index(self.folder / "index.db")
-        self._n_bytes = _file_size(features)
+        head, kind = io.BytesIO(), np.dtype(features.dtype)
+        about = {"descr": kind.str, "fortran_order": False, "shape": features.shape}
+        np.lib.format.write_array_header_1_0(head, about)  # type: ignore[no-untyped-call]
+        self._n_bytes = head.tell() + int(np.prod(features.shape)) * kind.itemsize
 
     def place(self, key: str) -> Path:
         """Return where the picture of a key lies, or would lie."""
@@ -260,14 +254,6 @@ def _connected(path: Path) -> sqlite3.Connection:
     return index
 
 
-def _file_size(features: Features) -> int:
-    head = io.BytesIO()
-    kind = np.dtype(features.dtype)
-    about = {"descr": kind.str, "fortran_order": False, "shape": features.shape}
-    np.lib.format.write_array_header_1_0(head, about)  # type: ignore[no-untyped-call]
-    return head.tell() + int(np.prod(features.shape)) * kind.itemsize
-
-
 # --- Worker processes ---
 
 # Clips are spread over processes; threads inside of each would stand in one another's way.
@@ -311,13 +297,16 @@ def stamp_of(parts: Sequence[tuple[str, float]]) -> Stamp | None:
 def make_picture(name: str, parts: Sequence[tuple[str, float]], *, folder: str, features: Features) -> Made:
     """Read the recordings of a clip, and draw and store its picture unless it is there; runs in a worker."""
     stamp = stamp_of(parts)  # before reading: a file that changes meanwhile has another one next time
-    contents = []
+    # The key of a picture is of the settings, and of every recording in the clip, with its gain.
+    contents, named = [], hashlib.blake2b(features.text.encode(), digest_size=20)
     for path, gain in parts:
         content = read_recording(path, name=name)
         if isinstance(content, Finding):
             return Made(None, None, None, content, False)
         contents.append((content, gain))
-    key = content_key(features.text, contents)
+        named.update(hashlib.sha256(content).digest())  # has instructions of its own on most processors
+        named.update(float(gain).hex().encode())
+    key = named.hexdigest()
     samples = _mixed(name, contents, features)
     if isinstance(samples, Finding):
         return Made(stamp, key, None, samples, False)
