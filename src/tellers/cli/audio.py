@@ -17,7 +17,6 @@ from .run import Resume
 if TYPE_CHECKING:
     from ..data.clips import Clips, Collection
     from ..runs.sound.tagging import Tagged
-    from ..runs.sound.teaching import Taught
 
 
 # --- Options of networks that hear, which teachers and students have in common. ---
@@ -200,10 +199,20 @@ def prepare(
                 f"{findings_table(refused.findings)}\nMend these recordings, leave them out of the table, or "
                 "take --on-finding skip.", refused.findings,
             ) from None  # fmt: skip
+    shape = collection.features.shape
+    said = {
+        "folder": str(collection.folder), "name": collection.clips.name, "n_clips": len(collection.clips),
+        "n_pictures": int(collection.usable.sum()), "n_known": collection.n_known, "shape": list(shape),
+        "labels": list(collection.clips.label_names),
+        "findings": [
+            {"file": one.path, "kind": str(one.kind), "detail": one.detail} for one in collection.findings
+        ],
+        "notes": list(collection.clips.notes),
+    }  # fmt: skip
     if as_json:
-        print(json.dumps(_said(collection)))
+        print(json.dumps(said))
     else:
-        _tell(collection)
+        _tell(collection, said)
 
 
 # What the layouts take beside --most and --labels, which all of them take.
@@ -262,26 +271,12 @@ def _read(folder: Path | None, layout: Layout | None, **given: Any) -> "Clips":
     )  # fmt: skip
 
 
-def _said(collection: "Collection") -> dict[str, Any]:
-    shape = collection.features.shape
-    return {
-        "folder": str(collection.folder), "name": collection.clips.name, "n_clips": len(collection.clips),
-        "n_pictures": int(collection.usable.sum()), "n_known": collection.n_known, "shape": list(shape),
-        "labels": list(collection.clips.label_names),
-        "findings": [
-            {"file": one.path, "kind": str(one.kind), "detail": one.detail} for one in collection.findings
-        ],
-        "notes": list(collection.clips.notes),
-    }  # fmt: skip
-
-
-def _tell(collection: "Collection") -> None:
+def _tell(collection: "Collection", said: dict[str, Any]) -> None:
     from rich.markup import escape
 
     from . import show
 
     console = show.console()
-    said = _said(collection)
     frames, bins = said["shape"]
     table = show.table("", "")
     table.add_row("clips", f"{said['n_clips']:,} of {escape(said['name'])}")
@@ -515,36 +510,28 @@ def train(
     with steps_shown(wanted=not as_json) as show:
         taught = teach(read_collection(clips), out, settings, n_jobs=jobs or None, show=show)
     _say_now("tellers run --until votes")
-    if as_json:
-        print(json.dumps(_said_train(taught)))
-    else:
-        _tell_train(taught)
-
-
-def _said_train(taught: "Taught") -> dict[str, Any]:
-    return {
+    said = {
         "folder": str(taught.folder), "n_teachers": taught.settings.n_teachers, "unit": taught.unit,
         "n_pool": len(taught.pool), "n_test": len(taught.test), "labels": list(taught.label_names),
         "one_class": taught.settings.one_class, "shape": list(taught.shape),
     }  # fmt: skip
+    if as_json:
+        print(json.dumps(said))
+        return
+    from . import show as screen
 
-
-def _tell_train(taught: "Taught") -> None:
-    from . import show
-
-    said = _said_train(taught)
-    table = show.table("", "")
+    table = screen.table("", "")
     table.add_row(
         "teachers", f"{said['n_teachers']}, each with clips of its own; {said['unit']} is protected"
     )
     table.add_row("public pool", f"{said['n_pool']} clips, on which they voted")
     table.add_row("test", f"{said['n_test']} clips, public too")
-    console = show.console()
+    console = screen.console()
     console.print()
-    console.print(show.indented(table))
-    for line in taught.partition().notes:
-        console.print(show.note(line))
-    console.print(show.note(f"everything in {taught.folder} is private: votes, networks, and who has what."))
+    console.print(screen.indented(table))
+    private = f"everything in {taught.folder} is private: votes, networks, and who has what."
+    for line in (*taught.partition().notes, private):
+        console.print(screen.note(line))
     console.print(
         f"Next: tellers audio student {quote(str(taught.folder))} --out study", markup=False, soft_wrap=True
     )

@@ -234,13 +234,10 @@ def _cut_short(content: bytes) -> str | None:
     return f"{len(content)} of {declared + 8} bytes are there"
 
 
-def is_silent(samples: Samples, settings: Decoding) -> bool:
-    """Say whether a clip never gets louder than the settings call silent."""
-    return bool(max(samples.max(initial=0.0), -samples.min(initial=0.0)) <= settings.silent)
-
-
-def silence(path: str, settings: Decoding) -> Finding:
-    """Return the finding about a silent clip."""
+def silence(path: str, samples: Samples, settings: Decoding) -> Finding | None:
+    """Return the finding about a clip that never gets louder than the settings call silent."""
+    if max(samples.max(initial=0.0), -samples.min(initial=0.0)) > settings.silent:
+        return None
     return Finding(path, Kind.SILENT, f"never louder than {settings.silent:g} of full scale")
 
 

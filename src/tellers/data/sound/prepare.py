@@ -33,7 +33,6 @@ from .decoding import (
     beyond_scale,
     decode_bytes,
     findings_table,
-    is_silent,
     read_recording,
     silence,
 )
@@ -310,7 +309,7 @@ def make_picture(name: str, parts: Sequence[tuple[str, float]], *, folder: str, 
     samples = _mixed(name, contents, features)
     if isinstance(samples, Finding):
         return Made(stamp, key, None, samples, False)
-    finding = silence(name, features.decoding) if is_silent(samples, features.decoding) else None
+    finding = silence(name, samples, features.decoding)
     place = Path(folder) / "pictures" / key[:2] / f"{key}.npy"
     there = read_picture(place, shape=features.shape, dtype=features.dtype)
     if there is not None:

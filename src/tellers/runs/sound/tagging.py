@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...data.label_models import label_probabilities
-from ...data.sound.decoding import Finding, decode, is_silent, silence
+from ...data.sound.decoding import Finding, decode, silence
 from ...data.sound.logmel import log_mel
 from ...data.sound.prepare import Features, features_from_dict
 from ...errors import require_count
@@ -107,11 +107,10 @@ class Hearing:
 
     def _heard(self, path: str) -> tuple[NDArray[Any] | None, Finding | None]:
         """Return the picture of a recording, and what is wrong with it."""
-        decoding = self.features.decoding
-        samples = decode(path, decoding)
+        samples = decode(path, self.features.decoding)
         if isinstance(samples, Finding):
             return None, samples
-        finding = silence(path, decoding) if is_silent(samples, decoding) else None
+        finding = silence(path, samples, self.features.decoding)
         return log_mel(samples, self.features.logmel).astype(self.features.dtype), finding
 
     def __repr__(self) -> str:
