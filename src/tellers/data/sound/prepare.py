@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -273,13 +273,17 @@ class ClipJob:
 
 @dataclass(frozen=True)
 class Made:
-    """What a worker says of a clip."""
+    """What came of a clip: the key of its picture, any finding, whether it was known, and its number.
+
+    Stamp and total, the sum that the picture is checked by, are for the index.
+    """
 
     stamp: Stamp | None
     key: str | None
     total: int | None
     finding: Finding | None
     known: bool
+    row: int = -1  # a worker does not know it
 
 
 def stamp_of(parts: Sequence[tuple[str, float]]) -> Stamp | None:
@@ -407,16 +411,6 @@ Answer = Literal["skip", "refuse", "keep"]
 Progress = Callable[[int, int], object]
 
 _AT_ONCE = 8  # clips in a task: enough to hide the way there and back, few enough to be done again
-
-
-@dataclass(frozen=True)
-class ClipOutcome:
-    """What came of one clip: its number, the key of its picture, any finding, and whether it was known."""
-
-    row: int
-    key: str | None
-    finding: Finding | None
-    known: bool
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -550,7 +544,7 @@ def stream_clips(
     n_jobs: int = 1,
     keep_silent: bool = False,
     recheck: bool = False,
-) -> Iterator[ClipOutcome]:
+) -> Iterator[Made]:
     """Make pictures of recordings as they come, and yield what came of each, in their order.
 
     Nothing is kept but what is under way, so that recordings may come without end.
@@ -570,7 +564,7 @@ def stream_clips(
         store.sweep()
         for job, made in _in_order(_jobs(recordings, store, recheck=recheck), workers, store):
             usable = made.finding is None or (made.finding.kind is Kind.SILENT and keep_silent)
-            yield ClipOutcome(job.row, made.key if usable else None, made.finding, made.known)
+            yield replace(made, row=job.row, key=made.key if usable else None)
 
 
 def _jobs(recordings: Iterable[ClipSource], store: Store, *, recheck: bool) -> Iterator[ClipJob]:
