@@ -311,7 +311,13 @@ def deal_statistics(
     """
     table = np.asarray(Y)
     kept = np.ones(len(table), dtype=np.bool_) if usable is None else np.asarray(usable, dtype=np.bool_)
-    return Sealed({name: _statistics(deal, table, kept) for name, deal in deals.items()})
+    said = {}
+    for name, deal in deals.items():
+        found = part_statistics(table, [rows[kept[rows]] for rows in deal.teachers])
+        found |= {"usable": found["rows"], "labels_per_clip": found["labels_per_row"]}
+        told = _sizes(deal, int(table.shape[1])) | found
+        said[name] = {line: told[line] for line in _LINES}
+    return Sealed(said)
 
 
 def statistics_rows(found: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, ...]]:
@@ -325,18 +331,6 @@ _LINES = {
     "with_a_label": "clips of a teacher with a class", "without": "classes that a teacher has no clip of",
     "student": "clips of the student", "test": "clips of the test",
 }  # fmt: skip
-
-
-def _statistics(deal: Deal, Y: NDArray[Any], usable: NDArray[np.bool_]) -> dict[str, Any]:
-    found = part_statistics(Y, [rows[usable[rows]] for rows in deal.teachers])
-    of_labels = {
-        "usable": found["rows"],
-        "labels_per_clip": found["labels_per_row"],
-        "with_a_label": found["with_a_label"],
-        "without": found["without"],
-    }
-    said = _sizes(deal, int(Y.shape[1])) | of_labels
-    return {name: said[name] for name in _LINES}
 
 
 def _sizes(deal: Deal, n_labels: int) -> dict[str, Any]:
@@ -430,8 +424,7 @@ def mix_within(
         raise ValueError(f"Expected 0 <= alone <= 1 and spread >= 0, got alone={alone:g}, spread={spread:g}.")
     if deal.n_clips != len(clips):
         raise ValueError(f"Expected a deal of these {len(clips)} clips, got one of {deal.n_clips}.")
-    pairs, gains, places = [], [], []
-    n_so_far = 0
+    pairs, gains = [], []
     # Pool and test are mixed as beside a single teacher, however many there are: all ensembles hear the same.
     # A stream that a teacher has as well gives it the same draws, among other clips.
     streams = (*range(deal.n_teachers), 1, 2)
@@ -443,9 +436,8 @@ def mix_within(
         level = 10.0 ** (draw.uniform(-spread, spread, len(firsts)) / 20.0)
         pairs.append(np.stack([firsts, np.where(solo, firsts, seconds)], axis=1))
         gains.append(np.stack([np.ones_like(level), np.where(solo, 0.0, level)], axis=1))
-        places.append(np.arange(n_so_far, n_so_far + len(firsts)))
-        n_so_far += len(firsts)
     both = np.concatenate(pairs)
+    places = np.split(np.arange(len(both)), np.cumsum([len(part) for part in pairs])[:-1])
     return Mixtures(
         pairs=both,
         gains=np.concatenate(gains),
@@ -453,7 +445,7 @@ def mix_within(
         label_names=clips.label_names,
         deal=Deal(
             teachers=tuple(places[:-2]), student=places[-2], test=places[-1],
-            unit=deal.unit, n_clips=n_so_far, n_set_apart=sum(len(rows) for rows in places[:-2]),
+            unit=deal.unit, n_clips=len(both), n_set_apart=sum(len(rows) for rows in places[:-2]),
         ),
     )  # fmt: skip
 

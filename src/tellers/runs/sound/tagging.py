@@ -93,17 +93,15 @@ class Hearing:
         """
         found: list[Tagged] = []
         for start in range(0, len(paths), _AT_ONCE):
-            found += self._tag([str(path) for path in paths[start : start + _AT_ONCE]])
+            names = [str(path) for path in paths[start : start + _AT_ONCE]]
+            heard = [self._heard(name) for name in names]
+            pictures = [picture for picture, _ in heard if picture is not None]
+            scores = iter(self.scores(np.stack(pictures)) if pictures else ())
+            found += [
+                Tagged(name, self.label_names, None if picture is None else next(scores), picture, finding)
+                for name, (picture, finding) in zip(names, heard)
+            ]
         return found
-
-    def _tag(self, paths: list[str]) -> list[Tagged]:
-        heard = [self._heard(path) for path in paths]
-        pictures = [picture for picture, _ in heard if picture is not None]
-        scores = iter(self.scores(np.stack(pictures)) if pictures else ())
-        return [
-            Tagged(path, self.label_names, None if picture is None else next(scores), picture, finding)
-            for path, (picture, finding) in zip(paths, heard)
-        ]
 
     def _heard(self, path: str) -> tuple[NDArray[Any] | None, Finding | None]:
         """Return the picture of a recording, and what is wrong with it."""
