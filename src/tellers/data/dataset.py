@@ -87,7 +87,7 @@ class _Rows:
     image_shape: tuple[int, ...] | None = None
     notes: tuple[str, ...] = ()
     places: TableLines | None = None
-    by_row: ClassVar[tuple[str, ...]]
+    _by_row: ClassVar[tuple[str, ...]]
     """What has an entry for each row, and is always there first."""
 
     def _keep(self, n_rows: int, **checked: Any) -> None:
@@ -104,13 +104,13 @@ class _Rows:
     def take(self, rows: ArrayLike) -> Self:
         """Return the data set of some rows, by their numbers or by a mask."""
         numbers = np.arange(len(self))[row_index(rows)]
-        taken = taken_rows(self, numbers, self.by_row)
+        taken = taken_rows(self, numbers, self._by_row)
         if self.places is not None:
             taken["places"] = self.places.take(numbers)
         return replace(self, **taken)
 
     def __len__(self) -> int:
-        return len(getattr(self, self.by_row[0]))
+        return len(getattr(self, self._by_row[0]))
 
 
 # --- One class per row ---
@@ -142,7 +142,7 @@ class Dataset(_Rows):
     n_classes: int
     class_names: tuple[str, ...] = ()
     budgets: NDArray[Any] | None = None
-    by_row = ("X", "y", "budgets", *_OWNERS)
+    _by_row = ("X", "y", "budgets", *_OWNERS)
 
     def __post_init__(self) -> None:
         require_count(2, n_classes=self.n_classes)
@@ -291,7 +291,7 @@ class MultilabelDataset(_Rows):
     label_names: tuple[str, ...]
     X: Any = None  # an array, rows kept elsewhere, or None where rows are images that were not decoded yet
     paths: tuple[Path, ...] | None = None
-    by_row = ("Y", "X", "paths", *_OWNERS)
+    _by_row = ("Y", "X", "paths", *_OWNERS)
 
     def __post_init__(self) -> None:
         Y = np.asarray(self.Y)
