@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tellers.data.sound import Decoding, Finding, Kind, decode, decoding
-from tellers.data.sound.decoding import decode_bytes, find_recordings, findings_table, is_silent
+from tellers.data.sound.decoding import decode_bytes, find_recordings, findings_table, silence
 
 soundfile = pytest.importorskip("soundfile")
 pytest.importorskip("soxr")
@@ -131,8 +131,8 @@ def test_a_wav_from_a_pipe_has_no_length_and_is_read():
 
 def test_silence_is_seen_and_a_whisper_is_none():
     options = Decoding(rate=8000, seconds=0.5)
-    assert is_silent(np.zeros(10, np.float32), options)
-    assert not is_silent(np.array([0, -2e-4], np.float32), options)
+    assert silence("a.wav", np.zeros(10, np.float32), options).kind is Kind.SILENT
+    assert silence("a.wav", np.array([0, -2e-4], np.float32), options) is None
 
 
 @pytest.mark.parametrize("rate", [1, 7, 2**31 - 1])

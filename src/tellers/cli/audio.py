@@ -3,6 +3,7 @@
 import inspect
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from shlex import quote
@@ -16,7 +17,6 @@ from .run import Resume
 if TYPE_CHECKING:
     from ..data.clips import Clips, Collection
     from ..runs.sound.tagging import Tagged
-    from ..runs.sound.teaching import Taught
 
 
 # --- Options of networks that hear, which teachers and students have in common. ---
@@ -199,10 +199,20 @@ def prepare(
                 f"{findings_table(refused.findings)}\nMend these recordings, leave them out of the table, or "
                 "take --on-finding skip.", refused.findings,
             ) from None  # fmt: skip
+    shape = collection.features.shape
+    said = {
+        "folder": str(collection.folder), "name": collection.clips.name, "n_clips": len(collection.clips),
+        "n_pictures": int(collection.usable.sum()), "n_known": collection.n_known, "shape": list(shape),
+        "labels": list(collection.clips.label_names),
+        "findings": [
+            {"file": one.path, "kind": str(one.kind), "detail": one.detail} for one in collection.findings
+        ],
+        "notes": list(collection.clips.notes),
+    }  # fmt: skip
     if as_json:
-        print(json.dumps(_said(collection)))
+        print(json.dumps(said))
     else:
-        _tell(collection)
+        _tell(collection, said)
 
 
 # What the layouts take beside --most and --labels, which all of them take.
@@ -261,26 +271,12 @@ def _read(folder: Path | None, layout: Layout | None, **given: Any) -> "Clips":
     )  # fmt: skip
 
 
-def _said(collection: "Collection") -> dict[str, Any]:
-    shape = collection.features.shape
-    return {
-        "folder": str(collection.folder), "name": collection.clips.name, "n_clips": len(collection.clips),
-        "n_pictures": int(collection.usable.sum()), "n_known": collection.n_known, "shape": list(shape),
-        "labels": list(collection.clips.label_names),
-        "findings": [
-            {"file": one.path, "kind": str(one.kind), "detail": one.detail} for one in collection.findings
-        ],
-        "notes": list(collection.clips.notes),
-    }  # fmt: skip
-
-
-def _tell(collection: "Collection") -> None:
+def _tell(collection: "Collection", said: dict[str, Any]) -> None:
     from rich.markup import escape
 
     from . import show
 
     console = show.console()
-    said = _said(collection)
     frames, bins = said["shape"]
     table = show.table("", "")
     table.add_row("clips", f"{said['n_clips']:,} of {escape(said['name'])}")
@@ -514,36 +510,28 @@ def train(
     with steps_shown(wanted=not as_json) as show:
         taught = teach(read_collection(clips), out, settings, n_jobs=jobs or None, show=show)
     _say_now("tellers run --until votes")
-    if as_json:
-        print(json.dumps(_said_train(taught)))
-    else:
-        _tell_train(taught)
-
-
-def _said_train(taught: "Taught") -> dict[str, Any]:
-    return {
+    said = {
         "folder": str(taught.folder), "n_teachers": taught.settings.n_teachers, "unit": taught.unit,
         "n_pool": len(taught.pool), "n_test": len(taught.test), "labels": list(taught.label_names),
         "one_class": taught.settings.one_class, "shape": list(taught.shape),
     }  # fmt: skip
+    if as_json:
+        print(json.dumps(said))
+        return
+    from . import show as screen
 
-
-def _tell_train(taught: "Taught") -> None:
-    from . import show
-
-    said = _said_train(taught)
-    table = show.table("", "")
+    table = screen.table("", "")
     table.add_row(
         "teachers", f"{said['n_teachers']}, each with clips of its own; {said['unit']} is protected"
     )
     table.add_row("public pool", f"{said['n_pool']} clips, on which they voted")
     table.add_row("test", f"{said['n_test']} clips, public too")
-    console = show.console()
+    console = screen.console()
     console.print()
-    console.print(show.indented(table))
-    for line in taught.partition().notes:
-        console.print(show.note(line))
-    console.print(show.note(f"everything in {taught.folder} is private: votes, networks, and who has what."))
+    console.print(screen.indented(table))
+    private = f"everything in {taught.folder} is private: votes, networks, and who has what."
+    for line in (*taught.partition().notes, private):
+        console.print(screen.note(line))
     console.print(
         f"Next: tellers audio student {quote(str(taught.folder))} --out study", markup=False, soft_wrap=True
     )
@@ -633,9 +621,11 @@ def student(
     given["sigma"] = _USUAL_NOISE * taught.settings.n_teachers if sigma is None else sigma
     options.require_parameters(name, given)
     values = {p: options.parsed(p, value) for p, value in given.items() if value is not None}
+    budget = BudgetConfig(epsilon=epsilon, delta=delta)
+    if ledger:
+        budget = replace(budget, ledger=ledger if "://" in ledger else str(Path(ledger).absolute()))
     config = student_config(
-        taught, mechanism=MechanismConfig(name=name, **values),
-        budget=BudgetConfig(epsilon=epsilon, delta=delta, **_ledger(ledger)), n_queries=queries,
+        taught, mechanism=MechanismConfig(name=name, **values), budget=budget, n_queries=queries,
         model=TAGGER if learner is Learner.tagger else learner.value,
         parameters=_parameters(
             learner, network=network, iterations=iterations, batch_size=batch_size,
@@ -656,12 +646,6 @@ def student(
         from . import show as screen
 
         screen.console().print(screen.note("no clips were set apart to test on, so there is no sound.html."))
-
-
-def _ledger(where: str) -> dict[str, Any]:
-    if not where:
-        return {}
-    return {"ledger": where if "://" in where else str(Path(where).absolute())}
 
 
 def _require_among(option: str, chosen: str, known: Sequence[str], *, one_class: bool) -> None:

@@ -37,7 +37,12 @@ def voc_list(
         raise ValueError(
             f"Expected a list of images such as VOC2012/ImageSets/Main/train.txt, got {place.as_posix()}."
         )
-    _require_labels(label_names, objects, "objects")
+    for name in label_names:
+        if name not in objects:
+            raise ValueError(
+                f"Expected labels among {', '.join(objects)}, got {name!r}. Declare others by objects = "
+                "[...]."
+            )
     fitted = _size(size, grey)
     data = read_voc(
         place.parents[2], place.stem, difficult=difficult, classes=objects, check_images=False,
@@ -150,11 +155,3 @@ def _size(size: Any, grey: Any) -> tuple[int, int]:
     if not isinstance(grey, bool):
         raise ValueError(f"Expected grey to be true or false, got {grey!r}.")
     return int(size[0]), int(size[1])
-
-
-def _require_labels(wanted: Sequence[str], known: Sequence[str], option: str) -> None:
-    for name in wanted:
-        if name not in known:
-            raise ValueError(
-                f"Expected labels among {', '.join(known)}, got {name!r}. Declare others by {option} = [...]."
-            )

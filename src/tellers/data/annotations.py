@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
+from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
 import numpy as np
@@ -17,56 +18,34 @@ from .dataset import UNKNOWN, MultilabelDataset, Policy, require_images, require
 # --- XML ---
 
 
-@dataclass(eq=False)
-class Element:
-    """One element: its tag without a namespace, attributes, text, children, and the line it starts on."""
-
-    tag: str
-    attributes: dict[str, str]
-    line: int
-    text: str = ""
-    children: list["Element"] = field(default_factory=list)
-
-    def find(self, tag: str) -> "Element | None":
-        return next((child for child in self.children if child.tag == tag), None)
-
-    def walk(self, tag: str) -> list["Element"]:
-        """Return all elements of this tag below, however deep, in the order of the file."""
-        found = []
-        for child in self.children:
-            found += [child, *child.walk(tag)] if child.tag == tag else child.walk(tag)
-        return found
+_LINE = " line"  # no attribute of a file is called so
 
 
 def read_markup(content: bytes, path: Path) -> Element:
-    """Return the root of a file; entities of its own are refused: a few lines of them can fill a machine."""
-    parser = expat.ParserCreate(namespace_separator=" ")
+    """Return the root of a file, tags without namespaces, the line of each element among its attributes.
+
+    Entities of its own are refused: a few lines of them can fill a machine.
+    """
+    parser, tree = expat.ParserCreate(namespace_separator=" "), TreeBuilder()
     parser.buffer_text = True
-    stack: list[Element] = []
-    roots: list[Element] = []
 
     def start(tag: str, attributes: dict[str, str]) -> None:
-        element = Element(tag.rpartition(" ")[2], attributes, parser.CurrentLineNumber)
-        (stack[-1].children if stack else roots).append(element)
-        stack.append(element)
+        tree.start(tag.rpartition(" ")[2], {**attributes, _LINE: str(parser.CurrentLineNumber)})
 
-    def end(_tag: str) -> None:
-        stack.pop()
-
-    def text(data: str) -> None:
-        stack[-1].text += data
+    def end(tag: str) -> None:
+        tree.end(tag.rpartition(" ")[2])
 
     def entity(*_given: Any) -> None:
         raise ValueError(f"{path.name}, line {parser.CurrentLineNumber}: expected no entities of its own.")
 
     parser.StartElementHandler, parser.EndElementHandler = start, end
-    parser.CharacterDataHandler, parser.EntityDeclHandler = text, entity
+    parser.CharacterDataHandler, parser.EntityDeclHandler = tree.data, entity
     try:
         parser.Parse(content, True)
     except expat.ExpatError as error:
         reason = expat.ErrorString(error.code)
         raise ValueError(f"{path.name}, line {error.lineno}: expected well-formed XML ({reason}).") from None
-    return roots[0]
+    return tree.close()
 
 
 # --- Mulan: ARFF with XML ---
@@ -87,10 +66,15 @@ class Attribute:
     def codes(self) -> dict[str, float]:
         """Return the number of each value: itself, where all of them are numbers."""
         values = self.values or ()
-        try:
-            return {value: float(value) for value in values}
-        except ValueError:
-            return {value: float(i) for i, value in enumerate(values)}
+        return dict(zip(values, _floats(values) or map(float, range(len(values)))))
+
+
+def _floats(words: Sequence[str]) -> list[float] | None:
+    """Return words as the numbers they are, or None where one is none."""
+    try:
+        return [float(word) for word in words]
+    except ValueError:
+        return None
 
 
 def read_mulan(
@@ -126,7 +110,7 @@ def read_mulan(
     rest = [i for i in range(len(attributes)) if i not in set(columns)]
     if not rest:
         raise ValueError(f"{place.name}: expected at least one attribute that is no label.")
-    coded = [attributes[i].name for i in rest if attributes[i].values and not _are_numbers(attributes[i])]
+    coded = [attributes[i].name for i in rest if _floats(attributes[i].values or ()) is None]
     Y = np.full((len(table), len(names)), UNKNOWN, dtype=np.int8)
     Y[:, [j for j, name in enumerate(names) if name in at]] = table[:, columns]
     return MultilabelDataset(
@@ -273,18 +257,6 @@ def _unquoted(match: re.Match[str]) -> str:
     return match.group(3) if quoted is None else re.sub(r"\\(.)", r"\1", quoted)
 
 
-def _are_numbers(attribute: Attribute) -> bool:
-    return all(_is_number(value) for value in attribute.values or ())
-
-
-def _is_number(word: str) -> bool:
-    try:
-        float(word)
-    except ValueError:
-        return False
-    return True
-
-
 def read_label_names(file: str | PathLike[str]) -> tuple[str, ...]:
     """Return the labels that an XML file of Mulan's names."""
     path = Path(file)
@@ -292,10 +264,10 @@ def read_label_names(file: str | PathLike[str]) -> tuple[str, ...]:
         raise ValueError(f"Expected an XML file of labels, found none at {path}. Check the path.")
     root = read_markup(unpack(path), path)
     found = []
-    for element in root.walk("label"):
-        if not element.attributes.get("name"):
-            raise ValueError(f"{path.name}, line {element.line}: expected a name in <label>.")
-        found.append(element.attributes["name"])
+    for element in root.iterfind(".//label"):
+        if not element.get("name"):
+            raise ValueError(f"{path.name}, line {element.get(_LINE)}: expected a name in <label>.")
+        found.append(element.attrib["name"])
     if not found or len(set(found)) < len(found):
         raise ValueError(f"{path.name}: expected at least one <label name=...>, and none twice.")
     return tuple(found)
@@ -374,33 +346,23 @@ def _labels(path: Path, names: tuple[str, ...], difficult: Policy) -> list[int]:
         raise ValueError(f"Expected the annotation {path}, found none. Every image of the list needs one.")
     root = read_markup(path.read_bytes(), path)
     if root.tag != "annotation":
-        raise ValueError(f"{path.name}, line {root.line}: expected <annotation>, got <{root.tag}>.")
+        raise ValueError(f"{path.name}, line {root.get(_LINE)}: expected <annotation>, got <{root.tag}>.")
     certain: set[str] = set()
     doubtful: set[str] = set()
-    for thing in root.children:
-        if thing.tag == "object":
-            kind = _object_word(thing, "name", path)
-            if kind not in names:
-                raise ValueError(
-                    f"{path.name}, line {thing.line}: expected one of {len(names)} classes, got {kind!r}. "
-                    "Declare others by classes=[...]."
-                )
-            (doubtful if _is_difficult(thing, path) else certain).add(kind)
+    for thing in root.findall("object"):
+        where = f"{path.name}, line {thing.get(_LINE)}"
+        kind = thing.findtext("name", "").strip()
+        if not kind:
+            raise ValueError(f"{where}: expected a <name> in <object>.")
+        if kind not in names:
+            raise ValueError(
+                f"{where}: expected one of {len(names)} classes, got {kind!r}. Declare others by "
+                "classes=[...]."
+            )
+        mark = thing.find("difficult")
+        marked = "0" if mark is None else (mark.text or "").strip()
+        if mark is not None and marked not in ("0", "1"):
+            raise ValueError(f"{path.name}, line {mark.get(_LINE)}: expected 0 or 1 in <difficult>.")
+        (doubtful if marked == "1" else certain).add(kind)
     unsure = settle(UNKNOWN, policy=difficult)
     return [1 if name in certain else unsure if name in doubtful else 0 for name in names]
-
-
-def _is_difficult(thing: Element, path: Path) -> bool:
-    marked = thing.find("difficult")
-    if marked is None:
-        return False
-    if marked.text.strip() not in ("0", "1"):
-        raise ValueError(f"{path.name}, line {marked.line}: expected 0 or 1 in <difficult>.")
-    return marked.text.strip() == "1"
-
-
-def _object_word(thing: Element, tag: str, path: Path) -> str:
-    child = thing.find(tag)
-    if child is None or not child.text.strip():
-        raise ValueError(f"{path.name}, line {thing.line}: expected a <{tag}> in <{thing.tag}>.")
-    return child.text.strip()

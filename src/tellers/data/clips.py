@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .dataset import Dataset, MultilabelDataset, TableLines, alike_recordings, frozen, row_index
+from .dataset import Dataset, MultilabelDataset, TableLines, entry_each, frozen, row_index, taken_rows
 from .sound.decoding import Finding, Kind, findings_table
 
 if TYPE_CHECKING:
@@ -68,15 +68,10 @@ class Clips:
         if len(set(names)) != len(names):
             raise ValueError("Expected different label names, got one twice.")
         kept: dict[str, Any] = {"paths": paths, "label_names": names, "Y": Y.astype(np.int8)}
-        for column in ("sources", "folds", "left_out"):
-            if getattr(self, column) is not None:
-                values = np.asarray(getattr(self, column), dtype=bool if column == "left_out" else None)
-                if values.shape != (len(paths),):
-                    raise ValueError(
-                        f"Expected {column} with one entry for each of {len(paths)} clips, "
-                        f"got shape {values.shape}."
-                    )
-                kept[column] = values
+        for name in ("sources", "folds", "left_out"):
+            if getattr(self, name) is not None:
+                column = entry_each(getattr(self, name), n_rows=len(paths), name=name, rows="clips")
+                kept[name] = column.astype(bool) if name == "left_out" else column
         for field, value in kept.items():
             object.__setattr__(self, field, frozen(value))
 
@@ -109,14 +104,7 @@ class Clips:
             raise ValueError(f"Expected a mask of {len(self)} entries, got {len(index)}.")
         if not numbers.size:
             raise ValueError(f"Expected some clips of {self.name!r}, got none. Choose other ones.")
-        return replace(
-            self,
-            paths=tuple(self.paths[i] for i in numbers),
-            Y=self.Y[numbers],
-            sources=None if self.sources is None else self.sources[numbers],
-            folds=None if self.folds is None else self.folds[numbers],
-            left_out=None if self.left_out is None else self.left_out[numbers],
-        )
+        return replace(self, **taken_rows(self, numbers, ("paths", "Y", "sources", "folds", "left_out")))
 
     def with_labels(self, names: Iterable[str]) -> "Clips":
         """Return the table with these labels alone; clips that carry none of them are left out.
@@ -253,10 +241,21 @@ class Collection:
         return self.clips.sources.astype(str)
 
     def alike(self, units: NDArray[Any]) -> tuple[tuple[int, int], ...]:
-        """Return pairs of clips of two units that have the same recording, under two names; private."""
+        """Return pairs of clips of two units that have the same recording, under two names; private.
+
+        Pictures are named by the content of recordings, and silence is nobody's. A unit is what the table
+        says, whatever is in it: to deal such clips together, or to refuse them, would make the deal, or
+        whether there is one, depend on what is in them. So this is for whoever owns the table.
+        """
         silent = {str(Path(one.path).absolute()) for one in self.findings if one.kind is Kind.SILENT}
-        quiet = [str(path) in silent for path in self.clips.paths]
-        return alike_recordings(self.picture_files, units, quiet=quiet)
+        first: dict[str, int] = {}
+        twice = []
+        for clip, (picture, path) in enumerate(zip(self.picture_files, self.clips.paths)):
+            if picture is not None and str(path) not in silent:
+                before = first.setdefault(picture, clip)
+                if units[before] != units[clip]:
+                    twice.append((before, clip))
+        return tuple(twice)
 
     def prepare(self, recordings: "Sequence[ClipSource]", **options: Any) -> "Prepared":
         """Make pictures of other recordings, or of mixtures, with the same settings and in the same place.
@@ -385,21 +384,17 @@ def clip_notes(collection: Collection) -> tuple[tuple[str, ...], tuple[str, ...]
     n_lost = int((~collection.usable).sum())
     lost = (f"{n_lost} of {len(collection.clips)} recordings could not be used",) if n_lost else ()
     public = (*(note for note in notes if note not in counted), _LEFT_OUT)
-    return public, counted + lost + _alike_note(collection)
-
-
-def _alike_note(collection: Collection) -> tuple[str, ...]:
-    """Return words on recordings that are in the table under two names, for its owner alone."""
     twice, apart = (collection.alike(collection.units(by_clip=by_clip)) for by_clip in (True, False))
     if not twice:
-        return ()
+        return public, counted + lost
     named = ", ".join(f"{one} and {other}" for one, other in twice[:5]) + (", ..." * (len(twice) > 5))
-    return (
+    alike = (
         f"{len(twice)} clips have the recording of another under another name, {len(apart)} of them in "
         f"another unit where sources are known: clips {named} (from 0, in the order of clips.json). What one "
         "of them protects is then also in the other. Take one of the two out of your table, or give both the "
-        "same source, and prepare again.",
+        "same source, and prepare again."
     )
+    return public, (*counted, *lost, alike)
 
 
 def clips_folder(

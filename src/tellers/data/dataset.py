@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -72,28 +72,46 @@ class TableLines:
         return f"TableLines(n_lines={len(self)}, n_rows={len(self.at)}, unit={self.unit!r})"
 
 
-def alike_recordings(
-    pictures: Sequence[str | None], units: NDArray[Any], *, quiet: Sequence[bool] = ()
-) -> tuple[tuple[int, int], ...]:
-    """Return pairs of clips of two units that have the same recording, under two names; private.
-
-    Pictures are named by the content of recordings. A unit is what the table says, whatever is in it: to deal
-    such clips together, or to refuse them, would make the deal, or whether there is one, depend on what is in
-    them. So this is for whoever owns the table, and nobody else. `quiet` marks clips in which nothing is
-    heard: silence is nobody's.
-    """
-    first: dict[str, int] = {}
-    twice = []
-    for clip, picture in enumerate(pictures):
-        if picture is None or (len(quiet) and quiet[clip]):
-            continue
-        before = first.setdefault(picture, clip)
-        if units[before] != units[clip]:
-            twice.append((before, clip))
-    return tuple(twice)
-
-
 _OWNERS = ("persons", "ids", "sites")
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class _Rows:
+    """What rows have, whether one class or many labels each."""
+
+    name: str
+    feature_names: tuple[str, ...] = ()
+    persons: NDArray[Any] | None = None
+    ids: NDArray[Any] | None = None
+    sites: NDArray[Any] | None = None
+    image_shape: tuple[int, ...] | None = None
+    notes: tuple[str, ...] = ()
+    places: TableLines | None = None
+    _by_row: ClassVar[tuple[str, ...]]
+    """What has an entry for each row, and is always there first."""
+
+    def _keep(self, n_rows: int, **checked: Any) -> None:
+        """Keep what was checked, and the columns that say to whom rows belong, read-only."""
+        for name in _OWNERS:
+            if getattr(self, name) is not None:
+                checked[name] = entry_each(getattr(self, name), n_rows=n_rows, name=name)
+        X = checked.get("X")
+        if X is not None and self.image_shape is not None and math.prod(self.image_shape) != X.shape[1]:
+            raise ValueError(f"Expected images of {X.shape[1]} numbers, got image_shape={self.image_shape}.")
+        for name, value in checked.items():
+            object.__setattr__(self, name, frozen(value))
+
+    def take(self, rows: ArrayLike) -> Self:
+        """Return the data set of some rows, by their numbers or by a mask."""
+        numbers = np.arange(len(self))[row_index(rows)]
+        taken = taken_rows(self, numbers, self._by_row)
+        if self.places is not None:
+            taken["places"] = self.places.take(numbers)
+        return replace(self, **taken)
+
+    def __len__(self) -> int:
+        return len(getattr(self, self._by_row[0]))
+
 
 # --- One class per row ---
 #
@@ -102,7 +120,7 @@ _OWNERS = ("persons", "ids", "sites")
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Dataset:
+class Dataset(_Rows):
     """Rows, their labels, and what belongs to each row; checked, and read-only.
 
     `persons` names whose row it is, `ids` the row itself, `budgets` the epsilon that row's owner agreed to,
@@ -119,25 +137,18 @@ class Dataset:
     array(['a', 'a'], dtype='<U1')
     """
 
-    name: str
     X: NDArray[Any]
     y: NDArray[np.int64]
     n_classes: int
     class_names: tuple[str, ...] = ()
-    feature_names: tuple[str, ...] = ()
-    persons: NDArray[Any] | None = None
-    ids: NDArray[Any] | None = None
     budgets: NDArray[Any] | None = None
-    sites: NDArray[Any] | None = None
-    image_shape: tuple[int, ...] | None = None
-    notes: tuple[str, ...] = ()
-    places: TableLines | None = None
+    _by_row = ("X", "y", "budgets", *_OWNERS)
 
     def __post_init__(self) -> None:
         require_count(2, n_classes=self.n_classes)
         given: Any = self.X
         X = given if isinstance(given, KeptRows) else _features(given)
-        y = class_ids(_column(self.y, n_rows=len(X), name="y"), n_classes=self.n_classes)
+        y = class_ids(entry_each(self.y, n_rows=len(X), name="y"), n_classes=self.n_classes)
         kept: dict[str, Any] = {"X": X, "y": y, "n_classes": int(self.n_classes)}
         kept["class_names"] = _names(
             self.class_names or map(str, range(self.n_classes)), self.n_classes, "class"
@@ -145,14 +156,12 @@ class Dataset:
         kept["feature_names"] = _names(
             self.feature_names or (f"x{j}" for j in range(X.shape[1])), X.shape[1], "feature"
         )
-        kept |= _owners(self, len(X))
-        for name in kept.keys() & set(_OWNERS):
-            require_present(**{name: kept[name].tolist()})
         if self.budgets is not None:
             kept["budgets"] = _budgets(self.budgets, n_rows=len(X))
-        _require_images(self.image_shape, X.shape[1])
-        for name, value in kept.items():
-            object.__setattr__(self, name, frozen(value))
+        self._keep(len(X), **kept)
+        for name in _OWNERS:
+            if getattr(self, name) is not None:
+                require_present(**{name: getattr(self, name).tolist()})
 
     @property
     def space(self) -> OneOf:
@@ -171,43 +180,10 @@ class Dataset:
             raise ValueError(f"Expected a data set of images, {self.name!r} has no image_shape.")
         return self.X.reshape(len(self), *self.image_shape)
 
-    def take(self, rows: ArrayLike) -> "Dataset":
-        """Return the data set of some rows, by their numbers or by a mask."""
-        return replace(self, **_taken(self, rows, "X", "y", "budgets"))
-
-    def __len__(self) -> int:
-        return len(self.X)
-
     def __repr__(self) -> str:
         shape = f"n_rows={len(self)}, n_features={self.n_features}, n_classes={self.n_classes}"
         there = [name for name in ("persons", "ids", "budgets", "sites") if getattr(self, name) is not None]
         return f"Dataset({', '.join([repr(self.name), shape, *there])})"
-
-
-def _owners(data: Any, n_rows: int) -> dict[str, NDArray[Any]]:
-    """Return the columns that say to whom the rows of a data set belong, those that are there."""
-    there = [name for name in _OWNERS if getattr(data, name) is not None]
-    return {name: _column(getattr(data, name), n_rows=n_rows, name=name) for name in there}
-
-
-def _taken(data: Any, rows: ArrayLike, *columns: str) -> dict[str, Any]:
-    """Return some rows of what a data set has for each of its rows."""
-    numbers = np.arange(len(data))[row_index(rows)]
-    taken: dict[str, Any] = {}
-    for name in (*columns, *_OWNERS):
-        column = getattr(data, name)
-        if isinstance(column, tuple):
-            taken[name] = tuple(column[number] for number in numbers)
-        elif column is not None:
-            taken[name] = column[numbers]
-    if data.places is not None:
-        taken["places"] = data.places.take(numbers)
-    return taken
-
-
-def _require_images(image_shape: tuple[int, ...] | None, n_features: int) -> None:
-    if image_shape is not None and math.prod(image_shape) != n_features:
-        raise ValueError(f"Expected images of {n_features} numbers, got image_shape={image_shape}.")
 
 
 def _features(values: ArrayLike) -> NDArray[Any]:
@@ -218,7 +194,7 @@ def _features(values: ArrayLike) -> NDArray[Any]:
 
 
 def _budgets(values: ArrayLike, *, n_rows: int) -> NDArray[Any]:
-    budgets = _column(values, n_rows=n_rows, name="budgets")
+    budgets = entry_each(values, n_rows=n_rows, name="budgets")
     if budgets.dtype.kind == "U":
         require_present(budgets=budgets.tolist())
         return budgets
@@ -230,11 +206,12 @@ def _budgets(values: ArrayLike, *, n_rows: int) -> NDArray[Any]:
     return budgets.astype(np.float64)
 
 
-def _column(values: ArrayLike, *, n_rows: int, name: str) -> NDArray[Any]:
+def entry_each(values: ArrayLike, *, n_rows: int, name: str, rows: str = "rows") -> NDArray[Any]:
+    """Return a column that has an entry for every row, or refuse another."""
     column = np.asarray(values)
     if column.shape != (n_rows,):
         raise ValueError(
-            f"Expected {name} with one entry for each of {n_rows} rows, got shape {column.shape}."
+            f"Expected {name} with one entry for each of {n_rows} {rows}, got shape {column.shape}."
         )
     return column
 
@@ -256,6 +233,18 @@ def frozen(value: Any) -> Any:
     return value
 
 
+def taken_rows(data: object, numbers: Indices, columns: Sequence[str]) -> dict[str, Any]:
+    """Return some rows of the columns that a data set has, by name."""
+    taken: dict[str, Any] = {}
+    for name in columns:
+        column = getattr(data, name)
+        if isinstance(column, tuple):
+            taken[name] = tuple(column[number] for number in numbers)
+        elif column is not None:
+            taken[name] = column[numbers]
+    return taken
+
+
 def row_index(rows: ArrayLike, what: str = "row") -> NDArray[Any]:
     """Return row numbers or a mask, or refuse what is neither."""
     index = np.asarray(rows)
@@ -275,7 +264,7 @@ POLICIES = ("zeros", "ones", "ignore")
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class MultilabelDataset:
+class MultilabelDataset(_Rows):
     """Rows that carry yes (1), no (0) or `UNKNOWN` (-1) for every label; checked, and read-only.
 
     A row is a row of `X`, or the image at its place in `paths`; `decoded` turns the second into the first,
@@ -298,18 +287,11 @@ class MultilabelDataset:
     ValueError: Expected an image in row 0, found no file at missing.png. ...
     """
 
-    name: str
     Y: NDArray[np.int8]
     label_names: tuple[str, ...]
     X: Any = None  # an array, rows kept elsewhere, or None where rows are images that were not decoded yet
-    feature_names: tuple[str, ...] = ()
     paths: tuple[Path, ...] | None = None
-    persons: NDArray[Any] | None = None
-    ids: NDArray[Any] | None = None
-    sites: NDArray[Any] | None = None
-    image_shape: tuple[int, ...] | None = None
-    notes: tuple[str, ...] = ()
-    places: TableLines | None = None
+    _by_row = ("Y", "X", "paths", *_OWNERS)
 
     def __post_init__(self) -> None:
         Y = np.asarray(self.Y)
@@ -327,7 +309,6 @@ class MultilabelDataset:
                 raise ValueError(
                     f"Expected {kept['X'].shape[1]} feature names, got {len(self.feature_names)}."
                 )
-            _require_images(self.image_shape, kept["X"].shape[1])
         if self.paths is not None:
             kept["paths"] = tuple(Path(path) for path in self.paths)
         for what in ("X", "paths"):
@@ -335,9 +316,7 @@ class MultilabelDataset:
                 raise ValueError(
                     f"Expected {what} with one entry for each of {len(Y)} rows, got {len(kept[what])}."
                 )
-        kept |= _owners(self, len(Y))
-        for field, value in kept.items():
-            object.__setattr__(self, field, frozen(value))
+        self._keep(len(Y), **kept)
 
     @property
     def space(self) -> SetOf:
@@ -371,10 +350,6 @@ class MultilabelDataset:
     def known(self) -> NDArray[np.bool_]:
         """Return which labels are known, (rows, labels)."""
         return np.asarray(self.Y != UNKNOWN)
-
-    def take(self, rows: ArrayLike) -> "MultilabelDataset":
-        """Return the data set of some rows, by their numbers or by a mask."""
-        return replace(self, **_taken(self, rows, "X", "Y", "paths"))
 
     def choose(self, label_names: Sequence[str]) -> "MultilabelDataset":
         """Return the data set of some labels, in the order given."""
@@ -410,9 +385,6 @@ class MultilabelDataset:
         for i, row in enumerate(places):
             result[i] = decode(self.paths[row], size=size, grey=grey, row=int(row))
         return result
-
-    def __len__(self) -> int:
-        return len(self.Y)
 
     def __repr__(self) -> str:
         kind = "images" if self.X is None else f"n_features={self.X.shape[1]}"

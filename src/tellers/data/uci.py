@@ -59,6 +59,11 @@ _DRUGS = (
     "glipizide-metformin", "glimepiride-pioglitazone", "metformin-rosiglitazone",
     "metformin-pioglitazone",
 )  # fmt: skip
+_COUNTS = (
+    "admission_type_id", "discharge_disposition_id", "admission_source_id", "time_in_hospital",
+    "num_lab_procedures", "num_procedures", "num_medications", "number_outpatient", "number_emergency",
+    "number_inpatient", "number_diagnoses",
+)  # fmt: skip
 _DOSES = "No Down Steady Up"
 # The columns of Diabetes in which nothing is missing, less the two that name the visit and the patient; words
 # in the order of their codes. Missing somewhere, hence left out: race, weight, payer_code, medical_specialty,
@@ -66,17 +71,7 @@ _DOSES = "No Down Steady Up"
 _DIABETES: dict[str, str] = {
     "gender": "Female Male Unknown/Invalid",
     "age": " ".join(f"[{start}-{start + 10})" for start in range(0, 100, 10)),
-    "admission_type_id": "",
-    "discharge_disposition_id": "",
-    "admission_source_id": "",
-    "time_in_hospital": "",
-    "num_lab_procedures": "",
-    "num_procedures": "",
-    "num_medications": "",
-    "number_outpatient": "",
-    "number_emergency": "",
-    "number_inpatient": "",
-    "number_diagnoses": "",
+    **dict.fromkeys(_COUNTS, ""),
     "max_glu_serum": "None Norm >200 >300",
     "A1Cresult": "None Norm >7 >8",
     **dict.fromkeys(_DRUGS, _DOSES),

@@ -74,6 +74,9 @@ def prepare_collection(
     names: list[str | None] = [None] * len(clips)
     for row, name in zip(np.flatnonzero(wanted).tolist(), prepared.picture_files()):
         names[row] = name
+    folds, sources = (
+        [None] * len(clips) if column is None else column.tolist() for column in (clips.folds, clips.sources)
+    )
     said = {
         "format": FORMAT,
         "name": clips.name,
@@ -86,8 +89,8 @@ def prepare_collection(
             {
                 "path": str(path.absolute()),
                 "labels": list(clips.labels_of(i)),
-                "fold": None if clips.folds is None else _plain(clips.folds[i]),
-                "source": None if clips.sources is None else _plain(clips.sources[i]),
+                "fold": folds[i],
+                "source": sources[i],
                 "picture": names[i],
                 **({} if wanted[i] else {"left_out": True}),
             }
@@ -97,7 +100,3 @@ def prepare_collection(
     # As private as the recordings are: only the owner may read which is whose.
     write_whole(place / FILE, (json.dumps(said, indent=0) + "\n").encode())
     return replace(read_collection(place), n_known=prepared.n_known)
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,8 +30,6 @@ LARGEST_BYTES = 2**30
 _MOST_CHANNELS = 64
 _LOUDEST = 1e6  # full scale is 1; the power of what is louder leaves single precision
 _UNKNOWN_LENGTH = 2**60
-
-_MISSING = "Reading recordings needs soundfile and soxr: pip install 'tellers[audio]'"
 
 
 class Kind(StrEnum):
@@ -146,7 +143,13 @@ def read_recording(path: str | PathLike[str], *, name: str) -> bytes | Finding:
 def decode_bytes(content: bytes, settings: Decoding | None = None, *, path: str) -> Samples | Finding:
     """Return the samples of a recording whose bytes are in memory, or what is wrong with it."""
     settings = settings or Decoding()
-    soundfile, soxr = _libraries()
+    try:
+        import soundfile
+        import soxr
+    except (ImportError, OSError) as error:  # OSError: the library of C code cannot be loaded
+        raise MissingExtra(
+            "Reading recordings needs soundfile and soxr: pip install 'tellers[audio]'"
+        ) from error
     cut_short = _cut_short(content)
     if cut_short:
         return Finding(path, Kind.BROKEN, cut_short)
@@ -231,13 +234,10 @@ def _cut_short(content: bytes) -> str | None:
     return f"{len(content)} of {declared + 8} bytes are there"
 
 
-def is_silent(samples: Samples, settings: Decoding) -> bool:
-    """Say whether a clip never gets louder than the settings call silent."""
-    return bool(max(samples.max(initial=0.0), -samples.min(initial=0.0)) <= settings.silent)
-
-
-def silence(path: str, settings: Decoding) -> Finding:
-    """Return the finding about a silent clip."""
+def silence(path: str, samples: Samples, settings: Decoding) -> Finding | None:
+    """Return the finding about a clip that never gets louder than the settings call silent."""
+    if max(samples.max(initial=0.0), -samples.min(initial=0.0)) > settings.silent:
+        return None
     return Finding(path, Kind.SILENT, f"never louder than {settings.silent:g} of full scale")
 
 
@@ -261,12 +261,3 @@ def findings_table(findings: Iterable[Finding], *, n_rows: int = 20) -> str:
     if len(rows) > n_rows:
         lines.append(f"  ... and {len(rows) - n_rows} more")
     return "\n".join(lines)
-
-
-def _libraries() -> tuple[Any, Any]:
-    try:
-        import soundfile
-        import soxr
-    except (ImportError, OSError) as error:  # OSError: the library of C code cannot be loaded
-        raise MissingExtra(_MISSING) from error
-    return soundfile, soxr

@@ -7,7 +7,6 @@ alike, and the same seed gives the same clips.
 from collections.abc import Callable, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,8 +109,7 @@ def make_sound(
     sound = sound / loudest if loudest > 0 else sound
     sound = draw.uniform(0.2, 0.9) * sound + noise * street
     # Noise may pass full scale here and there; a recording would clip, and so does this.
-    clip: Samples = np.clip(sound, -1.0, 1.0).astype(np.float32)
-    return clip
+    return np.asarray(np.clip(sound, -1.0, 1.0), dtype=np.float32)
 
 
 def make_label_sets(
@@ -156,7 +154,7 @@ def make_city(
         paths.append(root / f"city-{number:06d}.wav")
         wavfile.write(paths[-1], rate, np.round(clip * 32767).astype(np.int16))
         rows.append([int(name in labels) for name in names])
-    folds: NDArray[Any] = np.arange(n_clips) % n_folds + 1
     return Clips(
-        name="city", paths=tuple(paths), Y=np.array(rows, dtype=np.int8), label_names=names, folds=folds
-    )
+        name="city", paths=tuple(paths), Y=np.array(rows, dtype=np.int8), label_names=names,
+        folds=np.arange(n_clips) % n_folds + 1,
+    )  # fmt: skip

@@ -70,32 +70,10 @@ def recordings_by_stem(folder: Path) -> dict[str, Path]:
 # --- Selection of labels ---
 
 
-@dataclass(frozen=True, kw_only=True)
-class LabelSelection:
-    """What is wanted of labels: below which, not below which, how many at most, and with what they imply."""
-
-    ontology: Ontology | None = None
-    keep: Iterable[str] | None = None
-    remove: Iterable[str] = ()
-    most: int | None = None
-    parents: bool = False
-
-    def __post_init__(self) -> None:
-        if self.most is not None:
-            require_count(most=self.most)
-        if self.parents and self.ontology is None:
-            raise ValueError("Expected an ontology where parents are to be added, got none.")
-        object.__setattr__(self, "remove", tuple(self.remove))
-        object.__setattr__(self, "keep", None if self.keep is None else tuple(self.keep))
-
-    def carried(self, labels: set[str]) -> set[str]:
-        """Return labels with what they imply, where that is asked for."""
-        if self.ontology is None or not self.parents:
-            return labels
-        return self.ontology.imply(labels)
-
-
-def choose(name: str, rows: "Sequence[_Row]", names: dict[str, str], selection: LabelSelection) -> Clips:
+def choose(
+    name: str, rows: "Sequence[_Row]", names: dict[str, str], *, ontology: Ontology | None,
+    keep: Iterable[str] | None, remove: Iterable[str], most: int | None, parents: bool,
+) -> Clips:  # fmt: skip
     """Return the clips of a data set with the labels of the task; `names` are those of labels by their ids.
 
     A clip is of the task if a label of the task remains to it; another one is left out and keeps its place,
@@ -103,21 +81,26 @@ def choose(name: str, rows: "Sequence[_Row]", names: dict[str, str], selection: 
     parents added. A label that no clip carries stays in the task if it was asked for by `keep`, so that
     classes are what was declared; without `keep` the task is made of the labels that occur.
     """
-    allowed = _allowed(names, selection)
+    if most is not None:
+        require_count(most=most)
+    if parents and ontology is None:
+        raise ValueError("Expected an ontology where parents are to be added, got none.")
+    allowed = _allowed(names, ontology, keep=keep, remove=tuple(remove))
     sets, n_none, n_many = list[set[str]](), 0, 0
     for row in rows:
-        found = selection.carried(row.labels) & allowed.keys()
+        carried = ontology.imply(row.labels) if ontology is not None and parents else row.labels
+        found = carried & allowed.keys()
         if not found:
             n_none += 1
-        elif selection.most is not None and len(found) > selection.most:
+        elif most is not None and len(found) > most:
             n_many, found = n_many + 1, set()
         sets.append(found)
     if not any(sets):
         raise ValueError("Expected clips that carry one of the labels, got none. Keep more labels.")
     occurring = set().union(*sets)
-    chosen = [label for label in allowed if selection.keep is not None or label in occurring]
+    chosen = [label for label in allowed if keep is not None or label in occurring]
     notes = left_out_note(n_none, "none of the labels")
-    notes += left_out_note(n_many, f"more than {selection.most} labels")
+    notes += left_out_note(n_many, f"more than {most} labels")
     called = [names[label] for label in chosen]
     return Clips(
         name=name,
@@ -129,7 +112,7 @@ def choose(name: str, rows: "Sequence[_Row]", names: dict[str, str], selection: 
         ),
         sources=np.array([row.source for row in rows]),
         folds=np.array([row.fold for row in rows]),
-        notes=notes + ((READ_OFF,) if selection.keep is None else ()),
+        notes=notes + ((READ_OFF,) if keep is None else ()),
         left_out=np.array([not found for found in sets]),
     )
 
@@ -144,28 +127,25 @@ class _Row:
     source: str
 
 
-def _allowed(names: dict[str, str], selection: LabelSelection) -> dict[str, None]:
+def _allowed(
+    names: dict[str, str], ontology: Ontology | None, *, keep: Iterable[str] | None, remove: Sequence[str]
+) -> dict[str, None]:
     """Return the ids of the task in a fixed order, as a set that remembers it."""
-    if selection.ontology is not None:
-        chosen = selection.ontology.select(selection.keep, remove=selection.remove)
+    if ontology is not None:
+        chosen = ontology.select(keep, remove=remove)
         # Implied parents may not be in the vocabulary; their names come from the ontology.
         for label in chosen:
-            names.setdefault(label, selection.ontology.names[label])
+            names.setdefault(label, ontology.names[label])
         return dict.fromkeys(chosen)
     by_name = {name: label for label, name in names.items()}
-    unknown = sorted(
-        one for one in (*(selection.keep or ()), *selection.remove) if one not in names and one not in by_name
-    )
+    wanted = sorted(names) if keep is None else list(keep)
+    unknown = sorted(one for one in (*wanted, *remove) if one not in names and one not in by_name)
     if unknown:
         raise ValueError(
             f"Expected labels of the data set, got {', '.join(unknown)}. For higher ones give an ontology."
         )
-    kept = dict.fromkeys(
-        by_name.get(one, one) for one in (sorted(names) if selection.keep is None else selection.keep)
-    )
-    for one in selection.remove:
-        kept.pop(by_name.get(one, one), None)
-    return kept
+    removed = {by_name.get(one, one) for one in remove}
+    return dict.fromkeys(one for one in (by_name.get(label, label) for label in wanted) if one not in removed)
 
 
 # --- ESC-50 and ESC-10 ---
@@ -312,8 +292,9 @@ def read_fsd50k(
             found.append(_Row(path, set(mids), row.get("split") or part, source))
     if not n_there:
         raise ValueError("Expected the recordings of dev.csv and eval.csv in FSD50K.*_audio, got none.")
-    selection = LabelSelection(ontology=ontology, keep=keep, remove=remove, most=most, parents=parents)
-    clips = choose("FSD50K", found, names, selection)
+    clips = choose(
+        "FSD50K", found, names, ontology=ontology, keep=keep, remove=remove, most=most, parents=parents
+    )
     return clips if known else replace(clips, sources=None, notes=(*clips.notes, _NOBODY))
 
 
@@ -378,14 +359,16 @@ def read_audioset(
     for _, (video, start, end, _) in listed:
         times.setdefault(video, set()).add((start, end))
     for file, (video, start, end, carried) in listed:
-        names = _names(video, start, end, alone=len(times[video]) == 1)
-        path = next((there[name] for name in names if name in there), None)
+        called = _names(video, start, end, alone=len(times[video]) == 1)
+        path = next((there[name] for name in called if name in there), None)
         n_there += path is not None
-        rows.append(_Row(path or Path(audio) / f"{names[0]}.wav", carried, Path(file).stem, video))
+        rows.append(_Row(path or Path(audio) / f"{called[0]}.wav", carried, Path(file).stem, video))
     if not n_there:
         raise ValueError("Expected clips of the segments in the audio folder, got none. Compare the names.")
-    selection = LabelSelection(ontology=tree, keep=keep, remove=remove, most=most, parents=parents)
-    return choose("AudioSet", rows, dict(tree.names), selection)
+    names = dict(tree.names)
+    return choose(
+        "AudioSet", rows, names, ontology=tree, keep=keep, remove=remove, most=most, parents=parents
+    )
 
 
 def _segments(path: Path) -> list[tuple[str, float, float, set[str]]]:

@@ -158,9 +158,8 @@ def mel_power(samples: ArrayLike, settings: LogMel) -> NDArray[np.float32]:
         np.square(waves.real, out=squares[0, :here], casting="same_kind")
         np.square(waves.imag, out=squares[1, :here], casting="same_kind")
         squares[0, :here] += squares[1, :here]
-        for group in filters:
-            heard = squares[0, :here, group.frequencies]
-            np.matmul(heard, group.bank, out=power[start : start + here, group.filters])
+        for these, frequencies, bank in filters:
+            np.matmul(squares[0, :here, frequencies], bank, out=power[start : start + here, these])
     return power
 
 
@@ -173,8 +172,7 @@ def decibels(power: ArrayLike, settings: LogMel) -> NDArray[np.float32]:
     level *= np.float32(10.0)
     if settings.top_db is not None and level.size:
         np.maximum(level, level.max() - np.float32(settings.top_db), out=level)
-    found: NDArray[np.float32] = level
-    return found
+    return np.asarray(level, dtype=np.float32)
 
 
 def mel_filters(settings: LogMel) -> NDArray[np.float64]:
@@ -193,32 +191,21 @@ def mel_filters(settings: LogMel) -> NDArray[np.float64]:
     bank = np.maximum(0.0, np.minimum(rising, falling))
     if settings.area:
         bank *= 2.0 / (corners[2:] - corners[:-2])
-    found: NDArray[np.float64] = bank
-    return found
-
-
-@dataclass(frozen=True, eq=False)
-class _Filters:
-    """Some neighbouring filters, and the frequencies that any of them hears."""
-
-    filters: slice
-    frequencies: slice
-    bank: NDArray[np.float32]
+    return np.asarray(bank)
 
 
 @functools.lru_cache(maxsize=16)
-def _tables(settings: LogMel) -> tuple[NDArray[np.float64], tuple[_Filters, ...]]:
+def _tables(settings: LogMel) -> tuple[NDArray[np.float64], list[tuple[slice, slice, NDArray[np.float32]]]]:
+    """Return the window, and neighbouring filters with the frequencies that any of them hears."""
     taper = get_window("hann", settings.window, fftbins=True)
-    taper.flags.writeable = False
     bank = mel_filters(settings).astype(np.float32)
     groups = []
     for filters in np.array_split(np.arange(settings.n_mels), min(_FILTER_GROUPS, settings.n_mels)):
         heard = np.flatnonzero(bank[:, filters].any(axis=1))
         if len(heard):  # a filter between two frequencies hears nothing, and has no power
             here, these = slice(heard[0], heard[-1] + 1), slice(filters[0], filters[-1] + 1)
-            groups.append(_Filters(these, here, np.ascontiguousarray(bank[here, these])))
-            groups[-1].bank.flags.writeable = False
-    return taper, tuple(groups)
+            groups.append((these, here, np.ascontiguousarray(bank[here, these])))
+    return taper, groups
 
 
 def _to_mel(hertz: Sequence[float], scale: str) -> Floats:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -33,7 +33,6 @@ from .decoding import (
     beyond_scale,
     decode_bytes,
     findings_table,
-    is_silent,
     read_recording,
     silence,
 )
@@ -114,15 +113,6 @@ def features_from_dict(said: Mapping[str, Any]) -> Features:
         ) from error
 
 
-def content_key(settings_text: str, contents: Sequence[tuple[bytes, float]]) -> str:
-    """Return the key of a picture: of the settings, and of every recording in the clip, with its gain."""
-    found = hashlib.blake2b(settings_text.encode(), digest_size=20)
-    for content, gain in contents:
-        found.update(hashlib.sha256(content).digest())  # has instructions of its own on most processors
-        found.update(float(gain).hex().encode())
-    return found.hexdigest()
-
-
 def write_picture(place: Path, picture: Picture) -> int:
     """Write a picture beside its place and move it there; return the sum that it is checked by."""
     place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -162,7 +152,10 @@ class Store:
         if not (self.folder / "settings.json").exists():
             write_whole(self.folder / "settings.json", features.text.encode())
         self._index = _open_index(self.folder / "index.db")
-        self._n_bytes = _file_size(features)
+        head, kind = io.BytesIO(), np.dtype(features.dtype)
+        about = {"descr": kind.str, "fortran_order": False, "shape": features.shape}
+        np.lib.format.write_array_header_1_0(head, about)  # type: ignore[no-untyped-call]
+        self._n_bytes = head.tell() + int(np.prod(features.shape)) * kind.itemsize
 
     def place(self, key: str) -> Path:
         """Return where the picture of a key lies, or would lie."""
@@ -260,14 +253,6 @@ def _connected(path: Path) -> sqlite3.Connection:
     return index
 
 
-def _file_size(features: Features) -> int:
-    head = io.BytesIO()
-    kind = np.dtype(features.dtype)
-    about = {"descr": kind.str, "fortran_order": False, "shape": features.shape}
-    np.lib.format.write_array_header_1_0(head, about)  # type: ignore[no-untyped-call]
-    return head.tell() + int(np.prod(features.shape)) * kind.itemsize
-
-
 # --- Worker processes ---
 
 # Clips are spread over processes; threads inside of each would stand in one another's way.
@@ -288,13 +273,17 @@ class ClipJob:
 
 @dataclass(frozen=True)
 class Made:
-    """What a worker says of a clip."""
+    """What came of a clip: the key of its picture, any finding, whether it was known, and its number.
+
+    Stamp and total, the sum that the picture is checked by, are for the index.
+    """
 
     stamp: Stamp | None
     key: str | None
     total: int | None
     finding: Finding | None
     known: bool
+    row: int = -1  # a worker does not know it
 
 
 def stamp_of(parts: Sequence[tuple[str, float]]) -> Stamp | None:
@@ -311,17 +300,20 @@ def stamp_of(parts: Sequence[tuple[str, float]]) -> Stamp | None:
 def make_picture(name: str, parts: Sequence[tuple[str, float]], *, folder: str, features: Features) -> Made:
     """Read the recordings of a clip, and draw and store its picture unless it is there; runs in a worker."""
     stamp = stamp_of(parts)  # before reading: a file that changes meanwhile has another one next time
-    contents = []
+    # The key of a picture is of the settings, and of every recording in the clip, with its gain.
+    contents, named = [], hashlib.blake2b(features.text.encode(), digest_size=20)
     for path, gain in parts:
         content = read_recording(path, name=name)
         if isinstance(content, Finding):
             return Made(None, None, None, content, False)
         contents.append((content, gain))
-    key = content_key(features.text, contents)
+        named.update(hashlib.sha256(content).digest())  # has instructions of its own on most processors
+        named.update(float(gain).hex().encode())
+    key = named.hexdigest()
     samples = _mixed(name, contents, features)
     if isinstance(samples, Finding):
         return Made(stamp, key, None, samples, False)
-    finding = silence(name, features.decoding) if is_silent(samples, features.decoding) else None
+    finding = silence(name, samples, features.decoding)
     place = Path(folder) / "pictures" / key[:2] / f"{key}.npy"
     there = read_picture(place, shape=features.shape, dtype=features.dtype)
     if there is not None:
@@ -355,69 +347,57 @@ def make_all(jobs: Sequence[ClipJob], folder: str, features: Features) -> list[M
 class Workers:
     """So many processes, made again when one of them dies; or, for one, this process itself."""
 
-    def __init__(self, n_jobs: int) -> None:
+    def __init__(self, n_jobs: int, store: Store) -> None:
         self.n_jobs = n_jobs
-        self._many: Any = None
-        self._single: Any = None
+        self._store = (str(store.folder), store.features)
+        self._pools: dict[int, Any] = {}
 
-    def submit(self, jobs: Sequence[ClipJob], folder: str, features: Features) -> "Future[list[Made]]":
+    def submit(self, jobs: Sequence[ClipJob]) -> "Future[list[Made]]":
         """Send jobs to a process that is free, or will be."""
+        sent: Future[list[Made]] = Future()
         if self.n_jobs == 1 or not jobs:
-            done: Future[list[Made]] = Future()
-            done.set_result(make_all(jobs, folder, features))
-            return done
-        try:
-            sent: Future[list[Made]] = self._there().submit(make_all, jobs, folder, features)
+            sent.set_result(make_all(jobs, *self._store))
             return sent
+        try:
+            sent = self._pool(self.n_jobs).submit(make_all, jobs, *self._store)
         except BrokenProcessPool as error:
-            lost: Future[list[Made]] = Future()
-            lost.set_exception(error)
-            return lost
+            sent.set_exception(error)
+        return sent
 
-    def result(
-        self, future: "Future[list[Made]]", group: Sequence[ClipJob], folder: str, features: Features
-    ) -> list[Made]:
+    def result(self, future: "Future[list[Made]]", group: Sequence[ClipJob]) -> list[Made]:
         """Return what came of jobs; one that ends every process that looks at it is a finding."""
         try:
             return future.result()
         except BrokenProcessPool:
             # Every task under way is lost with the process, most of them without guilt: one by one, then.
-            return [self._alone(job, folder, features) for job in group]
+            return [self._alone(job) for job in group]
 
-    def _alone(self, job: ClipJob, folder: str, features: Features) -> Made:
-        # A process of its own: the others may be at work again.
-        if self._single is None:
-            self._single = _pool(1)
+    def _alone(self, job: ClipJob) -> Made:
         try:
-            made: Made = self._single.submit(make_all, [job], folder, features).result()[0]
+            # A process of its own: the others may be at work again.
+            made: Made = self._pool(1).submit(make_all, [job], *self._store).result()[0]
             return made
         except BrokenProcessPool:
-            self._single.shutdown(wait=True, kill_workers=True)
-            self._single = None
-            return Made(
-                None, None, None, Finding(job.name, Kind.CRASHED, "reading it ends the process"), False
-            )
+            found = Finding(job.name, Kind.CRASHED, "reading it ends the process")
+            return Made(None, None, None, found, False)
 
-    def _there(self) -> Any:
-        broken = self._many is not None and self._many._flags.broken is not None
-        if broken:
-            self._many.shutdown(wait=True, kill_workers=True)
-        if self._many is None or broken:
-            self._many = _pool(self.n_jobs)
-        return self._many
+    def _pool(self, n_jobs: int) -> Any:
+        # Not the standard library's: that one runs the caller's script again in every worker.
+        from joblib.externals.loky import ProcessPoolExecutor
+
+        there = self._pools.get(n_jobs)
+        if there is not None and there._flags.broken is not None:
+            there.shutdown(wait=True, kill_workers=True)
+            there = None
+        if there is None:
+            there = ProcessPoolExecutor(max_workers=n_jobs, env=_ONE_THREAD | _KEPT_MEMORY)
+        self._pools[n_jobs] = there
+        return there
 
     def close(self) -> None:
-        for pool in (self._many, self._single):
-            if pool is not None:
-                pool.shutdown(wait=True, kill_workers=True)
-        self._many = self._single = None
-
-
-def _pool(n_jobs: int) -> Any:
-    # Not the standard library's: that one runs the caller's script again in every worker.
-    from joblib.externals.loky import ProcessPoolExecutor
-
-    return ProcessPoolExecutor(max_workers=n_jobs, env=_ONE_THREAD | _KEPT_MEMORY)
+        for pool in self._pools.values():
+            pool.shutdown(wait=True, kill_workers=True)
+        self._pools.clear()
 
 
 # --- Preparation ---
@@ -431,16 +411,6 @@ Answer = Literal["skip", "refuse", "keep"]
 Progress = Callable[[int, int], object]
 
 _AT_ONCE = 8  # clips in a task: enough to hide the way there and back, few enough to be done again
-
-
-@dataclass(frozen=True)
-class ClipOutcome:
-    """What came of one clip: its number, the key of its picture, any finding, and whether it was known."""
-
-    row: int
-    key: str | None
-    finding: Finding | None
-    known: bool
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -574,7 +544,7 @@ def stream_clips(
     n_jobs: int = 1,
     keep_silent: bool = False,
     recheck: bool = False,
-) -> Iterator[ClipOutcome]:
+) -> Iterator[Made]:
     """Make pictures of recordings as they come, and yield what came of each, in their order.
 
     Nothing is kept but what is under way, so that recordings may come without end.
@@ -589,12 +559,12 @@ def stream_clips(
     with (
         sole_writer(store_folder),
         closing(Store(folder, features)) as store,
-        closing(Workers(int(n_jobs))) as workers,
+        closing(Workers(int(n_jobs), store)) as workers,
     ):
         store.sweep()
         for job, made in _in_order(_jobs(recordings, store, recheck=recheck), workers, store):
             usable = made.finding is None or (made.finding.kind is Kind.SILENT and keep_silent)
-            yield ClipOutcome(job.row, made.key if usable else None, made.finding, made.known)
+            yield replace(made, row=job.row, key=made.key if usable else None)
 
 
 def _jobs(recordings: Iterable[ClipSource], store: Store, *, recheck: bool) -> Iterator[ClipJob]:
@@ -623,11 +593,10 @@ def _index_name(parts: Sequence[tuple[str, float]]) -> str:
 def _in_order(jobs: Iterator[ClipJob], workers: Workers, store: Store) -> Iterator[tuple[ClipJob, Made]]:
     """Yield what came of each job, in order, with so many tasks under way that no worker waits."""
     under_way: deque[tuple[list[ClipJob], list[ClipJob], Future[list[Made]]]] = deque()
-    folder, features = str(store.folder), store.features
 
     def finish() -> Iterator[tuple[ClipJob, Made]]:
         group, new, future = under_way.popleft()
-        made = workers.result(future, new, folder, features)
+        made = workers.result(future, new)
         store.record(
             (_index_name(job.parts), one.stamp, one.key, one.total, one.finding)
             for job, one in zip(new, made)
@@ -649,7 +618,7 @@ def _in_order(jobs: Iterator[ClipJob], workers: Workers, store: Store) -> Iterat
                 break
         if not group:
             break
-        under_way.append((group, new, workers.submit(new, folder, features)))
+        under_way.append((group, new, workers.submit(new)))
         if len(under_way) > 2 * workers.n_jobs:
             yield from finish()
     while under_way:

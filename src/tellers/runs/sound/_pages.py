@@ -48,9 +48,7 @@ def _pitches(settings: LogMel) -> NDArray[np.float64]:
     return found
 
 
-def curve_parts(
-    truth: ArrayLike, scores: ArrayLike, label_names: Sequence[str], *, of: str = "the test clips"
-) -> list[SheetPart]:
+def curve_parts(truth: ArrayLike, scores: ArrayLike, label_names: Sequence[str]) -> list[SheetPart]:
     """Return precision and recall, hits and false alarms label by label, and the best and worst labels."""
     curves = label_curves(truth, scores)
     if not curves:
@@ -58,7 +56,7 @@ def curve_parts(
     ranked = sorted(curves, key=lambda curve: -curve.area)
     best, worst = best_and_worst([curve.area for curve in curves], n_labels=N_COLOURS // 2)
     shown = ranked
-    words = f"How well the labels are told apart on {of}, at every threshold."
+    words = "How well the labels are told apart on the test clips, at every threshold."
     if len(ranked) > N_COLOURS:
         shown = [curves[i] for i in (*best, *reversed(worst))]
         words += f" Of {len(ranked)} labels the three best and the three worst are drawn."

@@ -219,10 +219,10 @@ def _deal_lines(
 ) -> tuple[Rows, NDArray[np.bool_]]:
     """Return who has the clip of each line, and which lines were for teachers."""
     draw = np.random.default_rng([seed, 0])
-    is_test = _given(test, n_clips)
-    if is_test is None:
-        is_test = np.zeros(n_clips, dtype=bool)
-        is_test[draw.permutation(n_clips)[: _floor(_share(test) * n_clips)]] = True
+    is_test = _set_apart(test, n_clips)
+    if isinstance(is_test, float):
+        drawn = draw.permutation(n_clips)[: _floor(is_test * n_clips)]
+        is_test = np.isin(np.arange(n_clips), drawn)
     rest = draw.permutation(np.flatnonzero(~is_test))
     # Both shares are rounded down, as in the published table; a clip may be left to nobody.
     n_student, n_private = _floor(student * len(rest)), _floor((1 - student) * len(rest))
@@ -254,9 +254,9 @@ def _deal_sources(
     key = assignment_key(seed)
     owner = seat_of(sources, n_teachers, key=key)
     owner[positions(sources, key=key, purpose="student") < student] = STUDENT
-    is_test = _given(test, len(sources))
-    if is_test is None:
-        is_test = positions(sources, key=key, purpose="test") < _share(test)
+    is_test = _set_apart(test, len(sources))
+    if isinstance(is_test, float):
+        is_test = positions(sources, key=key, purpose="test") < is_test
     apart = {source for source, chosen in zip(sources, is_test, strict=True) if chosen}
     if any(source in apart for source, chosen in zip(sources, is_test, strict=True) if not chosen):
         raise ValueError(
@@ -267,22 +267,18 @@ def _deal_sources(
     return owner
 
 
-def _given(test: float | ArrayLike, n_clips: int) -> NDArray[np.bool_] | None:
-    """Return which clips the publisher set apart for the test, or None where a share is drawn."""
-    if np.ndim(test) == 0:
-        return None
+def _set_apart(test: float | ArrayLike, n_clips: int) -> NDArray[np.bool_] | float:
+    """Return which clips the publisher set apart for the test, or the share that is drawn."""
     given, mask = np.asarray(test), np.zeros(n_clips, dtype=bool)
+    if given.ndim == 0:
+        share = float(given)
+        if not 0 <= share < 1:
+            raise ValueError(f"Expected a share 0 <= test < 1, or clips, got test={share:g}.")
+        return share
     if given.dtype.kind not in "bui" or (given.dtype.kind == "b" and given.shape != mask.shape):
         raise ValueError(f"Expected a mask or numbers of clips for test, got {given.dtype} of {given.shape}.")
     mask[given] = True
     return mask
-
-
-def _share(test: float | ArrayLike) -> float:
-    share = float(np.asarray(test))
-    if not 0 <= share < 1:
-        raise ValueError(f"Expected a share 0 <= test < 1, or clips, got test={share:g}.")
-    return share
 
 
 def _floor(value: float) -> int:
@@ -315,7 +311,13 @@ def deal_statistics(
     """
     table = np.asarray(Y)
     kept = np.ones(len(table), dtype=np.bool_) if usable is None else np.asarray(usable, dtype=np.bool_)
-    return Sealed({name: _statistics(deal, table, kept) for name, deal in deals.items()})
+    said = {}
+    for name, deal in deals.items():
+        found = part_statistics(table, [rows[kept[rows]] for rows in deal.teachers])
+        found |= {"usable": found["rows"], "labels_per_clip": found["labels_per_row"]}
+        told = _sizes(deal, int(table.shape[1])) | found
+        said[name] = {line: told[line] for line in _LINES}
+    return Sealed(said)
 
 
 def statistics_rows(found: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, ...]]:
@@ -329,18 +331,6 @@ _LINES = {
     "with_a_label": "clips of a teacher with a class", "without": "classes that a teacher has no clip of",
     "student": "clips of the student", "test": "clips of the test",
 }  # fmt: skip
-
-
-def _statistics(deal: Deal, Y: NDArray[Any], usable: NDArray[np.bool_]) -> dict[str, Any]:
-    found = part_statistics(Y, [rows[usable[rows]] for rows in deal.teachers])
-    of_labels = {
-        "usable": found["rows"],
-        "labels_per_clip": found["labels_per_row"],
-        "with_a_label": found["with_a_label"],
-        "without": found["without"],
-    }
-    said = _sizes(deal, int(Y.shape[1])) | of_labels
-    return {name: said[name] for name in _LINES}
 
 
 def _sizes(deal: Deal, n_labels: int) -> dict[str, Any]:
@@ -434,8 +424,7 @@ def mix_within(
         raise ValueError(f"Expected 0 <= alone <= 1 and spread >= 0, got alone={alone:g}, spread={spread:g}.")
     if deal.n_clips != len(clips):
         raise ValueError(f"Expected a deal of these {len(clips)} clips, got one of {deal.n_clips}.")
-    pairs, gains, places = [], [], []
-    n_so_far = 0
+    pairs, gains = [], []
     # Pool and test are mixed as beside a single teacher, however many there are: all ensembles hear the same.
     # A stream that a teacher has as well gives it the same draws, among other clips.
     streams = (*range(deal.n_teachers), 1, 2)
@@ -447,9 +436,8 @@ def mix_within(
         level = 10.0 ** (draw.uniform(-spread, spread, len(firsts)) / 20.0)
         pairs.append(np.stack([firsts, np.where(solo, firsts, seconds)], axis=1))
         gains.append(np.stack([np.ones_like(level), np.where(solo, 0.0, level)], axis=1))
-        places.append(np.arange(n_so_far, n_so_far + len(firsts)))
-        n_so_far += len(firsts)
     both = np.concatenate(pairs)
+    places = np.split(np.arange(len(both)), np.cumsum([len(part) for part in pairs])[:-1])
     return Mixtures(
         pairs=both,
         gains=np.concatenate(gains),
@@ -457,7 +445,7 @@ def mix_within(
         label_names=clips.label_names,
         deal=Deal(
             teachers=tuple(places[:-2]), student=places[-2], test=places[-1],
-            unit=deal.unit, n_clips=n_so_far, n_set_apart=sum(len(rows) for rows in places[:-2]),
+            unit=deal.unit, n_clips=len(both), n_set_apart=sum(len(rows) for rows in places[:-2]),
         ),
     )  # fmt: skip
 

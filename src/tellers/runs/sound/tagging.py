@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...data.label_models import label_probabilities
-from ...data.sound.decoding import Finding, decode, is_silent, silence
+from ...data.sound.decoding import Finding, decode, silence
 from ...data.sound.logmel import log_mel
 from ...data.sound.prepare import Features, features_from_dict
 from ...errors import require_count
@@ -93,25 +93,22 @@ class Hearing:
         """
         found: list[Tagged] = []
         for start in range(0, len(paths), _AT_ONCE):
-            found += self._tag([str(path) for path in paths[start : start + _AT_ONCE]])
+            names = [str(path) for path in paths[start : start + _AT_ONCE]]
+            heard = [self._heard(name) for name in names]
+            pictures = [picture for picture, _ in heard if picture is not None]
+            scores = iter(self.scores(np.stack(pictures)) if pictures else ())
+            found += [
+                Tagged(name, self.label_names, None if picture is None else next(scores), picture, finding)
+                for name, (picture, finding) in zip(names, heard)
+            ]
         return found
-
-    def _tag(self, paths: list[str]) -> list[Tagged]:
-        heard = [self._heard(path) for path in paths]
-        pictures = [picture for picture, _ in heard if picture is not None]
-        scores = iter(self.scores(np.stack(pictures)) if pictures else ())
-        return [
-            Tagged(path, self.label_names, None if picture is None else next(scores), picture, finding)
-            for path, (picture, finding) in zip(paths, heard)
-        ]
 
     def _heard(self, path: str) -> tuple[NDArray[Any] | None, Finding | None]:
         """Return the picture of a recording, and what is wrong with it."""
-        decoding = self.features.decoding
-        samples = decode(path, decoding)
+        samples = decode(path, self.features.decoding)
         if isinstance(samples, Finding):
             return None, samples
-        finding = silence(path, decoding) if is_silent(samples, decoding) else None
+        finding = silence(path, samples, self.features.decoding)
         return log_mel(samples, self.features.logmel).astype(self.features.dtype), finding
 
     def __repr__(self) -> str:

@@ -44,7 +44,7 @@ from ..settings.sections import (
     StudentConfig,
     TeachersConfig,
 )
-from .splitting import NOBODY, STUDENT, TEST, Deal, deal_clips, mix_within
+from .splitting import NOBODY, STUDENT, TEST, deal_clips, mix_within
 from .tagging import Hearing
 
 # --- Where the answers of some teachers are charged: one ledger for all of their students. ---
@@ -68,9 +68,16 @@ def books_of(folder: str | PathLike[str], wanted: str = "") -> str:
     Reference: Feldman and Zrnic 2021; docs/maths/composition.md.
     """
     place = Path(folder)
-    there = _read(place)
-    if there is None:
-        return wanted or str((place / LEDGER).absolute())
+    file, beside = place / FILE, (place / LEDGER).absolute()
+    if not file.exists():
+        return wanted if wanted and not beside.exists() else str(beside)
+    try:
+        there = str(json.loads(file.read_bytes())["ledger"])
+    except (KeyError, TypeError, ValueError):
+        raise ValueError(
+            f"Expected the ledger's place in {file}, got something else. Restore the file: what was charged "
+            "stays charged."
+        ) from None
     if is_url(there):
         return there
     ledger = (place / there).absolute()
@@ -80,19 +87,6 @@ def books_of(folder: str | PathLike[str], wanted: str = "") -> str:
             "there. Restore it: what was charged stays charged."
         )
     return str(ledger)
-
-
-def _read(place: Path) -> str | None:
-    try:
-        said = json.loads((place / FILE).read_bytes())
-        return str(said["ledger"])
-    except FileNotFoundError:
-        return LEDGER if (place / LEDGER).exists() else None
-    except (KeyError, TypeError, ValueError):
-        raise ValueError(
-            f"Expected the ledger's place in {place / FILE}, got something else. Restore the file: what was "
-            "charged stays charged."
-        ) from None
 
 
 def settle_books(folder: str | PathLike[str], ledger: str) -> None:
@@ -240,7 +234,13 @@ def write_deal(
     """
     clips = collection.clips
     if settings.one_class:
-        _require_one_class(clips.Y, collection.usable)
+        require_count(2, n_classes=clips.n_labels)
+        other = collection.usable & (clips.Y.sum(axis=1) != 1)
+        if other.any():
+            raise ValueError(
+                f"Expected exactly one label for every clip, clip {int(np.argmax(other))} of clips.json has "
+                "none or several. Leave out --one-class, or such clips (tellers audio prepare --most 1)."
+            )
     test: Any = settings.test
     if settings.test_fold:
         test = fold_clips(collection, settings.test_fold)
@@ -248,7 +248,14 @@ def write_deal(
         clips, settings.n_teachers, seed=settings.seed, student=settings.student, test=test,
         by_source=settings.by_source,
     )  # fmt: skip
-    _require_enough(deal, settings)
+    # Two to learn from, and one to look at where some are held out: of lines of the table, usable or not.
+    least = 3 if settings.tagger.get("held_out") else 2
+    if deal.n_places < least * deal.n_teachers:
+        rest = ", or leave --held-out out" if least == 3 else ""
+        raise ValueError(
+            f"Expected at least {least} clips for each teacher, got {deal.n_places} for {deal.n_teachers} "
+            f"teachers. Take fewer teachers{rest}."
+        )
     # Places, and not what is in them: neither a recording that breaks nor a label changes a public number.
     n_dealt = max(1, settings.mix) * deal.n_places
     deal, Y, pictures = deal.only(collection.usable), clips.Y, list(collection.picture_files)
@@ -279,28 +286,6 @@ def fold_clips(collection: Collection, fold: str) -> NDArray[np.bool_]:
     if fold not in folds:
         raise ValueError(f"Expected a fold among {', '.join(sorted(set(folds)))}, got {fold!r}.")
     return np.array([one == fold for one in folds])
-
-
-def _require_one_class(Y: NDArray[np.int8], usable: NDArray[np.bool_]) -> None:
-    require_count(2, n_classes=Y.shape[1])
-    other = usable & (Y.sum(axis=1) != 1)
-    if other.any():
-        raise ValueError(
-            f"Expected exactly one label for every clip, clip {int(np.argmax(other))} of clips.json has none "
-            "or several. Leave out --one-class, or such clips (tellers audio prepare --most 1)."
-        )
-
-
-def _require_enough(deal: Deal, settings: Teaching) -> None:
-    """Refuse more teachers than lines of the table, which are declared, allow: usable or not."""
-    # Two to learn from, and one to look at where some are held out.
-    least = 3 if settings.tagger.get("held_out") else 2
-    if deal.n_places < least * deal.n_teachers:
-        rest = ", or leave --held-out out" if least == 3 else ""
-        raise ValueError(
-            f"Expected at least {least} clips for each teacher, got {deal.n_places} for {deal.n_teachers} "
-            f"teachers. Take fewer teachers{rest}."
-        )
 
 
 # --- Teachers of clips, and what they said of the public pool, kept in a folder: asked once, used many times.
@@ -419,9 +404,12 @@ class Taught:
         _ = self.hashes  # of all of them
         test = self._table(TEST) if self.test.size else None
         public, withheld = clip_notes(self.collection)
+        if self.settings.mix:
+            mixed = "A row is a mixture of two clips of the same part, or one clip alone"
+            public = (*public, mixed + ("; a clip is protected." if self.unit == "one clip" else "."))
         tables = Tables(
-            self._table(), self.rows(self.pool), self.truth, test, (*public, *_notes(self)),
-            n_declared=self.n_dealt, withheld=withheld,
+            self._table(), self.rows(self.pool), self.truth, test, public, n_declared=self.n_dealt,
+            withheld=withheld,
         )  # fmt: skip
         return tables, self.partition()
 
@@ -605,13 +593,6 @@ def read_taught(folder: str | PathLike[str]) -> Taught:
     files = tuple(picture or None for picture in pictures.tolist())
     dealt_by: Protected = "one source" if unit == "one source" else "one clip"
     return Taught(place, settings, collection, owner, Y, files, dealt_by, n_dealt)
-
-
-def _notes(taught: Taught) -> tuple[str, ...]:
-    if not taught.settings.mix:
-        return ()
-    mixed = "A row is a mixture of two clips of the same part, or one clip alone"
-    return (f"{mixed}; a clip is protected." if taught.unit == "one clip" else f"{mixed}.",)
 
 
 # --- A student of sounds: labels released within a budget, a network taught with them, its card and its
