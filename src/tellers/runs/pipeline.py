@@ -71,7 +71,7 @@ class Finished:
 
 
 @dataclass(eq=False)
-class Watched:
+class RunProgress:
     """The steps of a run as they go on, and who is told: see `run`."""
 
     show: Show
@@ -167,7 +167,7 @@ def run_steps(
         config = charged_to(config, voted.ledger, Path(folder))
         if voted.ledger and not RunFolder(Path(folder)).config.exists():
             require_left(config, RunFolder(Path(folder)), ledger=voted.ledger)
-    place, watched = RunFolder(Path(folder)), Watched(show or (lambda *_: None), show_groups, warn)
+    place, progress = RunFolder(Path(folder)), RunProgress(show or (lambda *_: None), show_groups, warn)
     with place.held():
         begin(place, config, resume=resume)
         if voted is not None:
@@ -175,13 +175,13 @@ def run_steps(
             if voted.test_votes is not None:
                 _keep(place.test_votes, voted.test_votes, voted.tables)
         files = _beside(config) if beside is None else beside
-        return _carry_out(config, place, watched, until=until, voted=voted, beside=files)
+        return _carry_out(config, place, progress, until=until, voted=voted, beside=files)
 
 
 def _carry_out(
     config: RunConfig,
     folder: RunFolder,
-    steps: Watched,
+    steps: RunProgress,
     *,
     until: Step,
     voted: "Voted | None",
