@@ -161,6 +161,14 @@ def test_base_dependencies_are_constrained():
     assert not names - known, sorted(names - known)
 
 
+def test_no_class_name_is_defined_twice():
+    places = {}
+    for path in SOURCES:
+        for name in re.findall(r"^\s*class (\w+)", path.read_text(encoding="utf-8"), re.MULTILINE):
+            places.setdefault(name, []).append(str(path.relative_to(ROOT)))
+    assert {name: where for name, where in places.items() if len(where) > 1} == {}
+
+
 def test_changelog_fragments_are_named_for_what_they_say():
     fragments = [p for p in (ROOT / "changelog.d").iterdir() if p.name != "README.md"]
     for path in fragments:
