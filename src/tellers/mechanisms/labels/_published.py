@@ -22,7 +22,7 @@ from ...privacy.rdp import Floats, RdpCurve, check_orders
 from ...privacy.votes import Votes
 from .._admission import require_label_votes
 from .._check import answered_mask
-from .._flip_probability import log_q_drawn_gnmax, log_q_gnmax
+from .._flip_probability import log_q_gnmax
 from ..published import gaussian_bound, log_accept
 from ._rules import BallotRule, Norm
 
@@ -105,7 +105,7 @@ def log_q_sets(bins: "Bins", sigma: float, *, drawn: bool = False) -> Floats:
     gaps = counts[:, :1] - counts[:, 1:]
     distinct, place = np.unique(gaps, return_inverse=True)
     pairs = np.stack([distinct, np.zeros_like(distinct)], axis=1)
-    one = (log_q_drawn_gnmax if drawn else log_q_gnmax)(pairs, sigma)[place.reshape(gaps.shape)]
+    one = log_q_gnmax(pairs, sigma, drawn=drawn)[place.reshape(gaps.shape)]
     # Columns without votes are room, not sets; all sets nobody voted for count once, together.
     rivals = np.where(counts[:, 1:] > 0, one, -np.inf)
     empty = bins.n_sets - bins.voted.astype(object)
