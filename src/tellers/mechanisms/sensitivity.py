@@ -66,16 +66,7 @@ def gnmax_local_sensitivities(
     """
     votes = Votes.from_counts(counts, n_teachers=n_teachers)
     size = votes.n_teachers, votes.n_classes
-    gauge = _gauge(
-        "gnmax",
-        sigma,
-        n_teachers,
-        votes.n_classes,
-        order=order,
-        drawn=drawn,
-        weight=weight,
-        moves=tuple(moves),
-    )
+    gauge = _gauge("gnmax", sigma, *size, order=order, drawn=drawn, weight=weight, moves=tuple(moves))
     return in_steps(_local_sensitivities(votes, gauge), step)
 
 
