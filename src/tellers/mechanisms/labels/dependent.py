@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ...errors import require_count
+from ...privacy._ballots import Integers
 from ...privacy.noise import Noise
 from ...privacy.rdp import RdpCurve
 from ...privacy.release import SILENT, Cost, Release
@@ -25,7 +26,6 @@ from .binary import Binary, ConfidentBinary
 # asked.
 
 
-Integers = NDArray[np.int64]
 Pairs = tuple[tuple[int, int], ...]
 
 

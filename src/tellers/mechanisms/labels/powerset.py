@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from ...privacy._ballots import Integers
 from ...privacy._scipy import roots_legendre
 from ...privacy.noise import Noise
 from ...privacy.rdp import Floats, RdpCurve
@@ -17,16 +18,15 @@ from .._admission import require_label_votes, require_one_ballot
 from .._argmax import ClassGroups, group_classes, win_probabilities
 from .._check import check_outcomes
 from .._fields import check_sigma, check_threshold, label_cap, label_count, noise_sigma
+from .._flip_probability import log_q_gnmax
 from .._laws import DiscreteGaussian, Grid
 from .._outcomes import Outcomes, assemble, chunks
+from ..published import gaussian_bound, log_accept
 from ..registry import check_parameters, parameter, register
 from ..suprema import argmax_supremum, check_supremum
 from ._outcomes import distinct_ballots
-from ._perlabel import is_number, listed, require_cap
-from ._published import Mask, published_check, published_sets
+from ._perlabel import Mask, is_number, listed, require_cap
 from ._rules import few_labels
-
-Integers = NDArray[np.int64]
 
 
 def n_sets(n_labels: int, max_labels: int = 0) -> int:
@@ -143,6 +143,27 @@ class Bins:
     def voted(self) -> Integers:
         """Return how many sets of each query have votes."""
         return np.bincount(self.query, minlength=len(self.counts))
+
+    def log_q(self, sigma: float, *, drawn: bool = False) -> Floats:
+        """Return, per query, the log of a bound on P[Powerset does not answer with the most popular set].
+
+        Guarantee: the sum over all other sets, voted for or not, of the chance to overtake it; at most
+                   1 - 1 / sets.
+        Assumes:   noise sigma on the count of every set; ties at random.
+        Reference: Dullerud et al. 2022, Proposition B.1 (Papernot et al. 2018, Proposition 7, over 2^k sets).
+        """
+        counts = -np.sort(-self.counts, axis=1)
+        gaps = counts[:, :1] - counts[:, 1:]
+        distinct, place = np.unique(gaps, return_inverse=True)
+        pairs = np.stack([distinct, np.zeros_like(distinct)], axis=1)
+        one = log_q_gnmax(pairs, sigma, drawn=drawn)[place.reshape(gaps.shape)]
+        # Columns without votes are room, not sets; all sets nobody voted for count once, together.
+        rivals = np.where(counts[:, 1:] > 0, one, -np.inf)
+        empty = self.n_sets - self.voted.astype(object)
+        log_empty = np.array([math.log(n) if n > 0 else -math.inf for n in empty])
+        # The last column is always without votes, so its gap is the whole top count.
+        union = np.logaddexp(np.logaddexp.reduce(rivals, axis=1), log_empty + one[:, -1])
+        return np.asarray(np.minimum(union, math.log1p(-1 / self.n_sets)))
 
     def parts(self, election: "SetVoting", own: Integers, query: Integers) -> list[Part]:
         """Return the outcomes of every query, for ballots that voted for the sets `own` in `query`.
@@ -305,7 +326,7 @@ class SetVoting:
         labels = np.full(votes.sums.shape, SILENT, dtype=np.int64)
         rows = np.flatnonzero(opened)
         for group, bins in self.bins(votes[rows]) if rows.size else ():
-            labels[np.ix_(rows, group)] = bins.winners(self.sigma, noise, self.max_labels)
+            labels[rows[:, None], group] = bins.winners(self.sigma, noise, self.max_labels)
         cost = self.check_price(votes.unit) * len(votes) + self.answer_price(votes.unit) * rows.size
         return Release(labels, Cost(cost), np.broadcast_to(opened[:, None], labels.shape).copy())
 
@@ -340,12 +361,14 @@ class SetVoting:
 
     def published_rows(self, votes: Votes, grid: Floats, told: Mask | None, drawn: bool) -> Floats:
         """Return the paper's cost of every query: an arg max over sets, and its check; private."""
-        every = [bins for _, bins in self.bins(votes)]
-        rows = published_sets(every, self.sigma, grid, drawn=drawn)
+        every, sigma = [bins for _, bins in self.bins(votes)], self.sigma
+        each = [gaussian_bound(bins.log_q(sigma, drawn=drawn), sigma, orders=grid) for bins in every]
+        rows = np.sum(each, axis=0)
         if not self.has_check:
-            return rows
-        top = every[0].counts.max(axis=1)
-        checks, accept = published_check(top, self.threshold, self.sigma_threshold, grid, drawn=drawn)
+            return np.asarray(rows)
+        margin = every[0].counts.max(axis=1) - (math.ceil(self.threshold) if drawn else self.threshold)
+        accept, reject = log_accept(margin, self.sigma_threshold, drawn=drawn)
+        checks = gaussian_bound(np.minimum(accept, reject), math.sqrt(2) * self.sigma_threshold, orders=grid)
         weights = np.exp(accept) if told is None else told.any(axis=1).astype(np.float64)
         return np.asarray(checks + rows * weights[:, None])
 
