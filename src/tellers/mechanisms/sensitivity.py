@@ -31,8 +31,7 @@ from ..privacy.rdp import Floats
 from ..privacy.votes import Votes
 from . import _flip_probability as upset
 from . import published as bounds
-
-Moves = tuple[tuple[int, float], ...]
+from .gap_bounds import Moves
 
 _N_NODES = 320_000  # table entries: 64 per vote for 5,000 teachers, at most 512
 _FILTERS = (maximum_filter1d, minimum_filter1d)
@@ -126,8 +125,8 @@ def threshold_local_sensitivities(
 ) -> Floats:
     """Return a bound on the local sensitivity of checks' costs within d changed ballots, d = 0..n_teachers.
 
-    `lowest` and `highest` are public limits of the margin (`threshold_limits` for a plain threshold); without
-    both of them, the last entry has to be for margins of any size.
+    `lowest` and `highest` are public limits of the margin; without both of them, the last entry has to be for
+    margins of any size.
 
     Guarantee: entry d is at least the local sensitivity of the sum of `threshold_bound` over the checks at
                all votes that d changed ballots can reach, and grows with d; neighbours' entries interleave.
@@ -172,12 +171,6 @@ def threshold_local_sensitivities(
         most = price / min(share for _, share in moves)
     local[-1] = max(local[-1], times.sum() * most)
     return in_steps(local, step)
-
-
-def threshold_limits(threshold: float, n_votes: int, n_classes: int) -> tuple[int, int]:
-    """Return the least and the largest margin that so many votes can have: public."""
-    whole = math.ceil(threshold)
-    return -(-n_votes // n_classes) - whole, n_votes - whole
 
 
 @dataclass(frozen=True, eq=False, repr=False)
