@@ -130,15 +130,6 @@ def check_description(mechanism: Any) -> str:
         raise AssertionError(f"Expected fields that can be stored in an event: {error}.") from error
 
 
-def require_rising(price: RdpCurve) -> None:
-    """Require a price that does not fall with the order, since no divergence does."""
-    falls = np.diff(price.values) < -ROUNDING * np.abs(price.values[:-1])
-    where = f"{price.orders[1:][falls.argmax()]:g}"
-    require(
-        not falls.any(), f"Expected a price that does not fall with the order, got one that does at {where}."
-    )
-
-
 # --- Neighbouring votes against the stated outcomes ---
 
 
@@ -327,8 +318,13 @@ def check_mechanism(
             check_stated(mechanism, moves, price, charged, n_draws=n_spread,
                           n_more=0 if place else n_draws, alarm=alarm, seed=seed)  # fmt: skip
         else:
-            share = share_of_alarm("price", len(settings) + 1)
-            _check_unstated(mechanism, moves, price, n_draws=n_draws, main=place == 0, alarm=share, seed=seed)
+            m = moves.here.n_classes
+            small = ((10, 300), (2, 1000)) if m < 50 else ((8, 100), (2, 300))
+            check_price_by_draws(
+                mechanism, moves, price, n_draws=max(500, n_draws // 4) if place else n_draws,
+                seed=seed + 100 + m, alarm=share_of_alarm("price", len(settings) + 1),
+                n_best=1 if place else 3, rounds=small if place else ((30, 400), (6, 2000)),
+            )  # fmt: skip
     if not stated:
         check_silence_by_draws(
             mechanism, settings[0], price, charged, n_draws=n_draws, seed=seed + 200,
@@ -377,17 +373,6 @@ def _check_each_other(mechanism: Any, moves: Moves, n_draws: int, seed: int) -> 
     return check_independence(
         mechanism, moves, sorted(tried or {int(even.argmin())}), n_draws=min(n_draws, 4000), seed=seed,
         alarm=share_of_alarm("independence"),
-    )  # fmt: skip
-
-
-def _check_unstated(
-    mechanism: Any, moves: Moves, price: RdpCurve, *, n_draws: int, main: bool, alarm: float, seed: int
-) -> None:
-    m = moves.here.n_classes
-    rounds = ((30, 400), (6, 2000)) if main else ((10, 300), (2, 1000)) if m < 50 else ((8, 100), (2, 300))
-    check_price_by_draws(
-        mechanism, moves, price, n_draws=n_draws if main else max(500, n_draws // 4), seed=seed + 100 + m,
-        alarm=alarm, n_best=3 if main else 1, rounds=rounds,
     )  # fmt: skip
 
 
@@ -442,7 +427,11 @@ def _check_price(mechanism: Any, unit: Unit) -> RdpCurve:
     require(isinstance(price, RdpCurve), f"Expected `price` to be an RdpCurve, got {type(price).__name__}.")
     require(np.array_equal(price.orders, DEFAULT_ORDERS), "Expected a price on the default orders.")
     require(np.array_equal(price.values, again.values), "Expected the same price each time it is asked.")
-    require_rising(price)
+    falls = np.diff(price.values) < -ROUNDING * np.abs(price.values[:-1])  # no divergence does
+    where = f"{price.orders[1:][falls.argmax()]:g}"
+    require(
+        not falls.any(), f"Expected a price that does not fall with the order, got one that does at {where}."
+    )
     return RdpCurve(DEFAULT_ORDERS, price.values)
 
 
@@ -454,22 +443,19 @@ def _check_releases(trial: Trial, price: RdpCurve) -> None:
             and (release.values is None or np.array_equal(release.values, again.values)),
             "Expected the same labels from the same noise; draw all randomness from the `noise` argument.",
         )
-        _check_cost(trial.mechanism, release.cost.worst, price, n)
+        cost = release.cost.worst
+        require(np.array_equal(cost.orders, price.orders), "Expected the cost on the orders of the price.")
+        over = cost.values > n * price.values * (1 + ROUNDING)
+        where = f"at order {cost.orders[over.argmax()]:g}"
+        require(not over.any(), f"Expected {n} queries to cost at most {n} times the price, not so {where}.")
+        if getattr(trial.mechanism, "one_price", False):
+            exact = (cost.values >= n * price.values * (1 - ROUNDING)).all()
+            require(exact, f"Expected {n} queries to cost {n} times the price, as one_price says, got less.")
 
 
 def _check_repr(trial: Trial) -> None:
     shown = {repr(trial.outcomes([row])) for row in range(min(5, len(trial.votes)))}
     require(len(shown) == 1, "Expected outcomes with the same repr for all votes: they are private.")
-
-
-def _check_cost(mechanism: Any, cost: RdpCurve, price: RdpCurve, n: int) -> None:
-    require(np.array_equal(cost.orders, price.orders), "Expected the cost on the orders of the price.")
-    over = cost.values > n * price.values * (1 + ROUNDING)
-    where = f"at order {cost.orders[over.argmax()]:g}"
-    require(not over.any(), f"Expected {n} queries to cost at most {n} times the price, not so {where}.")
-    if getattr(mechanism, "one_price", False):
-        exact = (cost.values >= n * price.values * (1 - ROUNDING)).all()
-        require(exact, f"Expected {n} queries to cost {n} times the price, as one_price says, got less.")
 
 
 def _check_outcomes(trial: Trial, price: RdpCurve) -> None:
