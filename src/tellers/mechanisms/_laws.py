@@ -105,8 +105,7 @@ class DiscreteGaussian:
 
     def log_density(self, x: Floats) -> Floats:
         """Return log p(x)."""
-        value: Floats = -0.5 * (x / self.sigma) ** 2 - _log_normaliser(self.sigma)
-        return value
+        return np.asarray(-0.5 * (x / self.sigma) ** 2 - _log_normaliser(self.sigma))
 
     def log_cdf(self, x: Floats, u: Floats | float = 1.0) -> Floats:
         """Return log(P[X < x] + u P[X = x]); u = 1 gives the distribution function."""
@@ -215,8 +214,7 @@ class DiscreteLaplace:
 
     def log_density(self, x: Floats) -> Floats:
         """Return log p(x)."""
-        value: Floats = math.log(math.tanh(0.5 / self.scale)) - np.abs(x) / self.scale
-        return value
+        return np.asarray(math.log(math.tanh(0.5 / self.scale)) - np.abs(x) / self.scale)
 
     def log_cdf(self, x: Floats, u: Floats | float = 1.0) -> Floats:
         """Return log(P[X < x] + u P[X = x])."""
@@ -280,8 +278,7 @@ class ContinuousGaussian:
 
     def log_density(self, x: Floats) -> Floats:
         """Return the log density."""
-        value: Floats = -0.5 * (x / self.sigma) ** 2 - math.log(self.sigma * math.sqrt(2 * math.pi))
-        return value
+        return np.asarray(-0.5 * (x / self.sigma) ** 2 - math.log(self.sigma * math.sqrt(2 * math.pi)))
 
     def log_slope(self, x: Floats, u: Floats | float) -> Floats:
         """Return the log of how fast the distribution function grows: the log density."""
@@ -289,5 +286,4 @@ class ContinuousGaussian:
 
     def log_cdf(self, x: Floats, u: Floats | float = 1.0) -> Floats:
         """Return the log of the distribution function; ties do not happen."""
-        value: Floats = log_ndtr(x / self.sigma)
-        return value
+        return np.asarray(log_ndtr(x / self.sigma))

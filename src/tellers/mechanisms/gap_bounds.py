@@ -315,8 +315,7 @@ def _expected_falling(law: DiscreteGaussian, values: Floats, y: Floats, gaps: ND
     level = np.exp(falling - highest)
     right = np.append(level[1:], level[-1])
     blend = level if law.sigma < 16 else (level + right) / 2
-    result: Floats = np.log(mass @ blend) + highest
-    return result
+    return np.asarray(np.log(mass @ blend) + highest)
 
 
 def _possible(largest: int, n_classes: int, n_votes: int) -> NDArray[np.bool_]:

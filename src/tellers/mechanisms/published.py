@@ -130,12 +130,8 @@ def check_margins(votes: Votes, threshold: float, *, student: ArrayLike | None =
     t_j is the threshold, plus the student's expected votes for j where they are given, rounded up.
     """
     require_finite(threshold=threshold)
-    if student is None:
-        return np.asarray((votes.counts - whole_thresholds(threshold)).max(axis=1))
-    share = student_probabilities(student, votes)
-    return np.asarray(
-        (votes.counts - whole_thresholds(threshold, votes.n_votes[:, None] * share)).max(axis=1)
-    )
+    expected = None if student is None else votes.n_votes[:, None] * student_probabilities(student, votes)
+    return np.asarray((votes.counts - whole_thresholds(threshold, expected)).max(axis=1))
 
 
 def published_gnmax(

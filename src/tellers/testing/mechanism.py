@@ -60,25 +60,17 @@ class Trial:
     def _context(self, rows: Any) -> dict[str, Any]:
         return {} if self.beliefs is None else {"student": self.beliefs[rows]}
 
-    def _votes(self, rows: Any, counts: Integers | None) -> Votes:
-        if counts is None:
-            return self.votes[rows]
-        return Votes.from_counts(counts, n_teachers=self.votes.n_teachers)
-
     def outcomes(self, rows: Any, counts: Integers | None = None) -> Any:
         """Return the outcomes of some rows, or of other counts in their place."""
-        return self.mechanism.outcomes(self._votes(rows, counts), **self._context(rows))
+        votes = self.votes[rows]
+        if counts is not None:
+            votes = Votes.from_counts(counts, n_teachers=votes.n_teachers)
+        return self.mechanism.outcomes(votes, **self._context(rows))
 
-    def release(self, rows: Any, counts: Integers | None = None, *, seed: int = 0) -> Any:
-        """Return a release of some rows, or of other counts in their place."""
-        source = noise.seeded(self.seed + seed)
-        return self.mechanism.release(self._votes(rows, counts), source, **self._context(rows))
-
-    def drawn(self, release: Any, n: int) -> Integers:
-        """Return the outcome of each query, 0 for no answer and 1 + label for an answer; check them too.
-
-        Of many labels, what is told of each.
-        """
+    def release(self, n: int) -> Any:
+        """Return a release of the first n queries: labels or silence, as many as there are questions."""
+        first = slice(n)
+        release = self.mechanism.release(self.votes[first], noise.seeded(self.seed), **self._context(first))
         require(isinstance(release, Release), f"Expected a Release, got {type(release).__name__}.")
         labels, answered = np.asarray(release.labels), np.asarray(release.answered)
         many = self.votes.space.kind == "labels"
@@ -93,14 +85,14 @@ class Trial:
             require(known, "Expected 0, 1 or SILENT for every label, got another.")
             silent = bool((answered & (labels == SILENT)).any())
             require(not silent, "Expected every answered label to be told, got a silent one.")
-            return labels
+            return release
         inside = (labels < self.votes.n_classes) & (labels >= np.where(answered, 0, SILENT))
         last = self.votes.n_classes - 1
         require(inside.all(), f"Expected answers 0..{last}, else SILENT, got {labels[~inside][:1]}.")
         if (values := release.values) is not None:
             fits = values.shape == (n, self.votes.n_classes) and values.dtype.kind in "iu"
             require(fits, f"Expected {n} rows of whole values, got {values.dtype} of shape {values.shape}.")
-        return np.asarray(np.where(answered, labels + 1, 0))
+        return release
 
 
 FALSE_ALARM = 1e-6
@@ -437,9 +429,10 @@ def _check_price(mechanism: Any, unit: Unit) -> RdpCurve:
 
 def _check_releases(trial: Trial, price: RdpCurve) -> None:
     for n in (1, len(trial.votes)):
-        release, again = (trial.release(slice(n)) for _ in range(2))
+        release, again = (trial.release(n) for _ in range(2))
         require(
-            np.array_equal(trial.drawn(release, n), trial.drawn(again, n))
+            np.array_equal(release.labels, again.labels)
+            and np.array_equal(release.answered, again.answered)
             and (release.values is None or np.array_equal(release.values, again.values)),
             "Expected the same labels from the same noise; draw all randomness from the `noise` argument.",
         )

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from typing import Any, ClassVar
 
 import numpy as np
@@ -125,26 +126,15 @@ class Implications:
 
 def find_cycle(n_labels: int, pairs: Sequence[tuple[int, int]]) -> tuple[int, ...]:
     """Return the labels of one cycle, its first one again at the end, or nothing where there is none."""
-    follows: dict[int, list[int]] = {label: [] for label in range(n_labels)}
+    causes: dict[int, list[int]] = {label: [] for label in range(n_labels)}
     for cause, effect in pairs:
-        follows[cause].append(effect)
-    done: set[int] = set()
-    for start in range(n_labels):
-        path: list[int] = []
-        ahead = [(start, iter(follows[start]))] if start not in done else []
-        path += [start] if ahead else []
-        while ahead:
-            label, effects = ahead[-1]
-            following = next(effects, None)
-            if following is None:
-                done.add(label)
-                ahead.pop()
-                path.pop()
-            elif following in path:
-                return (*path[path.index(following) :], following)
-            elif following not in done:
-                ahead.append((following, iter(follows[following])))
-                path.append(following)
+        causes[effect].append(cause)
+    try:
+        TopologicalSorter(causes).prepare()
+    except CycleError as error:
+        cycle: list[int] = error.args[1][1:]
+        first = cycle.index(min(cycle))
+        return (*cycle[first:], *cycle[: first + 1])
     return ()
 
 
