@@ -13,7 +13,7 @@ from ._argmax import group_classes, win_probabilities
 from ._check import check_outcomes, whole_thresholds
 from ._laws import DiscreteGaussian
 from ._outcomes import Outcomes, assemble
-from .gap_bounds import EnvelopeCost, gap_cost, gap_envelope, top_and_gap_cost
+from .gap_bounds import EnvelopeCost, gap_cost, gap_envelope
 from .published import published_confident, published_gnmax
 from .registry import check_parameters
 from .sensitivity import CheckedMargins, gaussian_sensitivities
@@ -69,9 +69,7 @@ class GaussianArgmax:
         table, heights = self._checked_envelope(
             answers, votes, student, order=order, n_fewest=n_fewest, weight=weight
         )
-        if heights is None:
-            return gap_cost(table, votes.gap, **moved)
-        return top_and_gap_cost(table, heights, votes.gap, **moved)
+        return gap_cost(table, votes.gap, heights, **moved)
 
     def _checked_envelope(
         self, answers: Floats, votes: Votes, student: ArrayLike | None, **how: Any
