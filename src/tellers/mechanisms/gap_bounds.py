@@ -201,7 +201,8 @@ def gap_cost(
         high, low = (_widened(np.where(possible, sign * table, -np.inf), weight, -np.inf) for sign in (1, -1))
         change = np.maximum(change, np.where(possible, np.maximum(high - table, table + low), 0.0) / share)
     if present is None:  # queries that are alike count together
-        (tops, gaps), times = np.unique(np.stack([tops, gaps]), axis=1, return_counts=True)
+        cells, times = np.unique(np.ravel_multi_index((tops, gaps), table.shape), return_counts=True)
+        tops, gaps = np.unravel_index(cells, table.shape)
         present = times[None].astype(np.float64)
     local = []
     while True:
@@ -241,7 +242,7 @@ def gap_log_moves(table: Floats, gaps: NDArray[np.int64], offsets: Sequence[floa
 
 def _widened(table: Floats, votes: int, outside: float) -> Floats:
     """Return the largest entry within so many votes of the top count and twice as many of the gap."""
-    size = (2 * votes + 1, 4 * votes + 1)
+    size = (2 * votes + 1 if len(table) > 1 else 1, 4 * votes + 1)
     return np.asarray(maximum_filter(table, size=size, mode="constant", cval=outside))
 
 
