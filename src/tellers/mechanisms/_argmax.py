@@ -41,7 +41,6 @@ class ClassGroups:
     step: int = 1
 
     def __getitem__(self, rows: slice) -> "ClassGroups":
-        """Return some of the queries."""
         return ClassGroups(
             self.value[rows], self.offset[rows], self.size[rows], self.of_class[rows], self.step
         )

@@ -102,7 +102,6 @@ class CheckedArgmax(GaussianArgmax):
 
     @property
     def check_sigma(self) -> float:
-        """Return the standard deviation of the check's noise."""
         return self.sigma_threshold
 
     def _release(self, votes: Votes, noise: Noise, *, thresholds: Integers, labels: Integers) -> Release:

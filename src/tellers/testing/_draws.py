@@ -14,10 +14,9 @@ from scipy.stats import beta, binom, hypergeom
 from ..accounting.audit.evidence import DrawnOutcomes, draw_rows, learn_groups, learn_score, outcomes_of
 from ..accounting.audit.pairs import Moves, search_moves
 from ..privacy import noise
+from ..privacy._ballots import Integers
 from ..privacy.rdp import Floats, RdpCurve
 from ._require import require
-
-Integers = NDArray[np.int64]
 
 ROUNDING = 1e-9
 _N_SINGLES = 100

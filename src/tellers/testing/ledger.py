@@ -46,7 +46,6 @@ def require_spent(ledger: Ledger, expected: RdpCurve, when: str) -> None:
 def require_refused(
     error: type[Exception], what: str, act: Callable[..., Any], *given: Any, **named: Any
 ) -> None:
-    """Require that an act is refused with this error."""
     try:
         act(*given, **named)
     except error:

@@ -19,6 +19,7 @@ from ..mechanisms.divergence import divergences
 from ..mechanisms.labels._outcomes import LabelOutcomes
 from ..mechanisms.registry import listens
 from ..privacy import noise
+from ..privacy._ballots import Integers
 from ..privacy.rdp import DEFAULT_ORDERS, Floats, RdpCurve
 from ..privacy.release import SILENT, Release, describe
 from ..privacy.votes import Unit, Votes
@@ -34,8 +35,6 @@ from ._draws import (
     require_charged,
 )
 from ._require import require
-
-Integers = NDArray[np.int64]
 
 
 def student_rows(student: ArrayLike | None, votes: Votes) -> Floats | None:

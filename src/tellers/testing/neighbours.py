@@ -326,7 +326,10 @@ def check_neighbours(
         one = changes.draw(kind)
         if one is None:
             continue
-        there = _marked_or_refused(way, one.table)
+        try:
+            there = _marked(way(one.table))
+        except Exception as error:
+            there = _Marks([], {_ERROR: f"{type(error).__name__}: {error}"})
         if any(_is_public(changes, one, name, here=here, there=there) for name in one.units):
             tally.skipped[kind] += 1
             continue
@@ -357,8 +360,6 @@ class _Array:
 
 
 class _Tally:
-    """What was seen so far."""
-
     def __init__(self) -> None:
         self.tried: Counter[str] = Counter()
         self.skipped: Counter[str] = Counter()
@@ -430,13 +431,6 @@ def _is_public(changes: Changes, change: Change, unit: Any, *, here: _Marks, the
     asides = ((changes.table, here.set_aside), (change.table, there.set_aside))
     rows = [(next(iter(changes.rows_of(unit, table).values())), aside) for table, aside in asides]
     return all(_name(unit) in aside for found, aside in rows if len(found))
-
-
-def _marked_or_refused(way: Callable[[Table], Any], table: Table) -> _Marks:
-    try:
-        return _marked(way(table))
-    except Exception as error:
-        return _Marks([], {_ERROR: f"{type(error).__name__}: {error}"})
 
 
 def _marked(found: Any) -> _Marks:

@@ -329,7 +329,6 @@ class FreeMajority(Majority):
 
     @property
     def rule(self) -> BallotRule:
-        """Return that every ballot counts."""
         return free_ballots(self.n_labels, self.resolution)
 
 

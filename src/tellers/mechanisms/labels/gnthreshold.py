@@ -50,7 +50,6 @@ class SumOverShare(PerLabel):
 
     @property
     def sum_sigma(self) -> float:
-        """Return the noise on a sum, in votes."""
         return self.sigma
 
     def limits(self, n_voters: ArrayLike) -> Integers:

@@ -28,7 +28,6 @@ class ClippedMajority(Majority):
 
     @property
     def rule(self) -> BallotRule:
-        """Return how ballots are clipped."""
         return clipped_ballots(self.n_labels, self.max_norm, self.norm, self.resolution)
 
 
