@@ -3,6 +3,7 @@
 import itertools
 import math
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -60,7 +61,8 @@ def test_log_q_lnmax_is_lemma_4(gamma):
 
 
 @pytest.mark.parametrize(
-    "log_q", [upset.log_q_gnmax, upset.log_q_lnmax, upset.log_q_drawn_gnmax, upset.log_q_drawn_lnmax]
+    "log_q",
+    [partial(one, drawn=drawn) for one in (upset.log_q_gnmax, upset.log_q_lnmax) for drawn in (False, True)],
 )
 def test_log_q_ignores_the_order_of_classes_and_is_capped(log_q):
     rng = np.random.default_rng(3)
@@ -74,7 +76,7 @@ def test_log_q_ignores_the_order_of_classes_and_is_capped(log_q):
 def test_fractions_of_votes_are_allowed_as_published_and_refused_as_drawn():
     assert upset.log_q_gnmax([[2.6, 0.5]], 1.0)[0] == pytest.approx(log_ndtr(-2.1 / math.sqrt(2)))
     with pytest.raises(ValueError, match="whole votes"):
-        upset.log_q_drawn_gnmax([[2.6, 0.5]], 1.0)
+        upset.log_q_gnmax([[2.6, 0.5]], 1.0, drawn=True)
 
 
 @pytest.mark.parametrize("law", ["gaussian", "laplace"])
@@ -84,7 +86,7 @@ def test_drawn_q_is_a_sum_over_the_noise_that_is_drawn(law, scale):
     weights = np.exp(-(x**2) / (2 * scale**2) if law == "gaussian" else -scale * np.abs(x))
     pmf = weights / weights.sum()
     difference = np.convolve(pmf, pmf)  # symmetric; index 160 is 0
-    log_q = upset.log_q_drawn_gnmax if law == "gaussian" else upset.log_q_drawn_lnmax
+    log_q = partial(upset.log_q_gnmax if law == "gaussian" else upset.log_q_lnmax, drawn=True)
     for gap, log_tail in zip(range(9), log_q(pair(range(9)), scale), strict=True):
         exact = difference[161 + gap :].sum() + difference[160 + gap] / 2
         assert np.exp(log_tail) == pytest.approx(exact, rel=1e-9, abs=1e-30)
@@ -97,7 +99,7 @@ def test_drawn_q_bounds_the_probability_that_the_plurality_loses(law):
     weights = np.exp(-(x**2) / (2 * scale**2) if law == "gaussian" else -scale * np.abs(x))
     pmf = weights / weights.sum()
     joint = pmf[:, None, None] * pmf[None, :, None] * pmf[None, None, :]
-    log_q = upset.log_q_drawn_gnmax if law == "gaussian" else upset.log_q_drawn_lnmax
+    log_q = partial(upset.log_q_gnmax if law == "gaussian" else upset.log_q_lnmax, drawn=True)
     for counts in ([4, 1, 1], [3, 3, 0], [5, 0, 1], [2, 2, 2]):
         noisy = [count + axis for count, axis in zip(counts, np.ix_(x, x, x), strict=True)]
         best = np.maximum.reduce(np.broadcast_arrays(*noisy))
@@ -111,12 +113,12 @@ def test_how_the_drawn_noise_compares_with_the_published_one():
     for gamma in (0.01, 0.05, 0.5, 1.0, 3.0):
         # tanh(gamma/2) <= gamma/2: Lemma 4 is valid for the discrete Laplace as it stands.
         assert np.all(
-            upset.log_q_drawn_lnmax(pair(gaps), gamma) <= upset.log_q_lnmax(pair(gaps), gamma) + 1e-12
+            upset.log_q_lnmax(pair(gaps), gamma, drawn=True) <= upset.log_q_lnmax(pair(gaps), gamma) + 1e-12
         )
     for sigma in (1.0, 2.0, 10.0, 40.0, 100.0):
         # A trapezoid sum over a convex tail is larger, here by a factor of about 1 + (gap/2 sigma^2)^2 / 12.
         near = gaps[gaps <= min(20 * sigma, 2 * sigma**2)]
-        excess = upset.log_q_drawn_gnmax(pair(near), sigma) - upset.log_q_gnmax(pair(near), sigma)
+        excess = upset.log_q_gnmax(pair(near), sigma, drawn=True) - upset.log_q_gnmax(pair(near), sigma)
         assert np.all(excess >= -1e-12)
         assert np.all(excess <= ((near + sigma) / (2 * sigma**2)) ** 2 / 6)
 
@@ -240,7 +242,7 @@ def test_the_forward_divergence_of_two_classes_is_below_theorem_6(sigma):
 @pytest.mark.parametrize("sigma", [0.4, 1.0, 3.0, 10.0])
 def test_the_forward_divergence_of_two_classes_as_drawn_is_below_theorem_6(sigma):
     gaps = np.arange(int(40 * sigma) + 4)
-    log_q = upset.log_q_drawn_gnmax(pair(np.arange(gaps.size + 2)), sigma)
+    log_q = upset.log_q_gnmax(pair(np.arange(gaps.size + 2)), sigma, drawn=True)
     bound = bounds.gaussian_bound(log_q[: gaps.size], sigma)
 
     def coin(gap):
@@ -255,7 +257,7 @@ def test_the_forward_divergence_of_two_classes_as_drawn_is_below_theorem_6(sigma
 
 
 @pytest.mark.parametrize("gamma", [0.05, 0.3, 1.0])
-@pytest.mark.parametrize("log_q", [upset.log_q_lnmax, upset.log_q_drawn_lnmax])
+@pytest.mark.parametrize("log_q", [partial(upset.log_q_lnmax, drawn=drawn) for drawn in (False, True)])
 def test_the_forward_divergence_of_two_classes_is_below_theorem_3(gamma, log_q):
     gaps = np.arange(300)
     tail = log_q(pair(np.arange(302)), gamma)

@@ -10,7 +10,7 @@ from scipy.special import logsumexp
 from tellers import ConfidentGNMax, GNMax, Unit, Votes
 from tellers.mechanisms import argmax_supremum, divergences, gap_envelope, smooth_sensitivity
 from tellers.mechanisms._laws import DiscreteGaussian
-from tellers.mechanisms.gap_bounds import confident_envelope, gap_cost, margin_envelope, top_and_gap_cost
+from tellers.mechanisms.gap_bounds import confident_envelope, gap_cost, margin_envelope
 
 ORDERS = np.array([1.25, 2.0, 5.0, 12.0, 32.0, 64.0])
 
@@ -335,7 +335,7 @@ def test_local_sensitivities_of_any_table_of_tops_and_gaps():
     steps = np.maximum(apart[..., 0], -(-apart[..., 1] // 2))
     change = np.where(steps <= 1, np.abs(value[:, None] - value[None, :]), 0).max(axis=1)
     chosen = rng.integers(0, len(cells), size=4)
-    cost = top_and_gap_cost(table, cells[chosen, 0], cells[chosen, 1])
+    cost = gap_cost(table, cells[chosen, 1], cells[chosen, 0])
     assert cost.total == pytest.approx(value[chosen].sum())
     for d, local in enumerate(cost.local):
         within = np.where(steps[chosen] <= d, change[None, :], 0).max(axis=1).sum()
@@ -366,7 +366,7 @@ def test_sums_and_smooth_sensitivities_of_neighbouring_ballots(kind):
         votes = Votes.from_ballots(ballots, n_classes=n_classes)
         if kind == "gaps":
             return gap_cost(tables[kind], votes.gap)
-        return top_and_gap_cost(tables[kind], votes.top, votes.gap)
+        return gap_cost(tables[kind], votes.gap, votes.top)
 
     for _ in range(60):
         here = random_ballots(rng, n_teachers, n_classes, int(rng.integers(1, 7)))

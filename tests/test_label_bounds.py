@@ -27,7 +27,6 @@ from tellers.mechanisms import published_gnmax
 from tellers.mechanisms.labels._published import (
     as_published_gnthreshold,
     as_published_tau,
-    log_q_sets,
     published_label_cost,
 )
 from tellers.mechanisms.labels.gnthreshold import published_labels
@@ -109,7 +108,7 @@ def test_two_hundred_labels_are_counted_in_logs():
     mechanism = Powerset(sigma=9.0, n_labels=200)
     [(_, bins)] = mechanism.bins(votes)
     expected = 200 * np.log(2) + log_ndtr(-900 / (9 * np.sqrt(2)))
-    assert np.isclose(log_q_sets(bins, 9.0)[0], expected, rtol=1e-12)
+    assert np.isclose(bins.log_q(9.0)[0], expected, rtol=1e-12)
     few, many = (
         published_label_cost(
             Powerset(60.0, k),

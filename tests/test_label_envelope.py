@@ -10,11 +10,15 @@ from hypothesis import strategies as st
 from tellers import Binary, ConfidentBinary, ConfidentGNThreshold, GNThreshold, LabelVotes, Tau, exact_cost
 from tellers.accounting._publishable import available_methods
 from tellers.mechanisms import smooth_sensitivity
-from tellers.mechanisms.labels._gap_bounds import (
-    _tables,
-    label_cost_and_sensitivities,
-    label_log_cost_and_sensitivities,
-)
+
+
+def label_cost_and_sensitivities(mechanism, votes, order):
+    found = mechanism.envelope(votes, order=order)
+    return found.total, found.local
+
+
+def label_log_cost_and_sensitivities(mechanism, votes, order, *, offsets):
+    return mechanism.log_envelope(votes, order=order, offsets=offsets)
 
 
 def some_mechanism(rng, k, n):
@@ -99,7 +103,7 @@ def test_chords_are_close_above_the_quotients_they_are_for():
     for sums in ([0, 4], [8, 1], [3, 3]):
         votes = LabelVotes.from_sums([sums], n_teachers=n)
         _, local = label_log_cost_and_sensitivities(mechanism, votes, 3.0, offsets=[offset])
-        ((costs, change, _),) = _tables(mechanism, votes, 3.0)
+        ((costs, change, _),) = mechanism._tables(votes, 3.0)
         for d in range(n + 1):
             there = np.array(list(near(sums, d, n)))
             # (changing, rise or fall, held against, votes within reach)

@@ -86,7 +86,7 @@ def test_gnmax_costs_at_most_its_price_and_forward_theorem_6(sigma):
         cost = costs(GNMax(sigma), votes)
         assert_below(cost, GNMax(sigma).price(Unit()).values, votes)
         assert_below(cost, GNMax(sigma).histogram_price(Unit()).values, votes)
-        log_q = bounds.log_q_drawn_gnmax(votes.counts, sigma)
+        log_q = bounds.log_q_gnmax(votes.counts, sigma, drawn=True)
         assert_below(cost[0], bounds.gaussian_bound(log_q, sigma), votes)
 
 
@@ -107,7 +107,7 @@ def test_lnmax_costs_at_most_its_price_and_forward_theorem_3(gamma):
         cost = costs(LNMax(gamma), votes)
         assert_below(cost, LNMax(gamma).price(Unit()).values, votes)
         assert_below(cost, RdpCurve.pure(2 * gamma).values, votes)
-        for log_q in (bounds.log_q_drawn_lnmax(votes.counts, gamma), bounds.log_q_lnmax(votes.counts, gamma)):
+        for log_q in (bounds.log_q_lnmax(votes.counts, gamma, drawn=drawn) for drawn in (True, False)):
             assert_below(cost[0], bounds.laplace_bound(log_q, gamma), votes)
             assert_below(cost[0], bounds.laplace_bound(log_q, gamma, cap="pure"), votes)
 
@@ -193,7 +193,7 @@ def test_tiny_noise_does_not_break_the_bound_of_an_arg_max():
     for sigma in np.geomspace(0.03, 0.3, 30):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            bound = bounds.gaussian_bound(bounds.log_q_drawn_gnmax(votes.counts, sigma), sigma)
+            bound = bounds.gaussian_bound(bounds.log_q_gnmax(votes.counts, sigma, drawn=True), sigma)
             forward = costs(GNMax(sigma), votes)[0]
         assert_below(forward, bound, votes)
 
@@ -204,7 +204,7 @@ def test_the_reverse_direction_can_exceed_the_published_bound():
     votes = Votes.from_counts([[548, 452]], n_teachers=1000)
     order = np.flatnonzero(DEFAULT_ORDERS == 8.0)[0]
     for both, log_q in (
-        (costs(GNMax(10.0), votes), bounds.log_q_drawn_gnmax(votes.counts, 10.0)),
+        (costs(GNMax(10.0), votes), bounds.log_q_gnmax(votes.counts, 10.0, drawn=True)),
         (continuous_costs(votes, 10.0), bounds.log_q_gnmax(votes.counts, 10.0)),
     ):
         forward, reverse = both[:, 0, order]
@@ -263,7 +263,7 @@ def test_every_histogram_of_twelve_teachers(sigma):
         ConfidentGNMax(sigma=sigma, threshold=8, sigma_threshold=2 * sigma),
     ):
         assert_below(costs(mechanism, votes), mechanism.price(Unit()).values, votes)
-    log_q = bounds.log_q_drawn_gnmax(votes.counts, sigma)
+    log_q = bounds.log_q_gnmax(votes.counts, sigma, drawn=True)
     assert_below(costs(GNMax(sigma), votes)[0], bounds.gaussian_bound(log_q, sigma), votes)
 
 

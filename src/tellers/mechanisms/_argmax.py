@@ -41,7 +41,6 @@ class ClassGroups:
     step: int = 1
 
     def __getitem__(self, rows: slice) -> "ClassGroups":
-        """Return some of the queries."""
         return ClassGroups(
             self.value[rows], self.offset[rows], self.size[rows], self.of_class[rows], self.step
         )
@@ -166,7 +165,7 @@ def log_wins(counts: NDArray[np.int64], law: NoiseLaw) -> Floats:
     """
     summed = _Sums.over(counts, law)
     result = np.empty(counts.shape)
-    room = max(1, _CELLS // (4 * summed.grid_size))
+    room = max(1, _CELLS // (4 * summed.log_weight.size))
     for first in range(0, len(counts), room):
         part = summed.place[first : first + room]
         together = summed.together(part)
@@ -193,13 +192,11 @@ def log_win_slopes(
     for Gaussian noise, and it is the slope of that curve.
     """
     summed = _Sums.over(counts, law)
-    value = np.unique(counts)
-    x = summed.x[None, :] - value[:, None].astype(np.float64)
-    steep = np.exp(law.log_slope(x, summed.u[None, :]) - summed.log_cdf)
+    steep = np.exp(law.log_slope(summed.x, summed.u) - summed.log_cdf)
     n_tallies, n_classes = counts.shape
     logs, slopes = np.empty(counts.shape), np.empty((n_tallies, n_classes, n_classes))
     own = np.arange(n_classes)
-    room = max(1, _CELLS // (2 * n_classes * summed.grid_size))
+    room = max(1, _CELLS // (2 * n_classes * summed.log_weight.size))
     for first in range(0, n_tallies, room):
         part = summed.place[first : first + room]
         integrand = summed.log_hazard[part] + summed.together(part)[:, None, :]
@@ -233,15 +230,11 @@ class _Sums:
         low, high = int(counts.min()), int(counts.max())
         grid = law.grid(low, high, n_classes=counts.shape[1])
         value, place = np.unique(counts, return_inverse=True)
-        x = grid.x[None, :] - value[:, None].astype(np.float64)
-        log_cdf = law.log_cdf(x, grid.u[None, :])
+        x, u = grid.x[None, :] - value[:, None].astype(np.float64), grid.u[None, :]
+        log_cdf = law.log_cdf(x, u)
         log_hazard = law.log_density(x) - log_cdf
         place = place.reshape(counts.shape)
-        return cls(place, log_cdf, log_hazard, np.exp(log_hazard), grid.x, grid.u, grid.log_weight)
-
-    @property
-    def grid_size(self) -> int:
-        return self.log_weight.size
+        return cls(place, log_cdf, log_hazard, np.exp(log_hazard), x, u, grid.log_weight)
 
     def together(self, place: NDArray[np.int64]) -> Floats:
         """Return the log of the product of all F, with the weight of each point, (tallies, points)."""
@@ -269,5 +262,4 @@ def _moved_in_logs(integrand: Floats, base: Floats, ratios: list[Floats]) -> Win
 
 def _log_sum(values: Floats) -> Floats:
     top = values.max(axis=-1)
-    total: Floats = np.log(np.exp(values - top[..., None]).sum(axis=-1)) + top
-    return total
+    return np.asarray(np.log(np.exp(values - top[..., None]).sum(axis=-1)) + top)

@@ -42,8 +42,7 @@ def whole_thresholds(threshold: float, student_votes: NDArray[np.float64] | None
     if not abs(threshold) < 2**53:
         raise ValueError(f"Expected a threshold in votes, below 2**53 in size, got {threshold}.")
     expected = np.zeros((1, 1)) if student_votes is None else student_votes
-    whole: NDArray[np.int64] = np.ceil(threshold + expected).astype(np.int64)
-    return whole
+    return np.asarray(np.ceil(threshold + expected).astype(np.int64))
 
 
 def answered_mask(values: ArrayLike, votes: Votes, name: str = "answered") -> NDArray[np.bool_]:

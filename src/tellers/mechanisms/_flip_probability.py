@@ -1,8 +1,8 @@
 """How likely the noise upsets the plurality: the one number, q, through which published bounds see the votes.
 
 q bounds the probability that another class than the plurality wins, by adding up, over its rivals, how
-likely each one overtakes it. All of it is in logs. The published q is for continuous noise; the `drawn`
-forms are for integer noise with ties broken uniformly, which is what the mechanisms draw.
+likely each one overtakes it. All of it is in logs. The published q is for continuous noise; `drawn` is for
+integer noise with ties broken uniformly, which is what the mechanisms draw.
 """
 
 import math
@@ -16,50 +16,32 @@ from ..privacy._scipy import log_ndtr
 from ..privacy.rdp import Floats
 
 
-def log_q_gnmax(counts: ArrayLike, sigma: float) -> Floats:
+def log_q_gnmax(counts: ArrayLike, sigma: float, *, drawn: bool = False) -> Floats:
     """Return, per query, the log of a bound on P[GNMax does not answer with the plurality].
 
-    Guarantee: q = min(sum over rivals of erfc(gap / 2 sigma) / 2, 1 - 1/m) bounds that probability.
-    Assumes:   independent Gaussian noise of standard deviation sigma on every count.
-    Reference: Papernot et al. 2018, Proposition 7; the second bound because the plurality wins most often.
+    Guarantee: q = min(sum over rivals of erfc(gap / 2 sigma) / 2, 1 - 1/m) bounds that probability. `drawn`
+               sums P[D > gap] + P[D = gap] / 2, D the difference of two discrete Gaussians.
+    Assumes:   independent Gaussian noise of standard deviation sigma on every count; `drawn`, discrete noise,
+               ties broken uniformly and whole counts.
+    Reference: Papernot et al. 2018, Proposition 7; the second bound because the plurality wins most often;
+               docs/maths/published-bounds.md (the law of D in closed form).
     """
     require_positive(sigma=sigma)
-    return _log_q(counts, lambda gap: _log_tail_gaussian(gap, sigma))
+    log_tail = _log_tail_drawn_gaussian if drawn else _log_tail_gaussian
+    return _log_q(counts, lambda gap: log_tail(gap, sigma))
 
 
-def log_q_lnmax(counts: ArrayLike, gamma: float) -> Floats:
+def log_q_lnmax(counts: ArrayLike, gamma: float, *, drawn: bool = False) -> Floats:
     """Return, per query, the log of a bound on P[LNMax does not answer with the plurality].
 
-    Guarantee: q = min(sum over rivals of (2 + gamma gap) / (4 e^(gamma gap)), 1 - 1/m) bounds it.
-    Assumes:   independent Laplace noise of scale 1/gamma on every count.
-    Reference: Papernot et al. 2017, Lemma 4.
+    Guarantee: q = min(sum over rivals of (2 + gamma gap) / (4 e^(gamma gap)), 1 - 1/m) bounds it. `drawn` is
+               never above that, so the published bound also holds for the noise that is drawn.
+    Assumes:   as `log_q_gnmax`, with Laplace noise of scale 1/gamma.
+    Reference: Papernot et al. 2017, Lemma 4; docs/maths/published-bounds.md.
     """
     require_positive(gamma=gamma)
-    return _log_q(counts, lambda gap: _log_tail_laplace(gap, gamma))
-
-
-def log_q_drawn_gnmax(counts: ArrayLike, sigma: float) -> Floats:
-    """Return `log_q_gnmax` for the noise that is drawn: discrete Gaussian, ties broken uniformly.
-
-    Guarantee: the sum over rivals of P[D > gap] + P[D = gap] / 2, D the difference of two discrete
-               Gaussians, bounds the probability that the plurality does not win.
-    Assumes:   whole counts.
-    Reference: docs/maths/published-bounds.md (the law of D in closed form).
-    """
-    require_positive(sigma=sigma)
-    return _log_q(counts, lambda gap: _log_tail_drawn_gaussian(gap, sigma))
-
-
-def log_q_drawn_lnmax(counts: ArrayLike, gamma: float) -> Floats:
-    """Return `log_q_lnmax` for the noise that is drawn: discrete Laplace, ties broken uniformly.
-
-    Guarantee: as `log_q_drawn_gnmax`, with D the difference of two discrete Laplace variables; never
-               above `log_q_lnmax`, so the published bound also holds for the noise that is drawn.
-    Assumes:   whole counts.
-    Reference: docs/maths/published-bounds.md.
-    """
-    require_positive(gamma=gamma)
-    return _log_q(counts, lambda gap: _log_tail_drawn_laplace(gap, gamma))
+    log_tail = _log_tail_drawn_laplace if drawn else _log_tail_laplace
+    return _log_q(counts, lambda gap: log_tail(gap, gamma))
 
 
 def whole_votes(values: ArrayLike) -> NDArray[np.int64]:

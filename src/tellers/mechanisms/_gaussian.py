@@ -1,34 +1,22 @@
 """An arg max with Gaussian noise, alone or behind a noisy check: prices, the papers' bounds, envelopes."""
 
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ..privacy.noise import Noise
 from ..privacy.rdp import Floats, RdpCurve
 from ..privacy.release import Cost, Release
-from ..privacy.votes import Unit, Votes
+from ..privacy.votes import Integers, Unit, Votes
 from ._argmax import group_classes, win_probabilities
 from ._check import check_outcomes, whole_thresholds
 from ._laws import DiscreteGaussian
 from ._outcomes import Outcomes, assemble
-from .gap_bounds import EnvelopeCost, gap_cost, gap_envelope, top_and_gap_cost
+from .gap_bounds import EnvelopeCost, gap_cost, gap_envelope
 from .published import published_confident, published_gnmax
 from .registry import check_parameters
 from .sensitivity import CheckedMargins, gaussian_sensitivities
 from .suprema import answer_price, check_price
-
-Integers = NDArray[np.int64]
-Given = ArrayLike | None
-
-
-class Size(NamedTuple):
-    """How many votes there are at most and, if known, at least, and how many of them one ballot counts."""
-
-    n_votes: int
-    n_fewest: int | None = None
-    weight: int = 1
 
 
 class GaussianArgmax:
@@ -76,29 +64,25 @@ class GaussianArgmax:
         and what is `moved` are those of `gap_cost`. Private.
         """
         most = votes.n_teachers if n_votes is None else n_votes
-        table, heights = self._envelope(votes, order, student, Size(most, n_fewest, weight))
-        if heights is None:
-            return gap_cost(table, votes.gap, **moved)
-        return top_and_gap_cost(table, heights, votes.gap, **moved)
+        answers = gap_envelope(most, votes.n_classes, sigma=self.sigma, order=order, weight=weight)
+        table, heights = self._checked_envelope(
+            answers, votes, student, order=order, n_fewest=n_fewest, weight=weight
+        )
+        return gap_cost(table, votes.gap, heights, **moved)
 
-    def _envelope(
-        self, votes: Votes, order: float, student: Given, size: Size
+    def _checked_envelope(
+        self, answers: Floats, votes: Votes, student: ArrayLike | None, **how: Any
     ) -> tuple[Floats, Integers | None]:
-        """Return the table of the envelope, and what it is read at besides the gap, or None."""
+        """Return the envelope behind the check, if any, and what it is read at besides the gap, or None."""
         require_no_student(self, student)
-        return self.gaps(votes, order, size), None
-
-    def gaps(self, votes: Votes, order: float, size: Size | None = None) -> Floats:
-        """Return the envelope of an answer's cost by the gap between the top two counts."""
-        most, _, weight = size or Size(votes.n_teachers)
-        return gap_envelope(most, votes.n_classes, sigma=self.sigma, order=order, weight=weight)
+        return answers, None
 
     def published_sensitivities(
-        self, votes: Votes, *, order: float, answered: Given = None, student: Given = None, **how: Any
+        self, votes: Votes, *, order: float, student: ArrayLike | None = None, **how: Any
     ) -> tuple[float, Floats]:
         """Return the paper's bound of the forward direction, and its local sensitivities."""
         check = self.margins(votes, student, how.get("n_votes", votes.n_teachers))
-        return gaussian_sensitivities(votes, self.sigma, order=order, answered=answered, check=check, **how)
+        return gaussian_sensitivities(votes, self.sigma, order=order, check=check, **how)
 
     def margins(self, votes: Votes, student: ArrayLike | None, n_votes: int) -> CheckedMargins | None:
         """Return by how much the top counts are above their thresholds, or None without a check."""
@@ -117,12 +101,9 @@ class CheckedArgmax(GaussianArgmax):
 
     @property
     def check_sigma(self) -> float:
-        """Return the standard deviation of the check's noise."""
         return self.sigma_threshold
 
-    def _release(
-        self, votes: Votes, noise: Noise, *, thresholds: Integers, labels: NDArray[np.int64]
-    ) -> Release:
+    def _release(self, votes: Votes, noise: Noise, *, thresholds: Integers, labels: Integers) -> Release:
         """Check every query, fill in the labels of those that pass, and charge checks and answers."""
         margin = (votes.counts - thresholds).max(axis=1)
         passed = margin + noise.discrete_gaussian(self.sigma_threshold, margin.shape) >= 0

@@ -40,15 +40,12 @@ class NoiseLaw(Protocol):
 
     def grid(self, low: float, high: float, *, n_classes: int) -> Grid:
         """Return the points over which winning probabilities are summed, for counts in [low, high]."""
-        ...
 
     def log_density(self, x: Floats) -> Floats:
         """Return log p(x)."""
-        ...
 
     def log_cdf(self, x: Floats, u: Floats) -> Floats:
         """Return log P[noise < x + u], u in [0, 1) being the tie-break."""
-        ...
 
 
 def gaussian_step(sigma: float, n_classes: int) -> float:
@@ -104,9 +101,7 @@ class DiscreteGaussian:
         return _with_ties(x, np.full(x.size, math.log(stride)), _tie_nodes(self.sigma, n_classes))
 
     def log_density(self, x: Floats) -> Floats:
-        """Return log p(x)."""
-        value: Floats = -0.5 * (x / self.sigma) ** 2 - _log_normaliser(self.sigma)
-        return value
+        return np.asarray(-0.5 * (x / self.sigma) ** 2 - _log_normaliser(self.sigma))
 
     def log_cdf(self, x: Floats, u: Floats | float = 1.0) -> Floats:
         """Return log(P[X < x] + u P[X = x]); u = 1 gives the distribution function."""
@@ -214,12 +209,9 @@ class DiscreteLaplace:
         return _with_ties(x, log_weight, _tie_nodes(self.scale, n_classes))
 
     def log_density(self, x: Floats) -> Floats:
-        """Return log p(x)."""
-        value: Floats = math.log(math.tanh(0.5 / self.scale)) - np.abs(x) / self.scale
-        return value
+        return np.asarray(math.log(math.tanh(0.5 / self.scale)) - np.abs(x) / self.scale)
 
     def log_cdf(self, x: Floats, u: Floats | float = 1.0) -> Floats:
-        """Return log(P[X < x] + u P[X = x])."""
         rate = 1 / self.scale
         log_total = math.log1p(math.exp(-rate))
         u = np.asarray(u)
@@ -272,16 +264,13 @@ class ContinuousGaussian:
         require_positive(sigma=self.sigma)
 
     def grid(self, low: float, high: float, *, n_classes: int) -> Grid:
-        """Return evenly spaced points."""
         step = gaussian_step(self.sigma, n_classes)
         n_points = math.ceil((high - low + 2 * _REACH * self.sigma) / step) + 1
         x = low - _REACH * self.sigma + step * np.arange(n_points)
         return Grid(x, np.zeros(n_points), np.full(n_points, math.log(step)))
 
     def log_density(self, x: Floats) -> Floats:
-        """Return the log density."""
-        value: Floats = -0.5 * (x / self.sigma) ** 2 - math.log(self.sigma * math.sqrt(2 * math.pi))
-        return value
+        return np.asarray(-0.5 * (x / self.sigma) ** 2 - math.log(self.sigma * math.sqrt(2 * math.pi)))
 
     def log_slope(self, x: Floats, u: Floats | float) -> Floats:
         """Return the log of how fast the distribution function grows: the log density."""
@@ -289,5 +278,4 @@ class ContinuousGaussian:
 
     def log_cdf(self, x: Floats, u: Floats | float = 1.0) -> Floats:
         """Return the log of the distribution function; ties do not happen."""
-        value: Floats = log_ndtr(x / self.sigma)
-        return value
+        return np.asarray(log_ndtr(x / self.sigma))

@@ -7,9 +7,8 @@ within reach is at least r * offset, and that largest sum is taken term by term.
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from ..privacy.rdp import Floats
 
 _N_SLOPES = 40
 

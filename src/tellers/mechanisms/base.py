@@ -26,7 +26,6 @@ class Mechanism(Protocol):
 
     def price(self, unit: Unit) -> RdpCurve:
         """Return the most one query can cost, whatever the votes."""
-        ...
 
     @property
     def release(self) -> Callable[..., Release]:
@@ -34,7 +33,6 @@ class Mechanism(Protocol):
 
         A mechanism that listens to the student takes its probabilities as `student=`, here and below.
         """
-        ...
 
     @property
     def outcomes(self) -> Callable[..., Any]:
@@ -42,7 +40,6 @@ class Mechanism(Protocol):
 
         `Outcomes`, or for many labels `LabelOutcomes` or `PowersetOutcomes`.
         """
-        ...
 
 
 def label_space(mechanism: Any) -> SetOf:

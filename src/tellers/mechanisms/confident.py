@@ -1,7 +1,8 @@
 """Confident-GNMax: answer only where the teachers agree, and stay silent elsewhere."""
 
+import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -9,15 +10,15 @@ from numpy.typing import ArrayLike, NDArray
 from ..privacy.noise import Noise
 from ..privacy.rdp import Floats
 from ..privacy.release import SILENT, Release
-from ..privacy.votes import Votes
+from ..privacy.votes import Integers, Votes
 from ._check import whole_thresholds
 from ._fields import check_sigma, check_threshold, noise_sigma
-from ._gaussian import CheckedArgmax, Given, Integers, Size, require_no_student
+from ._gaussian import CheckedArgmax, require_no_student
 from ._outcomes import Outcomes
 from .gap_bounds import confident_envelope
 from .published import check_margins
 from .registry import register
-from .sensitivity import CheckedMargins, threshold_limits
+from .sensitivity import CheckedMargins
 
 
 @register("confident", "gnmax, silent where the teachers do not agree")
@@ -72,16 +73,19 @@ class ConfidentGNMax(CheckedArgmax):
         """Return which queries the check would most likely let through; private."""
         return np.asarray(votes.top >= self.threshold)
 
-    def _envelope(self, votes: Votes, order: float, student: Given, size: Size) -> tuple[Floats, Integers]:
+    def _checked_envelope(
+        self, answers: Floats, votes: Votes, student: ArrayLike | None, **how: Any
+    ) -> tuple[Floats, Integers]:
         """Return the envelope over top counts and gaps."""
         require_no_student(self, student)
         table = confident_envelope(
-            size.n_votes, votes.n_classes, sigma=self.sigma, order=order, threshold=self.threshold,
-            sigma_threshold=self.sigma_threshold, weight=size.weight, n_fewest=size.n_fewest,
+            answers.size - 1, votes.n_classes, sigma=self.sigma, threshold=self.threshold,
+            sigma_threshold=self.sigma_threshold, **how,
         )  # fmt: skip
         return table, votes.top
 
     def margins(self, votes: Votes, student: ArrayLike | None, n_votes: int) -> CheckedMargins:
         """Return the margins of the top counts, and the least and the largest there can be."""
-        limits = threshold_limits(self.threshold, n_votes, votes.n_classes)
-        return CheckedMargins(self.sigma_threshold, check_margins(votes, self.threshold), *limits)
+        whole, fewest = math.ceil(self.threshold), -(-n_votes // votes.n_classes)
+        margins = check_margins(votes, self.threshold)
+        return CheckedMargins(self.sigma_threshold, margins, fewest - whole, n_votes - whole)

@@ -176,36 +176,42 @@ class EnvelopeCost:
 def gap_cost(
     table: Floats,
     gaps: NDArray[np.int64],
+    tops: NDArray[np.int64] | None = None,
     *,
     moves: Moves = ((1, 1.0),),
     step: int = 1,
     present: NDArray[np.float64] | None = None,
 ) -> EnvelopeCost:
-    """Return the sum of U over the queries and its local sensitivity at distance 0, 1, 2, ...
+    """Return the sum of U, with `tops` of W, over queries and its local sensitivity at distance 0, 1, 2, ...
 
     `moves` are the ballots that anybody may change, as (weight, share), and distances are counted in steps of
-    `step` votes. `present` says who takes part in which query, (members, queries): then it is the worst
-    member's sum.
+    `step` votes, until further ones change nothing. `present` says who takes part in which query, (members,
+    queries): then it is the worst member's sum.
 
     Guarantee: local[d] times its share bounds how much the sum changes by any of these ballots, anywhere
-               within d steps of here.
-    Assumes:   one ballot of weight w moves every gap by at most 2 w.
+               within d steps of here, over gaps, or pairs (top count, gap), that some histogram has.
+    Assumes:   one ballot of weight w moves a top count (or margin) by at most w, and a gap by at most 2 w.
     Reference: Nissim, Raskhodnikova, Smith 2007, Definition 3.1.
     """
+    if tops is None:
+        table, tops = table[None], np.zeros_like(gaps)
+    possible = ~np.isnan(table)
     change = np.zeros_like(table)
     for weight, share in moves:
-        high, low = (maximum_filter1d(sign * table, 4 * weight + 1, mode="nearest") for sign in (1, -1))
-        change = np.maximum(change, np.maximum(high - table, table + low) / share)
-    windows = (
-        maximum_filter1d(change, 4 * step * d + 1, mode="nearest")
-        for d in range(-(-(table.size - 1) // (2 * step)) + 1)
-    )
-    if present is None:
-        tally = np.bincount(gaps, minlength=table.size).astype(np.float64)
-        total, local = float(table @ tally), [float(window @ tally) for window in windows]
-    else:
-        total = float((present @ table[gaps]).max())
-        local = [float((present @ window[gaps]).max()) for window in windows]
+        high, low = (_widened(np.where(possible, sign * table, -np.inf), weight, -np.inf) for sign in (1, -1))
+        change = np.maximum(change, np.where(possible, np.maximum(high - table, table + low), 0.0) / share)
+    if present is None:  # queries that are alike count together
+        cells, times = np.unique(np.ravel_multi_index((tops, gaps), table.shape), return_counts=True)
+        tops, gaps = np.unravel_index(cells, table.shape)
+        present = times[None].astype(np.float64)
+    local = []
+    while True:
+        local.append(float((present @ change[tops, gaps]).max()))
+        wider = _widened(change, step, 0.0)
+        if np.array_equal(wider, change):
+            break
+        change = wider
+    total = float((present @ np.where(possible, table, 0.0)[tops, gaps]).max())
     return EnvelopeCost(total, np.maximum.accumulate(local))
 
 
@@ -234,48 +240,9 @@ def gap_log_moves(table: Floats, gaps: NDArray[np.int64], offsets: Sequence[floa
     return np.maximum.accumulate(np.stack(moves), axis=1)
 
 
-def top_and_gap_cost(
-    table: Floats,
-    tops: NDArray[np.int64],
-    gaps: NDArray[np.int64],
-    *,
-    moves: Moves = ((1, 1.0),),
-    step: int = 1,
-    present: NDArray[np.float64] | None = None,
-) -> EnvelopeCost:
-    """Return the sum of W over the queries and its local sensitivity at distance 0, 1, 2, ...
-
-    Guarantee: as `gap_cost`, over pairs (top count, gap) that some histogram has.
-    Assumes:   one ballot of weight w moves the top count (or margin) by at most w and the gap by at most 2 w.
-    Reference: Nissim, Raskhodnikova, Smith 2007, Definition 3.1.
-    """
-    possible = ~np.isnan(table)
-    change = np.zeros_like(table)
-    for weight, share in moves:
-        high, low = (_widened(np.where(possible, sign * table, -np.inf), weight, -np.inf) for sign in (1, -1))
-        change = np.maximum(change, np.where(possible, np.maximum(high - table, table + low), 0.0) / share)
-    tally = np.zeros_like(table)
-    np.add.at(tally, (tops, gaps), 1.0)
-    local = []
-    while True:
-        if present is None:
-            local.append(float((change * tally).sum()))
-        else:
-            local.append(float((present @ change[tops, gaps]).max()))
-        wider = _widened(change, step, 0.0)
-        if np.array_equal(wider, change):
-            break
-        change = wider
-    if present is None:
-        total = float(np.where(tally > 0, np.where(possible, table, 0.0) * tally, 0.0).sum())
-    else:
-        total = float((present @ table[tops, gaps]).max())
-    return EnvelopeCost(total, np.maximum.accumulate(local))
-
-
 def _widened(table: Floats, votes: int, outside: float) -> Floats:
     """Return the largest entry within so many votes of the top count and twice as many of the gap."""
-    size = (2 * votes + 1, 4 * votes + 1)
+    size = (2 * votes + 1 if len(table) > 1 else 1, 4 * votes + 1)
     return np.asarray(maximum_filter(table, size=size, mode="constant", cval=outside))
 
 
@@ -315,8 +282,7 @@ def _expected_falling(law: DiscreteGaussian, values: Floats, y: Floats, gaps: ND
     level = np.exp(falling - highest)
     right = np.append(level[1:], level[-1])
     blend = level if law.sigma < 16 else (level + right) / 2
-    result: Floats = np.log(mass @ blend) + highest
-    return result
+    return np.asarray(np.log(mass @ blend) + highest)
 
 
 def _possible(largest: int, n_classes: int, n_votes: int) -> NDArray[np.bool_]:

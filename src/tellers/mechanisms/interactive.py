@@ -1,6 +1,7 @@
 """Interactive-GNMax: answer only where the teachers contradict the student."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -8,10 +9,10 @@ from numpy.typing import ArrayLike, NDArray
 from ..privacy.noise import Noise
 from ..privacy.rdp import Floats
 from ..privacy.release import SILENT, Release
-from ..privacy.votes import Votes
+from ..privacy.votes import Integers, Votes
 from ._check import student_probabilities, whole_thresholds
-from ._fields import check_sigma, check_threshold, noise_sigma
-from ._gaussian import CheckedArgmax, Given, Integers, Size
+from ._fields import check_sigma, noise_sigma
+from ._gaussian import CheckedArgmax
 from ._outcomes import Outcomes
 from .confident import ConfidentGNMax
 from .gap_bounds import margin_envelope
@@ -48,8 +49,8 @@ class InteractiveGNMax(CheckedArgmax):
     """
 
     sigma: float = noise_sigma(example=40.0)
-    threshold: float = check_threshold(
-        100.0, "votes the noisy top count must reach beyond the student's share"
+    threshold: float = parameter(
+        "votes the noisy top count must reach beyond the student's share", example=100.0, in_votes=1
     )
     sigma_threshold: float = check_sigma(example=150.0)
     student_confidence: float = parameter(
@@ -77,13 +78,13 @@ class InteractiveGNMax(CheckedArgmax):
             raise ValueError("Expected the student's probabilities (queries x classes), got none.")
         return self._thresholds(votes, student_probabilities(student, votes))
 
-    def _envelope(self, votes: Votes, order: float, student: Given, size: Size) -> tuple[Floats, Integers]:
+    def _checked_envelope(
+        self, answers: Floats, votes: Votes, student: ArrayLike | None, **how: Any
+    ) -> tuple[Floats, Integers]:
         """Return the envelope over margins and gaps."""
-        answers = self.gaps(votes, order, size)
         found = self.margins(votes, student, votes.n_teachers)
-        table = margin_envelope(
-            answers, found.lowest, found.highest, order=order, sigma_threshold=found.sigma, weight=size.weight
-        )
+        limits = {"order": how["order"], "sigma_threshold": found.sigma, "weight": how["weight"]}
+        table = margin_envelope(answers, found.lowest, found.highest, **limits)
         return table, found.margins - found.lowest
 
     def warm_up(self, threshold: float) -> ConfidentGNMax:

@@ -15,7 +15,7 @@ from ._laws import DiscreteLaplace
 from ._outcomes import Outcomes, assemble
 from .published import published_lnmax
 from .registry import check_parameters, parameter, register
-from .sensitivity import lnmax_cost, lnmax_local_sensitivities
+from .sensitivity import lnmax_sensitivities
 
 
 @register("lnmax", "Laplace noise, the winner")
@@ -80,9 +80,7 @@ class LNMax:
         self, votes: Votes, *, order: float, answered: ArrayLike | None = None
     ) -> tuple[float, Floats]:
         """Return the paper's bound of the forward direction, and its local sensitivities; private."""
-        counts, n = votes.counts, votes.n_teachers
-        cost = lnmax_cost(counts, n, gamma=self.gamma, order=order, drawn=True)
-        return cost, lnmax_local_sensitivities(counts, n, gamma=self.gamma, order=order, drawn=True)
+        return lnmax_sensitivities(votes.counts, votes.n_teachers, gamma=self.gamma, order=order, drawn=True)
 
 
 def laplace_price(gamma: float, orders: ArrayLike | None = None) -> RdpCurve:

@@ -21,7 +21,7 @@ from ..privacy._scipy import log_ndtr
 from ..privacy.rdp import Floats, RdpCurve, check_orders
 from ..privacy.votes import Votes
 from ._check import answered_mask, log_pass_and_fail, student_probabilities, whole_thresholds
-from ._flip_probability import log_q_drawn_gnmax, log_q_drawn_lnmax, log_q_gnmax, log_q_lnmax, whole_votes
+from ._flip_probability import log_q_gnmax, log_q_lnmax, whole_votes
 
 _BLOCK = 1 << 16  # numbers per pass: a few such arrays stay in the cache, so 1e5 queries need no more memory
 
@@ -130,12 +130,8 @@ def check_margins(votes: Votes, threshold: float, *, student: ArrayLike | None =
     t_j is the threshold, plus the student's expected votes for j where they are given, rounded up.
     """
     require_finite(threshold=threshold)
-    if student is None:
-        return np.asarray((votes.counts - whole_thresholds(threshold)).max(axis=1))
-    share = student_probabilities(student, votes)
-    return np.asarray(
-        (votes.counts - whole_thresholds(threshold, votes.n_votes[:, None] * share)).max(axis=1)
-    )
+    expected = None if student is None else votes.n_votes[:, None] * student_probabilities(student, votes)
+    return np.asarray((votes.counts - whole_thresholds(threshold, expected)).max(axis=1))
 
 
 def published_gnmax(
@@ -151,7 +147,7 @@ def published_gnmax(
     >>> published_gnmax(votes, 40.0, orders=[8]).round(6).ravel()
     array([3.e-06, 5.e-03])
     """
-    log_q = (log_q_drawn_gnmax if drawn else log_q_gnmax)(votes.counts, sigma)
+    log_q = log_q_gnmax(votes.counts, sigma, drawn=drawn)
     return _price(lambda some: gaussian_bound(some, sigma, orders=orders), log_q, total=total)
 
 
@@ -164,7 +160,7 @@ def published_lnmax(
     Assumes:   continuous noise as published; the noise that is drawn with `drawn`.
     Reference: Papernot et al. 2017, Theorems 2 and 3.
     """
-    log_q = (log_q_drawn_lnmax if drawn else log_q_lnmax)(votes.counts, gamma)
+    log_q = log_q_lnmax(votes.counts, gamma, drawn=drawn)
     return _price(lambda some: laplace_bound(some, gamma, orders=orders), log_q, total=total)
 
 
@@ -196,7 +192,7 @@ def published_confident(
         check_margins(votes, threshold, student=student), sigma_threshold, drawn=drawn
     )
     weights = np.exp(log_accepts) if answered is None else answered_mask(answered, votes).astype(np.float64)
-    log_q = (log_q_drawn_gnmax if drawn else log_q_gnmax)(votes.counts, sigma)
+    log_q = log_q_gnmax(votes.counts, sigma, drawn=drawn)
     answers = _price(
         lambda some: gaussian_bound(some, sigma, orders=orders), log_q, weights=weights, total=total
     )

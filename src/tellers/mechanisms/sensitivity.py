@@ -26,12 +26,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..errors import require_count, require_positive
 from ..privacy._scipy import maximum_filter1d, minimum_filter1d
-from ..privacy.rdp import Floats, check_orders
+from ..privacy.rdp import Floats
 from ..privacy.votes import Integers, Votes
 from . import _flip_probability as upset
 from . import published as bounds
-
-Moves = tuple[tuple[int, float], ...]
+from .gap_bounds import Moves
 
 _N_NODES = 320_000  # table entries: 64 per vote for 5,000 teachers, at most 512
 _FILTERS = (maximum_filter1d, minimum_filter1d)
@@ -64,25 +63,9 @@ def gnmax_local_sensitivities(
     ((251,), True)
     """
     votes = Votes.from_counts(counts, n_teachers=n_teachers)
-    loud = (int(weight), tuple(moves))
-    gauge = _gauge("gnmax", float(sigma), votes.n_teachers, votes.n_classes, float(order), drawn, loud)
+    size = votes.n_teachers, votes.n_classes
+    gauge = _gauge("gnmax", sigma, *size, order=order, drawn=drawn, weight=weight, moves=tuple(moves))
     return in_steps(_local_sensitivities(votes, gauge), step)
-
-
-def lnmax_local_sensitivities(
-    counts: ArrayLike, n_teachers: int, *, gamma: float, order: float, drawn: bool = False
-) -> Floats:
-    """Return a bound on the local sensitivity of `lnmax_cost` within d changed ballots, d = 0..n_teachers.
-
-    The moment alpha(l) of 2017 is l times the cost at order l + 1, and so is its sensitivity.
-
-    Guarantee: as `gnmax_local_sensitivities`.
-    Assumes:   counts sum to n_teachers in each query; order and gamma were fixed before voting.
-    Reference: Papernot et al. 2017, section 3.3 (the idea); docs/maths/smooth-sensitivity.md.
-    """
-    votes = Votes.from_counts(counts, n_teachers=n_teachers)
-    gauge = _gauge("lnmax", float(gamma), votes.n_teachers, votes.n_classes, float(order), drawn)
-    return _local_sensitivities(votes, gauge)
 
 
 def gnmax_cost(
@@ -103,22 +86,27 @@ def gnmax_cost(
     True
     """
     votes = Votes.from_counts(counts, n_teachers=n_teachers)
-    loud = (int(weight), ((1, 1.0),))
-    gauge = _gauge("gnmax", float(sigma), votes.n_teachers, votes.n_classes, float(order), drawn, loud)
-    return _cost(votes, gauge)
+    size = votes.n_teachers, votes.n_classes
+    return _cost(votes, _gauge("gnmax", sigma, *size, order=order, drawn=drawn, weight=weight))
 
 
-def lnmax_cost(
+def lnmax_sensitivities(
     counts: ArrayLike, n_teachers: int, *, gamma: float, order: float, drawn: bool = False
-) -> float:
-    """Return the 2017 cost of LNMax, summed over the queries, in the form whose sensitivity is proved.
+) -> tuple[float, Floats]:
+    """Return the 2017 cost of LNMax, summed over the queries, and a bound on its local sensitivities.
 
-    Guarantee: as `gnmax_cost`, for `bounds.laplace_bound`.
-    Assumes:   as `bounds.published_lnmax`.
-    Reference: Papernot et al. 2017, Theorems 2 and 3.
+    The moment alpha(l) of 2017 is l times the cost at order l + 1, and so is its sensitivity.
+
+    Guarantee: as `gnmax_cost`, for `bounds.laplace_bound`, and `gnmax_local_sensitivities`.
+    Assumes:   as `bounds.published_lnmax`; counts sum to n_teachers in each query; order and gamma were fixed
+               before voting.
+    Reference: Papernot et al. 2017, Theorems 2 and 3, and section 3.3 (the idea of the sensitivities);
+               docs/maths/smooth-sensitivity.md.
     """
     votes = Votes.from_counts(counts, n_teachers=n_teachers)
-    return _cost(votes, _gauge("lnmax", float(gamma), votes.n_teachers, votes.n_classes, float(order), drawn))
+    size = votes.n_teachers, votes.n_classes
+    gauge = _gauge("lnmax", gamma, *size, order=order, drawn=drawn)
+    return _cost(votes, gauge), _local_sensitivities(votes, gauge)
 
 
 def threshold_local_sensitivities(
@@ -136,8 +124,8 @@ def threshold_local_sensitivities(
 ) -> Floats:
     """Return a bound on the local sensitivity of checks' costs within d changed ballots, d = 0..n_teachers.
 
-    `lowest` and `highest` are public limits of the margin (`threshold_limits` for a plain threshold); without
-    both of them, the last entry has to be for margins of any size.
+    `lowest` and `highest` are public limits of the margin; without both of them, the last entry has to be for
+    margins of any size.
 
     Guarantee: entry d is at least the local sensitivity of the sum of `threshold_bound` over the checks at
                all votes that d changed ballots can reach, and grows with d; neighbours' entries interleave.
@@ -146,7 +134,13 @@ def threshold_local_sensitivities(
     """
     require_positive(sigma_threshold=sigma_threshold)
     require_count(n_teachers=n_teachers)
-    at, times = np.unique(_whole_margins(margins), return_counts=True)
+    table = np.asarray(margins)
+    if table.ndim != 1 or table.size == 0 or table.dtype.kind not in "iu":
+        raise ValueError(
+            f"Expected whole margins, one per check, got shape {table.shape} of {table.dtype}. "
+            "Round thresholds up before subtracting them; see bounds.check_margins."
+        )
+    at, times = np.unique(table.astype(np.int64), return_counts=True)
     low, high = int(at[0]) - n_teachers - 1, int(at[-1]) + n_teachers + 1
     floor = low if lowest is None else max(low, lowest)
     ceiling = high if highest is None else min(high, highest)
@@ -154,7 +148,7 @@ def threshold_local_sensitivities(
         raise ValueError(f"Expected every margin in [{lowest}, {highest}], got one outside these limits.")
     reachable = np.arange(floor, ceiling + 1)
     logs = bounds.log_accept(reachable, sigma_threshold, drawn=drawn)
-    cost = bounds.threshold_bound(*logs, sigma_threshold=sigma_threshold / weight, orders=_one(order))[:, 0]
+    cost = bounds.threshold_bound(*logs, sigma_threshold=sigma_threshold / weight, orders=[order])[:, 0]
     change = np.zeros(high - low + 1)  # 0 where the margin cannot go
     place = slice(floor - low, ceiling - low + 1)
     for own, share in moves:
@@ -176,12 +170,6 @@ def threshold_local_sensitivities(
         most = price / min(share for _, share in moves)
     local[-1] = max(local[-1], times.sum() * most)
     return in_steps(local, step)
-
-
-def threshold_limits(threshold: float, n_votes: int, n_classes: int) -> tuple[int, int]:
-    """Return the least and the largest margin that so many votes can have: public."""
-    whole = math.ceil(threshold)
-    return -(-n_votes // n_classes) - whole, n_votes - whole
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -283,15 +271,21 @@ def _gauge(
     scale: float,
     n_teachers: int,
     n_classes: int,
+    *,
     order: float,
     drawn: bool,
-    loud: tuple[int, Moves] = (1, ((1, 1.0),)),
+    weight: int = 1,
+    moves: Moves = ((1, 1.0),),
 ) -> _Gauge:
-    weight, ballots = loud
-    orders = _one(order)
+    q_of = upset.log_q_gnmax if kind == "gnmax" else upset.log_q_lnmax
+    bound = bounds.gaussian_bound if kind == "gnmax" else bounds.laplace_bound
+
+    def log_tail_at(gaps: NDArray[np.generic]) -> Floats:
+        one_rival = np.stack([gaps, np.zeros_like(gaps)], axis=1)  # q is its tail
+        return q_of(one_rival, scale, drawn=drawn)
+
     n_per_vote = 1 << max(4, min(9, (_N_NODES // n_teachers).bit_length() - 1))
-    whole = np.arange(n_teachers + 1)
-    log_tail = _log_tail(kind, scale, whole, drawn)
+    log_tail = log_tail_at(np.arange(n_teachers + 1))
     nodes = np.arange(n_teachers * n_per_vote + 1) / n_per_vote
     if drawn:
         # Between whole gaps the tail is continued linearly: the density of that is log-concave, and so the
@@ -302,31 +296,23 @@ def _gauge(
             tail = log_tail[left] + np.log1p((nodes - left) * ratio)
         tail[::n_per_vote] = log_tail
     else:
-        tail = _log_tail(kind, scale, nodes, drawn)
+        tail = log_tail_at(nodes)
     log_q = tail + math.log(n_classes - 1)
     capped = np.minimum(log_q, math.log1p(-1 / n_classes))
-    bound = bounds.gaussian_bound if kind == "gnmax" else bounds.laplace_bound
     # q is that of the noise as it is; only what the noise hides is relative to the weight.
-    cost = np.minimum.accumulate(bound(capped, scale / weight, orders=orders)[:, 0])
+    cost = np.minimum.accumulate(bound(capped, scale / weight, orders=[order])[:, 0])
     # A move of 2 is 2 * n_per_vote nodes. One node more on either side covers all gaps between nodes,
     # and rounding errors in finding the node of a query.
-    node, last, moves = np.arange(cost.size), cost.size - 1, np.zeros(cost.size)
-    for own, share in ballots:
+    node, last, change = np.arange(cost.size), cost.size - 1, np.zeros(cost.size)
+    for own, share in moves:
         reach = 2 * own * n_per_vote + 1
         grows = cost[np.maximum(node - reach, 0)] - cost[np.minimum(node + 1, last)]
         falls = cost[np.maximum(node - 1, 0)] - cost[np.minimum(node + reach, last)]
-        moves = np.maximum(moves, np.maximum(grows, falls) / share)
-    from_here_up = np.maximum.accumulate(moves[::-1])[::-1]
+        change = np.maximum(change, np.maximum(grows, falls) / share)
+    from_here_up = np.maximum.accumulate(change[::-1])[::-1]
     # Between two nodes values are interpolated, so each node must bound the cell before it as well.
     above = np.concatenate([from_here_up[:1], from_here_up[:-1]])
-    return _Gauge(log_tail, -log_q, cost, above, np.maximum.accumulate(moves))
-
-
-def _log_tail(kind: str, scale: float, gaps: NDArray[np.generic], drawn: bool) -> Floats:
-    two_classes = np.stack([gaps, np.zeros_like(gaps)], axis=1)  # one rival: q is its tail
-    if kind == "gnmax":
-        return (upset.log_q_drawn_gnmax if drawn else upset.log_q_gnmax)(two_classes, scale)
-    return (upset.log_q_drawn_lnmax if drawn else upset.log_q_lnmax)(two_classes, scale)
+    return _Gauge(log_tail, -log_q, cost, above, np.maximum.accumulate(change))
 
 
 def _cost(votes: Votes, gauge: _Gauge) -> float:
@@ -413,17 +399,3 @@ def _towards_unanimity(rows: Integers, distances: Integers, log_tail: Floats) ->
     for rival in range(rivals.shape[1]):
         total += np.exp(log_tail[first - np.minimum(rivals[:, rival, None], level)] - scale)
     return np.asarray(-(scale + np.log(total)))
-
-
-def _one(order: float) -> Floats:
-    return check_orders([order])
-
-
-def _whole_margins(margins: ArrayLike) -> Integers:
-    table = np.asarray(margins)
-    if table.ndim != 1 or table.size == 0 or table.dtype.kind not in "iu":
-        raise ValueError(
-            f"Expected whole margins, one per check, got shape {table.shape} of {table.dtype}. "
-            "Round thresholds up before subtracting them; see bounds.check_margins."
-        )
-    return table.astype(np.int64)

@@ -215,8 +215,7 @@ class ThreeWays:
         rows.append(np.stack([starts, middles], axis=1).ravel())
         result = np.stack(rows)
         # The race was cut off above; what is missing there is below 1e-18, and divided out.
-        normal: Floats = result - np.log(np.exp(result).sum(axis=0))
-        return normal
+        return np.asarray(result - np.log(np.exp(result).sum(axis=0)))
 
 
 def both_directions(here: Floats, there: Floats, order: float) -> Floats:
@@ -224,8 +223,7 @@ def both_directions(here: Floats, there: Floats, order: float) -> Floats:
     ratio = (order - 1) * (here - there)
     exponent = np.stack([here + ratio, there - ratio])
     top = exponent.max(axis=1)
-    value: Floats = (np.log(np.exp(exponent - top[:, None]).sum(axis=1)) + top) / (order - 1)
-    return value
+    return np.asarray((np.log(np.exp(exponent - top[:, None]).sum(axis=1)) + top) / (order - 1))
 
 
 def _rescaled(

@@ -703,12 +703,10 @@ class VoteHandle(Protocol):
     @property
     def n_queries(self) -> int:
         """Return how many queries were voted on."""
-        ...
 
     @property
     def n_teachers(self) -> int:
         """Return how many teachers voted."""
-        ...
 
 
 _kept: "WeakKeyDictionary[Any, Any]" = WeakKeyDictionary()

@@ -60,7 +60,7 @@ OLD_NAMES = {
     "label_alternatives": "accounting._label_exact",
     "label_bounds": "mechanisms.labels._published",
     "label_costs": "accounting._label_exact",
-    "label_envelope": "mechanisms.labels._gap_bounds",
+    "label_envelope": "mechanisms.labels._perlabel",
     "label_models": "data.label_models",
     "label_votes": "privacy.votes",
     "labelling": "runs.labelling",

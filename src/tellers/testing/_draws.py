@@ -3,7 +3,7 @@
 Each is an exact test, or a bound on the tail of one, and takes the chance of a false alarm that it may have.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,9 +15,8 @@ from ..accounting.audit.evidence import DrawnOutcomes, draw_rows, learn_groups, 
 from ..accounting.audit.pairs import Moves, search_moves
 from ..privacy import noise
 from ..privacy.rdp import Floats, RdpCurve
+from ..privacy.votes import Integers
 from ._require import require
-
-Integers = NDArray[np.int64]
 
 ROUNDING = 1e-9
 _N_SINGLES = 100
@@ -317,20 +316,13 @@ def check_drawn(drawn: Drawn, together: Mapping[str, Integers], *, alarm: float)
     `together` gives each vote a number for each of several things it may have in common with others.
     """
     limit = alarm / (1 + len(together))
-    for words, (tails, times, mean) in _parts(drawn, together):
+    parts = {"": drawn.of_votes()} | {words: drawn.of_groups(groups) for words, groups in together.items()}
+    for words, (tails, times, mean) in parts.items():
         row, outcome = divmod(int(tails.argmin()), tails.shape[1])
-        where = drawn.votes[row] if words is None else words.format(row)
+        where = words.format(row) or drawn.votes[row]
         require(
             tails[row, outcome] >= limit / tails.size,
             f"Expected draws to follow `outcomes`; {drawn.outcomes[outcome]} came {times[row, outcome]} "
             f"times where {mean[row, outcome]:.5g} are stated, for votes {where}. Are noise and ties drawn "
             "as the outcomes say?",
         )
-
-
-def _parts(
-    drawn: Drawn, together: Mapping[str, Integers]
-) -> Iterator[tuple[str | None, tuple[Floats, Integers, Floats]]]:
-    yield None, drawn.of_votes()
-    for words, groups in together.items():
-        yield words, drawn.of_groups(groups)

@@ -39,18 +39,13 @@ def outcome(cost: RdpCurve = ONE, label: int = 3) -> Release:
 def require_spent(ledger: Ledger, expected: RdpCurve, when: str) -> None:
     """Require that a curve of debits is what it should be."""
     same = np.allclose(ledger.spent.values, expected.values, rtol=1e-9, atol=0)
-    require(same, f"Expected `spent` to be {epsilon(expected):.6g} {when}, got {epsilon(ledger.spent):.6g}.")
-
-
-def epsilon(curve: RdpCurve) -> float:
-    """Return the epsilon of a curve, at the delta of the checks."""
-    return ACCOUNTANT.epsilon(curve)
+    wanted, got = (ACCOUNTANT.epsilon(curve) for curve in (expected, ledger.spent))
+    require(same, f"Expected `spent` to be {wanted:.6g} {when}, got {got:.6g}.")
 
 
 def require_refused(
     error: type[Exception], what: str, act: Callable[..., Any], *given: Any, **named: Any
 ) -> None:
-    """Require that an act is refused with this error."""
     try:
         act(*given, **named)
     except error:
@@ -146,38 +141,11 @@ def race_processes(n_workers: int, ask: Callable[[int], int], what: str) -> int:
     return total
 
 
-def reserve_and_die(open_ledger: Callable[[], Ledger], **reservation: Any) -> None:
-    """Reserve in a process of its own, and kill it between reserve and settle."""
-    ours, theirs = multiprocessing.get_context("fork").Pipe()
-
-    def reserve_and_hang() -> None:
-        with open_ledger() as ledger:
-            ledger.reserve("q0", ONE, event=EVENT, **reservation)
-            theirs.send("reserved")
-            time.sleep(600)
-
-    process = fork(reserve_and_hang)
-    theirs.close()
-    try:
-        receive(ours, "reserve")
-    finally:
-        kill(process)
-
-
 # --- Named accounts ---
 
 _AMPLE = Accountant(Budget(epsilon=50.0, delta=1e-5))
 _SMALL = Budget(epsilon=0.5, delta=1e-5)
 _ALICE, _GROUP = "student/alice", "cohort/low"
-
-
-def check_accounts(make_ledger: MakeLedger) -> None:
-    """Go through everything about named accounts that needs no second process."""
-    for check in (
-        _check_opening, _check_all_or_nothing, _check_groups, _check_refunds, _check_overruns,
-        _check_threads_on_an_account,
-    ):  # fmt: skip
-        check(make_ledger)
 
 
 def _opened(make_ledger: MakeLedger, name: str) -> Ledger:
@@ -354,9 +322,11 @@ def check_ledger(make_ledger: MakeLedger, *, durable: bool = True, n_kills: int 
     >>> from tellers import MemoryLedger
     >>> check_ledger(lambda name, accountant: MemoryLedger(accountant), durable=False)
     """
-    for check in (_check_refusals, _check_settling, _check_keys, _check_records, _check_threads):
+    for check in (
+        _check_refusals, _check_settling, _check_keys, _check_records, _check_threads, _check_opening,
+        _check_all_or_nothing, _check_groups, _check_refunds, _check_overruns, _check_threads_on_an_account,
+    ):  # fmt: skip
         check(make_ledger)
-    check_accounts(make_ledger)
     if durable:
         _check_reopening(make_ledger)
         if hasattr(os, "fork"):
@@ -503,7 +473,20 @@ def _check_threads(make_ledger: MakeLedger) -> None:
 
 
 def _check_killed_between(make_ledger: MakeLedger) -> None:
-    reserve_and_die(lambda: _opened(make_ledger, "killed with accounts"), also={_ALICE: ONE, _GROUP: 2 * ONE})
+    ours, theirs = multiprocessing.get_context("fork").Pipe()
+
+    def reserve_and_hang() -> None:
+        with _opened(make_ledger, "killed with accounts") as ledger:
+            ledger.reserve("q0", ONE, event=EVENT, also={_ALICE: ONE, _GROUP: 2 * ONE})
+            theirs.send("reserved")
+            time.sleep(600)
+
+    process = fork(reserve_and_hang)
+    theirs.close()
+    try:
+        receive(ours, "reserve")
+    finally:
+        kill(process)
     with make_ledger("killed with accounts", _AMPLE) as ledger:
         when = "after a kill between reserve and settle, which every account stays charged for"
         _require_paid(ledger, when, main=1, alice=1, group=2)

@@ -21,7 +21,7 @@ from ..mechanisms.registry import listens
 from ..privacy import noise
 from ..privacy.rdp import DEFAULT_ORDERS, Floats, RdpCurve
 from ..privacy.release import SILENT, Release, describe
-from ..privacy.votes import Unit, Votes
+from ..privacy.votes import Integers, Unit, Votes
 from ._draws import (
     ROUNDING,
     Drawn,
@@ -34,8 +34,6 @@ from ._draws import (
     require_charged,
 )
 from ._require import require
-
-Integers = NDArray[np.int64]
 
 
 def student_rows(student: ArrayLike | None, votes: Votes) -> Floats | None:
@@ -60,25 +58,17 @@ class Trial:
     def _context(self, rows: Any) -> dict[str, Any]:
         return {} if self.beliefs is None else {"student": self.beliefs[rows]}
 
-    def _votes(self, rows: Any, counts: Integers | None) -> Votes:
-        if counts is None:
-            return self.votes[rows]
-        return Votes.from_counts(counts, n_teachers=self.votes.n_teachers)
-
     def outcomes(self, rows: Any, counts: Integers | None = None) -> Any:
         """Return the outcomes of some rows, or of other counts in their place."""
-        return self.mechanism.outcomes(self._votes(rows, counts), **self._context(rows))
+        votes = self.votes[rows]
+        if counts is not None:
+            votes = Votes.from_counts(counts, n_teachers=votes.n_teachers)
+        return self.mechanism.outcomes(votes, **self._context(rows))
 
-    def release(self, rows: Any, counts: Integers | None = None, *, seed: int = 0) -> Any:
-        """Return a release of some rows, or of other counts in their place."""
-        source = noise.seeded(self.seed + seed)
-        return self.mechanism.release(self._votes(rows, counts), source, **self._context(rows))
-
-    def drawn(self, release: Any, n: int) -> Integers:
-        """Return the outcome of each query, 0 for no answer and 1 + label for an answer; check them too.
-
-        Of many labels, what is told of each.
-        """
+    def release(self, n: int) -> Any:
+        """Return a release of the first n queries: labels or silence, as many as there are questions."""
+        first = slice(n)
+        release = self.mechanism.release(self.votes[first], noise.seeded(self.seed), **self._context(first))
         require(isinstance(release, Release), f"Expected a Release, got {type(release).__name__}.")
         labels, answered = np.asarray(release.labels), np.asarray(release.answered)
         many = self.votes.space.kind == "labels"
@@ -93,14 +83,14 @@ class Trial:
             require(known, "Expected 0, 1 or SILENT for every label, got another.")
             silent = bool((answered & (labels == SILENT)).any())
             require(not silent, "Expected every answered label to be told, got a silent one.")
-            return labels
+            return release
         inside = (labels < self.votes.n_classes) & (labels >= np.where(answered, 0, SILENT))
         last = self.votes.n_classes - 1
         require(inside.all(), f"Expected answers 0..{last}, else SILENT, got {labels[~inside][:1]}.")
         if (values := release.values) is not None:
             fits = values.shape == (n, self.votes.n_classes) and values.dtype.kind in "iu"
             require(fits, f"Expected {n} rows of whole values, got {values.dtype} of shape {values.shape}.")
-        return np.asarray(np.where(answered, labels + 1, 0))
+        return release
 
 
 FALSE_ALARM = 1e-6
@@ -128,15 +118,6 @@ def check_description(mechanism: Any) -> str:
         return json.dumps(describe(mechanism, noise.seeded(0))) + repr(mechanism)
     except TypeError as error:
         raise AssertionError(f"Expected fields that can be stored in an event: {error}.") from error
-
-
-def require_rising(price: RdpCurve) -> None:
-    """Require a price that does not fall with the order, since no divergence does."""
-    falls = np.diff(price.values) < -ROUNDING * np.abs(price.values[:-1])
-    where = f"{price.orders[1:][falls.argmax()]:g}"
-    require(
-        not falls.any(), f"Expected a price that does not fall with the order, got one that does at {where}."
-    )
 
 
 # --- Neighbouring votes against the stated outcomes ---
@@ -327,8 +308,13 @@ def check_mechanism(
             check_stated(mechanism, moves, price, charged, n_draws=n_spread,
                           n_more=0 if place else n_draws, alarm=alarm, seed=seed)  # fmt: skip
         else:
-            share = share_of_alarm("price", len(settings) + 1)
-            _check_unstated(mechanism, moves, price, n_draws=n_draws, main=place == 0, alarm=share, seed=seed)
+            m = moves.here.n_classes
+            small = ((10, 300), (2, 1000)) if m < 50 else ((8, 100), (2, 300))
+            check_price_by_draws(
+                mechanism, moves, price, n_draws=max(500, n_draws // 4) if place else n_draws,
+                seed=seed + 100 + m, alarm=share_of_alarm("price", len(settings) + 1),
+                n_best=1 if place else 3, rounds=small if place else ((30, 400), (6, 2000)),
+            )  # fmt: skip
     if not stated:
         check_silence_by_draws(
             mechanism, settings[0], price, charged, n_draws=n_draws, seed=seed + 200,
@@ -377,17 +363,6 @@ def _check_each_other(mechanism: Any, moves: Moves, n_draws: int, seed: int) -> 
     return check_independence(
         mechanism, moves, sorted(tried or {int(even.argmin())}), n_draws=min(n_draws, 4000), seed=seed,
         alarm=share_of_alarm("independence"),
-    )  # fmt: skip
-
-
-def _check_unstated(
-    mechanism: Any, moves: Moves, price: RdpCurve, *, n_draws: int, main: bool, alarm: float, seed: int
-) -> None:
-    m = moves.here.n_classes
-    rounds = ((30, 400), (6, 2000)) if main else ((10, 300), (2, 1000)) if m < 50 else ((8, 100), (2, 300))
-    check_price_by_draws(
-        mechanism, moves, price, n_draws=n_draws if main else max(500, n_draws // 4), seed=seed + 100 + m,
-        alarm=alarm, n_best=3 if main else 1, rounds=rounds,
     )  # fmt: skip
 
 
@@ -442,34 +417,36 @@ def _check_price(mechanism: Any, unit: Unit) -> RdpCurve:
     require(isinstance(price, RdpCurve), f"Expected `price` to be an RdpCurve, got {type(price).__name__}.")
     require(np.array_equal(price.orders, DEFAULT_ORDERS), "Expected a price on the default orders.")
     require(np.array_equal(price.values, again.values), "Expected the same price each time it is asked.")
-    require_rising(price)
+    falls = np.diff(price.values) < -ROUNDING * np.abs(price.values[:-1])  # no divergence does
+    where = f"{price.orders[1:][falls.argmax()]:g}"
+    require(
+        not falls.any(), f"Expected a price that does not fall with the order, got one that does at {where}."
+    )
     return RdpCurve(DEFAULT_ORDERS, price.values)
 
 
 def _check_releases(trial: Trial, price: RdpCurve) -> None:
     for n in (1, len(trial.votes)):
-        release, again = (trial.release(slice(n)) for _ in range(2))
+        release, again = (trial.release(n) for _ in range(2))
         require(
-            np.array_equal(trial.drawn(release, n), trial.drawn(again, n))
+            np.array_equal(release.labels, again.labels)
+            and np.array_equal(release.answered, again.answered)
             and (release.values is None or np.array_equal(release.values, again.values)),
             "Expected the same labels from the same noise; draw all randomness from the `noise` argument.",
         )
-        _check_cost(trial.mechanism, release.cost.worst, price, n)
+        cost = release.cost.worst
+        require(np.array_equal(cost.orders, price.orders), "Expected the cost on the orders of the price.")
+        over = cost.values > n * price.values * (1 + ROUNDING)
+        where = f"at order {cost.orders[over.argmax()]:g}"
+        require(not over.any(), f"Expected {n} queries to cost at most {n} times the price, not so {where}.")
+        if getattr(trial.mechanism, "one_price", False):
+            exact = (cost.values >= n * price.values * (1 - ROUNDING)).all()
+            require(exact, f"Expected {n} queries to cost {n} times the price, as one_price says, got less.")
 
 
 def _check_repr(trial: Trial) -> None:
     shown = {repr(trial.outcomes([row])) for row in range(min(5, len(trial.votes)))}
     require(len(shown) == 1, "Expected outcomes with the same repr for all votes: they are private.")
-
-
-def _check_cost(mechanism: Any, cost: RdpCurve, price: RdpCurve, n: int) -> None:
-    require(np.array_equal(cost.orders, price.orders), "Expected the cost on the orders of the price.")
-    over = cost.values > n * price.values * (1 + ROUNDING)
-    where = f"at order {cost.orders[over.argmax()]:g}"
-    require(not over.any(), f"Expected {n} queries to cost at most {n} times the price, not so {where}.")
-    if getattr(mechanism, "one_price", False):
-        exact = (cost.values >= n * price.values * (1 - ROUNDING)).all()
-        require(exact, f"Expected {n} queries to cost {n} times the price, as one_price says, got less.")
 
 
 def _check_outcomes(trial: Trial, price: RdpCurve) -> None:

@@ -56,8 +56,60 @@ class Changes:
         """Return a neighbour by a kind of change, or None where no unit of the table can change so."""
         if self.unit is None:
             return self._at_place(kind)
-        change: Change | None = getattr(self, kind.replace(" ", "_").replace("-", "_"))()
-        return change
+        owners, rng = self.table[self.unit], self.rng
+        unit = self._some_unit(owners, 2 if kind in ("delete row", "re-order") else 1)
+        mine, others = np.flatnonzero(owners == unit), np.flatnonzero(owners != unit)
+        if unit is None or (kind in ("delete unit", "hand over") and not len(others)):
+            return None
+        row, every = int(mine[_where(rng, len(mine))]), np.arange(len(owners))
+        table, order = self.table, every
+        units: tuple[Any, ...] = (unit,)
+        match kind:
+            case "insert unit":  # with one row or many
+                name, n = self._new_name(owners), int(rng.choice([1, 1, 2, 5, 40]))
+                words, units = f"{name!r} comes with {n} rows", (name,)
+                donor = int(rng.integers(len(owners)))
+                for _ in range(n):
+                    at = _where(rng, len(table[self.unit]) + 1)
+                    table = _insert(table, at, {**self._other(donor), self.unit: name})
+            case "delete unit":
+                words, order = f"{unit!r} goes", others
+            case "insert row":
+                at = _where(rng, len(owners) + 1)
+                words, table = f"{unit!r} has one more row, at {at}", _insert(table, at, self._other(row))
+            case "delete row":
+                words, order = f"{unit!r} loses row {row}", np.delete(every, row)
+            case "replace":
+                words, table = f"row {row} of {unit!r} is another", _put(table, row, self._other(row))
+            case "move":  # to the front, to the end, or somewhere
+                at = _where(rng, len(others) + 1)
+                words = f"the rows of {unit!r} move to {at}"
+                order = np.concatenate([others[:at], mine, others[at:]])
+            case "re-order":
+                words = f"the rows of {unit!r} change places"
+                order = every.copy()
+                order[mine] = np.roll(mine, int(rng.integers(1, len(mine))))
+            case "duplicate":  # beside the row or elsewhere
+                words = f"row {row} of {unit!r} is there twice"
+                order = np.insert(every, int(rng.choice([row, row + 1, 0, len(owners)])), row)
+            case "relabel":  # one row, or all of them
+                chosen = mine.tolist() if rng.random() < 0.5 else [row]
+                words = f"{len(chosen)} rows of {unit!r} have another target"
+                for one in chosen:
+                    table = _put(table, one, self._relabelled(one))
+            case "rename":
+                name = self._new_name(owners)
+                words, units = f"{unit!r} is called {name!r}", (unit, name)
+                for one in mine.tolist():
+                    table = _put(table, one, {**_row(table, one), self.unit: name})
+            case _:  # one row becomes somebody else's
+                known = list(dict.fromkeys(owners[others].tolist()))
+                heir = known[int(rng.integers(len(known)))]
+                own = _row(table, int(np.flatnonzero(owners == heir)[0]))
+                changed = {**_row(table, row), self.unit: heir, **{name: own[name] for name in self.keeps}}
+                words, units = f"row {row} of {unit!r} is {heir!r}'s", (unit, heir)
+                table = _put(table, row, changed)
+        return Change(words, table if order is every else _take(table, order), units)
 
     def rows_of(self, unit: Any, table: Table) -> Table:
         """Return the rows of a unit in a table, its own or a neighbour of it."""
@@ -65,121 +117,18 @@ class Changes:
         return _take(table, rows)
 
     def _at_place(self, kind: str) -> Change:
-        row = _where(self.rng, self._n_rows)
+        row = _where(self.rng, len(next(iter(self.table.values()))))
         changed = self._relabelled(row) if kind == "relabel" else self._other(row)
         return Change(f"row {row} is another", _put(self.table, row, changed), (row,))
 
-    def insert_unit(self) -> Change:
-        """Add somebody new, with one row or many."""
-        name, n = self._new_name(), int(self.rng.choice([1, 1, 2, 5, 40]))
-        donor, table = int(self.rng.integers(self._n_rows)), self.table
-        for _ in range(n):
-            row = {**self._other(donor), self._unit: name}
-            table = _insert(table, _where(self.rng, len(table[self._unit]) + 1), row)
-        return Change(f"{name!r} comes with {n} rows", table, (name,))
-
-    def delete_unit(self) -> Change | None:
-        unit = self._some_unit(1)
-        if unit is None or len(set(self.table[self._unit].tolist())) < 2:
-            return None
-        kept = np.flatnonzero(self.table[self._unit] != unit)
-        return Change(f"{unit!r} goes", _take(self.table, kept), (unit,))
-
-    def insert_row(self) -> Change | None:
-        unit = self._some_unit(1)
-        at = _where(self.rng, self._n_rows + 1)
-        changed = _insert(self.table, at, self._other(self._row_of(unit)))
-        return Change(f"{unit!r} has one more row, at {at}", changed, (unit,))
-
-    def delete_row(self) -> Change | None:
-        unit = self._some_unit(2)
-        if unit is None:
-            return None
-        row = self._row_of(unit)
-        kept = np.delete(np.arange(self._n_rows), row)
-        return Change(f"{unit!r} loses row {row}", _take(self.table, kept), (unit,))
-
-    def replace(self) -> Change | None:
-        unit = self._some_unit(1)
-        row = self._row_of(unit)
-        return Change(f"row {row} of {unit!r} is another", _put(self.table, row, self._other(row)), (unit,))
-
-    def move(self) -> Change | None:
-        """Move the rows of somebody to the front, to the end, or somewhere."""
-        unit = self._some_unit(1)
-        mine = np.flatnonzero(self.table[self._unit] == unit)
-        others = np.flatnonzero(self.table[self._unit] != unit)
-        at = _where(self.rng, len(others) + 1)
-        order = np.concatenate([others[:at], mine, others[at:]])
-        return Change(f"the rows of {unit!r} move to {at}", _take(self.table, order), (unit,))
-
-    def re_order(self) -> Change | None:
-        """Permute the rows of somebody among their places."""
-        unit = self._some_unit(2)
-        if unit is None:
-            return None
-        mine, order = np.flatnonzero(self.table[self._unit] == unit), np.arange(self._n_rows)
-        order[mine] = np.roll(mine, int(self.rng.integers(1, len(mine))))
-        return Change(f"the rows of {unit!r} change places", _take(self.table, order), (unit,))
-
-    def duplicate(self) -> Change | None:
-        """Repeat a row of somebody, beside it or elsewhere."""
-        unit = self._some_unit(1)
-        row = self._row_of(unit)
-        at = int(self.rng.choice([row, row + 1, 0, self._n_rows]))
-        twice = np.insert(np.arange(self._n_rows), at, row)
-        return Change(f"row {row} of {unit!r} is there twice", _take(self.table, twice), (unit,))
-
-    def relabel(self) -> Change | None:
-        """Give one row, or all rows of somebody, another target."""
-        unit = self._some_unit(1)
-        mine = np.flatnonzero(self.table[self._unit] == unit)
-        chosen = mine if self.rng.random() < 0.5 else mine[[_where(self.rng, len(mine))]]
-        table = self.table
-        for row in chosen:
-            table = _put(table, int(row), self._relabelled(int(row)))
-        return Change(f"{len(chosen)} rows of {unit!r} have another target", table, (unit,))
-
-    def rename(self) -> Change | None:
-        unit, name = self._some_unit(1), self._new_name()
-        table = self.table
-        for row in np.flatnonzero(table[self._unit] == unit):
-            table = _put(table, int(row), {**_row(table, int(row)), self._unit: name})
-        return Change(f"{unit!r} is called {name!r}", table, (unit, name))
-
-    def hand_over(self) -> Change | None:
-        """Let one row be somebody else's: two units change."""
-        unit = self._some_unit(1)
-        others = [one for one in dict.fromkeys(self.table[self._unit].tolist()) if one != unit]
-        if not others:
-            return None
-        heir, row = others[int(self.rng.integers(len(others)))], self._row_of(unit)
-        own = _row(self.table, int(np.flatnonzero(self.table[self._unit] == heir)[0]))
-        changed = {**_row(self.table, row), self._unit: heir, **{name: own[name] for name in self.keeps}}
-        return Change(f"row {row} of {unit!r} is {heir!r}'s", _put(self.table, row, changed), (unit, heir))
-
-    @property
-    def _unit(self) -> str:
-        assert self.unit is not None
-        return self.unit
-
-    @property
-    def _n_rows(self) -> int:
-        return len(next(iter(self.table.values())))
-
-    def _some_unit(self, n_least: int) -> Any:
+    def _some_unit(self, owners: NDArray[Any], n_least: int) -> Any:
         """Return a unit with at least so many rows: that of the first or last row, or any."""
-        entries = self.table[self._unit].tolist()
+        entries = owners.tolist()
         counts = Counter(entries)
         fitting = [name for name in entries if counts[name] >= n_least]
         return fitting[_where(self.rng, len(fitting))] if fitting else None
 
-    def _row_of(self, unit: Any) -> int:
-        mine = np.flatnonzero(self.table[self._unit] == unit)
-        return int(mine[_where(self.rng, len(mine))])
-
-    def _new_name(self) -> Any:
-        column = self.table[self._unit]
+    def _new_name(self, column: NDArray[Any]) -> Any:
         given = self.names if self.names is not None else _WORDS if column.dtype.kind in "UO" else _NUMBERS
         taken = {str(name) for name in column.tolist()}
         free = [name for name in given if str(name) not in taken]
@@ -377,7 +326,10 @@ def check_neighbours(
         one = changes.draw(kind)
         if one is None:
             continue
-        there = _marked_or_refused(way, one.table)
+        try:
+            there = _marked(way(one.table))
+        except Exception as error:
+            there = _Marks([], {_ERROR: f"{type(error).__name__}: {error}"})
         if any(_is_public(changes, one, name, here=here, there=there) for name in one.units):
             tally.skipped[kind] += 1
             continue
@@ -408,8 +360,6 @@ class _Array:
 
 
 class _Tally:
-    """What was seen so far."""
-
     def __init__(self) -> None:
         self.tried: Counter[str] = Counter()
         self.skipped: Counter[str] = Counter()
@@ -481,13 +431,6 @@ def _is_public(changes: Changes, change: Change, unit: Any, *, here: _Marks, the
     asides = ((changes.table, here.set_aside), (change.table, there.set_aside))
     rows = [(next(iter(changes.rows_of(unit, table).values())), aside) for table, aside in asides]
     return all(_name(unit) in aside for found, aside in rows if len(found))
-
-
-def _marked_or_refused(way: Callable[[Table], Any], table: Table) -> _Marks:
-    try:
-        return _marked(way(table))
-    except Exception as error:
-        return _Marks([], {_ERROR: f"{type(error).__name__}: {error}"})
 
 
 def _marked(found: Any) -> _Marks:

@@ -24,7 +24,6 @@ from tellers import (
 )
 from tellers.accounting._label_exact import label_blocks
 from tellers.mechanisms.divergence import pair_divergences
-from tellers.mechanisms.labels._gap_bounds import label_cost_and_sensitivities
 from tellers.mechanisms.labels._published import published_label_cost
 from tellers.teachers import save_votes
 
@@ -162,7 +161,7 @@ def test_what_is_not_provided_for_is_refused(tmp_path):
     with pytest.raises(ValueError, match="know all labels"):
         published_label_cost(Binary(2.0, 4), votes, orders=ORDERS)
     with pytest.raises(ValueError, match="know all labels"):
-        label_cost_and_sensitivities(Binary(2.0, 4), votes, 2.0)
+        Binary(2.0, 4).envelope(votes, order=2.0)
     with pytest.raises(ValueError, match="know all labels"):
         save_votes(tmp_path / "votes.npz", votes)
     for knows in (KNOWS[:4], KNOWS * 2, KNOWS[:, :3]):

@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ...privacy.rdp import Floats, RdpCurve
+from ...privacy.votes import Integers
 from .._check import log_pass_and_fail
 from ..suprema import check_supremum
 from ._rules import BallotRule
@@ -27,9 +28,9 @@ class Bar:
 
     sigma: float
     height: int
-    total: int | NDArray[np.int64]
+    total: int | Integers
 
-    def margin(self, sums: NDArray[np.int64], total: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
+    def margin(self, sums: Integers, total: Integers | None = None) -> Integers:
         """Return by how much each label is above the bar."""
         most = self.total if total is None else total
         return np.asarray(np.maximum(sums, most - sums) - self.height)
@@ -40,16 +41,16 @@ class LabelLaw:
     """How a label is decided: the noise on its sum, in units, a threshold per label, and a bar or none."""
 
     sigma: float
-    threshold: NDArray[np.int64]
+    threshold: Integers
     bar: Bar | None = None
 
     @property
-    def kinds(self) -> NDArray[np.int64]:
+    def kinds(self) -> Integers:
         """Return what labels differ in, (2, labels): the threshold, and the total where there is a bar."""
         total = 0 if self.bar is None else self.bar.total
         return np.stack([self.threshold, np.broadcast_to(total, self.threshold.shape)])
 
-    def log_outcomes(self, sums: NDArray[np.int64], kinds: NDArray[np.int64] | None = None) -> Floats:
+    def log_outcomes(self, sums: Integers, kinds: Integers | None = None) -> Floats:
         """Return log-probabilities, (outcomes, *sums): of 0, of 1, and of silence where there is a bar.
 
         `kinds` stands in for the labels' own where sums do not end with the labels.
@@ -63,9 +64,6 @@ class LabelLaw:
 
 
 # --- What an accountant needs to know about a mechanism that decides label by label. ---
-
-
-Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,19 +84,20 @@ class Gate:
 
     def log_pass_and_fail(self, sums: Integers) -> tuple[Floats, Floats]:
         """Return the log-probability that the gate opens, and of its complement."""
-        each, fails = log_pass_and_fail(self.top(sums).astype(np.float64), self.sigma)
-        opened = each.sum(axis=-1)
-        # 1 - prod(1 - f_j), a sum of positive terms: the first j - 1 pass and the j-th fails.
-        before = np.concatenate(
-            [np.zeros((*each.shape[:-1], 1)), np.cumsum(each, axis=-1)[..., :-1]], axis=-1
-        )
-        shut = np.logaddexp.reduce(before + fails, axis=-1)
-        return opened, shut
+        return all_of(*log_pass_and_fail(self.top(sums).astype(np.float64), self.sigma))
 
     def price(self, rule: BallotRule, orders: ArrayLike | None = None) -> RdpCurve:
         """Return the most that the gate costs: as many of the largest sums as two ballots can move."""
         moved = min(self.n_top, rule.n_labels, 2 * rule.most)
         return check_supremum(self.sigma, orders, weight=rule.one) * moved
+
+
+def all_of(log_each: Floats, log_fails: Floats) -> tuple[Floats, Floats]:
+    """Return the log-probability that all along the last axis succeed, and of its complement."""
+    total = np.cumsum(log_each, axis=-1)
+    # 1 - prod(1 - f_j), a sum of positive terms: the first j - 1 succeed and the j-th fails.
+    before = np.concatenate([np.zeros_like(total[..., :1]), total[..., :-1]], axis=-1)
+    return total[..., -1], np.logaddexp.reduce(before + log_fails, axis=-1)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

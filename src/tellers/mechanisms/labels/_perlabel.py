@@ -2,26 +2,30 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ...privacy._scipy import maximum_filter1d
 from ...privacy.noise import Noise
 from ...privacy.rdp import Floats, RdpCurve, check_orders
 from ...privacy.release import SILENT, Cost, Release
-from ...privacy.votes import Unit, Votes
+from ...privacy.votes import Integers, Unit, Votes
 from .._admission import require_label_votes, require_one_ballot
+from .._log_sum_sensitivity import largest_quotients, log_moves, slopes_up_to
+from ..divergence import pair_divergences
 from ..gap_bounds import EnvelopeCost
+from ..published import gaussian_bound, log_accept
 from ..registry import check_parameters
 from ..suprema import check_supremum
-from ._gap_bounds import label_cost_and_sensitivities, label_log_cost_and_sensitivities
 from ._outcomes import Bar, LabelLaw, LabelOutcomes, distinct_ballots
-from ._published import Mask, furthest, published_each_label
 from ._rules import BallotRule, free_ballots
+
+Mask = NDArray[np.bool_]
 
 
 def require_cap(mechanism: Any) -> None:
@@ -51,9 +55,6 @@ def shares(values: float | Sequence[float], n_labels: int, name: str) -> tuple[f
             f"got {values!r}."
         )
     return tuple(float(v) for v in given)
-
-
-Integers = NDArray[np.int64]
 
 
 class PerLabel(ABC):
@@ -180,13 +181,85 @@ class PerLabel(ABC):
         """Return how its cost can be published: with free ballots it is a sum over labels."""
         return ("envelope",) if self.rule.is_free else ()
 
+    # With free ballots a label costs a function of its own sum alone, known before voting: the divergence to
+    # the worst sum that one ballot can make of it. No envelope above the exact cost is needed, as for an arg
+    # max: the sum over all queries and labels is the exact cost of a teacher who holds the dearer vote
+    # everywhere. One changed ballot moves every sum by at most one vote, so the local sensitivity is a sum
+    # over labels too, and that of the logarithm of the cost a quotient of two such sums.
+
     def envelope(self, votes: Votes, *, order: float) -> EnvelopeCost:
-        """Return the exact cost at one order, and its local sensitivities; private."""
-        return EnvelopeCost(*label_cost_and_sensitivities(self, votes, order))
+        """Return the cost of all labels and its local sensitivity at distance 0, 1, 2, ... ballots; private.
+
+        Guarantee: f, the larger direction of the sum of costs over queries and labels, is at least the exact
+                   cost of every teacher. Entry d of the sensitivities is at least the most that one more
+                   changed ballot moves f once d of them have changed; entries of neighbours interleave.
+        Assumes:   free ballots; the order was fixed before voting.
+        Reference: Nissim, Raskhodnikova, Smith 2007, Definition 3.1; "Many labels", section on publishing.
+        """
+        total = np.zeros(2)
+        local = np.zeros(
+            (2, 2, votes.n_teachers + 1)
+        )  # (direction of the divergence, rise or fall, distance)
+        size = 2 * self.rule.one + 1
+        for costs, change, times in self._tables(votes, order):
+            total += costs @ times
+            for distance in range(votes.n_teachers + 1):
+                local[:, :, distance] += change @ times
+                # Every ballot moves every sum as it likes: after d of them a sum is anywhere within d votes.
+                change = maximum_filter1d(change, size, axis=2, mode="nearest")
+        return EnvelopeCost(float(total.max()), np.maximum.accumulate(local.max(axis=(0, 1))))
 
     def log_envelope(self, votes: Votes, *, order: float, offsets: Sequence[float]) -> tuple[float, Floats]:
-        """Return the exact cost, and how fast log(1 + cost / offset) moves, (offsets, distances); private."""
-        return label_log_cost_and_sensitivities(self, votes, order, offsets=offsets)
+        """Return f as above, and how fast log(1 + f / offset) moves, (offsets, distances); private.
+
+        Guarantee: as `envelope`, for the logarithm: with r the largest quotient of what one more ballot adds
+                   to f and f + offset, over all votes that d ballots can reach, entry d is at least
+                   log(1 + r), and -log(1 - r) for what it takes away; entries of neighbours interleave.
+        Assumes:   free ballots; order and offsets were fixed before voting, and are positive.
+        Reference: "Many labels", section on publishing; the quotients by the method of Dinkelbach 1967.
+        """
+        tables = list(self._tables(votes, order))
+        spare = min(offsets) / (len(votes) * votes.n_labels)
+        # What one direction gains is held against f, that is against either direction: (changing, rise or
+        # fall, held against). No quotient of sums is larger than the largest of its terms, where slopes end.
+        quotients = [(change[:, :, None] / (costs + spare)).max(axis=3) for costs, change, _ in tables]
+        slopes = slopes_up_to(np.max(quotients, axis=0))
+        total = np.zeros(2)
+        excess = np.zeros((*slopes.shape, votes.n_teachers + 1))
+        size = 2 * self.rule.one + 1
+        for costs, change, times in tables:
+            total += costs @ times
+            over = change[:, :, None, None] - slopes[..., None] * costs[:, None]
+            for distance in range(votes.n_teachers + 1):
+                excess[..., distance] += over @ times
+                over = maximum_filter1d(over, size, axis=4, mode="nearest")
+        logs = []
+        for offset in offsets:
+            found = largest_quotients(slopes, excess, offset)
+            # Against its own direction a fall is less than all of it; against the other it may seem more.
+            rise, fall = log_moves(found[:, 0], found[:, 1])
+            logs.append(np.maximum(rise.min(axis=1), fall.min(axis=1)).max(axis=0))
+        return float(total.max()), np.maximum.accumulate(np.stack(logs), axis=1)
+
+    def _tables(self, votes: Votes, order: float) -> Iterator[tuple[Floats, Floats, Floats]]:
+        """Yield, for each threshold, costs, how far a ballot moves them, and how many labels have which sum.
+
+        Shapes: (directions, sums), (directions, rise or fall, sums) and (sums).
+        """
+        require_label_votes(self, votes)
+        votes.require_all_labels("publishing what they cost")
+        if "envelope" not in self.publishable:
+            raise TypeError(f"Expected a mechanism with free ballots, got {type(self).__name__}.")
+        limits, which = np.unique(self.limits(votes.n_teachers), return_inverse=True)
+        sums = self.fitted_sums(votes)
+        tally = np.zeros((limits.size, votes.n_teachers * self.rule.one + 1))
+        np.add.at(tally, (np.broadcast_to(which.reshape(-1), sums.shape), sums), 1.0)
+        size = 2 * self.rule.one + 1
+        for limit, times in zip(limits.tolist(), tally, strict=True):
+            costs = label_costs(self, votes.n_teachers, limit, float(order))
+            rise = maximum_filter1d(costs, size, axis=1, mode="nearest") - costs
+            fall = costs + maximum_filter1d(-costs, size, axis=1, mode="nearest")
+            yield costs, np.stack([rise, fall], axis=1), times
 
     def plain_rates(self, n_labels: int | None = None) -> tuple[float, float]:
         """Return what the checks and the answers of a query cost per order if all noisy sums were told.
@@ -197,14 +270,36 @@ class PerLabel(ABC):
         Reference: Canonne, Kamath, Steinke 2020, Theorem 4 (each sum).
         """
         k = self.n_labels if n_labels is None else n_labels
-        answers = furthest(self.rule, k) / (2 * self.sum_sigma**2)
+        answers = self.rule.furthest(k) / (2 * self.sum_sigma**2)
         if not self.has_bar:
             return 0.0, answers
-        return furthest(self.rule, self.n_labels) / (2 * self.bar_sigma**2), answers
+        return self.rule.furthest(self.n_labels) / (2 * self.bar_sigma**2), answers
 
     def published_rows(self, votes: Votes, grid: Floats, told: Mask | None, drawn: bool) -> Floats:
-        """Return the papers' data-dependent cost of every query, label by label; private."""
-        return published_each_label(self, votes, grid, told, drawn=drawn)
+        """Return the papers' data-dependent cost of every query, each label with a q of its own; private."""
+        sums, units = self.fitted_sums(votes), self.resolution
+        law, total = self.law(votes.n_teachers), votes.n_teachers * units
+        # One label moves by at most this, whatever the norm allows all of them together.
+        weight = max(self.rule.values)
+        if weight == 0:
+            return np.zeros((len(votes), grid.size))
+        sides = log_accept(sums - (law.threshold if drawn else total / 2), law.sigma, drawn=drawn)
+        rare = np.minimum(*sides)
+        bound = partial(_distinct_bounds, grid=grid)
+        cap = grid * self.plain_rates()[1]
+        if law.bar is None:
+            return np.minimum(bound(rare, sigma=math.sqrt(2) * law.sigma / weight), cap)
+        threshold = getattr(self, "threshold") * units  # noqa: B009
+        height = law.bar.margin(sums) if drawn else np.maximum(sums, total - sums) - threshold
+        accept, reject = log_accept(height, law.bar.sigma, drawn=drawn)
+        checks = bound(np.minimum(accept, reject), sigma=math.sqrt(2) * law.bar.sigma / weight)
+        checks = np.minimum(checks, grid * self.plain_rates()[0])
+        weights = np.exp(accept) if told is None else told.astype(np.float64)
+        answers = bound(rare, sigma=math.sqrt(2) * law.sigma / weight, weights=weights)
+        if told is not None:
+            caps = np.array([self.plain_rates(n)[1] for n in range(self.n_labels + 1)])[told.sum(axis=1)]
+            return np.asarray(checks + np.minimum(answers, caps[:, None] * grid))
+        return np.asarray(checks + np.minimum(answers, cap))
 
     def fitted_sums(self, votes: Votes) -> Integers:
         """Return the sums of the ballots as they count, (queries, labels)."""
@@ -233,7 +328,6 @@ class FreeMajority(Majority):
 
     @property
     def rule(self) -> BallotRule:
-        """Return that every ballot counts."""
         return free_ballots(self.n_labels, self.resolution)
 
 
@@ -255,3 +349,37 @@ def _dearest_pair(rule: BallotRule, sigma: float, n_labels: int, orders: tuple[f
         return check_supremum(sigma, orders, weight=units).values if units else np.zeros(len(orders))
 
     return RdpCurve(np.array(orders), rule.dearest(price, n_labels))
+
+
+@lru_cache(maxsize=256)
+def label_costs(mechanism: PerLabel, n_teachers: int, limit: int, order: float) -> Floats:
+    """Return, (2 directions, sums), the most that a label with this sum costs at one order.
+
+    Guarantee: the divergence between this sum and the worst that one ballot of up to a vote can make of it,
+               whatever the own vote was; forward and reverse.
+    Assumes:   the sum is one of so many teachers. Of a label without a bar the furthest sums are the worst.
+    Reference: "Many labels".
+    """
+    law, one = mechanism.law(n_teachers), mechanism.rule.one
+    sums = np.arange(n_teachers * one + 1)
+    at = law.log_outcomes(sums, np.array([limit, law.kinds[1, 0]]))
+    table = np.zeros((2, sums.size))
+    # With a bar the outcomes are three and nothing says that the furthest sum is the worst: try all.
+    for step in range(1, one + 1) if law.bar is not None else (one,):
+        for there in (np.maximum(sums - step, 0), np.minimum(sums + step, sums[-1])):
+            table = np.maximum(table, pair_divergences(at, at[:, there], [order])[:, :, 0])
+    return table
+
+
+def _distinct_bounds(log_q: Floats, *, grid: Floats, sigma: float, weights: Floats | None = None) -> Floats:
+    """Return the sum over labels of Theorem 6 at each label's q, evaluated once per distinct one."""
+    distinct, place = np.unique(log_q, return_inverse=True)
+    place = place.reshape(log_q.shape)
+    table = np.concatenate(
+        [gaussian_bound(distinct[i : i + 4096], sigma, orders=grid) for i in range(0, distinct.size, 4096)]
+    )
+    rows = np.zeros((len(log_q), grid.size))
+    for label in range(log_q.shape[1]):
+        part = table[place[:, label]]
+        rows += part if weights is None else part * weights[:, label, None]
+    return rows

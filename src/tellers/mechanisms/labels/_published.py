@@ -11,7 +11,6 @@ Everything that looks at votes is private.
 """
 
 import math
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -22,14 +21,10 @@ from ...privacy.rdp import Floats, RdpCurve, check_orders
 from ...privacy.votes import Votes
 from .._admission import require_label_votes
 from .._check import answered_mask
-from .._flip_probability import log_q_drawn_gnmax, log_q_gnmax
-from ..published import gaussian_bound, log_accept
-from ._rules import BallotRule, Norm
+from ._rules import Norm
 
 if TYPE_CHECKING:
-    from ._perlabel import PerLabel
     from .gnthreshold import SumOverShare
-    from .powerset import Bins
 
 Mask = NDArray[np.bool_]
 LabelMechanism: TypeAlias = Any
@@ -93,28 +88,6 @@ def published_label_cost(
     return np.asarray(rows.sum(axis=0)) if total else rows
 
 
-def log_q_sets(bins: "Bins", sigma: float, *, drawn: bool = False) -> Floats:
-    """Return, per query, the log of a bound on P[Powerset does not answer with the most popular set].
-
-    Guarantee: the sum over all other sets, voted for or not, of the chance to overtake it; at most
-               1 - 1 / sets.
-    Assumes:   noise sigma on the count of every set; ties at random.
-    Reference: Dullerud et al. 2022, Proposition B.1 (Papernot et al. 2018, Proposition 7, over 2^k sets).
-    """
-    counts = -np.sort(-bins.counts, axis=1)
-    gaps = counts[:, :1] - counts[:, 1:]
-    distinct, place = np.unique(gaps, return_inverse=True)
-    pairs = np.stack([distinct, np.zeros_like(distinct)], axis=1)
-    one = (log_q_drawn_gnmax if drawn else log_q_gnmax)(pairs, sigma)[place.reshape(gaps.shape)]
-    # Columns without votes are room, not sets; all sets nobody voted for count once, together.
-    rivals = np.where(counts[:, 1:] > 0, one, -np.inf)
-    empty = bins.n_sets - bins.voted.astype(object)
-    log_empty = np.array([math.log(n) if n > 0 else -math.inf for n in empty])
-    # The last column is always without votes, so its gap is the whole top count.
-    union = np.logaddexp(np.logaddexp.reduce(rivals, axis=1), log_empty + one[:, -1])
-    return np.asarray(np.minimum(union, math.log1p(-1 / bins.n_sets)))
-
-
 def as_published_tau(
     sigma: float, max_norm: float, *, norm: Norm = "l2", orders: ArrayLike | None = None
 ) -> RdpCurve:
@@ -143,7 +116,7 @@ def as_published_gnthreshold(
                n_changed order / (2 sigma^2), which is `published_labels`.
     """
     grid = check_orders(orders)
-    log_q = _joint_log_q(mechanism, votes, drawn=False)
+    log_q = mechanism.joint_log_q(votes, drawn=False)
     sigma = mechanism.sigma * math.sqrt(2 / n_changed)
     bound = np.tile(grid / mechanism.sigma**2, (log_q.size, 1))
     mu = sigma * np.sqrt(-log_q)
@@ -167,103 +140,3 @@ def _theorem_6(log_q: float, mu: float, sigma: float, grid: Floats) -> Floats:
     log_b = (2 * mu + 1) / sigma**2
     steps = grid - 1
     return np.asarray(np.logaddexp(not_q + steps * log_a, log_q + steps * log_b) / steps)
-
-
-def published_each_label(
-    mechanism: "PerLabel", votes: Votes, grid: Floats, told: Mask | None, *, drawn: bool
-) -> Floats:
-    """Return a cost that adds up over labels, each with a q of its own, (queries, orders)."""
-    sums, units = mechanism.fitted_sums(votes), mechanism.resolution
-    law, total = mechanism.law(votes.n_teachers), votes.n_teachers * units
-    # One label moves by at most this, whatever the norm allows all of them together.
-    weight = max(mechanism.rule.values)
-    if weight == 0:
-        return np.zeros((len(votes), grid.size))
-    sides = log_accept(sums - (law.threshold if drawn else total / 2), law.sigma, drawn=drawn)
-    rare = np.minimum(*sides)
-    bound = partial(_distinct_bounds, grid=grid)
-    k = mechanism.n_labels
-    cap = grid * mechanism.plain_rates()[1]
-    if law.bar is None:
-        return np.minimum(bound(rare, sigma=math.sqrt(2) * law.sigma / weight), cap)
-    threshold = getattr(mechanism, "threshold") * units  # noqa: B009
-    height = law.bar.margin(sums) if drawn else np.maximum(sums, total - sums) - threshold
-    accept, reject = log_accept(height, law.bar.sigma, drawn=drawn)
-    checks = bound(np.minimum(accept, reject), sigma=math.sqrt(2) * law.bar.sigma / weight)
-    checks = np.minimum(checks, grid * mechanism.plain_rates()[0])
-    weights = np.exp(accept) if told is None else told.astype(np.float64)
-    answers = bound(rare, sigma=math.sqrt(2) * law.sigma / weight, weights=weights)
-    if told is not None:
-        caps = np.array([mechanism.plain_rates(n)[1] for n in range(k + 1)])[told.sum(axis=1)]
-        return np.asarray(checks + np.minimum(answers, caps[:, None] * grid))
-    return np.asarray(checks + np.minimum(answers, cap))
-
-
-def _distinct_bounds(log_q: Floats, *, grid: Floats, sigma: float, weights: Floats | None = None) -> Floats:
-    """Return the sum over labels of Theorem 6 at each label's q, evaluated once per distinct one."""
-    distinct, place = np.unique(log_q, return_inverse=True)
-    place = place.reshape(log_q.shape)
-    table = np.concatenate(
-        [gaussian_bound(distinct[i : i + 4096], sigma, orders=grid) for i in range(0, distinct.size, 4096)]
-    )
-    rows = np.zeros((len(log_q), grid.size))
-    for label in range(log_q.shape[1]):
-        part = table[place[:, label]]
-        rows += part if weights is None else part * weights[:, label, None]
-    return rows
-
-
-def published_share(mechanism: "SumOverShare", votes: Votes, grid: Floats, *, drawn: bool) -> Floats:
-    """Return one q for all labels, as the thesis has it, at the number of labels that a ballot moves."""
-    sigma = mechanism.sigma * math.sqrt(2 / furthest(mechanism.rule, mechanism.n_labels))
-    return gaussian_bound(_joint_log_q(mechanism, votes, drawn=drawn), sigma, orders=grid)
-
-
-def published_gate(mechanism: Any, votes: Votes, grid: Floats, told: Mask | None, *, drawn: bool) -> Floats:
-    """Return what the gate of every query costs, and its answers by their chance or as they were given."""
-    answers = published_share(mechanism, votes, grid, drawn=drawn)
-    gate, sums = mechanism.gate(votes.n_teachers), mechanism.fitted_sums(votes)
-    if drawn:
-        opened, shut = gate.log_pass_and_fail(sums)
-    else:
-        height = mechanism.confident_share * votes.n_teachers * mechanism.resolution
-        opened, shut = _all_of(*log_accept(gate.top(sums) + gate.height - height, gate.sigma))
-    sigma_gate = mechanism.sigma_gate * math.sqrt(2 / mechanism.gate_moves)
-    checks = gaussian_bound(np.minimum(np.minimum(opened, shut), 0.0), sigma_gate, orders=grid)
-    weights = np.exp(opened) if told is None else told.any(axis=1).astype(np.float64)
-    return np.asarray(checks + answers * weights[:, None])
-
-
-def _joint_log_q(mechanism: "SumOverShare", votes: Votes, *, drawn: bool) -> Floats:
-    sums = mechanism.fitted_sums(votes)
-    law = mechanism.law(votes.n_teachers)
-    wanted = np.asarray(mechanism.share) * votes.n_teachers * mechanism.resolution
-    sides = log_accept(sums - (law.threshold if drawn else wanted), law.sigma, drawn=drawn)
-    return np.minimum(_all_of(np.maximum(*sides), np.minimum(*sides))[1], 0.0)
-
-
-def _all_of(log_each: Floats, log_fails: Floats) -> tuple[Floats, Floats]:
-    """Return the log-probability that all succeed, and of its complement without cancellation."""
-    before = np.cumsum(log_each, axis=1) - log_each
-    return np.asarray(log_each.sum(axis=1)), np.asarray(np.logaddexp.reduce(before + log_fails, axis=1))
-
-
-def published_sets(every: "list[Bins]", sigma: float, grid: Floats, *, drawn: bool) -> Floats:
-    """Return the cost of an arg max over sets for each group of labels, added up, (queries, orders)."""
-    rows = np.zeros((len(every[0].counts), grid.size))
-    for bins in every:
-        rows += gaussian_bound(log_q_sets(bins, sigma, drawn=drawn), sigma, orders=grid)
-    return rows
-
-
-def published_check(
-    top: NDArray[np.int64], threshold: float, sigma: float, grid: Floats, *, drawn: bool
-) -> tuple[Floats, Floats]:
-    """Return what a check of the top count costs, (queries, orders), and the log-chance that it passes."""
-    accept, reject = log_accept(top - (math.ceil(threshold) if drawn else threshold), sigma, drawn=drawn)
-    return gaussian_bound(np.minimum(accept, reject), math.sqrt(2) * sigma, orders=grid), accept
-
-
-def furthest(rule: BallotRule, n_labels: int) -> float:
-    """Return the squared distance, in votes, of the two ballots that are furthest apart on so many labels."""
-    return float(rule.dearest(lambda units: np.array((units / rule.one) ** 2), n_labels))

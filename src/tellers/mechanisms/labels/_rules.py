@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...errors import require_positive
+from ...privacy.rdp import Floats
+from ...privacy.votes import Integers
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 Norm = Literal["l2", "l1"]
 
 
@@ -91,6 +90,10 @@ class BallotRule:
                     total = total + price(apart) * shared
                 best = np.maximum(best, total)
         return best
+
+    def furthest(self, n_labels: int) -> float:
+        """Return the squared distance, in votes, of the ballots that are furthest apart on so many labels."""
+        return float(self.dearest(lambda units: np.array((units / self.one) ** 2), n_labels))
 
 
 def free_ballots(n_labels: int, resolution: int = 1) -> BallotRule:

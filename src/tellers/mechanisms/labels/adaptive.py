@@ -13,17 +13,15 @@ from ...privacy._scipy import softmax
 from ...privacy.noise import Noise
 from ...privacy.rdp import Floats, RdpCurve
 from ...privacy.release import Cost, Release
-from ...privacy.votes import Unit, Votes
+from ...privacy.votes import Integers, Unit, Votes
 from .._admission import require_label_votes, require_one_ballot
 from .._fields import label_cap, label_count, noise_sigma, vote_parts
 from ..registry import check_parameters, parameter, register
 from ._outcomes import LabelLaw, LabelOutcomes
-from ._perlabel import listed
+from ._perlabel import Mask, listed
 from ._perlabel import shares as checked_shares
-from ._published import Mask
 from .gnthreshold import NOTE, GNThreshold
 
-Integers = NDArray[np.int64]
 _GRID = tuple(round(0.1 * tenth, 1) for tenth in range(1, 10))
 
 

@@ -2,16 +2,17 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ...errors import require_count
 from ...privacy.noise import Noise
 from ...privacy.rdp import RdpCurve
 from ...privacy.release import SILENT, Cost, Release
-from ...privacy.votes import Unit, Votes
+from ...privacy.votes import Integers, Unit, Votes
 from .._admission import require_label_votes, require_one_ballot
 from .._fields import check_sigma, label_count, noise_sigma, side_threshold, vote_parts
 from ..registry import register
@@ -25,7 +26,6 @@ from .binary import Binary, ConfidentBinary
 # asked.
 
 
-Integers = NDArray[np.int64]
 Pairs = tuple[tuple[int, int], ...]
 
 
@@ -125,26 +125,15 @@ class Implications:
 
 def find_cycle(n_labels: int, pairs: Sequence[tuple[int, int]]) -> tuple[int, ...]:
     """Return the labels of one cycle, its first one again at the end, or nothing where there is none."""
-    follows: dict[int, list[int]] = {label: [] for label in range(n_labels)}
+    causes: dict[int, list[int]] = {label: [] for label in range(n_labels)}
     for cause, effect in pairs:
-        follows[cause].append(effect)
-    done: set[int] = set()
-    for start in range(n_labels):
-        path: list[int] = []
-        ahead = [(start, iter(follows[start]))] if start not in done else []
-        path += [start] if ahead else []
-        while ahead:
-            label, effects = ahead[-1]
-            following = next(effects, None)
-            if following is None:
-                done.add(label)
-                ahead.pop()
-                path.pop()
-            elif following in path:
-                return (*path[path.index(following) :], following)
-            elif following not in done:
-                ahead.append((following, iter(follows[following])))
-                path.append(following)
+        causes[effect].append(cause)
+    try:
+        TopologicalSorter(causes).prepare()
+    except CycleError as error:
+        cycle: list[int] = error.args[1][1:]
+        first = cycle.index(min(cycle))
+        return (*cycle[first:], *cycle[: first + 1])
     return ()
 
 

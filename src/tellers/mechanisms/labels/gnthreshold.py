@@ -11,17 +11,14 @@ from numpy.typing import ArrayLike, NDArray
 from ...privacy.noise import Noise
 from ...privacy.rdp import Floats, RdpCurve
 from ...privacy.release import SILENT, Cost, Release
-from ...privacy.votes import Unit, Votes
+from ...privacy.votes import Integers, Unit, Votes
 from .._admission import require_label_votes, require_one_ballot
 from .._fields import label_cap, label_count, label_share, noise_sigma, vote_parts
+from ..published import gaussian_bound, log_accept
 from ..registry import parameter, register
-from ._outcomes import Gate, LabelOutcomes
-from ._perlabel import PerLabel, is_number, require_cap, shares
-from ._published import Mask, published_gate, published_share
+from ._outcomes import Gate, LabelOutcomes, all_of
+from ._perlabel import Mask, PerLabel, is_number, require_cap, shares
 from ._rules import BallotRule, few_labels, free_ballots
-
-Integers = NDArray[np.int64]
-
 
 NOTE = (
     "The thesis behind this mechanism charges only the labels that a training sample has. A changed sample "
@@ -52,7 +49,6 @@ class SumOverShare(PerLabel):
 
     @property
     def sum_sigma(self) -> float:
-        """Return the noise on a sum, in votes."""
         return self.sigma
 
     def limits(self, n_voters: ArrayLike) -> Integers:
@@ -74,9 +70,22 @@ class SumOverShare(PerLabel):
 
     def published_rows(self, votes: Votes, grid: Floats, told: Mask | None, drawn: bool) -> Floats:
         """Return the thesis's data-dependent cost of every query, one q for all labels; private."""
-        if self.gate_moves:
-            return published_gate(self, votes, grid, told, drawn=drawn)
-        return published_share(self, votes, grid, drawn=drawn)
+        sigma = self.sigma * math.sqrt(2 / self.rule.furthest(self.n_labels))
+        answers = gaussian_bound(self.joint_log_q(votes, drawn=drawn), sigma, orders=grid)
+        return self._behind_gate(answers, votes, told, drawn=drawn, grid=grid)
+
+    def _behind_gate(
+        self, answers: Floats, votes: Votes, told: Mask | None, *, drawn: bool, grid: Floats
+    ) -> Floats:
+        """Return what answers cost, and the gate where there is one, (queries, orders)."""
+        return answers
+
+    def joint_log_q(self, votes: Votes, *, drawn: bool) -> Floats:
+        """Return, per query, the log of the chance that some label is not told as is likely; private."""
+        law = self.law(votes.n_teachers)
+        limit = law.threshold if drawn else np.asarray(self.share) * votes.n_teachers * self.resolution
+        sides = log_accept(self.fitted_sums(votes) - limit, law.sigma, drawn=drawn)
+        return np.minimum(all_of(np.maximum(*sides), np.minimum(*sides))[1], 0.0)
 
     @property
     def gate_moves(self) -> int:
@@ -186,6 +195,21 @@ class ConfidentGNThreshold(SumOverShare):
         if votes.ballots is None:
             raise ValueError("Expected votes with ballots, got sums alone: a gate needs to know them.")
         return replace(super().outcomes(votes), gate=self.gate(votes.n_teachers))
+
+    def _behind_gate(
+        self, answers: Floats, votes: Votes, told: Mask | None, *, drawn: bool, grid: Floats
+    ) -> Floats:
+        """Add the gate of every query to its answers, by their chance or as they were given."""
+        gate, sums = self.gate(votes.n_teachers), self.fitted_sums(votes)
+        if drawn:
+            opened, shut = gate.log_pass_and_fail(sums)
+        else:
+            height = self.confident_share * votes.n_teachers * self.resolution
+            opened, shut = all_of(*log_accept(gate.top(sums) + gate.height - height, gate.sigma))
+        sigma = self.sigma_gate * math.sqrt(2 / self.gate_moves)
+        checks = gaussian_bound(np.minimum(np.minimum(opened, shut), 0.0), sigma, orders=grid)
+        weights = np.exp(opened) if told is None else told.any(axis=1).astype(np.float64)
+        return np.asarray(checks + answers * weights[:, None])
 
     @property
     def gate_moves(self) -> int:

@@ -6,27 +6,26 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ...privacy._scipy import roots_legendre
 from ...privacy.noise import Noise
 from ...privacy.rdp import Floats, RdpCurve
 from ...privacy.release import SILENT, Cost, Release
-from ...privacy.votes import Unit, Votes
+from ...privacy.votes import Integers, Unit, Votes
 from .._admission import require_label_votes, require_one_ballot
 from .._argmax import ClassGroups, group_classes, win_probabilities
 from .._check import check_outcomes
 from .._fields import check_sigma, check_threshold, label_cap, label_count, noise_sigma
+from .._flip_probability import log_q_gnmax
 from .._laws import DiscreteGaussian, Grid
 from .._outcomes import Outcomes, assemble, chunks
+from ..published import gaussian_bound, log_accept
 from ..registry import check_parameters, parameter, register
 from ..suprema import argmax_supremum, check_supremum
 from ._outcomes import distinct_ballots
-from ._perlabel import is_number, listed, require_cap
-from ._published import Mask, published_check, published_sets
+from ._perlabel import Mask, is_number, listed, require_cap
 from ._rules import few_labels
-
-Integers = NDArray[np.int64]
 
 
 def n_sets(n_labels: int, max_labels: int = 0) -> int:
@@ -115,12 +114,14 @@ class PowersetOutcomes:
 class Bins:
     """The sets that were voted for, query by query, and how many others there are.
 
-    `sets` (distinct, labels) in the order of their `query`; `counts` (queries, columns) with zeros behind the
-    last one; `of_teacher` (teachers, queries) says which set a teacher voted for.
+    `sets` (distinct, labels) in the order of their `query`, each with a `column` of `counts` (queries,
+    columns), which has zeros behind the last one; `of_teacher` (teachers, queries) says which set a teacher
+    voted for.
     """
 
     sets: Integers
     query: Integers
+    column: Integers
     counts: Integers
     of_teacher: Integers
     n_sets: int
@@ -133,23 +134,35 @@ class Bins:
         voted = np.bincount(query, minlength=n_queries)
         # One column more than needed: there is always room for a bin without votes.
         counts = np.zeros((n_queries, int(voted.max()) + 1), dtype=np.int64)
-        counts[query, cls._columns(query, voted)] = np.bincount(of_teacher.ravel(), minlength=query.size)
-        return cls(sets, query, counts, of_teacher, n_sets)
-
-    @staticmethod
-    def _columns(query: Integers, voted: Integers) -> Integers:
-        first = np.concatenate([[0], np.cumsum(voted)[:-1]])
-        return np.asarray(np.arange(query.size) - first[query])
+        column = np.arange(query.size) - (np.cumsum(voted) - voted)[query]
+        counts[query, column] = np.bincount(of_teacher.ravel(), minlength=query.size)
+        return cls(sets, query, column, counts, of_teacher, n_sets)
 
     @property
     def voted(self) -> Integers:
         """Return how many sets of each query have votes."""
         return np.bincount(self.query, minlength=len(self.counts))
 
-    @property
-    def log_bins(self) -> float:
-        """Return the logarithm of the number of all sets."""
-        return math.log(self.n_sets)
+    def log_q(self, sigma: float, *, drawn: bool = False) -> Floats:
+        """Return, per query, the log of a bound on P[Powerset does not answer with the most popular set].
+
+        Guarantee: the sum over all other sets, voted for or not, of the chance to overtake it; at most
+                   1 - 1 / sets.
+        Assumes:   noise sigma on the count of every set; ties at random.
+        Reference: Dullerud et al. 2022, Proposition B.1 (Papernot et al. 2018, Proposition 7, over 2^k sets).
+        """
+        counts = -np.sort(-self.counts, axis=1)
+        gaps = counts[:, :1] - counts[:, 1:]
+        distinct, place = np.unique(gaps, return_inverse=True)
+        pairs = np.stack([distinct, np.zeros_like(distinct)], axis=1)
+        one = log_q_gnmax(pairs, sigma, drawn=drawn)[place.reshape(gaps.shape)]
+        # Columns without votes are room, not sets; all sets nobody voted for count once, together.
+        rivals = np.where(counts[:, 1:] > 0, one, -np.inf)
+        empty = self.n_sets - self.voted.astype(object)
+        log_empty = np.array([math.log(n) if n > 0 else -math.inf for n in empty])
+        # The last column is always without votes, so its gap is the whole top count.
+        union = np.logaddexp(np.logaddexp.reduce(rivals, axis=1), log_empty + one[:, -1])
+        return np.asarray(np.minimum(union, math.log1p(-1 / self.n_sets)))
 
     def parts(self, election: "SetVoting", own: Integers, query: Integers) -> list[Part]:
         """Return the outcomes of every query, for ballots that voted for the sets `own` in `query`.
@@ -159,7 +172,7 @@ class Bins:
         rank = np.argsort(np.argsort(-self.counts, axis=1, kind="stable"), axis=1)
         tallies, which = np.unique(-np.sort(-self.counts, axis=1), axis=0, return_inverse=True)
         which = which.reshape(-1)
-        column = rank[query, self._columns(self.query, self.voted)[own]]
+        column = rank[query, self.column[own]]
         n_distinct = 1 + (np.diff(tallies, axis=1) != 0).sum(axis=1)
         ours, found = which[query], []
         for rows in chunks(n_distinct):
@@ -167,7 +180,7 @@ class Bins:
             place[rows] = np.arange(rows.size)
             ballot = np.flatnonzero(place[ours] >= 0)
             groups = self._groups(tallies[rows], election.thresholds(tallies[rows]))
-            outcomes = election.bin_outcomes(groups, self.log_bins)
+            outcomes = election.bin_outcomes(groups, math.log(self.n_sets))
             found.append(Part(outcomes, ballot, place[ours[ballot]], column[ballot]))
         return found
 
@@ -267,6 +280,10 @@ class SetVoting:
     multilabel: ClassVar[bool] = True
     price_method: ClassVar[str] = "labels-rdp"
     answers_whole_queries: ClassVar[bool] = True
+    needs_ballots: ClassVar[bool] = True
+    has_check: ClassVar[bool] = False
+    threshold: float
+    sigma_threshold: float
 
     def __post_init__(self) -> None:
         check_parameters(self)
@@ -276,11 +293,6 @@ class SetVoting:
                 f"Expected at most {_MOST_LABELS} labels, or a cap max_labels on the size of a set, got "
                 f"{self.n_labels} labels."
             )
-
-    @property
-    def needs_ballots(self) -> bool:
-        """Return that sums alone do not do: sets are counted, not labels."""
-        return True
 
     @property
     def label_groups(self) -> tuple[tuple[int, ...], ...]:
@@ -294,7 +306,7 @@ class SetVoting:
     def check_price(self, unit: Unit, orders: ArrayLike | None = None) -> RdpCurve:
         """Return the most that the check costs, where there is one."""
         require_one_ballot(unit)
-        return RdpCurve.zero(orders)
+        return check_supremum(self.sigma_threshold, orders) if self.has_check else RdpCurve.zero(orders)
 
     def answer_price(
         self, unit: Unit, orders: ArrayLike | None = None, *, n_labels: int | None = None
@@ -304,12 +316,18 @@ class SetVoting:
         return argmax_supremum(self.sigma, orders) * len(self.label_groups)
 
     def release(self, votes: Votes, noise: Noise) -> Release:
-        """Draw the noise and return the labels of the winning sets."""
+        """Check every query where there is a check, and tell the winning sets of those that pass."""
         require_label_votes(self, votes)
-        labels = np.empty(votes.sums.shape, dtype=np.int64)
-        for group, bins in self.bins(votes):
-            labels[:, group] = bins.winners(self.sigma, noise, self.max_labels)
-        return Release(labels, Cost(self.price(votes.unit) * len(votes)))
+        opened = np.ones(len(votes), dtype=np.bool_)
+        if self.has_check:
+            margin = self.bins(votes)[0][1].counts.max(axis=1) - math.ceil(self.threshold)
+            opened = margin + noise.discrete_gaussian(self.sigma_threshold, margin.shape) >= 0
+        labels = np.full(votes.sums.shape, SILENT, dtype=np.int64)
+        rows = np.flatnonzero(opened)
+        for group, bins in self.bins(votes[rows]) if rows.size else ():
+            labels[rows[:, None], group] = bins.winners(self.sigma, noise, self.max_labels)
+        cost = self.check_price(votes.unit) * len(votes) + self.answer_price(votes.unit) * rows.size
+        return Release(labels, Cost(cost), np.broadcast_to(opened[:, None], labels.shape).copy())
 
     def outcomes(self, votes: Votes) -> PowersetOutcomes:
         """Return who wins how often, at these votes and at every neighbour, per distinct ballot."""
@@ -325,25 +343,31 @@ class SetVoting:
 
     def bin_outcomes(self, groups: ClassGroups, log_bins: float) -> Outcomes:
         """Return the outcomes of one group's election."""
-        return assemble(groups, win_probabilities(groups, ManyBins(self.sigma, log_bins)))
+        wins = win_probabilities(groups, ManyBins(self.sigma, log_bins))
+        check = check_outcomes(groups, self.sigma_threshold) if self.has_check else None
+        return assemble(groups, wins, check)
 
     def thresholds(self, counts: Integers) -> Integers | None:
-        """Return what the counts are checked against, where there is a check."""
-        return None
+        """Return the whole number that the top count must reach, where there is a check."""
+        if not self.has_check:
+            return None
+        return np.full(counts.shape, math.ceil(self.threshold), dtype=np.int64)
 
     def plain_rates(self, n_labels: int | None = None) -> tuple[float, float]:
         """Return what check and answers cost per order if all noisy counts were told."""
-        check = getattr(self, "sigma_threshold", None)
-        return 0.0 if check is None else 1 / (2 * check**2), len(self.label_groups) / self.sigma**2
+        check = 1 / (2 * self.sigma_threshold**2) if self.has_check else 0.0
+        return check, len(self.label_groups) / self.sigma**2
 
     def published_rows(self, votes: Votes, grid: Floats, told: Mask | None, drawn: bool) -> Floats:
         """Return the paper's cost of every query: an arg max over sets, and its check; private."""
-        every = [bins for _, bins in self.bins(votes)]
-        rows = published_sets(every, self.sigma, grid, drawn=drawn)
-        if not hasattr(self, "threshold") or not hasattr(self, "sigma_threshold"):
-            return rows
-        top = every[0].counts.max(axis=1)
-        checks, accept = published_check(top, self.threshold, self.sigma_threshold, grid, drawn=drawn)
+        every, sigma = [bins for _, bins in self.bins(votes)], self.sigma
+        each = [gaussian_bound(bins.log_q(sigma, drawn=drawn), sigma, orders=grid) for bins in every]
+        rows = np.sum(each, axis=0)
+        if not self.has_check:
+            return np.asarray(rows)
+        margin = every[0].counts.max(axis=1) - (math.ceil(self.threshold) if drawn else self.threshold)
+        accept, reject = log_accept(margin, self.sigma_threshold, drawn=drawn)
+        checks = gaussian_bound(np.minimum(accept, reject), math.sqrt(2) * self.sigma_threshold, orders=grid)
         weights = np.exp(accept) if told is None else told.any(axis=1).astype(np.float64)
         return np.asarray(checks + rows * weights[:, None])
 
@@ -398,14 +422,8 @@ class ConfidentPowerset(SetVoting):
     >>> from tellers import LabelVotes, noise
     >>> votes = LabelVotes.from_ballots([[[1, 0]]] * 26 + [[[0, 0]]] * 24, n_labels=2)
     >>> confident = ConfidentPowerset(sigma=2.0, n_labels=2, threshold=40, sigma_threshold=3.0)
-    >>> confident.release(votes, noise.seeded(7)).labels, confident.thresholds(np.array([[26, 24, 0]]))
-    (array([[-1, -1]]), array([[40, 40, 40]]))
-    >>> bool((confident.check_price(votes.unit).values < confident.price(votes.unit).values).all())
-    True
-    >>> from tellers.mechanisms._argmax import group_classes
-    >>> groups = group_classes(np.array([[26, 24, 0]]), np.array([[40, 40, 40]]))
-    >>> np.exp(confident.bin_outcomes(groups, math.log(3)).log_labels[0, 0]).round(2)
-    1.0
+    >>> confident.release(votes, noise.seeded(7)).labels
+    array([[-1, -1]])
     """
 
     sigma: float = noise_sigma(example=7.0)
@@ -413,34 +431,7 @@ class ConfidentPowerset(SetVoting):
     threshold: float = check_threshold(example=25.0)
     sigma_threshold: float = check_sigma(example=12.0)
     max_labels: int = label_cap()
-
-    def check_price(self, unit: Unit, orders: ArrayLike | None = None) -> RdpCurve:
-        """Return the most that the check costs, which is what silence costs."""
-        require_one_ballot(unit)
-        return check_supremum(self.sigma_threshold, orders)
-
-    def release(self, votes: Votes, noise: Noise) -> Release:
-        """Check every query, answer those that pass, and charge both."""
-        (_, bins), *_ = self.bins(votes)
-        margin = bins.counts.max(axis=1) - math.ceil(self.threshold)
-        opened = margin + noise.discrete_gaussian(self.sigma_threshold, margin.shape) >= 0
-        labels = np.full(votes.sums.shape, SILENT, dtype=np.int64)
-        cost = self.check_price(votes.unit) * len(votes)
-        if opened.any():
-            rows = np.flatnonzero(opened)
-            answers = Powerset(self.sigma, self.n_labels, self.max_labels).release(votes[rows], noise)
-            labels[rows] = answers.labels
-            cost = cost + answers.cost.worst
-        return Release(labels, Cost(cost), np.broadcast_to(opened[:, None], labels.shape).copy())
-
-    def thresholds(self, counts: Integers) -> Integers | None:
-        """Return the whole number that the top count must reach."""
-        return np.full(counts.shape, math.ceil(self.threshold), dtype=np.int64)
-
-    def bin_outcomes(self, groups: ClassGroups, log_bins: float) -> Outcomes:
-        """Return the outcomes of the election, silence among them."""
-        wins = win_probabilities(groups, ManyBins(self.sigma, log_bins))
-        return assemble(groups, wins, check_outcomes(groups, self.sigma_threshold))
+    has_check: ClassVar[bool] = True
 
 
 @register("partial-powerset", "the most popular set of each group of labels")

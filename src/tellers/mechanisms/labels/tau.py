@@ -28,7 +28,6 @@ class ClippedMajority(Majority):
 
     @property
     def rule(self) -> BallotRule:
-        """Return how ballots are clipped."""
         return clipped_ballots(self.n_labels, self.max_norm, self.norm, self.resolution)
 
 
@@ -54,7 +53,7 @@ class Tau(ClippedMajority):
     n_labels: int = label_count()
     max_norm: float = parameter("clip every ballot to this norm, in votes", above=0, example=1.8)
     norm: Literal["l2", "l1"] = ballot_norm()
-    resolution: int = vote_parts(_PARTS)
+    resolution: int = vote_parts(default=_PARTS)
     one_price: ClassVar[bool] = True
 
     def published_claim(self) -> RdpCurve:
@@ -90,5 +89,5 @@ class ConfidentTau(ClippedMajority):
     threshold: float = side_threshold()
     sigma_threshold: float = check_sigma(example=15.0)
     norm: Literal["l2", "l1"] = ballot_norm()
-    resolution: int = vote_parts(_PARTS)
+    resolution: int = vote_parts(default=_PARTS)
     has_bar: ClassVar[bool] = True

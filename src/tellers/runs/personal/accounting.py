@@ -13,7 +13,7 @@ from ...accounting.costs import at_orders
 from ...accounting.exact import teacher_costs
 from ...errors import require_count, require_fraction
 from ...mechanisms._check import answered_mask
-from ...mechanisms._flip_probability import log_q_drawn_gnmax, log_q_gnmax
+from ...mechanisms._flip_probability import log_q_gnmax
 from ...mechanisms.published import check_margins, gaussian_bound, log_accept, threshold_bound
 from ...mechanisms.registry import listens
 from ...privacy.rdp import Conversion, Floats, RdpCurve, check_orders
@@ -217,7 +217,7 @@ def published_rows(
         present = votes.n_teachers if votes.weights is None else np.count_nonzero(votes.weights)
         whole = votes.n_teachers if votes.weights is None else votes.weights.sum()
         by = float(whole / present) / times
-    log_q = (log_q_drawn_gnmax if drawn else log_q_gnmax)(votes.counts, mechanism.sigma * by)
+    log_q = log_q_gnmax(votes.counts, mechanism.sigma * by, drawn=drawn)
     rows = gaussian_bound(log_q, mechanism.sigma / times, orders=orders)
     rows *= np.asarray(answered, dtype=np.float64)[:, None]
     if mechanism.check_sigma is None:

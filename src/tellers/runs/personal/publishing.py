@@ -23,7 +23,7 @@ from ...accounting.smooth import (
 )
 from ...errors import require_fraction
 from ...ledger.base import Ledger, groups_on
-from ...mechanisms.sensitivity import Moves
+from ...mechanisms.gap_bounds import Moves
 from ...privacy.noise import Noise
 from ...privacy.rdp import Floats, RdpCurve, check_orders
 from ...privacy.release import Cost, Release
