@@ -243,8 +243,11 @@ def independent_cost(
             cost = asked.check_price(one, orders) * n_queries
         else:
             cost = asked.asked_price(one, n_asked, orders)
-        told = labels_told(asked, n_queries, n_answers)
-        for n_told, times in zip(*np.unique(told[told > 0], return_counts=True), strict=True):
+        told: Any = ([asked.n_labels], [n_queries])  # how many labels, and of how many queries
+        if n_answers is not None:
+            counts = labels_told(asked, n_queries, n_answers)
+            told = np.unique(counts[counts > 0], return_counts=True)
+        for n_told, times in zip(*told, strict=True):
             cost = cost + asked.answer_price(one, n_labels=int(n_told), orders=orders) * int(times)
         return cost
     given = np.asarray(n_queries if n_answers is None else n_answers)

@@ -118,11 +118,11 @@ def _on_cluster(
     config: RunConfig, model: Any, data: tuple[Any, Any], partition: Partition, *, folder: RunFolder,
     given: dict[str, Any],
 ) -> Iterator[Ask]:  # fmt: skip
+    from ..teachers._places import inside, make_folder, remove
     from ..teachers.dask.cluster import Cluster, connect
     from ..teachers.dask.dispatch import Patience
     from ..teachers.dask.ensemble import train_dask_ensemble
     from ..teachers.dask.shards import write_queries, write_shards
-    from ..teachers.places import inside, make_folder, remove
 
     given |= {
         "batch": config.cluster.batch or None, "patience": Patience(retries=config.teachers.retries),
@@ -171,7 +171,7 @@ def _shared_folder(config: RunConfig, folder: RunFolder) -> str:
 
 def _require_shared(link: "Link", place: str) -> None:
     """Refuse workers that do not see the folder: what they read there is what was just written."""
-    from ..teachers.places import inside, read_bytes, write_bytes
+    from ..teachers._places import inside, read_bytes, write_bytes
 
     word = secrets.token_hex(16).encode()
     address = inside(place, "shared.txt")

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..privacy._files import TooLarge, require_archive
-from .places import inside, read_bytes, write_bytes
+from ._places import inside, read_bytes, write_bytes
 
 # Types of scikit-learn that skops does not trust by itself and that hold nothing but numbers.
 TRUSTED = (

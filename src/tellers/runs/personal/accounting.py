@@ -51,8 +51,9 @@ class Asked:
     >>> groups = (Group("low", 0.7, 50), Group("high", 1.4, 50))
     >>> plan = Weighting(groups, GNMax(4.0), 4, (np.arange(2), np.arange(2, 4)), weight_of=(1, 2))
     >>> votes = Votes.from_ballots([[0, 1], [0, 1], [0, 0], [0, 1]], n_classes=2)
-    >>> Asked(plan, votes.weighted(plan.weights(2, key="q0")))
-    Asked(<private>, variant='weighting', n_queries=2)
+    >>> asked = Asked(plan, votes.weighted(plan.weights(2, key="q0")))
+    >>> asked, asked.present(0)
+    (Asked(<private>, variant='weighting', n_queries=2), array([[1., 1.]]))
     """
 
     plan: PersonalPlan

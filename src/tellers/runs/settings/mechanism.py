@@ -87,11 +87,19 @@ class MechanismConfig(metaclass=Explaining):
 
     @classmethod
     def declared(cls) -> dict[str, FieldInfo]:
-        """Return the name of a mechanism and the parameters of all of them, as options of a file."""
+        """Return the name of a mechanism and the parameters of all of them, as options of a file.
+
+        >>> list(MechanismConfig.declared())[:2]
+        ['name', 'gamma']
+        """
         return _model(names()).model_fields
 
     def told(self) -> dict[str, FieldInfo]:
-        """Return the options that a written file shows: those for labels only with a mechanism for them."""
+        """Return the options that a written file shows: those for labels only with a mechanism for them.
+
+        >>> "share" in MechanismConfig(name="gnmax").told()
+        False
+        """
         hidden = [] if self.is_for_labels else [one.name for one in parameters().values() if one.for_labels]
         return {name: info for name, info in self.declared().items() if name not in hidden}
 

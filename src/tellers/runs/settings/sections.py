@@ -164,7 +164,11 @@ class DataConfig(Options, title="data"):
                 object.__setattr__(self, name, n_rows)
 
     def path(self, written: str) -> Path | None:
-        """Return where something named in the settings is, or None where nothing is named."""
+        """Return where something named in the settings is, or None where nothing is named.
+
+        >>> DataConfig(folder="study").path("consent.csv").as_posix()
+        'study/consent.csv'
+        """
         return Path(self.folder) / Path(written).expanduser() if written else None
 
     @property
@@ -585,7 +589,11 @@ class QueriesConfig(Options, title="queries"):
     )
 
     def asked(self, *, with_student: bool) -> dict[str, Any]:
-        """Return how the pool is asked and when that ends, as `label_pool` takes it."""
+        """Return how the pool is asked and when that ends, as `label_pool` takes it.
+
+        >>> QueriesConfig(order="active", first=20).asked(with_student=True)
+        {'order': 'active', 'n_labels': None, 'first': 20, 'per_round': None}
+        """
         rounds = {"first": self.warm_up or self.first or None, "per_round": self.per_round or None}
         return {"order": self.order, "n_labels": self.n_labels or None, **(rounds if with_student else {})}
 
@@ -732,7 +740,11 @@ Every option is here with its default; lines that begin with # are comments."""
     }
 
     def said(self) -> dict[str, Any]:
-        """Return the sections that say something: without labels there is nothing to be said of them."""
+        """Return the sections that say something: without labels there is nothing to be said of them.
+
+        >>> "labels" in RunConfig().said()
+        False
+        """
         every = super().said()
         return {title: section for title, section in every.items() if title != "labels" or self.labels.names}
 
@@ -760,7 +772,10 @@ Every option is here with its default; lines that begin with # are comments."""
         yield from self.labels._refusals(self) if for_labels else super()._mechanism_refusals()
 
     def warm_up(self) -> Mechanism | None:
-        """Return the mechanism of the first queries before one that hears the student, or None."""
+        """Return the mechanism of the first queries before one that hears the student, or None.
+
+        >>> RunConfig().warm_up()
+        """
         before: Any = getattr(self.mechanism.kind, "warm_up", None)
         found: Mechanism | None = before and before(self.mechanism.build(), self.queries.warm_up_threshold)
         return found

@@ -12,9 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 from ...errors import MissingExtra
 from ...privacy._files import TooLarge, load_npz
 from ...privacy._rows import numeric_rows
+from .._places import inside, read_bytes, write_bytes
 from .._training import check_partition
 from ..partitions import Partition
-from ..places import inside, read_bytes, write_bytes
 
 # --- Shards: the rows of one teacher each, in a file that its worker reads and nobody else has to. ---
 
