@@ -288,8 +288,9 @@ class Block(NamedTuple):
     """What queries from `first` on cost, (2, rows, orders), one row per distinct ballot.
 
     `of_teacher` (teachers, queries) says which row a teacher's ballot is; None where only sums are known, and
-    then there is one row per query: its worst ballot. Where every query has as many rows, `common` may name
-    one of each: any will do, that of the commonest ballot is the fastest.
+    then there is one row per query: its worst ballot. Where rows come as tallies of equally many, and queries
+    have one tally each, `common` may name a row of every tally: any will do, that of the commonest ballot is
+    the fastest.
     """
 
     first: int
@@ -313,13 +314,17 @@ class Block(NamedTuple):
         if self.of_teacher is None:
             return np.asarray(self.costs.sum(axis=1)[:, None, :])
         shared = None if self.common is None else self.costs[:, self.common]
-        if shared is None or not np.isfinite(shared).all():  # infinity cannot be taken away again
+        if self.common is None or shared is None or not np.isfinite(shared).all():
+            # Infinity cannot be taken away again.
             return np.stack([sums_of_rows(direction, self.of_teacher) for direction in self.costs])
         # What the commonest ballot costs is added once for all teachers, and the product is left with those
         # who cast another: under consensus few.
-        apart = self.costs - np.repeat(shared, self.costs.shape[1] // self.n_queries, axis=1)
-        sums = [sums_of_rows(direction, self.of_teacher, but=self.common) for direction in apart]
-        return np.asarray(np.stack(sums) + shared.sum(axis=1)[:, None, :])
+        n_rows = self.costs.shape[1] // self.common.size
+        tally = self.of_teacher[0] // n_rows
+        apart = self.costs - np.repeat(shared, n_rows, axis=1)
+        sums = [sums_of_rows(direction, self.of_teacher, but=self.common[tally]) for direction in apart]
+        times = np.bincount(tally, minlength=self.common.size)
+        return np.asarray(np.stack(sums) + (times[:, None] * shared).sum(axis=1)[:, None, :])
 
 
 def sums_of_rows(table: Floats, which: NDArray[np.signedinteger[Any]], but: Integers | None = None) -> Floats:

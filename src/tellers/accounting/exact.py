@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -68,6 +69,8 @@ class RunningSums:
 Progress = Callable[[int], None]
 
 _BLOCK = 1024
+# Bytes of costs that are kept from block to block, and what a kept tally takes beside its costs.
+_ROOM, _BESIDE = 1 << 26, 512
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +124,7 @@ def exact_cost_of_parts(
 ) -> ExactCost:
     """Return the exact Rényi cost of votes that come in parts and are never in memory all at once.
 
-    Guarantee: that of `exact_cost` on all of them at once, wherever they were cut: it cuts them as that does.
+    Guarantee: that of `exact_cost` on all of them at once, wherever they were cut, to rounding.
     Assumes:   as `exact_cost`; the parts are votes of the same teachers, all with ballots or all without.
     Reference: see "The exact cost"; rounding does not grow with the number of queries, see "Scale".
 
@@ -210,7 +213,7 @@ def query_costs(
 
     With counts alone there is one row: the worst ballot. What is yielded is private.
     """
-    for block in _blocks(mechanism, votes, check_orders(orders), student=student):
+    for block in _blocks(mechanism, votes, check_orders(orders), student=student, known=_Known()):
         yield from enumerate(block.each(), start=block.first)
 
 
@@ -224,13 +227,14 @@ def _summed(
 ) -> tuple[Floats, bool, int]:
     """Return what all queries cost, whether that is known of each teacher, and how many they are.
 
-    Where nobody knows who voted what there is one row: the worst ballot of each query.
+    Where nobody knows who voted what there is one row: the worst ballot of each query. Equal tallies are
+    found wherever they stand in a part, and from part to part as far as there is room to keep their costs.
     """
-    sums, n_queries, by_teacher = None, 0, False
+    sums, n_queries, by_teacher, known = None, 0, False, _Known()
     for votes in parts:
         by_teacher = votes.ballots is not None
         sums = sums or RunningSums((2, votes.n_teachers if by_teacher else 1, grid.size))
-        for block in _blocks(mechanism, votes, grid, student=student):
+        for block in _blocks(mechanism, votes, grid, student=student, known=known, in_order=False):
             sums.add(block.total)
             if progress is not None:
                 progress(block.n_queries)
@@ -295,28 +299,44 @@ def _block_size(n_classes: int, grid: Floats, n_weights: int = 1) -> int:
 
 
 def class_block(
-    first: int, costs: Floats, ballots: Integers | None, which: Integers | None, *, common: Integers
+    first: int,
+    costs: Floats,
+    ballots: Integers | None,
+    which: Integers | None,
+    *,
+    common: Integers,
+    tally: Integers | None = None,
 ) -> Block:
-    """Return what queries from `first` on cost; `costs` is (2, queries, weights, classes, orders).
+    """Return what queries from `first` on cost; `costs` is (2, tallies, weights, classes, orders).
 
     `which` (teachers, queries) says which of the weights a teacher's ballot had, -1 for an absent teacher;
-    None where there is one weight for all. `common` is a ballot of each query that many cast.
+    None where there is one weight for all. `common` is a ballot of each tally that many cast. `tally` says
+    which one each query has; None where each has its own.
     """
     if ballots is None:
-        return Block(first, costs.max(axis=(2, 3)), None)
-    n_queries, n_weights, n_classes, n_orders = costs.shape[1:]
-    rows, begins = costs.reshape(2, -1, n_orders), np.arange(n_queries) * (n_weights * n_classes)
+        worst = costs.max(axis=(2, 3))
+        return Block(first, worst, None if tally is None else tally[None, :])
+    n_tallies, n_weights, n_classes, n_orders = costs.shape[1:]
+    rows, begins = costs.reshape(2, -1, n_orders), np.arange(n_tallies) * (n_weights * n_classes)
+    begin = begins if tally is None else begins[tally]
     if which is None:
-        return Block(first, rows, (begins + ballots).astype(np.int32), begins + common)
+        of_ballot = (begin.astype(np.int32) + ballots).astype(np.int32, copy=False)
+        return Block(first, rows, of_ballot, begins + common)
     # Whoever was absent has a row of their own, which costs nothing.
-    of_teacher = np.where(which < 0, rows.shape[1], begins + which * n_classes + ballots)
+    of_teacher = np.where(which < 0, rows.shape[1], begin + which * n_classes + ballots)
     return Block(first, np.concatenate([rows, np.zeros((2, 1, n_orders))], axis=1), of_teacher)
 
 
 def _blocks(
-    mechanism: Mechanism, votes: Votes, grid: Floats, *, student: ArrayLike | None
+    mechanism: Mechanism,
+    votes: Votes,
+    grid: Floats,
+    *,
+    student: ArrayLike | None,
+    known: "_Known",
+    in_order: bool = True,
 ) -> Iterator[Block]:
-    """Yield what the queries cost, some at a time and in their order."""
+    """Yield what the queries cost, some at a time, in their order or those with equal tallies together."""
     if not hasattr(mechanism, "outcomes"):
         raise TypeError(
             f"Expected a mechanism with outcomes, got {type(mechanism).__name__}, which is charged its "
@@ -329,15 +349,35 @@ def _blocks(
     n_weights = 1 if votes.weights is None else np.unique(votes.weights).size
     block = _block_size(votes.n_classes, grid, n_weights)
     is_symmetric = beliefs is None and getattr(mechanism, "symmetric", False)
-    cost_of = _symmetric_costs if is_symmetric else _class_costs
     tallies = votes.replaced(ballots=None)  # which need not be cut: a cost is one of counts
+    order = _together(votes.counts, block) if is_symmetric and not in_order else None
     for start in range(0, len(votes), block):
-        part = tallies[start : start + block]
-        belief = None if beliefs is None else beliefs[start : start + block]
+        rows = slice(start, start + block) if order is None else order[start : start + block]
+        part, ballots = tallies[rows], None if votes.ballots is None else votes.ballots[:, rows]
         units, which = _weights(part)
-        costs = [cost_of(mechanism, part.replaced(unit=unit), grid, belief) for unit in units]
-        ballots = None if votes.ballots is None else votes.ballots[:, start : start + block]
+        if is_symmetric:
+            yield _symmetric_block(start, mechanism, part, ballots, units, which, grid=grid, known=known)
+            continue
+        belief = None if beliefs is None else beliefs[rows]
+        costs = [_class_costs(mechanism, part.replaced(unit=unit), grid, belief) for unit in units]
         yield class_block(start, np.stack(costs, axis=2), ballots, which, common=part.counts.argmax(axis=1))
+
+
+def _together(counts: Integers, block: int) -> Integers | None:
+    """Return an order in which equal tallies stand together, each where its first one was; None for as is.
+
+    Tallies are compared by a hash: two that share one stand together too, and are told apart in their block.
+    """
+    if len(counts) <= block:
+        return None
+    factors = np.cumprod(np.full(counts.shape[1], 0x9E3779B97F4A7C15, dtype=np.uint64))
+    code = np.empty(len(counts), dtype=np.uint64)
+    for start in range(0, len(counts), block):
+        code[start : start + block] = (
+            np.sort(counts[start : start + block], axis=1).astype(np.uint64) @ factors
+        )
+    _, first, which = np.unique(code, return_index=True, return_inverse=True)
+    return None if first.size == len(counts) else np.argsort(first[which], kind="stable")
 
 
 def _weights(votes: Votes) -> tuple[list[Unit], Integers | None]:
@@ -352,13 +392,69 @@ def _weights(votes: Votes) -> tuple[list[Unit], Integers | None]:
     return units, np.broadcast_to(which, (votes.n_teachers, len(votes)))
 
 
-def _symmetric_costs(mechanism: Mechanism, votes: Votes, grid: Floats, student: Floats | None) -> Floats:
+def _symmetric_block(
+    first: int,
+    mechanism: Mechanism,
+    votes: Votes,
+    ballots: Integers | None,
+    units: list[Unit],
+    which: Integers | None,
+    *,
+    grid: Floats,
+    known: "_Known",
+) -> Block:
     """Evaluate each distinct sorted histogram once; the names of the classes do not matter."""
-    rank = np.argsort(np.argsort(-votes.counts, axis=1, kind="stable"), axis=1)
-    distinct, inverse = np.unique(-np.sort(-votes.counts, axis=1), axis=0, return_inverse=True)
-    sorted_votes = Votes(distinct, votes.n_teachers, None, votes.unit)
-    costs = _class_costs(mechanism, sorted_votes, grid, student)
-    return np.asarray(costs[:, inverse.reshape(-1)[:, None], rank, :])
+    distinct, tally = np.unique(-np.sort(-votes.counts, axis=1), axis=0, return_inverse=True)
+    cost_of = partial(_ranked_costs, mechanism, grid=grid, worst=ballots is None)
+    by_unit = [known.costs(Votes(distinct, votes.n_teachers, None, unit), cost_of) for unit in units]
+    if ballots is not None:
+        ballots = _ranked(votes.counts, ballots)
+    common = np.zeros(len(distinct), dtype=np.int64)
+    return class_block(
+        first, np.stack(by_unit, axis=2), ballots, which, common=common, tally=tally.reshape(-1)
+    )
+
+
+def _ranked(counts: Integers, ballots: Integers) -> Integers:
+    """Return each ballot as the rank of its class in the sorted histogram."""
+    n_queries, n_classes = counts.shape
+    rank = np.empty(counts.shape, dtype=np.min_scalar_type(n_classes))
+    in_order = np.argsort(-counts, axis=1, kind="stable")
+    np.put_along_axis(rank, in_order, np.arange(n_classes, dtype=rank.dtype)[None, :], axis=1)
+    result, begins = np.empty(ballots.shape, dtype=rank.dtype), np.arange(n_queries) * n_classes
+    step = max(1, _CACHED // n_queries)
+    for i in range(0, len(ballots), step):
+        result[i : i + step] = rank.reshape(-1)[begins + ballots[i : i + step]]
+    return result
+
+
+def _ranked_costs(mechanism: Mechanism, votes: Votes, *, grid: Floats, worst: bool) -> Floats:
+    """Return what a ballot for each class costs, or the worst ballot alone: (2, queries, ballots, orders)."""
+    costs = _class_costs(mechanism, votes, grid, None)
+    return costs.max(axis=2, keepdims=True) if worst else costs
+
+
+class _Known:
+    """What tallies cost that came before: as many as there is room for, the first ones, which come often."""
+
+    def __init__(self) -> None:
+        self._costs: dict[tuple[Unit, bytes], Floats] = {}
+        self._room = _ROOM
+
+    def costs(self, votes: Votes, cost_of: Callable[[Votes], Floats]) -> Floats:
+        """Return what each tally costs; only those that are new are evaluated. They all differ."""
+        keys = [(votes.unit, row.tobytes()) for row in votes.counts]
+        new = np.array([i for i, key in enumerate(keys) if key not in self._costs], dtype=np.int64)
+        found = cost_of(votes[new])
+        result = np.empty((2, len(keys), *found.shape[2:]))
+        result[:, new] = found
+        for i in np.setdiff1d(np.arange(len(keys)), new):
+            result[:, i] = self._costs[keys[i]]
+        each = result[:, 0].nbytes + votes.counts[0].nbytes + _BESIDE
+        for i in new[: self._room // each]:
+            self._costs[keys[i]] = result[:, i].copy()
+            self._room -= each
+        return result
 
 
 def _class_costs(mechanism: Mechanism, votes: Votes, grid: Floats, student: Floats | None) -> Floats:
