@@ -42,18 +42,25 @@ def renyi(log_p, log_q, order):
     return np.logaddexp.reduce(order * log_p[kept] + (1 - order) * log_q[kept]) / (order - 1)
 
 
-def plain_cost(mechanism, table, n_classes, **extra):
+def plain_cost(mechanism, table, n_classes, *, weights=None, **extra):
     """(directions, teachers, orders): change one ballot at a time and ask for the outcomes again."""
-    votes = Votes.from_ballots(table, n_classes=n_classes)
+
+    def cast(ballots, queries):
+        votes = Votes.from_ballots(ballots, n_classes=n_classes)
+        return votes if weights is None else votes.weighted(weights[:, queries])
+
+    votes = cast(table, slice(None))
     here = mechanism.outcomes(votes, **extra).log_labels
     total = np.zeros((2, len(table), ORDERS.size))
     for teacher, query in itertools.product(range(len(table)), range(table.shape[1])):
+        if weights is not None and weights[teacher, query] == 0:
+            continue
         worst = np.zeros((2, ORDERS.size))
         for other in set(range(n_classes)) - {int(table[teacher, query])}:
             changed = table[:, [query]].copy()
             changed[teacher] = other
             one = {name: rows[[query]] for name, rows in extra.items()}
-            there = mechanism.outcomes(Votes.from_ballots(changed, n_classes=n_classes), **one).log_labels[0]
+            there = mechanism.outcomes(cast(changed, [query]), **one).log_labels[0]
             ways = [[renyi(p, q, a) for a in ORDERS] for p, q in ((here[query], there), (there, here[query]))]
             worst = np.maximum(worst, ways)
         total[:, teacher] += worst
@@ -168,6 +175,102 @@ def test_long_runs_are_split_without_loss(mechanism, monkeypatch):
     np.testing.assert_allclose(split, whole, rtol=1e-9)
     assert sum(seen) == 80
     assert max(seen) <= 7
+
+
+# Equal tallies ----------------------------------------------------------------------------------------------
+
+
+def repeated(seed, n_queries=40, n_distinct=6, n_classes=4):
+    """Ballots of which few tallies differ but for the names of the classes, anywhere in the run."""
+    rng = np.random.default_rng(seed)
+    table = rng.integers(0, n_classes, (11, n_distinct)) * (rng.random((11, n_distinct)) < 0.5)
+    columns = [rng.permutation(table[:, i]) for i in rng.integers(n_distinct, size=n_queries)]
+    return np.stack([rng.permutation(n_classes)[column] for column in columns], axis=1)
+
+
+def rooms(monkeypatch):
+    """Small blocks, with room for the costs of all tallies, of two and of none."""
+    monkeypatch.setattr("tellers.accounting.exact._BLOCK", 7)
+    for room in (1 << 26, 2000, 0):
+        monkeypatch.setattr("tellers.accounting.exact._ROOM", room)
+        yield room
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS[:3], ids=lambda m: type(m).__name__)
+def test_tallies_that_come_again_cost_what_each_of_them_costs(mechanism, monkeypatch):
+    table = repeated(3, n_queries=24)
+    votes = Votes.from_ballots(table, n_classes=4)
+    counts = Votes.from_counts(votes.counts, n_teachers=11)
+    plain = np.stack([plain_cost(mechanism, table[:, [query]], 4) for query in range(24)])
+    close = {"rtol": 1e-9, "atol": 1e-12}
+    for _ in rooms(monkeypatch):
+        for costs in (
+            exact.teacher_costs(mechanism, votes, orders=ORDERS),
+            exact.teacher_costs_of_parts(mechanism, cut(votes, [3, 12, 20]), orders=ORDERS),
+        ):
+            np.testing.assert_allclose(costs.reveal(), plain.sum(axis=0), **close)
+        each = [costs for _, costs in exact.query_costs(mechanism, votes, orders=ORDERS)]
+        np.testing.assert_allclose(each, plain, **close)
+        for cost in (
+            exact_cost(mechanism, counts, orders=ORDERS),
+            exact.exact_cost_of_parts(mechanism, cut(counts, [3, 12, 20]), orders=ORDERS),
+        ):
+            found = [way.reveal().values for way in (cost.forward, cost.reverse)]
+            np.testing.assert_allclose(found, plain.max(axis=2).sum(axis=0), **close)
+
+
+def test_equal_tallies_of_other_weights_are_told_apart(monkeypatch):
+    table, rng = repeated(4, n_queries=16), np.random.default_rng(4)
+    weights = rng.integers(0, 3, table.shape)
+    votes = Votes.from_ballots(table, n_classes=4).weighted(weights)
+    plain = plain_cost(GNMax(3.0), table, 4, weights=weights)
+    for _ in rooms(monkeypatch):
+        found = exact.teacher_costs(GNMax(3.0), votes, orders=ORDERS).reveal()
+        np.testing.assert_allclose(found, plain, rtol=1e-9, atol=1e-12)
+        one_by_one = sum(costs for _, costs in exact.query_costs(GNMax(3.0), votes, orders=ORDERS))
+        np.testing.assert_allclose(one_by_one, found, rtol=1e-12)
+
+
+@pytest.mark.parametrize("with_ballots", [True, False])
+def test_a_tally_is_evaluated_once_however_far_apart_it_stands(with_ballots, monkeypatch):
+    monkeypatch.setattr("tellers.accounting.exact._BLOCK", 7)
+    evaluated = []
+
+    class Watched:
+        symmetric = True
+
+        def outcomes(self, votes):
+            evaluated.extend(map(tuple, np.sort(votes.counts, axis=1)))
+            return GNMax(3.0).outcomes(votes)
+
+    votes = Votes.from_ballots(repeated(5, n_queries=200, n_distinct=30), n_classes=4)
+    votes = votes if with_ballots else Votes.from_counts(votes.counts, n_teachers=11)
+    n_distinct = len(np.unique(np.sort(votes.counts, axis=1), axis=0))
+    n_blocks = -(-len(votes) // 7)
+    for room, most in ((1 << 26, n_distinct), (0, n_distinct + n_blocks)):
+        monkeypatch.setattr("tellers.accounting.exact._ROOM", room)
+        evaluated.clear()
+        exact_cost(Watched(), votes, orders=ORDERS)
+        assert len(set(evaluated)) == n_distinct
+        assert len(evaluated) <= most
+    monkeypatch.setattr("tellers.accounting.exact._ROOM", 1 << 26)
+    for work in (
+        lambda: exact.exact_cost_of_parts(Watched(), cut(votes, [50, 120]), orders=ORDERS),
+        lambda: list(exact.query_costs(Watched(), votes, orders=ORDERS)),
+    ):
+        evaluated.clear()
+        work()
+        assert len(evaluated) == n_distinct
+
+
+def test_tallies_that_share_a_hash_are_told_apart(monkeypatch):
+    votes = Votes.from_ballots(repeated(6), n_classes=4)
+    plain = exact.teacher_costs(GNMax(3.0), votes, orders=ORDERS).reveal()
+    monkeypatch.setattr("tellers.accounting.exact._BLOCK", 7)
+    monkeypatch.setattr("tellers.accounting.exact._FACTOR", 0)
+    assert (exact._together(votes.counts, 7) == np.arange(40)).all()
+    found = exact.teacher_costs(GNMax(3.0), votes, orders=ORDERS).reveal()
+    np.testing.assert_allclose(found, plain, rtol=1e-12)
 
 
 # Orders -----------------------------------------------------------------------------------------------------

@@ -71,6 +71,8 @@ Progress = Callable[[int], None]
 _BLOCK = 1024
 # Bytes of costs that are kept from block to block, and what a kept tally takes beside its costs.
 _ROOM, _BESIDE = 1 << 26, 512
+# An odd number with many ones: its powers spread tallies over all hashes.
+_FACTOR = 0x9E3779B97F4A7C15
 
 
 @dataclass(frozen=True, eq=False)
@@ -370,7 +372,7 @@ def _together(counts: Integers, block: int) -> Integers | None:
     """
     if len(counts) <= block:
         return None
-    factors = np.cumprod(np.full(counts.shape[1], 0x9E3779B97F4A7C15, dtype=np.uint64))
+    factors = np.cumprod(np.full(counts.shape[1], _FACTOR, dtype=np.uint64))
     code = np.empty(len(counts), dtype=np.uint64)
     for start in range(0, len(counts), block):
         code[start : start + block] = (
