@@ -263,6 +263,14 @@ def test_a_tally_is_evaluated_once_however_far_apart_it_stands(with_ballots, mon
         assert len(evaluated) == n_distinct
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.int32, np.uint64])
+def test_the_type_of_ballots_does_not_matter(dtype):
+    votes = Votes.from_ballots(repeated(7), n_classes=4)
+    typed = Votes(votes.counts, 11, votes.ballots.astype(dtype))
+    plain, found = (exact.teacher_costs(GNMax(3.0), one, orders=ORDERS).reveal() for one in (votes, typed))
+    np.testing.assert_array_equal(found, plain)
+
+
 def test_tallies_that_share_a_hash_are_told_apart(monkeypatch):
     votes = Votes.from_ballots(repeated(6), n_classes=4)
     plain = exact.teacher_costs(GNMax(3.0), votes, orders=ORDERS).reveal()

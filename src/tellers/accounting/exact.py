@@ -426,7 +426,8 @@ def _ranked(counts: Integers, ballots: Integers) -> Integers:
     result, begins = np.empty(ballots.shape, dtype=rank.dtype), np.arange(n_queries) * n_classes
     step = max(1, _CACHED // n_queries)
     for i in range(0, len(ballots), step):
-        result[i : i + step] = rank.reshape(-1)[begins + ballots[i : i + step]]
+        at = begins + ballots[i : i + step].astype(np.int64, copy=False)
+        result[i : i + step] = rank.reshape(-1)[at]
     return result
 
 
