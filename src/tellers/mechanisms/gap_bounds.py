@@ -73,22 +73,30 @@ def gap_envelope(n_teachers: int, n_classes: int, *, sigma: float, order: float,
     # One class leads the other by these many votes; two (weights) more because a ballot may move towards the
     # leader.
     leads = np.arange(0, n_teachers + 2 * weight + 1 + stride, stride)
+    deepest = int(leads[-1])
+    # The last two leads of those that are kept, one for either way to move, stand for all that are larger.
+    far = -(-(_far_lead(sigma, order, weight) + 2 * weight) // stride) + 2
+    is_cut = leads.size > far
+    leads = leads[:far]
     race = ThreeWays(law, deepest=int(leads[-1]), reach=reach, weight=weight)
-    low = -int(leads[-1]) - race.spread
-    y = np.arange(low, race.spread + reach + 1, stride / 2)
+    y = np.arange(-deepest - race.spread, race.spread + reach + 1, stride / 2)
+    y = y[max(np.searchsorted(y, -int(leads[-1]) - race.spread, side="right") - 1, 0) :]
     away, towards = (np.empty((leads.size, y.size)) for _ in range(2))
-    for i, lead in enumerate(leads):
-        values = (order - 1) * np.maximum(both_directions(*race(int(lead)), order).max(axis=0), 0.0)
-        # Thresholds below those of the race change nothing any more: repeat the first value.
-        away[i] = np.interp(y, race.thresholds(int(lead)), values)
+    for i, lead in enumerate(leads.tolist()):
         # The move towards the leader is the way back from a lead of two more, seen from one vote higher.
-        towards[i] = np.interp(y - weight, race.thresholds(int(lead)), values)
+        # Thresholds below those of the race change nothing any more: repeat the first value.
+        places, column = np.unique(race.column(lead, np.concatenate([y, y - weight])), return_inverse=True)
+        values = (order - 1) * np.maximum(both_directions(*race(lead, places), order).max(axis=0), 0.0)
+        away[i], towards[i] = values[column].reshape(2, -1)
     # A lead of d before a move towards the leader is a lead of d + 2 (weights) after it.
     shift = -(-2 * weight // stride)
     moves = np.concatenate([away[: leads.size - shift], towards[shift:]])
     lead_of = np.concatenate([leads[: leads.size - shift], np.maximum(leads[shift:] - 2 * weight, 0)])
-
-    gaps = np.arange(n_teachers + 1)
+    if is_cut:
+        lead_of[[leads.size - shift - 1, -1]] = n_teachers
+    # With all rivals further below than this no threshold is met: larger gaps cost the same.
+    furthest = min(n_teachers, math.ceil(race.spread + sigma - y[0]))
+    gaps = np.arange(furthest + 1)
     involved = _expected_growing(law, moves, y, gaps, n_rivals=n_classes - 2)
     # Only leads of at least the gap can occur when the top class takes part; a step of slack for the grid.
     involved[lead_of[:, None] < gaps[None, :] - (stride - 1)] = -np.inf
@@ -97,6 +105,7 @@ def gap_envelope(n_teachers: int, n_classes: int, *, sigma: float, order: float,
         table = np.maximum(table, _expected_falling(law, moves.max(axis=0), y, gaps))
     table = np.minimum(np.maximum(table, 0.0) / (order - 1) * _MARGIN + 1e-12, cap)
     table = np.maximum.accumulate(table[::-1])[::-1]
+    table = np.pad(table, (0, n_teachers - furthest), mode="edge")
     table.flags.writeable = False
     return table
 
@@ -336,6 +345,33 @@ def _doubled(table: Floats, rows: slice, votes: int) -> Floats:
     return wide
 
 
+def _far_lead(sigma: float, order: float, weight: int) -> int:
+    """Return a lead from which on the class behind changes no cost: H(r) is that of {a, other} alone.
+
+    Let b be d votes behind a and let w votes move. Where it wins its noise is ahead of a's by d (but for a
+    tie-break, below 1), whatever the threshold. By Hoelder its term q^order p^(1 - order) of the divergence is at
+    most the sum of that of the noises over all such pairs, and by Chernoff, squares completed and sums of
+    exp(-(k - c)^2 / (2 sigma^2)) over whole k largest at whole c,
+
+        exp(order (order - 1) w^2 / sigma^2 - (d - 1 - 2 order w)^2 / (4 sigma^2)),
+
+    in the other direction less. From d - 1 = 4 order w + 13 sigma on that is below exp(-42), where all terms add
+    up to 1 or more. The same square bounds what b takes from the terms of a and of the others: F(r) F(r + d)
+    differs from F(r) by the product of two tails that are d apart. So H is the same to 1e-17, and where the
+    threshold is as far below a, it is 0 to 1e-17.
+    """
+    return math.ceil(4 * order * weight + 13 * sigma) + 1
+
+
+def _cdf(law: DiscreteGaussian, y: Floats, gaps: NDArray[np.int64], *, power: int = 1) -> Floats:
+    """Return P[noise < y + gap]^power, (gaps, thresholds), for whole and half thresholds."""
+    halves = np.rint(2 * y).astype(np.int64)
+    first = int(halves[0] + 2 * gaps.min())
+    x = np.arange(first, int(halves[-1] + 2 * gaps.max()) + 1) / 2
+    found = np.exp(power * law.log_cdf(np.floor(x), x - np.floor(x)))
+    return np.asarray(found[halves[None, :] + 2 * gaps[:, None] - first])
+
+
 def _expected_growing(
     law: DiscreteGaussian, values: Floats, y: Floats, gaps: NDArray[np.int64], *, n_rivals: int
 ) -> Floats:
@@ -345,8 +381,7 @@ def _expected_growing(
     growing = np.maximum.accumulate(values, axis=1)
     highest = growing[:, -1:]
     # P[R < y] for whole and half y, relative to the top; beyond the grid everything counts as its end.
-    x = y[None, :] + gaps[:, None]
-    cdf = np.exp(n_rivals * law.log_cdf(np.floor(x), x - np.floor(x)))
+    cdf = _cdf(law, y, gaps, power=n_rivals)
     mass = np.diff(cdf, axis=1, prepend=0.0)
     mass[:, -1] += 1 - cdf[:, -1]
     level = np.exp(growing - highest)
@@ -365,8 +400,7 @@ def _expected_falling(law: DiscreteGaussian, values: Floats, y: Floats, gaps: ND
     highest = falling[0]
     if highest - falling[-1] > _FLOAT_RANGE:
         return np.full(gaps.size, highest)
-    x = y[None, :] - gaps[:, None]
-    cdf = np.exp(law.log_cdf(np.floor(x), x - np.floor(x)))
+    cdf = _cdf(law, y, -gaps)
     mass = np.diff(cdf, axis=1, append=1.0)
     mass[:, 0] += cdf[:, 0]
     level = np.exp(falling - highest)
