@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from ..errors import require_count, require_positive
@@ -73,14 +74,12 @@ def gap_envelope(n_teachers: int, n_classes: int, *, sigma: float, order: float,
     # One class leads the other by these many votes; two (weights) more because a ballot may move towards the
     # leader.
     leads = np.arange(0, n_teachers + 2 * weight + 1 + stride, stride)
-    deepest = int(leads[-1])
     # The last two leads of those that are kept, one for either way to move, stand for all that are larger.
     far = -(-(_far_lead(sigma, order, weight) + 2 * weight) // stride) + 2
     is_cut = leads.size > far
     leads = leads[:far]
     race = ThreeWays(law, deepest=int(leads[-1]), reach=reach, weight=weight)
-    y = np.arange(-deepest - race.spread, race.spread + reach + 1, stride / 2)
-    y = y[max(np.searchsorted(y, -int(leads[-1]) - race.spread, side="right") - 1, 0) :]
+    y = np.arange(-int(leads[-1]) - race.spread, race.spread + reach + 1, stride / 2)
     away, towards = (np.empty((leads.size, y.size)) for _ in range(2))
     for i, lead in enumerate(leads.tolist()):
         # The move towards the leader is the way back from a lead of two more, seen from one vote higher.
@@ -137,9 +136,7 @@ def confident_envelope(
     margin = np.arange(-weight, n_teachers + weight + 1, dtype=np.float64) - whole_thresholds(threshold)[0, 0]
     fewest = n_teachers if n_fewest is None else n_fewest
     among = _possible_gaps(n_teachers, n_classes, n_fewest=fewest)
-    table = _checked(
-        answer, margin, order=order, sigma_threshold=sigma_threshold, weight=weight, among=among
-    )
+    table = _checked(answer, margin, order=order, sigma_threshold=sigma_threshold, weight=weight, among=among)
     table.flags.writeable = False
     return table
 
@@ -182,8 +179,8 @@ def _checked(
     there = np.concatenate([tops + moved, tops + 0 * moved])
     fail, passed = (order * log[here] + (1 - order) * log[there] for log in (log_fail, log_pass))
     answered = (order - 1) * answer
-    # exp of what is looked for is linear in exp of what the answer costs: a way that is the dearest at both ends
-    # of the answers is so between them.
+    # exp of what is looked for is linear in exp of what the answer costs: a way that is the dearest at both
+    # ends of the answers is so between them.
     ends = np.logaddexp(fail[..., None], passed[..., None] + np.array([answered.min(), answered.max()]))
     worst = (ends == ends.max(axis=0)).all(axis=2)
     starts, stops = (np.zeros_like(tops), np.full_like(tops, answer.size)) if among is None else among
@@ -292,7 +289,7 @@ def _within(
     found = table[tops, gaps]
     yield found
     radius, distance, spare = 0, 0, np.empty_like(table)
-    while not np.array_equal(found, np.broadcast_to(peak, found.shape)):
+    while not (found == peak).all():
         distance += step
         if distance > 2 * radius:
             for rows in _blocks(table):
@@ -315,7 +312,7 @@ def _blocks(table: Floats) -> Iterator[slice]:
 
 
 def _widened(table: Floats, rows: slice, *, votes: int, best: np.ufunc = np.fmax) -> Floats:
-    """Return the best entry within so many votes of the top count and twice as many of the gap, if not NaN."""
+    """Return the best entry within so many votes of the top count and twice as many of the gap; no NaN."""
     tall, wide = votes if len(table) > 1 else 0, 2 * votes
     first, last = max(rows.start - tall, 0), min(rows.stop + tall, len(table))
     shape = (rows.stop - rows.start + 2 * tall, table.shape[1] + 2 * wide, *table.shape[2:])
@@ -348,28 +345,36 @@ def _doubled(table: Floats, rows: slice, votes: int) -> Floats:
 def _far_lead(sigma: float, order: float, weight: int) -> int:
     """Return a lead from which on the class behind changes no cost: H(r) is that of {a, other} alone.
 
-    Let b be d votes behind a and let w votes move. Where it wins its noise is ahead of a's by d (but for a
-    tie-break, below 1), whatever the threshold. By Hoelder its term q^order p^(1 - order) of the divergence is at
-    most the sum of that of the noises over all such pairs, and by Chernoff, squares completed and sums of
-    exp(-(k - c)^2 / (2 sigma^2)) over whole k largest at whole c,
+    Let b be d votes behind a and let w votes move. Where b wins its noise is ahead of a's by d (but for a
+    tie-break, below 1), whatever the threshold. By Hoelder its term q^order p^(1 - order) of the divergence
+    is at most the sum of that of the noises over all such pairs, and by Chernoff, with squares completed and
+    sums of exp(-(k - c)^2 / (2 sigma^2)) over whole k that are largest at whole c,
 
         exp(order (order - 1) w^2 / sigma^2 - (d - 1 - 2 order w)^2 / (4 sigma^2)),
 
-    in the other direction less. From d - 1 = 4 order w + 13 sigma on that is below exp(-42), where all terms add
-    up to 1 or more. The same square bounds what b takes from the terms of a and of the others: F(r) F(r + d)
-    differs from F(r) by the product of two tails that are d apart. So H is the same to 1e-17, and where the
-    threshold is as far below a, it is 0 to 1e-17.
+    in the other direction less. From d - 1 = 4 order w + 13 sigma on that is below exp(-42), where all terms
+    add up to 1 or more. The same square bounds what b takes from the terms of a and of the others:
+    F(r) F(r + d) differs from F(r) by the product of two tails that are d apart. So H is the same to 1e-17,
+    and where the threshold is as far below a, it is 0 to 1e-17.
     """
     return math.ceil(4 * order * weight + 13 * sigma) + 1
 
 
-def _cdf(law: DiscreteGaussian, y: Floats, gaps: NDArray[np.int64], *, power: int = 1) -> Floats:
-    """Return P[noise < y + gap]^power, (gaps, thresholds), for whole and half thresholds."""
-    halves = np.rint(2 * y).astype(np.int64)
-    first = int(halves[0] + 2 * gaps.min())
-    x = np.arange(first, int(halves[-1] + 2 * gaps.max()) + 1) / 2
-    found = np.exp(power * law.log_cdf(np.floor(x), x - np.floor(x)))
-    return np.asarray(found[halves[None, :] + 2 * gaps[:, None] - first])
+def _cdf_steps(
+    law: DiscreteGaussian, y: Floats, gaps: NDArray[np.int64], *, power: int = 1
+) -> tuple[Floats, Floats, Floats]:
+    """Return P[noise < y + gap]^power at the first threshold, its steps up to the last one, and there.
+
+    Thresholds are whole or half and evenly spaced, gaps are 0, 1, 2, ... or 0, -1, -2, ...: every row is a
+    window on one list.
+    """
+    low, high = round(2 * y[0]), round(2 * y[-1])
+    spacing, lowest = round(2 * (y[1] - y[0])), 2 * int(gaps.min())
+    x = np.arange(low + lowest, high + 2 * int(gaps.max()) + 1) / 2
+    cdf = np.exp(power * law.log_cdf(np.floor(x), x - np.floor(x)))
+    windows = sliding_window_view(cdf[spacing:] - cdf[:-spacing], high - low - spacing + 1)[:, ::spacing]
+    first = 2 * gaps - lowest
+    return cdf[first], windows[first], cdf[first + high - low]
 
 
 def _expected_growing(
@@ -381,16 +386,15 @@ def _expected_growing(
     growing = np.maximum.accumulate(values, axis=1)
     highest = growing[:, -1:]
     # P[R < y] for whole and half y, relative to the top; beyond the grid everything counts as its end.
-    cdf = _cdf(law, y, gaps, power=n_rivals)
-    mass = np.diff(cdf, axis=1, prepend=0.0)
-    mass[:, -1] += 1 - cdf[:, -1]
+    first, steps, last = _cdf_steps(law, y, gaps, power=n_rivals)
     level = np.exp(growing - highest)
     left = np.concatenate([level[:, :1], level[:, :-1]], axis=1)
     blend = level if law.sigma < 16 else (left + level) / 2
     # Where the exponents span more than floats do, the sum may underflow: take the largest instead.
     whole = highest[:, 0] - growing[:, 0] > _FLOAT_RANGE
+    expected = blend[:, 1:] @ steps.T + blend[:, :1] * first + blend[:, -1:] * (1 - last)
     with np.errstate(divide="ignore"):
-        result: Floats = np.where(whole[:, None], 0.0, np.log(blend @ mass.T)) + highest
+        result: Floats = np.where(whole[:, None], 0.0, np.log(expected)) + highest
     return result
 
 
@@ -400,13 +404,12 @@ def _expected_falling(law: DiscreteGaussian, values: Floats, y: Floats, gaps: ND
     highest = falling[0]
     if highest - falling[-1] > _FLOAT_RANGE:
         return np.full(gaps.size, highest)
-    cdf = _cdf(law, y, -gaps)
-    mass = np.diff(cdf, axis=1, append=1.0)
-    mass[:, 0] += cdf[:, 0]
+    first, steps, last = _cdf_steps(law, y, -gaps)
     level = np.exp(falling - highest)
     right = np.append(level[1:], level[-1])
     blend = level if law.sigma < 16 else (level + right) / 2
-    return np.asarray(np.log(mass @ blend) + highest)
+    expected = steps @ blend[:-1] + first * blend[0] + (1 - last) * blend[-1]
+    return np.asarray(np.log(expected) + highest)
 
 
 def _possible_gaps(

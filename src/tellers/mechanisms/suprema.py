@@ -209,9 +209,7 @@ class ThreeWays:
         moved = (-self.weight, self.weight - behind)
         return self._cells(first, last, (0, -behind), columns), self._cells(first, last, moved, columns)
 
-    def _cells(
-        self, first: int, last: int, at: tuple[int, int], columns: NDArray[np.int64] | None
-    ) -> Floats:
+    def _cells(self, first: int, last: int, at: tuple[int, int], columns: NDArray[np.int64] | None) -> Floats:
         a, b = (slice(self._origin + first - place, self._origin + last - place + 1) for place in at)
         rows = []
         for own, rival in ((a, b), (b, a)):
@@ -229,7 +227,7 @@ class ThreeWays:
 
 
 def _chosen(starts: Floats, middles: tuple[Floats, ...], columns: NDArray[np.int64] | None) -> Floats:
-    """Return starts and middles of cells, taking turns, or these columns of them; what is in logs is added."""
+    """Return starts and middles of cells in turn, or these columns of them; logs of two parts are added."""
     if columns is None:
         added = np.logaddexp.reduce(middles) if len(middles) > 1 else middles[0]
         return np.stack([starts, added], axis=1).ravel()
