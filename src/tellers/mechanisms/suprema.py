@@ -198,7 +198,8 @@ class ThreeWays:
     def column(self, behind: int, thresholds: Floats) -> NDArray[np.int64]:
         """Return the columns of whole and half thresholds, the first or the last one for those beyond."""
         last = 2 * (behind + 2 * self.spread + self.reach) + 1
-        return np.clip(np.rint(2 * (thresholds + behind + self.spread)), 0, last).astype(np.int64)
+        places = np.rint(2 * (thresholds + behind + self.spread))
+        return np.asarray(np.clip(places, 0, last), dtype=np.int64)
 
     def __call__(self, behind: int, columns: NDArray[np.int64] | None = None) -> tuple[Floats, Floats]:
         """Return log-probabilities (3, thresholds), before and after a ballot moves from a to b.
@@ -230,7 +231,7 @@ def _chosen(starts: Floats, middles: tuple[Floats, ...], columns: NDArray[np.int
     """Return starts and middles of cells in turn, or these columns of them; logs of two parts are added."""
     if columns is None:
         added = np.logaddexp.reduce(middles) if len(middles) > 1 else middles[0]
-        return np.stack([starts, added], axis=1).ravel()
+        return np.asarray(np.stack([starts, added], axis=1).ravel())
     cells, found = columns >> 1, starts[columns >> 1]
     odd = (columns & 1).astype(np.bool_)
     at = [each[cells[odd]] for each in middles]
