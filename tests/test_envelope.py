@@ -10,7 +10,8 @@ from scipy.special import logsumexp
 from tellers import ConfidentGNMax, GNMax, Unit, Votes
 from tellers.mechanisms import argmax_supremum, divergences, gap_envelope, smooth_sensitivity
 from tellers.mechanisms._laws import DiscreteGaussian
-from tellers.mechanisms.gap_bounds import confident_envelope, gap_cost, margin_envelope
+from tellers.mechanisms.gap_bounds import _MARGIN, _far_lead, confident_envelope, gap_cost, margin_envelope
+from tellers.mechanisms.suprema import ThreeWays, both_directions
 
 ORDERS = np.array([1.25, 2.0, 5.0, 12.0, 32.0, 64.0])
 
@@ -212,6 +213,59 @@ def test_wrong_arguments_are_named():
         gap_envelope(10, 3, sigma=0.0, order=2.0)
 
 
+def plain_envelope(n_votes, n_classes, gaps, *, sigma, order, weight):
+    """U at these gaps before it is capped, with every lead and threshold there is, one after the other."""
+    law, stride = DiscreteGaussian(sigma), max(1, math.floor(sigma / 16))
+    reach, shift = math.ceil(order * weight), -(-2 * weight // stride)
+    leads = range(0, n_votes + 2 * weight + 1 + stride, stride)
+    race = ThreeWays(law, deepest=leads[-1], reach=reach, weight=weight)
+    y = np.arange(-leads[-1] - race.spread, race.spread + reach + 1, stride / 2)
+    first, last = np.eye(y.size)[[0, -1]]
+
+    def cdf(x):
+        return np.exp(law.log_cdf(np.floor(x), x - np.floor(x)))
+
+    def expected(values, beside, mass):
+        level = np.exp(values)
+        return math.log(mass @ (level if sigma < 16 else (level + np.exp(beside)) / 2))
+
+    below = [cdf(y + gap) ** (n_classes - 2) for gap in gaps]
+    masses = [np.diff(each, prepend=0.0) + (1 - each[-1]) * last for each in below]
+    found, worst = np.zeros(len(gaps)), np.zeros(y.size)
+    for at, lead in enumerate(leads):
+        both = (order - 1) * both_directions(*race(lead), order).max(axis=0).clip(0)
+        away = [(lead, y)] if at < len(leads) - shift else []
+        towards = [(max(lead - 2 * weight, 0), y - weight)] if at >= shift else []
+        for before, thresholds in away + towards:
+            values = np.interp(thresholds, race.thresholds(lead), both)
+            worst, grown = np.maximum(worst, values), np.maximum.accumulate(values)
+            for i, gap in enumerate(gaps):
+                if before >= gap - (stride - 1):
+                    left = np.append(grown[0], grown[:-1])
+                    here = expected(grown, left, masses[i]) if n_classes > 2 else values[0]
+                    found[i] = max(found[i], here)
+    fallen = np.maximum.accumulate(worst[::-1])[::-1]
+    for i, gap in enumerate(gaps if n_classes > 2 else []):
+        mass = np.diff(cdf(y - gap), append=1.0) + cdf(y[:1] - gap) * first
+        found[i] = max(found[i], expected(fallen, np.append(fallen[1:], fallen[-1]), mass))
+    return found / (order - 1) * _MARGIN + 1e-12
+
+
+@pytest.mark.parametrize(
+    ("n_votes", "n_classes", "sigma", "order", "weight"),
+    [(150, 4, 4.0, 3.0, 1), (160, 10, 2.0, 12.0, 1), (150, 2, 4.0, 2.0, 2), (600, 3, 33.0, 1.5, 2)],
+)
+def test_leads_and_gaps_that_are_left_out_change_nothing(n_votes, n_classes, sigma, order, weight):
+    setting = {"sigma": sigma, "order": order, "weight": weight}
+    assert _far_lead(sigma, order, weight) < n_votes - 10
+    cap = float(argmax_supremum(sigma, [order], weight=weight).values[0])
+    table = gap_envelope(n_votes, n_classes, **setting)
+    assert table.shape == (n_votes + 1,)
+    gaps = [0, 1, *(int(part * sigma) for part in (1, 3, 6, 10, 15)), n_votes]
+    plain = np.minimum(plain_envelope(n_votes, n_classes, gaps, **setting), cap)
+    np.testing.assert_allclose(table[gaps], plain, rtol=1e-9, atol=1e-14)
+
+
 # The check --------------------------------------------------------------------------------------------------
 
 
@@ -243,6 +297,36 @@ def test_the_table_is_empty_exactly_where_no_histogram_is(n_teachers, n_classes)
     there = np.zeros_like(table, dtype=bool)
     there[votes.top, votes.gap] = True
     np.testing.assert_array_equal(np.isnan(table), ~there)
+
+
+@pytest.mark.parametrize(("weight", "n_fewest"), [(1, 30), (1, 26), (4, 30)])
+@pytest.mark.parametrize(("sigma_threshold", "order"), [(2.0, 6.0), (9.0, 1.25), (0.6, 20.0)])
+def test_a_check_costs_the_most_of_all_ways_to_move(weight, n_fewest, sigma_threshold, order):
+    """Every way at every top and gap, over every number of votes: a plain list of what was chosen from."""
+    check = {"order": order, "sigma_threshold": sigma_threshold, "weight": weight}
+    answer = gap_envelope(30, 3, sigma=4.0, order=order, weight=weight)
+    table = confident_envelope(30, 3, sigma=4.0, threshold=17.0, n_fewest=n_fewest, **check)
+    law, plain = DiscreteGaussian(sigma_threshold), np.full((31, 31), np.nan)
+
+    def logs(top):  # of failing and of passing
+        margin = np.array([top - 17.0])
+        return float(law.log_cdf(-margin - 1)[0]), float(law.log_cdf(margin)[0])
+
+    for n_votes in range(n_fewest, 31):
+        votes = all_sorted_histograms(n_votes, 3)
+        for top, gap in zip(votes.top, votes.gap, strict=True):
+            ways = [0.0]
+            for moved in (-weight, 0, weight):
+                for here, there in ((top, top + moved), (top + moved, top)):
+                    fail, passed = (
+                        order * p + (1 - order) * q for p, q in zip(logs(here), logs(there), strict=True)
+                    )
+                    ways.append(np.logaddexp(fail, passed + (order - 1) * answer[gap]) / (order - 1))
+            plain[top, gap] = max(ways) + 1e-12
+    np.testing.assert_allclose(table, plain, rtol=1e-12, atol=1e-14)
+    margins = margin_envelope(answer, -17, 13, **check)
+    there = ~np.isnan(plain)
+    np.testing.assert_allclose(margins[there], plain[there], rtol=1e-12, atol=1e-14)
 
 
 def test_a_check_that_always_passes_leaves_the_gap_and_one_that_never_does_leaves_nothing():
@@ -342,6 +426,42 @@ def test_local_sensitivities_of_any_table_of_tops_and_gaps():
         assert local >= within * (1 - 1e-12)
     assert cost.local[0] == pytest.approx(change[chosen].sum())
     assert cost.local[-1] == pytest.approx(change.max() * 4)
+
+
+@pytest.mark.parametrize("shape", [(1, 41), (1, 2), (2, 3), (13, 30), (31, 12)])
+@pytest.mark.parametrize("step", [1, 2, 5])
+def test_local_sensitivities_are_the_largest_changes_within_every_window(shape, step):
+    """Window by window and query by query, on tables with holes, for several ballots and members."""
+    rng, moves = np.random.default_rng(shape[1] + step), ((1, 0.5), (3, 1.0))
+    table = rng.random(shape) ** 8  # few that are large
+    if shape[0] > 1:
+        table[rng.random(shape) < 0.4] = np.nan
+        table[0, 0] = 0.5
+    cells = np.argwhere(~np.isnan(table))
+    cells = cells[rng.integers(len(cells), size=6)]
+
+    def within(values, top, gap, votes):
+        return values[max(top - votes, 0) : top + votes + 1, max(gap - 2 * votes, 0) : gap + 2 * votes + 1]
+
+    change = np.zeros(shape)
+    for top, gap in np.argwhere(~np.isnan(table)):
+        for weight, share in moves:
+            most = np.nanmax(np.abs(within(table, top, gap, weight) - table[top, gap])) / share
+            change[top, gap] = max(change[top, gap], most)
+    present = rng.integers(0, 2, size=(3, 6)).astype(float)
+    for there in (None, present):
+        tops = cells[:, 0] if shape[0] > 1 else None
+        cost = gap_cost(
+            table if shape[0] > 1 else table[0], cells[:, 1], tops, moves=moves, step=step, present=there
+        )
+        assert cost.local[-1] == pytest.approx(
+            change.max() * (6 if there is None else there.sum(axis=1).max())
+        )
+        for d in range(shape[0] + shape[1]):
+            near = np.array([within(change, top, gap, d * step).max() for top, gap in cells])
+            summed = near.sum() if there is None else (there @ near).max()
+            # Beyond the last entry nothing changes any more.
+            assert cost.local[min(d, cost.local.size - 1)] == pytest.approx(summed, rel=1e-12)
 
 
 def random_ballots(rng, n_teachers, n_classes, n_queries):

@@ -70,6 +70,21 @@ def test_moves_are_close_above_the_largest_quotients_of_any_table(gaps, falls):
         assert max(up, down) * (1 - 1e-9) <= found <= 1.06 * max(up, down)
 
 
+def test_moves_at_every_distance_are_those_of_windows_that_grow_vote_by_vote():
+    table, gaps = gap_envelope(90, 4, sigma=5.0, order=6.0), np.array([0, 3, 3, 40, 88, 90])
+    rise, fall = (maximum_filter1d(sign * table, 5, mode="nearest") - sign * table for sign in (1, -1))
+    change, excess = np.stack([rise, fall]), []
+    slopes = slopes_up_to((change / (table + 0.02 / gaps.size)).max(axis=1))
+    over = change[:, None, :] - slopes[..., None] * table
+    for _ in range(46):
+        excess.append(over[..., gaps].sum(axis=-1))
+        over = maximum_filter1d(over, 5, axis=2, mode="nearest")
+    for offset, found in zip([0.02, 3.0], gap_log_moves(table, gaps, [0.02, 3.0]), strict=True):
+        up, down = largest_quotients(slopes, np.stack(excess, axis=-1), offset)
+        plain = np.maximum(np.log1p(up), -np.log1p(-down))
+        np.testing.assert_allclose(found, np.maximum.accumulate(plain), rtol=1e-9)
+
+
 def test_far_from_zero_a_logarithm_moves_like_what_it_is_of():
     table, gaps = gap_envelope(60, 4, sigma=8.0, order=6.0), np.arange(0, 61, 3)
     moves = gap_log_moves(table, gaps, [1e6])[0] * 1e6

@@ -19,15 +19,16 @@ the same law on both sides, so (order - 1) D <= log E exp H(R).
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from ..errors import require_count, require_positive
-from ..privacy._scipy import maximum_filter, maximum_filter1d
+from ..privacy._scipy import maximum_filter1d
 from ._check import log_pass_and_fail, whole_thresholds
 from ._laws import DiscreteGaussian, Floats
 from ._log_sum_sensitivity import largest_quotients, log_moves, slopes_up_to
@@ -39,6 +40,8 @@ Moves = tuple[tuple[int, float], ...]
 # errors are of second order and below 1e-3 of the result. The tables are raised by twice that.
 _MARGIN = 1 + 2e-3
 _FLOAT_RANGE = 600.0
+# Cells of a table that are worked on at once: they stay in the cache.
+_CELLS = 1 << 16
 
 
 @lru_cache(maxsize=64)
@@ -71,22 +74,28 @@ def gap_envelope(n_teachers: int, n_classes: int, *, sigma: float, order: float,
     # One class leads the other by these many votes; two (weights) more because a ballot may move towards the
     # leader.
     leads = np.arange(0, n_teachers + 2 * weight + 1 + stride, stride)
+    # The last two leads of those that are kept, one for either way to move, stand for all that are larger.
+    far = -(-(_far_lead(sigma, order, weight) + 2 * weight) // stride) + 2
+    is_cut = leads.size > far
+    leads = leads[:far]
     race = ThreeWays(law, deepest=int(leads[-1]), reach=reach, weight=weight)
-    low = -int(leads[-1]) - race.spread
-    y = np.arange(low, race.spread + reach + 1, stride / 2)
+    y = np.arange(-int(leads[-1]) - race.spread, race.spread + reach + 1, stride / 2)
     away, towards = (np.empty((leads.size, y.size)) for _ in range(2))
-    for i, lead in enumerate(leads):
-        values = (order - 1) * np.maximum(both_directions(*race(int(lead)), order).max(axis=0), 0.0)
-        # Thresholds below those of the race change nothing any more: repeat the first value.
-        away[i] = np.interp(y, race.thresholds(int(lead)), values)
+    for i, lead in enumerate(leads.tolist()):
         # The move towards the leader is the way back from a lead of two more, seen from one vote higher.
-        towards[i] = np.interp(y - weight, race.thresholds(int(lead)), values)
+        # Thresholds below those of the race change nothing any more: repeat the first value.
+        places, column = np.unique(race.column(lead, np.concatenate([y, y - weight])), return_inverse=True)
+        values = (order - 1) * np.maximum(both_directions(*race(lead, places), order).max(axis=0), 0.0)
+        away[i], towards[i] = values[column].reshape(2, -1)
     # A lead of d before a move towards the leader is a lead of d + 2 (weights) after it.
     shift = -(-2 * weight // stride)
     moves = np.concatenate([away[: leads.size - shift], towards[shift:]])
     lead_of = np.concatenate([leads[: leads.size - shift], np.maximum(leads[shift:] - 2 * weight, 0)])
-
-    gaps = np.arange(n_teachers + 1)
+    if is_cut:
+        lead_of[[leads.size - shift - 1, -1]] = n_teachers
+    # With all rivals further below than this no threshold is met: larger gaps cost the same.
+    furthest = min(n_teachers, math.ceil(race.spread + sigma - y[0]))
+    gaps = np.arange(furthest + 1)
     involved = _expected_growing(law, moves, y, gaps, n_rivals=n_classes - 2)
     # Only leads of at least the gap can occur when the top class takes part; a step of slack for the grid.
     involved[lead_of[:, None] < gaps[None, :] - (stride - 1)] = -np.inf
@@ -95,11 +104,13 @@ def gap_envelope(n_teachers: int, n_classes: int, *, sigma: float, order: float,
         table = np.maximum(table, _expected_falling(law, moves.max(axis=0), y, gaps))
     table = np.minimum(np.maximum(table, 0.0) / (order - 1) * _MARGIN + 1e-12, cap)
     table = np.maximum.accumulate(table[::-1])[::-1]
+    table = np.pad(table, (0, n_teachers - furthest), mode="edge")
     table.flags.writeable = False
     return table
 
 
-@lru_cache(maxsize=16)
+# Two tables are kept: with 5,000 teachers one takes 200 megabytes.
+@lru_cache(maxsize=2)
 def confident_envelope(
     n_teachers: int,
     n_classes: int,
@@ -123,12 +134,9 @@ def confident_envelope(
     """
     answer = gap_envelope(n_teachers, n_classes, sigma=sigma, order=order, weight=weight)
     margin = np.arange(-weight, n_teachers + weight + 1, dtype=np.float64) - whole_thresholds(threshold)[0, 0]
-    table = _checked(answer, margin, order=order, sigma_threshold=sigma_threshold, weight=weight)
     fewest = n_teachers if n_fewest is None else n_fewest
-    possible = np.logical_or.reduce(
-        [_possible(n_teachers, n_classes, n_votes) for n_votes in range(fewest, n_teachers + 1)]
-    )
-    table = np.where(possible, table, np.nan)
+    among = _possible_gaps(n_teachers, n_classes, n_fewest=fewest)
+    table = _checked(answer, margin, order=order, sigma_threshold=sigma_threshold, weight=weight, among=among)
     table.flags.writeable = False
     return table
 
@@ -150,19 +158,40 @@ def margin_envelope(
     return _checked(answer, margin, order=order, sigma_threshold=sigma_threshold, weight=weight)
 
 
-def _checked(answer: Floats, margin: Floats, *, order: float, sigma_threshold: float, weight: int) -> Floats:
-    """Return W for all margins but `weight` of them at either end, which a ballot can reach."""
+def _checked(
+    answer: Floats,
+    margin: Floats,
+    *,
+    order: float,
+    sigma_threshold: float,
+    weight: int,
+    among: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None,
+) -> Floats:
+    """Return W for all margins but `weight` of them at either end, which a ballot can reach.
+
+    With `among` only for gaps between these two of every margin, and NaN elsewhere.
+    """
     log_pass, log_fail = log_pass_and_fail(margin, sigma_threshold)
     tops = np.arange(weight, margin.size - weight)
-    table = np.full((tops.size, answer.size), -np.inf)
     # Convex in the probability of passing on the other side: the furthest moves of the margin are the worst.
-    for moved in (-weight, 0, weight):
-        for here, there in ((tops, tops + moved), (tops + moved, tops)):
-            fail = order * log_fail[here] + (1 - order) * log_fail[there]
-            passed = order * log_pass[here] + (1 - order) * log_pass[there]
-            both = np.logaddexp(fail[:, None], passed[:, None] + (order - 1) * answer[None, :])
-            table = np.maximum(table, both / (order - 1))
-    return np.asarray(np.maximum(table, 0.0) + 1e-12)
+    moved = np.array([-weight, 0, weight])[:, None]
+    here = np.concatenate([tops + 0 * moved, tops + moved])
+    there = np.concatenate([tops + moved, tops + 0 * moved])
+    fail, passed = (order * log[here] + (1 - order) * log[there] for log in (log_fail, log_pass))
+    answered = (order - 1) * answer
+    # exp of what is looked for is linear in exp of what the answer costs: a way that is the dearest at both
+    # ends of the answers is so between them.
+    ends = np.logaddexp(fail[..., None], passed[..., None] + np.array([answered.min(), answered.max()]))
+    worst = (ends == ends.max(axis=0)).all(axis=2)
+    starts, stops = (np.zeros_like(tops), np.full_like(tops, answer.size)) if among is None else among
+    table = np.full((tops.size, answer.size), np.nan)
+    for top, (start, stop) in enumerate(zip(starts.tolist(), stops.tolist(), strict=True)):
+        if start >= stop:
+            continue
+        which = worst[:, top].argmax()[None] if worst[:, top].any() else slice(None)
+        both = np.logaddexp(fail[which, top, None], passed[which, top, None] + answered[None, start:stop])
+        table[top, start:stop] = np.maximum(both.max(axis=0) / (order - 1), 0.0) + 1e-12
+    return table
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -195,23 +224,13 @@ def gap_cost(
     """
     if tops is None:
         table, tops = table[None], np.zeros_like(gaps)
-    possible = ~np.isnan(table)
-    change = np.zeros_like(table)
-    for weight, share in moves:
-        high, low = (_widened(np.where(possible, sign * table, -np.inf), weight, -np.inf) for sign in (1, -1))
-        change = np.maximum(change, np.where(possible, np.maximum(high - table, table + low), 0.0) / share)
     if present is None:  # queries that are alike count together
         cells, times = np.unique(np.ravel_multi_index((tops, gaps), table.shape), return_counts=True)
         tops, gaps = np.unravel_index(cells, table.shape)
         present = times[None].astype(np.float64)
-    local = []
-    while True:
-        local.append(float((present @ change[tops, gaps]).max()))
-        wider = _widened(change, step, 0.0)
-        if np.array_equal(wider, change):
-            break
-        change = wider
-    total = float((present @ np.where(possible, table, 0.0)[tops, gaps]).max())
+    total = float((present @ np.nan_to_num(table[tops, gaps], nan=0.0)).max())
+    near = _within(_changes(table, moves), tops, gaps, step=step)
+    local = [float((present @ change).max()) for change in near]
     return EnvelopeCost(total, np.maximum.accumulate(local))
 
 
@@ -228,22 +247,134 @@ def gap_log_moves(table: Floats, gaps: NDArray[np.int64], offsets: Sequence[floa
     # No quotient of sums is larger than the largest of its terms: there the slopes end.
     spare = min(offsets) / max(gaps.size, 1)
     slopes = slopes_up_to((change / (table + spare)).max(axis=1))
-    tally = np.bincount(gaps, minlength=table.size).astype(np.float64)
+    places, times = np.unique(gaps, return_counts=True)
     over = change[:, None, :] - slopes[..., None] * table
-    excess = []
-    for _ in range(-(-(table.size - 1) // 2) + 1):
-        excess.append(over @ tally)
-        # Every ballot moves every gap as it likes: after d of them a gap is anywhere within 2 d.
-        over = maximum_filter1d(over, 5, axis=2, mode="nearest")
-    found = [largest_quotients(slopes, np.stack(excess, axis=-1), offset) for offset in offsets]
-    moves = [np.maximum(*log_moves(*quotients)) for quotients in found]
-    return np.maximum.accumulate(np.stack(moves), axis=1)
+    # Every ballot moves every gap as it likes: after d of them a gap is anywhere within 2 d.
+    by_gap = np.ascontiguousarray(over.reshape(-1, table.size).T)[None]
+    near = _within(by_gap, np.zeros_like(places), places)
+    excess = np.stack([times.astype(np.float64) @ each for each in near], axis=-1).reshape(*slopes.shape, -1)
+    found = [largest_quotients(slopes, excess, offset) for offset in offsets]
+    moves = np.stack([np.maximum(*log_moves(*quotients)) for quotients in found])
+    # From there on nothing changes any more.
+    missing = -(-(table.size - 1) // 2) + 1 - moves.shape[1]
+    return np.maximum.accumulate(np.pad(moves, ((0, 0), (0, missing)), mode="edge"), axis=1)
 
 
-def _widened(table: Floats, votes: int, outside: float) -> Floats:
-    """Return the largest entry within so many votes of the top count and twice as many of the gap."""
-    size = (2 * votes + 1 if len(table) > 1 else 1, 4 * votes + 1)
-    return np.asarray(maximum_filter(table, size=size, mode="constant", cval=outside))
+def _changes(table: Floats, moves: Moves) -> Floats:
+    """Return the most that any of these ballots changes every entry by, per share; 0 where there is none."""
+    change = np.zeros_like(table)
+    for weight, share in moves:
+        for rows in _blocks(table):
+            here = table[rows]
+            high, low = (_widened(table, rows, votes=weight, best=best) for best in (np.fmax, np.fmin))
+            change[rows] = np.fmax(change[rows], np.maximum(high - here, here - low) / share)
+    return change
+
+
+def _within(
+    table: Floats, tops: NDArray[np.int64], gaps: NDArray[np.int64], *, step: int = 1
+) -> Iterator[Floats]:
+    """Yield the largest entries within 0, 1, 2, ... steps of these cells, until further ones repeat.
+
+    `table` may have more axes than tops and gaps: every entry of those is a table of its own. A step is
+    `step` votes of the top count and twice as many of the gap.
+
+    Windows of r votes around every cell are tabulated for r = step, 2 step, 4 step, ... A window of d votes,
+    r <= d <= 2 r, is the union of the four of r votes at its corners, which is looked up for the given cells
+    only. Where a corner lies outside, the nearest cell stands in: its window is not wider on the far side,
+    since r <= d, and still meets the opposite one.
+    """
+    peak = table.max(axis=(0, 1))
+    last_top, last_gap = table.shape[0] - 1, table.shape[1] - 1
+    found = table[tops, gaps]
+    yield found
+    radius, distance, spare = 0, 0, np.empty_like(table)
+    while not (found == peak).all():
+        distance += step
+        if distance > 2 * radius:
+            for rows in _blocks(table):
+                spare[rows] = _doubled(table, rows, radius) if radius else _widened(table, rows, votes=step)
+            # The first one belongs to the caller.
+            table, spare, radius = spare, table if radius else np.empty_like(table), 2 * radius or step
+        off = distance - radius
+        left, right = np.maximum(gaps - 2 * off, 0), np.minimum(gaps + 2 * off, last_gap)
+        sides = (np.maximum(tops - off, 0), np.minimum(tops + off, last_top))[: 1 + (last_top > 0)]
+        corners = [table[top, gap] for top in sides for gap in (left, right)]
+        found = np.maximum.reduce(corners)
+        yield found
+
+
+def _blocks(table: Floats) -> Iterator[slice]:
+    """Yield slices of rows that are small together."""
+    n_rows = max(1, _CELLS // max(1, table[0].size))
+    for start in range(0, len(table), n_rows):
+        yield slice(start, min(start + n_rows, len(table)))
+
+
+def _widened(table: Floats, rows: slice, *, votes: int, best: np.ufunc = np.fmax) -> Floats:
+    """Return the best entry within so many votes of the top count and twice as many of the gap; no NaN."""
+    tall, wide = votes if len(table) > 1 else 0, 2 * votes
+    first, last = max(rows.start - tall, 0), min(rows.stop + tall, len(table))
+    shape = (rows.stop - rows.start + 2 * tall, table.shape[1] + 2 * wide, *table.shape[2:])
+    found = np.full(shape, np.nan)
+    start = first - (rows.start - tall)
+    found[start : start + last - first, wide : wide + table.shape[1]] = table[first:last]
+    for axis, length in enumerate((2 * tall + 1, 2 * wide + 1)):
+        found, size = found.swapaxes(0, axis), 1
+        while size < length:  # windows of twice the length, and what is left of it at last
+            more = min(size, length - size)
+            found, size = best(found[:-more], found[more:]), size + more
+        found = found.swapaxes(0, axis)
+    return np.asarray(found)
+
+
+def _doubled(table: Floats, rows: slice, votes: int) -> Floats:
+    """Return the largest entry within twice as many votes as `table` does, which is of whole windows."""
+    at, n_gaps = np.arange(rows.start, rows.stop), table.shape[1]
+    tall = table[rows]
+    if len(table) > 1:
+        tall = np.maximum(table[np.maximum(at - votes, 0)], table[np.minimum(at + votes, len(table) - 1)])
+    off = min(2 * votes, n_gaps - 1)
+    wide = np.empty_like(tall)
+    wide[:, :off], wide[:, off:] = tall[:, :1], tall[:, : n_gaps - off]
+    np.maximum(wide[:, : n_gaps - off], tall[:, off:], out=wide[:, : n_gaps - off])
+    np.maximum(wide[:, n_gaps - off :], tall[:, -1:], out=wide[:, n_gaps - off :])
+    return wide
+
+
+def _far_lead(sigma: float, order: float, weight: int) -> int:
+    """Return a lead from which on the class behind changes no cost: H(r) is that of {a, other} alone.
+
+    Let b be d votes behind a and let w votes move. Where b wins its noise is ahead of a's by d (but for a
+    tie-break, below 1), whatever the threshold. By Hoelder its term q^order p^(1 - order) of the divergence
+    is at most the sum of that of the noises over all such pairs, and by Chernoff, with squares completed and
+    sums of exp(-(k - c)^2 / (2 sigma^2)) over whole k that are largest at whole c,
+
+        exp(order (order - 1) w^2 / sigma^2 - (d - 1 - 2 order w)^2 / (4 sigma^2)),
+
+    in the other direction less. From d - 1 = 4 order w + 13 sigma on that is below exp(-42), where all terms
+    add up to 1 or more. The same square bounds what b takes from the terms of a and of the others:
+    F(r) F(r + d) differs from F(r) by the product of two tails that are d apart. So H is the same to 1e-17,
+    and where the threshold is as far below a, it is 0 to 1e-17.
+    """
+    return math.ceil(4 * order * weight + 13 * sigma) + 1
+
+
+def _cdf_steps(
+    law: DiscreteGaussian, y: Floats, gaps: NDArray[np.int64], *, power: int = 1
+) -> tuple[Floats, Floats, Floats]:
+    """Return P[noise < y + gap]^power at the first threshold, its steps up to the last one, and there.
+
+    Thresholds are whole or half and evenly spaced, gaps are 0, 1, 2, ... or 0, -1, -2, ...: every row is a
+    window on one list.
+    """
+    low, high = round(2 * y[0]), round(2 * y[-1])
+    spacing, lowest = round(2 * (y[1] - y[0])), 2 * int(gaps.min())
+    x = np.arange(low + lowest, high + 2 * int(gaps.max()) + 1) / 2
+    cdf = np.exp(power * law.log_cdf(np.floor(x), x - np.floor(x)))
+    windows = sliding_window_view(cdf[spacing:] - cdf[:-spacing], high - low - spacing + 1)[:, ::spacing]
+    first = 2 * gaps - lowest
+    return cdf[first], windows[first], cdf[first + high - low]
 
 
 def _expected_growing(
@@ -255,17 +386,15 @@ def _expected_growing(
     growing = np.maximum.accumulate(values, axis=1)
     highest = growing[:, -1:]
     # P[R < y] for whole and half y, relative to the top; beyond the grid everything counts as its end.
-    x = y[None, :] + gaps[:, None]
-    cdf = np.exp(n_rivals * law.log_cdf(np.floor(x), x - np.floor(x)))
-    mass = np.diff(cdf, axis=1, prepend=0.0)
-    mass[:, -1] += 1 - cdf[:, -1]
+    first, steps, last = _cdf_steps(law, y, gaps, power=n_rivals)
     level = np.exp(growing - highest)
     left = np.concatenate([level[:, :1], level[:, :-1]], axis=1)
     blend = level if law.sigma < 16 else (left + level) / 2
     # Where the exponents span more than floats do, the sum may underflow: take the largest instead.
     whole = highest[:, 0] - growing[:, 0] > _FLOAT_RANGE
+    expected = blend[:, 1:] @ steps.T + blend[:, :1] * first + blend[:, -1:] * (1 - last)
     with np.errstate(divide="ignore"):
-        result: Floats = np.where(whole[:, None], 0.0, np.log(blend @ mass.T)) + highest
+        result: Floats = np.where(whole[:, None], 0.0, np.log(expected)) + highest
     return result
 
 
@@ -275,18 +404,23 @@ def _expected_falling(law: DiscreteGaussian, values: Floats, y: Floats, gaps: ND
     highest = falling[0]
     if highest - falling[-1] > _FLOAT_RANGE:
         return np.full(gaps.size, highest)
-    x = y[None, :] - gaps[:, None]
-    cdf = np.exp(law.log_cdf(np.floor(x), x - np.floor(x)))
-    mass = np.diff(cdf, axis=1, append=1.0)
-    mass[:, 0] += cdf[:, 0]
+    first, steps, last = _cdf_steps(law, y, -gaps)
     level = np.exp(falling - highest)
     right = np.append(level[1:], level[-1])
     blend = level if law.sigma < 16 else (level + right) / 2
-    return np.asarray(np.log(mass @ blend) + highest)
+    expected = steps @ blend[:-1] + first * blend[0] + (1 - last) * blend[-1]
+    return np.asarray(np.log(expected) + highest)
 
 
-def _possible(largest: int, n_classes: int, n_votes: int) -> NDArray[np.bool_]:
-    """Say which (top, gap) some histogram has: a runner-up that fits, and room for all other votes."""
-    top, gap = np.meshgrid(np.arange(largest + 1), np.arange(largest + 1), indexing="ij")
-    second, rest = top - gap, n_votes - top
-    return np.asarray((second >= 0) & (second <= rest) & (rest <= (n_classes - 1) * second))
+def _possible_gaps(
+    largest: int, n_classes: int, *, n_fewest: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the first gap of every top count that some histogram has, and the one after the last.
+
+    It has a runner-up that fits, and room for all other votes, of n_fewest to `largest` in all.
+    """
+    top = np.arange(largest + 1)
+    # The runner-up has at most what the top leaves, and the others no more than it each.
+    most = np.minimum(top, largest - top)
+    least = np.maximum(-((top - n_fewest) // (n_classes - 1)), 0)
+    return top - most, np.maximum(top - least, -1) + 1

@@ -15,7 +15,7 @@ from ._fields import noise_sigma
 from ._gaussian import GaussianArgmax
 from ._laws import DiscreteGaussian
 from ._outcomes import Outcomes, assemble
-from .gap_bounds import gap_cost, gap_envelope, gap_log_moves
+from .gap_bounds import gap_envelope, gap_log_moves
 from .registry import register
 from .suprema import answer_price
 
@@ -81,4 +81,4 @@ class GNMax(GaussianArgmax):
     def log_envelope(self, votes: Votes, *, order: float, offsets: Sequence[float]) -> tuple[float, Floats]:
         """Return the envelope, and how fast log(1 + it / offset) moves, (offsets, distances); private."""
         table = gap_envelope(votes.n_teachers, votes.n_classes, sigma=self.sigma, order=order)
-        return gap_cost(table, votes.gap).total, gap_log_moves(table, votes.gap, offsets)
+        return float(table[votes.gap].sum()), gap_log_moves(table, votes.gap, offsets)

@@ -195,13 +195,22 @@ class ThreeWays:
         """Return the thresholds relative to a's count, in the order of the columns."""
         return np.arange(-behind - self.spread, self.spread + self.reach + 1, 0.5)
 
-    def __call__(self, behind: int) -> tuple[Floats, Floats]:
-        """Return log-probabilities (3, thresholds), before and after a ballot moves from a to b."""
+    def column(self, behind: int, thresholds: Floats) -> NDArray[np.int64]:
+        """Return the columns of whole and half thresholds, the first or the last one for those beyond."""
+        last = 2 * (behind + 2 * self.spread + self.reach) + 1
+        places = np.rint(2 * (thresholds + behind + self.spread))
+        return np.asarray(np.clip(places, 0, last), dtype=np.int64)
+
+    def __call__(self, behind: int, columns: NDArray[np.int64] | None = None) -> tuple[Floats, Floats]:
+        """Return log-probabilities (3, thresholds), before and after a ballot moves from a to b.
+
+        With `columns` these thresholds only.
+        """
         first, last = -behind - self.spread, self.spread + self.reach
         moved = (-self.weight, self.weight - behind)
-        return self._cells(first, last, (0, -behind)), self._cells(first, last, moved)
+        return self._cells(first, last, (0, -behind), columns), self._cells(first, last, moved, columns)
 
-    def _cells(self, first: int, last: int, at: tuple[int, int]) -> Floats:
+    def _cells(self, first: int, last: int, at: tuple[int, int], columns: NDArray[np.int64] | None) -> Floats:
         a, b = (slice(self._origin + first - place, self._origin + last - place + 1) for place in at)
         rows = []
         for own, rival in ((a, b), (b, a)):
@@ -210,12 +219,24 @@ class ThreeWays:
             later = np.append(after[1:], -np.inf)
             # From the middle of the cell on, F(x-1) + u p(x) averages to its value at u = 3/4.
             half = math.log(0.5) + self._density[own] + self._late[rival]
-            rows.append(np.stack([after, np.logaddexp(later, half)], axis=1).ravel())
+            rows.append(_chosen(after, (later, half), columns))
         starts, middles = self._below[a] + self._below[b], self._middle[a] + self._middle[b]
-        rows.append(np.stack([starts, middles], axis=1).ravel())
+        rows.append(_chosen(starts, (middles,), columns))
         result = np.stack(rows)
         # The race was cut off above; what is missing there is below 1e-18, and divided out.
         return np.asarray(result - np.log(np.exp(result).sum(axis=0)))
+
+
+def _chosen(starts: Floats, middles: tuple[Floats, ...], columns: NDArray[np.int64] | None) -> Floats:
+    """Return starts and middles of cells in turn, or these columns of them; logs of two parts are added."""
+    if columns is None:
+        added = np.logaddexp.reduce(middles) if len(middles) > 1 else middles[0]
+        return np.asarray(np.stack([starts, added], axis=1).ravel())
+    cells, found = columns >> 1, starts[columns >> 1]
+    odd = (columns & 1).astype(np.bool_)
+    at = [each[cells[odd]] for each in middles]
+    found[odd] = np.logaddexp(*at) if len(at) > 1 else at[0]
+    return np.asarray(found)
 
 
 def both_directions(here: Floats, there: Floats, order: float) -> Floats:

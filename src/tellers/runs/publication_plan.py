@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial
 from os import PathLike
 from typing import Any, Literal
@@ -129,6 +129,8 @@ class _PlanSearch:
     delta: float
     confidence: float
     purse: "Purse | None"
+    # What the proxy costs, as far as it was looked at.
+    _totals: dict[tuple[float, Method], float] = field(default_factory=dict)
 
     @property
     def orders(self) -> tuple[float, ...]:
@@ -162,13 +164,16 @@ class _PlanSearch:
         total, local = cost_and_sensitivities(
             self.mechanism, self.proxy, order=order, method=method, answered=self._answered
         )
+        self._totals[order, method] = total
         grid = self._grid(order)
         value = self._scale * (total + grid.z * grid.smooth(local)[:, None] * grid.sigmas)
         return self._cheapest(value[None], grid, method, [None])
 
     def best_log_at(self, order: float, shares: Sequence[float]) -> PublishPlan:
         """Return the plan with the smallest median epsilon at one order that publishes a logarithm."""
-        plain, _ = log_cost_and_sensitivities(self.mechanism, self.proxy, order=order, offsets=[1.0])
+        plain = self._totals.get((order, "envelope"))
+        if plain is None:
+            plain, _ = log_cost_and_sensitivities(self.mechanism, self.proxy, order=order, offsets=[1.0])
         # A proxy that costs nothing has no offset in proportion to it; any will do.
         offsets = [float(f"{share * (self._scale * plain or 1.0):.2g}") for share in shares]
         # As many times the queries are as many times the cost: the offset is a smaller part of it.
