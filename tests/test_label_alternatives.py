@@ -100,7 +100,7 @@ def test_many_labels_cost_what_sorting_says(kind, rate, sigma):
 
 
 def test_what_is_passed_over_adds_no_more():
-    """What labels add is made up: just small enough for 6 ones to be no better than 2, or one label too large."""
+    """Labels add just too little for 6 ones to be better than 2, or one adds too much."""
     rng = np.random.default_rng(1)
     lacked, own, few, many = rng.exponential(size=(9, 60)), rng.normal(size=(6, 60)), 2, 6
     rival = _Choice(few, lacked, own, (own > 0).any(axis=1))

@@ -32,7 +32,7 @@ Mask = NDArray[np.bool_]
 Between = Callable[[Integers, Integers | int, Integers], Floats]
 
 # Floats of an array of ballots worked on at once: few enough to stay in a processor's cache.
-_CELLS = 2_000_000
+_CELLS = 1_000_000
 # Choices that later ones are held against. They are kept, each as large as the table of own labels.
 _RIVALS = 3
 # Share of the columns from which on all are tried: taking some of them out costs more.
@@ -290,7 +290,7 @@ class _Order:
         order = np.argsort(-gain.transpose(0, 2, 1), axis=2)
         # Small numbers make rows of places short. No label, the last row, stands far behind all others: there
         # are up to an eighth more places in a row than labels, and none may count as one before an other.
-        small = np.int16 if 4 * self.n_labels < 1 << 15 else np.int32
+        small: Any = np.int16 if 4 * self.n_labels < 1 << 15 else np.int32
         places = np.empty(order.shape, dtype=small)
         numbers = np.broadcast_to(np.arange(self.n_labels, dtype=small), order.shape)
         np.put_along_axis(places, order, numbers, axis=2)
@@ -309,10 +309,10 @@ class _Order:
 
         They are among the first n + c labels where exactly c of these are own ones: c is found by halving.
         """
-        place = self._place[group.place.T]
+        place: NDArray[np.signedinteger[Any]] = self._place[group.place.T]
         n_own = len(place)
-        low = np.zeros(place.shape[1:], dtype=place.dtype)
-        high = np.full_like(low, n_own)
+        low: NDArray[np.signedinteger[Any]] = np.zeros(place.shape[1:], dtype=place.dtype)
+        high: NDArray[np.signedinteger[Any]] = np.full_like(low, n_own)
         for _ in range(n_own.bit_length()):
             middle = (low + high) >> 1
             enough = _count(place < middle + n) <= middle
@@ -324,7 +324,7 @@ class _Order:
         total = np.take(self._total, at + np.arange(self._n_columns))
         for gain in own:
             total -= gain
-        return total
+        return np.asarray(total)
 
     def with_own(self, group: _Group, change: Floats, n: int) -> Floats:
         """Return the sum of the n largest of what lacked and own labels add, (ballots, columns).
