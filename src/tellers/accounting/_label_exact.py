@@ -1,7 +1,7 @@
 """Exact costs of label votes: over all labels, all other ballots and all orders."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -23,59 +23,69 @@ from ..privacy.votes import Votes
 # keeping it changes, mostly less than nothing. The best l labels are r of the own ones and l - r others,
 # for the best r.
 #
-# What the best n of the others add is a minimum: of n t + sum of max(gain - t, 0) over t, where t need only
-# be one of the query's n + m largest gains, m the own ones. Summed over all labels this is shared by the
-# ballots of a query; what the own labels have in it is a sparse product. Nothing is sorted ballot by
-# ballot.
+# Gains are sorted once per query, not ballot by ballot. An own label at place p of that order, with j own
+# ones before it, has p - j others before it; so the places of the own ones say where the n-th other stands.
 
 
 Integers = NDArray[np.int64]
+Mask = NDArray[np.bool_]
 Between = Callable[[Integers, Integers | int, Integers], Floats]
 
 # Floats of an array of ballots worked on at once: few enough to stay in a processor's cache.
-_CELLS = 200_000
+_CELLS = 1_000_000
+# Choices that later ones are held against. They are kept, each as large as the table of own labels.
+_RIVALS = 3
+# Share of the columns from which on all are tried: taking some of them out costs more.
+_MOST = 0.8
 
 
 def dearest_alternatives(outcomes: LabelOutcomes, grid: Floats) -> Floats:
     """Return each distinct ballot's divergence to the worst other ballot, (2 directions, ballots, orders).
 
-    Guarantee: the largest divergence over all ballots that the rule allows, in each direction.
+    Guarantee: the largest divergence over all ballots that the rule allows, in each direction. A number of
+               ones is passed over only where another adds as much: one more that counts the same, or fewer
+               ones by `_Choice.may_beat`. These are tried, or passed over in turn, and the chain ends: one
+               more that counts the same is not passed over for the fewer, unless neither adds anything.
     Assumes:   noise is independent from label to label.
     Reference: "Many labels", the greedy argument.
     """
     assert outcomes.ballots is not None
-    k, values, has_bar = outcomes.rule.n_labels, outcomes.rule.values, outcomes.law.bar is not None
+    k, values = outcomes.rule.n_labels, outcomes.rule.values
     between: Between = partial(_between, outcomes.law, grid)
     own = _Own(outcomes)
     seen = _Labels.of(outcomes.sums, np.zeros_like(outcomes.sums), outcomes.law.kinds)
-    packs = list(_packs(outcomes, seen.at, own, 2 * grid.size))
     without = between(own.kind.sums, -own.kind.votes, own.kind.kinds)
-    base = np.zeros((len(outcomes.ballots), 2 * grid.size))
-    for _, groups in packs:
-        for group in groups:
-            for labels in group.labels.T:
-                base[group.rows] += without[labels]
-    best = np.zeros_like(base)
-    for ones in _promising(outcomes, seen, between):
+    packs = list(_packs(outcomes, seen.at, own, 2 * grid.size))
+    best = np.zeros((len(outcomes.ballots), 2 * grid.size))
+    lacks = k - own.n_ones
+    rivals: list[_Choice] = []
+    for ones in range(1, len(values)):
         # Where one label more counts as much each, it is better: fewer are chosen by those who lack no other.
         beyond = ones + 1 < len(values) and values[ones + 1] == values[ones]
-        gain = between(seen.sums, values[ones], seen.kinds)
-        # What keeping an own label adds: where it counts no more than before that is nothing, or less.
-        may = np.ones(own.kind.sums.size, dtype=np.bool_) if has_bar else own.kind.votes < values[ones]
-        change = -without
-        change[may] += between(own.kind.sums[may], values[ones] - own.kind.votes[may], own.kind.kinds[:, may])
-        helps = (change > 0).any(axis=1)
-        for at, groups in packs:
-            some = [group for group in groups if not (beyond and ones < k - group.n_ones)]
-            if some:
-                gains = _Gains(gain, at)
-                for group in some:
-                    least = max(0, ones - (k - group.n_ones))
-                    # Who must keep own labels, which count no more, is worse off than with fewer ones.
-                    keeps = (may if least else helps)[group.labels].any(axis=1)
-                    _improve(best, ones, group, gains, change, keeps=keeps, least=least)
-    base += best
-    return np.stack([base[:, : grid.size], base[:, grid.size :]])
+        # Who must keep own labels, which count no more, is worse off than with fewer ones.
+        tried = np.where(ones <= lacks, (not beyond) | (ones == lacks), own.may_count_more(values[ones]))
+        if values[ones] == 0 or not tried.any():
+            continue
+        choice = _Choice.of(ones, outcomes, seen=seen, own=own, without=without, between=between)
+        # Who lacks fewer labels than a rival has ones is not covered by it.
+        enough = max((rival.ones for rival in rivals), default=0)
+        live = choice.live(rivals)
+        for columns, rows in (
+            (live, tried & (lacks >= enough)),
+            (np.ones_like(live), tried & (lacks < enough)),
+        ):
+            if columns.any() and rows.any():
+                part = choice.at(columns)
+                for at, groups in packs:
+                    some = [group.some(rows[group.rows]) for group in groups]
+                    if any(group.rows.size for group in some):
+                        order = _Order(part.gain, at)
+                        for group in some:
+                            _improve(best, part, group, order, columns)
+        if len(rivals) < _RIVALS and ones >= 4 * enough and live.any():
+            rivals.append(choice)
+    best += own.of_ballots @ without
+    return np.stack([best[:, : grid.size], best[:, grid.size :]])
 
 
 def _between(law: LabelLaw, grid: Floats, sums: Integers, units: Integers | int, kinds: Integers) -> Floats:
@@ -84,46 +94,85 @@ def _between(law: LabelLaw, grid: Floats, sums: Integers, units: Integers | int,
     return np.concatenate(list(pair_divergences(here, there, grid)), axis=1)
 
 
-def _promising(outcomes: LabelOutcomes, seen: "_Labels", between: Between) -> list[int]:
-    """Return numbers of ones, those first that add most to some queries: others are then soon ruled out."""
-    values, some = outcomes.rule.values, seen.at[:: max(1, len(seen.at) // 20)]
-    adds = []
-    for ones in range(1, len(values)):
-        gain = between(seen.sums, values[ones], seen.kinds)[some]
-        adds.append(np.partition(gain, -ones, axis=1)[:, -ones:].sum(axis=(0, 1)))
-    wins = np.bincount(np.argmax(adds, axis=0), minlength=len(adds))
-    return [int(ones) for ones in np.argsort(-wins, kind="stable") + 1]
+@dataclass(frozen=True, eq=False)
+class _Choice:
+    """What a ballot with so many ones adds: for each distinct label that is lacked, and for each own one.
 
-
-def _improve(
-    best: Floats,
-    ones: int,
-    group: "_Group",
-    gains: "_Gains",
-    change: Floats,
-    *,
-    keeps: NDArray[np.bool_],
-    least: int,
-) -> None:
-    """Raise `best` to what a ballot with so many ones adds, where that is more.
-
-    `change` is what keeping each distinct own label adds; who `keeps` is tried with own labels, with
-    at least so many.
+    Tables are (labels, columns); the last row of those of own labels stands for no label.
     """
-    if not least and not keeps.all():
-        gains.raise_to_best(best, group, slice(None) if not keeps.any() else ~keeps, ones)
-    if keeps.any():
-        ordered = -np.sort(-change[group.labels[keeps]], axis=1)
-        if not least:
-            gains.raise_to_best(best, group, keeps, ones)
-        added = np.zeros_like(ordered[:, 0])
-        for n_kept in range(1, min(ones, group.n_ones) + 1):
-            more = ordered[:, n_kept - 1]
-            if n_kept > least and not (more > 0).any():
-                break  # another label adds more than nothing
-            added = added + more
-            if n_kept >= least:
-                gains.raise_to_best(best, group, keeps, ones - n_kept, added)
+
+    ones: int
+    gain: Floats
+    change: Floats
+    helps: Mask  # keeping which own labels adds something, (labels,)
+
+    @classmethod
+    def of(
+        cls,
+        ones: int,
+        outcomes: LabelOutcomes,
+        *,
+        seen: "_Labels",
+        own: "_Own",
+        without: Floats,
+        between: Between,
+    ) -> "_Choice":
+        value = outcomes.rule.values[ones]
+        kind = own.kind
+        # What keeping an own label adds: where it counts no more than before that is nothing, or less.
+        may = np.flatnonzero((kind.votes < value) | own.has_bar)
+        change = np.full((kind.votes.size + 1, without.shape[1]), -np.inf)
+        np.negative(without, out=change[:-1])
+        change[may] += between(kind.sums[may], value - kind.votes[may], kind.kinds[:, may])
+        return cls(ones, between(seen.sums, value, seen.kinds), change, (change > 0).any(axis=1))
+
+    def at(self, columns: Mask) -> "_Choice":
+        """Return the choice at some columns."""
+        if columns.all():
+            return self
+        return replace(self, gain=self.gain[:, columns], change=self.change[:, columns])
+
+    def live(self, rivals: list["_Choice"]) -> Mask:
+        """Return the columns that must be tried; all of them where a few less would save nothing."""
+        found = np.ones(self.gain.shape[1], dtype=np.bool_)
+        for rival in rivals:
+            found &= self.may_beat(rival)
+        return found if found.mean() < _MOST else np.ones_like(found)
+
+    def may_beat(self, rival: "_Choice") -> Mask:
+        """Return the columns where this choice may add more than one with fewer ones.
+
+        Guarantee: elsewhere it adds no more to any ballot that lacks at least `rival.ones` labels.
+        Assumes:   a label that is lacked adds nothing or more, which holds of a divergence.
+        Reference: let label i add u_i with these l ones and v_i with the rival's m < l, and let
+                   l max(u_i, 0) <= m max(v_i, 0) for every label. Any l of the u_i add at most m / l times
+                   the sum of l of the max(v_i, 0). The m largest of these are on average no smaller than all
+                   l, so that is at most the sum of the m largest max(v_i, 0); and this is what the best m of
+                   the v_i add, since at least m labels are lacked and have v_i >= 0.
+        """
+        times = self.ones / rival.ones
+        found = (self.gain * times > rival.gain).any(axis=0)
+        mine = self.helps
+        found |= (self.change[mine] * times > np.maximum(rival.change[mine], 0.0)).any(axis=0)
+        return np.asarray(found)
+
+
+def _improve(best: Floats, choice: _Choice, group: "_Group", order: "_Order", columns: Mask) -> None:
+    """Raise `best` to what a ballot of this choice adds, where that is more."""
+    keeps = choice.helps[group.labels].any(axis=1) | (choice.ones > order.n_labels - group.n_ones)
+    for rows, with_own in ((keeps, True), (~keeps, False)):
+        if rows.any():
+            mine = group.some(rows)
+            found = (
+                order.with_own(mine, choice.change, choice.ones)
+                if with_own
+                else order.of_others(mine, choice.ones)
+            )
+            if columns.all():
+                best[mine.rows] = np.maximum(best[mine.rows], found)
+            else:
+                place = np.ix_(mine.rows, np.flatnonzero(columns))
+                best[place] = np.maximum(best[place], found)
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,18 +203,24 @@ class _Labels:
 
 @dataclass(frozen=True, eq=False)
 class _Group:
-    """Ballots with the same number of ones on some queries: their rows, their queries, their own labels."""
+    """Ballots with about as many ones on some queries: their rows, their queries, their own labels.
 
-    n_ones: int
+    Rows of own labels are as long as those of the ballot with most, and end with -1 for no label.
+    """
+
     rows: Integers
     query: Integers
+    n_ones: Integers
     labels: Integers  # which of the distinct own labels, (ballots, ones)
     place: Integers  # where among the labels of the pack, (ballots, ones)
 
-    def own(self, rows: NDArray[np.bool_] | slice, n_places: int) -> csr_array:
-        place = self.place[rows]
-        pointers = np.arange(len(place) + 1) * self.n_ones
-        return csr_array((np.ones(place.size), place.ravel(), pointers), shape=(len(place), n_places))
+    def some(self, which: Mask) -> "_Group":
+        """Return some of the ballots."""
+        if which.all():
+            return self
+        return _Group(
+            self.rows[which], self.query[which], self.n_ones[which], self.labels[which], self.place[which]
+        )
 
 
 def _packs(
@@ -177,19 +232,26 @@ def _packs(
     n_queries, k = at.shape
     by_query = np.argsort(query, kind="stable")
     ends = np.cumsum(np.bincount(query, minlength=n_queries))
+    labels_until = np.append(0, np.cumsum(own.n_ones[by_query] + 1))[ends] + k * np.arange(1, n_queries + 1)
+    # Ballots share a group with those that have up to an eighth more ones: few groups, little to fill up.
+    step = np.maximum(1, 1 << np.maximum(np.frexp(own.n_ones)[1] - 4, 0))
+    length = -(-own.n_ones // step) * step
     start = row = 0
     while start < n_queries:
-        stop = max(start + 1, int(np.searchsorted(ends, row + _CELLS // width, side="right")))
+        room = _CELLS // width + (int(labels_until[start - 1]) if start else 0)
+        stop = max(start + 1, int(np.searchsorted(labels_until, room, side="right")))
         last = int(ends[stop - 1])
         rows = by_query[row:last]
         groups = []
-        for n_ones in np.unique(own.n_ones[rows]).tolist():
-            mine = rows[own.n_ones[rows] == n_ones]
-            entries = own.first[mine][:, None] + np.arange(n_ones)
+        for longest in np.unique(length[rows]).tolist():
+            mine = rows[length[rows] == longest]
+            ranks = np.arange(longest)
+            filled = ranks < own.n_ones[mine][:, None]
+            entries = np.where(filled, own.first[mine][:, None] + ranks, 0)
             local = query[mine] - start
-            groups.append(
-                _Group(n_ones, mine, local, own.kind.at[entries], local[:, None] * k + own.column[entries])
-            )
+            labels = np.where(filled, own.kind.at[entries], -1) if longest else entries
+            place = np.where(filled, local[:, None] * k + own.column[entries], -1) if longest else entries
+            groups.append(_Group(mine, local, own.n_ones[mine], labels, place))
         yield at[start:stop], groups
         start, row = stop, last
 
@@ -202,61 +264,99 @@ class _Own:
         assert outcomes.query is not None
         row, self.column = np.nonzero(outcomes.ballots)
         self.n_ones = np.bincount(row, minlength=len(outcomes.ballots))
-        self.first = np.cumsum(self.n_ones) - self.n_ones
+        self.has_bar = outcomes.law.bar is not None
+        ends = np.cumsum(self.n_ones)
+        self.first = ends - self.n_ones
         sums = outcomes.sums[outcomes.query[row], self.column]
         kinds = outcomes.law.kinds[:, self.column]
         self.kind = _Labels.of(sums, outcomes.ballots[row, self.column], kinds)
+        self.of_ballots = csr_array(
+            (np.ones(row.size), self.kind.at, np.append(0, ends)),
+            shape=(len(outcomes.ballots), self.kind.sums.size),
+        )
+        self._smallest = np.where(outcomes.ballots > 0, outcomes.ballots, outcomes.rule.one).min(axis=1)
+
+    def may_count_more(self, value: int) -> Mask:
+        """Return the ballots with a label that may cost more where it counts so many units."""
+        return np.asarray((self._smallest < value) | self.has_bar)
 
 
-class _Gains:
-    """What labels that a ballot lacks add, query by query, and the parts that all its ballots share."""
+class _Order:
+    """The labels of some queries by their gain, in each column."""
 
     def __init__(self, table: Floats, at: Integers) -> None:
-        self._gain = table[at]  # (queries, labels, columns)
-        self._down = -np.sort(-self._gain, axis=1)
-        self._total = self._down.copy()
-        for label in range(1, at.shape[1]):
-            self._total[:, label] += self._total[:, label - 1]
-        self._over: dict[int, Floats] = {}
+        n_queries, self.n_labels = at.shape
+        gain = table[at]  # (queries, labels, columns)
+        order = np.argsort(-gain.transpose(0, 2, 1), axis=2)
+        # Small numbers make rows of places short. No label, the last row, stands far behind all others: there
+        # are up to an eighth more places in a row than labels, and none may count as one before an other.
+        small: Any = np.int16 if 4 * self.n_labels < 1 << 15 else np.int32
+        places = np.empty(order.shape, dtype=small)
+        numbers = np.broadcast_to(np.arange(self.n_labels, dtype=small), order.shape)
+        np.put_along_axis(places, order, numbers, axis=2)
+        self._n_columns = gain.shape[2]
+        self._place = np.full((at.size + 1, self._n_columns), 3 * self.n_labels, dtype=small)
+        self._place[:-1] = places.transpose(0, 2, 1).reshape(-1, self._n_columns)
+        self._gain = np.zeros((at.size + 1, self._n_columns))
+        self._gain[:-1] = gain.reshape(-1, self._n_columns)
+        self._down = np.take_along_axis(gain, order.transpose(0, 2, 1), axis=1)
+        self._total = np.zeros((n_queries, self.n_labels + 1, self._n_columns))
+        for label in range(self.n_labels):
+            np.add(self._total[:, label], self._down[:, label], out=self._total[:, label + 1])
 
-    def raise_to_best(
-        self,
-        best: Floats,
-        group: _Group,
-        rows: NDArray[np.bool_] | slice,
-        n: int,
-        added: Floats | float = 0.0,
-    ) -> None:
-        """Raise `best` to the n largest gains of labels that the ballots lack, and what is added to them."""
-        place, query = group.rows[rows], group.query[rows]
-        floor = best[place]
-        if n == 0:
-            best[place] = np.maximum(floor, added)
-            return
-        own = group.own(rows, self._gain.shape[0] * self._gain.shape[1])
-        # Every t bounds what can be added: one in the middle often says that it is too little.
-        first = n + (group.n_ones + 1) // 2
-        found = self._bound(own, query, first, n)
-        found += added
-        if not (found > floor).any():
-            return
-        for rank in range(n, n + group.n_ones + 1):
-            if rank != first:
-                value = self._bound(own, query, rank, n)
-                value += added
-                np.minimum(found, value, out=found)
-        best[place] = np.maximum(found, floor, out=found)
+    def of_others(self, group: _Group, n: int) -> Floats:
+        """Return the sum of the n largest gains of labels that ballots lack, (ballots, columns).
 
-    def _bound(self, own: csr_array, query: Integers, rank: int, n: int) -> Floats:
-        """Return n t + the sum of max(gain - t, 0) over all but the own labels, t the gain of that rank."""
-        t = self._down[:, rank - 1]
-        if rank not in self._over:
-            over = self._gain - t[:, None]
-            self._over[rank] = np.maximum(over, 0.0, out=over).reshape(-1, over.shape[2])
-        value = (self._total[:, rank - 1] - (rank - n) * t)[query]
-        if own.nnz:
-            value -= own @ self._over[rank]
-        return np.asarray(value)
+        They are among the first n + c labels where exactly c of these are own ones: c is found by halving.
+        """
+        place: NDArray[np.signedinteger[Any]] = self._place[group.place.T]
+        n_own = len(place)
+        low: NDArray[np.signedinteger[Any]] = np.zeros(place.shape[1:], dtype=place.dtype)
+        high: NDArray[np.signedinteger[Any]] = np.full_like(low, n_own)
+        for _ in range(n_own.bit_length()):
+            middle = (low + high) >> 1
+            enough = _count(place < middle + n) <= middle
+            np.copyto(high, middle, where=enough)
+            np.copyto(low, middle + 1, where=~enough & (low < high))
+        own = self._gain[group.place.T]
+        own *= place < low + n
+        at = (group.query[:, None] * (self.n_labels + 1) + n + low) * self._n_columns
+        total = np.take(self._total, at + np.arange(self._n_columns))
+        for gain in own:
+            total -= gain
+        return np.asarray(total)
+
+    def with_own(self, group: _Group, change: Floats, n: int) -> Floats:
+        """Return the sum of the n largest of what lacked and own labels add, (ballots, columns).
+
+        Of two falling lists a and b the n largest are the larger ones of a_i and b_(n + 1 - i), i = 1 .. n.
+        """
+        place = np.sort(self._place[group.place.T].transpose(1, 2, 0), axis=2)
+        before = place - np.arange(place.shape[2], dtype=place.dtype)
+        n_ballots, n_columns, n_own = before.shape
+        cell = np.arange(n_ballots * n_columns).reshape(n_ballots, n_columns, 1) * (n + 1)
+        counts = np.bincount((cell + np.minimum(before, n)).ravel(), minlength=cell.size * (n + 1))
+        n_before = np.cumsum(counts.reshape(n_ballots, n_columns, n + 1), axis=2)[:, :, :n]
+        ranks = np.arange(n)
+        at = np.minimum(ranks + n_before, self.n_labels - 1)
+        at += group.query[:, None, None] * self.n_labels
+        at *= n_columns
+        at += np.arange(n_columns)[:, None]
+        others = np.take(self._down, at)
+        lacks = self.n_labels - group.n_ones
+        if (lacks < n).any():
+            others[np.broadcast_to(ranks >= lacks[:, None, None], others.shape)] = -np.inf
+        kept = min(n, n_own)
+        own = np.sort(change[group.labels].transpose(0, 2, 1), axis=2)
+        tail = others[:, :, n - kept :][:, :, ::-1]
+        np.maximum(tail, own[:, :, ::-1][:, :, :kept], out=tail)
+        return np.asarray(others.sum(axis=2))
+
+
+def _count(which: Mask) -> NDArray[np.signedinteger[Any]]:
+    """Return how many are true along the first axis; bytes are added fastest."""
+    dtype = np.int8 if len(which) < 1 << 7 else np.int32
+    return np.asarray(np.add.reduce(which.view(np.int8), axis=0, dtype=dtype))
 
 
 # --- What label votes cost the unit behind each ballot: exact, over all labels and all other ballots. ---
