@@ -38,6 +38,7 @@ from tellers import (
     MemoryLedger,
     NoisyHistogram,
     PateClassifier,
+    PateMultilabelClassifier,
     SqliteLedger,
     Unit,
 )
@@ -556,6 +557,21 @@ def test_a_cap_on_labels_has_a_name_of_its_own(blobs):
     assert (model.n_labels_, model.stopped_by_) == (5, "the number of labels")
     with pytest.raises(TypeError, match="max_labels"):
         PateClassifier(max_labels=5)
+
+
+@pytest.mark.parametrize("kind", [PateClassifier, PateMultilabelClassifier])
+def test_epsilon_and_delta_make_a_budget(kind):
+    assert kind(epsilon=2.0, delta=1e-6).budget == Budget(2.0, 1e-6)
+    assert kind(epsilon=2.0).budget == Budget(2.0, 1e-5)
+    again = clone(kind(epsilon=2.0, delta=1e-6))
+    assert again.set_params(epsilon=3.0).budget == Budget(3.0, 1e-6)
+    assert again.set_params(delta=1e-7).budget == Budget(3.0, 1e-7)
+    with pytest.raises(ValueError, match="got both"):
+        kind(epsilon=2.0, budget=Budget(2.0, 1e-6))
+    with pytest.raises(ValueError, match="delta alone"):
+        kind(delta=1e-6)
+    with pytest.raises(ValueError, match="epsilon"):
+        kind(epsilon=-1.0)
 
 
 def test_a_constructor_has_a_dozen_parameters():

@@ -64,7 +64,8 @@ class PateClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type: ignore[m
         Left out, ConfidentGNMax with sigma, threshold and sigma_threshold at 0.2, 0.6 and 0.24 of the
         teachers.
     budget : Budget, optional
-        Left out, that of the ledger, or epsilon 8 at delta 1e-5.
+        Left out, that of the ledger, or epsilon 8 at delta 1e-5. `epsilon=` and `delta=` may be given in its
+        place.
     n_teachers : int, optional
         Left out, 1.5 times the root of the number of rows, and 250 at most. With persons or ids that number
         is private, and `n_teachers` has to be said.

@@ -158,11 +158,15 @@ def moved(*kinds: type, without: Sequence[str] = ()) -> dict[str, tuple[str, str
 
 
 def accepting_moved(init: Callable[..., None]) -> Callable[..., None]:
-    """Return a constructor that keeps the parameters of its signature, and takes earlier ones too."""
+    """Return a constructor that keeps the parameters of its signature, and takes earlier ones too.
+
+    `epsilon` and `delta` may be given in place of a budget.
+    """
     shown = signature(init)
 
     @wraps(init)
     def accept(self: "Fitting", **given: Any) -> None:
+        _make_budget(given)
         old = {name: given.pop(name) for name in [*given] if name in self._moved}
         kept = shown.bind(self, **given)
         kept.apply_defaults()
@@ -171,6 +175,18 @@ def accepting_moved(init: Callable[..., None]) -> Callable[..., None]:
         self._accept_moved(old)
 
     return accept
+
+
+def _make_budget(given: dict[str, Any], *, now: Budget | None = None) -> None:
+    """Put a budget in place of epsilon and delta; what is not said is as it is now, or delta 1e-5."""
+    stated = {name: given.pop(name) for name in ("epsilon", "delta") if name in given}
+    if not stated:
+        return
+    if given.get("budget") is not None:
+        raise ValueError("Expected either budget=Budget(...) or epsilon=..., delta=..., got both. Keep one.")
+    if now is None and "epsilon" not in stated:
+        raise ValueError("Expected epsilon=... with delta=..., got delta alone. Say both, or neither.")
+    given["budget"] = replace(now, **stated) if now else Budget(**{"delta": _DELTA, **stated})
 
 
 def check_groups(chosen: Groups, budgets: Any, *, sites: Any, ids: Any, stratified: bool) -> None:
@@ -366,6 +382,7 @@ class Fitting:
 
     def set_params(self, **params: Any) -> Any:
         """Set parameters by name, as scikit-learn has it; those that have moved are accepted too."""
+        _make_budget(params, now=self.budget)
         self._accept_moved({name: params.pop(name) for name in [*params] if name in self._moved})
         return super().set_params(**params)  # type: ignore[misc]
 
