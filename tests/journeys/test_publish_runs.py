@@ -23,11 +23,8 @@ from tellers.runs import (
     LabelsConfig,
     MechanismConfig,
     PartitionConfig,
-    PersonalConfig,
     QueriesConfig,
     RunConfig,
-    StudentConfig,
-    TeachersConfig,
     load_student,
     propose_publication,
     publish_run,
@@ -36,24 +33,15 @@ from tellers.runs import (
 from tellers.runs import card as export
 from tellers.teachers import read_votes, save_votes
 
-from .. import forked
+from .. import forked, small_runs
 
-CLASSES = RunConfig(
-    data=DataConfig(name="breast_cancer", n_public=60, n_test=60),
+CLASSES = replace(
+    small_runs.SMALL,
     partition=PartitionConfig(n_teachers=40),
-    teachers=TeachersConfig(model="naive_bayes", n_jobs=1),
     mechanism=MechanismConfig(name="gnmax", sigma=8.0),
-    budget=BudgetConfig(epsilon=30.0, delta=1e-4),
     queries=QueriesConfig(n_queries=40),
-    student=StudentConfig(model="naive_bayes"),
 )
-GROUPS = replace(
-    CLASSES,
-    personal=PersonalConfig(
-        variant="weighting", levels={"low": 8.0, "high": 16.0}, shares={"low": 0.5, "high": 0.5}
-    ),
-    queries=QueriesConfig(n_queries=20),
-)
+GROUPS = replace(CLASSES, personal=small_runs.two_groups(8.0, 16.0), queries=QueriesConfig(n_queries=20))
 LABELS = replace(
     CLASSES,
     data=DataConfig(name="made_multilabel", n_public=40, n_test=60, options={"n_rows": 1500}),
