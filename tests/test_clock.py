@@ -1,0 +1,93 @@
+"""The clock's arithmetic against its definition, step by step."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+
+from tellers.privacy.clock import TICKS, Clock, ClockTable, potential
+
+
+def hockey_stick(level: float, k: float) -> float:
+    """Return the potential by integrating its definition."""
+    mean = math.sqrt(level)
+
+    def above(x: float) -> float:
+        return max(0.0, math.exp(-x * x / 2) - math.exp(k - (x - mean) ** 2 / 2)) / math.sqrt(2 * math.pi)
+
+    edge = mean / 2 - k / mean
+    return quad(above, edge - 12, edge, epsabs=0, epsrel=1e-11, limit=400)[0]
+
+
+@pytest.mark.parametrize("level", [0.01, 0.25, 1.0, 9.0])
+@pytest.mark.parametrize("k", [0.0, 0.1, 1.0, 3.0])
+def test_the_potential_is_the_hockey_stick_of_two_gaussians(level, k):
+    assert float(potential(level, k)) == pytest.approx(hockey_stick(level, k), rel=1e-8)
+
+
+def test_the_potential_at_negative_k_is_the_other_direction():
+    k, level = np.linspace(0.01, 5, 50), np.linspace(0.01, 4, 50)
+    other = -np.expm1(-k) + np.exp(-k) * potential(level, k)
+    assert potential(level, -k) == pytest.approx(other, rel=1e-12)
+
+
+def test_the_potential_grows_with_what_is_left_and_ends_at_the_hinge():
+    k = np.linspace(-4, 4, 81)
+    grid = np.array([potential(level, k) for level in (0.0, 1e-6, 1e-3, 0.1, 1.0, 10.0)])
+    assert (np.diff(grid, axis=0) >= -1e-15).all()
+    assert grid[0] == pytest.approx(np.maximum(0, 1 - np.exp(k)))
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0])
+@pytest.mark.parametrize("delta", [1e-9, 1e-5, 1e-2])
+def test_a_clock_starts_as_high_as_delta_allows(epsilon, delta):
+    clock = Clock.for_delta(delta)
+    start = clock.start(epsilon, delta)
+    assert clock.kappa * clock.events <= 0.0101 * delta
+    assert potential(start / TICKS, epsilon) + clock.kappa * clock.events <= delta
+    assert potential(start * 1.0001 / TICKS, epsilon) + clock.kappa * clock.events > delta
+
+
+def one_by_one(table: ClockTable, left: int, n: int) -> tuple[int, int]:
+    """Return how many steps fit, each at the cheapest level that it still reaches, and what is left."""
+    for done in range(n):
+        found = [p for at, p in zip(table.levels, table.dearest, strict=True) if left >= at + p]
+        if not found:
+            return done, left
+        left -= min(found)
+    return n, left
+
+
+def test_many_steps_at_once_are_as_many_single_ones():
+    draw = np.random.default_rng(20)
+    for _ in range(2000):
+        levels = sorted({0, *draw.integers(1, 300, draw.integers(0, 6)).tolist()})
+        prices = sorted(draw.integers(1, 20, len(levels)).tolist(), reverse=True)
+        table = ClockTable(tuple(levels), (tuple(prices),), kappa=0.0)
+        left, n = int(draw.integers(0, 500)), int(draw.integers(1, 60))
+        done, rest = one_by_one(table, left, n)
+        assert table.after(left, n) == (rest if done == n else None)
+        assert table.most_steps(left, n) == done
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"levels": (1, 2), "prices": ((3, 2),)},
+        {"levels": (0, 0), "prices": ((3, 2),)},
+        {"levels": (0, 5), "prices": ((2, 3),)},
+        {"levels": (0, 5), "prices": ((2, 1), (0, -1))},
+        {"levels": (0, 5), "prices": ((2,),)},
+        {"levels": (0, 5), "prices": ((0, 0),)},
+        {"levels": (0,), "prices": ((2,),), "events": 0},
+    ],
+)
+def test_a_table_that_makes_no_sense_is_refused(said):
+    with pytest.raises(ValueError, match="Expected"):
+        ClockTable(**{"kappa": 1e-12, **said})
+
+
+def test_a_delta_that_is_all_set_aside_is_refused():
+    with pytest.raises(ValueError, match="which the clock sets aside"):
+        Clock(1e-10, 100_000).start(1.0, 1e-5)
