@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
-from tellers.privacy.clock import TICKS, Clock, ClockTable, potential
+from tellers.privacy._clock import TICKS, Clock, ClockTable, potential
 
 
 def hockey_stick(level: float, k: float) -> float:
