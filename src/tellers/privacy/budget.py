@@ -1,12 +1,15 @@
 """Budgets and the arithmetic that says whether one more release fits."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
 from ..errors import BudgetExhausted, require_fraction, require_positive
+from ._clock import Clock, ClockTable
+from ._price import Item, Price, itemised
 from .rdp import DEFAULT_ORDERS, Floats, RdpCurve
 
 
@@ -36,12 +39,18 @@ class Accountant:
     stay inside the budget at an order of its own while the whole does not. For mechanisms of one kind
     nothing is lost; `order` may be given for others, and must not depend on private data.
 
+    With a `clock` the budget is held on a Gaussian clock instead: fewer ticks for the same queries, for one
+    epsilon and delta alone. Each query is then priced by its table, at what is left after it. `for_tests` is
+    the part of delta that tests with a delta of their own may use up; it is set aside from the beginning,
+    because taking it later, where earlier outcomes happened to be harmless, would not be paid for.
+
     Guarantee: if every release was affordable when it was reserved, all of them together are
                (budget.epsilon, budget.delta)-differentially private, also when later queries depend on
                earlier outcomes and unused parts of a price were returned.
     Assumes:   prices are data-independent and each is known before its noise is drawn.
     Reference: Feldman and Zrnic 2021, Theorem 4.3 (a Rényi filter at a fixed order); see "Composition,
-               filters and conversion" for a run that breaks the filter over all orders at once.
+               filters and conversion" for a run that breaks the filter over all orders at once, and for the
+               clock.
 
     >>> accountant = Accountant(Budget(epsilon=1.0, delta=1e-5))
     >>> one = RdpCurve.zcdp(0.01)
@@ -51,11 +60,23 @@ class Accountant:
 
     budget: Budget
     order: float | None = None
+    clock: Clock | None = None
+    for_tests: float = 0.0
 
     def __post_init__(self) -> None:
+        if self.clock is not None and (self.order is not None or self.for_tests):
+            raise ValueError(
+                "Expected a clock alone, got one with an order or with a part of delta for tests: those are "
+                "of the rule by Rényi divergence. Leave them out."
+            )
+        if not 0 <= self.for_tests < self.budget.delta:
+            raise ValueError(
+                f"Expected a part of delta={self.budget.delta:g} for tests, at least 0 and less than all of "
+                f"it, got {self.for_tests:g}."
+            )
         if self.order is not None:
             require_positive(order=self.order - 1)
-            if _most(np.array([float(self.order)]), self.budget)[0] < 1e-6 * self.budget.epsilon:
+            if _most(np.array([float(self.order)]), self._converted)[0] < 1e-6 * self.budget.epsilon:
                 raise ValueError(
                     f"Expected an order at which {self.budget} can pay for anything, got order={self.order}. "
                     f"Larger orders can; leave it out and order {_best_order(self.budget):g} is taken."
@@ -73,18 +94,38 @@ class Accountant:
     @property
     def held_at(self) -> float:
         """Return the Rényi order at which the budget is held."""
-        return _best_order(self.budget) if self.order is None else float(self.order)
+        return _best_order(self._converted) if self.order is None else float(self.order)
+
+    @property
+    def rule(self) -> str:
+        """Return by which rule the budget is held: 'renyi' or 'clock'."""
+        return "renyi" if self.clock is None else "clock"
+
+    @property
+    def _converted(self) -> Budget:
+        """Return the budget that curves convert to: without the part of delta that is for tests."""
+        return (
+            Budget(self.budget.epsilon, self.budget.delta - self.for_tests) if self.for_tests else self.budget
+        )
+
+    @property
+    def _start(self) -> int:
+        assert self.clock is not None
+        return _started(self.clock, self.budget)
 
     def epsilon(self, spent: RdpCurve) -> float:
         """Return the epsilon of what was spent, at the budget's delta: the smallest over all orders.
 
         It is exact for a list of releases that was fixed beforehand, and for any number of releases of one
-        kind. While a run goes on, what is guaranteed is the budget.
+        kind. While a run goes on, what is guaranteed is the budget. On a clock the
+        budget is guaranteed and nothing smaller, once something was asked.
 
         >>> Accountant(Budget(epsilon=1.0, delta=1e-5)).epsilon(RdpCurve.zero())
         0.0
         """
-        return spent.epsilon(self.budget.delta)
+        if self.clock is not None:
+            return self.budget.epsilon if spent.values.any() else 0.0
+        return spent.epsilon(self._converted.delta)
 
     def guarantee(self, spent: RdpCurve, *, most: RdpCurve, one_price: bool) -> float:
         """Return the epsilon that a run states: the one public number of a ledger that holds nothing else.
@@ -107,7 +148,63 @@ class Accountant:
 
     def affords(self, spent: RdpCurve, price: RdpCurve) -> bool:
         """Return whether `price` fits on top of what was spent."""
-        return self._held(spent + price).epsilon(self.budget.delta) <= self.budget.epsilon
+        if self.clock is not None:
+            return self.debit(spent, price) is not None
+        return self._affords_delta(spent, price) and self._affords_value(spent, price)
+
+    def _affords_delta(self, spent: RdpCurve, price: RdpCurve) -> bool:
+        return _delta(spent) + _delta(price) <= self.for_tests * (1 + 1e-12)
+
+    def _affords_value(self, spent: RdpCurve, price: RdpCurve) -> bool:
+        return self._held(spent + price).epsilon(self._converted.delta) <= self.budget.epsilon
+
+    def debit(self, spent: RdpCurve, price: RdpCurve) -> "Debit | None":
+        """Return what a price turns the clock down by, after what was spent, or None where it does not fit.
+
+        What was spent is ticks that were turned down, items that are still to be, or both.
+
+        >>> item = Item((RdpCurve.zcdp(0.01),), ClockTable((0,), ((2**33,),), kappa=1e-12))
+        >>> accountant = Accountant(Budget(epsilon=1.0, delta=1e-5), clock=Clock.for_delta(1e-5))
+        >>> accountant.debit(3 * item.price(), item.price()).ticks == 2**33
+        True
+        >>> accountant.n_affordable(item.price(), 1000), accountant.affords(9 * item.price(), item.price())
+        (9, False)
+        """
+        if self.clock is None:
+            raise ValueError("Expected a budget on a clock, got one held by Rényi divergence.")
+        before, bill = itemised(spent), itemised(price)
+        left, events, returned = self._start - before.ticks, self.clock.events - before.events, []
+        if left < 0 or before.delta or bill.ticks or bill.delta:
+            return None
+        for n, item, _ in before.terms:
+            table = self._table(item)
+            after = table.after(left, n)
+            if after is None:
+                return None
+            left, events = after, events - n * table.events
+        level, n_before = left, events
+        for n, item, _ in bill.terms:
+            table = self._table(item)
+            steps = table.steps(left, n)
+            if steps is None:
+                return None
+            left -= sum(times * table.dearest[at] for at, times in steps)
+            events -= n * table.events
+            kinds = tuple(min(table.dearest[at] - row[at] for at, _ in steps) for row in table.prices)
+            returned.append((item.key, n, kinds, min(table.dearest[at] for at, _ in steps)))
+        return None if events < 0 else Debit(level - left, n_before - events, tuple(returned))
+
+    def _table(self, item: Item) -> ClockTable:
+        assert self.clock is not None
+        table = item.table(self.clock.kappa)
+        if table is None:
+            raise ValueError(
+                "Expected a price that the clock has a table for, got a Rényi curve alone. Ask with a "
+                "mechanism that has one, or hold the budget by Rényi divergence: Accountant(budget)."
+            )
+        if table.kappa > self.clock.kappa:
+            raise ValueError(f"Expected a table for kappa={self.clock.kappa:g}, got one for {table.kappa:g}.")
+        return table
 
     def n_affordable(
         self, price: RdpCurve, most: int, *, spent_after: Callable[[int], RdpCurve] | None = None
@@ -141,13 +238,25 @@ class Accountant:
         tellers.errors.BudgetExhausted: Query 'q17' would take epsilon to ..., past the budget of 1.0. ...
         """
         if not self.affords(spent, price):
-            after = self._held(spent + price).epsilon(self.budget.delta)
-            whose = f"epsilon to {after:.4g}, past the budget"
-            if account is not None:
-                whose = f"account {account!r} to epsilon {after:.4g}, past its budget"
-            refusal = BudgetExhausted(
-                f"Query {key!r} would take {whose} of {self.budget.epsilon}. Raise the budget or stop here."
-            )
+            if self.clock is not None:
+                whose = "the budget" if account is None else f"account {account!r}"
+                said = (
+                    f"Query {key!r} does not fit: {self.left(spent):.2%} of the clock of {whose}, epsilon "
+                    f"{self.budget.epsilon}, is left."
+                )
+            elif not self._affords_delta(spent, price):
+                after = _delta(spent) + _delta(price)
+                said = (
+                    f"Query {key!r} would take the delta of tests to {after:.3g}, past the "
+                    f"{self.for_tests:g} that were set aside for them when the ledger was opened."
+                )
+            else:
+                after = self._held(spent + price).epsilon(self._converted.delta)
+                whose = f"epsilon to {after:.4g}, past the budget"
+                if account is not None:
+                    whose = f"account {account!r} to epsilon {after:.4g}, past its budget"
+                said = f"Query {key!r} would take {whose} of {self.budget.epsilon}."
+            refusal = BudgetExhausted(f"{said} Raise the budget or stop here.")
             refusal.account = account
             raise refusal
 
@@ -158,7 +267,13 @@ class Accountant:
         >>> accountant.left(RdpCurve.zero()), round(accountant.left(RdpCurve.zcdp(0.01)), 2)
         (1.0, 0.67)
         """
-        return self.value_left(spent) / float(_most(np.array([self.held_at]), self.budget)[0])
+        if self.clock is not None:
+            paid = itemised(spent)
+            left: int | None = self._start - paid.ticks
+            for n, item, _ in paid.terms:
+                left = None if left is None else self._table(item).after(left, n)
+            return max(0, left or 0) / self._start
+        return self.value_left(spent) / float(_most(np.array([self.held_at]), self._converted)[0])
 
     def value_left(self, spent: RdpCurve) -> float:
         """Return the largest Rényi value that still fits, at the order at which the budget is held.
@@ -168,7 +283,11 @@ class Accountant:
         >>> [accountant.affords(nothing, RdpCurve.zcdp(share * rho)) for share in (0.999, 1.001)]
         [True, False]
         """
-        most = float(_most(np.array([self.held_at]), self.budget)[0])
+        if self.clock is not None:
+            raise ValueError(
+                "Expected a budget held by Rényi divergence, got one on a clock: ask for `left`."
+            )
+        most = float(_most(np.array([self.held_at]), self._converted)[0])
         return max(0.0, most - float(self._held(spent).values[0]))
 
     def _held(self, curve: RdpCurve) -> RdpCurve:
@@ -179,6 +298,50 @@ class Accountant:
                 "them on the default grid, or name one of their orders: Accountant(budget, order=...)."
             )
         return RdpCurve(curve.orders[at], curve.values[at])
+
+
+@dataclass(frozen=True)
+class Debit:
+    """What a clock was turned down by for a question, and how much of it each kind of outcome gives back.
+
+    >>> paid = Debit(100, 10, ((("item",), 10, (4, 0), 10),))
+    >>> paid.returned([(("item",), 6, 0), (("item",), 4, 1)]), paid.returned([(("item",), 11, 1)])
+    (24, None)
+    """
+
+    ticks: int
+    events: int
+    # Of every item: its key, how many, what a kind gives back at least, and one that was not asked.
+    items: tuple[tuple[tuple[object, ...], int, tuple[int, ...], int], ...]
+
+    def returned(self, used: Iterable[tuple[tuple[object, ...], int, int | None]]) -> int | None:
+        """Return the ticks that these outcomes give back, or None where more came out than was paid for.
+
+        Guarantee: what was charged is at least the price of each outcome at the level it was paid at.
+        Assumes:   the questions were fixed when they were paid for.
+        Reference: "Composition, filters and conversion": prices that do not grow with the level.
+        """
+        back, asked = 0, dict.fromkeys((key for key, *_ in self.items), 0)
+        by_key = {key: (kinds, whole) for key, _, kinds, whole in self.items}
+        for key, n, kind in used:
+            if key not in asked:
+                return None
+            asked[key] += n
+            back += 0 if kind is None else n * by_key[key][0][kind]
+        for key, n, _, whole in self.items:
+            if asked[key] > n:
+                return None
+            back += (n - asked[key]) * whole
+        return back
+
+
+def _delta(curve: RdpCurve) -> float:
+    return curve.delta if isinstance(curve, Price) else 0.0
+
+
+@lru_cache(maxsize=256)
+def _started(clock: Clock, budget: Budget) -> int:
+    return clock.start(budget.epsilon, budget.delta)
 
 
 def smallest_budget(cost: RdpCurve, delta: float) -> Budget:

@@ -1,0 +1,155 @@
+"""Prices: what a query costs at every Rényi order and on a clock, as one value that travels."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ._clock import ClockFamily, ClockTable
+from .rdp import Floats, RdpCurve
+
+
+@dataclass(frozen=True, eq=False)
+class Item:
+    """One thing that is paid for, a query or one of its labels: its price by kind of outcome.
+
+    `curves` has one curve per public kind of outcome, silent and answered, say. `clock` works out the table
+    for a ledger that holds its budget on a clock; an item without one cannot be paid there.
+
+    >>> item = Item((RdpCurve.zcdp(0.01), RdpCurve.zcdp(0.1)))
+    >>> (10 * item.price()).epsilon(1e-5) > (10 * item.price(0)).epsilon(1e-5)
+    True
+    """
+
+    curves: tuple[RdpCurve, ...]
+    clock: "ClockFamily | ClockTable | None" = None
+
+    @cached_property
+    def dearest(self) -> RdpCurve:
+        """Return the largest value over all kinds, at each order."""
+        return self.curves[0] if len(self.curves) == 1 else RdpCurve.largest(self.curves)
+
+    @cached_property
+    def key(self) -> tuple[Any, ...]:
+        """Return what two items have in common if they are the same."""
+        clock = self.clock
+        said = (
+            None if clock is None else clock.to_json() if isinstance(clock, ClockTable) else clock.identity()
+        )
+        return tuple(curve.values.tobytes() for curve in self.curves), repr(said)
+
+    def curve(self, kind: int | None) -> RdpCurve:
+        """Return the curve of a kind of outcome, the dearest for None."""
+        return self.dearest if kind is None else self.curves[kind]
+
+    def table(self, kappa: float) -> ClockTable | None:
+        """Return the clock's table, or None where the item has none."""
+        if self.clock is None or isinstance(self.clock, ClockTable):
+            return self.clock
+        return self.clock.table(kappa)
+
+    def price(self, kind: int | None = None) -> "Price":
+        """Return the price of one of it: that of a kind, or of the dearest."""
+        return Price.of([(1, self, kind)])
+
+
+Term = tuple[int, Item, int | None]
+
+
+@dataclass(frozen=True, eq=False)
+class Price(RdpCurve):
+    """A Rényi curve that knows what it was added up from: so many items of each kind.
+
+    It is a curve wherever a curve is expected. What is scaled by a fraction, or put together at each order,
+    is a curve alone. `ticks` and `events` are what a clock was turned down by already, `delta` what is added
+    to the delta of the run.
+
+    >>> item = Item((RdpCurve.zcdp(0.01),))
+    >>> [(n, kind) for n, _, kind in (3 * item.price() + item.price()).terms]
+    [(4, None)]
+    >>> type(0.5 * item.price()).__name__
+    'RdpCurve'
+    """
+
+    terms: tuple[Term, ...] = ()
+    ticks: int = 0
+    events: int = 0
+    delta: float = 0.0
+
+    @classmethod
+    def of(cls, terms: Iterable[Term], *, like: RdpCurve | None = None, **also: Any) -> "Price":
+        """Return the price of so many items of each kind, in one order whatever order they came in."""
+        counted: dict[Any, list[Any]] = {}
+        for n, item, kind in terms:
+            if n:
+                counted.setdefault((item.key, -1 if kind is None else kind), [0, item, kind])[0] += n
+        bill: list[Term] = [(n, item, kind) for _, (n, item, kind) in sorted(counted.items(), key=_by_key)]
+        orders = (
+            bill[0][1].dearest.orders if bill else RdpCurve.zero(None if like is None else like.orders).orders
+        )
+        values: Floats = np.zeros(orders.size)
+        for n, item, kind in bill:
+            curve = item.curve(kind)
+            if curve.orders is not orders and not np.array_equal(curve.orders, orders):
+                raise ValueError(
+                    "Expected prices on the same grid of orders; build them with the same `orders`."
+                )
+            values = values + curve.values * n
+        return cls(orders, values, tuple(bill), **also)
+
+    def __add__(self, other: RdpCurve) -> RdpCurve:
+        if not isinstance(other, RdpCurve):
+            return NotImplemented
+        total = super().__add__(other)
+        also = as_price(other)
+        if also is None:
+            return total
+        bill = Price.of((*self.terms, *also.terms), like=total)
+        # What was turned down before is part of the curve, and of no term.
+        values = total.values if self.ticks or also.ticks or not bill.terms else bill.values
+        return Price(
+            total.orders, values, bill.terms, self.ticks + also.ticks, self.events + also.events,
+            self.delta + also.delta,
+        )  # fmt: skip
+
+    __radd__ = __add__
+
+    def __mul__(self, times: float) -> RdpCurve:
+        if self.ticks or not isinstance(times, (int, np.integer)) or times < 0:
+            return super().__mul__(times)
+        n = int(times)
+        return Price.of(
+            ((n * m, item, kind) for m, item, kind in self.terms), like=self, delta=n * self.delta
+        )
+
+    __rmul__ = __mul__
+
+
+def as_price(curve: RdpCurve) -> Price | None:
+    """Return a curve as a price: itself, or nothing at all where it is zero, or None where it is neither."""
+    if isinstance(curve, Price):
+        return curve
+    return None if curve.values.any() else Price(curve.orders, curve.values)
+
+
+def itemised(curve: RdpCurve) -> Price:
+    """Return a curve as a price: one that names no items is one item, which no clock has a table for."""
+    found = as_price(curve)
+    return Item((curve,)).price() if found is None else found
+
+
+def charges(curves: Sequence[RdpCurve], clock: ClockFamily | None = None) -> tuple[Price, ...]:
+    """Return the prices of the kinds of outcome of one item.
+
+    >>> silent, answered = charges([RdpCurve.zcdp(0.01), RdpCurve.zcdp(0.1)])
+    >>> silent.terms[0][1] is answered.terms[0][1]
+    True
+    """
+    item = Item(tuple(curves), clock)
+    return tuple(item.price(kind) for kind in range(len(item.curves)))
+
+
+def _by_key(counted: tuple[Any, Any]) -> Any:
+    return counted[0]
