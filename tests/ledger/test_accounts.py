@@ -20,7 +20,8 @@ from tellers import (
     noise,
 )
 from tellers.errors import BudgetExhausted, LedgerConflict
-from tellers.ledger._chain import LedgerState, Line, opening, write_curve
+from tellers.ledger._bills import write_curve
+from tellers.ledger._chain import LedgerState, Line, opening
 
 SECURE = {"noise": "secure"}
 ONE = RdpCurve.zcdp(0.001)
@@ -145,7 +146,9 @@ def test_the_same_price_is_written_once(tmp_path):
         ledger.open_account("student/alice", SMALL)
         ticket = ledger.reserve("q0", ONE, event=SECURE, also={"student/alice": ONE})
         ledger.settle(ticket, Release(np.array([3]), Cost(0.5 * ONE)))
-        reserved, settled = (json.loads(line.body) for line in ledger.lines()[2:])
+        lines = ledger.lines()[2:]
+        assert [line.kind for line in lines] == ["price", "reserved", "price", "settled"]
+        reserved, settled = (json.loads(line.body) for line in lines[1::2])
         assert reserved["also"] == settled["also"] == {"student/alice": None}
         np.testing.assert_array_equal(ledger.accounts()["student/alice"].spent.values, (0.5 * ONE).values)
 
@@ -164,7 +167,8 @@ def test_the_same_price_is_written_once(tmp_path):
 )  # fmt: skip
 def test_a_forged_line_about_accounts_must_still_make_sense(kind, key, body):
     state = LedgerState()
-    state.add(opening(MAIN))
+    old = {**json.loads(opening(MAIN).body), "schema": 2}
+    state.add(Line.after(None, "opened", key="", body=old))
     terms = {"epsilon": 0.5, "delta": 1e-5, "held_at": 32.0}
     state.add(Line.after(state.head, "account", key="alice", body=terms))
     reserved = {"price": write_curve(ONE), "also": {"alice": None}}

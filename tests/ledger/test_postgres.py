@@ -57,7 +57,7 @@ def test_several_ledgers_in_one_database_are_strangers(own_database, own_ledger)
         assert other.spent.epsilon(1e-5) == 0.0
         other.reserve("q0", ONE, event=SECURE)
     assert ledger_names(own_database) == ["main", "another 'one'"]
-    assert len(own_ledger.lines()) == 2
+    assert len(own_ledger.lines()) == 3
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_an_honest_program_cannot_change_a_line(postgres, database, ledger, stat
 
 
 TAMPERED = {
-    "a smaller charge": "UPDATE tellers_lines SET body = replace(body, '0.001', '0.0001') WHERE number = 2",
+    "a smaller charge": "UPDATE tellers_lines SET body = replace(body, '0.0', '0.00') WHERE number = 1",
     "another key": "UPDATE tellers_lines SET key = '\"other\"' WHERE number = 1",
     "a key that is no JSON": "UPDATE tellers_lines SET key = 'q0' WHERE number = 1",
     "another budget": "UPDATE tellers_lines SET body = replace(body, '\"epsilon\":1.0', '\"epsilon\":9.0') "
@@ -361,7 +361,8 @@ def test_a_commit_whose_answer_was_lost_is_neither_lost_nor_doubled(monkeypatch,
     ledger.settle(ticket, a_release())
     left[0] = 0
     np.testing.assert_array_equal(ledger.spent.values, ONE.values)
-    assert [line.kind for line in ledger.lines()] == ["opened", "reserved", "settled"]
+    kinds = [line.kind for line in ledger.lines()]
+    assert kinds == ["opened", "price", "reserved", "price", "settled"]  # it came out cheaper
 
 
 def test_a_lost_reservation_is_not_mistaken_for_that_of_somebody_else(monkeypatch, database, name):
@@ -380,7 +381,7 @@ def test_a_lost_reservation_is_not_mistaken_for_that_of_somebody_else(monkeypatc
     monkeypatch.setattr(sa.Connection, "commit", breaking)
     with pytest.raises(Unsettled):
         one.reserve("q0", ONE, event=SECURE)
-    assert [line.kind for line in one.lines()] == ["opened", "reserved"]
+    assert [line.kind for line in one.lines()] == ["opened", "price", "reserved"]
 
 
 def test_a_refusal_after_a_lost_answer_is_still_a_refusal(monkeypatch, ledger):
@@ -554,6 +555,6 @@ def test_books_longer_than_a_page_are_read_whole(monkeypatch, database, name):
     with PostgresLedger(database, ACCOUNTANT, name=name) as ledger:
         for number in range(7):  # with the first line, the last page has lines; without, it is empty
             ledger.reserve(f"q{number}", 0.01 * ONE, event=SECURE)
-            assert len(ledger.lines()) == number + 2
+            assert len(ledger.lines()) == number + 3
     with PostgresLedger(database, ACCOUNTANT, name=name) as again:
         assert [entry.key for entry in again.entries()] == [f"q{number}" for number in range(7)]

@@ -30,6 +30,7 @@ from tellers.errors import BudgetExhausted, InsecureNoise, LedgerConflict
 from tellers.ledger import _chain as chain
 from tellers.ledger import _chain as chained
 from tellers.ledger import opening, sqlite
+from tellers.ledger._bills import write_curve
 from tellers.privacy import DEFAULT_ORDERS
 
 SECURE = {"noise": "secure"}
@@ -125,7 +126,7 @@ def test_sealed_costs_are_nowhere_in_the_file(path):
     "statement",
     [
         "UPDATE lines SET body = '{}' WHERE number = 1",
-        "DELETE FROM lines WHERE number = 7",
+        "DELETE FROM lines WHERE number = 9",
         "INSERT OR REPLACE INTO lines SELECT * FROM lines WHERE number = 1",
         "INSERT OR REPLACE INTO lines SELECT 8, kind, key, body, previous, hash FROM lines WHERE number = 1",
         "INSERT INTO lines SELECT 99, 'settled', 'open', body, previous, hash FROM lines WHERE number = 2",
@@ -141,15 +142,15 @@ def test_an_honest_program_cannot_change_a_line(path, statement):
 
 
 TAMPERED = {
-    "a smaller charge": "UPDATE lines SET body = replace(body, '0.00125', '0.00025') WHERE number = 2",
-    "another label": "UPDATE lines SET body = replace(body, '[0]', '[9]') WHERE number = 2",
+    "a smaller charge": "UPDATE lines SET body = replace(body, '0.00125', '0.00025') WHERE number = 3",
+    "another label": "UPDATE lines SET body = replace(body, '[0]', '[9]') WHERE number = 4",
     "another key": "UPDATE lines SET key = 'other' WHERE number = 1",
     "another budget": "UPDATE lines SET body = replace(body, '\"epsilon\":1.0', '\"epsilon\":9.0') "
     "WHERE number = 0",
     "a line removed": "DELETE FROM lines WHERE number = 3",
     "the first line removed": "DELETE FROM lines WHERE number = 0",
     "all lines removed": "DELETE FROM lines",
-    "a line moved": "UPDATE lines SET number = 9 WHERE number = 1",
+    "a line moved": "UPDATE lines SET number = 19 WHERE number = 1",
     "another hash": "UPDATE lines SET hash = previous WHERE number = 7",
     "bytes for text": "UPDATE lines SET body = CAST(body AS BLOB) WHERE number = 4",
     "an outcome of nothing": "UPDATE lines SET kind = 'settled' WHERE key = 'open'",
@@ -184,7 +185,7 @@ def test_missing_rules_are_found_by_verify(path):
 
 def test_a_chain_cut_short_is_found_by_a_head_kept_elsewhere(path):
     head = written(path)
-    tamper(path, "DELETE FROM lines WHERE number = 7")
+    tamper(path, "DELETE FROM lines WHERE number = 9")
     connection = sqlite3.connect(path)
     for statement in sqlite.TABLES[1:]:
         connection.execute(statement)
@@ -198,7 +199,7 @@ def test_a_chain_cut_short_is_found_by_a_head_kept_elsewhere(path):
 def test_lines_lost_in_use_stop_the_spending(path):
     written(path)
     with open_ledger(path) as ledger:
-        tamper(path, "DELETE FROM lines WHERE number = 7")
+        tamper(path, "DELETE FROM lines WHERE number = 9")
         with pytest.raises(LedgerConflict, match="lost lines"):
             ledger.reserve("q9", ONE, event=SECURE)
 
@@ -208,15 +209,16 @@ def test_a_forged_line_with_a_good_hash_must_still_make_sense(path):
     with open_ledger(path) as ledger:
         head = ledger._state.head
     for kind, key, body in (
-        ("settled", "nobody", {"charged": chain.write_curve(ONE), "release": None}),
-        ("reserved", "q0", {"event": SECURE, "price": chain.write_curve(ONE)}),
+        ("settled", "nobody", {"charged": write_curve(ONE), "release": None}),
+        ("reserved", "q0", {"event": SECURE, "price": write_curve(ONE)}),
         ("reserved", "new", {"event": SECURE, "price": [0.1]}),
         ("opened", "again", {"orders": [2.0]}),
         ("refunded", "q0", {}),
     ):
         state = chain.LedgerState()
-        state.add(chain.Line.after(None, "opened", key="", body={"orders": DEFAULT_ORDERS.tolist()}))
-        state.add(chain.Line.after(state.head, "reserved", key="q0", body={"price": chain.write_curve(ONE)}))
+        terms = {"epsilon": 1.0, "delta": 1e-5, "held_at": 18.0, "orders": DEFAULT_ORDERS.tolist()}
+        state.add(chain.Line.after(None, "opened", key="", body=terms))
+        state.add(chain.Line.after(state.head, "reserved", key="q0", body={"price": write_curve(ONE)}))
         with pytest.raises(LedgerConflict, match="does not make sense"):
             state.add(chain.Line.after(state.head, kind, key=key, body=body))
         np.testing.assert_array_equal(state.spent.values, ONE.values)
@@ -264,7 +266,7 @@ def test_another_version_is_refused(path):
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA user_version = 99")
     connection.close()
-    with pytest.raises(LedgerConflict, match=r"version 2 or older in spend\.db, got version 99"):
+    with pytest.raises(LedgerConflict, match=r"version 3 or older in spend\.db, got version 99"):
         open_ledger(path)
 
 

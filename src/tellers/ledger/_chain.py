@@ -15,9 +15,11 @@ from typing import Any, Self, TypeVar
 import numpy as np
 
 from ..errors import LedgerConflict
-from ..privacy.budget import Accountant, Budget
-from ..privacy.rdp import DEFAULT_ORDERS, Floats, RdpCurve
+from ..privacy._price import Price, itemised
+from ..privacy.budget import Accountant, Budget, Debit
+from ..privacy.rdp import DEFAULT_ORDERS, RdpCurve
 from ..privacy.release import Cost, Release
+from ._bills import BILLS, Bills, read_terms, write_terms
 from .base import (
     AccountState,
     Charge,
@@ -37,16 +39,17 @@ from .base import (
 )
 from .vault import Vault
 
-# Line 0 holds the terms: schema, budget, its order and the grid. After it a named account has one line,
-# when it is opened, and a question has at most two, one when it is reserved and one when it is settled.
-# Lines are only ever added. Curves are stored by their values, as floats that read back bit for bit; under
-# `also`, null stands for the curve of the main account. Sealed costs are not stored here at all.
+# Line 0 holds the terms: schema, budget, the rule by which it is held and the grid. After it a named account
+# has one line, when it is opened, an item has one, when it is first paid for, and a question has at most two,
+# one when it is reserved and one when it is settled. Lines are only ever added. Values are stored as floats
+# that read back bit for bit; under `also`, null stands for what the main account pays. Sealed costs are not
+# stored here at all.
 
-SCHEMA = 2
+SCHEMA = 3
 """The version of what lines say. Old versions are read for ever; a new one takes the next number."""
 
-READABLE = (1, 2)
-"""The versions that are read and written on: 1 had no named accounts, and may be given some."""
+READABLE = (1, 2, 3)
+"""The versions that are read and written on: 1 had no named accounts, 1 and 2 wrote whole curves."""
 
 START = "0" * 64
 """What the first line follows."""
@@ -89,11 +92,6 @@ def _digest(*said: Any) -> str:
     return hashlib.sha256(canonical(said).encode("ascii")).hexdigest()
 
 
-def write_curve(curve: RdpCurve) -> list[float | str]:
-    """Return the values of a curve as JSON can hold them."""
-    return [value if value < float("inf") else "inf" for value in curve.values.tolist()]
-
-
 def write_release(release: Release) -> dict[str, Any]:
     """Return what a release showed, as JSON can hold it; the sealed cost stays behind."""
     labels = np.asarray(release.labels)
@@ -119,22 +117,9 @@ def read_release(body: dict[str, Any], charged: RdpCurve) -> Release | None:
     return Release(labels, Cost(charged), by_teachers, values=values).record()
 
 
-def write_also(also: Mapping[str, RdpCurve], main: RdpCurve) -> dict[str, Any]:
-    """Return the part of a body that holds what named accounts pay, empty where there are none."""
-    said = {name: None if same(curve, main) else write_curve(curve) for name, curve in also.items()}
-    return {"also": said} if said else {}
-
-
 def opening(accountant: Accountant) -> Line:
     """Return the first line of a new ledger: its terms."""
-    budget = accountant.budget
-    body = {
-        "schema": SCHEMA,
-        "epsilon": float(budget.epsilon),
-        "delta": float(budget.delta),
-        "held_at": accountant.held_at,
-        "orders": DEFAULT_ORDERS.tolist(),
-    }
+    body = {"schema": SCHEMA, **write_terms(accountant), "orders": DEFAULT_ORDERS.tolist()}
     return Line.after(None, "opened", key="", body=body)
 
 
@@ -147,16 +132,17 @@ class LedgerState:
     entries: dict[str, Entry] = field(default_factory=dict)
     pending: dict[str, Entry] = field(default_factory=dict)
     accountants: dict[str, Accountant] = field(default_factory=dict)
-    _orders: Floats | None = None
-    # Settled charges by account; the main one has no name.
-    _charged: dict[str | None, RdpCurve] = field(default_factory=dict)
+    _bills: Bills | None = None
+    # By account, the main one without a name: settled charges, and by key what is in flight.
+    _charged: dict[str | None, Price] = field(default_factory=dict)
+    _debits: dict[tuple[str, str | None], Debit] = field(default_factory=dict)
 
     def add(self, line: Line) -> None:
         """Read the next line, after checking that it is the next one and that it was not changed."""
         line.require_follows(self.head)
         try:
             self._read(line.kind, line.key, json.loads(line.body))
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError):
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError, IndexError):
             raise LedgerConflict(
                 f"Line {line.number} of the ledger, {line.kind!r}, does not make sense there. "
                 "A newer version of tellers may have written it: update, or restore the file."
@@ -164,7 +150,14 @@ class LedgerState:
         self.head = line
 
     @property
-    def spent(self) -> RdpCurve:
+    def bills(self) -> Bills:
+        """Return how prices are read and written here."""
+        if self._bills is None:
+            raise ValueError("Expected the terms before anything else.")
+        return self._bills
+
+    @property
+    def spent(self) -> Price:
         """Return everything debited to the main account so far, reservations included."""
         return self._spent_by(None)
 
@@ -173,68 +166,133 @@ class LedgerState:
         return {name: self.account(name) for name in self.accountants}
 
     def account(self, name: str) -> AccountState:
-        accountant = self.accountants[name]
-        return AccountState(accountant.budget, accountant.held_at, self._spent_by(name))
+        held, spent = self.accountants[name], self._spent_by(name)
+        return AccountState(held.budget, held.held_at, spent, held.clock, held.for_tests)
 
-    def curve(self, values: list[float | str]) -> RdpCurve:
-        """Return a stored curve, on the grid of this ledger."""
-        if self._orders is None:
-            raise ValueError("Expected the terms before any curve.")
-        return RdpCurve(self._orders, np.array([float(value) for value in values]))
+    def accountant(self, account: str | None) -> Accountant:
+        return self.bills.accountant if account is None else self.accountants[account]
 
-    def also(self, body: dict[str, Any], main: RdpCurve) -> dict[str, RdpCurve]:
+    def debit(self, account: str | None, price: Price) -> Debit | None:
+        """Return what a price turns the clock of an account down by, or None where it has no clock."""
+        accountant = self.accountant(account)
+        return None if accountant.clock is None else accountant.debit(self._spent_by(account), price)
+
+    def charged_ticks(self, key: str, account: str | None, used: Price) -> int | None:
+        """Return what a settled question turned the clock down by; without a clock None.
+
+        What came out and was not paid for takes all that is left: it was never afforded.
+        """
+        debit = self._debits.get((key, account))
+        if debit is None:
+            return None
+        back = debit.returned([(item.key, n, kind) for n, item, kind in used.terms])
+        if back is not None:
+            return debit.ticks - back
+        reserved = self.pending[key].reserved if account is None else self.pending[key].also[account].reserved
+        return debit.ticks if bool((used.values <= reserved.values * (1 + 1e-9)).all()) else _ALL_TICKS
+
+    def also(
+        self, body: dict[str, Any], main: Price, ticks: int | None
+    ) -> dict[str, tuple[Price, int | None]]:
         """Return what named accounts pay according to a body; null means what the main one pays."""
         said = body.get("also", {})
-        return {name: main if values is None else self.curve(values) for name, values in said.items()}
+        return {name: (main, ticks) if paid is None else self.bills.read(paid) for name, paid in said.items()}
 
-    def _spent_by(self, account: str | None) -> RdpCurve:
+    def _spent_by(self, account: str | None) -> Price:
         # Reservations are added up afresh each time, settled ones once: no price is ever subtracted.
-        total = self._charged.get(account) or RdpCurve.zero(self._orders)
+        total = self._charged.get(account) or _nothing(self._bills)
         for entry in self.pending.values():
             paid = entry if account is None else entry.also.get(account)
             if paid is not None:
-                total = total + paid.charged
+                total = _sum(total, itemised(paid.charged))
         return total
 
     def _read(self, kind: str, key: str, body: dict[str, Any]) -> None:
         if (kind == "opened") != (self.head is None):
             raise ValueError(kind)
         if kind == "opened":
-            if body.get("schema", SCHEMA) not in READABLE:
+            schema = body.get("schema", 2)
+            if schema not in READABLE:
                 raise ValueError(kind)
-            self._orders, self.terms = RdpCurve.zero(body["orders"]).orders, body
+            orders = RdpCurve.zero(body["orders"]).orders
+            self._bills, self.terms = Bills(schema, orders, read_terms(body)), body
         elif kind == "account" and key and key not in self.accountants:
-            budget = Budget(body["epsilon"], body["delta"])
-            if self._orders is None or body["held_at"] not in self._orders:
+            accountant = read_terms(body)
+            if (accountant.rule != self.bills.accountant.rule) or (
+                accountant.clock is None and accountant.held_at not in self.bills.orders
+            ):
                 raise ValueError(kind)
-            self.accountants[key] = Accountant(budget, order=body["held_at"])
+            self.accountants[key] = accountant
+        elif kind == "price":
+            self.bills.add(key, body)
         elif kind == "reserved" and key not in self.entries:
-            price, event = self.curve(body["price"]), body.get("event", {})
-            also = {name: Charge(curve, curve) for name, curve in self.also(body, price).items()}
-            if not also.keys() <= self.accountants.keys() or not isinstance(event, dict):
-                raise ValueError(kind)
-            self.entries[key] = self.pending[key] = Entry(key, event, price, charged=price, also=also)
+            self._read_reserved(key, body)
         elif kind == "settled":
-            asked, charged = self.pending[key], self.curve(body["charged"])
-            named = self.also(body, charged)
-            if asked.also.keys() != named.keys():
-                raise ValueError(kind)
-            also = {name: Charge(asked.also[name].reserved, cost) for name, cost in named.items()}
-            release = read_release(body, charged)
-            self.entries[key] = replace(asked, charged=charged, is_settled=True, release=release, also=also)
-            del self.pending[key]
-            self._charge(None, charged)
-            for name, cost in named.items():
-                self._charge(name, cost)
+            self._read_settled(key, body)
         else:
             raise ValueError(kind)
 
-    def _charge(self, account: str | None, cost: RdpCurve) -> None:
-        before = self._charged.get(account)
-        self._charged[account] = cost if before is None else before + cost
+    def _read_reserved(self, key: str, body: dict[str, Any]) -> None:
+        (price, ticks), event = self.bills.read(body["price"]), body.get("event", {})
+        named = self.also(body, price, ticks)
+        if not named.keys() <= self.accountants.keys() or not isinstance(event, dict):
+            raise ValueError(key)
+        paid: dict[str | None, Price] = {}
+        for account, (curve, turned) in _paying((price, ticks), named):
+            debit = self.debit(account, curve)
+            if turned != (None if debit is None else debit.ticks):
+                raise ValueError("Expected the ticks that the price takes at what was left.")
+            if debit is not None:
+                self._debits[key, account] = debit
+            paid[account] = _paid(curve, turned, debit)
+        also = {name: Charge(curve, paid[name]) for name, (curve, _) in named.items()}
+        self.entries[key] = self.pending[key] = Entry(key, event, price, charged=paid[None], also=also)
+
+    def _read_settled(self, key: str, body: dict[str, Any]) -> None:
+        asked, (charged, ticks) = self.pending[key], self.bills.read(body["charged"])
+        named = self.also(body, charged, ticks)
+        if asked.also.keys() != named.keys():
+            raise ValueError(key)
+        paid: dict[str | None, Price] = {}
+        for account, (curve, turned) in _paying((charged, ticks), named):
+            reserved = asked.reserved if account is None else asked.also[account].reserved
+            if turned != self.charged_ticks(key, account, curve) or curve.delta != itemised(reserved).delta:
+                raise ValueError("Expected the ticks that the outcome takes of what was reserved.")
+            paid[account] = _paid(curve, turned, self._debits.pop((key, account), None))
+        also = {name: Charge(asked.also[name].reserved, paid[name]) for name in named}
+        release = read_release(body, charged)
+        self.entries[key] = replace(asked, charged=paid[None], is_settled=True, release=release, also=also)
+        del self.pending[key]
+        for account, price in paid.items():
+            self._charged[account] = _sum(self._charged.get(account) or _nothing(self._bills), price)
+
+
+_ALL_TICKS = 2**80
+"""More than any clock has: what was never afforded leaves nothing."""
+
+
+def _nothing(bills: Bills | None) -> Price:
+    zero = RdpCurve.zero(None if bills is None else bills.orders)
+    return Price(zero.orders, zero.values)
+
+
+def _paid(price: Price, ticks: int | None, debit: Debit | None) -> Price:
+    """Return a price as it is added up: on a clock by its ticks, and no longer by its items."""
+    if ticks is None:
+        return price
+    events = 0 if debit is None else debit.events
+    return Price(price.orders, price.values, (), ticks, events, price.delta)
+
+
+def _sum(one: Price, other: Price) -> Price:
+    return Price(
+        one.orders, one.values + other.values, (), one.ticks + other.ticks, one.events + other.events,
+        one.delta + other.delta,
+    )  # fmt: skip
 
 
 T = TypeVar("T")
+P = TypeVar("P")
 
 
 class ChainedLedger(ABC):
@@ -260,8 +318,8 @@ class ChainedLedger(ABC):
         """Return what `look` makes of the ledger as it is now, with all that others wrote read in."""
 
     @abstractmethod
-    def _write(self, next_line: Callable[[], Line | None]) -> None:
-        """Append what `next_line` returns; nobody else writes from before the call until it is durable."""
+    def _write(self, next_lines: Callable[[], list[Line]]) -> None:
+        """Append what `next_lines` returns, all or nothing; nobody else writes until it is durable."""
 
     @abstractmethod
     def _after(self, number: int) -> Iterator[Line]:
@@ -288,18 +346,19 @@ class ChainedLedger(ABC):
 
     def open_account(self, name: str, budget: Budget) -> None:
         """Give a student, an analyst or a group a budget of its own, for good."""
-        require_account(name, budget)
+        require_account(name, budget, beside=self.accountant)
 
-        def next_line() -> Line | None:
+        def next_lines() -> list[Line]:
             held = self._state.accountants.get(name)
             if held is not None:
                 require_same(name, held, budget)
-                return None
-            terms = {"epsilon": float(budget.epsilon), "delta": float(budget.delta)}
-            body = {**terms, "held_at": Accountant(budget).held_at}
-            return Line.after(self._state.head, "account", key=name, body=body)
+                return []
+            body = write_terms(self.accountant.beside(budget))
+            if self._state.bills.schema < BILLS:
+                del body["rule"]
+            return [Line.after(self._state.head, "account", key=name, body=body)]
 
-        self._write(next_line)
+        self._write(next_lines)
 
     def accounts(self) -> dict[str, AccountState]:
         """Return every named account, with everything debited to it so far, reservations included."""
@@ -322,7 +381,7 @@ class ChainedLedger(ABC):
         stored = require_storable_event(key, event, allow_seeded=self.allow_seeded)
         named = dict(also or {})
 
-        def next_line() -> Line:
+        def next_lines() -> list[Line]:
             state = self._state
             if key in state.entries:
                 refuse_known(key, is_settled=state.entries[key].is_settled)
@@ -330,13 +389,16 @@ class ChainedLedger(ABC):
             require_groups_pay(key, named, event=stored, accounts=state.accountants)
             states = {name: state.account(name) for name in named if name in state.accountants}
             require_affordable(key, named, accounts=states)
+            bills = state.bills
+            booked = {account: bills.booked(each) for account, each in _paying(price, named)}
+            debits = {account: state.debit(account, each) for account, each in booked.items()}
+            ticks = {account: None if debit is None else debit.ticks for account, debit in debits.items()}
             # Two who ask the same at once would write the same line, and one whose commit was lost would take
             # the other's for its own: no two reservations have the same mark.
-            mark = secrets.token_hex(8)
-            body = {"event": stored, "price": write_curve(price), "mark": mark, **write_also(named, price)}
-            return Line.after(state.head, "reserved", key=key, body=body)
+            body = {"event": stored, "mark": secrets.token_hex(8), **self._payments("price", booked, ticks)}
+            return self._priced("reserved", key, body, booked)
 
-        self._write(next_line)
+        self._write(next_lines)
         return Ticket(key, price, json.loads(json.dumps(stored)), named)
 
     def settle(self, ticket: Ticket, release: Release, *, used: Mapping[str, RdpCurve] | None = None) -> None:
@@ -347,25 +409,62 @@ class ChainedLedger(ABC):
         """
         key, all_kept = ticket.key, True
 
-        def next_line() -> Line:
+        def next_lines() -> list[Line]:
             nonlocal all_kept
             # The books and not the ticket say what was reserved.
-            asked = self._state.pending.get(key)
+            state = self._state
+            asked = state.pending.get(key)
             if asked is None:
-                refuse_unknown(key, is_settled=key in self._state.entries)
+                refuse_unknown(key, is_settled=key in state.entries)
             also = {name: paid.reserved for name, paid in asked.also.items()}
             charged, named, all_kept = charge_all(
                 key, asked.reserved, also, worst=release.cost.worst, used=used
             )
+            booked = {
+                # A delta of its own is never given back.
+                account: replace(state.bills.booked(each), delta=itemised(reserved).delta)
+                for (account, each), (_, reserved) in zip(
+                    _paying(charged, named), _paying(asked.reserved, also), strict=True
+                )
+            }
+            ticks = {account: state.charged_ticks(key, account, each) for account, each in booked.items()}
+            all_kept = all_kept and _ALL_TICKS not in ticks.values()
             shown = write_release(release) if all_kept else None
-            body = {"charged": write_curve(charged), "release": shown, **write_also(named, charged)}
-            return Line.after(self._state.head, "settled", key=key, body=body)
+            return self._priced(
+                "settled", key, {"release": shown, **self._payments("charged", booked, ticks)}, booked
+            )
 
-        self._write(next_line)
+        self._write(next_lines)
         if self.vault is not None and release.cost.tight is not None:
             self.vault.put(key, release.cost.tight)
         if not all_kept:
             refuse_overrun(key)
+
+    def _payments(
+        self, name: str, booked: Mapping[str | None, Price], ticks: Mapping[str | None, int | None]
+    ) -> dict[str, Any]:
+        """Return the part of a body that holds what each account pays; null is what the main one does."""
+        write, main = self._state.bills.write, booked[None]
+        said = {
+            account: None
+            if same(price, main) and ticks[account] == ticks[None]
+            else write(price, ticks=ticks[account])
+            for account, price in booked.items()
+            if account is not None
+        }
+        return {name: write(main, ticks=ticks[None]), **({"also": said} if said else {})}
+
+    def _priced(
+        self, kind: str, key: str, body: dict[str, Any], booked: Mapping[str | None, Price]
+    ) -> list[Line]:
+        """Return the next lines: items that are paid for the first time, and the line that pays them."""
+        lines: list[Line] = []
+        new = self._state.bills.new(*booked.values())
+        for number, (which, name, said) in enumerate(
+            [*(("price", name, item) for name, item in new.items()), (kind, key, body)]
+        ):
+            lines.append(Line.after(lines[-1] if number else self._state.head, which, key=name, body=said))
+        return lines
 
     def entries(self) -> list[Entry]:
         """Return everything on the books, oldest first.
@@ -427,6 +526,11 @@ class ChainedLedger(ABC):
             require_terms(self._state.terms, self.accountant, self._title())
 
 
+def _paying(main: P, also: Mapping[str, P]) -> list[tuple[str | None, P]]:
+    """Return who pays what: the main account, which has no name, and the named ones."""
+    return [(None, main), *((name, also[name]) for name in also)]
+
+
 def _copied(plain: Any) -> Any:
     if isinstance(plain, dict):
         return {name: _copied(value) for name, value in plain.items()}
@@ -453,7 +557,24 @@ def require_terms(terms: dict[str, Any], accountant: Accountant, title: str) -> 
             f"delta={terms['delta']}, got epsilon={budget.epsilon} and delta={budget.delta}. A budget is a "
             "promise about the data and stays; open the ledger with its own."
         )
-    if terms["held_at"] != accountant.held_at:
+    rule = terms.get("rule", "renyi")
+    if rule != accountant.rule:
+        raise LedgerConflict(
+            f"Expected the rule that {title} was begun with, {rule!r}, got {accountant.rule!r}. A ledger "
+            "keeps its rule for good; open it with its own, or begin another."
+        )
+    if rule == "clock":
+        if accountant.clock != read_terms(terms).clock:
+            raise LedgerConflict(
+                f"Expected the clock that {title} was begun with, {terms['clock']}, got "
+                f"{accountant.clock}. Open the ledger with its own."
+            )
+    elif terms.get("for_tests", 0.0) != accountant.for_tests:
+        raise LedgerConflict(
+            f"Expected the part of delta that {title} set aside for tests, {terms.get('for_tests', 0.0):g}, "
+            f"got {accountant.for_tests:g}. Open the ledger with its own."
+        )
+    elif terms["held_at"] != accountant.held_at:
         raise LedgerConflict(
             f"Expected the Rényi order at which {title} was begun, {terms['held_at']:g}, got "
             f"{accountant.held_at:g}. A budget is held at one order, fixed before the first release; open "

@@ -9,6 +9,7 @@ from typing import Any, NoReturn, Protocol, Self
 import numpy as np
 
 from ..errors import InsecureNoise, LedgerConflict, Unsettled
+from ..privacy._clock import Clock
 from ..privacy.budget import Accountant, Budget
 from ..privacy.rdp import RdpCurve
 from ..privacy.release import Release
@@ -43,7 +44,7 @@ class Charge:
 
 @dataclass(frozen=True, eq=False)
 class AccountState:
-    """A named account: its budget, the Rényi order that is held at, and all that was debited so far.
+    """A named account: its budget, the Rényi order or the clock it is held on, and what was debited so far.
 
     >>> state = AccountState(Budget(epsilon=1.0, delta=1e-5), 18.0, spent=RdpCurve.zcdp(0.01))
     >>> round(state.epsilon, 3), state.accountant.affords(state.spent, RdpCurve.zcdp(0.01))
@@ -53,16 +54,20 @@ class AccountState:
     budget: Budget
     held_at: float
     spent: RdpCurve
+    clock: Clock | None = None
+    for_tests: float = 0.0
 
     @property
     def accountant(self) -> Accountant:
-        """Return the arithmetic of this account, at its own order."""
-        return Accountant(self.budget, order=self.held_at)
+        """Return the arithmetic of this account, by its own rule."""
+        if self.clock is not None:
+            return Accountant(self.budget, clock=self.clock)
+        return Accountant(self.budget, order=self.held_at, for_tests=self.for_tests)
 
     @property
     def epsilon(self) -> float:
-        """Return the epsilon of what was spent, at the account's delta."""
-        return self.spent.epsilon(self.budget.delta)
+        """Return the epsilon of what was spent, at the account's delta; on a clock, its budget's."""
+        return self.accountant.epsilon(self.spent)
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,7 +212,7 @@ def refuse_overrun(key: str) -> NoReturn:
 # data, and holds a budget of its own at an order of its own. These rules are the same in every backend.
 
 
-def require_account(name: object, budget: object) -> None:
+def require_account(name: object, budget: object, *, beside: Accountant | None = None) -> None:
     """Refuse an account without a name, or without a budget."""
     if not isinstance(name, str) or not name:
         raise TypeError(f"Expected the name of an account, a non-empty string, got {name!r}.")
@@ -217,7 +222,10 @@ def require_account(name: object, budget: object) -> None:
     if not isinstance(budget, Budget):
         raise TypeError(f"Expected a Budget for account {name!r}, got {type(budget).__name__}.")
     try:
-        Accountant(budget, order=Accountant(budget).held_at)
+        if beside is None or beside.clock is None:
+            Accountant(budget, order=Accountant(budget).held_at)
+        else:
+            beside.beside(budget)
     except ValueError:
         # Written down, it could not be read again, and neither could anything after it.
         raise ValueError(

@@ -66,12 +66,10 @@ class MemoryLedger(ChainedLedger):
             self._catch_up()
             return look()
 
-    def _write(self, next_line: Callable[[], Line | None]) -> None:
+    def _write(self, next_lines: Callable[[], list[Line]]) -> None:
         with self._alone():
             self._catch_up()
-            line = next_line()
-            if line is not None:
-                self._lines.append(line)
+            self._lines.extend(next_lines())
 
     def __deepcopy__(self, _memo: dict[int, Any]) -> "MemoryLedger":
         # A copy of the books would begin the budget again, for each estimator that scikit-learn clones.

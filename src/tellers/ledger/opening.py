@@ -9,8 +9,9 @@ from typing import Any, TextIO
 
 from ..errors import LedgerConflict
 from ..privacy._files import cap, require_size
-from ..privacy.budget import Accountant, Budget
+from ..privacy.budget import Accountant
 from . import sqlite as _file
+from ._bills import read_terms
 from ._chain import ChainedLedger, Line, checked, require_terms
 from .sqlite import SqliteLedger
 
@@ -56,8 +57,7 @@ def open_ledger(
 
 def _accountant(first: Line) -> Accountant:
     first.require_follows(None)
-    terms = json.loads(first.body)
-    return Accountant.held(Budget(terms["epsilon"], terms["delta"]), terms["held_at"])
+    return read_terms(json.loads(first.body))
 
 
 _HEADER = {"tellers": "ledger", "format": 1}

@@ -270,11 +270,10 @@ class SqliteLedger(ChainedLedger):
         with self._transaction("BEGIN"):
             return look()
 
-    def _write(self, next_line: Callable[[], Line | None]) -> None:
+    def _write(self, next_lines: Callable[[], list[Line]]) -> None:
         # The lock is taken before the check, so two writers never both pass it.
         with self._transaction("BEGIN IMMEDIATE") as connection:
-            line = next_line()
-            if line is not None:
+            for line in next_lines():
                 append(connection, line)
 
     @contextmanager

@@ -91,6 +91,17 @@ class Accountant:
         """
         return cls(budget) if order == _best_order(budget) else cls(budget, order=order)
 
+    def beside(self, budget: Budget) -> "Accountant":
+        """Return the arithmetic of another budget by the same rule, for a named account, say.
+
+        >>> Accountant(Budget(1.0, 1e-5), clock=Clock.for_delta(1e-5)).beside(Budget(0.5, 1e-6)).clock.kappa
+        1e-13
+        """
+        if self.clock is not None:
+            return Accountant(budget, clock=Clock.for_delta(budget.delta))
+        share = self.for_tests / self.budget.delta
+        return Accountant(budget, for_tests=share * budget.delta)
+
     @property
     def held_at(self) -> float:
         """Return the Rényi order at which the budget is held."""
@@ -177,14 +188,14 @@ class Accountant:
         if left < 0 or before.delta or bill.ticks or bill.delta:
             return None
         for n, item, _ in before.terms:
-            table = self._table(item)
+            table = self.table(item)
             after = table.after(left, n)
             if after is None:
                 return None
             left, events = after, events - n * table.events
         level, n_before = left, events
         for n, item, _ in bill.terms:
-            table = self._table(item)
+            table = self.table(item)
             steps = table.steps(left, n)
             if steps is None:
                 return None
@@ -194,8 +205,16 @@ class Accountant:
             returned.append((item.key, n, kinds, min(table.dearest[at] for at, _ in steps)))
         return None if events < 0 else Debit(level - left, n_before - events, tuple(returned))
 
-    def _table(self, item: Item) -> ClockTable:
-        assert self.clock is not None
+    def table(self, item: Item) -> ClockTable:
+        """Return the table by which an item turns this clock, or refuse an item that has none.
+
+        >>> item = Item((RdpCurve.zcdp(0.01),), ClockTable((0,), ((2**33,),), kappa=1e-12))
+        >>> accountant = Accountant(Budget(epsilon=1.0, delta=1e-5), clock=Clock.for_delta(1e-5))
+        >>> accountant.table(item).dearest == (2**33,)
+        True
+        """
+        if self.clock is None:
+            raise ValueError("Expected a budget on a clock, got one held by Rényi divergence.")
         table = item.table(self.clock.kappa)
         if table is None:
             raise ValueError(
@@ -271,7 +290,7 @@ class Accountant:
             paid = itemised(spent)
             left: int | None = self._start - paid.ticks
             for n, item, _ in paid.terms:
-                left = None if left is None else self._table(item).after(left, n)
+                left = None if left is None else self.table(item).after(left, n)
             return max(0, left or 0) / self._start
         return self.value_left(spent) / float(_most(np.array([self.held_at]), self._converted)[0])
 

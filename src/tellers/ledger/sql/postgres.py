@@ -185,23 +185,22 @@ class PostgresLedger(ChainedLedger):
         with self._alone():
             return self._until_reachable(attempt)
 
-    def _write(self, next_line: Callable[[], Line | None]) -> None:
+    def _write(self, next_lines: Callable[[], list[Line]]) -> None:
         with self._alone():
             sent: list[Line] = []
-            self._until_reachable(lambda: self._try_to_write(next_line, sent), sent=sent)
+            self._until_reachable(lambda: self._try_to_write(next_lines, sent), sent=sent)
 
-    def _try_to_write(self, next_line: Callable[[], Line | None], sent: list[Line]) -> None:
-        """Append a line in one transaction. `sent` remembers it while its commit is not acknowledged."""
+    def _try_to_write(self, next_lines: Callable[[], list[Line]], sent: list[Line]) -> None:
+        """Append lines in one transaction. `sent` remembers them while their commit is not acknowledged."""
         with self._transaction() as connection:
             # From here until the commit no other transaction is inside: also not one of our own whose
             # connection broke. What is in the chain now is all there will ever be of it.
             connection.execute(sa.select(LEDGERS.c.id).where(LEDGERS.c.id == self._ledger).with_for_update())
             self._catch_up()
-            if sent and next(self._after(sent[0].number - 1), None) == sent[0]:
+            if sent and next(self._after(sent[-1].number - 1), None) == sent[-1]:
                 return
             sent.clear()
-            line = next_line()
-            if line is not None:
+            for line in next_lines():
                 _require_storable(line.key)
                 write(connection, self._ledger, line)
                 sent.append(line)
