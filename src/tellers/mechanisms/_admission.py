@@ -55,7 +55,7 @@ def require_votes(
 ) -> None:
     """Refuse what teachers returned if it is not votes on these queries, of the kind that is decided.
 
-    `n_teachers` is how many there are by a plan of groups, where there is one.
+    `n_teachers` is how many there are, where that is known: by a plan of groups, or as the teachers say.
     """
     charged = f"No noise was drawn, but the price of {key!r} stays charged."
     try:
@@ -64,7 +64,7 @@ def require_votes(
             raise ValueError(f"Expected votes on {n_queries} queries, got {len(votes)}.")
         if n_teachers not in (None, votes.n_teachers):
             raise ValueError(
-                f"Expected the votes of {n_teachers} teachers, as the plan of the groups says, got those of "
+                f"Expected the votes of {n_teachers} teachers, which the price goes by, got those of "
                 f"{votes.n_teachers}."
             )
         if votes.unit != Unit():

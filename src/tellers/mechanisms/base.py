@@ -1,8 +1,9 @@
 """The mechanism protocol, and the same mechanism scaled to more or fewer votes."""
 
+import inspect
 from collections.abc import Callable
 from dataclasses import fields, replace
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
 from ..errors import require_positive
 from ..privacy.rdp import RdpCurve
@@ -25,7 +26,12 @@ class Mechanism(Protocol):
     """
 
     def price(self, unit: Unit) -> RdpCurve:
-        """Return the most one query can cost, whatever the votes."""
+        """Return the most one query can cost, whatever the votes.
+
+        One that costs less where the number of teachers or of classes is known takes `n_teachers=` and
+        `n_classes=`. One that is paid for a whole batch, and not by the query, has `batch_price` instead,
+        with the number of queries as its second argument; see `price_of`.
+        """
 
     @property
     def release(self) -> Callable[..., Release]:
@@ -40,6 +46,30 @@ class Mechanism(Protocol):
 
         `Outcomes`, or for many labels `LabelOutcomes` or `PowersetOutcomes`.
         """
+
+
+def price_of(
+    mechanism: Any,
+    unit: Unit,
+    n_queries: int = 1,
+    *,
+    n_teachers: int | None = None,
+    n_classes: int | None = None,
+) -> RdpCurve:
+    """Return the most that a batch of queries costs, by all that a mechanism can make use of.
+
+    >>> from tellers import GNMax
+    >>> batch = price_of(GNMax(sigma=40.0), Unit(), 461, n_teachers=250)
+    >>> batch.epsilon(1e-5) == (461 * GNMax(sigma=40.0).price(Unit())).epsilon(1e-5)
+    True
+    """
+    given = {"n_teachers": n_teachers, "n_classes": n_classes}
+    by_batch = getattr(mechanism, "batch_price", None)
+    accepted = inspect.signature(by_batch or mechanism.price).parameters
+    known = {name: value for name, value in given.items() if value is not None and name in accepted}
+    if by_batch is not None:
+        return cast(RdpCurve, by_batch(unit, n_queries, **known))
+    return cast(RdpCurve, mechanism.price(unit, **known) * n_queries)
 
 
 def label_space(mechanism: Any) -> SetOf:

@@ -12,7 +12,7 @@ from ..errors import BudgetExhausted, KeyReused, LedgerConflict
 from ..ledger.base import Ledger, Ticket, canonical, group_account
 from ..ledger.vault import Vault
 from ..mechanisms._admission import fingerprint, is_multilabel, require_fit, require_votes
-from ..mechanisms.base import Mechanism
+from ..mechanisms.base import Mechanism, price_of
 from ..privacy.noise import Noise
 from ..privacy.rdp import RdpCurve
 from ..privacy.release import Cost, Release, describe
@@ -28,7 +28,8 @@ class Voters(Protocol):
     """Teachers that vote, for a class each or on many labels at once.
 
     What it says of itself is checked before anything is charged: `n_labels` and `resolution` where the votes
-    are on many labels (and `has_ballots`, where that is not so), `n_classes` where they are not.
+    are on many labels (and `has_ballots`, where that is not so), `n_classes` where they are not. One that
+    says `n_teachers` is priced by it, and never has votes of more or fewer.
     """
 
     def vote(self, X: Any, /) -> Votes:
@@ -102,7 +103,7 @@ class Room:
         """
         if self.plan is not None:
             return RdpCurve.largest(self._present(self.absent).prices(n_queries, key="").values())
-        return self.mechanism.price(Unit()) * n_queries
+        return price_of(self.mechanism, Unit(), n_queries, **self._public())
 
     def ask(
         self, X: Any, *, key: str, student: ArrayLike | None = None, account: str | None = None
@@ -141,7 +142,7 @@ class Room:
         ticket, plan = held
         votes = self.ensemble.vote(X)
         mechanism = self.mechanism
-        n_teachers = None if plan is None else plan.n_teachers
+        n_teachers = self._public().get("n_teachers") if plan is None else plan.n_teachers
         require_votes(votes, mechanism, n_queries=n, key=key, n_teachers=n_teachers)
         if plan is not None:
             mechanism, votes = plan.mechanism, _seated(votes, plan, key=key)
@@ -177,6 +178,11 @@ class Room:
                 if not attempt or self.ledger.find(ticket.key) is None:
                     raise
                 return
+
+    def _public(self) -> dict[str, int]:
+        """Return how many teachers and classes there are, where the teachers say so: prices may go by it."""
+        said = {name: getattr(self.ensemble, name, None) for name in ("n_teachers", "n_classes")}
+        return {name: int(number) for name, number in said.items() if number is not None}
 
     def _find_or_reserve(
         self, key: str, question: dict[str, Any], account: str | None

@@ -61,6 +61,11 @@ class VotingTeachers(ABC):
         """Return the space of their answers."""
         return self.ballots.space
 
+    @property
+    def n_teachers(self) -> int:
+        """Return how many teachers vote."""
+        return len(self)
+
     def __getattr__(self, name: str) -> Any:
         # What a room looks at; teachers of one class per row have no labels, and the other way round.
         if name not in ("n_classes", "n_labels", "resolution"):

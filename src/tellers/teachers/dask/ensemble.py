@@ -106,6 +106,11 @@ class DaskEnsemble:
         assert table is not None  # there is at least one teacher
         return table
 
+    @property
+    def n_teachers(self) -> int:
+        """Return how many teachers vote."""
+        return self.job.n_teachers
+
     def __len__(self) -> int:
         return self.job.n_teachers
 
