@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
+from tellers import RdpCurve
 from tellers.privacy._clock import TICKS, Clock, ClockTable, potential
+from tellers.privacy._price import Item, Price
 
 
 def hockey_stick(level: float, k: float) -> float:
@@ -91,3 +93,17 @@ def test_a_table_that_makes_no_sense_is_refused(said):
 def test_a_delta_that_is_all_set_aside_is_refused():
     with pytest.raises(ValueError, match="which the clock sets aside"):
         Clock(1e-10, 100_000).start(1.0, 1e-5)
+
+
+def test_what_was_spent_stays_in_the_sum_whatever_is_added():
+    orders = RdpCurve.zero().orders
+    spent = Price(orders, RdpCurve.zcdp(0.5).values, delta=1e-9)  # as a ledger adds up: values, and no terms
+    one = Item((RdpCurve.zcdp(0.01),)).price()
+    for price in (one, RdpCurve.zcdp(0.01), 1 * one):
+        for total in (spent + price, price + spent):
+            assert total.values == pytest.approx(0.51 * orders)
+            assert total.delta == 1e-9
+    assert (3 * spent).values == pytest.approx(1.5 * orders)
+    assert (3 * spent).delta == pytest.approx(3e-9)
+    with pytest.raises(ValueError, match="whole number"):
+        0.5 * spent

@@ -105,24 +105,28 @@ class Price(RdpCurve):
         total = super().__add__(other)
         also = as_price(other)
         if also is None:
-            return total
+            if not (self.ticks or self.events or self.delta):
+                return total
+            also = itemised(other)  # what is no part of a curve must not get lost
         bill = Price.of((*self.terms, *also.terms), like=total)
-        # What was turned down before is part of the curve, and of no term.
-        values = total.values if self.ticks or also.ticks or not bill.terms else bill.values
+        # The values are never those of the terms: what a ledger spent before is in them, and in no term.
         return Price(
-            total.orders, values, bill.terms, self.ticks + also.ticks, self.events + also.events,
+            total.orders, total.values, bill.terms, self.ticks + also.ticks, self.events + also.events,
             self.delta + also.delta,
         )  # fmt: skip
 
     __radd__ = __add__
 
     def __mul__(self, times: float) -> RdpCurve:
-        if self.ticks or not isinstance(times, (int, np.integer)) or times < 0:
+        if isinstance(times, bool) or not isinstance(times, (int, np.integer)) or times < 0:
+            if self.ticks or self.events or self.delta:
+                raise ValueError(
+                    f"Expected a whole number of prices that take ticks or a delta of their own, got {times}."
+                )
             return super().__mul__(times)
-        n = int(times)
-        return Price.of(
-            ((n * m, item, kind) for m, item, kind in self.terms), like=self, delta=n * self.delta
-        )
+        n, total = int(times), super().__mul__(times)
+        bill = Price.of(((n * m, item, kind) for m, item, kind in self.terms), like=total)
+        return Price(total.orders, total.values, bill.terms, n * self.ticks, n * self.events, n * self.delta)
 
     __rmul__ = __mul__
 
