@@ -107,3 +107,14 @@ def test_what_was_spent_stays_in_the_sum_whatever_is_added():
     assert (3 * spent).delta == pytest.approx(3e-9)
     with pytest.raises(ValueError, match="whole number"):
         0.5 * spent
+
+
+def test_an_account_beside_a_clock_sets_aside_for_fewer_events_where_its_delta_is_smaller():
+    main = Clock.for_delta(1e-5)
+    for delta in (1e-3, 1e-5, 1e-6, 1e-9):
+        beside = main.beside(delta)
+        assert beside.kappa == main.kappa  # the tables are those of the ledger
+        assert beside.events * beside.kappa <= 0.1 * delta * (1 + 1e-9)
+        assert potential(beside.start(1.0, delta) / TICKS, 1.0) + beside.events * beside.kappa <= delta
+    with pytest.raises(ValueError, match="delta of at least"):
+        main.beside(1e-12)

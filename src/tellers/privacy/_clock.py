@@ -183,6 +183,20 @@ class Clock:
         # A power of ten: budgets whose deltas are alike share their tables.
         return cls(float(f"1e{math.floor(math.log10(1e-7 * delta) + 1e-9)}"), 100_000)
 
+    def beside(self, delta: float) -> "Clock":
+        """Return the terms of another budget on the same tables: fewer events where delta is small.
+
+        >>> Clock.for_delta(1e-5).beside(1e-7)
+        Clock(kappa=1e-12, events=10000, tables=1)
+        """
+        events = min(self.events, int(delta / (10 * self.kappa) + 1e-9))
+        if not events:
+            raise ValueError(
+                f"Expected a delta of at least {10 * self.kappa:g} beside this clock, whose tables set aside "
+                f"{self.kappa:g} of it for every event, got {delta:g}."
+            )
+        return Clock(self.kappa, events, self.tables)
+
     def start(self, epsilon: float, delta: float) -> int:
         """Return the ticks that a budget begins with: as many as delta allows, rounded down.
 

@@ -95,10 +95,10 @@ class Accountant:
         """Return the arithmetic of another budget by the same rule, for a named account, say.
 
         >>> Accountant(Budget(1.0, 1e-5), clock=Clock.for_delta(1e-5)).beside(Budget(0.5, 1e-6)).clock.kappa
-        1e-13
+        1e-12
         """
         if self.clock is not None:
-            return Accountant(budget, clock=Clock.for_delta(budget.delta))
+            return Accountant(budget, clock=self.clock.beside(budget.delta))
         share = self.for_tests / self.budget.delta
         return Accountant(budget, for_tests=share * budget.delta)
 
