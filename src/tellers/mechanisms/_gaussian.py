@@ -1,17 +1,20 @@
 """An arg max with Gaussian noise, alone or behind a noisy check: prices, the papers' bounds, envelopes."""
 
+from functools import lru_cache
 from typing import Any, ClassVar
 
 from numpy.typing import ArrayLike
 
 from ..privacy.noise import Noise
-from ..privacy.rdp import Floats, RdpCurve
+from ..privacy._price import Item
+from ..privacy.rdp import Floats, RdpCurve, check_orders
 from ..privacy.release import Cost, Release
 from ..privacy.votes import Integers, Unit, Votes
 from ._argmax import group_classes, win_probabilities
 from ._check import check_outcomes, whole_thresholds
 from ._laws import DiscreteGaussian
 from ._outcomes import Outcomes, assemble
+from .clock import SumClock
 from .gap_bounds import EnvelopeCost, gap_cost, gap_envelope
 from .published import published_confident, published_gnmax
 from .registry import check_parameters
@@ -107,12 +110,12 @@ class CheckedArgmax(GaussianArgmax):
         """Check every query, fill in the labels of those that pass, and charge checks and answers."""
         margin = (votes.counts - thresholds).max(axis=1)
         passed = margin + noise.discrete_gaussian(self.sigma_threshold, margin.shape) >= 0
-        cost = self.check_price(votes.unit) * len(votes)
         if passed.any():
             counts = votes.counts[passed]
             noisy = counts + noise.discrete_gaussian(self.sigma, counts.shape)
             labels[passed] = noise.break_ties(noisy)
-            cost = cost + self.answer_price(votes.unit) * int(passed.sum())
+        item, n_passed = self.item(votes.unit), int(passed.sum())
+        cost = item.price(0) * (len(votes) - n_passed) + item.price(1) * n_passed
         return Release(labels, Cost(cost), passed)
 
     def _outcomes(self, votes: Votes, thresholds: Integers) -> Outcomes:
@@ -122,7 +125,11 @@ class CheckedArgmax(GaussianArgmax):
 
     def price(self, unit: Unit, orders: ArrayLike | None = None) -> RdpCurve:
         """Return the most one query can cost: its check and its answer."""
-        return self.check_price(unit, orders) + self.answer_price(unit, orders)
+        return self.item(unit, orders).price()
+
+    def item(self, unit: Unit, orders: ArrayLike | None = None) -> Item:
+        """Return a query as one thing that is paid for, silent (kind 0) or answered (kind 1)."""
+        return checked_item(self.sigma, self.sigma_threshold, unit, tuple(check_orders(orders)))
 
     def check_price(self, unit: Unit, orders: ArrayLike | None = None) -> RdpCurve:
         """Return the most the check alone can cost, which is what a query without an answer costs."""
@@ -148,6 +155,15 @@ class CheckedArgmax(GaussianArgmax):
             votes, self.sigma, threshold=self.threshold, sigma_threshold=self.sigma_threshold,
             student=student, answered=answered, orders=orders, total=True,
         )  # fmt: skip
+
+
+@lru_cache(maxsize=256)
+def checked_item(sigma: float, sigma_threshold: float, unit: Unit, orders: tuple[float, ...]) -> Item:
+    """Return a query of two events, a check and the answer behind it: silent costs the check alone."""
+    check, answer = check_price(sigma_threshold, unit, orders), answer_price(sigma, unit, orders)
+    parts = tuple(family for price in (check, answer) for _, item, _ in price.terms if (family := item.clock))
+    clock = SumClock(parts, ((1, 0), (1, 1))) if len(parts) == 2 else None  # type: ignore[arg-type]
+    return Item((RdpCurve(check.orders, check.values), RdpCurve(check.orders, (check + answer).values)), clock)
 
 
 def require_no_student(mechanism: object, student: object) -> None:
