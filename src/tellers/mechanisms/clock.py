@@ -30,7 +30,7 @@ from ._clock_pairs import (
     two_points,
 )
 
-# Every whole margin and every step of a shift is looked at; what is left is the grid of k.
+# Margins are looked at a fiftieth of the noise apart; what is left is the grid of k.
 _ALL = 1 + 3e-4
 # Leads and thresholds are a lattice as well, a tenth of the noise apart.
 _LATTICE = 1 + 1e-3
