@@ -18,15 +18,18 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..privacy._clock import ClockFamily
+from ..privacy._price import Item, as_price
 from ..privacy.rdp import DEFAULT_ORDERS, RdpCurve
 from ._check import log_pass_and_fail
 from ._flip_probability import _log_tail_drawn_gaussian
 from ._laws import Floats
+from .clock import SumClock
 from .gap_bounds import gap_envelopes
 from .suprema import argmax_supremum, check_supremum
 
@@ -104,6 +107,34 @@ def joint_charges(
     """
     silent, answered = _charges(checked, orders, expected_silence)
     return RdpCurve(np.array(orders), silent), RdpCurve(np.array(orders), answered)
+
+
+@lru_cache(maxsize=256)
+def joint_item(
+    checked: Checked,
+    orders: tuple[float, ...],
+    expected_silence: float | None = None,
+    clock: ClockFamily | None = None,
+) -> Item:
+    """Return a query, or a label, that pays for its whole outcome; a clock counts its two events.
+
+    >>> item = joint_item(Checked("label", 50, 2, 7.0, 40, 15.0), (4.0, 8.0))
+    >>> len(item.curves)
+    2
+    """
+    return Item(joint_charges(checked, orders, expected_silence=expected_silence), clock)
+
+
+def two_events(check: RdpCurve, answer: RdpCurve) -> SumClock | None:
+    """Return how a clock counts a check and the answer behind it, by the prices of both; None for no clock.
+
+    >>> two_events(check_supremum(15.0), argmax_supremum(10.0)).kinds
+    ((1, 0), (1, 1))
+    """
+    terms = [as_price(price) for price in (check, answer)]
+    parts = [item.clock for price in terms if price is not None for _, item, _ in price.terms]
+    families: Any = tuple(part for part in parts if part is not None)
+    return SumClock(families, ((1, 0), (1, 1))) if len(families) == 2 else None
 
 
 @lru_cache(maxsize=512)
