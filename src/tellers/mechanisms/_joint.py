@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..privacy._clock import ClockFamily
-from ..privacy._price import Item, as_price
+from ..privacy._price import Item, Price
 from ..privacy.rdp import DEFAULT_ORDERS, RdpCurve
 from ._check import log_pass_and_fail
 from ._flip_probability import _log_tail_drawn_gaussian
@@ -125,22 +125,24 @@ def joint_item(
     return Item(joint_charges(checked, orders, expected_silence=expected_silence), clock)
 
 
-def two_events(check: RdpCurve, answer: RdpCurve) -> SumClock | None:
+def two_events(check: Price, answer: Price) -> SumClock | None:
     """Return how a clock counts a check and the answer behind it, by the prices of both; None for no clock.
 
-    >>> two_events(check_supremum(15.0), argmax_supremum(10.0)).kinds
+    >>> from tellers import Unit
+    >>> from tellers.mechanisms.suprema import answer_price, check_price
+    >>> two_events(check_price(15.0, Unit()), answer_price(10.0, Unit())).kinds
     ((1, 0), (1, 1))
     """
-    terms = [as_price(price) for price in (check, answer)]
-    parts = [item.clock for price in terms if price is not None for _, item, _ in price.terms]
-    families: Any = tuple(part for part in parts if part is not None)
+    families: Any = tuple(
+        item.clock for price in (check, answer) for _, item, _ in price.terms if item.clock is not None
+    )
     return SumClock(families, ((1, 0), (1, 1))) if len(families) == 2 else None
 
 
 @lru_cache(maxsize=512)
 def _joint(checked: Checked, orders: tuple[float, ...]) -> Floats:
     found = [_largest(*_terms(checked, order)) / (order - 1) for order in orders]
-    return np.minimum(np.maximum(found, 0.0) * _UP, checked.both(orders))
+    return np.minimum(np.maximum(found, 0.0) * _UP + _SLACK, checked.both(orders))
 
 
 @lru_cache(maxsize=256)

@@ -23,7 +23,7 @@ from ..divergence import pair_divergences
 from ..gap_bounds import EnvelopeCost
 from ..published import gaussian_bound, log_accept
 from ..registry import check_parameters, repr_of
-from ..suprema import check_supremum
+from ..suprema import check_price, check_supremum
 from ._outcomes import Bar, LabelLaw, LabelOutcomes, distinct_ballots
 from ._rules import BallotRule, free_ballots
 
@@ -370,7 +370,7 @@ class FreeMajority(Majority):
             return None
         height = math.ceil(getattr(self, "threshold"))  # noqa: B009
         checked = Checked("label", n_teachers, 2, self.sum_sigma, height, self.bar_sigma)
-        clock = two_events(check_supremum(self.bar_sigma), check_supremum(self.sum_sigma))
+        clock = two_events(check_price(self.bar_sigma, unit), check_price(self.sum_sigma, unit))
         share = getattr(self, "expected_silence", None)
         return joint_item(checked, tuple(check_orders(orders).tolist()), share, clock)
 
