@@ -84,7 +84,7 @@ def joint_price(checked: Checked, orders: tuple[float, ...]) -> RdpCurve:
     >>> bool(joint < 0.4 * checked.both((8.0,))[0])
     True
     """
-    return RdpCurve(np.array(orders), _joint(checked, orders))
+    return _as_price(_joint(checked, orders), checked, orders)
 
 
 def joint_charges(
@@ -106,7 +106,14 @@ def joint_charges(
     True
     """
     silent, answered = _charges(checked, orders, expected_silence)
-    return RdpCurve(np.array(orders), silent), RdpCurve(np.array(orders), answered)
+    return _as_price(silent, checked, orders), _as_price(answered, checked, orders)
+
+
+def _as_price(values: Floats, checked: Checked, orders: tuple[float, ...]) -> RdpCurve:
+    """Return values that add up exactly, and not above check and answer together where they were not."""
+    rounded, both = RdpCurve(np.array(orders), values).as_price(), checked.both(orders)
+    capped = np.where(values <= both, np.minimum(rounded.values, both), rounded.values)
+    return RdpCurve(rounded.orders, capped)
 
 
 @lru_cache(maxsize=256)

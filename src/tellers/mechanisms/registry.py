@@ -124,7 +124,7 @@ def repr_of(mechanism: Any) -> str:
     'ConfidentGNMax(sigma=5.0, threshold=20.0, sigma_threshold=9.0)'
     """
     given = {field.name: (getattr(mechanism, field.name), field.default) for field in fields(mechanism)}
-    said = [f"{name}={value!r}" for name, (value, usual) in given.items() if (value, usual) != (None, None)]
+    said = [f"{name}={value!r}" for name, (value, usual) in given.items() if not (value is None is usual)]
     return f"{type(mechanism).__name__}({', '.join(said)})"
 
 

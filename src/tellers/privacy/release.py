@@ -93,7 +93,7 @@ def describe(mechanism: Any, noise: "Noise") -> dict[str, Any]:
         raise TypeError(f"Expected a mechanism that is a dataclass instance, got {type(mechanism).__name__}.")
     given = {f.name: (getattr(mechanism, f.name), f.default) for f in dataclasses.fields(mechanism)}
     # What may be left out and was is not written: events of before there was such a parameter say the same.
-    parameters = {n: _plain(value) for n, (value, usual) in given.items() if (value, usual) != (None, None)}
+    parameters = {n: _plain(value) for n, (value, usual) in given.items() if not (value is None is usual)}
     return {
         "mechanism": type(mechanism).__name__,
         "parameters": parameters,
