@@ -1,12 +1,12 @@
 """An arg max with Gaussian noise, alone or behind a noisy check: prices, the papers' bounds, envelopes."""
 
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from numpy.typing import ArrayLike
 
-from ..privacy.noise import Noise
 from ..privacy._price import Item
+from ..privacy.noise import Noise
 from ..privacy.rdp import Floats, RdpCurve, check_orders
 from ..privacy.release import Cost, Release
 from ..privacy.votes import Integers, Unit, Votes
@@ -14,10 +14,10 @@ from ._argmax import group_classes, win_probabilities
 from ._check import check_outcomes, whole_thresholds
 from ._laws import DiscreteGaussian
 from ._outcomes import Outcomes, assemble
-from .clock import SumClock
+from ._joint import Checked, joint_item, two_events
 from .gap_bounds import EnvelopeCost, gap_cost, gap_envelope
 from .published import published_confident, published_gnmax
-from .registry import check_parameters
+from .registry import check_parameters, repr_of
 from .sensitivity import CheckedMargins, gaussian_sensitivities
 from .suprema import answer_price, check_price
 
@@ -97,10 +97,14 @@ class CheckedArgmax(GaussianArgmax):
 
     threshold: float
     sigma_threshold: float
+    expected_silence: float | None
+    checked_by: ClassVar[Literal["classes", "margin"]] = "classes"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         whole_thresholds(self.threshold)  # refuses what no count can be compared with
+
+    __repr__ = repr_of
 
     @property
     def check_sigma(self) -> float:
@@ -114,7 +118,10 @@ class CheckedArgmax(GaussianArgmax):
             counts = votes.counts[passed]
             noisy = counts + noise.discrete_gaussian(self.sigma, counts.shape)
             labels[passed] = noise.break_ties(noisy)
-        item, n_passed = self.item(votes.unit), int(passed.sum())
+        public: dict[str, int] = {}
+        if votes.n_votes.max(initial=0) <= votes.n_teachers:  # weights are public
+            public = {"n_teachers": votes.n_teachers, "n_classes": votes.n_classes}
+        item, n_passed = self.item(votes.unit, **public), int(passed.sum())
         cost = item.price(0) * (len(votes) - n_passed) + item.price(1) * n_passed
         return Release(labels, Cost(cost), passed)
 
@@ -123,13 +130,46 @@ class CheckedArgmax(GaussianArgmax):
         wins = win_probabilities(groups, DiscreteGaussian(self.sigma))
         return assemble(groups, wins, check_outcomes(groups, self.sigma_threshold))
 
-    def price(self, unit: Unit, orders: ArrayLike | None = None) -> RdpCurve:
-        """Return the most one query can cost: its check and its answer."""
-        return self.item(unit, orders).price()
+    def price(
+        self,
+        unit: Unit,
+        orders: ArrayLike | None = None,
+        *,
+        n_teachers: int | None = None,
+        n_classes: int | None = None,
+    ) -> RdpCurve:
+        """Return the most one query can cost: that of silence or of an answer, whichever is dearer.
 
-    def item(self, unit: Unit, orders: ArrayLike | None = None) -> Item:
-        """Return a query as one thing that is paid for, silent (kind 0) or answered (kind 1)."""
-        return checked_item(self.sigma, self.sigma_threshold, unit, tuple(check_orders(orders)))
+        With the numbers of teachers and classes, and one ballot of one vote, check and answer have a joint
+        price; else it is that of the check and that of the answer.
+        """
+        return self.item(unit, orders, n_teachers=n_teachers, n_classes=n_classes).price()
+
+    def item(
+        self,
+        unit: Unit,
+        orders: ArrayLike | None = None,
+        *,
+        n_teachers: int | None = None,
+        n_classes: int | None = None,
+    ) -> Item:
+        """Return a query as one thing that is paid for, silent (kind 0) or answered (kind 1).
+
+        Guarantee: with `n_teachers` and `n_classes` the charges of `joint_charges`, which no filter at one
+                   order tells from the true loss; without them, silence is charged its check and an answer
+                   both.
+        Assumes:   `n_teachers` is the most votes that a query can have.
+        Reference: "The joint price of a check and its answer"; Feldman and Zrnic 2021.
+        """
+        grid = tuple(check_orders(orders).tolist())
+        plain = checked_item(self.sigma, self.sigma_threshold, unit, grid)
+        if n_teachers is None or n_classes is None or unit != Unit():
+            return plain
+        checked = Checked(
+            self.checked_by, n_teachers, n_classes, self.sigma,
+            int(whole_thresholds(self.threshold)[0, 0]), self.sigma_threshold,
+        )  # fmt: skip
+        return joint_item(checked, grid, self.expected_silence, plain.clock)
 
     def check_price(self, unit: Unit, orders: ArrayLike | None = None) -> RdpCurve:
         """Return the most the check alone can cost, which is what a query without an answer costs."""
@@ -161,9 +201,8 @@ class CheckedArgmax(GaussianArgmax):
 def checked_item(sigma: float, sigma_threshold: float, unit: Unit, orders: tuple[float, ...]) -> Item:
     """Return a query of two events, a check and the answer behind it: silent costs the check alone."""
     check, answer = check_price(sigma_threshold, unit, orders), answer_price(sigma, unit, orders)
-    parts = tuple(family for price in (check, answer) for _, item, _ in price.terms if (family := item.clock))
-    clock = SumClock(parts, ((1, 0), (1, 1))) if len(parts) == 2 else None  # type: ignore[arg-type]
-    return Item((RdpCurve(check.orders, check.values), RdpCurve(check.orders, (check + answer).values)), clock)
+    curves = RdpCurve(check.orders, check.values), RdpCurve(check.orders, (check + answer).values)
+    return Item(curves, two_events(check, answer))
 
 
 def require_no_student(mechanism: object, student: object) -> None:

@@ -10,21 +10,22 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ...privacy._scipy import maximum_filter1d
 from ...privacy._clock import TICKS, ClockTable
 from ...privacy._price import Item, Price
+from ...privacy._scipy import maximum_filter1d
 from ...privacy.noise import Noise
 from ...privacy.rdp import Floats, RdpCurve, check_orders
 from ...privacy.release import SILENT, Cost, Release
 from ...privacy.votes import Integers, Unit, Votes
 from .._admission import require_label_votes, require_one_ballot
+from .._joint import Checked, joint_item, two_events
 from .._log_sum_sensitivity import largest_quotients, log_moves, slopes_up_to
 from ..clock import CheckClock, price_at, table_of
 from ..divergence import pair_divergences
 from ..gap_bounds import EnvelopeCost
 from ..published import gaussian_bound, log_accept
-from ..registry import check_parameters
-from ..suprema import check_item, check_supremum
+from ..registry import check_parameters, repr_of
+from ..suprema import check_item, check_price, check_supremum
 from ._outcomes import Bar, LabelLaw, LabelOutcomes, distinct_ballots
 from ._rules import BallotRule, free_ballots
 
@@ -151,10 +152,14 @@ class PerLabel(ABC):
             told &= has_voters
         given = sums + noise.discrete_gaussian(law.sigma, sums.shape) >= law.threshold
         labels = np.where(told & has_voters, given.astype(np.int64), SILENT)
+        return Release(labels, Cost(self._charged(votes, told)), told & has_voters)
+
+    def _charged(self, votes: Votes, told: Mask) -> RdpCurve:
+        """Return what queries cost of which these labels were told: all checks, and these answers."""
         cost = self.check_price(votes.unit) * len(votes)
         for n_told, n_queries in zip(*np.unique(told.sum(axis=1), return_counts=True), strict=True):
             cost = cost + self.answer_price(votes.unit, int(n_told)) * int(n_queries)
-        return Release(labels, Cost(cost), told & has_voters)
+        return cost
 
     def outcomes(self, votes: Votes) -> LabelOutcomes:
         """Return the law of every label, and the distinct ballots behind it.
@@ -327,11 +332,57 @@ class Majority(PerLabel):
 
 
 class FreeMajority(Majority):
-    """A majority of ballots that all count as they were cast."""
+    """A majority of ballots that all count as they were cast.
+
+    A label behind a bar is an item of its own: silent, or told.
+    """
+
+    __repr__ = repr_of
 
     @property
     def rule(self) -> BallotRule:
         return free_ballots(self.n_labels, self.resolution)
+
+    def price(
+        self, unit: Unit, orders: ArrayLike | None = None, *, n_teachers: int | None = None
+    ) -> RdpCurve:
+        """Return the most one query can cost: all labels, each at its dearest kind.
+
+        Guarantee: the same where teachers abstain on labels that they do not know, see `item`.
+        """
+        item = self.item(unit, orders, n_teachers=n_teachers)
+        return super().price(unit, orders) if item is None else item.price() * self.n_labels
+
+    def item(
+        self, unit: Unit, orders: ArrayLike | None = None, *, n_teachers: int | None = None
+    ) -> Item | None:
+        """Return a label as one thing that is paid for, silent (kind 0) or told (kind 1).
+
+        None where check and answer have no joint price: without a bar, for parts of a vote, or where the
+        number of teachers is not known.
+
+        Guarantee: the charges of `joint_charges`, for every sum of every number of teachers up to this one:
+                   how many know a label is public, and the same at neighbours. Noise is drawn label by label,
+                   so that the costs of labels add up.
+        Assumes:   one unit changes one ballot, of 0 and 1.
+        Reference: "The joint price of a check and its answer"; Feldman and Zrnic 2021.
+        """
+        require_one_ballot(unit)
+        if n_teachers is None or not self.has_bar or self.resolution != 1:
+            return None
+        height = math.ceil(getattr(self, "threshold"))  # noqa: B009
+        checked = Checked("label", n_teachers, 2, self.sum_sigma, height, self.bar_sigma)
+        clock = two_events(check_price(self.bar_sigma, unit), check_price(self.sum_sigma, unit))
+        share = getattr(self, "expected_silence", None)
+        return joint_item(checked, tuple(check_orders(orders).tolist()), share, clock)
+
+    def _charged(self, votes: Votes, told: Mask) -> RdpCurve:
+        """Return what queries cost of which these labels were told."""
+        item = self.item(votes.unit, n_teachers=votes.n_teachers)
+        if item is None:
+            return super()._charged(votes, told)
+        n_told = int(told.sum())
+        return item.price(0) * (told.size - n_told) + item.price(1) * n_told
 
 
 def dearest_pair(rule: BallotRule, sigma: float, n_labels: int, orders: ArrayLike | None = None) -> Price:
