@@ -221,6 +221,7 @@ def _law(name: str, value: Any, is_gaussian: bool, is_secure: bool) -> _Sampler 
 # By the number as it was given: a Fraction of a float takes longer to make than a draw. Types are kept apart,
 # so that True is refused after 1 was not.
 _known_law = lru_cache(maxsize=32, typed=True)(_law)
+_HASHED: Final = frozenset((int, float, Fraction))
 
 
 def _as_integers(name: str, value: Integers) -> Integers:
@@ -263,8 +264,8 @@ class Noise:
         return f"Noise({self.name})"
 
     def _drawer(self, name: str, value: Any, is_gaussian: bool) -> _Sampler | Table:
-        find = _known_law if isinstance(value, int | float | Fraction) else _law
-        return find(name, value, is_gaussian, self.is_secure)
+        find = _known_law if type(value) in _HASHED else _law
+        return find(name, value, is_gaussian, self._read is os.urandom)
 
     def discrete_gaussian(self, sigma: float | Fraction, shape: Shape) -> Integers:
         """Draw integers x with probability proportional to exp(-x^2 / (2 sigma^2)).
