@@ -1,8 +1,8 @@
 """Noise read off a table has exactly the law of the noise from coins.
 
-Thresholds are compared with a law computed in decimal arithmetic, to far more digits than a word has. Statistical
-tests use fixed seeds and reject at 1e-6 each, so that all thirty raise a false alarm for one choice of seeds in
-30,000. Every check is tried on faults that it has to find.
+Thresholds are compared with a law computed in decimal arithmetic, to far more digits than a word has.
+Statistical tests use fixed seeds and reject at 1e-6 each, so that all sixty raise a false alarm for fewer
+than one choice of seeds in 15,000. Every check is tried on faults that it has to find.
 """
 
 import bisect
@@ -66,7 +66,7 @@ def expected(law: str, parameter: float | Fraction, uniform: Fraction) -> int:
 
 
 def planted(*words: int) -> Callable[[int], bytes]:
-    """Return a source that gives these words, then zeros; a batch reads its first words as four digits each."""
+    """Return a source that gives these words, then zeros; a batch reads four first digits in a word."""
     left = iter(words)
     return lambda n: b"".join(next(left, 0).to_bytes(8, "little") for _ in range(n // 8))
 
@@ -135,10 +135,10 @@ def ties_settled(law: str, parameter: float | Fraction, one: Callable[[int, Call
     """Say whether words that equal a threshold, and those next to them, are settled as the law demands."""
     first, f = cumulative(law, parameter)
     middle = -first
-    for i in sorted({middle - 3, middle - 1, middle, middle + 2, middle + 20}):
+    for i in (each for each in (middle - 3, middle - 1, middle, middle + 2, middle + 20) if each < len(f)):
         for n_equal, offset in itertools.product((1, 2, 3), (-1, 0, 1)):
             digits = int(f[i] * 2 ** (WORD * n_equal)) + offset
-            if digits >= 2 ** (WORD * n_equal):
+            if not 0 <= digits < 2 ** (WORD * n_equal):
                 continue  # the tail is too thin for so few words
             words = [digits >> WORD * (n_equal - 1 - k) & (2**WORD - 1) for k in range(n_equal)]
             for more in (1, 2**WORD - 1):
@@ -156,10 +156,9 @@ def test_a_word_that_decides_nothing_is_settled_by_the_next(law, parameter):
 
 def test_a_missing_continuation_is_found():
     law = table(Fraction(40), True)
+    first, ends = law.words.first, law.upper.tolist()
     for side in (0, 1):  # An undecided word taken as below its threshold, and as above it.
-        assert not ties_settled(
-            "gaussian", 40, lambda w, _, s=side: law.words.first + bisect.bisect_left(law.upper.tolist(), w) + s
-        )
+        assert not ties_settled("gaussian", 40, lambda w, _, s=side: first + bisect.bisect_left(ends, w) + s)
 
 
 def ballots_at(word: int, draws: int, draw: Callable[[Callable], np.ndarray]) -> np.ndarray:
@@ -191,11 +190,11 @@ def test_a_batch_settles_what_its_digits_leave_open():
     for x in (-100, -1, 0, 55):
         exact_digits = int(f[x - first] * 2**192)
         for offset in (-1, 0, 1):
-            digit, more, last = exact_digits >> 176, exact_digits >> 128 & (2**48 - 1), exact_digits & (2**128 - 1)
+            digit, more = exact_digits >> 176, exact_digits >> 128 & (2**48 - 1)
+            last = divmod(exact_digits & (2**128 - 1), 2**64)
             # Sixteen draws with the same first digit; the first of them is the tie, the others are below it.
-            source = planted(
-                *[digit * 0x0001000100010001] * 4, more << 16, *[0] * 15, (last >> 64) + offset, last & (2**64 - 1)
-            )
+            same = [digit * 0x0001000100010001] * 4
+            source = planted(*same, more << 16, *[0] * 15, last[0] + offset, last[1])
             uniform = Fraction(exact_digits + (offset << 64), 2**192)
             below = expected(law, parameter, Fraction(digit, 2**16))
             drawn = drawer.draw(16, source)
@@ -259,8 +258,8 @@ def test_scales_without_a_table_are_drawn_too():
         for scale in (largest, largest + 1, 100 * largest):
             sample = method(scale, 2000).astype(float)
             spread = scale if law == "gaussian" else scale * 2**0.5
-            # Fewer than one in a thousand million are eight standard errors away: at most 0.04 (or 0.06) each.
-            assert abs(sample.std() / spread - 1) < 0.3
+            # At least eight standard errors: these are 0.016 for the Gaussian, 0.025 for Laplace.
+            assert abs(sample.std() / spread - 1) < 0.2
     for tiny in (5e-324, Fraction(1, 10**400), 0.01):
         assert not noise.secure().discrete_gaussian(tiny, 300).any()
         assert not noise.secure().discrete_gaussian(tiny, ()).any()

@@ -114,11 +114,12 @@ class _Steady:
 
 @contextlib.contextmanager
 def _steadily() -> Iterator[None]:
-    """Draw the same noise every time, and as it was drawn when the files were made: by coins, not off a table."""
+    """Draw the same noise every time, and as when the files were made: by coins, not off a table."""
     from tellers import noise
 
     def kept(method: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda self, *law: method(noise.Noise(lambda n: os.urandom(n)) if self.is_secure else self, *law)
+        coins = noise.Noise(lambda n: os.urandom(n))
+        return lambda self, *law: method(coins if self.is_secure else self, *law)
 
     laws = {name: kept(getattr(noise.Noise, name)) for name in ("discrete_gaussian", "discrete_laplace")}
     with mock.patch("os.urandom", _Steady()), mock.patch.multiple(noise.Noise, **laws):

@@ -1,10 +1,11 @@
-"""Discrete Gaussian and Laplace noise read off a table: exact, with one comparison for nearly every draw.
+"""Discrete Gaussian and Laplace noise read off a table, exactly.
 
-A uniform real U becomes the integer x with F(x - 1) <= U < F(x), F the cumulative law. The table holds 2^64 F(x)
-as two integers on either side of it, and U is read one 64-bit word at a time: a word below both sides of a
-threshold, or above both, decides. A word in between (about one in 2^57) decides nothing. The next word of U is then
-read and compared with 128 binary digits of F, the next with 192, and so on: the law is the exact one, whatever the
-width of the table, and tails beyond it are such undecided words too. All of it is integer arithmetic.
+A uniform real U becomes the integer x with F(x - 1) <= U < F(x), F the cumulative law. The table holds 64
+binary digits of each F(x), as two integers between which these digits lie, and U is read one word of 64
+digits at a time. A word below both integers, or above both, decides. A word in between decides nothing (one
+in 2^54 at sigma 40): the next word of U is read and compared with 128 digits of F, then with 192, and so on.
+So the law is the exact one, however wide the enclosures are. Tails beyond the table are such undecided words
+too. All of this is integer arithmetic.
 """
 
 import struct
@@ -72,8 +73,8 @@ def exp_between(x: Fraction, bits: int) -> tuple[int, int]:
 class Thresholds:
     """The cumulative law to `bits` binary digits, from its least value `first` on.
 
-    A uniform real whose first `bits` digits are the number w is below F(first + i) if w < lower[i], at or above it
-    if w > upper[i], and anywhere in between. The ends are such that every w lies inside the table.
+    A uniform real whose first `bits` digits are the number w is below F(first + i) if w < lower[i], at or
+    above it if w > upper[i], and unknown in between. The outermost ends are 0 and 2^bits - 1.
     """
 
     first: int
@@ -91,9 +92,9 @@ def thresholds(parameter: Fraction, is_gaussian: bool, bits: int) -> Thresholds:
     """Enclose the cumulative law of the discrete Gaussian (`parameter` is sigma) or Laplace (its scale).
 
     Guarantee: every lower and upper end is on the right side of the cumulative law of all integers.
-    Reference: weights by recurrence (one ratio for Laplace; ratios that are multiplied by exp(-1/sigma^2) for the
-               Gaussian), every step rounded down for the lower ends and up for the upper ones. Ratios only
-               fall, so what is left out is at most a geometric series of the first.
+    Reference: weights by recurrence (one ratio for Laplace; for the Gaussian the ratios themselves fall by
+               exp(-1/sigma^2)), every step rounded down for the lower ends and up for the upper ones.
+               Ratios never grow, so what is left out is at most a geometric series with the first of them.
 
     >>> table = thresholds(Fraction(1), True, 8)
     >>> [(table.first + i, low, high) for i, (low, high) in enumerate(zip(table.lower, table.upper))][2:5]
@@ -131,9 +132,11 @@ def thresholds(parameter: Fraction, is_gaussian: bool, bits: int) -> Thresholds:
     lower, upper = lower[start:], upper[start:]
     # 1 - F(x) = F(-x - 1): complements, in reverse, and what was a lower end is an upper one.
     last = (1 << bits) - 1
-    pairs = (lower + [last - each for each in reversed(upper)], upper + [last - each for each in reversed(lower)])
-    low_ends, high_ends = (array("Q", each) if bits <= WORD else each for each in pairs)
-    return Thresholds(-len(lower), low_ends, high_ends)
+    low_ends = lower + [last - each for each in reversed(upper)]
+    high_ends = upper + [last - each for each in reversed(lower)]
+    if bits > WORD:
+        return Thresholds(-len(lower), low_ends, high_ends)
+    return Thresholds(-len(lower), array("Q", low_ends), array("Q", high_ends))
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,7 +202,7 @@ def table(parameter: Fraction, is_gaussian: bool) -> Table:
     (0, -24, 48)
     """
     words = thresholds(parameter, is_gaussian, WORD)
-    lower, upper = (np.frombuffer(each, dtype=np.uint64) for each in (words.lower, words.upper))
+    lower, upper = np.asarray(words.lower, dtype=np.uint64), np.asarray(words.upper, dtype=np.uint64)
     starts = np.arange(2**_DIGIT, dtype=np.uint64) << np.uint64(WORD - _DIGIT)
     ends = starts | np.uint64(2 ** (WORD - _DIGIT) - 1)
     # The places of the first and the last word that begin with these digits: the same, and none in between.
