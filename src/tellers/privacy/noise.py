@@ -209,18 +209,17 @@ def _as_fraction(name: str, value: Any) -> Fraction:
     return exact
 
 
-def _law(name: str, value: Any, is_gaussian: bool, is_secure: bool) -> _Sampler | Table:
-    """Return what draws a law: a table for a secure source if it is small, else coins."""
-    # The choice depends on the request alone, never on what is cached: a seed must reproduce.
+def _secure_law(name: str, value: Any, is_gaussian: bool) -> _Sampler | Table:
+    """Return what draws a law for a secure source: a table if it is small, else coins."""
     parameter = _as_fraction(name, value)
-    if is_secure and parameter <= _noise_table.LARGEST["gaussian" if is_gaussian else "laplace"]:
+    if parameter <= _noise_table.LARGEST["gaussian" if is_gaussian else "laplace"]:
         return _noise_table.table(parameter, is_gaussian)
     return _sampler(parameter, is_gaussian)
 
 
-# By the number as it was given: a Fraction of a float takes longer to make than a draw. Types are kept apart,
+# By the number as it was given, since to make it a Fraction takes longer than a draw. Types are kept apart,
 # so that True is refused after 1 was not.
-_known_law = lru_cache(maxsize=32, typed=True)(_law)
+_known_secure_law = lru_cache(maxsize=32, typed=True)(_secure_law)
 _HASHED: Final = frozenset((int, float, Fraction))
 
 
@@ -264,8 +263,9 @@ class Noise:
         return f"Noise({self.name})"
 
     def _drawer(self, name: str, value: Any, is_gaussian: bool) -> _Sampler | Table:
-        find = _known_law if type(value) in _HASHED else _law
-        return find(name, value, is_gaussian, self._read is os.urandom)
+        if self._read is not os.urandom:
+            return _sampler(_as_fraction(name, value), is_gaussian)
+        return (_known_secure_law if type(value) in _HASHED else _secure_law)(name, value, is_gaussian)
 
     def discrete_gaussian(self, sigma: float | Fraction, shape: Shape) -> Integers:
         """Draw integers x with probability proportional to exp(-x^2 / (2 sigma^2)).
