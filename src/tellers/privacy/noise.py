@@ -217,10 +217,15 @@ def _secure_law(name: str, value: Any, is_gaussian: bool) -> _Sampler | Table:
     return _sampler(parameter, is_gaussian)
 
 
-# By the number as it was given, since to make it a Fraction takes longer than a draw. Types are kept apart,
-# so that True is refused after 1 was not.
-_known_secure_law = lru_cache(maxsize=32, typed=True)(_secure_law)
-_HASHED: Final = frozenset((int, float, Fraction))
+@lru_cache(maxsize=32, typed=True)  # So that True is refused after 1 was not.
+def _secure_law_of_number(name: str, value: float, is_gaussian: bool) -> _Sampler | Table:
+    # To make a Fraction, or to hash one, takes longer than a draw.
+    return _secure_law(name, value, is_gaussian)
+
+
+@lru_cache(maxsize=32)
+def _secure_law_of_ratio(name: str, numerator: int, denominator: int, is_gaussian: bool) -> _Sampler | Table:
+    return _secure_law(name, Fraction(numerator, denominator), is_gaussian)
 
 
 def _as_integers(name: str, value: Integers) -> Integers:
@@ -265,7 +270,11 @@ class Noise:
     def _drawer(self, name: str, value: Any, is_gaussian: bool) -> _Sampler | Table:
         if self._read is not os.urandom:
             return _sampler(_as_fraction(name, value), is_gaussian)
-        return (_known_secure_law if type(value) in _HASHED else _secure_law)(name, value, is_gaussian)
+        if type(value) is float or type(value) is int:
+            return _secure_law_of_number(name, value, is_gaussian)
+        if type(value) is Fraction:
+            return _secure_law_of_ratio(name, value.numerator, value.denominator, is_gaussian)
+        return _secure_law(name, value, is_gaussian)
 
     def discrete_gaussian(self, sigma: float | Fraction, shape: Shape) -> Integers:
         """Draw integers x with probability proportional to exp(-x^2 / (2 sigma^2)).
