@@ -5,8 +5,8 @@ from typing import Any, ClassVar
 
 from numpy.typing import ArrayLike
 
-from ..privacy.noise import Noise
 from ..privacy._price import Item
+from ..privacy.noise import Noise
 from ..privacy.rdp import Floats, RdpCurve, check_orders
 from ..privacy.release import Cost, Release
 from ..privacy.votes import Integers, Unit, Votes
@@ -163,7 +163,9 @@ def checked_item(sigma: float, sigma_threshold: float, unit: Unit, orders: tuple
     check, answer = check_price(sigma_threshold, unit, orders), answer_price(sigma, unit, orders)
     parts = tuple(family for price in (check, answer) for _, item, _ in price.terms if (family := item.clock))
     clock = SumClock(parts, ((1, 0), (1, 1))) if len(parts) == 2 else None  # type: ignore[arg-type]
-    return Item((RdpCurve(check.orders, check.values), RdpCurve(check.orders, (check + answer).values)), clock)
+    return Item(
+        (RdpCurve(check.orders, check.values), RdpCurve(check.orders, (check + answer).values)), clock
+    )
 
 
 def require_no_student(mechanism: object, student: object) -> None:
