@@ -88,6 +88,18 @@ class Expansion:
         coefficients = values @ cosines.T
         return np.asarray(coefficients @ self._grown(degree))
 
+    def largest(self, level: float, k: Floats, *, direct: bool) -> Floats:
+        """Return the largest left side over all pairs, at every k."""
+        values = self.at(level, k, direct=False)
+        found: Floats = values.max(axis=1)
+        if direct and level > 0:
+            # The series finds the pairs that may be largest; each of those is then summed by itself.
+            near = values >= found[:, None] - 2 * _ROUNDING
+            for i, each in enumerate(k):
+                p, loss = self.p[:, near[i]], self.loss[:, near[i]]
+                found[i] = (p * potential(level, each + loss)).sum(axis=0).max()
+        return found
+
 
 def precision(kappa: float) -> tuple[bool, float]:
     """Return whether left sides need every potential by itself, and what is added to them for rounding."""
@@ -133,12 +145,12 @@ def price_all(pairs: Pairs, kappa: float, *, margin: float) -> ClockTable:
     scale = float(np.log1p((p * np.expm1(np.clip(loss, -50, 300)) ** 2).sum(axis=0).max()))
     series, found = Expansion(p, loss), []
     direct, rounding = precision(kappa)
-    chosen = levels_of(scale)[:: 3 if direct and p.size > 20_000 else 1]
+    chosen = levels_of(scale)[:: 2 if direct and p.size > 20_000 else 1]
     for level in chosen:
         most = 4 * scale
         while True:
             k = grid_of_k(level, scale, kappa, most)
-            left = series.at(level, k, direct=direct).max(axis=1) + rounding - kappa
+            left = series.largest(level, k, direct=direct) + rounding - kappa
             price = least_price(left, k, level, most)
             if math.isfinite(price) and left[-1] <= 0:
                 break
