@@ -48,7 +48,7 @@ def folder(tmp_path_factory):
     clocks.kept.cache_clear()
 
 
-# --- The condition, written down again: w from normal distribution functions, laws by sums over whole noise. ---
+# --- The condition, written down again: w from normal distribution functions, laws by sums. ---
 
 
 def w(b, k):
@@ -153,7 +153,9 @@ def test_an_arg_max_keeps_the_potential_whatever_the_votes(sigma):
     pairs = argmax_pairs(gaussian_law(sigma, math.ceil(10 * sigma)), two_leaders(math.ceil(5 * sigma) + 3))
     chosen = [pairs[i] for i in draw.permutation(len(pairs))[:120]]
     # The dearest pairs, found by their chi-squared distance, and some others.
-    chosen += sorted(pairs, key=lambda pair: -sum((b - a) ** 2 / a for a, b in zip(*pair, strict=True) if a > 1e-9))[:10]
+    chosen += sorted(
+        pairs, key=lambda pair: -sum((b - a) ** 2 / a for a, b in zip(*pair, strict=True) if a > 1e-9)
+    )[:10]
     levels = levels_near(table, 1.3 / sigma**2, draw, 4)
     assert not broken(chosen, table, levels)
     assert broken(chosen, table, levels, factor=0.9)
@@ -169,7 +171,7 @@ def test_a_table_two_in_a_hundred_too_low_is_found():
     assert not broken(pairs, table, levels)
     # Real histograms of a few classes come within two in a hundred of the supremum over sharp thresholds
     # where there is no third class, at the end of a budget.
-    two = [(p, q) for d in range(0, 30) for p, q in argmax_pairs(law, [(40 + d, 40)])]
+    two = [(p, q) for d in range(30) for p, q in argmax_pairs(law, [(40 + d, 40)])]
     assert broken(two, table, [0.0], factor=0.98)
 
 
@@ -177,7 +179,10 @@ def test_a_table_two_in_a_hundred_too_low_is_found():
 def test_a_check_keeps_the_potential_and_no_less_would(sigma, weight):
     table, draw = CheckClock(sigma, weight).table(KAPPA), np.random.default_rng(4)
     law = gaussian_law(sigma, math.ceil(12 * sigma))
-    passes = {m: sum(p for x, p in law.items() if x >= -m) for m in range(-math.ceil(5 * sigma), math.ceil(5 * sigma))}
+    passes = {
+        m: sum(p for x, p in law.items() if x >= -m)
+        for m in range(-math.ceil(5 * sigma), math.ceil(5 * sigma))
+    }
     step = max(1, int(sigma / 4))
     margins = [m for m in passes if m + weight in passes and m % step == 0]
     pairs = []
@@ -322,10 +327,10 @@ def test_values_are_those_of_the_curves_as_they_were():
     release = one.release(votes, noise.seeded(3))
     answered = int(release.answered.sum())
     charged = one.check_price(Unit()) * 3 + one.answer_price(Unit()) * answered
-    assert np.array_equal(release.cost.rdp.values, charged.values)
+    assert np.array_equal(release.cost.worst.values, charged.values)
     on, price = on_clock(8.0), one.price(Unit())
     back = on.debit(3 * price, 3 * price).returned(
-        [(item.key, n, kind) for n, item, kind in release.cost.rdp.terms]
+        [(item.key, n, kind) for n, item, kind in release.cost.worst.terms]
     )
     assert back is not None
     assert (back > 0) == (answered < 3)
@@ -340,9 +345,7 @@ def test_values_are_those_of_the_curves_as_they_were():
         AdaptiveGNThreshold(sigma=9.0, n_labels=3, scale=10.0),
         Powerset(sigma=10.0, n_labels=3),
         Tau(sigma=10.0, n_labels=4, max_norm=1.4, resolution=10),
-        ConfidentTau(
-            sigma=10.0, n_labels=4, max_norm=1.4, threshold=30, sigma_threshold=20.0, resolution=10
-        ),
+        ConfidentTau(sigma=10.0, n_labels=4, max_norm=1.4, threshold=30, sigma_threshold=20.0, resolution=10),
     ],
     ids=lambda m: type(m).__name__,
 )
@@ -420,7 +423,8 @@ def test_the_folder_of_tables_can_be_set(set_, folder, monkeypatch):
 def test_tables_depend_on_all_that_families_say():
     families = [
         ArgmaxClock(2.0), ArgmaxClock(2.0, 2), CheckClock(2.0), LaplaceArgmaxClock(2.0), GaussianClock(2.0),
-        RangeClock(2.0), RangeClock(2.0, pure=True), GaussianSumClock(2.0, 1, 1), ConfidentClock(9, 3, 2.0, 5, 2.0),
+        RangeClock(2.0), RangeClock(2.0, pure=True), GaussianSumClock(2.0, 1, 1),
+        ConfidentClock(9, 3, 2.0, 5, 2.0),
         ConfidentClock(9, 3, 2.0, 5, 2.0, 0.5), SumClock((CheckClock(2.0),), ((1,),)),
     ]  # fmt: skip
     assert len({json.dumps(family.identity(), sort_keys=True) for family in families}) == len(families)

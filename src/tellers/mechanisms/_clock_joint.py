@@ -26,13 +26,13 @@ import numpy as np
 from ..privacy._clock import ClockTable, potential
 from ._check import log_pass_and_fail
 from ._clock_pairs import (
-    _ROUNDING,
     Expansion,
     Pairs,
+    checks,
     grid_of_k,
     least_price,
+    precision,
     price_all,
-    checks,
     race,
     spread,
     table_of,
@@ -66,14 +66,16 @@ class Races:
     def of(cls, sigma: float, n_classes: int, gaps: Floats, kappa: float) -> "Races":
         """Return the races of one ballot with noise sigma, for these gaps."""
         law, out, step = DiscreteGaussian(sigma), spread(kappa), max(1, round(sigma / 10))
-        leads = np.arange(1, math.ceil(math.sqrt(2) * out * sigma) + 2 + 2 * step, step)
+        leads = np.arange(1, math.ceil(math.sqrt(2) * out * sigma) + 2 + 2 * step, step, dtype=np.float64)
         end = math.ceil(out * sigma) + 1
         y = np.arange(-end, end + step, step, dtype=np.float64)
-        thresholds = np.concatenate([[-np.inf], y])
+        thresholds: Floats = np.concatenate([[-np.inf], y])
         both = [
             race(law, int(d), thresholds, weight=1, reach=end + math.ceil(2 * sigma) + step) for d in leads
         ]
-        pairs = Pairs(np.concatenate([a for a, _ in both], axis=1), np.concatenate([b for _, b in both], axis=1))
+        pairs = Pairs(
+            np.concatenate([a for a, _ in both], axis=1), np.concatenate([b for _, b in both], axis=1)
+        )
 
         def weights(below: Floats) -> Floats:
             # Mass between two thresholds counts half at either; what is below the first has no threshold.
@@ -85,16 +87,18 @@ class Races:
             found[-1] += 1 - below[-1]
             return found
 
-        log_below = law.log_cdf(y[:, None] + gaps[None, :] - 1)
+        log_below = law.log_cdf(np.asarray(y[:, None] + gaps[None, :] - 1, dtype=np.float64))
         rising, lone = (weights(np.exp(n * log_below)) for n in (n_classes - 2, n_classes - 1))
-        falling = weights(np.exp(law.log_cdf(y[:, None] - np.maximum(gaps, 1)[None, :] - 1)))
+        falling = weights(
+            np.exp(law.log_cdf(np.asarray(y[:, None] - np.maximum(gaps, 1)[None, :] - 1, dtype=np.float64)))
+        )
         return cls(
-            Expansion(*pairs.both()), leads.astype(np.float64), y.size + 1, gaps, rising, lone, falling, step,
+            Expansion(*pairs.both(kappa)), leads, y.size + 1, gaps, rising, lone, falling, step,
             n_classes,
         )  # fmt: skip
 
     def added(self, level: float, k: Floats, *, direct: bool) -> tuple[Floats, Floats]:
-        """Return what answers add to the potential at most, in case 1, (order, gaps, k), and case 2, (gaps, k)."""
+        """Return what answers add to the potential, in case 1, (order, gaps, k), and case 2, (gaps, k)."""
         shape = (k.size, 2, self.leads.size, self.n_thresholds)
         values = self.series.at(level, k, direct=direct).reshape(shape)
         grown = np.maximum.accumulate(values, axis=3)
@@ -146,7 +150,7 @@ def joint_table(
     answers = 1.28 / sigma**2
     scale = 0.64 / sigma_threshold**2 + 0.3 * answers
     most = 1.0 / sigma_threshold**2 + 2.5 / sigma**2
-    direct, rounding = kappa < 50 * _ROUNDING, min(_ROUNDING, 0.01 * kappa)
+    direct, rounding = precision(kappa)
     levels = [left * scale for left in _LEFT if left * scale <= _HIGHEST]
     found = []
     for level in levels:
@@ -181,7 +185,8 @@ def _alone(table: ClockTable | None, level: float) -> float:
 
 
 def _chosen(
-    price: Callable[[float], float], answers: float, silent: float | None, alone: float) -> tuple[float, float]:
+    price: Callable[[float], float], answers: float, silent: float | None, alone: float
+) -> tuple[float, float]:
     """Return the prices of silence and of an answer: the best for a share of silence, or a check's own."""
     both = price(0.0)
     tried = [(both, both)]

@@ -20,10 +20,10 @@ from ..privacy._clock import TICKS, ClockTable, potential
 from ..privacy._scipy import ndtri
 from ._laws import DiscreteGaussian, DiscreteLaplace, Floats
 
-# Outcomes rarer than this count in full, wherever their loss lies: all of them together are below `_ROUNDING`.
-_RARE = 1e-17
-# What rounding and the expansion of the potential add to a left side, at most.
-_ROUNDING = 2e-14
+# Outcomes rarer than this share of kappa count as if both laws agreed on them.
+_RARE = 1e-5
+# What rounding and the expansion of the potential take from a left side, at most.
+_ROUNDING = 1.2e-14
 # No budget is worth more than this squared distance: epsilon 60 at delta 1e-5.
 _HIGHEST = 64.0
 # Levels, in questions that are left: the price falls quickly at the end of a budget and is flat before.
@@ -39,17 +39,12 @@ class Pairs:
     here: Floats
     there: Floats
 
-    def both(self) -> tuple[Floats, Floats]:
+    def both(self, kappa: float) -> tuple[Floats, Floats]:
         """Return the probabilities and the losses log Q/P of every pair in both orders."""
         p = np.exp(np.concatenate([self.here, self.there], axis=1))
         with np.errstate(invalid="ignore"):
             loss = np.concatenate([self.there - self.here, self.here - self.there], axis=1)
-        return p, np.where(p > _RARE, loss, 0.0)
-
-    def squared(self) -> float:
-        """Return a price to begin with: about the largest chi-squared distance, as of two Gaussians."""
-        p, loss = self.both()
-        return float(np.log1p((p * np.expm1(np.clip(loss, -50, 300)) ** 2).sum(axis=0).max()))
+        return p, np.where(p > _RARE * kappa, loss, 0.0)
 
 
 class Expansion:
@@ -64,7 +59,6 @@ class Expansion:
         self.p, self.loss = p, loss
         self.reach = max(float(np.abs(loss).max()), 1e-12)
         self._terms = np.zeros((0, p.shape[-1]))
-        self._last: tuple[Floats, Floats] | None = None
 
     def _grown(self, degree: int) -> Floats:
         if len(self._terms) <= degree:
@@ -75,7 +69,7 @@ class Expansion:
                 before, now = now, 2 * x * now - before
                 rows.append(np.einsum("op,op->p", self.p, now))
             self._terms = np.array(rows)
-        return self._terms[: degree + 1]
+        return np.asarray(self._terms[: degree + 1])
 
     def at(self, level: float, k: Floats, *, direct: bool) -> Floats:
         """Return the left side at every k, (k, pairs)."""
@@ -93,6 +87,23 @@ class Expansion:
         cosines[0] /= 2
         coefficients = values @ cosines.T
         return np.asarray(coefficients @ self._grown(degree))
+
+    def largest(self, level: float, k: Floats, *, direct: bool) -> Floats:
+        """Return the largest left side over all pairs, at every k."""
+        values = self.at(level, k, direct=False)
+        found: Floats = values.max(axis=1)
+        if direct and level > 0:
+            # The series finds the pairs that may be largest; each of those is then summed by itself.
+            near = values >= found[:, None] - 2 * _ROUNDING
+            for i, each in enumerate(k):
+                p, loss = self.p[:, near[i]], self.loss[:, near[i]]
+                found[i] = (p * potential(level, each + loss)).sum(axis=0).max()
+        return found
+
+
+def precision(kappa: float) -> tuple[bool, float]:
+    """Return whether left sides need every potential by itself, and what is added to them for rounding."""
+    return kappa < 7 * _ROUNDING, min(_ROUNDING, 0.02 * kappa) if kappa < 7 * _ROUNDING else _ROUNDING
 
 
 def least_price(left: Floats, k: Floats, level: float, most: float) -> float:
@@ -121,26 +132,25 @@ def levels_of(scale: float) -> list[float]:
     return [0.0, *(n * scale for n in _LEFT if n * scale <= _HIGHEST)]
 
 
-def price_all(
-    pairs: Pairs, kappa: float, *, margin: float, levels: Sequence[float] | None = None
-) -> ClockTable:
+def price_all(pairs: Pairs, kappa: float, *, margin: float) -> ClockTable:
     """Return the table of a question that may be any of these pairs.
 
     Guarantee: (**) for all the pairs in both orders, at every level and above it, on a grid of k; the margin
                covers what lies between, and between pairs.
-    Assumes:   rounding below 2e-14, or a hundredth of a kappa below 1e-12.
+    Assumes:   rounding below 1.2e-14, or a fiftieth of a kappa below 8e-14.
     Reference: "The clock", section on tables.
     """
-    p, loss = pairs.both()
-    series, scale = Expansion(p, loss), pairs.squared()
-    direct, rounding = kappa < 50 * _ROUNDING, min(_ROUNDING, 0.01 * kappa)
-    found = []
-    chosen = levels_of(scale) if levels is None else list(levels)
+    p, loss = pairs.both(kappa)
+    # A price to begin with: the largest chi-squared distance, as of two Gaussians.
+    scale = float(np.log1p((p * np.expm1(np.clip(loss, -50, 300)) ** 2).sum(axis=0).max()))
+    series, found = Expansion(p, loss), []
+    direct, rounding = precision(kappa)
+    chosen = levels_of(scale)[:: 2 if direct and p.size > 20_000 else 1]
     for level in chosen:
         most = 4 * scale
         while True:
             k = grid_of_k(level, scale, kappa, most)
-            left = series.at(level, k, direct=direct).max(axis=1) + rounding - kappa
+            left = series.largest(level, k, direct=direct) + rounding - kappa
             price = least_price(left, k, level, most)
             if math.isfinite(price) and left[-1] <= 0:
                 break
@@ -194,7 +204,8 @@ def laplace_races(gamma: float, weight: int, kappa: float) -> Pairs:
         kinks = np.array([0, -weight, -lead, weight - lead], dtype=np.float64)
         near = (kinks[:, None] + np.array([-0.5, 0, 0.5, 1.0])).ravel()
         wide = np.concatenate([lattice, -lattice, 0.5 - lattice / 2])
-        return np.unique(np.concatenate([[-np.inf], near, np.floor(wide)]))
+        every: Floats = np.unique(np.concatenate([[-np.inf], near, np.floor(wide)]))
+        return every
 
     return _joined(law, leads, thresholds, weight, math.ceil(out + 6 / gamma) + 3 * weight)
 
@@ -213,9 +224,10 @@ def _joined(
 def race(
     law: DiscreteGaussian | DiscreteLaplace, lead: int, thresholds: Floats, *, weight: int, reach: int
 ) -> tuple[Floats, Floats]:
-    """Return log-probabilities of {a, b, other}, (3, thresholds), before and after a ballot moves from a to b.
+    """Return log-probabilities of {a, b, other}, (3, thresholds), before and after a ballot moves.
 
-    a leads b by `lead`. Thresholds are whole or half votes above a's count before, or -inf: nobody else.
+    It moves from a to b, which a leads by `lead`. Thresholds are whole or half votes above a's count before
+    it, or -inf: nobody else.
     """
     low, high = -reach - weight, reach + weight
     x = np.arange(low, high + 1, dtype=np.float64)

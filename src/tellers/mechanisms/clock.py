@@ -37,12 +37,16 @@ _ALL = 1 + 3e-4
 _LATTICE = 1 + 1e-3
 
 
-class _Worked(Protocol):
-    """A family that can work out its table."""
+class Worked(Protocol):
+    """A family that can work out its table, and is the same as another that says the same of itself."""
 
-    def identity(self) -> dict[str, Any]: ...
+    def identity(self) -> dict[str, Any]:
+        """Return plain values that tell this family from every other."""
+        ...
 
-    def work_out(self, kappa: float) -> ClockTable: ...
+    def work_out(self, kappa: float) -> ClockTable:
+        """Return the table, worked out anew."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -90,7 +94,7 @@ class LaplaceArgmaxClock:
     """The arg max of counts with discrete Laplace noise of scale 1/gamma, for one moved ballot.
 
     Guarantee: as `ArgmaxClock`.
-    Assumes:   as `ArgmaxClock`; the lattice is finer near the kinks of the density, and coarser far from them.
+    Assumes:   as `ArgmaxClock`; the lattice is finer near the kinks of the density, coarser far from them.
     Reference: "The clock".
 
     >>> table = LaplaceArgmaxClock(0.5).table(1e-12)
@@ -258,7 +262,11 @@ class GaussianSumClock:
         }
 
     def table(self, kappa: float) -> ClockTable:
-        """Return the table at this kappa, from the tables of single moves."""
+        """Return the table at this kappa, from memory or disk where it is there."""
+        return kept(self, kappa)
+
+    def work_out(self, kappa: float) -> ClockTable:
+        """Return the table, from the tables of single moves."""
         tables = [GaussianClock(self.sigma, by).table(kappa) for by in range(1, self.most + 1)]
         levels = sorted({level for table in tables for level in table.levels})
         shares = [max(price_at(t, at) / by**2 for by, t in enumerate(tables, 1)) for at in levels]
@@ -298,7 +306,11 @@ class SumClock:
         }
 
     def table(self, kappa: float) -> ClockTable:
-        """Return the table at this kappa: the sums of the parts' tables."""
+        """Return the table at this kappa, from memory or disk where it is there."""
+        return kept(self, kappa)
+
+    def work_out(self, kappa: float) -> ClockTable:
+        """Return the table, the sums of the parts' tables."""
         tables = [part.table(kappa) for part in self.parts]
         levels = sorted({level for table in tables for level in table.levels})
         rows = [
@@ -314,7 +326,7 @@ class SumClock:
 
 @dataclass(frozen=True)
 class ConfidentClock:
-    """A check of the top count and the arg max behind it as one event, with kinds silent (0) and answered (1).
+    """A check of the top count and the arg max behind it as one event: silent (0) or answered (1).
 
     `silent` is the share of silence that is expected, from public numbers: the two prices are the best pair
     for it. 0 gives one price for both; None gives silence about what a check alone costs.
@@ -379,7 +391,7 @@ def squared_moves(sigma: float, l2: float, linf: float) -> GaussianSumClock | No
     """
     squared = math.floor(l2 * l2 * (1 + 1e-12))
     most = math.floor(min(l2, linf) * (1 + 1e-12))
-    # A table per length of a move, and an event per number that moves: a handful, or it is no clock's business.
+    # There is a table per length of a move, and an event per number that moves.
     return GaussianSumClock(float(sigma), squared, most) if 1 <= most <= 16 and squared <= 1000 else None
 
 
@@ -398,7 +410,7 @@ def price_at(table: ClockTable, level: int, kind: int | None = None) -> int:
 
 
 @lru_cache(maxsize=512)
-def kept(family: _Worked, kappa: float) -> ClockTable:
+def kept(family: Worked, kappa: float) -> ClockTable:
     """Return the table of a family: from memory, from disk, or worked out and written there.
 
     A file that cannot be read, or is not the table it should be, is worked out again; a folder that cannot be

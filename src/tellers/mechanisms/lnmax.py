@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 from numpy.typing import ArrayLike
 
-from ..privacy.noise import Noise
 from ..privacy._price import Item
+from ..privacy.noise import Noise
 from ..privacy.rdp import Floats, RdpCurve, check_orders
 from ..privacy.release import Cost, Release
 from ..privacy.votes import Unit, Votes

@@ -18,9 +18,10 @@ from ...privacy.rdp import Floats, RdpCurve, check_orders
 from ...privacy.release import SILENT, Cost, Release
 from ...privacy.votes import Integers, Unit, Votes
 from .._admission import require_label_votes, require_one_ballot
+from .._clock_pairs import table_of
 from .._joint import Checked, joint_item, two_events
 from .._log_sum_sensitivity import largest_quotients, log_moves, slopes_up_to
-from ..clock import CheckClock, price_at, table_of
+from ..clock import CheckClock, kept, price_at
 from ..divergence import pair_divergences
 from ..gap_bounds import EnvelopeCost
 from ..published import gaussian_bound, log_accept
@@ -434,7 +435,11 @@ class DearestPairClock:
         return {"family": "dearest-pair", **said}
 
     def table(self, kappa: float) -> ClockTable:
-        """Return the table at this kappa, from the tables of single labels."""
+        """Return the table at this kappa, from memory or disk where it is there."""
+        return kept(self, kappa)
+
+    def work_out(self, kappa: float) -> ClockTable:
+        """Return the table, from the tables of single labels."""
         # What a label costs grows with its weight, and is made to. How far a label moves that two ballots
         # share is rounded up to the weight of a label that one of them has alone: there are fewer of these.
         weights = sorted(set(self.rule.values[1 : self.n_labels + 1]) - {0})
