@@ -20,6 +20,7 @@ import numpy as np
 
 from ..errors import require_count, require_positive
 from ..privacy._clock import TABLE_VERSION, TICKS, ClockFamily, ClockTable
+from ._clock_joint import joint_table
 from ._clock_pairs import (
     checks,
     gaussian_races,
@@ -30,7 +31,7 @@ from ._clock_pairs import (
     two_points,
 )
 
-# Every whole margin and every step of a shift is looked at; what is left is the grid of k.
+# Margins are looked at a fiftieth of the noise apart; what is left is the grid of k.
 _ALL = 1 + 3e-4
 # Leads and thresholds are a lattice as well, a tenth of the noise apart.
 _LATTICE = 1 + 1e-3
@@ -309,6 +310,65 @@ class SumClock:
         ]
         events = max(sum(n * t.events for n, t in zip(k, tables, strict=True)) for k in self.kinds)
         return table_of([level / TICKS for level in levels], rows, kappa, events=events)
+
+
+@dataclass(frozen=True)
+class ConfidentClock:
+    """A check of the top count and the arg max behind it as one event, with kinds silent (0) and answered (1).
+
+    `silent` is the share of silence that is expected, from public numbers: the two prices are the best pair
+    for it. 0 gives one price for both; None gives silence about what a check alone costs.
+
+    Guarantee: the clock's condition with these prices by kind, for every histogram of at most `n_teachers`
+               votes, fewer where teachers abstain, every moved, given or kept ballot, both directions.
+    Assumes:   ballots of one vote; `n_teachers` public, and not fewer than vote; a whole `threshold` that the
+               top count is compared with. For an interactive check give the smallest of all its thresholds.
+               The lattices of leads, thresholds and top counts are covered by a margin of 3e-3.
+    Reference: "The clock", section on checks and answers.
+
+    >>> clock = ConfidentClock(20, 3, sigma=4.0, threshold=14, sigma_threshold=4.0)
+    >>> silent, answered = clock.table(1e-12).prices
+    >>> bool(silent == answered and answered[-1] < SumClock(
+    ...     (CheckClock(4.0), ArgmaxClock(4.0)), ((1, 1),)).table(1e-12).dearest[-1])
+    True
+    """
+
+    n_teachers: int
+    n_classes: int
+    sigma: float
+    threshold: int
+    sigma_threshold: float
+    silent: float | None = 0.0
+
+    def __post_init__(self) -> None:
+        require_count(n_teachers=self.n_teachers)
+        require_count(2, n_classes=self.n_classes)
+        require_positive(sigma=self.sigma, sigma_threshold=self.sigma_threshold)
+        if self.silent is not None and not 0 <= self.silent <= 1:
+            raise ValueError(f"Expected a share of silence in [0, 1], or None, got {self.silent}.")
+
+    def identity(self) -> dict[str, Any]:
+        """Return what tells this family from every other."""
+        return {
+            "family": "confident",
+            "n_teachers": int(self.n_teachers),
+            "n_classes": int(self.n_classes),
+            "sigma": float(self.sigma),
+            "threshold": int(self.threshold),
+            "sigma_threshold": float(self.sigma_threshold),
+            "silent": None if self.silent is None else float(self.silent),
+        }
+
+    def table(self, kappa: float) -> ClockTable:
+        """Return the table at this kappa, from memory or disk where it is there."""
+        return kept(self, kappa)
+
+    def work_out(self, kappa: float) -> ClockTable:
+        """Return the table, worked out anew."""
+        return joint_table(
+            self.n_teachers, self.n_classes, self.sigma, self.threshold, self.sigma_threshold, self.silent,
+            kappa,
+        )  # fmt: skip
 
 
 def squared_moves(sigma: float, l2: float, linf: float) -> GaussianSumClock | None:
