@@ -50,6 +50,7 @@ from tellers.mechanisms import (
     Powerset,
     Tau,
 )
+from tellers.mechanisms.base import price_of
 from tellers.runs import (
     BudgetConfig,
     DataConfig,
@@ -64,7 +65,6 @@ from tellers.runs import (
     reprice,
     run,
 )
-from tellers.mechanisms.base import price_of
 from tellers.runs.labelling import guaranteed_epsilon
 
 DELTA, N, N_TEACHERS = 1e-5, 50, 40

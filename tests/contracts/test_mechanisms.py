@@ -44,8 +44,10 @@ OURS = [
     (ConfidentGNMax(sigma=3.0, threshold=30, sigma_threshold=6.0), {}),
     (ConfidentGNMax(sigma=1.0, threshold=-5, sigma_threshold=2.0), {"n_teachers": 20}),
     (ConfidentGNMax(sigma=3.0, threshold=40, sigma_threshold=4.0, expected_silence=0.0), {}),
-    (ConfidentGNMax(sigma=3.0, threshold=12, sigma_threshold=4.0, expected_silence=0.8),
-     {"n_teachers": 20, "n_classes": 2}),
+    (
+        ConfidentGNMax(sigma=3.0, threshold=12, sigma_threshold=4.0, expected_silence=0.8),
+        {"n_teachers": 20, "n_classes": 2},
+    ),
     (
         InteractiveGNMax(sigma=3.0, threshold=10, sigma_threshold=6.0, student_confidence=0.6),
         {"student": STUDENT},
@@ -399,7 +401,7 @@ class SaysOnePrice(ConfidentGNMax):
 
 
 class JointOrCheck(ConfidentGNMax):
-    """The joint price for an answer, and for silence its check alone: each is right, but not with the other."""
+    """The joint price for an answer, and for silence its check alone: right, but not together."""
 
     def item(self, unit, orders=None, *, n_teachers=None, n_classes=None):
         even = ConfidentGNMax(self.sigma, self.threshold, self.sigma_threshold, expected_silence=0.0)

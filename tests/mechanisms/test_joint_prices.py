@@ -119,8 +119,9 @@ def settings(n, seed):
         m = int(rng.integers(2, 5))
         k = int(rng.integers(2, (13, 9, 7)[m - 2]))
         yield {
-            "n_teachers": k, "n_classes": m, "sigma": float(np.exp(rng.uniform(-0.5, 2.5))),
-            "threshold": int(rng.integers(-1, k + 3)), "sigma_threshold": float(np.exp(rng.uniform(-0.5, 2.5))),
+            "n_teachers": k, "n_classes": m, "threshold": int(rng.integers(-1, k + 3)),
+            "sigma": float(np.exp(rng.uniform(-0.5, 2.5))),
+            "sigma_threshold": float(np.exp(rng.uniform(-0.5, 2.5))),
         }  # fmt: skip
 
 
@@ -164,7 +165,9 @@ def compare_small(n_settings, seed):
             require_sound(excess(here, there, ORDERS, joint, joint), (of, setting))
             for share in (None, 0.0, 0.3, 0.8, 1.0):
                 silent, answered = joint_charges(setup, ORDERS, expected_silence=share)
-                require_sound(excess(here, there, ORDERS, silent.values, answered.values), (of, setting, share))
+                require_sound(
+                    excess(here, there, ORDERS, silent.values, answered.values), (of, setting, share)
+                )
             n_compared += 6 * 2 * len(here) * len(ORDERS)
             slack = excess(here, there, ORDERS, np.zeros(len(ORDERS)), np.zeros(len(ORDERS)))
             reached = slack / (np.array(ORDERS) - 1) / joint
@@ -236,7 +239,9 @@ def compare_large(n_settings, n_pairs, seed):
             require_sound(excess(here, there, ORDERS, silent.values, answered.values), (setting, share))
         n_compared += 3 * 2 * len(here) * len(ORDERS)
         none = np.zeros(len(ORDERS))
-        nearest = max(nearest, (excess(here, there, ORDERS, none, none) / (np.array(ORDERS) - 1) / joint).max())
+        nearest = max(
+            nearest, (excess(here, there, ORDERS, none, none) / (np.array(ORDERS) - 1) / joint).max()
+        )
     return n_compared, nearest
 
 
@@ -269,7 +274,9 @@ def written_price(setting, order, *, first=0, back=True):
                 continue
             answer = (order - 1) * table[max(0, 2 * t - k)]
             for x, y in ((t, there), (there, t)) if back else ((there, t),):
-                (px, fx), (py, fy) = (passing(z - setting["threshold"], setting["sigma_threshold"]) for z in (x, y))
+                (px, fx), (py, fy) = (
+                    passing(z - setting["threshold"], setting["sigma_threshold"]) for z in (x, y)
+                )
                 a = order * math.log(fx) + (1 - order) * math.log(fy)
                 b = order * math.log(px) + (1 - order) * math.log(py) + answer
                 worst = max(worst, np.logaddexp(a, b) / (order - 1))
@@ -331,13 +338,16 @@ def epsilon(values, n=1000):
     return (RdpCurve(DEFAULT_ORDERS, values) * n).epsilon(1e-5)
 
 
+SLOW = pytest.mark.campaign
+
+
 @pytest.mark.parametrize(
     ("setup", "n", "added_up", "together"),
     [
         (Checked("classes", 50, 10, 10.0, 40, 10.0), 1000, 29.3, 18.4),
-        pytest.param(Checked("classes", 250, 10, 40.0, 200, 150.0), 1000, 4.25, 2.45, marks=pytest.mark.campaign),
-        pytest.param(Checked("classes", 250, 10, 40.0, 200, 40.0), 1000, 5.25, 3.18, marks=pytest.mark.campaign),
-        pytest.param(Checked("classes", 1000, 10, 100.0, 600, 100.0), 1000, 1.87, 1.37, marks=pytest.mark.campaign),
+        pytest.param(Checked("classes", 250, 10, 40.0, 200, 150.0), 1000, 4.25, 2.45, marks=SLOW),
+        pytest.param(Checked("classes", 250, 10, 40.0, 200, 40.0), 1000, 5.25, 3.18, marks=SLOW),
+        pytest.param(Checked("classes", 1000, 10, 100.0, 600, 100.0), 1000, 1.87, 1.37, marks=SLOW),
         (Checked("label", 250, 2, 40 / 2**0.5, 200, 150.0), 1000, 4.24, 2.36),
         (Checked("label", 250, 2, 40 / 2**0.5, 200, 40.0), 1000, 5.24, 2.96),
         (Checked("label", 50, 2, 10 / 2**0.5, 40, 10.0), 1000, 29.3, 17.0),
@@ -372,7 +382,8 @@ def test_expecting_silence_makes_it_cheaper_and_answers_dearer():
     before = (math.inf, 0.0)
     for share in (0.0, 0.3, 0.6, 0.8, 0.9, 0.97, 1.0):
         silent, answered = (c.values[0] for c in joint_charges(setup, order, expected_silence=share))
-        assert silent <= before[0] and answered >= before[1]
+        assert silent <= before[0]
+        assert answered >= before[1]
         before = silent, answered
         mean = share * silent + (1 - share) * answered
         assert mean <= min(joint, share * check + (1 - share) * both) * (1 + 1e-6)
@@ -403,8 +414,14 @@ def test_costs_by_outcome_are_released_and_priced_as_one_item():
 def test_events_say_nothing_of_what_was_left_out():
     event = describe(ConfidentGNMax(4.0, 14.0, 3.0), noise.seeded(3))
     assert event["parameters"] == {"sigma": 4.0, "threshold": 14.0, "sigma_threshold": 3.0}
-    assert describe(ConfidentGNMax(4.0, 14.0, 3.0, 0.25), noise.seeded(3))["parameters"]["expected_silence"] == 0.25
-    assert repr(ConfidentGNMax(4.0, 14.0, 3.0)) == "ConfidentGNMax(sigma=4.0, threshold=14.0, sigma_threshold=3.0)"
+    assert (
+        describe(ConfidentGNMax(4.0, 14.0, 3.0, 0.25), noise.seeded(3))["parameters"]["expected_silence"]
+        == 0.25
+    )
+    assert (
+        repr(ConfidentGNMax(4.0, 14.0, 3.0))
+        == "ConfidentGNMax(sigma=4.0, threshold=14.0, sigma_threshold=3.0)"
+    )
     with pytest.raises(ValueError, match=r"expected_silence in \[0, 1\]"):
         ConfidentGNMax(4.0, 14.0, 3.0, 1.5)
 

@@ -239,7 +239,7 @@ def independent_cost(
     Reference: Feldman and Zrnic 2021 (Rényi filters) for returning what a silent query did not use.
     """
     one = Unit() if unit is None else unit
-    public = {"n_teachers": n_teachers, "n_classes": n_classes}
+    public: dict[str, Any] = {"n_teachers": n_teachers, "n_classes": n_classes}
     asked: Any = mechanism
     item = item_of(mechanism, one, orders, **public)
     if item is not None:
@@ -443,7 +443,7 @@ def within_budget(
     return n_paid, accountant.guarantee(paid, most=most, one_price=one_price)
 
 
-def public_numbers(votes: Votes) -> dict[str, int]:
+def public_numbers(votes: Votes) -> dict[str, Any]:
     """Return how many teachers and classes votes have, for prices that go by them.
 
     Nothing where ballots weigh more than one vote: such votes are more than teachers.

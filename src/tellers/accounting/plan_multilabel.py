@@ -601,7 +601,8 @@ def expected_price(
     item = item_of(mechanism, unit, orders, n_teachers=n_teachers)
     if item is not None:
         each = float((1 - chances[2]).sum(axis=1).mean())
-        return item.curve(0) * (mechanism.n_labels - each) + item.curve(1) * each
+        silent: RdpCurve = item.curve(0) * (mechanism.n_labels - each)
+        return silent + item.curve(1) * each
     if getattr(mechanism, "one_price", False):
         return cast(RdpCurve, mechanism.price(unit, orders))
     told = 1 - chances[2]

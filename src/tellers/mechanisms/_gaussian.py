@@ -12,9 +12,9 @@ from ..privacy.release import Cost, Release
 from ..privacy.votes import Integers, Unit, Votes
 from ._argmax import group_classes, win_probabilities
 from ._check import check_outcomes, whole_thresholds
+from ._joint import Checked, joint_item, two_events
 from ._laws import DiscreteGaussian
 from ._outcomes import Outcomes, assemble
-from ._joint import Checked, joint_item, two_events
 from .gap_bounds import EnvelopeCost, gap_cost, gap_envelope
 from .published import published_confident, published_gnmax
 from .registry import check_parameters, repr_of
@@ -169,7 +169,8 @@ class CheckedArgmax(GaussianArgmax):
             self.checked_by, n_teachers, n_classes, self.sigma,
             int(whole_thresholds(self.threshold)[0, 0]), self.sigma_threshold,
         )  # fmt: skip
-        return joint_item(checked, grid, self.expected_silence, plain.clock)
+        clock: Any = plain.clock
+        return joint_item(checked, grid, self.expected_silence, clock)
 
     def check_price(self, unit: Unit, orders: ArrayLike | None = None) -> RdpCurve:
         """Return the most the check alone can cost, which is what a query without an answer costs."""

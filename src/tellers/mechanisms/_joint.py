@@ -191,7 +191,7 @@ def _cheapest(
     """Return the pair of charges that fulfils (*) and costs least, if this share of queries stays silent."""
     if share == 0 or check >= joint:
         return joint, joint
-    # A query is reserved its dearest charge: an answer is not to cost many times what it does without a check.
+    # A query is reserved its dearest charge: an answer is not to cost many times its plain price.
     low, high, most = 0.0, check, _MOST * both
     while high - low > 1e-6 * check:
         middle = (low + high) / 2
@@ -335,7 +335,7 @@ def _log_wins(checked: Checked) -> Callable[[NDArray[np.int64]], Floats]:
         loses = _log_tail_drawn_gaussian(np.arange(most + 1), checked.sigma)
         won = np.log1p(-np.exp(loses))
         table = np.stack([np.append(loses[:0:-1], won), np.append(won[:0:-1], loses)])
-    return lambda leads: table[:, leads + most]
+    return lambda leads: np.asarray(table[:, leads + most])
 
 
 # --- The envelope of the answer, at any order. ---
@@ -345,7 +345,7 @@ def _anchors() -> tuple[float, ...]:
     kept: list[float] = []
     for order in DEFAULT_ORDERS.tolist():
         ratio = _RATIO if order <= 64 else _RATIO_ABOVE_64
-        following = DEFAULT_ORDERS[DEFAULT_ORDERS > order]
+        following = DEFAULT_ORDERS[order < DEFAULT_ORDERS]
         if not kept or not following.size or following[0] > ratio * kept[-1]:
             kept.append(order)
     return tuple(kept)
@@ -363,7 +363,7 @@ def _envelope_at(checked: Checked, order: float) -> Floats:
     anchors = np.array(_ANCHORS)
     above = int(np.searchsorted(anchors, order))
     if above == anchors.size:
-        return _group(checked, (order,))[0]
+        return np.asarray(_group(checked, (order,))[0])
     upper = anchors[above]
     if upper == order:
         return _anchor(checked, above)

@@ -33,8 +33,9 @@ class Mechanism(Protocol):
         """Return the most one query can cost, whatever the votes.
 
         One that costs less where the number of teachers or of classes is known takes `n_teachers=` and
-        `n_classes=`; one whose silence costs less than an answer has `item` beside it, see `item_of`. One that is paid for a whole batch, and not by the query, has `batch_price` instead,
-        with the number of queries as its second argument; see `price_of`.
+        `n_classes=`; one whose silence costs less than an answer has `item` beside it, see `item_of`. One
+        that is paid for a whole batch, and not by the query, has `batch_price` instead, with the number of
+        queries as its second argument; see `price_of`.
         """
 
     @property
@@ -87,7 +88,7 @@ def item_of(
     n_teachers: int | None = None,
     n_classes: int | None = None,
 ) -> Item | None:
-    """Return what a mechanism is paid for, a query or one of its labels, silent (kind 0) or answered (kind 1).
+    """Return what a mechanism is paid for, a query or one label: silent (kind 0) or answered (kind 1).
 
     None where it does not say so, or is paid in another way.
 

@@ -113,8 +113,7 @@ def _envelopes(
             tables[order] = np.full(n_teachers + 1, caps[order])
     searched = [order for order in orders if order not in tables]
     while searched:
-        leads, y = _leads_and_thresholds(n_teachers, sigma, searched[0], weight)
-        n_fit = max(1, _ENTRIES // (2 * leads.size * y.size))
+        n_fit = max(1, _ENTRIES // _n_entries(n_teachers, sigma, searched[-1], weight))
         some, searched = searched[:n_fit], searched[n_fit:]
         found = _searched(n_teachers, n_classes, sigma, some, weight=weight, kept_back=kept_back)
         for order, table in zip(some, found, strict=True):
@@ -126,13 +125,11 @@ def _envelopes(
         yield tables[order]
 
 
-def _leads_and_thresholds(n_teachers: int, sigma: float, order: float, weight: int) -> tuple[Floats, Floats]:
-    """Return about how many leads and thresholds one order takes, for the memory of it."""
+def _n_entries(n_teachers: int, sigma: float, order: float, weight: int) -> int:
+    """Return about how many leads and thresholds one order takes, both ways."""
     stride = max(1, math.floor(sigma / 16))
     deepest = min(n_teachers, _far_lead(sigma, order, weight) + 4 * weight)
-    return np.arange(0, deepest + 1, stride), np.arange(
-        -deepest - 10 * sigma, 10 * sigma + order * weight, stride / 2
-    )
+    return 2 * math.ceil((deepest + 1) / stride * (deepest + 20 * sigma + order * weight) * 2 / stride)
 
 
 def _searched(
@@ -144,9 +141,9 @@ def _searched(
     weight: int,
     kept_back: bool,
 ) -> Iterator[Floats]:
-    """Yield, up to the gap from which on it stays the same, the envelope of orders not too large for the noise.
+    """Yield the envelope of orders that are not too large for the noise, not yet capped by the price.
 
-    Before it is capped by the price, and made to fall.
+    Up to the gap from which on it stays the same, and before it is made to fall.
     """
     order = max(orders)
     law = DiscreteGaussian(sigma)
@@ -200,13 +197,13 @@ def _alone(law: DiscreteGaussian, y: Floats, order: float) -> Floats:
     """Return H for a ballot that leaves a class alone, and for one that enters it: that class against y."""
     rows = []
     for start in (0.0, 1.0):
-        sides = []
-        for moved in (0.0, 1.0):
-            # The noisy count is y or more after the class has lost `moved` votes of `start`.
-            at = y - start + moved
-            x = np.floor(at)
-            sides.append(np.stack([law.log_cdf(x, at - x), law.log_cdf(-x, 1 - (at - x))]))
-        rows.append((order - 1) * np.maximum(both_directions(*sides, order).max(axis=0), 0.0))
+        # The noisy count is y or more before and after the class has lost a vote of `start`.
+        here, there = (
+            np.stack([law.log_cdf(np.floor(at), at - np.floor(at)),
+                      law.log_cdf(-np.floor(at), 1 - (at - np.floor(at)))])
+            for at in (y - start, y - start + 1)
+        )  # fmt: skip
+        rows.append((order - 1) * np.maximum(both_directions(here, there, order).max(axis=0), 0.0))
     return np.stack(rows)
 
 

@@ -182,7 +182,11 @@ class CausesFirst(FreeMajority):
             labels[:, here] = np.where(sure, given.astype(np.int64), labels[:, here])
             told[:, here] = sure
         # Every ballot counts, so the price of labels is the sum of their prices.
-        item, n_asked, n_told = self.item(votes.unit, n_teachers=votes.n_teachers), int(asked.sum()), int(told.sum())
+        item, n_asked, n_told = (
+            self.item(votes.unit, n_teachers=votes.n_teachers),
+            int(asked.sum()),
+            int(told.sum()),
+        )
         if item is None:
             cost = self.asked_price(votes.unit, n_asked) + self.answer_price(votes.unit, 1) * n_told
         else:
