@@ -29,7 +29,7 @@ from ..privacy.rdp import DEFAULT_ORDERS, RdpCurve
 from ._check import log_pass_and_fail
 from ._flip_probability import _log_tail_drawn_gaussian
 from ._laws import Floats
-from .clock import SumClock
+from .clock import ConfidentClock, SumClock
 from .gap_bounds import gap_envelopes
 from .suprema import argmax_supremum, check_supremum
 
@@ -123,12 +123,20 @@ def joint_item(
     expected_silence: float | None = None,
     clock: ClockFamily | None = None,
 ) -> Item:
-    """Return a query, or a label, that pays for its whole outcome; a clock counts its two events.
+    """Return a query, or a label, that pays for its whole outcome.
+
+    A clock counts it as one event where that has a table of its own, a check of the top count, and else by
+    the `clock` of its two events.
 
     >>> item = joint_item(Checked("label", 50, 2, 7.0, 40, 15.0), (4.0, 8.0))
     >>> len(item.curves)
     2
     """
+    if checked.of == "classes" and clock is not None:
+        clock = ConfidentClock(
+            checked.n_teachers, checked.n_classes, sigma=checked.sigma, threshold=checked.threshold,
+            sigma_threshold=checked.sigma_threshold, silent=expected_silence,
+        )  # fmt: skip
     return Item(joint_charges(checked, orders, expected_silence=expected_silence), clock)
 
 
