@@ -19,7 +19,7 @@ from scipy.special import erfcx, gammaln, log_ndtr
 
 from ..errors import MissingExtra, require_count, require_fraction, require_positive
 from ..mechanisms._check import answered_mask, student_probabilities
-from ..mechanisms.base import Mechanism
+from ..mechanisms.base import Mechanism, accountant_for, delta_of, is_by_batch, price_of
 from ..mechanisms.labels._published import labels_told, plain_cost, published_label_cost
 from ..mechanisms.registry import answers_of, listens
 from ..privacy.budget import Accountant, Budget, smallest_budget
@@ -221,8 +221,12 @@ def independent_cost(
     n_asked: int | None = None,
     orders: ArrayLike | None = None,
     unit: Unit | None = None,
+    n_teachers: int | None = None,
+    n_classes: int | None = None,
 ) -> RdpCurve:
     """Return the public cost of a run: every check, and the answers that were given (all, if not said).
+
+    A mechanism that is paid by the batch is asked for one batch of all queries, whatever came out.
 
     Where a query has many labels, `n_answers` is how many queries were answered on all of them, or, with one
     number per query, how many of its labels were told; `n_asked` is how many labels were asked in all, where
@@ -236,6 +240,11 @@ def independent_cost(
     Reference: Feldman and Zrnic 2021 (Rényi filters) for returning what a silent query did not use.
     """
     one = Unit() if unit is None else unit
+    if is_by_batch(mechanism):
+        if not n_queries:
+            return RdpCurve.zero(orders)
+        whole = price_of(mechanism, one, n_queries, n_teachers=n_teachers, n_classes=n_classes)
+        return whole if orders is None else _selected(whole, orders)
     if answers_of(mechanism) == "labels" and hasattr(mechanism, "answer_price"):
         asked: Any = mechanism
         cost: RdpCurve
@@ -261,6 +270,15 @@ def independent_cost(
     return checks * n_queries + at_orders(mechanism.answer_price, one, orders) * answers
 
 
+def _selected(curve: RdpCurve, orders: ArrayLike) -> RdpCurve:
+    """Return a curve at some of its orders."""
+    wanted = check_orders(orders)
+    at = np.searchsorted(curve.orders, wanted)
+    if (at >= curve.orders.size).any() or not np.array_equal(curve.orders[at], wanted):
+        raise ValueError("Expected orders of a ledger for a price by the batch, got others.")
+    return RdpCurve(wanted, curve.values[at])
+
+
 def at_orders(price: Callable[..., RdpCurve], unit: Unit, orders: ArrayLike | None) -> RdpCurve:
     """Return a price at these orders, or at those of a ledger where a mechanism knows no others."""
     if orders is None or "orders" not in inspect.signature(price).parameters:
@@ -274,6 +292,8 @@ def public_cost(
     *,
     delta: float,
     n_answered: ArrayLike | None = None,
+    n_teachers: int | None = None,
+    n_classes: int | None = None,
 ) -> PublicCost:
     """Return what a ledger charges for so many queries: the public epsilon, to the last digit.
 
@@ -293,9 +313,22 @@ def public_cost(
     require_fraction(delta=delta)
     if n_answered is not None:
         require_count(0, n_answered=int(np.sum(n_answered)))
-    cost = independent_cost(mechanism, n_queries, n_answers=n_answered)
+    cost = independent_cost(
+        mechanism, n_queries, n_answers=n_answered, n_teachers=n_teachers, n_classes=n_classes
+    )
     method: Method = getattr(mechanism, "price_method", "price-rdp")
-    return PublicCost(method, *cost.epsilon_and_order(delta))
+    return PublicCost(method, *cost.epsilon_and_order(_left_of(delta, cost)))
+
+
+def _left_of(delta: float, cost: RdpCurve) -> float:
+    """Return the delta that a curve is converted at: without what its tests take."""
+    taken = delta_of(cost)
+    if taken >= delta:
+        raise ValueError(
+            f"Expected a test that takes less than delta={delta:g}, got one that takes {taken:g}. Choose a "
+            "smaller test_delta."
+        )
+    return delta - taken
 
 
 def compared_costs(mechanism: Mechanism, n_queries: int, *, delta: float) -> tuple[ComparedCost, ...]:
@@ -341,7 +374,16 @@ def budget_for(mechanism: Any, n_queries: int, *, delta: float) -> float:
     True
     """
     cost = independent_cost(mechanism, n_queries)
-    return smallest_budget(cost, delta).epsilon if cost.epsilon(delta) > 0 else 0.0
+    own = accountant_for(mechanism, Budget(1.0, delta))
+    if own == Accountant(own.budget):
+        return smallest_budget(cost, delta).epsilon if cost.epsilon(delta) > 0 else 0.0
+    # The mechanism says itself at which order, and with how much of delta, its ledger is opened.
+    epsilon = _selected(cost, [own.held_at]).epsilon(_left_of(delta, cost))
+    while epsilon and not accountant_for(mechanism, Budget(epsilon, delta)).affords(
+        RdpCurve.zero(cost.orders), cost
+    ):
+        epsilon *= 1 + 1e-13  # rounding put it a hair below
+    return epsilon
 
 
 def stated_cost(
@@ -368,12 +410,15 @@ def stated_cost(
     whole = public_cost(mechanism, n_queries, delta=delta)
     if budget is None:
         return whole, None
-    held_at = Accountant(Budget(budget, delta)).held_at
+    held_at = accountant_for(mechanism, Budget(budget, delta)).held_at
 
     def spent_after(n: int) -> RdpCurve:
         n_answers = None if told is None else first_answers(told, n)
         return independent_cost(mechanism, n, n_answers=n_answers, orders=[held_at])
 
+    if is_by_batch(mechanism):
+        n_paid, stated = _batch_within_budget(mechanism, Budget(budget, delta), n_queries)
+        return PublicCost(whole.method, stated, held_at), Afforded(budget, held_at, n_paid)
     n_paid, stated = within_budget(mechanism, Budget(budget, delta), n_queries, spent_after=spent_after)
     order = whole.order if stated == whole.epsilon else held_at
     if getattr(mechanism, "one_price", False):
@@ -395,6 +440,25 @@ def within_budget(
     paid, most = independent_cost(mechanism, n_paid), independent_cost(mechanism, n_queries)
     one_price = bool(getattr(mechanism, "one_price", False))
     return n_paid, accountant.guarantee(paid, most=most, one_price=one_price)
+
+
+def _batch_within_budget(mechanism: Any, budget: Budget, n_queries: int) -> tuple[int, float]:
+    """Return how many queries a budget pays for in one batch, and the epsilon that a run of them states."""
+    accountant, nothing = accountant_for(mechanism, budget), RdpCurve.zero()
+
+    def price(n: int) -> RdpCurve:
+        return independent_cost(mechanism, n)
+
+    # A mechanism with batches of one size sells all of it or nothing.
+    low, high = 0, 1 if hasattr(mechanism, "n_queries") else n_queries
+    unit = n_queries if hasattr(mechanism, "n_queries") else 1
+    while low < high:
+        middle = (low + high + 1) // 2
+        fits = accountant.affords(nothing, price(middle * unit))
+        low, high = (middle, high) if fits else (low, middle - 1)
+    n_paid = low * unit
+    one_price = bool(getattr(mechanism, "one_price", False))
+    return n_paid, accountant.guarantee(price(n_paid), most=price(n_queries), one_price=one_price)
 
 
 def first_answers(told: NDArray[Any], n_queries: int) -> ArrayLike:
