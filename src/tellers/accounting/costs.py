@@ -174,7 +174,7 @@ def discrete_gaussian_pld_epsilon(
 # stand beside it under names of their own.
 
 
-Method = Literal["argmax-rdp", "pure-dp-rdp", "histogram-rdp", "labels-rdp", "price-rdp"]
+Method = Literal["argmax-rdp", "pure-dp-rdp", "histogram-rdp", "labels-rdp", "price-rdp", "tested-rdp"]
 OtherMethod = Literal[
     "histogram-rdp", "histogram-pld", "histogram-gdp", "pure-dp-exact", "sums-rdp", "sums-gdp"
 ]
