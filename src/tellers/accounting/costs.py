@@ -374,11 +374,11 @@ def budget_for(mechanism: Any, n_queries: int, *, delta: float) -> float:
     True
     """
     cost = independent_cost(mechanism, n_queries)
-    own = accountant_for(mechanism, Budget(1.0, delta))
-    if own == Accountant(own.budget):
+    held_at = getattr(mechanism, "held_at", None)
+    if held_at is None:
         return smallest_budget(cost, delta).epsilon if cost.epsilon(delta) > 0 else 0.0
     # The mechanism says itself at which order, and with how much of delta, its ledger is opened.
-    epsilon = _selected(cost, [own.held_at]).epsilon(_left_of(delta, cost))
+    epsilon = _selected(cost, [held_at]).epsilon(_left_of(delta, cost))
     while epsilon and not accountant_for(mechanism, Budget(epsilon, delta)).affords(
         RdpCurve.zero(cost.orders), cost
     ):

@@ -1,4 +1,4 @@
-"""Propose, test, release: a batch of labels at a cost that was proposed beforehand, if its votes are clear."""
+"""Propose, test, release: a batch of labels at a cost proposed beforehand, if its votes are clear."""
 
 import math
 from dataclasses import dataclass
@@ -85,14 +85,14 @@ class TestedGNMax:
 
     @property
     def threshold(self) -> int:
-        """Return what the noisy depth must reach: a batch that is not clear does so with `test_delta` at most.
+        """Return what the noisy depth must reach; one of -1 does so with probability `test_delta` at most.
 
         >>> mechanism = TestedGNMax(40.0, clear_cost=0.5, test_sigma=5.0, held_at=13.0, test_delta=2e-6,
         ...                         n_queries=461)
         >>> mechanism.threshold
         23
         """
-        return _threshold(self.test_sigma, self.test_delta)
+        return depth_threshold(self.test_sigma, self.test_delta)
 
     def batch_price(
         self, unit: Unit, n_queries: int, *, n_teachers: int | None = None, n_classes: int | None = None
@@ -231,9 +231,13 @@ def _item(sigma: float, clear_cost: float, test_sigma: float, held_at: float, n_
     return Item((bit, RdpCurve(bit.orders, bit.values + proposed).as_price()))
 
 
-@lru_cache(maxsize=64)
-def _threshold(test_sigma: float, test_delta: float) -> int:
-    """Return the least whole b with P[Z >= b + 1] <= test_delta for the noise of the test."""
+@lru_cache(maxsize=4096)
+def depth_threshold(test_sigma: float, test_delta: float) -> int:
+    """Return the least whole b with P[Z >= b + 1] <= test_delta for the noise of the test.
+
+    >>> depth_threshold(5.0, 2e-6)
+    23
+    """
     law = DiscreteGaussian(test_sigma)
     most = math.log(test_delta) - 1e-9  # against us, by more than the law rounds
 

@@ -186,8 +186,8 @@ class Accountant:
         before, bill = itemised(spent), itemised(price)
         if bill.delta:
             raise ValueError(
-                f"Expected a price without a delta of its own on a clock, got one that adds {bill.delta:g} for "
-                "a test. What it costs is known at one Rényi order alone: hold the budget by Rényi "
+                f"Expected a price without a delta of its own on a clock, got one that adds {bill.delta:g} "
+                "for a test. What it costs is known at one Rényi order alone: hold the budget by Rényi "
                 "divergence, Accountant(budget, order=..., for_tests=...)."
             )
         left, events, returned = self._start - before.ticks, self.clock.events - before.events, []
