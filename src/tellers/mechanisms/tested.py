@@ -214,21 +214,22 @@ class TestedGNMax:
             )
         if n_teachers is not None and n_classes is not None:
             self._table(n_teachers, n_classes)
-        item = _item(self.sigma, self.clear_cost, self.test_sigma, self.held_at, self.n_queries)
-        return Price.of([(1, item, kind)], delta=self.test_delta)
+        return _prices(self)[kind]
 
 
 @lru_cache(maxsize=64)
-def _item(sigma: float, clear_cost: float, test_sigma: float, held_at: float, n_queries: int) -> Item:
-    """Return what is paid for: a batch that fails or passes, at every order.
+def _prices(mechanism: TestedGNMax) -> tuple[Price, Price]:
+    """Return what a batch costs that fails, and one that passes, at every order.
 
     At held_at, labels of a clear pair cost clear_cost, at smaller orders no more, since divergences grow with
     the order. At larger ones, and where that is less, they cost what GNMax costs whatever the votes.
     """
-    bit = check_supremum(test_sigma).as_price()
-    labels = n_queries * argmax_supremum(sigma).values
-    proposed = np.where(bit.orders <= held_at, np.minimum(labels, clear_cost), labels)
-    return Item((bit, RdpCurve(bit.orders, bit.values + proposed).as_price()))
+    bit = check_supremum(mechanism.test_sigma).as_price()
+    labels = mechanism.n_queries * argmax_supremum(mechanism.sigma).values
+    clear = np.where(bit.orders <= mechanism.held_at, np.minimum(labels, mechanism.clear_cost), labels)
+    item = Item((bit, RdpCurve(bit.orders, bit.values + clear).as_price()))
+    failed, passed = (Price.of([(1, item, kind)], delta=mechanism.test_delta) for kind in (FAILED, PASSED))
+    return failed, passed
 
 
 @lru_cache(maxsize=4096)
