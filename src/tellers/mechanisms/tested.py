@@ -156,6 +156,16 @@ class TestedGNMax:
             low, high = (middle, high) if is_clear(middle) else (low, middle - 1)
         return low
 
+    def without_test(self) -> GNMax:
+        """Return the mechanism that answers the same queries whatever the votes, at its full price.
+
+        >>> mechanism = TestedGNMax(40.0, clear_cost=0.5, test_sigma=5.0, held_at=13.0, test_delta=2e-6,
+        ...                         n_queries=461)
+        >>> mechanism.without_test()
+        GNMax(sigma=40.0)
+        """
+        return GNMax(self.sigma)
+
     def require_accountant(self, accountant: Accountant) -> None:
         """Refuse a ledger that is held by another rule or at another order than the proposal was made for.
 
